@@ -2,13 +2,13 @@
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { tokenOf } from "../src/api/auth/token.ts";
-import { type Contestant, destination, type Drive, openField, takeTurns, type Turn } from "./field.ts";
-import { type Middle, middle, ratio, showMiddle, table } from "./figures.ts";
+import { makeToken } from "../src/api/auth/token.ts";
+import { type Contestant, destination, type Workload, openBenchSetup, runTurns, type TurnResult } from "./benchSetup.ts";
+import { type Summary, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import { nameSlot } from "./payload.ts";
 import { question } from "./question.ts";
 import type { Server } from "./server.ts";
-import { root } from "./stage.ts";
+import { root } from "./benchResources.ts";
 import { startWaypost } from "./waypost.ts";
 
 const options = {
@@ -20,7 +20,7 @@ const options = {
 } as const;
 
 /** Each limit that costs anything, so high that nothing is held back or refused. */
-const ample = {
+const ampleLimits = {
   ...{ parallelism: "9999", "global-parallelism": "900000000", "requests-per-second": "900000000" },
   ...{ "requests-per-day": "900000000", "requests-per-day-hard": "900000000" },
   ...{ "dead-letters": "100000", "log-entries": "10000000" },
@@ -29,42 +29,42 @@ const ample = {
 export const accounts = question({
   asks: "publish throughput with all limits of an account and statistics, against none, and against another version",
   options,
-  async find(given, stage) {
-    const field = await openField(stage);
-    const folder = stage.folder("waypost");
-    const here = await startWaypost(stage, { folder, name: "no limits" });
-    const limited = limitedIn({ folder, server: here, name: "all limits", sources: root });
+  async find(given, resources) {
+    const setup = await openBenchSetup(resources);
+    const folder = resources.folder("waypost");
+    const here = await startWaypost(resources, { folder, name: "no limits" });
+    const limited = setLimits({ folder, server: here, name: "all limits", sources: root });
     const servers = [here, limited];
     if (given.before !== "") {
-      const home = { folder: stage.folder("before"), name: "before", sources: given.before };
-      const before = await startWaypost(stage, home);
-      servers.push(limitedIn({ ...home, server: before, name: "before, all limits" }), before);
+      const home = { folder: resources.folder("before"), name: "before", sources: given.before };
+      const before = await startWaypost(resources, home);
+      servers.push(setLimits({ ...home, server: before, name: "before, all limits" }), before);
     }
-    const path = `/v2/publish/${destination(field)}${given.paths > 1 ? `-at-${nameSlot}` : ""}`;
-    const aim = { path, headers: [], names: given.paths };
-    const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null, aim };
-    const warmUp = { ...drive, messages: given["warm-up"] };
-    const turns = await takeTurns(
-      field,
-      servers.map((server): Contestant => ({ server, warmUp, drive })),
+    const path = `/v2/publish/${destination(setup)}${given.paths > 1 ? `-at-${nameSlot}` : ""}`;
+    const target = { path, headers: [], names: given.paths };
+    const workload: Workload = { connections: given.connections, messages: given.messages, seconds: null, rate: null, target };
+    const warmUp = { ...workload, messages: given["warm-up"] };
+    const turns = await runTurns(
+      setup,
+      servers.map((server): Contestant => ({ server, warmUp, drive: workload })),
       given.rounds,
     );
     const found = servers.map(({ name }, index) => ({ name, turns: turns[index] ?? [] }));
-    const left = endpointsLeft(folder);
+    const left = countEndpointRows(folder);
     return { figures: { found, left }, text: `${report(found)}\n\nRows of endpoints left: ${left}.` };
   },
 });
 
 /** Gives an account of a server that is running every limit. */
-function limitedIn({ folder, server, name, sources }: { folder: string; server: Server; name: string; sources: string }): Server {
-  const flags = Object.entries(ample).flatMap(([limit, value]) => [`--${limit}`, value]);
+function setLimits({ folder, server, name, sources }: { folder: string; server: Server; name: string; sources: string }): Server {
+  const flags = Object.entries(ampleLimits).flatMap(([limit, value]) => [`--${limit}`, value]);
   const command = ["src/cli/main.ts", "account", "limits", "testUser1", ...flags, "--data", join(folder, "data")];
   execFileSync(process.execPath, command, { cwd: sources });
-  return { ...server, name, token: tokenOf("testUser1", "testPassword") };
+  return { ...server, name, token: makeToken("testUser1", "testPassword") };
 }
 
 /** Returns how many endpoints there is a row of, now that all has been delivered. */
-function endpointsLeft(folder: string): number {
+function countEndpointRows(folder: string): number {
   const database = new DatabaseSync(join(folder, "data", "waypost.db"), { readOnly: true });
   try {
     return Number(database.prepare("select count(*) as count from limiters where id like 'endpoint:%'").get()?.["count"]);
@@ -73,18 +73,18 @@ function endpointsLeft(folder: string): number {
   }
 }
 
-function report(found: readonly { name: string; turns: readonly Turn[] }[]): string {
+function report(found: readonly { name: string; turns: readonly TurnResult[] }[]): string {
   const rival = found.at(-1)?.name === "before" ? found.at(-1) : found[0];
-  const of = (turns: readonly Turn[], figure: (turn: Turn) => number): number[] => turns.map(figure);
-  const against = (turns: readonly Turn[], figure: (turn: Turn) => number): Middle =>
+  const of = (turns: readonly TurnResult[], figure: (turn: TurnResult) => number): number[] => turns.map(figure);
+  const against = (turns: readonly TurnResult[], figure: (turn: TurnResult) => number): Summary =>
     ratio(of(turns, figure), of(rival?.turns ?? [], figure));
-  const perSecond = (turn: Turn): number => turn.perSecond;
-  const cpu = (turn: Turn): number => turn.cpuPerMessage;
-  return table([
+  const perSecond = (turn: TurnResult): number => turn.perSecond;
+  const cpu = (turn: TurnResult): number => turn.cpuPerMessage;
+  return formatTable([
     ["median (lowest to highest)", ...found.map(({ name }) => name)],
-    ["messages/s, end to end", ...found.map(({ turns }) => showMiddle(middle(of(turns, perSecond)), 0))],
-    [`to "${rival?.name}", turn by turn`, ...found.map(({ turns }) => showMiddle(against(turns, perSecond), 2))],
-    ["CPU µs per message", ...found.map(({ turns }) => showMiddle(middle(of(turns, cpu)), 1))],
-    [`to "${rival?.name}", turn by turn`, ...found.map(({ turns }) => showMiddle(against(turns, cpu), 2))],
+    ["messages/s, end to end", ...found.map(({ turns }) => formatSummary(summarize(of(turns, perSecond)), 0))],
+    [`to "${rival?.name}", turn by turn`, ...found.map(({ turns }) => formatSummary(against(turns, perSecond), 2))],
+    ["CPU µs per message", ...found.map(({ turns }) => formatSummary(summarize(of(turns, cpu)), 1))],
+    [`to "${rival?.name}", turn by turn`, ...found.map(({ turns }) => formatSummary(against(turns, cpu), 2))],
   ]);
 }

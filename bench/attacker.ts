@@ -1,8 +1,8 @@
 /** One attack of the hostile account, in its own process, which gives way to all others: the server is measured, and not the machine. */
 import { setPriority } from "node:os";
 import { attacks } from "./attacks.ts";
-import { type Sent, Target } from "./hostile.ts";
-import { answerDriver } from "./part.ts";
+import { type AttackCount, Target } from "./hostile.ts";
+import { serveDriver } from "./benchProcess.ts";
 
 export type AttackerAnswers = typeof answers;
 
@@ -21,7 +21,7 @@ const answers = {
     if (running !== null) running.done = running.begin();
   },
   /** Ends the attack and returns what it has sent. */
-  end: async (): Promise<Sent | null> => {
+  end: async (): Promise<AttackCount | null> => {
     running?.target.over.abort();
     await running?.done;
     return running?.target.sent ?? null;
@@ -29,4 +29,4 @@ const answers = {
 };
 
 setPriority(10);
-answerDriver(answers);
+serveDriver(answers);

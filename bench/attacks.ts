@@ -1,5 +1,5 @@
 /** The attacks of `neighbours`: each a function that prepares what it needs and returns the attack itself, which runs until it is over. */
-import { destination, keepConnected, pour, quickDestination, repeat, type Target, untilOver } from "./hostile.ts";
+import { destination, keepConnected, writeForever, quickDestination, repeat, type Target, waitUntilOver } from "./hostile.ts";
 import { pause } from "./server.ts";
 
 export type Attack = {
@@ -30,7 +30,7 @@ async function chunks(target: Target): Promise<() => Promise<void>> {
   const one = (): Promise<void> =>
     keepConnected(target, (socket) => {
       socket.write(head);
-      pour(target, socket, tinyChunks);
+      writeForever(target, socket, tinyChunks);
     });
   return async () => void (await Promise.all(Array.from({ length: 32 }, one)));
 }
@@ -49,7 +49,7 @@ async function responses(target: Target): Promise<() => Promise<void>> {
   const items = Array.from({ length: 400 }, () => ({ destination: `http://127.0.0.1:${port}/`, headers }));
   return async () => {
     await target.publish(items);
-    await untilOver(target);
+    await waitUntilOver(target);
   };
 }
 
@@ -92,7 +92,7 @@ async function backlog(target: Target, startsAt: number): Promise<() => Promise<
     while (Date.now() < until) await target.publish(items);
   };
   await Promise.all([fill(), fill(), fill(), fill()]);
-  return () => untilOver(target);
+  return () => waitUntilOver(target);
 }
 
 async function hosts(target: Target): Promise<() => Promise<void>> {
@@ -104,7 +104,7 @@ async function hosts(target: Target): Promise<() => Promise<void>> {
   const batches = [0, 1, 2].map((batch) => Array.from({ length: 1_000 }, (_, at) => item(batch * 1_000 + at)));
   return async () => {
     for (const items of batches) await target.publish(items);
-    await untilOver(target);
+    await waitUntilOver(target);
   };
 }
 
@@ -115,12 +115,12 @@ async function dribble(target: Target): Promise<() => Promise<void>> {
     // The server closes the connection when it has read as much as it keeps; then the next message takes its place.
     socket.once("close", again);
     socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-    pour(null, socket, tinyChunks);
+    writeForever(null, socket, tinyChunks);
   });
   items = Array.from({ length: 64 }, () => ({ destination: `http://127.0.0.1:${port}/`, headers: heldHeaders }));
   return async () => {
     await target.publish(items);
-    await untilOver(target);
+    await waitUntilOver(target);
   };
 }
 

@@ -1,14 +1,14 @@
 /** What does a great backlog cost? Delayed messages first; then throughput beside an empty server, memory, and the way back after a kill. */
 import { request } from "undici";
 import { microseconds } from "./clock.ts";
-import { destination, type Drive, type Field, openField, takeTurns, type Turn } from "./field.ts";
-import { mebibytes, middle, ratio, showMiddle, table } from "./figures.ts";
+import { destination, type Workload, type BenchSetup, openBenchSetup, runTurns, type TurnResult } from "./benchSetup.ts";
+import { mebibytes, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import { body } from "./payload.ts";
 import { memory } from "./process-figures.ts";
 import { question } from "./question.ts";
-import { quiet } from "./server.ts";
-import type { Stage } from "./stage.ts";
-import { type Home, startWaypost, type Waypost } from "./waypost.ts";
+import { waitUntilQuiet } from "./server.ts";
+import type { BenchResources } from "./benchResources.ts";
+import { type ServerLocation, startWaypost, type Waypost } from "./waypost.ts";
 
 /** Milliseconds from the start of the process. */
 type Restart = { ready: number; firstDelivery: number };
@@ -23,19 +23,19 @@ export const backlog = question({
     messages: { default: 20_000, help: "messages of a turn, and of the warm-up" },
     restarts: { default: 3, help: "how often it is killed and started again" },
   },
-  async find(given, stage) {
-    const field = await openField(stage);
-    const folder = stage.folder("full");
-    const filled = await startWaypost(stage, { folder });
-    const filledPerSecond = await fill(field, filled, { count: given.backlog, batch: given.batch, fillers: given.fillers });
+  async find(given, resources) {
+    const setup = await openBenchSetup(resources);
+    const folder = resources.folder("full");
+    const filled = await startWaypost(resources, { folder });
+    const filledPerSecond = await fill(setup, filled, { count: given.backlog, batch: given.batch, fillers: given.fillers });
     const whileFilling = memory(filled.pid);
-    const full = await killAndRestart(stage, field, { server: filled, folder, times: given.restarts, name: "full" });
-    const emptyFolder = stage.folder("empty");
-    const started = await startWaypost(stage, { folder: emptyFolder });
-    const empty = await killAndRestart(stage, field, { server: started, folder: emptyFolder, times: given.restarts, name: "empty" });
-    const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
-    const contestants = [empty.server, full.server].map((server) => ({ server, warmUp: drive, drive }));
-    const turns = await takeTurns(field, contestants, given.rounds);
+    const full = await killAndRestart(resources, setup, { server: filled, folder, times: given.restarts, name: "full" });
+    const emptyFolder = resources.folder("empty");
+    const started = await startWaypost(resources, { folder: emptyFolder });
+    const empty = await killAndRestart(resources, setup, { server: started, folder: emptyFolder, times: given.restarts, name: "empty" });
+    const workload: Workload = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
+    const contestants = [empty.server, full.server].map((server) => ({ server, warmUp: workload, drive: workload }));
+    const turns = await runTurns(setup, contestants, given.rounds);
     const figures = {
       filled: given.backlog,
       filledPerSecond,
@@ -47,7 +47,7 @@ export const backlog = question({
   },
 });
 
-type Side = { restarts: Restart[]; idle: ReturnType<typeof memory>; loaded: ReturnType<typeof memory>; turns: Turn[] };
+type Side = { restarts: Restart[]; idle: ReturnType<typeof memory>; loaded: ReturnType<typeof memory>; turns: TurnResult[] };
 type Figures = {
   filled: number;
   filledPerSecond: number;
@@ -58,30 +58,30 @@ type Figures = {
 
 /** Publishes the backlog; answers how many a second. */
 export async function fill(
-  field: Field,
+  setup: BenchSetup,
   server: Waypost,
   { count, batch, fillers }: { count: number; batch: number; fillers: number },
 ): Promise<number> {
   const startedAt = performance.now();
-  let begun = 0;
+  let started = 0;
   const filler = async (): Promise<void> => {
-    while (begun < count) {
-      const size = Math.min(batch, count - begun);
-      const first = begun;
-      begun += size;
-      await publishBatch(field, server, { first, size });
+    while (started < count) {
+      const size = Math.min(batch, count - started);
+      const first = started;
+      started += size;
+      await publishBatch(setup, server, { first, size });
       if (Math.floor((first + size) / 100_000) > Math.floor(first / 100_000)) console.error(`backlog: ${first + size} messages`);
     }
   };
   await Promise.all(Array.from({ length: fillers }, filler));
   const seconds = (performance.now() - startedAt) / 1e3;
-  await quiet(server.pid);
+  await waitUntilQuiet(server.pid);
   return count / seconds;
 }
 
-async function publishBatch(field: Field, server: Waypost, { first, size }: { first: number; size: number }): Promise<void> {
+async function publishBatch(setup: BenchSetup, server: Waypost, { first, size }: { first: number; size: number }): Promise<void> {
   const items = Array.from({ length: size }, (_, index) => ({
-    destination: destination(field),
+    destination: destination(setup),
     headers: { "content-type": "application/json", "upstash-delay": "1d" },
     body: body({ round: 0, number: first + index, at: 0 }),
   }));
@@ -100,28 +100,28 @@ type Restarted = { server: Waypost; restarts: Restart[]; idle: ReturnType<typeof
 
 /** Kills and starts the server again and again; each time one message shows that it works. */
 export async function killAndRestart(
-  stage: Stage,
-  field: Field,
-  plan: Home & { server: Waypost; times: number; name: string },
+  resources: BenchResources,
+  setup: BenchSetup,
+  plan: ServerLocation & { server: Waypost; times: number; name: string },
 ): Promise<Restarted> {
   const restarts: Restart[] = [];
   let { server } = plan;
   for (let time = 1; time <= Math.max(1, plan.times); time += 1) {
     await server.kill();
     const startedAt = microseconds();
-    server = await startWaypost(stage, plan);
-    const deliveredAt = await deliverOne(field, server);
+    server = await startWaypost(resources, plan);
+    const deliveredAt = await deliverOne(setup, server);
     restarts.push({ ready: server.readyAfter, firstDelivery: (deliveredAt - startedAt) / 1e3 });
-    await quiet(server.pid);
+    await waitUntilQuiet(server.pid);
   }
   return { server, restarts, idle: memory(server.pid) };
 }
 
 /** Publishes one message; answers when the sink saw it, in microseconds. */
-async function deliverOne(field: Field, server: Waypost): Promise<number> {
-  const round = ++field.rounds;
-  await field.sink.ask("begin", { id: round, messages: 1, copies: 1 });
-  const response = await request(`http://127.0.0.1:${server.port}/v2/publish/${destination(field)}`, {
+async function deliverOne(setup: BenchSetup, server: Waypost): Promise<number> {
+  const round = ++setup.rounds;
+  await setup.sink.ask("begin", { id: round, messages: 1, copies: 1 });
+  const response = await request(`http://127.0.0.1:${server.port}/v2/publish/${destination(setup)}`, {
     method: "POST",
     headers: { authorization: `Bearer ${server.token}`, "content-type": "application/json" },
     body: body({ round, number: 0, at: 0 }),
@@ -129,7 +129,7 @@ async function deliverOne(field: Field, server: Waypost): Promise<number> {
   if (response.statusCode >= 300)
     throw new Error(`After its restart ${server.name} answered ${response.statusCode}: ${await response.body.text()}`);
   await response.body.dump();
-  const { received, lastAt } = await field.sink.ask("finish", { expected: 1, patience: 30_000 }, 40_000);
+  const { received, lastAt } = await setup.sink.ask("finish", { expected: 1, patience: 30_000 }, 40_000);
   if (received === 0) throw new Error(`After its restart ${server.name} delivered nothing for 30 s.`);
   return lastAt;
 }
@@ -139,15 +139,15 @@ function report({ filled, filledPerSecond, whileFilling, empty, full }: Figures)
   const cpu = (side: Side): number[] => side.turns.map((turn) => turn.cpuPerMessage);
   const compared = (name: string, of: (side: Side) => number[], digits: number): string[] => [
     name,
-    ...[empty, full].map((side) => showMiddle(middle(of(side)), digits)),
-    showMiddle(ratio(of(full), of(empty)), 2),
+    ...[empty, full].map((side) => formatSummary(summarize(of(side)), digits)),
+    formatSummary(ratio(of(full), of(empty)), 2),
   ];
   const sizes = (name: string, of: (side: Side) => number): string[] => [
     name,
     ...[empty, full].map((side) => mebibytes(of(side))),
     `${mebibytes(of(full) - of(empty))} more`,
   ];
-  const rows = table([
+  const rows = formatTable([
     ["median (lowest to highest)", "empty", "full", "full against empty"],
     compared("messages/s, end to end", rate, 0),
     compared("CPU µs per message", cpu, 1),

@@ -3,8 +3,8 @@ import { chmodSync, readdirSync } from "node:fs";
 import { execFileSync } from "node:child_process";
 import { Client } from "pg";
 import { startPostgres } from "../test/postgres.ts";
-import { cpuTime, cpuTimeOfEnded, parentOf } from "./process-figures.ts";
-import type { Stage } from "./stage.ts";
+import { cpuTime, readEndedCpuTime, readParent } from "./process-figures.ts";
+import type { BenchResources } from "./benchResources.ts";
 
 export type DatabaseServer = {
   /** Makes an empty database; answers its URL. */
@@ -23,8 +23,8 @@ const settings = {
 
 const pin = "taskset";
 
-export async function startDatabase(stage: Stage, { pinned }: { pinned: boolean }): Promise<DatabaseServer> {
-  const within = stage.folder("postgres");
+export async function startDatabase(resources: BenchResources, { pinned }: { pinned: boolean }): Promise<DatabaseServer> {
+  const within = resources.folder("postgres");
   // It runs as another user where this is root.
   for (const folder of [within, `${within}/..`]) chmodSync(folder, 0o777);
   const server = await startPostgres({ fsync: true, within, more: settings });
@@ -36,15 +36,15 @@ export async function startDatabase(stage: Stage, { pinned }: { pinned: boolean 
       return server.url.replace(/\/postgres$/, `/${name}`);
     },
     cpu: () => {
-      const living = childrenOf(server.pid()).reduce((sum, pid) => sum + known(() => cpuTime(pid), 0), 0);
-      return living + cpuTime(server.pid()) + cpuTimeOfEnded(server.pid());
+      const living = listChildren(server.pid()).reduce((sum, pid) => sum + readOrDefault(() => cpuTime(pid), 0), 0);
+      return living + cpuTime(server.pid()) + readEndedCpuTime(server.pid());
     },
   };
 }
 
 /** Statements that this database has run so far, those that begin and end transactions included. */
 export async function statements(url: string): Promise<number> {
-  const counted = `select coalesce(sum(calls), 0)::bigint as calls from pg_stat_statements where dbid = (select oid from pg_database where datname = '${nameOf(url)}')`;
+  const counted = `select coalesce(sum(calls), 0)::bigint as calls from pg_stat_statements where dbid = (select oid from pg_database where datname = '${parseDatabaseName(url)}')`;
   const [row] = await ask(url.replace(/\/[^/]*$/, "/postgres"), counted);
   return Number(row?.["calls"] ?? 0);
 }
@@ -61,7 +61,7 @@ export async function tableFigures(url: string): Promise<TableFigures[]> {
   return rows.map(({ name, live, dead, bytes }) => ({ table: String(name), live: Number(live), dead: Number(dead), bytes: Number(bytes) }));
 }
 
-const nameOf = (url: string): string => new URL(url).pathname.slice(1);
+const parseDatabaseName = (url: string): string => new URL(url).pathname.slice(1);
 
 async function ask(url: string, sql: string): Promise<Record<string, unknown>[]> {
   const client = new Client({ connectionString: url });
@@ -74,7 +74,7 @@ async function ask(url: string, sql: string): Promise<Record<string, unknown>[]>
 }
 
 /** What is known of a process, or else this, of one that has ended meanwhile, as autovacuum does. */
-function known(ask: () => number, otherwise: number): number {
+function readOrDefault(ask: () => number, otherwise: number): number {
   try {
     return ask();
   } catch {
@@ -82,8 +82,8 @@ function known(ask: () => number, otherwise: number): number {
   }
 }
 
-const childrenOf = (parent: number): number[] =>
+const listChildren = (parent: number): number[] =>
   readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map(Number)
-    .filter((pid) => known(() => parentOf(pid), Number.NaN) === parent);
+    .filter((pid) => readOrDefault(() => readParent(pid), Number.NaN) === parent);

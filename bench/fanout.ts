@@ -1,6 +1,6 @@
 /** What does a URL group cost? So many deliveries by few publishes, in turns with as many publishes of one delivery each. */
-import { footnote, type Contestant, type Drive, openField, takeTurns, type Turn } from "./field.ts";
-import { middle, ratio, showMiddle, table } from "./figures.ts";
+import { formatFootnote, type Contestant, type Workload, openBenchSetup, runTurns, type TurnResult } from "./benchSetup.ts";
+import { summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import { sinkUrl } from "./payload.ts";
 import { question } from "./question.ts";
 import { ask, type Server } from "./server.ts";
@@ -9,7 +9,7 @@ import { startWaypost } from "./waypost.ts";
 /** Endpoints of the groups. */
 const sizes = [1, 10, 100] as const;
 
-type Measured = { name: string; turns: Turn[] };
+type Measured = { name: string; turns: TurnResult[] };
 
 export const fanout = question({
   asks: "deliveries per second through URL groups with 1, 10 and 100 endpoints, against as many single publishes",
@@ -20,45 +20,45 @@ export const fanout = question({
       help: "deliveries of a turn, and of the warm-up: a group with 100 endpoints needs a hundredth of the publishes",
     },
   },
-  async find(given, stage) {
-    const field = await openField(stage);
-    const waypost = await startWaypost(stage, { folder: stage.folder("waypost") });
-    const single: Drive = { connections: given.connections, messages: given.deliveries, seconds: null, rate: null };
+  async find(given, resources) {
+    const setup = await openBenchSetup(resources);
+    const waypost = await startWaypost(resources, { folder: resources.folder("waypost") });
+    const single: Workload = { connections: given.connections, messages: given.deliveries, seconds: null, rate: null };
     const contestants: Contestant[] = [{ server: { ...waypost, name: "single publishes" }, warmUp: single, drive: single }];
     for (const size of sizes) {
-      await makeGroup(waypost, { size, sinkPort: field.sinkPort });
-      const aim = { path: `/v2/publish/${groupOf(size)}`, headers: [], names: 1 };
-      const drive: Drive = { ...single, messages: Math.ceil(given.deliveries / size), aim, copies: size };
+      await makeGroup(waypost, { size, sinkPort: setup.sinkPort });
+      const target = { path: `/v2/publish/${makeGroupName(size)}`, headers: [], names: 1 };
+      const workload: Workload = { ...single, messages: Math.ceil(given.deliveries / size), target, copies: size };
       const name = size === 1 ? "a group with 1 endpoint" : `a group with ${size} endpoints`;
-      contestants.push({ server: { ...waypost, name }, warmUp: drive, drive });
+      contestants.push({ server: { ...waypost, name }, warmUp: workload, drive: workload });
     }
-    const turns = await takeTurns(field, contestants, given.rounds);
+    const turns = await runTurns(setup, contestants, given.rounds);
     const measured = contestants.map(({ server }, index): Measured => ({ name: server.name, turns: turns[index] ?? [] }));
     return { figures: { measured }, text: report(measured) };
   },
 });
 
-const groupOf = (size: number): string => `fan-${size}`;
+const makeGroupName = (size: number): string => `fan-${size}`;
 
 /** The endpoints differ in their paths only, by which the sink tells the copies of a message apart. */
 async function makeGroup(server: Server, { size, sinkPort }: { size: number; sinkPort: number }): Promise<void> {
   const endpoints = Array.from({ length: size }, (_, copy) => ({ name: `endpoint-${copy}`, url: sinkUrl(sinkPort, copy) }));
-  await ask(server, { method: "POST", path: `/v2/topics/${groupOf(size)}/endpoints`, json: { endpoints } });
+  await ask(server, { method: "POST", path: `/v2/topics/${makeGroupName(size)}/endpoints`, json: { endpoints } });
 }
 
 function report(measured: readonly Measured[]): string {
-  const rates = (of: readonly Turn[] = []): number[] => of.map(({ perSecond }) => perSecond);
-  const costs = (of: readonly Turn[] = []): number[] => of.map(({ cpuPerMessage }) => cpuPerMessage);
+  const rates = (of: readonly TurnResult[] = []): number[] => of.map(({ perSecond }) => perSecond);
+  const costs = (of: readonly TurnResult[] = []): number[] => of.map(({ cpuPerMessage }) => cpuPerMessage);
   const singles = measured[0]?.turns;
   const rows = measured.map(({ name, turns }) => [
     name,
-    showMiddle(middle(rates(turns)), 0),
-    showMiddle(ratio(rates(turns), rates(singles)), 2),
-    showMiddle(middle(costs(turns)), 1),
-    showMiddle(ratio(costs(turns), costs(singles)), 2),
-    showMiddle(middle(turns.map(({ load }) => load.latency.p99)), 1),
+    formatSummary(summarize(rates(turns)), 0),
+    formatSummary(ratio(rates(turns), rates(singles)), 2),
+    formatSummary(summarize(costs(turns)), 1),
+    formatSummary(ratio(costs(turns), costs(singles)), 2),
+    formatSummary(summarize(turns.map(({ load }) => load.latency.p99)), 1),
   ]);
   const heads = ["deliveries/s", "to single", "CPU µs per delivery", "to single", "publish p99 ms under this load"];
-  const note = footnote(measured.flatMap(({ turns }) => turns));
-  return `${table([["median (lowest to highest)", ...heads], ...rows])}\n\n${note}`;
+  const note = formatFootnote(measured.flatMap(({ turns }) => turns));
+  return `${formatTable([["median (lowest to highest)", ...heads], ...rows])}\n\n${note}`;
 }

@@ -2,45 +2,45 @@
 export type Spread = { count: number; p50: number; p99: number; max: number };
 
 /** The middle of several rounds, with the lowest and highest. */
-export type Middle = { median: number; min: number; max: number };
+export type Summary = { median: number; min: number; max: number };
 
 /** Spread of the first `count` samples, which are microseconds. Sorts them in place. */
 export function spread(samples: Float64Array, count: number): Spread {
   const sorted = samples.subarray(0, count).sort();
-  return { count, p50: atRank(sorted, 0.5) / 1e3, p99: atRank(sorted, 0.99) / 1e3, max: atRank(sorted, 1) / 1e3 };
+  return { count, p50: findQuantile(sorted, 0.5) / 1e3, p99: findQuantile(sorted, 0.99) / 1e3, max: findQuantile(sorted, 1) / 1e3 };
 }
 
 /** Nearest-rank quantile of sorted samples; NaN when there are none. */
-function atRank(sorted: Float64Array, quantile: number): number {
+function findQuantile(sorted: Float64Array, quantile: number): number {
   return sorted[Math.max(0, Math.ceil(sorted.length * quantile) - 1)] ?? Number.NaN;
 }
 
 /** Median with minimum and maximum; NaN when there are no values. */
-export function middle(values: readonly number[]): Middle {
+export function summarize(values: readonly number[]): Summary {
   const sorted = Float64Array.from(values).sort();
   const half = Math.floor(sorted.length / 2);
   const upper = sorted[half] ?? Number.NaN;
   const median = sorted.length % 2 === 1 ? upper : (upper + (sorted[half - 1] ?? Number.NaN)) / 2;
-  return { median, min: atRank(sorted, 0), max: atRank(sorted, 1) };
+  return { median, min: findQuantile(sorted, 0), max: findQuantile(sorted, 1) };
 }
 
 /** Ratios pair by pair: the rounds of `b` divided by the rounds of `a` they took turns with. */
-export function ratio(b: readonly number[], a: readonly number[]): Middle {
-  return middle(b.map((value, round) => value / (a[round] ?? Number.NaN)));
+export function ratio(b: readonly number[], a: readonly number[]): Summary {
+  return summarize(b.map((value, round) => value / (a[round] ?? Number.NaN)));
 }
 
 export const mebibytes = (bytes: number): string => (bytes / 2 ** 20).toFixed(0);
 
-export function showMiddle({ median, min, max }: Middle, digits: number): string {
-  return `${shown(median, digits)} (${shown(min, digits)} to ${shown(max, digits)})`;
+export function formatSummary({ median, min, max }: Summary, digits: number): string {
+  return `${formatValue(median, digits)} (${formatValue(min, digits)} to ${formatValue(max, digits)})`;
 }
 
-function shown(value: number, digits: number): string {
+function formatValue(value: number, digits: number): string {
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 /** Rows of text as one aligned table; the first row is its head. */
-export function table(rows: readonly (readonly string[])[]): string {
+export function formatTable(rows: readonly (readonly string[])[]): string {
   const columns = Math.max(...rows.map((row) => row.length));
   const widths = Array.from({ length: columns }, (_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   const lines = rows.map((row) =>

@@ -1,19 +1,19 @@
 /** What do flow control and queues cost? The same messages with keys, and in queues, in turns with messages that have neither. */
 import {
-  footnote,
+  formatFootnote,
   type Contestant,
   destination,
-  type Drive,
-  type Field,
-  openField,
+  type Workload,
+  type BenchSetup,
+  openBenchSetup,
   publishWith,
-  takeRounds,
-  takeTurn,
-  type Turn,
-} from "./field.ts";
-import { type Middle, middle, ratio, showMiddle, table } from "./figures.ts";
+  runWarmTurns,
+  runTurn,
+  type TurnResult,
+} from "./benchSetup.ts";
+import { type Summary, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import type { common, Given } from "./options.ts";
-import { type Aim, nameSlot } from "./payload.ts";
+import { type PublishTarget, nameSlot } from "./payload.ts";
 import { question } from "./question.ts";
 import { ask, pause, type Server } from "./server.ts";
 import { startWaypost } from "./waypost.ts";
@@ -32,7 +32,7 @@ type Options = Given<typeof options & typeof common>;
 
 /** One way to send the messages. */
 type Load = {
-  aim(field: Field, given: Options): Aim;
+  target(setup: BenchSetup, given: Options): PublishTarget;
   /** Where its setup differs from what the first message makes. */
   prepare?(server: Server, given: Options): Promise<unknown>;
   /** The key that must have a line, or the load is not what it says. */
@@ -40,66 +40,66 @@ type Load = {
 };
 
 /** No limit that any of these could reach: there are never so many hands for one host. */
-const ample = "parallelism=1000";
+const ampleLimits = "parallelism=1000";
 const oneQueue = "the-one";
 
 const loads: Readonly<Record<string, Load>> = {
-  plain: { aim: (field) => publishWith(field, []) },
-  "1-key": keyed(1),
-  "100-keys": keyed(100),
-  "10000-keys": keyed(10_000),
-  "hot-10": hot(10),
-  "hot-20": hot(20),
-  "hot-50": hot(50),
+  plain: { target: (setup) => publishWith(setup, []) },
+  "1-key": makeKeyedLoad(1),
+  "100-keys": makeKeyedLoad(100),
+  "10000-keys": makeKeyedLoad(10_000),
+  "hot-10": makeHotLoad(10),
+  "hot-20": makeHotLoad(20),
+  "hot-50": makeHotLoad(50),
   "1-queue": {
-    aim: (field) => enqueueTo(field, oneQueue, 1),
+    target: (setup) => makeEnqueueTarget(setup, oneQueue, 1),
     prepare: (server, given) =>
       ask(server, { method: "POST", path: "/v2/queues", json: { queueName: oneQueue, parallelism: given["queue-parallelism"] } }),
   },
-  "1000-queues": { aim: (field) => enqueueTo(field, `one-of-${nameSlot}`, 1_000) },
+  "1000-queues": { target: (setup) => makeEnqueueTarget(setup, `one-of-${nameSlot}`, 1_000) },
 };
 
-function keyed(names: number): Load {
-  return { aim: (field) => publishWith(field, limitsOf(`of-${names}-${nameSlot}`, ample), names) };
+function makeKeyedLoad(names: number): Load {
+  return { target: (setup) => publishWith(setup, makeLimitHeaders(`of-${names}-${nameSlot}`, ampleLimits), names) };
 }
 
 /** So few may be under way that messages wait in its line: how far it comes is its limit through the time that a delivery and its commit take. */
-function hot(parallelism: number): Load {
+function makeHotLoad(parallelism: number): Load {
   const key = `hot-${parallelism}`;
-  return { aim: (field) => publishWith(field, limitsOf(key, `parallelism=${parallelism}`)), keyWithLine: key };
+  return { target: (setup) => publishWith(setup, makeLimitHeaders(key, `parallelism=${parallelism}`)), keyWithLine: key };
 }
 
-function limitsOf(key: string, value: string): string[] {
+function makeLimitHeaders(key: string, value: string): string[] {
   return [`Svc-Flow-Control-Key: ${key}`, `Svc-Flow-Control-Value: ${value}`];
 }
 
-function enqueueTo(field: Field, queue: string, names: number): Aim {
-  return { path: `/v2/enqueue/${queue}/${destination(field)}`, headers: [], names };
+function makeEnqueueTarget(setup: BenchSetup, queue: string, names: number): PublishTarget {
+  return { path: `/v2/enqueue/${queue}/${destination(setup)}`, headers: [], names };
 }
 
-type Entry = { server: Server; load: Load; aim: Aim };
+type Entry = { server: Server; load: Load; target: PublishTarget };
 
 /** `line`: how many waited at most when a hot key was warmed up; null for loads without a line. */
-type Measured = { name: string; line: number | null; turns: Turn[]; latencies: Turn[] };
+type Measured = { name: string; maxWaitlist: number | null; turns: TurnResult[]; latencies: TurnResult[] };
 
 export const flow = question({
   asks: "throughput, CPU and latency with flow control keys and queues, against plain messages; goal: half of their throughput or more",
   options,
-  async find(given, stage) {
-    const field = await openField(stage);
+  async find(given, resources) {
+    const setup = await openBenchSetup(resources);
     const loadsByName = namedLoads(given);
-    const waypost = await startWaypost(stage, { folder: stage.folder("waypost") });
-    const entries = loadsByName.map(([name, load]): Entry => ({ server: { ...waypost, name }, load, aim: load.aim(field, given) }));
-    const closed: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
-    const paced: Drive = { ...closed, messages: given.rate * given["latency-seconds"], rate: given.rate };
+    const waypost = await startWaypost(resources, { folder: resources.folder("waypost") });
+    const entries = loadsByName.map(([name, load]): Entry => ({ server: { ...waypost, name }, load, target: load.target(setup, given) }));
+    const closed: Workload = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
+    const paced: Workload = { ...closed, messages: given.rate * given["latency-seconds"], rate: given.rate };
     const lines: (number | null)[] = [];
-    for (const entry of entries) lines.push(await warmUp(field, entry, { drive: closed, given }));
-    const turns = await takeRounds(field, driven(entries, closed), given.rounds);
-    const latencies = await takeRounds(field, driven(entries, paced), given["latency-rounds"]);
+    for (const entry of entries) lines.push(await warmUp(setup, entry, { workload: closed, given }));
+    const turns = await runWarmTurns(setup, toContestants(entries, closed), given.rounds);
+    const latencies = await runWarmTurns(setup, toContestants(entries, paced), given["latency-rounds"]);
     const measured = entries.map(({ server: { name } }, index): Measured => {
-      return { name, line: lines[index] ?? null, turns: turns[index] ?? [], latencies: latencies[index] ?? [] };
+      return { name, maxWaitlist: lines[index] ?? null, turns: turns[index] ?? [], latencies: latencies[index] ?? [] };
     });
-    return { figures: { loads: measured.map((one) => ({ ...summary(one, measured), ...one })) }, text: report(measured, given) };
+    return { figures: { loads: measured.map((one) => ({ ...summarizeLoad(one, measured), ...one })) }, text: report(measured, given) };
   },
 });
 
@@ -113,26 +113,26 @@ function namedLoads(given: Options): [string, Load][] {
   });
 }
 
-const driven = (entries: readonly Entry[], drive: Drive): Omit<Contestant, "warmUp">[] =>
-  entries.map(({ server, aim }) => ({ server, drive: { ...drive, aim } }));
+const toContestants = (entries: readonly Entry[], drive: Workload): Omit<Contestant, "warmUp">[] =>
+  entries.map(({ server, target }) => ({ server, drive: { ...drive, aim: target } }));
 
 /** Answers how many waited in the line at most. Throws where figures would tell of another load than they say. */
 async function warmUp(
-  field: Field,
-  { server, load, aim }: Entry,
-  { drive, given }: { drive: Drive; given: Options },
+  setup: BenchSetup,
+  { server, load, target }: Entry,
+  { workload, given }: { workload: Workload; given: Options },
 ): Promise<number | null> {
-  if (aim.names > drive.messages)
-    throw new Error(`${server.name} needs --messages ${aim.names} or more, to give each a message. Leave it out with --loads.`);
+  if (target.names > workload.messages)
+    throw new Error(`${server.name} needs --messages ${target.names} or more, to give each a message. Leave it out with --loads.`);
   await load.prepare?.(server, given);
-  const warm: Drive = { ...drive, aim };
+  const warm: Workload = { ...workload, target };
   if (load.keyWithLine === undefined) {
-    await takeTurn(field, server, warm);
+    await runTurn(setup, server, warm);
     return null;
   }
   const watched = new AbortController();
-  const turn = takeTurn(field, server, warm).finally(() => watched.abort());
-  const [longest] = await Promise.all([longestLine(server, load.keyWithLine, watched.signal), turn]);
+  const turn = runTurn(setup, server, warm).finally(() => watched.abort());
+  const [longest] = await Promise.all([findMaxWaitlist(server, load.keyWithLine, watched.signal), turn]);
   // Where nobody can ask for a key, this says so; otherwise it is still known, for it was used just now.
   await ask(server, { path: `/v2/flowControl/${load.keyWithLine}` });
   if (longest > 0) return longest;
@@ -140,7 +140,7 @@ async function warmUp(
 }
 
 /** Looks at the line until the signal comes. A key that is not there yet has none. */
-async function longestLine(server: Server, key: string, until: AbortSignal): Promise<number> {
+async function findMaxWaitlist(server: Server, key: string, until: AbortSignal): Promise<number> {
   let longest = 0;
   while (!until.aborted) {
     const text = await ask(server, { path: `/v2/flowControl/${key}`, missing: "" });
@@ -150,31 +150,33 @@ async function longestLine(server: Server, key: string, until: AbortSignal): Pro
   return longest;
 }
 
-type Summary = Record<"perSecond" | "perSecondRatio" | "cpuPerMessage" | "cpuRatio" | "publishP99" | "deliveryP99", Middle>;
+type LoadSummary = Record<"perSecond" | "perSecondRatio" | "cpuPerMessage" | "cpuRatio" | "publishP99" | "deliveryP99", Summary>;
 
 /** Ratios are to the plain turns of the same rounds; latencies are those of the fixed rate, in milliseconds. */
-function summary({ turns, latencies }: Measured, [plain]: readonly Measured[]): Summary {
-  const rates = (of: readonly Turn[]): number[] => of.map(({ perSecond }) => perSecond);
-  const costs = (of: readonly Turn[]): number[] => of.map(({ cpuPerMessage }) => cpuPerMessage);
+function summarizeLoad({ turns, latencies }: Measured, [plain]: readonly Measured[]): LoadSummary {
+  const rates = (of: readonly TurnResult[]): number[] => of.map(({ perSecond }) => perSecond);
+  const costs = (of: readonly TurnResult[]): number[] => of.map(({ cpuPerMessage }) => cpuPerMessage);
   return {
-    perSecond: middle(rates(turns)),
+    perSecond: summarize(rates(turns)),
     perSecondRatio: ratio(rates(turns), rates(plain?.turns ?? [])),
-    cpuPerMessage: middle(costs(turns)),
+    cpuPerMessage: summarize(costs(turns)),
     cpuRatio: ratio(costs(turns), costs(plain?.turns ?? [])),
-    publishP99: middle(latencies.map(({ load }) => load.latency.p99)),
-    deliveryP99: middle(latencies.map(({ sink }) => sink.latency.p99)),
+    publishP99: summarize(latencies.map(({ load }) => load.latency.p99)),
+    deliveryP99: summarize(latencies.map(({ sink }) => sink.latency.p99)),
   };
 }
 
 function report(measured: readonly Measured[], { rate, "latency-rounds": latencyRounds }: Options): string {
   const latencyHeads = latencyRounds === 0 ? [] : [`publish p99 ms at ${rate}/s`, "to delivery"];
   const rows = measured.map((one) => {
-    const { perSecond, perSecondRatio, cpuPerMessage, cpuRatio, publishP99, deliveryP99 } = summary(one, measured);
-    const latencies = latencyRounds === 0 ? [] : [showMiddle(publishP99, 2), showMiddle(deliveryP99, 2)];
-    const throughput = [showMiddle(perSecond, 0), showMiddle(perSecondRatio, 2)];
-    return [one.name, ...throughput, showMiddle(cpuPerMessage, 1), showMiddle(cpuRatio, 2), ...latencies];
+    const { perSecond, perSecondRatio, cpuPerMessage, cpuRatio, publishP99, deliveryP99 } = summarizeLoad(one, measured);
+    const latencies = latencyRounds === 0 ? [] : [formatSummary(publishP99, 2), formatSummary(deliveryP99, 2)];
+    const throughput = [formatSummary(perSecond, 0), formatSummary(perSecondRatio, 2)];
+    return [one.name, ...throughput, formatSummary(cpuPerMessage, 1), formatSummary(cpuRatio, 2), ...latencies];
   });
   const heads = ["median (lowest to highest)", "messages/s", "to plain", "CPU µs per message", "to plain", ...latencyHeads];
-  const lines = measured.flatMap(({ name, line }) => (line === null ? [] : [`${name}: up to ${line} waited in its line in the warm-up.`]));
-  return [table([heads, ...rows]), ...lines, footnote(measured.flatMap(({ turns }) => turns))].join("\n\n");
+  const lines = measured.flatMap(({ name, maxWaitlist }) =>
+    maxWaitlist === null ? [] : [`${name}: up to ${maxWaitlist} waited in its line in the warm-up.`],
+  );
+  return [formatTable([heads, ...rows]), ...lines, formatFootnote(measured.flatMap(({ turns }) => turns))].join("\n\n");
 }

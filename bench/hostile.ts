@@ -5,7 +5,7 @@ import { Frames } from "./frames.ts";
 import { pause } from "./server.ts";
 
 /** How much an attack has sent, and how much of it the server refused. */
-export type Sent = {
+export type AttackCount = {
   /** As the attack counts: bytes, requests or messages. */
   count: number;
   /** Requests with a status of 400 or more, and connections that the server closed or refused. */
@@ -17,7 +17,7 @@ export type Sent = {
 export class Target {
   readonly port: number;
   readonly token: string;
-  readonly sent: Sent = { count: 0, refused: 0, firstRefusal: null };
+  readonly sent: AttackCount = { count: 0, refused: 0, firstRefusal: null };
   /** Aborted when the attack ends. */
   readonly over = new AbortController();
   readonly #agent = new Agent({ connections: 64, headersTimeout: 0, bodyTimeout: 0, connect: { timeout: 60_000 } });
@@ -81,14 +81,14 @@ const ok = Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "latin1
 export const quickDestination = (): Promise<number> => destination((socket) => void socket.write(ok));
 
 /** Keeps one raw connection open and calls `use` for each new one, until the attack is over. */
-export async function keepConnected(target: Target, use: (socket: Socket) => void): Promise<void> {
+export async function keepConnected(target: Target, onConnect: (socket: Socket) => void): Promise<void> {
   while (!target.isOver) {
     const socket = connect({ host: "127.0.0.1", port: target.port, noDelay: true });
     const stop = (): unknown => socket.destroy();
     target.over.signal.addEventListener("abort", stop, { once: true });
     let heard = "";
     await new Promise<void>((resolve) => {
-      socket.on("connect", () => use(socket));
+      socket.on("connect", () => onConnect(socket));
       socket.on("data", (chunk) => void (heard ||= chunk.toString("latin1", 0, 200)));
       socket.on("error", (error) => void (heard ||= error.message));
       socket.on("close", () => resolve());
@@ -100,7 +100,7 @@ export async function keepConnected(target: Target, use: (socket: Socket) => voi
 }
 
 /** Writes the same bytes again and again, as fast as the other side reads them, until the connection or the attack ends. */
-export function pour(target: Target | null, socket: Socket, bytes: Buffer): void {
+export function writeForever(target: Target | null, socket: Socket, bytes: Buffer): void {
   const more = (): void => {
     if (socket.destroyed || !socket.writable) return;
     target?.count(bytes.length);
@@ -110,15 +110,15 @@ export function pour(target: Target | null, socket: Socket, bytes: Buffer): void
 }
 
 /** Runs `work` again and again on `lanes` lanes until the attack is over. */
-export async function repeat(target: Target, lanes: number, work: () => Promise<void>): Promise<void> {
+export async function repeat(target: Target, concurrency: number, work: () => Promise<void>): Promise<void> {
   const lane = async (): Promise<void> => {
     while (!target.isOver) await work();
   };
-  await Promise.all(Array.from({ length: lanes }, lane));
+  await Promise.all(Array.from({ length: concurrency }, lane));
 }
 
 /** Waits until the attack is over. */
-export function untilOver(target: Target): Promise<void> {
+export function waitUntilOver(target: Target): Promise<void> {
   return new Promise((resolve) => {
     if (target.isOver) resolve();
     else target.over.signal.addEventListener("abort", () => resolve(), { once: true });

@@ -11,14 +11,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Rows, TableName } from "../src/core/decision/command.ts";
 import type { Filter } from "../src/core/search/filter.ts";
-import { idMaker } from "../src/core/values/ids.ts";
-import { markOf, marksOf, marksOfRow } from "../src/core/search/tags.ts";
-import type { Envelope, LogState } from "../src/core/model/message.ts";
+import { createIdGenerator } from "../src/core/values/ids.ts";
+import { toTag, makeTags, makeTagIds } from "../src/core/search/tags.ts";
+import type { StoredMessage, LogState } from "../src/core/model/message.ts";
 import { noBytes } from "../src/core/model/message.ts";
-import { addressOf } from "../src/core/values/url.ts";
-import { glanceOf, sightingsAt, sightsOf } from "../src/core/search/timeIndex.ts";
-import { queriesOf } from "../src/store/queries/index.ts";
-import { sqlShelf } from "../src/store/sql/reads.ts";
+import { parseAddress } from "../src/core/values/url.ts";
+import { readIndexInterval, listTimeIndexIds, makeTimeIndexKeys } from "../src/core/search/timeIndex.ts";
+import { createQueries } from "../src/store/queries/index.ts";
+import { createSqlReads } from "../src/store/sql/reads.ts";
 import { openSqlite } from "../src/store/sqlite/database.ts";
 import type { Value } from "../src/store/sql/tables.ts";
 import { tables } from "../src/store/sql/tables.ts";
@@ -30,18 +30,18 @@ const start = 1_800_000_000_000;
 const folder = process.argv[3] ? "" : mkdtempSync(join(process.argv[2] ?? tmpdir(), "waypost-lists-"));
 const file = process.argv[3] ?? join(folder, "waypost.db");
 
-const newId = idMaker(Math.random);
+const newId = createIdGenerator(Math.random);
 const rare = { labels: ["needle"], queue: "needle", scheduleId: "scd_needle", group: "needle", callerIp: "192.0.2.99" };
 
 /** The nth message. One in each part is rare; one of ten has a label and a key that many have; each host has its thousands. */
-function envelopeOf(n: number, time: number, isRare: boolean): Envelope {
+function makeMessage(n: number, time: number, isRare: boolean): StoredMessage {
   const key = isRare ? "needle" : n % 10 === 0 ? "common" : null;
   const plain = { labels: n % 10 === 0 ? ["common"] : [], queue: null, scheduleId: null, group: null, callerIp: "192.0.2.1" };
   return {
     ...{ account: "acc", id: newId("msg", time), brand: "svc", method: "POST", headers: [["Content-Type", "application/json"]] },
     ...{ url: isRare ? "https://needle.example/rare" : `https://shop${n % 500}.example/hook`, body: new Uint8Array(200).fill(97) },
     ...{ retries: 3, retryDelay: null, timeout: 1000, callback: null, failureCallback: null, deduplication: null, redaction: null },
-    ...{ tells: null, endpoint: null, createdAt: time, notBefore: time, startedAtOnce: true },
+    ...{ reportsOn: null, endpoint: null, createdAt: time, notBefore: time, startedAtOnce: true },
     ...(isRare ? rare : plain),
     flowControl: key === null ? null : { key, parallelism: 5, rate: null, period: null },
   };
@@ -57,14 +57,14 @@ async function writer() {
   const put = <T extends TableName>(name: T, row: Rows[T]): void => {
     rows.set(name, rows.get(name) ?? []);
     rows.get(name)?.push(Object.values(tables[name].write(row)));
-    for (const id of marksOfRow[name]?.(row) ?? []) put("marks", { account: "acc", id });
+    for (const id of makeTagIds[name]?.(row) ?? []) put("tags", { account: "acc", id });
   };
   const seen = new Set<string>();
-  const sight = (id: string, envelope: Envelope): void => {
-    for (const sighting of sightingsAt(sightsOf(envelope), glanceOf(id))) {
+  const sight = (id: string, message: StoredMessage): void => {
+    for (const sighting of listTimeIndexIds(makeTimeIndexKeys(message), readIndexInterval(id))) {
       if (seen.has(sighting)) continue;
       seen.add(sighting);
-      put("sightings", { account: "acc", id: sighting });
+      put("timeIndex", { account: "acc", id: sighting });
     }
   };
   const flush = async (): Promise<void> => {
@@ -90,60 +90,65 @@ async function writer() {
 
 async function fill(): Promise<void> {
   const { put, sight, flush, close } = await writer();
-  const born = (envelope: Envelope): void => {
-    put("envelopes", envelope);
-    sight(envelope.id, envelope);
+  const born = (message: StoredMessage): void => {
+    put("storedMessages", message);
+    sight(message.id, message);
   };
-  const told = (envelope: Envelope, states: LogState[], time: number, dlqId: string | null = null): void => {
+  const told = (message: StoredMessage, states: LogState[], time: number, dlqId: string | null = null): void => {
     const id = newId("log", time);
-    sight(id, envelope);
+    sight(id, message);
     put("log", {
       ...{
         account: "acc",
         id,
-        messageId: envelope.id,
+        messageId: message.id,
         time,
         states,
         status: dlqId || states[0] === "ERROR" ? 500 : 200,
       },
-      ...{ error: null, nextDueAt: null, headers: [], body: noBytes, dlqId, marks: marksOf(envelope) },
+      ...{ error: null, nextDueAt: null, headers: [], body: noBytes, dlqId, tags: makeTags(message) },
     });
   };
   const all = Math.max(letters, delivered);
   for (let n = 0; n < all; n++) {
     const time = start + n * 10;
     if (n < delivered) {
-      const envelope = envelopeOf(n, time, false);
-      born(envelope);
-      told(envelope, ["DELIVERED"], time + 1);
+      const message = makeMessage(n, time, false);
+      born(message);
+      told(message, ["DELIVERED"], time + 1);
     }
     if (n < letters) {
       const isRare = n === letters / 10;
-      const envelope = envelopeOf(n, time + 2, isRare);
-      born(envelope);
-      told(envelope, ["ERROR", "RETRY"], time + 3);
+      const message = makeMessage(n, time + 2, isRare);
+      born(message);
+      told(message, ["ERROR", "RETRY"], time + 3);
       const id = newId("dlq", time + 4);
-      told(envelope, ["ERROR", "FAILED"], time + 5, id);
+      told(message, ["ERROR", "FAILED"], time + 5, id);
       put("deadLetters", {
-        ...{ account: "acc", id, messageId: envelope.id, status: isRare ? 418 : 500, headers: [["A", "b"]], body: new Uint8Array(100) },
+        ...{ account: "acc", id, messageId: message.id, status: isRare ? 418 : 500, headers: [["A", "b"]], body: new Uint8Array(100) },
         ...{ error: null, retried: 1, failureCallback: null },
-        marks: [...marksOf(envelope), markOf.url(envelope.url), markOf.callerIp(envelope.callerIp ?? "")],
+        tags: [...makeTags(message), toTag.url(message.url), toTag.callerIp(message.callerIp ?? "")],
       });
     }
     if (n < waiting) {
-      const envelope = { ...envelopeOf(n, time + 6, n === waiting / 2), startedAtOnce: false };
-      born(envelope);
+      const message = { ...makeMessage(n, time + 6, n === waiting / 2), startedAtOnce: false };
+      born(message);
       put("messages", {
-        ...{ account: "acc", id: envelope.id, state: "pending", dueAt: start * 2, attempts: 0, lost: 0, leasedBy: null, size: 200 },
-        ...{ host: new URL(envelope.url).host, tells: false, queue: envelope.queue, flowKey: envelope.flowControl?.key ?? null },
-        ...{ slot: null, line: null, run: null, marks: marksOf(envelope), sights: sightsOf(envelope) },
-        endpoint: addressOf(envelope.url).endpoint,
+        ...{ account: "acc", id: message.id, state: "pending", dueAt: start * 2, attempts: 0, lostAttempts: 0, leasedBy: null, size: 200 },
+        ...{
+          host: new URL(message.url).host,
+          reportsOutcome: false,
+          queue: message.queue,
+          flowControlKey: message.flowControl?.key ?? null,
+        },
+        ...{ slot: null, waitlist: null, run: null, tags: makeTags(message), timeKeys: makeTimeIndexKeys(message) },
+        endpoint: parseAddress(message.url).endpoint,
       });
     }
     if (n % 5_000 === 4_999) await flush();
   }
   // One message that was cancelled, which is rare here.
-  const cancelled = envelopeOf(0, start + all, false);
+  const cancelled = makeMessage(0, start + all, false);
   born(cancelled);
   told(cancelled, ["CANCEL_REQUESTED", "CANCELLED"], start + all);
   await flush();
@@ -167,11 +172,11 @@ const needle: [string, Filter][] = [
   ["two hours in the middle", { from: start + 3_600_000, to: start + 2 * 3_600_000 }],
   ["rare label, reversed dates", { labels: ["needle"], from: start + 5_000, to: start }],
 ];
-const ofLetters: [string, Filter][] = [
+const deadLetterFilters: [string, Filter][] = [
   ["status 418", { responseStatuses: [418] }],
   ["status 500", { responseStatuses: [500] }],
 ];
-const ofLog: [string, Filter][] = [
+const logFilters: [string, Filter][] = [
   ["state CANCELLED", { states: ["CANCELLED"] }],
   ["state FAILED", { states: ["FAILED"] }],
   ["state FAILED, rare label", { states: ["FAILED"], labels: ["needle"] }],
@@ -182,15 +187,15 @@ const ofLog: [string, Filter][] = [
   ["rare path, common label", { paths: ["/rare"], labels: ["needle", "common"] }],
   ["path of all", { paths: ["/hook"] }],
 ];
-const ofUnfinished: [string, Filter][] = [
+const unfinishedFilters: [string, Filter][] = [
   ["rare host", { hosts: ["needle.example"] }],
   ["host of thousands", { hosts: ["shop77.example"] }],
   ["rare path", { paths: ["/rare"] }],
 ];
 
-async function ask(): Promise<void> {
+async function runQueries(): Promise<void> {
   const database = openSqlite(file, { readOnly: true });
-  const queries = queriesOf(sqlShelf(database.connection));
+  const queries = createQueries(createSqlReads(database.connection));
   const show = async (list: string, what: string, run: () => Promise<{ found: number; cursor: string | null }>): Promise<void> => {
     const times: number[] = [];
     let answer = { found: 0, cursor: null as string | null };
@@ -210,20 +215,20 @@ async function ask(): Promise<void> {
   for (const order of ["latestFirst", "earliestFirst"] as const) {
     console.log(order);
     const common = { account: "acc", order, cursor: null, count: 100 };
-    for (const [what, filter] of [...needle, ...ofLetters]) {
+    for (const [what, filter] of [...needle, ...deadLetterFilters]) {
       await show("dead letters", what, async () => {
         const { entries, cursor } = await queries.deadLetters({ ...common, filter });
         return { found: entries.length, cursor };
       });
     }
-    for (const [what, filter] of [...needle, ...ofLog]) {
+    for (const [what, filter] of [...needle, ...logFilters]) {
       await show("log", what, async () => {
         const { events, cursor } = await queries.log({ ...common, filter });
         return { found: events.length, cursor };
       });
     }
   }
-  for (const [what, filter] of [...needle, ...ofUnfinished]) {
+  for (const [what, filter] of [...needle, ...unfinishedFilters]) {
     await show("unfinished", what, async () => {
       const { messageIds, cursor } = await queries.unfinished({ account: "acc", filter, cursor: null, count: 100 });
       return { found: messageIds.length, cursor };
@@ -233,7 +238,7 @@ async function ask(): Promise<void> {
   database.close();
 }
 
-if (process.argv[3]) await ask();
+if (process.argv[3]) await runQueries();
 else {
   const began = performance.now();
   await fill();

@@ -5,14 +5,14 @@ import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
 import { Frames } from "./frames.ts";
 import { dueAt, type Pace } from "./pace.ts";
-import { answerDriver } from "./part.ts";
-import { type Aim, PublishRequest } from "./payload.ts";
+import { serveDriver } from "./benchProcess.ts";
+import { type PublishTarget, PreparedPublish } from "./payload.ts";
 
 export type LoadRun = {
   port: number;
   /** More servers of the same service: the connections go round. */
   others?: readonly number[];
-  aim: Aim;
+  target: PublishTarget;
   token: string;
   round: number;
   connections: number;
@@ -124,10 +124,10 @@ class Run {
 class Connection {
   run: Run | null = null;
   readonly #socket: Socket;
-  readonly #request: PublishRequest;
+  readonly #request: PreparedPublish;
   #sentAt = 0;
 
-  constructor(socket: Socket, request: PublishRequest) {
+  constructor(socket: Socket, request: PreparedPublish) {
     this.#socket = socket;
     this.#request = request;
   }
@@ -141,7 +141,7 @@ class Connection {
     };
     const onread = { buffer: bytes, callback };
     const socket = connect({ host: "127.0.0.1", port: options.port, noDelay: true, onread });
-    const connection = new Connection(socket, new PublishRequest(options));
+    const connection = new Connection(socket, new PreparedPublish(options));
     await new Promise<void>((resolve, reject) => socket.once("connect", resolve).once("error", reject));
     socket.on("close", () => connection.run?.done.reject(new Error("The server closed a connection under load.")));
     return connection;
@@ -195,4 +195,4 @@ async function openTicker(): Promise<Worker> {
   return ticker;
 }
 
-answerDriver(answers);
+serveDriver(answers);

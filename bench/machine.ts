@@ -5,7 +5,7 @@ import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
 import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
-import { root } from "./stage.ts";
+import { root } from "./benchResources.ts";
 
 export type Machine = {
   cpu: string;

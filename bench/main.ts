@@ -14,7 +14,7 @@ import { parts } from "./parts.ts";
 import { postgres } from "./postgres.ts";
 import type { Question } from "./question.ts";
 import { schedules } from "./schedules.ts";
-import { root, Stage } from "./stage.ts";
+import { root, BenchResources } from "./benchResources.ts";
 import { workflows } from "./workflows.ts";
 
 const questions: Record<string, Question> = {
@@ -33,12 +33,12 @@ const questions: Record<string, Question> = {
 
 async function answer(name: string, asked: Question, args: readonly string[]): Promise<void> {
   const given = readOptions(asked.options, args);
-  const stage = new Stage({ dataRoot: String(given["data-root"]), pinned: given["pin"] === true });
-  const folder = stage.folder("probe");
+  const resources = new BenchResources({ dataRoot: String(given["data-root"]), pinned: given["pin"] === true });
+  const folder = resources.folder("probe");
   requireDisk(folder);
   const machine = describeMachine(folder);
   const date = new Date().toISOString();
-  const { figures, text } = await asked.find(given, stage);
+  const { figures, text } = await asked.find(given, resources);
   const result = { question: name, date, machine, options: given, figures };
   console.log(`${describe(name, date, machine)}\n\n${text}\n`);
   if (given["json"] === true) console.log(JSON.stringify(result, null, 2));

@@ -2,7 +2,7 @@
 import { memory } from "./process-figures.ts";
 
 /** `2G`, `512M` → bytes. Throws an error that says how a size is written. */
-export function bytesOf(size: string): number {
+export function parseSize(size: string): number {
   const [, number, unit = ""] = /^(\d+(?:\.\d+)?)([KMG]?)$/i.exec(size) ?? [];
   if (number === undefined) throw new Error(`--memory needs a size such as 2G or 512M, and got "${size}".`);
   return Number(number) * 2 ** { "": 0, K: 10, M: 20, G: 30 }[unit.toUpperCase() as "" | "K" | "M" | "G"];
@@ -33,7 +33,7 @@ export class MemoryLimit {
   }
 
   #look(): void {
-    const peak = peakOf(this.#pid);
+    const peak = readPeak(this.#pid);
     if (peak !== null) this.highest = Math.max(this.highest, peak);
     if (peak !== null && peak <= this.#limit) return;
     if (peak !== null) process.kill(this.#pid, "SIGKILL");
@@ -44,7 +44,7 @@ export class MemoryLimit {
 }
 
 /** Null if the process is gone. */
-function peakOf(pid: number): number | null {
+function readPeak(pid: number): number | null {
   try {
     const { peak } = memory(pid);
     return Number.isNaN(peak) ? null : peak;

@@ -1,6 +1,6 @@
 /** How much of the possible does the durable server reach? Against a pass-through, in turns. */
-import { type Drive, type Field, openField, startPassThrough, takeTurn, takeTurns, type Turn } from "./field.ts";
-import { mebibytes, type Middle, middle, ratio, showMiddle, table } from "./figures.ts";
+import { type Workload, type BenchSetup, openBenchSetup, startPassThrough, runTurn, runTurns, type TurnResult } from "./benchSetup.ts";
+import { mebibytes, type Summary, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import type { common, Given } from "./options.ts";
 import { type Memory, memory } from "./process-figures.ts";
 import { question } from "./question.ts";
@@ -20,46 +20,50 @@ const options = {
 const rates = [100, 1_000] as const;
 
 /** Milliseconds, each the middle of the turns. */
-type Latency = { rate: number; publish: { p50: Middle; p99: Middle }; delivery: { p50: Middle; p99: Middle }; turns: Turn[] };
-type Competitor = { server: Server; idle: Memory; turns: Turn[]; latencies: Latency[] };
+type Latency = { rate: number; publish: { p50: Summary; p99: Summary }; delivery: { p50: Summary; p99: Summary }; turns: TurnResult[] };
+type Competitor = { server: Server; idle: Memory; turns: TurnResult[]; latencies: Latency[] };
 
 export const messages = question({
   asks: "durable messages per second, CPU, memory and latency, against a server that stores nothing",
   options,
-  async find(given, stage) {
-    const field = await openField(stage);
-    const passThrough = await startPassThrough(stage, given.connections);
-    const waypost = await startWaypost(stage, { folder: stage.folder("waypost") });
+  async find(given, resources) {
+    const setup = await openBenchSetup(resources);
+    const passThrough = await startPassThrough(resources, given.connections);
+    const waypost = await startWaypost(resources, { folder: resources.folder("waypost") });
     const competitors = [passThrough, waypost].map((server): Competitor => ({
       server,
       idle: memory(server.pid),
       turns: [],
       latencies: [],
     }));
-    await measureThroughput(field, competitors, given);
-    await measureLatency(field, competitors, given);
-    const figures = { competitors: competitors.map(summary), ratios: ratios(competitors) };
+    await measureThroughput(setup, competitors, given);
+    await measureLatency(setup, competitors, given);
+    const figures = { competitors: competitors.map(summarizeCompetitor), ratios: compareCompetitors(competitors) };
     return { figures, text: report(competitors) };
   },
 });
 
-async function measureThroughput(field: Field, competitors: Competitor[], given: Given<typeof options & typeof common>): Promise<void> {
-  const drive: Drive = { connections: given.connections, messages: given.messages, seconds: given.seconds || null, rate: null };
-  const warmUp = { ...drive, messages: given["warm-up"] };
-  const contestants = competitors.map(({ server }) => ({ server, warmUp, drive }));
-  const turns = await takeTurns(field, contestants, given.rounds);
+async function measureThroughput(
+  setup: BenchSetup,
+  competitors: Competitor[],
+  given: Given<typeof options & typeof common>,
+): Promise<void> {
+  const workload: Workload = { connections: given.connections, messages: given.messages, seconds: given.seconds || null, rate: null };
+  const warmUp = { ...workload, messages: given["warm-up"] };
+  const contestants = competitors.map(({ server }) => ({ server, warmUp, drive: workload }));
+  const turns = await runTurns(setup, contestants, given.rounds);
   for (const [index, competitor] of competitors.entries()) competitor.turns = turns[index] ?? [];
 }
 
-async function measureLatency(field: Field, competitors: Competitor[], given: Given<typeof options & typeof common>): Promise<void> {
+async function measureLatency(setup: BenchSetup, competitors: Competitor[], given: Given<typeof options & typeof common>): Promise<void> {
   if (given["latency-rounds"] === 0) return;
   for (const rate of rates) {
-    const drive: Drive = { connections: given.connections, messages: rate * given["latency-seconds"], seconds: null, rate };
-    const turns = competitors.map((): Turn[] => []);
+    const workload: Workload = { connections: given.connections, messages: rate * given["latency-seconds"], seconds: null, rate };
+    const turns = competitors.map((): TurnResult[] => []);
     // What a server does once for a batch is called too seldom under full load to be compiled. That happens in the first seconds of this one.
     for (let round = 1 - given["latency-warm-up"]; round <= given["latency-rounds"]; round += 1) {
       for (const [index, { server }] of competitors.entries()) {
-        const turn = await takeTurn(field, server, drive);
+        const turn = await runTurn(setup, server, workload);
         if (round > 0) turns[index]?.push(turn);
       }
       console.error(round > 0 ? `latency at ${rate}/s, round ${round}` : `latency at ${rate}/s, warm-up`);
@@ -68,8 +72,8 @@ async function measureLatency(field: Field, competitors: Competitor[], given: Gi
   }
 }
 
-function latency(rate: number, turns: Turn[]): Latency {
-  const of = (side: "load" | "sink", quantile: "p50" | "p99"): Middle => middle(turns.map((turn) => turn[side].latency[quantile]));
+function latency(rate: number, turns: TurnResult[]): Latency {
+  const of = (side: "load" | "sink", quantile: "p50" | "p99"): Summary => summarize(turns.map((turn) => turn[side].latency[quantile]));
   return {
     rate,
     publish: { p50: of("load", "p50"), p99: of("load", "p99") },
@@ -78,30 +82,30 @@ function latency(rate: number, turns: Turn[]): Latency {
   };
 }
 
-function summary({ server, idle, turns, latencies }: Competitor): object {
+function summarizeCompetitor({ server, idle, turns, latencies }: Competitor): object {
   return {
     name: server.name,
-    perSecond: middle(turns.map((turn) => turn.perSecond)),
-    cpuPerMessage: middle(turns.map((turn) => turn.cpuPerMessage)),
+    perSecond: summarize(turns.map((turn) => turn.perSecond)),
+    cpuPerMessage: summarize(turns.map((turn) => turn.cpuPerMessage)),
     memory: { idle: idle.resident, peak: memory(server.pid).peak },
     turns,
     latencies,
   };
 }
 
-function ratios([a, b]: Competitor[]): { perSecond: Middle; cpuPerMessage: Middle } {
-  const pairs = (figure: (turn: Turn) => number): Middle => ratio((b?.turns ?? []).map(figure), (a?.turns ?? []).map(figure));
+function compareCompetitors([a, b]: Competitor[]): { perSecond: Summary; cpuPerMessage: Summary } {
+  const pairs = (figure: (turn: TurnResult) => number): Summary => ratio((b?.turns ?? []).map(figure), (a?.turns ?? []).map(figure));
   return { perSecond: pairs((turn) => turn.perSecond), cpuPerMessage: pairs((turn) => turn.cpuPerMessage) };
 }
 
 function report(competitors: Competitor[]): string {
-  const of = (figure: (turn: Turn) => number, digits: number): string[] =>
-    competitors.map(({ turns }) => showMiddle(middle(turns.map(figure)), digits));
-  const { perSecond, cpuPerMessage } = ratios(competitors);
-  return table([
+  const of = (figure: (turn: TurnResult) => number, digits: number): string[] =>
+    competitors.map(({ turns }) => formatSummary(summarize(turns.map(figure)), digits));
+  const { perSecond, cpuPerMessage } = compareCompetitors(competitors);
+  return formatTable([
     ["median (lowest to highest)", ...competitors.map(({ server }) => server.name), "ratio, pair by pair"],
-    ["messages/s, end to end", ...of((turn) => turn.perSecond, 0), showMiddle(perSecond, 2)],
-    ["CPU µs per message", ...of((turn) => turn.cpuPerMessage, 1), showMiddle(cpuPerMessage, 2)],
+    ["messages/s, end to end", ...of((turn) => turn.perSecond, 0), formatSummary(perSecond, 2)],
+    ["CPU µs per message", ...of((turn) => turn.cpuPerMessage, 1), formatSummary(cpuPerMessage, 2)],
     [
       "memory idle / peak, MiB",
       ...competitors.map(({ server, idle }) => `${mebibytes(idle.resident)} / ${mebibytes(memory(server.pid).peak)}`),
@@ -116,8 +120,8 @@ function report(competitors: Competitor[]): string {
 function latencyRows(competitors: Competitor[], rate: number): string[][] {
   const found = competitors.map(({ latencies }) => latencies.find((one) => one.rate === rate));
   if (found.some((one) => one === undefined)) return [];
-  const row = (name: string, of: (one: Latency) => { p50: Middle; p99: Middle }): string[] => {
-    const cells = found.map((one) => (one ? of(one) : { p50: middle([]), p99: middle([]) }));
+  const row = (name: string, of: (one: Latency) => { p50: Summary; p99: Summary }): string[] => {
+    const cells = found.map((one) => (one ? of(one) : { p50: summarize([]), p99: summarize([]) }));
     const [a, b] = cells;
     const times = ((b?.p99.median ?? Number.NaN) / (a?.p99.median ?? Number.NaN)).toFixed(2);
     return [
@@ -126,7 +130,7 @@ function latencyRows(competitors: Competitor[], rate: number): string[][] {
       `p99 × ${times}`,
     ];
   };
-  const lateness = found.map((one) => middle((one?.turns ?? []).map((turn) => turn.load.lateness.p99)).median.toFixed(2));
+  const lateness = found.map((one) => summarize((one?.turns ?? []).map((turn) => turn.load.lateness.p99)).median.toFixed(2));
   return [
     row("publish", (one) => one.publish),
     row("publish to delivery", (one) => one.delivery),

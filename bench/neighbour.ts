@@ -8,8 +8,8 @@ import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
 import { Frames } from "./frames.ts";
 import { dueAt, type Pace } from "./pace.ts";
-import { answerDriver } from "./part.ts";
-import { PublishRequest, readStamp, sinkUrl } from "./payload.ts";
+import { serveDriver } from "./benchProcess.ts";
+import { PreparedPublish, readStamp, sinkUrl } from "./payload.ts";
 
 export type NeighbourRun = {
   port: number;
@@ -127,13 +127,18 @@ class Publisher {
   isOpen = true;
   readonly #run: Run;
   readonly #socket: Socket;
-  readonly #request: PublishRequest;
+  readonly #request: PreparedPublish;
   #number: number | null = null;
 
   constructor(run: Run) {
     this.#run = run;
     const { port, token, round } = run.of;
-    this.#request = new PublishRequest({ port, token, round, aim: { path: `/v2/publish/${sinkUrl(sinkPort)}`, headers: [], names: 1 } });
+    this.#request = new PreparedPublish({
+      port,
+      token,
+      round,
+      target: { path: `/v2/publish/${sinkUrl(sinkPort)}`, headers: [], names: 1 },
+    });
     const frames = new Frames((head, body) => this.#settle(head.startsWith("HTTP/1.1 2") ? null : `${head.split("\r\n")[0]} ${body}`));
     this.#socket = connect({ host: "127.0.0.1", port, noDelay: true });
     this.#socket.on("data", (chunk) => frames.push(chunk.toString("latin1")));
@@ -199,4 +204,4 @@ const answers = {
   stop: (): void => current?.done.resolve(),
 };
 
-answerDriver(answers);
+serveDriver(answers);

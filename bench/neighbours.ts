@@ -1,19 +1,19 @@
 /** Does an account notice what another one does? Each attack by itself and all at once, with a fresh server for each. */
 import { request } from "undici";
-import { tokenOf } from "../src/api/auth/token.ts";
+import { makeToken } from "../src/api/auth/token.ts";
 import type { AttackerAnswers } from "./attacker.ts";
 import { attacks } from "./attacks.ts";
-import { mebibytes, type Spread, table } from "./figures.ts";
-import type { Sent } from "./hostile.ts";
-import { bytesOf, MemoryLimit } from "./memory-limit.ts";
+import { mebibytes, type Spread, formatTable } from "./figures.ts";
+import type { AttackCount } from "./hostile.ts";
+import { parseSize, MemoryLimit } from "./memory-limit.ts";
 import type { NeighbourAnswers, NeighbourReport, NeighbourRun } from "./neighbour.ts";
-import type { Part } from "./part.ts";
+import type { BenchProcess } from "./benchProcess.ts";
 import { question } from "./question.ts";
-import { pause, quiet, type Server } from "./server.ts";
-import { end, type Stage } from "./stage.ts";
+import { pause, waitUntilQuiet, type Server } from "./server.ts";
+import { end, type BenchResources } from "./benchResources.ts";
 import { startWaypost } from "./waypost.ts";
 
-const together = "together";
+const allAttacks = "together";
 
 /** One attack, or all at once, and what the other account noticed. */
 type Trial = {
@@ -21,7 +21,7 @@ type Trial = {
   quiet: NeighbourReport;
   attacked: NeighbourReport;
   /** The count of each attack; null if that is not known. */
-  sent: Record<string, Sent | null>;
+  sent: Record<string, AttackCount | null>;
   /** The most resident memory of the server, in bytes. */
   highest: number;
   /** `yes`, or why not. */
@@ -35,7 +35,7 @@ export const neighbours = question({
   options: {
     attack: {
       default: "",
-      help: `attacks to try, such as backlog,${together}; without it all: ${Object.keys(attacks).join(", ")}, ${together}`,
+      help: `attacks to try, such as backlog,${allAttacks}; without it all: ${Object.keys(attacks).join(", ")}, ${allAttacks}`,
     },
     memory: { default: "2G", help: "the server is killed if its resident memory is above this" },
     rate: { default: 50, help: "messages a second of the other account" },
@@ -43,17 +43,17 @@ export const neighbours = question({
     seconds: { default: 8, help: "seconds of each attack" },
     patience: { default: 5, help: "seconds to wait for late responses and arrivals after each attack" },
   },
-  async find(given, stage) {
-    const plan = { ...given, memory: bytesOf(given.memory) };
-    const known = [...Object.keys(attacks), together];
+  async find(given, resources) {
+    const plan = { ...given, memory: parseSize(given.memory) };
+    const known = [...Object.keys(attacks), allAttacks];
     const chosen = given.attack === "" ? known : given.attack.split(",");
     const unknown = chosen.find((name) => !known.includes(name));
     if (unknown !== undefined) throw new Error(`--attack: there is no attack "${unknown}"; name one of ${known.join(", ")}.`);
-    const neighbour = stage.part<NeighbourAnswers>("neighbour", "others");
+    const neighbour = resources.part<NeighbourAnswers>("neighbour", "others");
     await neighbour.ask("listen", undefined);
     const trials: Trial[] = [];
     for (const name of chosen) {
-      const trial = await tryAttack(stage, neighbour, { name, plan, round: 3 * trials.length + 1 });
+      const trial = await tryAttack(resources, neighbour, { name, plan, round: 3 * trials.length + 1 });
       trials.push(trial);
       console.error(`${name}: server lives: ${trial.lives}, ${mebibytes(trial.highest)} MiB`);
     }
@@ -61,13 +61,17 @@ export const neighbours = question({
   },
 });
 
-type Try = { name: string; plan: Plan; round: number };
+type AttackAttempt = { name: string; plan: Plan; round: number };
 
-async function tryAttack(stage: Stage, neighbour: Part<NeighbourAnswers>, { name, plan, round }: Try): Promise<Trial> {
-  const server = await startWaypost(stage, { folder: stage.folder(name) });
+async function tryAttack(
+  resources: BenchResources,
+  neighbour: BenchProcess<NeighbourAnswers>,
+  { name, plan, round }: AttackAttempt,
+): Promise<Trial> {
+  const server = await startWaypost(resources, { folder: resources.folder(name) });
   const limit = new MemoryLimit(server.pid, plan.memory, () => void neighbour.ask("stop", undefined).catch(() => undefined));
-  const names = name === together ? Object.keys(attacks) : [name];
-  const attackers = new Map(names.map((one) => [one, stage.part<AttackerAnswers>("attacker", "others")]));
+  const names = name === allAttacks ? Object.keys(attacks) : [name];
+  const attackers = new Map(names.map((one) => [one, resources.part<AttackerAnswers>("attacker", "others")]));
   const { port, token } = server;
   const patience = plan.patience * 1e3;
   const publish = ({ rate, seconds, round }: Pick<NeighbourRun, "rate" | "round"> & { seconds: number }): Promise<NeighbourReport> => {
@@ -79,16 +83,16 @@ async function tryAttack(stage: Stage, neighbour: Part<NeighbourAnswers>, { name
     await publish({ rate: 500, seconds: 2, round });
     const takes = Math.max(...names.map((one) => attacks[one]?.prepares ?? 0));
     const startsAt = Date.now() + (takes === 0 ? 0 : takes + 3 + plan.quiet) * 1e3;
-    const hostile = { port, token: tokenOf("testUser1", "testPassword"), startsAt };
+    const hostile = { port, token: makeToken("testUser1", "testPassword"), startsAt };
     await Promise.all([...attackers].map(([one, attacker]) => attacker.ask("prepare", { name: one, ...hostile }, 60_000)));
-    await quiet(server.pid, 2_000);
+    await waitUntilQuiet(server.pid, 2_000);
     const before = await publish({ rate: plan.rate, seconds: plan.quiet, round: round + 1 });
     await pause(Math.max(0, startsAt - Date.now()));
     await Promise.all([...attackers.values()].map((attacker) => attacker.ask("begin", undefined)));
     const attacked = publish({ rate: plan.rate, seconds: plan.seconds, round: round + 2 });
     await Promise.race([attacked, pause(plan.seconds * 1e3)]);
     const sent = await endAll(attackers);
-    return { name, quiet: before, attacked: await attacked, sent, lives: await lives(server, limit), highest: limit.highest };
+    return { name, quiet: before, attacked: await attacked, sent, lives: await checkAlive(server, limit), highest: limit.highest };
   } finally {
     limit.stop();
     for (const attacker of attackers.values()) await end(attacker.process, "SIGKILL");
@@ -96,13 +100,13 @@ async function tryAttack(stage: Stage, neighbour: Part<NeighbourAnswers>, { name
   }
 }
 
-async function endAll(attackers: ReadonlyMap<string, Part<AttackerAnswers>>): Promise<Trial["sent"]> {
+async function endAll(attackers: ReadonlyMap<string, BenchProcess<AttackerAnswers>>): Promise<Trial["sent"]> {
   const ended = [...attackers].map(async ([name, attacker]) => [name, await attacker.ask("end", undefined).catch(() => null)] as const);
   return Object.fromEntries(await Promise.all(ended));
 }
 
 /** Reports whether the server is still there and responds. */
-async function lives({ port }: Server, limit: MemoryLimit): Promise<string> {
+async function checkAlive({ port }: Server, limit: MemoryLimit): Promise<string> {
   const responds = await request(`http://127.0.0.1:${port}/v2/health`, { signal: AbortSignal.timeout(10_000) })
     .then(({ statusCode, body }) => body.dump().then(() => statusCode === 200))
     .catch(() => false);
@@ -112,18 +116,18 @@ async function lives({ port }: Server, limit: MemoryLimit): Promise<string> {
 }
 
 function report(trials: readonly Trial[], { memory, rate }: Plan): string {
-  const figures = table([
+  const figures = formatTable([
     ["p50 / p99 ms", "publish, quiet", "attacked", "p99 ×", "arrival, quiet", "attacked", "p99 ×", "failed", "late", "MiB", "server lives"],
     ...trials.map(({ name, quiet, attacked, highest, lives }) => [
       name,
-      ...compared(quiet.publish, attacked.publish, attacked.unanswered),
-      ...compared(quiet.arrival, attacked.arrival, attacked.missing),
+      ...formatLatencies(quiet.publish, attacked.publish, attacked.unanswered),
+      ...formatLatencies(quiet.arrival, attacked.arrival, attacked.missing),
       ...[`${attacked.failed} of ${attacked.sent}`, String(attacked.missing), mebibytes(highest), lives],
     ]),
   ]);
-  const done = table([
+  const done = formatTable([
     ["attack", "sent", "refused", "what it does; what bounds it"],
-    ...trials.flatMap(({ name, sent }) => Object.entries(sent).map(([one, of]) => sentRow(name, one, of))),
+    ...trials.flatMap(({ name, sent }) => Object.entries(sent).map(([one, of]) => formatSentRow(name, one, of))),
   ]);
   const late = Math.max(...trials.map(({ quiet, attacked }) => Math.max(quiet.lateness.p99, attacked.lateness.p99)));
   const notes = [
@@ -137,14 +141,14 @@ function report(trials: readonly Trial[], { memory, rate }: Plan): string {
   return `${figures}\n\n${done}\n\n${notes.join("\n")}`;
 }
 
-function sentRow(trial: string, name: string, sent: Sent | null): string[] {
+function formatSentRow(trial: string, name: string, sent: AttackCount | null): string[] {
   const attack = attacks[name];
   const [count, refused] = sent === null ? ["not known", "not known"] : [`${sent.count} ${attack?.unit}`, String(sent.refused)];
-  if (trial === together) return [`${together}: ${name}`, count, refused];
+  if (trial === allAttacks) return [`${allAttacks}: ${name}`, count, refused];
   return [name, count, refused, `${attack?.does} Bound: ${attack?.bound}.`];
 }
 
-function compared(quiet: Spread, attacked: Spread, open: number): string[] {
+function formatLatencies(quiet: Spread, attacked: Spread, open: number): string[] {
   const more = open > 0 ? "> " : "";
   const shown = ({ p50, p99 }: Spread): string => `${p50.toFixed(1)} / ${p99.toFixed(1)}`;
   if (attacked.count === 0) return [shown(quiet), "none", ""];

@@ -1,6 +1,6 @@
 /** What could the bench itself do? The load straight to the sink: no server can be measured beyond this. */
-import { type Drive, openField, takeTurns } from "./field.ts";
-import { middle, showMiddle, table } from "./figures.ts";
+import { type Workload, openBenchSetup, runTurns } from "./benchSetup.ts";
+import { summarize, formatSummary, formatTable } from "./figures.ts";
 import { question } from "./question.ts";
 import type { Server } from "./server.ts";
 
@@ -10,24 +10,24 @@ export const parts = question({
     rounds: { default: 5, help: "turns" },
     messages: { default: 100_000, help: "messages of a turn" },
   },
-  async find(given, stage) {
-    const field = await openField(stage);
+  async find(given, resources) {
+    const setup = await openBenchSetup(resources);
     const sink: Server = {
       name: "sink",
-      pid: field.sink.process.pid ?? Number.NaN,
-      port: field.sinkPort,
+      pid: setup.sink.process.pid ?? Number.NaN,
+      port: setup.sinkPort,
       token: "none",
       unsettled: async () => null,
       stop: async () => undefined,
     };
-    const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
-    const [turns = []] = await takeTurns(field, [{ server: sink, warmUp: drive, drive }], given.rounds);
+    const workload: Workload = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
+    const [turns = []] = await runTurns(setup, [{ server: sink, warmUp: workload, drive: workload }], given.rounds);
     const rows = [
       ["median (lowest to highest)", ""],
-      ["messages/s", showMiddle(middle(turns.map((turn) => turn.perSecond)), 0)],
-      ["load's µs per message", showMiddle(middle(turns.map((turn) => (turn.load.cpu * 1e6) / turn.perSecond)), 1)],
-      ["sink's µs per message", showMiddle(middle(turns.map((turn) => turn.cpuPerMessage)), 1)],
+      ["messages/s", formatSummary(summarize(turns.map((turn) => turn.perSecond)), 0)],
+      ["load's µs per message", formatSummary(summarize(turns.map((turn) => (turn.load.cpu * 1e6) / turn.perSecond)), 1)],
+      ["sink's µs per message", formatSummary(summarize(turns.map((turn) => turn.cpuPerMessage)), 1)],
     ];
-    return { figures: { turns }, text: table(rows) };
+    return { figures: { turns }, text: formatTable(rows) };
   },
 });

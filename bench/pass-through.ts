@@ -5,8 +5,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Agent, type Dispatcher } from "undici";
-import { answerDriver } from "./part.ts";
-import { headersOf, newId } from "./signing.ts";
+import { serveDriver } from "./benchProcess.ts";
+import { makeHeaders, newId } from "./signing.ts";
 
 export type PassThroughAnswers = typeof answers;
 
@@ -35,7 +35,7 @@ function take(agent: Agent, request: IncomingMessage, response: ServerResponse):
   request.on("data", (chunk: Buffer) => chunks.push(chunk));
   request.on("end", () => {
     if (request.method === "DELETE") return void response.end("{}");
-    if (request.url === "/v2/batch") return passOn(agent, Buffer.concat(chunks), response);
+    if (request.url === "/v2/batch") return forwardSteps(agent, Buffer.concat(chunks), response);
     const id = newId();
     const answer = `{"messageId":"${id}"}`;
     response.writeHead(201, { "Content-Type": "application/json", "Content-Length": answer.length });
@@ -48,7 +48,7 @@ function take(agent: Agent, request: IncomingMessage, response: ServerResponse):
 type Item = { destination: string; headers: Record<string, string>; body: string };
 
 /** Steps of workflows: each goes to the endpoint as the whole of a history. */
-function passOn(agent: Agent, posted: Buffer, response: ServerResponse): void {
+function forwardSteps(agent: Agent, posted: Buffer, response: ServerResponse): void {
   const items = JSON.parse(posted.toString()) as Item[];
   const ids = items.map(newId);
   response.setHeader("Content-Type", "application/json");
@@ -66,8 +66,8 @@ type Forwarded = { id: string; url: string; contentType: string; body: Buffer; r
 
 function forward(agent: Agent, { id, url, contentType, body, runId }: Forwarded): void {
   const pathAt = url.indexOf("/", url.indexOf("//") + 2);
-  const headers = { ...headersOf({ id, url, contentType, body }), ...(runId === undefined ? {} : { "Upstash-Workflow-RunId": runId }) };
+  const headers = { ...makeHeaders({ id, url, contentType, body }), ...(runId === undefined ? {} : { "Upstash-Workflow-RunId": runId }) };
   agent.dispatch({ origin: url.slice(0, pathAt), path: url.slice(pathAt), method: "POST", headers, body }, nothing);
 }
 
-answerDriver(answers);
+serveDriver(answers);

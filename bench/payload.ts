@@ -1,5 +1,5 @@
 /** What a message of the bench carries: its round, its number in the round, and when it was (to be) sent, in microseconds. */
-export type Stamp = { round: number; number: number; at: number };
+export type MessageStamp = { round: number; number: number; at: number };
 
 /** Length of every body in bytes. */
 const bodyBytes = 200;
@@ -13,12 +13,12 @@ const timeAt = numberAt + numberDigits + '","at":"'.length;
 const timeDigits = 16;
 
 /** A body of 200 bytes of JSON. */
-export function body({ round, number, at }: Stamp): string {
+export function body({ round, number, at }: MessageStamp): string {
   const start = `{"round":"${digits(round, roundDigits)}","number":"${digits(number, numberDigits)}","at":"${digits(at, timeDigits)}","fill":"`;
   return `${start}${"x".repeat(bodyBytes - start.length - 2)}"}`;
 }
 
-export function readStamp(text: string): Stamp {
+export function readStamp(text: string): MessageStamp {
   return {
     round: Number(text.slice(roundAt, roundAt + roundDigits)),
     number: Number(text.slice(numberAt, numberAt + numberDigits)),
@@ -42,29 +42,29 @@ export function readCopy(head: string): number {
  * What each message asks of the server. Where path and headers say `nameSlot`, a number of eight digits is put for each
  * message, which goes round from 0 to `names` − 1: so many queues or keys share the messages.
  */
-export type Aim = { path: string; headers: readonly string[]; names: number };
+export type PublishTarget = { path: string; headers: readonly string[]; names: number };
 
 export const nameSlot = "########";
 
 /** The bytes of one publish, written once and restamped for each message. */
-export class PublishRequest {
+export class PreparedPublish {
   readonly bytes: Buffer;
   readonly #bodyAt: number;
   readonly #names: number;
   readonly #namesAt: readonly number[];
 
-  constructor({ port, aim, token, round }: { port: number; aim: Aim; token: string; round: number }) {
+  constructor({ port, target, token, round }: { port: number; target: PublishTarget; token: string; round: number }) {
     const head = [
-      `POST ${aim.path} HTTP/1.1`,
+      `POST ${target.path} HTTP/1.1`,
       `Host: 127.0.0.1:${port}`,
       `Authorization: Bearer ${token}`,
       "Content-Type: application/json",
       `Content-Length: ${bodyBytes}`,
-      ...aim.headers,
+      ...target.headers,
     ].join("\r\n");
     this.bytes = Buffer.from(`${head}\r\n\r\n${body({ round, number: 0, at: 0 })}`, "latin1");
     this.#bodyAt = this.bytes.length - bodyBytes;
-    this.#names = aim.names;
+    this.#names = target.names;
     this.#namesAt = [...head.matchAll(new RegExp(nameSlot, "g"))].map(({ index }) => index);
   }
 

@@ -1,13 +1,21 @@
 /** What do nodes on one PostgreSQL reach, against a server that stores nothing, SQLite, and others that keep jobs in PostgreSQL? */
 import { fill, killAndRestart } from "./backlog.ts";
 import { type DatabaseServer, startDatabase, statements, type TableFigures, tableFigures } from "./database.ts";
-import { type Drive, type Field, footnote, openField, startPassThrough, takeTurn, type Turn } from "./field.ts";
-import { mebibytes, middle, ratio, showMiddle, table } from "./figures.ts";
+import {
+  type Workload,
+  type BenchSetup,
+  formatFootnote,
+  openBenchSetup,
+  startPassThrough,
+  runTurn,
+  type TurnResult,
+} from "./benchSetup.ts";
+import { mebibytes, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import type { common, Given } from "./options.ts";
 import { question } from "./question.ts";
 import type { RivalAnswers, RivalName } from "./rival.ts";
 import type { Server } from "./server.ts";
-import { end, type Stage } from "./stage.ts";
+import { end, type BenchResources } from "./benchResources.ts";
 import { startWaypost, type Waypost } from "./waypost.ts";
 
 const options = {
@@ -21,30 +29,34 @@ const options = {
 type Options = Given<typeof options & typeof common>;
 
 /** `database`: its URL, where it has one. */
-type Contestant = { server: Server; database: string | null; drive: Drive };
+type Contestant = { server: Server; database: string | null; drive: Workload };
 /** Both per message; statements are null without a database. */
-type DatabaseTurn = Turn & { statements: number | null; databaseCpu: number };
+type DatabaseTurn = TurnResult & { statements: number | null; databaseCpu: number };
 type Measured = { name: string; turns: DatabaseTurn[] };
 
 export const postgres = question({
   asks: "messages per second with 1, 2 and 3 nodes on one PostgreSQL, statements, dead rows, backlog, and others that use PostgreSQL",
   options,
-  async find(given, stage) {
-    const field = await openField(stage);
-    const database = await startDatabase(stage, { pinned: given.pin });
-    const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
-    const passThrough: Contestant = { server: await startPassThrough(stage, given.connections), database: null, drive };
+  async find(given, resources) {
+    const setup = await openBenchSetup(resources);
+    const database = await startDatabase(resources, { pinned: given.pin });
+    const workload: Workload = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
+    const passThrough: Contestant = { server: await startPassThrough(resources, given.connections), database: null, drive: workload };
     const sqlite: Contestant = {
-      ...{ server: await startWaypost(stage, { folder: stage.folder("sqlite"), name: "waypost, SQLite" }), database: null, drive },
+      ...{
+        server: await startWaypost(resources, { folder: resources.folder("sqlite"), name: "waypost, SQLite" }),
+        database: null,
+        drive: workload,
+      },
     };
-    const clusters = await startClusters(stage, database, { most: given.nodes, drive });
-    const measured = await measure(field, database, { contestants: [passThrough, sqlite, ...clusters], rounds: given.rounds });
+    const clusters = await startClusters(resources, database, { max: given.nodes, workload });
+    const measured = await measure(setup, database, { contestants: [passThrough, sqlite, ...clusters], rounds: given.rounds });
     const [one] = clusters;
     if (!one) throw new Error("--nodes: at least one");
     for (const { server } of [sqlite, ...clusters.slice(1)]) for (const node of [server, ...(server.others ?? [])]) await node.stop();
-    const rivals = await measureRivals(field, { stage, database, one, given });
-    const tables = given.soak > 0 ? await soak(field, one, given.soak) : [];
-    const full = given.backlog > 0 ? await measureBacklog(field, { stage, database, one, given }) : null;
+    const rivals = await measureRivals(setup, { resources, database, one, given });
+    const tables = given.soak > 0 ? await fillAndMeasure(setup, one, given.soak) : [];
+    const full = given.backlog > 0 ? await measureBacklog(setup, { resources, database, one, given }) : null;
     const figures = { measured, rivals, tables, full };
     return { figures, text: report(figures) };
   },
@@ -54,25 +66,25 @@ type Report = { measured: Measured[]; rivals: Measured[]; tables: TableFigures[]
 
 /** One node, two, three: each group on a database of its own, so that none hears of another. */
 async function startClusters(
-  stage: Stage,
+  resources: BenchResources,
   database: DatabaseServer,
-  { most, drive }: { most: number; drive: Drive },
+  { max, workload }: { max: number; workload: Workload },
 ): Promise<Contestant[]> {
   const clusters: Contestant[] = [];
-  for (let count = 1; count <= most; count += 1) {
+  for (let count = 1; count <= max; count += 1) {
     const url = await database.database(`nodes_${count}`);
     const nodes: Waypost[] = [];
     const name = `waypost, PostgreSQL, ${count === 1 ? "1 node" : `${count} nodes`}`;
     for (let node = 1; node <= count; node += 1)
-      nodes.push(await startWaypost(stage, { folder: stage.folder("nodes"), database: url, name }));
+      nodes.push(await startWaypost(resources, { folder: resources.folder("nodes"), database: url, name }));
     const [first, ...others] = nodes;
-    if (first) clusters.push({ server: together(first, others), database: url, drive });
+    if (first) clusters.push({ server: combineNodes(first, others), database: url, drive: workload });
   }
   return clusters;
 }
 
 /** Several nodes as one service: what they have to settle is what all have together. */
-function together(first: Waypost, others: readonly Waypost[]): Server {
+function combineNodes(first: Waypost, others: readonly Waypost[]): Server {
   const unsettled = async (): Promise<number> => {
     const each = await Promise.all([first, ...others].map((node) => node.unsettled()));
     return each.reduce<number>((sum, figure) => sum + (figure ?? 0), 0);
@@ -82,15 +94,15 @@ function together(first: Waypost, others: readonly Waypost[]): Server {
 
 /** All of them in turns, after a warm-up of each. */
 async function measure(
-  field: Field,
+  setup: BenchSetup,
   database: DatabaseServer,
   { contestants, rounds }: { contestants: readonly Contestant[]; rounds: number },
 ): Promise<Measured[]> {
   const measured = contestants.map(({ server }): Measured => ({ name: server.name, turns: [] }));
-  for (const one of contestants) await takeTurn(field, one.server, one.drive);
+  for (const one of contestants) await runTurn(setup, one.server, one.drive);
   for (let round = 1; round <= rounds; round += 1) {
     for (const [index, one] of contestants.entries()) {
-      const turn = await watchedTurn(field, database, one);
+      const turn = await runMeasuredTurn(setup, database, one);
       measured[index]?.turns.push(turn);
       console.error(`round ${round}  ${one.server.name}: ${turn.perSecond.toFixed(0)} messages/s`);
     }
@@ -98,74 +110,82 @@ async function measure(
   return measured;
 }
 
-async function watchedTurn(field: Field, database: DatabaseServer, { server, database: url, drive }: Contestant): Promise<DatabaseTurn> {
+async function runMeasuredTurn(
+  setup: BenchSetup,
+  database: DatabaseServer,
+  { server, database: url, drive: workload }: Contestant,
+): Promise<DatabaseTurn> {
   const before = { statements: url === null ? 0 : await statements(url), cpu: database.cpu() };
-  const turn = await takeTurn(field, server, drive);
+  const turn = await runTurn(setup, server, workload);
   const used = url === null ? null : ((await statements(url)) - before.statements) / turn.messages;
   return { ...turn, statements: used, databaseCpu: (database.cpu() - before.cpu) / turn.messages };
 }
 
-type Rest = { stage: Stage; database: DatabaseServer; one: Contestant; given: Options };
+type RivalContext = { resources: BenchResources; database: DatabaseServer; one: Contestant; given: Options };
 
 /** One node of ours in turns with them. They poll, so they are not there while anything else is measured. */
-async function measureRivals(field: Field, { stage, database, one, given }: Rest): Promise<Measured[]> {
+async function measureRivals(setup: BenchSetup, { resources, database, one, given }: RivalContext): Promise<Measured[]> {
   if (given["rival-messages"] === 0) return [];
   const contestants = [one];
-  for (const name of ["pg-boss", "graphile-worker"] as const) contestants.push(await startRival(stage, database, { name, given }));
-  const measured = await measure(field, database, { contestants, rounds: given.rounds });
+  for (const name of ["pg-boss", "graphile-worker"] as const) contestants.push(await startRival(resources, database, { name, given }));
+  const measured = await measure(setup, database, { contestants, rounds: given.rounds });
   for (const { server } of contestants.slice(1)) await server.stop();
   return measured;
 }
 
 async function startRival(
-  stage: Stage,
+  resources: BenchResources,
   database: DatabaseServer,
   { name, given }: { name: RivalName; given: Options },
 ): Promise<Contestant> {
   const url = await database.database(name.replace("-", "_"));
-  const part = stage.part<RivalAnswers>("rival", "server");
+  const part = resources.part<RivalAnswers>("rival", "server");
   const { port } = await part.ask("listen", { name, database: url, connections: given.connections }, 60_000);
   const server: Server = {
     ...{ name, pid: part.process.pid ?? Number.NaN, port, token: "none" },
     unsettled: () => part.ask("unsettled", undefined),
     stop: () => end(part.process, "SIGTERM"),
   };
-  const drive: Drive = { connections: given.connections, messages: given["rival-messages"], seconds: null, rate: null };
-  return { server, database: url, drive };
+  const workload: Workload = { connections: given.connections, messages: given["rival-messages"], seconds: null, rate: null };
+  return { server, database: url, drive: workload };
 }
 
 /** What so many messages leave behind, right after them. */
-async function soak(field: Field, { server, database, drive }: Contestant, messages: number): Promise<TableFigures[]> {
+async function fillAndMeasure(
+  setup: BenchSetup,
+  { server, database, drive: workload }: Contestant,
+  messages: number,
+): Promise<TableFigures[]> {
   console.error(`soak: ${messages} messages`);
-  await takeTurn(field, server, { ...drive, messages, patience: 600_000 });
+  await runTurn(setup, server, { ...workload, messages, patience: 600_000 });
   return database === null ? [] : tableFigures(database);
 }
 
 /** A node with a backlog, in turns with the one that has none. */
-async function measureBacklog(field: Field, { stage, database, one, given }: Rest) {
+async function measureBacklog(setup: BenchSetup, { resources, database, one, given }: RivalContext) {
   const home = {
-    folder: stage.folder("backlog"),
+    folder: resources.folder("backlog"),
     database: await database.database("backlog"),
     name: "waypost, PostgreSQL, with a backlog",
   };
-  const filled = await startWaypost(stage, home);
-  const perSecond = await fill(field, filled, { count: given.backlog, batch: 1_000, fillers: 4 });
-  const { server, restarts } = await killAndRestart(stage, field, { ...home, server: filled, times: 3 });
+  const filled = await startWaypost(resources, home);
+  const perSecond = await fill(setup, filled, { count: given.backlog, batch: 1_000, fillers: 4 });
+  const { server, restarts } = await killAndRestart(resources, setup, { ...home, server: filled, times: 3 });
   const contestants = [one, { server, database: home.database, drive: one.drive }];
-  const measured = await measure(field, database, { contestants, rounds: given.rounds });
+  const measured = await measure(setup, database, { contestants, rounds: given.rounds });
   return { filled: given.backlog, perSecond, restarts, measured };
 }
 
-const rates = (of: Measured | undefined): number[] => (of?.turns ?? []).map(({ perSecond }) => perSecond);
+const listRates = (of: Measured | undefined): number[] => (of?.turns ?? []).map(({ perSecond }) => perSecond);
 
 function report({ measured, rivals, tables, full }: Report): string {
-  const parts = [compared(measured, "pass-through"), `Deliveries: ${footnote(measured.flatMap(({ turns }) => turns))}`];
-  if (rivals.length > 0) parts.push(compared(rivals, "1 node"));
+  const parts = [formatComparison(measured, "pass-through"), `Deliveries: ${formatFootnote(measured.flatMap(({ turns }) => turns))}`];
+  if (rivals.length > 0) parts.push(formatComparison(rivals, "1 node"));
   if (tables.length > 0) parts.push(tableReport(tables));
   if (full) {
-    const restart = (of: "ready" | "firstDelivery"): string => `${showMiddle(middle(full.restarts.map((one) => one[of])), 0)} ms`;
+    const restart = (of: "ready" | "firstDelivery"): string => `${formatSummary(summarize(full.restarts.map((one) => one[of])), 0)} ms`;
     parts.push(
-      compared(full.measured, "1 node"),
+      formatComparison(full.measured, "1 node"),
       `Filled with ${full.filled} at ${full.perSecond.toFixed(0)} messages/s. Restart with them: ready after ${restart("ready")}, first delivery after ${restart("firstDelivery")}.`,
     );
   }
@@ -173,15 +193,15 @@ function report({ measured, rivals, tables, full }: Report): string {
 }
 
 /** Against the first of them. */
-function compared(measured: readonly Measured[], first: string): string {
+function formatComparison(measured: readonly Measured[], first: string): string {
   const sqlite = measured.find(({ name }) => name.includes("SQLite"));
   const rows = measured.map((one) => [
     one.name,
-    showMiddle(middle(rates(one)), 0),
-    showMiddle(ratio(rates(one), rates(measured[0])), 2),
-    ...(sqlite ? [showMiddle(ratio(rates(one), rates(sqlite)), 2)] : []),
-    showMiddle(middle(one.turns.map(({ cpuPerMessage }) => cpuPerMessage)), 1),
-    showMiddle(middle(one.turns.map(({ databaseCpu }) => databaseCpu)), 1),
+    formatSummary(summarize(listRates(one)), 0),
+    formatSummary(ratio(listRates(one), listRates(measured[0])), 2),
+    ...(sqlite ? [formatSummary(ratio(listRates(one), listRates(sqlite)), 2)] : []),
+    formatSummary(summarize(one.turns.map(({ cpuPerMessage }) => cpuPerMessage)), 1),
+    formatSummary(summarize(one.turns.map(({ databaseCpu }) => databaseCpu)), 1),
     showStatements(one.turns.flatMap((turn) => turn.statements ?? [])),
   ]);
   const heads = [
@@ -192,14 +212,14 @@ function compared(measured: readonly Measured[], first: string): string {
     "CPU µs of the database",
     "statements per message",
   ];
-  return table([["median (lowest to highest)", ...heads], ...rows]);
+  return formatTable([["median (lowest to highest)", ...heads], ...rows]);
 }
 
-const showStatements = (of: readonly number[]): string => (of.length === 0 ? "" : showMiddle(middle(of), 3));
+const showStatements = (of: readonly number[]): string => (of.length === 0 ? "" : formatSummary(summarize(of), 3));
 
 function tableReport(tables: readonly TableFigures[]): string {
   const rows = tables
     .filter(({ bytes }) => bytes > 1024 * 1024)
     .map(({ table: name, live, dead, bytes }) => [name, String(live), String(dead), mebibytes(bytes)]);
-  return table([["table", "rows", "dead rows", "MiB, with indexes"], ...rows]);
+  return formatTable([["table", "rows", "dead rows", "MiB, with indexes"], ...rows]);
 }

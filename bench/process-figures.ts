@@ -6,20 +6,20 @@ const ticksPerSecond = 100;
 
 /** User and system time of a process with all its threads, living and dead, in microseconds; exact to 10 ms. */
 export function cpuTime(pid: number): number {
-  const { user, system } = statOf(pid);
+  const { user, system } = readStat(pid);
   return ((user + system) * 1e6) / ticksPerSecond;
 }
 
 /** The same of its children that have ended. */
-export function cpuTimeOfEnded(pid: number): number {
-  const { endedUser, endedSystem } = statOf(pid);
+export function readEndedCpuTime(pid: number): number {
+  const { endedUser, endedSystem } = readStat(pid);
   return ((endedUser + endedSystem) * 1e6) / ticksPerSecond;
 }
 
-export const parentOf = (pid: number): number => statOf(pid).parent;
+export const readParent = (pid: number): number => readStat(pid).parent;
 
 /** Some fields of proc(5), the times in ticks. */
-function statOf(pid: number) {
+function readStat(pid: number) {
   const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
   // The name in brackets may contain spaces; the fields after it begin with the third, so utime (14) is the 12th.
   const fields = stat

@@ -12,12 +12,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "pg";
 import type { Rows, TableName } from "../src/core/decision/command.ts";
-import { idMaker } from "../src/core/values/ids.ts";
-import { marksOfRow } from "../src/core/search/tags.ts";
-import type { Account, Envelope, LogState } from "../src/core/model/message.ts";
+import { createIdGenerator } from "../src/core/values/ids.ts";
+import { makeTagIds } from "../src/core/search/tags.ts";
+import type { Account, StoredMessage, LogState } from "../src/core/model/message.ts";
 import { noBytes } from "../src/core/model/message.ts";
-import type { Connection } from "../src/store/sql/database.ts";
-import { connectionOf } from "../src/store/postgres/session.ts";
+import type { DatabaseConnection } from "../src/store/sql/database.ts";
+import { createConnection } from "../src/store/postgres/session.ts";
 import { postgresStore } from "../src/store/postgres/database.ts";
 import { openSqlite } from "../src/store/sqlite/database.ts";
 import { sqliteStore } from "../src/store/sqlite/sqliteStore.ts";
@@ -29,26 +29,26 @@ import { cpuTime } from "./process-figures.ts";
 
 const entries = 300_000;
 const account = "acc";
-const newId = idMaker(Math.random);
+const newId = createIdGenerator(Math.random);
 const start = Math.floor(Date.now() / 86_400_000) * 86_400_000;
 /** When all of it is past its time. */
 const end = start + 40_000_000;
 
 /** Writes rows, with their marks, some thousand at a time. */
-function writerTo(connection: Connection) {
+function createWriter(connection: DatabaseConnection) {
   const rows = new Map<TableName, Value[][]>();
   const put = <T extends TableName>(name: T, row: Rows[T]): void => {
     const known = rows.get(name) ?? [];
     known.push(Object.values(tables[name].write(row)));
     rows.set(name, known);
-    for (const id of marksOfRow[name]?.(row) ?? []) put("marks", { account, id });
+    for (const id of makeTagIds[name]?.(row) ?? []) put("tags", { account, id });
   };
   const flush = async (): Promise<void> => {
     await connection.query("begin", []);
     for (const [name, values] of rows) {
       const columns = Object.keys(tables[name].columns);
       const types = Object.values(tables[name].columns);
-      const text = `insert into ${tables[name].name} (${columns.join(", ")}) ${connection.dialect.given(types).values}`;
+      const text = `insert into ${tables[name].name} (${columns.join(", ")}) ${connection.dialect.givenRows(types).values}`;
       await connection.each(text, types, values);
     }
     await connection.query("commit", []);
@@ -57,33 +57,33 @@ function writerTo(connection: Connection) {
   return { put, flush };
 }
 
-async function fill(connection: Connection): Promise<void> {
-  const { put, flush } = writerTo(connection);
+async function fill(connection: DatabaseConnection): Promise<void> {
+  const { put, flush } = createWriter(connection);
   let told = 0;
   const tell = (messageId: string, states: LogState[], time: number, dlqId: string | null = null): void => {
     const of = { account, id: newId("log", time), messageId, time, states, status: 200, error: null, nextDueAt: null };
-    put("log", { ...of, headers: [], body: noBytes, dlqId, marks: [] });
+    put("log", { ...of, headers: [], body: noBytes, dlqId, tags: [] });
     told++;
   };
   for (let n = 0; told < entries; n++) {
     const time = start + n * 100;
-    const envelope: Envelope = {
+    const message: StoredMessage = {
       ...{ account, id: newId("msg", time), brand: "svc", method: "POST", headers: [], url: "https://shop.example/hook" },
       ...{ body: new Uint8Array(200).fill(97), retries: 3, retryDelay: null, timeout: 1_000, callback: null, failureCallback: null },
-      ...{ deduplication: null, redaction: null, tells: null, endpoint: null, createdAt: time, notBefore: time, startedAtOnce: true },
+      ...{ deduplication: null, redaction: null, reportsOn: null, endpoint: null, createdAt: time, notBefore: time, startedAtOnce: true },
       ...{ labels: [], queue: null, scheduleId: null, group: null, callerIp: null, flowControl: null },
     };
-    put("envelopes", envelope);
+    put("storedMessages", message);
     const kind = n % 100;
-    if (kind < 6) tell(envelope.id, ["ERROR", "RETRY"], time + 1);
-    if (kind < 6) tell(envelope.id, ["ACTIVE"], time + 60_000);
-    if (kind > 0) tell(envelope.id, ["DELIVERED"], time + (kind < 6 ? 60_001 : 1));
+    if (kind < 6) tell(message.id, ["ERROR", "RETRY"], time + 1);
+    if (kind < 6) tell(message.id, ["ACTIVE"], time + 60_000);
+    if (kind > 0) tell(message.id, ["DELIVERED"], time + (kind < 6 ? 60_001 : 1));
     else {
       const id = newId("dlq", time + 60_001);
-      tell(envelope.id, ["ERROR", "FAILED"], time + 60_001, id);
+      tell(message.id, ["ERROR", "FAILED"], time + 60_001, id);
       put("deadLetters", {
-        ...{ account, id, messageId: envelope.id, status: 500, headers: [], body: noBytes, error: null, retried: 1 },
-        ...{ failureCallback: null, marks: [] },
+        ...{ account, id, messageId: message.id, status: 500, headers: [], body: noBytes, error: null, retried: 1 },
+        ...{ failureCallback: null, tags: [] },
       });
     }
     if (n % 1_000 === 999) await flush();
@@ -134,7 +134,7 @@ async function onPostgres(): Promise<void> {
   await store.execute("createAccount", owner);
   const client = new Client({ connectionString: url });
   await client.connect();
-  await fill(connectionOf((query) => client.query(query)));
+  await fill(createConnection((query) => client.query(query)));
   await client.query("analyze");
   const backends = await client.query<{ pid: number }>("select pid from pg_stat_activity where application_name like 'waypost %'");
   await measure(store, "PostgreSQL", async () => backends.rows.reduce((sum, { pid }) => sum + cpuTime(pid) / 1e6, 0));

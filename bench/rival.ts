@@ -8,9 +8,9 @@ import { Logger, makeWorkerUtils, run } from "graphile-worker";
 import { Client } from "pg";
 import { PgBoss } from "pg-boss";
 import { Agent, request as send } from "undici";
-import { answerDriver } from "./part.ts";
+import { serveDriver } from "./benchProcess.ts";
 import { pause } from "./server.ts";
-import { headersOf, newId } from "./signing.ts";
+import { makeHeaders, newId } from "./signing.ts";
 
 export type RivalAnswers = typeof answers;
 export type RivalName = keyof typeof rivals;
@@ -82,7 +82,7 @@ const answers = {
     const agent = new Agent({ connections, pipelining: 1 });
     const deliver = async ({ id, url, contentType, body }: Job): Promise<void> => {
       const bytes = Buffer.from(body);
-      const headers = headersOf({ id, url, contentType, body: bytes });
+      const headers = makeHeaders({ id, url, contentType, body: bytes });
       const answered = await send(url, { method: "POST", headers, body: bytes, dispatcher: agent });
       await answered.body.dump();
     };
@@ -115,4 +115,4 @@ function take(store: Deliver, request: IncomingMessage, response: ServerResponse
   });
 }
 
-answerDriver(answers);
+serveDriver(answers);

@@ -1,12 +1,12 @@
 /** What do schedules cost? Many that are far from due, while nothing happens; and then many that are due in the same minute. */
 import { microseconds } from "./clock.ts";
-import { destination, type Drive, type Field, openField, sendLoad, takeTurn } from "./field.ts";
-import { mebibytes, table } from "./figures.ts";
+import { destination, type Workload, type BenchSetup, openBenchSetup, sendLoad, runTurn } from "./benchSetup.ts";
+import { mebibytes, formatTable } from "./figures.ts";
 import type { common, Given } from "./options.ts";
 import { cpuTime, memory } from "./process-figures.ts";
 import { question } from "./question.ts";
-import { restCells, restHeads, type ThreadRest, watchRest } from "./rest.ts";
-import { pause, quiet, type Server } from "./server.ts";
+import { formatActivity, activityHeads, type ThreadActivity, watchIdle } from "./idleActivity.ts";
+import { pause, waitUntilQuiet, type Server } from "./server.ts";
 import { startWaypost } from "./waypost.ts";
 
 const options = {
@@ -26,7 +26,7 @@ type Growth = { before: number; after: number };
 /** Times in milliseconds from the start of the minute. */
 type Firing = { fired: number; repeated: number; first: number; last: number; cpuPerFiring: number; peak: number };
 
-type Figures = { filledPerSecond: number; growth: Growth; without: ThreadRest[]; with: ThreadRest[]; firing: Firing };
+type Figures = { filledPerSecond: number; growth: Growth; without: ThreadActivity[]; with: ThreadActivity[]; firing: Firing };
 
 const minute = 60_000;
 const halfAYear = 182 * 24 * 60 * minute;
@@ -34,61 +34,65 @@ const halfAYear = 182 * 24 * 60 * minute;
 export const schedules = question({
   asks: "idle cost and memory of many schedules, and how long as many as are due in one minute take to fire; goal: all within it",
   options,
-  async find(given, stage) {
-    const field = await openField(stage);
-    const without = await startWaypost(stage, { folder: stage.folder("without"), name: "without schedules" });
-    const filled = await startWaypost(stage, { folder: stage.folder("with"), name: "with schedules" });
+  async find(given, resources) {
+    const setup = await openBenchSetup(resources);
+    const without = await startWaypost(resources, { folder: resources.folder("without"), name: "without schedules" });
+    const filled = await startWaypost(resources, { folder: resources.folder("with"), name: "with schedules" });
     const servers = [without, filled];
-    for (const server of servers) await takeTurn(field, server, driveOf(given, given.messages));
+    for (const server of servers) await runTurn(setup, server, toWorkload(given, given.messages));
     const before = memory(filled.pid).resident;
-    const filledPerSecond = await makeSchedules(field, filled, { drive: driveOf(given, given.far), at: Date.now() + halfAYear, round: 0 });
-    await quiet(filled.pid);
+    const filledPerSecond = await makeSchedules(setup, filled, {
+      workload: toWorkload(given, given.far),
+      at: Date.now() + halfAYear,
+      round: 0,
+    });
+    await waitUntilQuiet(filled.pid);
     console.error(`${given.far} schedules made, ${filledPerSecond.toFixed(0)} a second`);
-    const [restWithout = [], restWith = []] = await watchRest(servers, given);
+    const [restWithout = [], restWith = []] = await watchIdle(servers, given);
     const growth = { before, after: memory(filled.pid).resident };
-    const firing = await fireTogether(field, filled, given);
+    const firing = await fireTogether(setup, filled, given);
     const figures: Figures = { filledPerSecond, growth, without: restWithout, with: restWith, firing };
     return { figures, text: report(figures, given) };
   },
 });
 
-function driveOf({ connections }: Options, messages: number): Drive {
+function toWorkload({ connections }: Options, messages: number): Workload {
   return { connections, messages, seconds: null, rate: null };
 }
 
 /** Makes as many schedules as the drive has messages, which fire once a year, in the minute of `at`; answers how many a second. */
 async function makeSchedules(
-  field: Field,
+  setup: BenchSetup,
   server: Server,
-  { drive, at, round }: { drive: Drive; at: number; round: number },
+  { workload, at, round }: { workload: Workload; at: number; round: number },
 ): Promise<number> {
-  if (drive.messages === 0) return 0;
-  const aim = { path: `/v2/schedules/${destination(field)}`, headers: [`Svc-Cron: ${yearly(new Date(at))}`], names: 1 };
-  const { sent, firstSentAt, lastAnsweredAt } = await sendLoad(field, server, { ...drive, aim, round });
+  if (workload.messages === 0) return 0;
+  const target = { path: `/v2/schedules/${destination(setup)}`, headers: [`Svc-Cron: ${makeYearlyCron(new Date(at))}`], names: 1 };
+  const { sent, firstSentAt, lastAnsweredAt } = await sendLoad(setup, server, { ...workload, target, round });
   return (sent * 1e6) / (lastAnsweredAt - firstSentAt);
 }
 
-function yearly(at: Date): string {
+function makeYearlyCron(at: Date): string {
   return `${at.getUTCMinutes()} ${at.getUTCHours()} ${at.getUTCDate()} ${at.getUTCMonth() + 1} *`;
 }
 
 /** Throws when one was missing at the end of the minute, came before it, or came twice. */
-async function fireTogether(field: Field, server: Server, given: Options): Promise<Firing> {
-  const round = ++field.rounds;
+async function fireTogether(setup: BenchSetup, server: Server, given: Options): Promise<Firing> {
+  const round = ++setup.rounds;
   const dueAt = Math.ceil((Date.now() + given.lead * 1e3) / minute) * minute;
-  await field.sink.ask("begin", { id: round, messages: given.due, copies: 1 });
-  await makeSchedules(field, server, { drive: driveOf(given, given.due), at: dueAt, round });
-  await quiet(server.pid);
+  await setup.sink.ask("begin", { id: round, messages: given.due, copies: 1 });
+  await makeSchedules(setup, server, { workload: toWorkload(given, given.due), at: dueAt, round });
+  await waitUntilQuiet(server.pid);
   const left = dueAt - Date.now();
   if (left <= 0) throw new Error(`The minute began while its ${given.due} schedules were made. Give more than --lead ${given.lead}.`);
   console.error(`${given.due} schedules made, due in ${(left / 1e3).toFixed(0)} s`);
   const cpuBefore = cpuTime(server.pid);
   const patience = left + minute;
-  const { received, firstAt, lastAt } = await field.sink.ask("finish", { expected: given.due, patience }, patience + 10_000);
+  const { received, firstAt, lastAt } = await setup.sink.ask("finish", { expected: given.due, patience }, patience + 10_000);
   // What comes twice may come after the last one.
-  await quiet(server.pid, 30_000);
+  await waitUntilQuiet(server.pid, 30_000);
   await pause(2_000);
-  const { repeated } = await field.sink.ask("finish", { expected: 0, patience: 0 });
+  const { repeated } = await setup.sink.ask("finish", { expected: 0, patience: 0 });
   requireAll({ due: given.due, received, repeated });
   const startOfMinute = microseconds() - (Date.now() - dueAt) * 1e3;
   const [first, last] = [firstAt, lastAt].map((at) => (at - startOfMinute) / 1e3) as [number, number];
@@ -106,13 +110,13 @@ function requireAll({ due, received, repeated }: { due: number; received: number
 }
 
 function report({ filledPerSecond, growth, without, with: filled, firing }: Figures, { far, due }: Options): string {
-  const rest = table([
-    ["idle", ...restHeads],
-    ["without schedules", ...restCells(without)],
-    [`with ${far} schedules`, ...restCells(filled)],
+  const rest = formatTable([
+    ["idle", ...activityHeads],
+    ["without schedules", ...formatActivity(without)],
+    [`with ${far} schedules`, ...formatActivity(filled)],
   ]);
   const more = growth.after - growth.before;
-  const fired = table([
+  const fired = formatTable([
     [`${due} due in the same minute`, ""],
     ["fired, missing, doubled", `${firing.fired}, ${due - firing.fired}, ${firing.repeated}`],
     ["start of the minute to the first arrival, ms", firing.first.toFixed(0)],

@@ -31,8 +31,8 @@ export async function ask(
 }
 
 /** Waits until the server has used next to no CPU for 200 ms, at most `patience` milliseconds, so that nobody pays for another's tail. */
-export async function quiet(pid: number, patience = 5_000): Promise<void> {
-  const deadline = performance.now() + patience;
+export async function waitUntilQuiet(pid: number, timeout = 5_000): Promise<void> {
+  const deadline = performance.now() + timeout;
   for (let before = cpuTime(pid); performance.now() < deadline;) {
     await pause(200);
     const now = cpuTime(pid);

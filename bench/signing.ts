@@ -6,7 +6,7 @@ const joseHead = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url"
 let counter = 0;
 
 /** The headers of a delivery, signed. */
-export function headersOf({ id, url, contentType, body }: { id: string; url: string; contentType: string; body: Buffer }) {
+export function makeHeaders({ id, url, contentType, body }: { id: string; url: string; contentType: string; body: Buffer }) {
   return {
     "Content-Type": contentType,
     "User-Agent": "Svc-Queue",

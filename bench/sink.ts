@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
 import { Frames } from "./frames.ts";
-import { answerDriver } from "./part.ts";
+import { serveDriver } from "./benchProcess.ts";
 import { readCopy, readStamp } from "./payload.ts";
 
 export type SinkReport = {
@@ -102,4 +102,4 @@ function accept(socket: Socket): void {
   socket.on("error", () => socket.destroy());
 }
 
-answerDriver(answers);
+serveDriver(answers);

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { request } from "undici";
-import { end, type Stage } from "./stage.ts";
+import { end, type BenchResources } from "./benchResources.ts";
 import { pause, type Server } from "./server.ts";
 
 export type Waypost = Server & {
@@ -21,19 +21,22 @@ export const devToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXV
 const startLimit = 60_000;
 
 /** Where its data are: in a folder, or in a database, and then it only prints to the folder. `sources`: another version of the repository. */
-export type Home = { folder: string; database?: string; name?: string; sources?: string };
+export type ServerLocation = { folder: string; database?: string; name?: string; sources?: string };
 
 /** As `scripts/run.js` starts it. */
 const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
 
 /** Starts the server; throws with what it printed when it does not get ready. */
-export async function startWaypost(stage: Stage, { folder, database, name = "waypost", sources }: Home): Promise<Waypost> {
+export async function startWaypost(
+  resources: BenchResources,
+  { folder, database, name = "waypost", sources }: ServerLocation,
+): Promise<Waypost> {
   const port = await freePort();
   const log = join(folder, `output-${port}.txt`);
   const startedAt = performance.now();
   const storage = database === undefined ? ["--data", join(folder, "data")] : ["--database-url", database];
   const command = [process.execPath, ...flags, "src/cli/main.ts", "dev", "--port", String(port), ...storage];
-  const child = stage.server(command, log, sources);
+  const child = resources.server(command, log, sources);
   while (!/running at\s+\S*http/.test(readFileSync(log, "utf8"))) {
     if (child.exitCode !== null || performance.now() - startedAt > startLimit) {
       throw new Error(`${name} did not start. The end of what it printed:\n${readFileSync(log, "utf8").slice(-2_000)}`);

@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { Pool } from "undici";
 import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
-import { answerDriver } from "./part.ts";
+import { serveDriver } from "./benchProcess.ts";
 
 export type WorkflowRun = {
   port: number;
@@ -45,7 +45,7 @@ const answered = { "Upstash-Workflow-Sdk-Version": "1", "Upstash-Workflow-Sdk": 
 const features = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig";
 
 /** The runs of one turn. */
-class Turn {
+class RunTurn {
   readonly of: WorkflowRun;
   readonly done = Promise.withResolvers<void>();
   readonly #server: Pool;
@@ -69,14 +69,14 @@ class Turn {
 
   begin(): void {
     const { rate, runs, atOnce, batch } = this.of;
-    if (rate === null) for (let begun = 0; begun < Math.min(runs, atOnce); begun += batch) this.#trigger();
+    if (rate === null) for (let started = 0; started < Math.min(runs, atOnce); started += batch) this.#trigger();
     else for (let run = 0; run < runs; run++) setTimeout(() => this.#trigger(), (run * 1e3) / rate);
   }
 
   async called(runId: string, body: string): Promise<void> {
     const [round, number] = runId.split("-").slice(1).map(Number);
     if (round !== this.of.round || number === undefined) return;
-    const step = lastStep(body) + 1;
+    const step = parseLastStep(body) + 1;
     const { sleep, steps } = this.of;
     if (step > steps) return this.#finish(runId, number);
     await this.#post(step === 1 && sleep !== null ? sleepItem(this.#url, { runId, sleep }) : stepItem(this.#url, { runId, step }));
@@ -134,7 +134,7 @@ class Turn {
 }
 
 /** The number of the last step that a call carries; 0 for the initial payload. */
-function lastStep(body: string): number {
+function parseLastStep(body: string): number {
   const history: unknown = JSON.parse(body);
   const last: unknown = Array.isArray(history) && history.length > 1 ? history.at(-1) : null;
   if (typeof last !== "object" || last === null || !("body" in last)) return 0;
@@ -171,7 +171,7 @@ const sleepItem = (url: string, { runId, sleep }: { runId: string; sleep: string
   body: JSON.stringify({ stepId: 1, stepName: "nap", stepType: "SleepFor", sleepFor: sleep, concurrent: 1 }),
 });
 
-let turn: Turn | null = null;
+let turn: RunTurn | null = null;
 let url = "";
 
 const answers = {
@@ -182,7 +182,7 @@ const answers = {
     return { url };
   },
   run: async (of: WorkflowRun): Promise<WorkflowReport> => {
-    const current = new Turn(of, url);
+    const current = new RunTurn(of, url);
     turn = current;
     current.begin();
     try {
@@ -213,4 +213,4 @@ function take(request: IncomingMessage, response: ServerResponse): void {
   });
 }
 
-answerDriver(answers);
+serveDriver(answers);

@@ -1,12 +1,12 @@
 /** What do workflows cost? Runs of a few steps through a minimal endpoint, against a server that only passes their requests on. */
-import { startPassThrough } from "./field.ts";
-import { mebibytes, type Middle, middle, ratio, showMiddle, table } from "./figures.ts";
+import { startPassThrough } from "./benchSetup.ts";
+import { mebibytes, type Summary, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import type { common, Given } from "./options.ts";
-import type { Part } from "./part.ts";
+import type { BenchProcess } from "./benchProcess.ts";
 import { cpuTime, memory } from "./process-figures.ts";
 import { question } from "./question.ts";
-import { quiet, type Server } from "./server.ts";
-import type { Stage } from "./stage.ts";
+import { waitUntilQuiet, type Server } from "./server.ts";
+import type { BenchResources } from "./benchResources.ts";
 import { startWaypost } from "./waypost.ts";
 import type { WorkflowAnswers, WorkflowReport, WorkflowRun } from "./workflow.ts";
 
@@ -21,40 +21,40 @@ const options = {
 
 type Options = Given<typeof options & typeof common>;
 
-type Hall = { endpoint: Part<WorkflowAnswers>; rounds: number };
+type WorkflowBench = { endpoint: BenchProcess<WorkflowAnswers>; rounds: number };
 
 /** `perSecond`: steps, the payload of each run included, for each is a call to the endpoint. */
 type Turn = { steps: number; perSecond: number; runsPerSecond: number; cpuPerStep: number; report: WorkflowReport };
 
-const usual = { steps: 3, rate: null, batch: 1, sleep: null } as const;
+const defaultLoad = { steps: 3, rate: null, batch: 1, sleep: null } as const;
 
 export const workflows = question({
   asks: "steps/s of workflow runs, their latency, long histories, and memory of sleeping runs; goal: half of a pass-through's steps",
   options,
-  async find(given, stage) {
-    const endpoint = stage.part<WorkflowAnswers>("workflow", "others");
+  async find(given, resources) {
+    const endpoint = resources.part<WorkflowAnswers>("workflow", "others");
     await endpoint.ask("listen", undefined);
-    const hall: Hall = { endpoint, rounds: 0 };
-    const passThrough = await startPassThrough(stage, given.connections);
-    const waypost = await startWaypost(stage, { folder: stage.folder("waypost") });
-    const [plain, kept] = await throughput(hall, [passThrough, waypost], given);
-    const paced = await takeTurn(hall, waypost, { ...usual, runs: given["latency-runs"], atOnce: 1, rate: 10 });
-    const long = await longRuns(hall, waypost, given);
-    const asleep = given.sleeping === 0 ? null : await sleepers(hall, stage, given.sleeping);
+    const bench: WorkflowBench = { endpoint, rounds: 0 };
+    const passThrough = await startPassThrough(resources, given.connections);
+    const waypost = await startWaypost(resources, { folder: resources.folder("waypost") });
+    const [plain, kept] = await throughput(bench, [passThrough, waypost], given);
+    const paced = await takeTurn(bench, waypost, { ...defaultLoad, runs: given["latency-runs"], atOnce: 1, rate: 10 });
+    const long = await longRuns(bench, waypost, given);
+    const asleep = given.sleeping === 0 ? null : await sleepers(bench, resources, given.sleeping);
     const figures = { plain, kept, paced, long, asleep };
     return { figures, text: report(figures) };
   },
 });
 
-type Figures = { plain: Turn[]; kept: Turn[]; paced: Turn; long: Long; asleep: Asleep | null };
+type Figures = { plain: Turn[]; kept: Turn[]; paced: Turn; long: LongRunResult; asleep: SleepResult | null };
 
-async function throughput(hall: Hall, servers: readonly [Server, Server], given: Options): Promise<[Turn[], Turn[]]> {
-  const load = { ...usual, runs: given.runs, atOnce: given["at-once"] };
-  for (const server of servers) await takeTurn(hall, server, load);
+async function throughput(bench: WorkflowBench, servers: readonly [Server, Server], given: Options): Promise<[Turn[], Turn[]]> {
+  const load = { ...defaultLoad, runs: given.runs, atOnce: given["at-once"] };
+  for (const server of servers) await takeTurn(bench, server, load);
   const turns: [Turn[], Turn[]] = [[], []];
   for (let round = 1; round <= given.rounds; round += 1) {
     for (const [index, server] of servers.entries()) {
-      const turn = await takeTurn(hall, server, load);
+      const turn = await takeTurn(bench, server, load);
       turns[index]?.push(turn);
       console.error(`round ${round}  ${server.name}: ${turn.perSecond.toFixed(0)} steps/s, ${turn.cpuPerStep.toFixed(1)} µs each`);
     }
@@ -63,13 +63,13 @@ async function throughput(hall: Hall, servers: readonly [Server, Server], given:
 }
 
 /** Throws when a run did not end. */
-async function takeTurn(hall: Hall, server: Server, load: Omit<WorkflowRun, "port" | "token" | "round">): Promise<Turn> {
-  const round = ++hall.rounds;
+async function takeTurn(bench: WorkflowBench, server: Server, load: Omit<WorkflowRun, "port" | "token" | "round">): Promise<Turn> {
+  const round = ++bench.rounds;
   const cpuBefore = cpuTime(server.pid);
   const run = { ...load, port: server.port, token: server.token, round };
-  const done = await hall.endpoint.ask("run", run, 60_000 + load.runs * load.steps * 20);
+  const done = await bench.endpoint.ask("run", run, 60_000 + load.runs * load.steps * 20);
   if (done.ended < load.runs) throw new Error(`${server.name} ended ${done.ended} of ${load.runs} runs.`);
-  await quiet(server.pid);
+  await waitUntilQuiet(server.pid);
   const steps = done.steps + done.ended;
   const seconds = (done.lastAt - done.firstAt) / 1e6;
   return {
@@ -79,13 +79,13 @@ async function takeTurn(hall: Hall, server: Server, load: Omit<WorkflowRun, "por
 }
 
 /** Milliseconds and CPU of 200 steps: as one run, and as 20 runs one after another. */
-type Long = { one: Turn[]; many: Turn[] };
+type LongRunResult = { one: Turn[]; many: Turn[] };
 
-async function longRuns(hall: Hall, server: Server, given: Options): Promise<Long> {
-  const long: Long = { one: [], many: [] };
+async function longRuns(bench: WorkflowBench, server: Server, given: Options): Promise<LongRunResult> {
+  const long: LongRunResult = { one: [], many: [] };
   for (let round = 0; round <= given["long-rounds"]; round += 1) {
-    const many = await takeTurn(hall, server, { ...usual, runs: 20, steps: 10, atOnce: 1 });
-    const one = await takeTurn(hall, server, { ...usual, runs: 1, steps: 200, atOnce: 1 });
+    const many = await takeTurn(bench, server, { ...defaultLoad, runs: 20, steps: 10, atOnce: 1 });
+    const one = await takeTurn(bench, server, { ...defaultLoad, runs: 1, steps: 200, atOnce: 1 });
     // The first one warms up.
     if (round > 0) {
       long.one.push(one);
@@ -95,7 +95,7 @@ async function longRuns(hall: Hall, server: Server, given: Options): Promise<Lon
   return long;
 }
 
-type Asleep = {
+type SleepResult = {
   runs: number;
   startedPerSecond: number;
   empty: number;
@@ -106,19 +106,19 @@ type Asleep = {
 };
 
 /** Memory of a server on which nothing happens but that runs sleep, before and after a restart; and of one with none. */
-async function sleepers(hall: Hall, stage: Stage, runs: number): Promise<Asleep> {
-  const folder = stage.folder("sleepers");
-  const server = await startWaypost(stage, { folder, name: "waypost with sleeping runs" });
-  await takeTurn(hall, server, { ...usual, runs: 500, atOnce: 50 });
+async function sleepers(bench: WorkflowBench, resources: BenchResources, runs: number): Promise<SleepResult> {
+  const folder = resources.folder("sleepers");
+  const server = await startWaypost(resources, { folder, name: "waypost with sleeping runs" });
+  await takeTurn(bench, server, { ...defaultLoad, runs: 500, atOnce: 50 });
   const empty = memory(server.pid).resident;
-  const turn = await takeTurn(hall, server, { ...usual, runs, steps: 1, atOnce: 500, batch: 50, sleep: "30d" });
+  const turn = await takeTurn(bench, server, { ...defaultLoad, runs, steps: 1, atOnce: 500, batch: 50, sleep: "30d" });
   const full = memory(server.pid).resident;
   await server.kill();
-  const again = await startWaypost(stage, { folder, name: "waypost with sleeping runs" });
-  await takeTurn(hall, again, { ...usual, runs: 500, atOnce: 50 });
+  const again = await startWaypost(resources, { folder, name: "waypost with sleeping runs" });
+  await takeTurn(bench, again, { ...defaultLoad, runs: 500, atOnce: 50 });
   const restarted = memory(again.pid).resident;
-  const other = await startWaypost(stage, { folder: stage.folder("awake"), name: "waypost without" });
-  await takeTurn(hall, other, { ...usual, runs: 500, atOnce: 50 });
+  const other = await startWaypost(resources, { folder: resources.folder("awake"), name: "waypost without" });
+  await takeTurn(bench, other, { ...defaultLoad, runs: 500, atOnce: 50 });
   const emptyRestarted = memory(other.pid).resident;
   await again.stop();
   await other.stop();
@@ -128,10 +128,10 @@ async function sleepers(hall: Hall, stage: Stage, runs: number): Promise<Asleep>
 function report({ plain, kept, paced, long, asleep }: Figures): string {
   const compared = (name: string, of: (turn: Turn) => number, digits: number): string[] => [
     name,
-    ...[plain, kept].map((turns) => showMiddle(middle(turns.map(of)), digits)),
-    showMiddle(ratio(kept.map(of), plain.map(of)), 2),
+    ...[plain, kept].map((turns) => formatSummary(summarize(turns.map(of)), digits)),
+    formatSummary(ratio(kept.map(of), plain.map(of)), 2),
   ];
-  const rows = table([
+  const rows = formatTable([
     ["median (lowest to highest)", "pass-through", "waypost", "ratio"],
     compared("steps/s of runs of 3 steps", (turn) => turn.perSecond, 0),
     compared("runs/s, from trigger to end", (turn) => turn.runsPerSecond, 0),
@@ -139,7 +139,7 @@ function report({ plain, kept, paced, long, asleep }: Figures): string {
   ]);
   const { p50, p99 } = paced.report.latency;
   const times = (turns: readonly Turn[]): number[] => turns.map(({ report: { firstAt, lastAt } }) => (lastAt - firstAt) / 1e3);
-  const shown = (value: Middle): string => showMiddle(value, 2);
+  const shown = (value: Summary): string => formatSummary(value, 2);
   return [
     rows,
     "",
@@ -155,7 +155,7 @@ function report({ plain, kept, paced, long, asleep }: Figures): string {
   ].join("\n");
 }
 
-const memoryText = ({ runs, startedPerSecond, empty, full, restarted, emptyRestarted, readyAfter }: Asleep): string =>
+const memoryText = ({ runs, startedPerSecond, empty, full, restarted, emptyRestarted, readyAfter }: SleepResult): string =>
   [
     `${runs} sleeping runs, started at ${startedPerSecond.toFixed(0)} a second: ${mebibytes(empty)} → ${mebibytes(full)} MiB;`,
     `after a restart (ready in ${readyAfter.toFixed(0)} ms) ${mebibytes(restarted)} MiB, without them ${mebibytes(emptyRestarted)} MiB.`,

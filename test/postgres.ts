@@ -62,7 +62,7 @@ export async function freshDatabase(server = inject("postgresUrl")): Promise<str
  */
 export async function startPostgres({ fsync = false, within = tmpdir(), more = {} }: Starting = {}): Promise<Postgres> {
   const server = await newServer({ fsync, within, more });
-  return cleanly([server.folder], () => serve(server));
+  return removeOnFailure([server.folder], () => serve(server));
 }
 
 /**
@@ -72,7 +72,7 @@ export async function startPostgres({ fsync = false, within = tmpdir(), more = {
 export async function startPostgresPair(): Promise<{ primary: Postgres; standby: Postgres; promote(): Promise<void> }> {
   const first = await newServer({ fsync: true });
   const folder = newFolder(first.user, tmpdir());
-  return cleanly([first.folder, folder], async () => {
+  return removeOnFailure([first.folder, folder], async () => {
     // Before it ever ran: as good as a base backup, for which the package has no program.
     cpSync(join(first.folder, "data"), join(folder, "data"), { recursive: true });
     writeFileSync(join(folder, "data/standby.signal"), "");
@@ -86,11 +86,11 @@ export async function startPostgresPair(): Promise<{ primary: Postgres; standby:
         throw error;
       },
     );
-    return { primary, standby, promote: () => put(standby.url, "select pg_promote()") };
+    return { primary, standby, promote: () => runSql(standby.url, "select pg_promote()") };
   });
 }
 
-async function put(url: string, sql: string): Promise<void> {
+async function runSql(url: string, sql: string): Promise<void> {
   const client = new Client({ connectionString: url });
   await client.connect();
   await client.query(sql).finally(() => client.end());
@@ -103,9 +103,9 @@ function newFolder(user: User, within: string): string {
 }
 
 async function newServer({ fsync = false, within = tmpdir(), more = {} }: Starting): Promise<Server> {
-  const user = ownUser();
+  const user = findUser();
   const folder = newFolder(user, within);
-  return cleanly([folder], async () => {
+  return removeOnFailure([folder], async () => {
     const native = programsFor(user, folder);
     runOrThrow(
       join(native, "bin/initdb"),
@@ -117,7 +117,7 @@ async function newServer({ fsync = false, within = tmpdir(), more = {} }: Starti
 }
 
 /** Runs something, and removes the folders when it fails. */
-async function cleanly<T>(folders: readonly string[], run: () => Promise<T>): Promise<T> {
+async function removeOnFailure<T>(folders: readonly string[], run: () => Promise<T>): Promise<T> {
   try {
     return await run();
   } catch (error) {
@@ -131,7 +131,7 @@ type Starting = { fsync?: boolean; within?: string; more?: Record<string, string
 type Server = { native: string; folder: string; user: User; fsync: boolean; port: number; settings: Record<string, string> };
 
 /** PostgreSQL refuses to run as root, so root becomes `nobody` for it. */
-function ownUser(): User {
+function findUser(): User {
   if (process.getuid?.() !== 0) return {};
   const entry = readFileSync("/etc/passwd", "utf8").match(/^nobody:[^:]*:(\d+):(\d+):/m);
   return { uid: Number(entry?.[1] ?? 65534), gid: Number(entry?.[2] ?? 65534) };
@@ -214,7 +214,7 @@ async function launch({ native, folder, user, fsync, port, settings: more }: Ser
     stdio: ["ignore", "ignore", "pipe"],
     detached: true,
   });
-  const guard = guardOf(child, folder);
+  const guard = startGuard(child, folder);
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const end = async (signal: NodeJS.Signals) => {
     child.kill(signal);
@@ -231,7 +231,7 @@ async function launch({ native, folder, user, fsync, port, settings: more }: Ser
 }
 
 /** Waits for the end of this process, however it comes, and then ends the server and removes its data. */
-function guardOf(child: ChildProcess, folder: string): ChildProcess {
+function startGuard(child: ChildProcess, folder: string): ChildProcess {
   const script = 'cat >/dev/null; kill -QUIT "$1" 2>/dev/null; sleep 1; rm -rf "$2"';
   const guard = spawn("/bin/sh", ["-c", script, "guard", String(child.pid), folder], {
     cwd: "/",

@@ -114,7 +114,7 @@ describe("core is pure", () => {
 test("only clock/clock.ts reads the clock or sleeps", () => {
   const pattern = /\bDate\.now\b|\bnew Date\(\s*\)|\bperformance\.now\b|\bsetTimeout\b|\bsetInterval\b|node:timers/;
   // A connection in front of another one passes on to it how long it may rest.
-  const mayName = new Set(["src/clock/clock.ts", "src/api/route/oneAtATime.ts"]);
+  const mayName = new Set(["src/clock/clock.ts", "src/api/route/pipelining.ts"]);
   const others = sources.filter((file) => !mayName.has(file));
   expect(
     matches(others, pattern),

@@ -1,80 +1,84 @@
 import type { Command } from "commander";
-import { readOnlyTokenOf } from "../api/auth/token.ts";
+import { makeReadOnlyToken } from "../api/auth/token.ts";
 import type { AccountChange } from "../core/commands/account.ts";
-import { accountChangeOf, accountNamed, isTime } from "../core/commands/accountAsked.ts";
+import { parseAccountChange, mustFindAccount, isDurationLimit } from "../core/commands/accountRequest.ts";
 import { Refusal } from "../core/values/errors.ts";
 import type { Account } from "../core/model/message.ts";
-import { defaultTimeout, flagOfLimit, limitNames, limitsOf, planNames, planOf } from "../core/accounts/plans.ts";
+import { defaultTimeout, toLimitFlag, limitNames, readLimits, planNames, readPlan } from "../core/accounts/plans.ts";
 import type { LimitName } from "../core/model/accountTerms.ts";
-import { environmentLines } from "../server/credentials.ts";
-import type { Desk } from "../server/accountAdmin.ts";
+import { formatEnvironment } from "../server/credentials.ts";
+import type { ServerAdmin } from "../server/accountAdmin.ts";
 
-type Parts<Flags> = {
+type AccountCommandContext<Flags> = {
   /** Opens the desk that the flags name, and closes it. */
-  atDesk<T>(flags: Flags, run: (desk: Desk) => Promise<T>): Promise<T>;
+  withAdmin<T>(flags: Flags, run: (admin: ServerAdmin) => Promise<T>): Promise<T>;
   /** Adds the flags that say where the store is. */
-  withStore(command: Command): Command;
+  withStoreFlags(command: Command): Command;
   print(line: string): void;
 };
 
-type Options = { plan?: string; reservedPrice?: string } & Partial<Record<LimitName, string>>;
+type AccountFlags = { plan?: string; reservedPrice?: string } & Partial<Record<LimitName, string>>;
 
 /** `waypost account …`: accounts, for whoever runs the server. They work while a server runs, and while none does. */
-export function accountCommands<Flags extends object>(program: Command, { atDesk, withStore, print }: Parts<Flags>): void {
+export function addAccountCommands<Flags extends object>(
+  program: Command,
+  { withAdmin, withStoreFlags, print }: AccountCommandContext<Flags>,
+): void {
   const accounts = program.command("account").description("make, look at, limit and disable accounts, also while the server runs");
-  const command = (usage: string, about: string): Command => withStore(accounts.command(usage).description(about));
+  const command = (usage: string, about: string): Command => withStoreFlags(accounts.command(usage).description(about));
 
-  withLimits(command("create <name>", "make an account, and print its credentials")).action((name: string, flags: Flags & Options) =>
-    atDesk(flags, async (desk) => {
-      const made = await desk.create({ name, change: changeOf(flags) });
-      print(`# ${made.name}\n${environmentLines(made, await desk.url())}`);
-    }),
+  withLimitFlags(command("create <name>", "make an account, and print its credentials")).action(
+    (name: string, flags: Flags & AccountFlags) =>
+      withAdmin(flags, async (admin) => {
+        const created = await admin.create({ name, change: parseChange(flags) });
+        print(`# ${created.name}\n${formatEnvironment(created, await admin.url())}`);
+      }),
   );
   command("list", "list all accounts").action((flags: Flags) =>
-    atDesk(flags, async (desk) => {
-      for (const account of await desk.accounts()) print(lineOf(account));
+    withAdmin(flags, async (admin) => {
+      for (const account of await admin.accounts()) print(formatAccountLine(account));
     }),
   );
-  command("show <account>", "show an account, named by its id or its name, with its limits").action((named: string, flags: Flags) =>
-    atDesk(flags, async (desk) => print(textOf(await findAccount(desk, named)))),
+  command("show <account>", "show an account, named by its id or its name, with its limits").action((idOrName: string, flags: Flags) =>
+    withAdmin(flags, async (admin) => print(formatAccount(await findAccount(admin, idOrName)))),
   );
-  withLimits(command("limits <account>", "set the plan of an account, or limits of its own; the word plan takes one back")).action(
-    (named: string, flags: Flags & Options) =>
-      atDesk(flags, async (desk) => {
-        const account = await findAccount(desk, named);
-        print(textOf(await desk.change(account.id, changeOf(flags))));
+  withLimitFlags(command("limits <account>", "set the plan of an account, or limits of its own; the word plan takes one back")).action(
+    (idOrName: string, flags: Flags & AccountFlags) =>
+      withAdmin(flags, async (admin) => {
+        const account = await findAccount(admin, idOrName);
+        print(formatAccount(await admin.change(account.id, parseChange(flags))));
       }),
   );
   command("delete <account>", "delete an account that is disabled, and all that it has; its log goes in its time").action(
-    (named: string, flags: Flags) =>
-      atDesk(flags, async (desk) => {
-        const { id, name } = await findAccount(desk, named);
-        await desk.delete(id);
+    (idOrName: string, flags: Flags) =>
+      withAdmin(flags, async (admin) => {
+        const { id, name } = await findAccount(admin, idOrName);
+        await admin.delete(id);
         print(`${id}  deleted  ${name}`);
       }),
   );
   command("webhooks <account> <on|off>", "sign deliveries by Standard Webhooks besides, or not").action(
-    (named: string, written: string, flags: Flags) =>
-      atDesk(flags, async (desk) => {
-        if (written !== "on" && written !== "off") throw new Refusal("invalid", `${written}: it is neither on nor off`);
-        print(textOf(await desk.change((await findAccount(desk, named)).id, { signsStandard: written === "on" })));
+    (idOrName: string, onOrOff: string, flags: Flags) =>
+      withAdmin(flags, async (admin) => {
+        if (onOrOff !== "on" && onOrOff !== "off") throw new Refusal("invalid", `${onOrOff}: it is neither on nor off`);
+        print(formatAccount(await admin.change((await findAccount(admin, idOrName)).id, { signsStandard: onOrOff === "on" })));
       }),
   );
   for (const [verb, state, about] of [
     ["disable", "passive", "let an account read, and change nothing any more"],
     ["enable", "active", "let an account that was disabled go on"],
   ] as const)
-    command(`${verb} <account>`, about).action((named: string, flags: Flags) =>
-      atDesk(flags, async (desk) => print(lineOf(await desk.change((await findAccount(desk, named)).id, { state })))),
+    command(`${verb} <account>`, about).action((idOrName: string, flags: Flags) =>
+      withAdmin(flags, async (admin) => print(formatAccountLine(await admin.change((await findAccount(admin, idOrName)).id, { state })))),
     );
 }
 
-function withLimits(command: Command): Command {
+function withLimitFlags(command: Command): Command {
   command.option("--plan <name>", planNames.join(", "));
   command.option("--reserved-price <dollars>", "what the record names as the price of its plan");
   for (const name of limitNames) {
-    const value = isTime(name) ? "<duration>" : "<n>";
-    command.option(`--${flagOfLimit(name)} ${value}`, aboutLimits[name]);
+    const value = isDurationLimit(name) ? "<duration>" : "<n>";
+    command.option(`--${toLimitFlag(name)} ${value}`, aboutLimits[name]);
   }
   return command;
 }
@@ -105,27 +109,30 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
 };
 
 /** The plan and the limits that were given. */
-const changeOf = (options: Options): AccountChange => accountChangeOf(options, (field) => `--${flagOfLimit(field)}`);
+const parseChange = (options: AccountFlags): AccountChange => parseAccountChange(options, (field) => `--${toLimitFlag(field)}`);
 
 /** The account that an id or a name means. Throws `Refusal`. */
-export const findAccount = async (desk: Desk, named: string): Promise<Account> => accountNamed(await desk.accounts(), named);
+export const findAccount = async (admin: ServerAdmin, idOrName: string): Promise<Account> =>
+  mustFindAccount(await admin.accounts(), idOrName);
 
-const lineOf = (account: Account): string => `${account.id}  ${account.state ?? "active"}  ${planOf(account)}  ${account.name}`;
+const formatAccountLine = (account: Account): string =>
+  `${account.id}  ${account.state ?? "active"}  ${readPlan(account)}  ${account.name}`;
 
-const droppedOf = ({ log, deadLetters }: NonNullable<Account["dropped"]>): string => `${deadLetters} dead letters, ${log} lines of the log`;
+const formatDropped = ({ log, deadLetters }: NonNullable<Account["dropped"]>): string =>
+  `${deadLetters} dead letters, ${log} lines of the log`;
 
 /** An account for people; its password and its main token are what `waypost credentials` prints. */
-function textOf(account: Account): string {
-  const held = limitsOf(account);
-  const shown = (name: LimitName): string => (isTime(name) ? `${held[name] / 1000}s` : String(held[name]));
-  const whose = (name: LimitName): string => (account.limits?.[name] === undefined ? "" : "  (its own)");
+function formatAccount(account: Account): string {
+  const limits = readLimits(account);
+  const formatLimit = (name: LimitName): string => (isDurationLimit(name) ? `${limits[name] / 1000}s` : String(limits[name]));
+  const formatOwn = (name: LimitName): string => (account.limits?.[name] === undefined ? "" : "  (its own)");
   return [
-    ...[`id: ${account.id}`, `name: ${account.name}`, `state: ${account.state ?? "active"}`, `plan: ${planOf(account)}`],
+    ...[`id: ${account.id}`, `name: ${account.name}`, `state: ${account.state ?? "active"}`, `plan: ${readPlan(account)}`],
     `Standard Webhooks: ${account.signsStandard ? "on" : "off"}`,
-    ...[`made: ${new Date(account.createdAt).toISOString()}`, `read-only token: ${readOnlyTokenOf(account)}`],
-    ...(account.dropped ? [`left because there were too many: ${droppedOf(account.dropped)}`] : []),
+    ...[`made: ${new Date(account.createdAt).toISOString()}`, `read-only token: ${makeReadOnlyToken(account)}`],
+    ...(account.dropped ? [`left because there were too many: ${formatDropped(account.dropped)}`] : []),
     ...(typeof account.reservedPrice === "number" ? [`reserved-price: ${account.reservedPrice}  (its own)`] : []),
     `default-timeout: ${defaultTimeout(account) / 1000}s`,
-    ...limitNames.map((name) => `${flagOfLimit(name)}: ${shown(name)}${whose(name)}`),
+    ...limitNames.map((name) => `${toLimitFlag(name)}: ${formatLimit(name)}${formatOwn(name)}`),
   ].join("\n");
 }

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { styleText } from "node:util";
 import { brandNames } from "../core/values/brand.ts";
 import { systemClock } from "../clock/clock.ts";
-import { verify, verifyStandard } from "../delivery/signature.ts";
+import { verifyJwt, verifyStandard } from "../delivery/signature.ts";
 
 export type ListenOptions = {
   port: number;
@@ -18,16 +18,16 @@ export type ListenOptions = {
 /** A receiver to try things with: prints what arrives, verifies its signature, answers as it is told. */
 export async function listen({ port, host, status, delay, keys, print }: ListenOptions): Promise<Server> {
   let count = 0;
-  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const body = await bodyOf(request);
+  const respond = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const body = await readBody(request);
     const number = ++count;
-    print(describe({ request, body, number, keys }));
+    print(formatRequest({ request, body, number, keys }));
     if (delay > 0) await systemClock.sleep(systemClock.now() + delay, new AbortController().signal);
     response.writeHead(status, { "content-type": "text/plain" }).end(`received ${number}\n`);
     print(styleText("dim", `   answered ${status}${delay > 0 ? ` after ${delay} ms` : ""}`));
   };
   const server = createServer((request, response) => {
-    answer(request, response).catch((error: unknown) => print(styleText("red", `   broke off: ${String(error)}`)));
+    respond(request, response).catch((error: unknown) => print(styleText("red", `   broke off: ${String(error)}`)));
   });
   server.listen(port, host);
   await once(server, "listening");
@@ -35,51 +35,51 @@ export async function listen({ port, host, status, delay, keys, print }: ListenO
 }
 
 /** What is longer is not shown. */
-const shownBytes = 4096;
+const maxShownBytes = 4096;
 
-async function bodyOf(request: IncomingMessage): Promise<Buffer> {
+async function readBody(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk as Buffer);
   return Buffer.concat(chunks);
 }
 
-type Arrived = { request: IncomingMessage; body: Buffer; number: number; keys: readonly string[] };
+type ReceivedRequest = { request: IncomingMessage; body: Buffer; number: number; keys: readonly string[] };
 
-function describe({ request, body, number, keys }: Arrived): string {
+function formatRequest({ request, body, number, keys }: ReceivedRequest): string {
   const time = new Date(systemClock.now()).toISOString().slice(11, 23);
   const title = styleText("bold", `${time} #${number} ${request.method} ${request.url}`);
-  const headers = Object.entries(request.headers).filter(([name]) => !plumbing.has(name) && !name.endsWith("-signature"));
+  const headers = Object.entries(request.headers).filter(([name]) => !hiddenHeaders.has(name) && !name.endsWith("-signature"));
   const lines = headers.map(([name, value]) => styleText("dim", `   ${name}: ${String(value)}`));
-  const shown = body.subarray(0, shownBytes).toString("utf8") + (body.length > shownBytes ? ` … (${body.length} bytes)` : "");
+  const shown = body.subarray(0, maxShownBytes).toString("utf8") + (body.length > maxShownBytes ? ` … (${body.length} bytes)` : "");
   return [
     title,
     ...lines,
-    `   ${signatureLine(request, body, keys)}`,
-    ...standardLine(request, body, keys),
+    `   ${formatSignature(request, body, keys)}`,
+    ...formatStandardSignature(request, body, keys),
     ...(shown === "" ? [] : [`   ${shown}`]),
   ].join("\n");
 }
 
-const plumbing = new Set(["host", "connection", "content-length", "keep-alive"]);
+const hiddenHeaders = new Set(["host", "connection", "content-length", "keep-alive"]);
 
-function signatureLine(request: IncomingMessage, body: Buffer, keys: readonly string[]): string {
+function formatSignature(request: IncomingMessage, body: Buffer, keys: readonly string[]): string {
   const name = Object.values(brandNames)
     .map(({ prefix }) => `${prefix}-Signature`)
     .find((header) => request.headers[header.toLowerCase()] !== undefined);
   const token = name && request.headers[name.toLowerCase()];
   if (typeof token !== "string") return styleText("yellow", "no signature: this did not come from Waypost");
-  const claims = verify(token, { keys, body, now: systemClock.now() });
+  const claims = verifyJwt(token, { keys, body, now: systemClock.now() });
   if (claims) return styleText("green", `${name}: valid, for ${claims.sub}`);
   return styleText("red", `${name}: NOT valid for the keys of this receiver; set WAYPOST_CURRENT_SIGNING_KEY and WAYPOST_NEXT_SIGNING_KEY`);
 }
 
 /** Of a delivery that is signed by Standard Webhooks besides. */
-function standardLine({ headers }: IncomingMessage, body: Buffer, keys: readonly string[]): string[] {
+function formatStandardSignature({ headers }: IncomingMessage, body: Buffer, keys: readonly string[]): string[] {
   const [id, timestamp, signature] = ["webhook-id", "webhook-timestamp", "webhook-signature"].map((name) => headers[name]);
   if (typeof id !== "string" || typeof timestamp !== "string" || typeof signature !== "string") return [];
-  const isGood = verifyStandard({ id, timestamp, signature, body, keys, now: systemClock.now() });
-  const said = isGood
+  const isValid = verifyStandard({ id, timestamp, signature, body, keys, now: systemClock.now() });
+  const result = isValid
     ? styleText("green", "webhook-signature: valid")
     : styleText("red", "webhook-signature: NOT valid for the keys of this receiver");
-  return [`   ${said}`];
+  return [`   ${result}`];
 }

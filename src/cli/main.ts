@@ -5,30 +5,37 @@ import { once } from "node:events";
 import { Command, CommanderError } from "commander";
 import { pino } from "pino";
 import type { Logger } from "pino";
-import type { Settings, SettingName } from "../server/config.ts";
-import { flagOf, readSettings as readGiven, settingNames, settingRows, SettingsRefused, variableOf } from "../server/config.ts";
+import type { ServerConfig, ServerSettingName } from "../server/config.ts";
+import { toFlag, readConfig as readGiven, serverSettingNames, serverSettings, ConfigRefused, toVariable } from "../server/config.ts";
 import type { NewAccount } from "../server/credentials.ts";
-import { developmentAccounts, environmentLines, firstAccount } from "../server/credentials.ts";
-import { dataFolderAt, DataFolderRefused, FolderTaken, hasStore, storePath, temporaryDataFolder } from "../server/dataFolder.ts";
-import { accountCommands } from "./account.ts";
-import { accountNamed } from "../core/commands/accountAsked.ts";
-import { causeOf } from "../api/http/problems.ts";
+import { developmentAccounts, formatEnvironment, makeFirstAccount } from "../server/credentials.ts";
+import {
+  resolveDataFolder,
+  DataFolderRefused,
+  FolderTaken,
+  hasStore,
+  toStorePath,
+  createTemporaryDataFolder,
+} from "../server/dataFolder.ts";
+import { addAccountCommands } from "./account.ts";
+import { mustFindAccount } from "../core/commands/accountRequest.ts";
+import { readCause } from "../api/http/problems.ts";
 import { Refusal } from "../core/values/errors.ts";
-import { keyCommands } from "./keys.ts";
-import { keySourceOf, KeysRefused } from "../server/encryptionKeys.ts";
+import { addKeyCommands } from "./keys.ts";
+import { findKeySource, KeysRefused } from "../server/encryptionKeys.ts";
 import type { KeySource } from "../store/sql/keyRing.ts";
-import { idMaker } from "../core/values/ids.ts";
-import type { Desk } from "../server/accountAdmin.ts";
-import { commandLine, deskAt, deskOf, DeskRefused } from "../server/accountAdmin.ts";
+import { createIdGenerator } from "../core/values/ids.ts";
+import type { ServerAdmin } from "../server/accountAdmin.ts";
+import { commandLine, connectToServerAdmin, createServerAdmin, ServerAdminRefused } from "../server/accountAdmin.ts";
 import { systemClock, systemRandom } from "../clock/clock.ts";
 import { listen } from "./listen.ts";
-import { logOutput } from "./logOutput.ts";
-import { moveCommand, MoveRefused } from "./migrateStore.ts";
+import { createLogOutput } from "./logOutput.ts";
+import { addMoveCommand, MoveRefused } from "./migrateStore.ts";
 import { clientUrl, openStore, serve } from "../server/serve.ts";
-import { sqlShelf } from "../store/sql/reads.ts";
+import { createSqlReads } from "../store/sql/reads.ts";
 import { openSqlite } from "../store/sqlite/database.ts";
 import { StorageRefused, Unavailable } from "../store/store.ts";
-import { tokenCommands } from "./token.ts";
+import { addTokenCommands } from "./token.ts";
 import { hour } from "../core/values/time.ts";
 
 /** The command cannot do what it was asked; the text is for people. Exit code 2. */
@@ -51,13 +58,13 @@ const program = new Command("waypost")
 
 withSettings(
   program.command("start").description("serve; the first start makes an account and prints its credentials"),
-  settingNames.filter(isFlag),
+  serverSettingNames.filter(isFlag),
 ).action(async (flags: Flags) => {
-  const settings = readSettings(flags, process.env);
-  await run(settings, {
-    firstAccounts: () => [firstAccount(randomUUID(), () => newSecret())],
+  const settings = readServerConfig(flags, process.env);
+  await runServer(settings, {
+    firstAccounts: () => [makeFirstAccount(randomUUID(), () => makeSecret())],
     heading: "the credentials of the new account; waypost credentials prints them again",
-    log: logTo(settings),
+    log: createLog(settings),
   });
 });
 
@@ -65,61 +72,61 @@ withSettings(
   program
     .command("dev")
     .description("serve for development: well-known credentials, deliveries to this machine allowed; without --data nothing is kept"),
-  settingNames.filter((name) => isFlag(name) && name !== "egressAllow"),
+  serverSettingNames.filter((name) => isFlag(name) && name !== "egressAllow"),
 ).action(async (flags: Flags) => {
   const environment = {
     ...process.env,
     WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"].filter(Boolean).join(","),
   };
   const keeps = flags.data !== undefined || flags.databaseUrl !== undefined;
-  const folder = keeps ? null : temporaryDataFolder(systemClock.now());
-  const settings = readSettings(folder === null ? flags : { ...flags, data: folder }, environment);
+  const folder = keeps ? null : createTemporaryDataFolder(systemClock.now());
+  const settings = readServerConfig(folder === null ? flags : { ...flags, data: folder }, environment);
   if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
-  await run(settings, {
+  await runServer(settings, {
     firstAccounts: () => developmentAccounts,
     heading: "the well-known credentials of development",
-    log: process.stderr.isTTY ? await prettyLog(settings) : logTo(settings),
+    log: process.stderr.isTTY ? await createPrettyLog(settings) : createLog(settings),
   });
 });
 
 /** Reads all settings. `data` is the folder that is really used. */
-function readSettings(...given: Parameters<typeof readGiven>): Settings {
-  const settings = readGiven(...given);
-  return settings.databaseUrl === "" ? { ...settings, data: dataFolderAt(settings.data) } : settings;
+function readServerConfig(...sources: Parameters<typeof readGiven>): ServerConfig {
+  const settings = readGiven(...sources);
+  return settings.databaseUrl === "" ? { ...settings, data: resolveDataFolder(settings.data) } : settings;
 }
 
 /** The settings that say where the store is. */
-const ofStore = ["data", "databaseUrl", "keys", "keysFile", "host", "port"] as const satisfies SettingName[];
+const storeSettings = ["data", "databaseUrl", "keys", "keysFile", "host", "port"] as const satisfies ServerSettingName[];
 
 /** Those alone: other flags of a command are its own, also where a setting has the same name, such as `--log-retention` of an account. */
-const readStoreSettings = (flags: Flags): Settings =>
-  readSettings(Object.fromEntries(ofStore.map((name) => [name, flags[name]] as const)), process.env);
+const readStoreConfig = (flags: Flags): ServerConfig =>
+  readServerConfig(Object.fromEntries(storeSettings.map((name) => [name, flags[name]] as const)), process.env);
 
 withSettings(
   program
     .command("credentials")
     .argument("[account]", "id or name; may be left out where there is one account")
     .description("print the credentials of an account again, as environment lines"),
-  [...ofStore, "publicUrl"],
+  [...storeSettings, "publicUrl"],
 ).action(async (named: string | undefined, flags: Flags) => {
-  const settings = readSettings(flags, process.env);
-  const accounts = (await accountsOf(settings)).filter(({ deletedAt }) => deletedAt === undefined);
+  const settings = readServerConfig(flags, process.env);
+  const accounts = (await readAccounts(settings)).filter(({ deletedAt }) => deletedAt === undefined);
   const [first] = accounts;
   if (!first) throw new CannotStart('there is no account; "waypost account create <name>" makes one');
   if (named === undefined && accounts.length > 1) {
     const names = [...accounts.slice(0, 20).map(({ name }) => name), ...(accounts.length > 20 ? ["…"] : [])].join(", ");
     throw new CannotStart(`there are several accounts: name one of ${names}, as in waypost credentials ${first.name}`);
   }
-  const account = named === undefined ? first : accountNamed(accounts, named);
-  const url = await urlOfServer(settings);
-  const doubt = url === null && settings.publicUrl === "" ? "# no server was asked; the URL is that of --host and --port\n" : "";
-  print(`# ${account.name}\n${doubt}${environmentLines(account, url ?? clientUrl(settings))}`);
+  const account = named === undefined ? first : mustFindAccount(accounts, named);
+  const url = await findServerUrl(settings);
+  const urlNote = url === null && settings.publicUrl === "" ? "# no server was asked; the URL is that of --host and --port\n" : "";
+  print(`# ${account.name}\n${urlNote}${formatEnvironment(account, url ?? clientUrl(settings))}`);
 });
 
 /** Where clients reach the server that has the data folder. Null: none has it, or it cannot be asked. */
-const urlOfServer = ({ data, databaseUrl }: Settings): Promise<string | null> =>
+const findServerUrl = ({ data, databaseUrl }: ServerConfig): Promise<string | null> =>
   databaseUrl === ""
-    ? deskAt(data)
+    ? connectToServerAdmin(data)
         .url()
         .catch(() => null)
     : Promise.resolve(null);
@@ -134,12 +141,12 @@ program
   .action(async (port: string, options: { host: string; status: string; delay: string }) => {
     const [development] = developmentAccounts;
     const key = (name: string, otherwise = ""): string => process.env[`WAYPOST_${name}`] ?? process.env[`QSTASH_${name}`] ?? otherwise;
-    const address = { port: whole("port", port, 65535), host: options.host };
-    await checkPort(address);
+    const address = { port: parseWholeNumber("port", port, 65535), host: options.host };
+    await requireFreePort(address);
     const server = await listen({
       ...address,
-      status: whole("--status", options.status, 599),
-      delay: whole("--delay", options.delay, hour),
+      status: parseWholeNumber("--status", options.status, 599),
+      delay: parseWholeNumber("--delay", options.delay, hour),
       keys: [key("CURRENT_SIGNING_KEY", development?.signingKeys.current), key("NEXT_SIGNING_KEY", development?.signingKeys.next)],
       print,
     });
@@ -151,67 +158,67 @@ program
     print(`listening on http://${options.host}:${bound && typeof bound === "object" ? bound.port : port} (Ctrl-C ends it)`);
   });
 
-accountCommands<Flags>(program, {
-  withStore: (command) => withSettings(command, ofStore),
-  atDesk: (flags, run) => withDesk(readStoreSettings(flags), run),
+addAccountCommands<Flags>(program, {
+  withStoreFlags: (command) => withSettings(command, storeSettings),
+  withAdmin: (flags, run) => withServerAdmin(readStoreConfig(flags), run),
   print,
 });
 
-tokenCommands<Flags>(program, {
-  withStore: (command) => withSettings(command, ofStore),
-  atDesk: (flags, run) => withDesk(readStoreSettings(flags), run),
+addTokenCommands<Flags>(program, {
+  withStoreFlags: (command) => withSettings(command, storeSettings),
+  withAdmin: (flags, run) => withServerAdmin(readStoreConfig(flags), run),
   now: () => systemClock.now(),
   print,
 });
 
-keyCommands<Flags>(program, {
-  withStore: (command) => withSettings(command, ofStore),
-  atDesk: (flags, run) => withDesk(readStoreSettings(flags), run),
-  keysAt: (flags) => {
-    const settings = readStoreSettings(flags);
-    return { source: keySourceOf(settings), isShared: settings.databaseUrl !== "" };
+addKeyCommands<Flags>(program, {
+  withStoreFlags: (command) => withSettings(command, storeSettings),
+  withAdmin: (flags, run) => withServerAdmin(readStoreConfig(flags), run),
+  readKeySource: (flags) => {
+    const settings = readStoreConfig(flags);
+    return { source: findKeySource(settings), isShared: settings.databaseUrl !== "" };
   },
   print,
 });
 
-moveCommand(program, { print });
+addMoveCommand(program, { print });
 
 /** What is a secret stands in the environment: everybody on a machine can read the command lines there. */
-function isFlag(name: SettingName): boolean {
+function isFlag(name: ServerSettingName): boolean {
   return name !== "operatorPassword";
 }
 
-type Flags = Partial<Record<SettingName, string>>;
+type Flags = Partial<Record<ServerSettingName, string>>;
 
-function withSettings(command: Command, names: readonly SettingName[]): Command {
+function withSettings(command: Command, names: readonly ServerSettingName[]): Command {
   for (const name of names) {
-    const { value, help, default: otherwise } = settingRows[name];
-    command.option(`${flagOf(name)} ${value}`, `${help}\n(${variableOf(name)}${otherwise === "" ? "" : `, default ${otherwise}`})`);
+    const { value, help, default: otherwise } = serverSettings[name];
+    command.option(`${toFlag(name)} ${value}`, `${help}\n(${toVariable(name)}${otherwise === "" ? "" : `, default ${otherwise}`})`);
   }
   return command;
 }
 
 /** What the command says goes to stdout, the log to stderr, so credentials never end up in a log. */
-const logTo = ({ logLevel }: Settings): Logger => pino({ level: logLevel, base: null }, logOutput(2));
+const createLog = ({ logLevel }: ServerConfig): Logger => pino({ level: logLevel, base: null }, createLogOutput(2));
 
 /** The same lines for somebody who looks on. */
-async function prettyLog({ logLevel }: Settings): Promise<Logger> {
+async function createPrettyLog({ logLevel }: ServerConfig): Promise<Logger> {
   const { PinoPretty } = await import("pino-pretty");
   return pino({ level: logLevel, base: null }, PinoPretty({ destination: 2, sync: true, singleLine: true, translateTime: "HH:MM:ss" }));
 }
 
 /** `heading`: stands above the credentials of accounts that were made. */
-type Run = { firstAccounts: () => readonly NewAccount[]; heading: string; log: Logger };
+type RunOptions = { firstAccounts: () => readonly NewAccount[]; heading: string; log: Logger };
 
 /** Serves until a signal comes. */
-async function run(settings: Settings, { firstAccounts, heading, log }: Run): Promise<void> {
+async function runServer(settings: ServerConfig, { firstAccounts, heading, log }: RunOptions): Promise<void> {
   const { port, host, accountPort } = settings;
-  await checkPort({ port, host }, "--port");
+  await requireFreePort({ port, host }, "--port");
   if (accountPort !== null) {
     if (accountPort === port && port !== 0) throw new CannotStart(`--account-port: ${port} is that of --port already; choose another one`);
-    await checkPort({ port: accountPort, host }, "--account-port");
+    await requireFreePort({ port: accountPort, host }, "--account-port");
   }
-  const serving = serve(settings, { log, firstAccounts, onBroken: (error) => giveUp(log, error) });
+  const serving = serve(settings, { log, firstAccounts, onBroken: (error) => exitBroken(log, error) });
   // Before it is told that the server runs: whoever hears that may stop it at once.
   onSignal(async (signal) => {
     log.info({ signal, grace: settings.grace }, "stopping; running deliveries may take as long as the grace, in milliseconds");
@@ -220,13 +227,13 @@ async function run(settings: Settings, { firstAccounts, heading, log }: Run): Pr
   });
   const served = await serving;
   const [first] = served.created;
-  if (first) print(`# ${heading}\n${environmentLines(first, settings.publicUrl || served.url)}\n`);
+  if (first) print(`# ${heading}\n${formatEnvironment(first, settings.publicUrl || served.url)}\n`);
   if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
   print(`running at ${served.url}`);
 }
 
 /** Nothing is lost by it that was acknowledged: whoever starts next goes on with what is on the disk. */
-function giveUp(log: Logger, error: Error): never {
+function exitBroken(log: Logger, error: Error): never {
   log.fatal(
     { err: error },
     "the disk failed to keep what was written, so nothing more can be stored; this server ends, to be started again",
@@ -235,19 +242,19 @@ function giveUp(log: Logger, error: Error): never {
 }
 
 /** Before anything is made: a taken port must not leave a new store behind. */
-async function checkPort({ port, host }: Pick<Settings, "port" | "host">, flag = "--port"): Promise<void> {
+async function requireFreePort({ port, host }: Pick<ServerConfig, "port" | "host">, flag = "--port"): Promise<void> {
   const probe = createServer();
   try {
     probe.listen(port, host);
     await once(probe, "listening");
   } catch (error) {
-    throw new CannotStart(listenTrouble(error, { host, port, flag }));
+    throw new CannotStart(formatListenError(error, { host, port, flag }));
   } finally {
     probe.close();
   }
 }
 
-function listenTrouble(error: unknown, { host, port, flag }: { host: string; port: number; flag: string }): string {
+function formatListenError(error: unknown, { host, port, flag }: { host: string; port: number; flag: string }): string {
   const code = error instanceof Error && "code" in error ? error.code : "";
   if (code === "EADDRINUSE") return `port ${port} of ${host} is taken (address already in use); choose another one`;
   if (code === "EACCES") return `port ${port} may not be opened by this user; choose one above 1023 with ${flag}`;
@@ -260,10 +267,10 @@ function listenTrouble(error: unknown, { host, port, flag }: { host: string; por
  * `nohup` have it ignored, so without this it would end at once.
  */
 function onSignal(stop: (signal: string) => Promise<void>): void {
-  let since: number | null = null;
+  let firstSignalAt: number | null = null;
   const handle = (signal: string): void => {
-    if (since !== null) return systemClock.now() - since > 1000 ? process.exit(130) : undefined;
-    since = systemClock.now();
+    if (firstSignalAt !== null) return systemClock.now() - firstSignalAt > 1000 ? process.exit(130) : undefined;
+    firstSignalAt = systemClock.now();
     stop(signal).then(
       () => process.exit(0),
       (error: unknown) => {
@@ -276,57 +283,57 @@ function onSignal(stop: (signal: string) => Promise<void>): void {
 }
 
 /** The desk of the server that runs, or of the store where none does. */
-async function withDesk<T>(settings: Settings, run: (desk: Desk) => Promise<T>): Promise<T> {
+async function withServerAdmin<T>(settings: ServerConfig, run: (admin: ServerAdmin) => Promise<T>): Promise<T> {
   const { data, databaseUrl } = settings;
   if (databaseUrl === "" && !hasStore(data))
     throw new CannotStart(`${data}: there is no store yet; waypost start --data ${data} makes one`);
-  const node = idMaker(systemRandom)("nod", systemClock.now());
-  const opened = await openStore(settings, { node, log: logTo(settings), reclaims: false }).catch((error: unknown) => {
+  const node = createIdGenerator(systemRandom)("nod", systemClock.now());
+  const opened = await openStore(settings, { node, log: createLog(settings), reclaims: false }).catch((error: unknown) => {
     if (error instanceof FolderTaken) return null;
     throw error;
   });
-  if (!opened) return run(deskAt(data));
-  const parts = { logRetention: settings.logRetention, url: () => clientUrl(settings) };
+  if (!opened) return run(connectToServerAdmin(data));
+  const options = { logRetention: settings.logRetention, url: () => clientUrl(settings) };
   try {
-    return await run(deskOf(opened.store, { ...parts, keys: opened.keys, by: commandLine, newSecret }));
+    return await run(createServerAdmin(opened.store, { ...options, keys: opened.keys, actor: commandLine, newSecret: makeSecret }));
   } finally {
     await opened.close();
   }
 }
 
-async function accountsOf(settings: Settings) {
+async function readAccounts(settings: ServerConfig) {
   const { data, databaseUrl, databasePooling } = settings;
-  const keys = keySourceOf(settings);
+  const keys = findKeySource(settings);
   if (databaseUrl !== "") {
-    const { openPostgresShelf } = await import("../store/postgres/database.ts");
-    const place = { url: databaseUrl, pooling: databasePooling, keys };
-    const { shelf, close } = await openPostgresShelf(place, { name: idMaker(systemRandom)("nod", systemClock.now()) });
-    const accounts = await shelf.accounts();
+    const { openPostgresReads } = await import("../store/postgres/database.ts");
+    const location = { url: databaseUrl, pooling: databasePooling, keys };
+    const { storageReads, close } = await openPostgresReads(location, { name: createIdGenerator(systemRandom)("nod", systemClock.now()) });
+    const accounts = await storageReads.accounts();
     await close();
     return accounts;
   }
   if (!hasStore(data)) throw new CannotStart(`${data}: there is no store yet; waypost start --data ${data} makes one`);
-  const database = openSqlite(storePath(data), { readOnly: true, keys: keysIfAny(keys) });
-  return sqlShelf(database.connection)
+  const database = openSqlite(toStorePath(data), { readOnly: true, keys: withExistingKeys(keys) });
+  return createSqlReads(database.connection)
     .accounts()
     .finally(() => database.close());
 }
 
 /** A store that was moved here from a database may have none yet. Nothing is made for somebody who only reads. */
-const keysIfAny = (keys: KeySource): KeySource => (keys && "file" in keys && !existsSync(keys.file) ? null : keys);
+const withExistingKeys = (keys: KeySource): KeySource => (keys && "file" in keys && !existsSync(keys.file) ? null : keys);
 
-function whole(name: string, text: string, most: number): number {
+function parseWholeNumber(name: string, text: string, max: number): number {
   const value = Number(text);
-  if (/^\d+$/.test(text) && value <= most) return value;
-  throw new CannotStart(`${name}: ${text} is not a whole number up to ${most}`);
+  if (/^\d+$/.test(text) && value <= max) return value;
+  throw new CannotStart(`${name}: ${text} is not a whole number up to ${max}`);
 }
 
-const secrets = idMaker(systemRandom);
-const newSecret = (): string => secrets("sig", systemClock.now());
+const generateId = createIdGenerator(systemRandom);
+const makeSecret = (): string => generateId("sig", systemClock.now());
 
 /** Whoever starts a server is the one to know why its storage is away. */
-function withCause(error: Error): string {
-  const cause = error instanceof Refusal ? causeOf(error) : null;
+function formatWithCause(error: Error): string {
+  const cause = error instanceof Refusal ? readCause(error) : null;
   return cause === null ? error.message : `${error.message} (${cause})`;
 }
 
@@ -335,9 +342,9 @@ try {
 } catch (error) {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
   const expected = [
-    ...[CannotStart, SettingsRefused, DataFolderRefused, DeskRefused, KeysRefused, MoveRefused],
+    ...[CannotStart, ConfigRefused, DataFolderRefused, ServerAdminRefused, KeysRefused, MoveRefused],
     ...[StorageRefused, Unavailable, Refusal],
   ].some((kind) => error instanceof kind);
-  process.stderr.write(`waypost: ${error instanceof Error ? (expected ? withCause(error) : error.stack) : String(error)}\n`);
+  process.stderr.write(`waypost: ${error instanceof Error ? (expected ? formatWithCause(error) : error.stack) : String(error)}\n`);
   process.exit(expected ? 2 : 1);
 }

@@ -29,7 +29,7 @@ function sleep(until: Millis, wake: AbortSignal): Promise<void> {
     };
     const wait = (): void => {
       const left = Math.min(endsAt - performance.now(), until - Date.now());
-      if (left > 0) timer = setTimeout(wait, Math.min(left, left === Infinity ? longestTimer : longestNap));
+      if (left > 0) timer = setTimeout(wait, Math.min(left, left === Infinity ? maxTimer : maxTimerStep));
       else end();
     };
     wake.addEventListener("abort", end);
@@ -38,49 +38,49 @@ function sleep(until: Millis, wake: AbortSignal): Promise<void> {
 }
 
 /** Timers of Node stand still while the machine is asleep, and do not know that its clock was set: so often it is looked at. */
-const longestNap: Millis = 10_000;
+const maxTimerStep: Millis = 10_000;
 
 /** A stopwatch that nobody sets: milliseconds since some moment, with fractions. */
 export const elapsed = (): Millis => performance.now();
 
 /** Returns what shares the event loop of this process. There is to be one for all that it does. */
-export const sharedEventLoop = (): LongWork => new LongWork({ soon: (run) => void setImmediate(run), elapsed });
+export const createLongWork = (): LongWork => new LongWork({ soon: (run) => void setImmediate(run), elapsed });
 
 /** What a timer of Node can count to; a longer one would ring at once. */
-const longestTimer: Millis = 2 ** 31 - 1;
+const maxTimer: Millis = 2 ** 31 - 1;
 
 /** Rings once after `delay`, at most 24.8 days, unless it is silenced by calling what it returns. Costs about 0.3 µs. */
-export function alarm(delay: Millis, ring: () => void): () => void {
-  const timer = setTimeout(ring, Math.min(delay, longestTimer));
+export function alarm(delay: Millis, callback: () => void): () => void {
+  const timer = setTimeout(callback, Math.min(delay, maxTimer));
   return () => clearTimeout(timer);
 }
 
 /** Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what it returns. */
-export function idleAlarm(socket: Duplex & { setTimeout(after: Millis): unknown }, after: Millis, ring: () => void): () => void {
-  const again = (): void => {
+export function idleAlarm(socket: Duplex & { setTimeout(after: Millis): unknown }, after: Millis, callback: () => void): () => void {
+  const restart = (): void => {
     // By itself it would not ring a second time before anything has come or gone.
     socket.setTimeout(after);
-    ring();
+    callback();
   };
   socket.setTimeout(after);
-  socket.on("timeout", again);
+  socket.on("timeout", restart);
   return () => {
     socket.setTimeout(0);
-    socket.off("timeout", again);
+    socket.off("timeout", restart);
   };
 }
 
 /** A uniform number from 0 up to, not including, 1, with 53 bits that nobody can foretell. */
 export function systemRandom(): number {
-  if (drawn === pool.length) {
-    randomFillSync(pool);
-    drawn = 0;
+  if (drawnCount === randomPool.length) {
+    randomFillSync(randomPool);
+    drawnCount = 0;
   }
-  const high = (pool[drawn++] ?? 0) >>> 5;
-  const low = (pool[drawn++] ?? 0) >>> 6;
-  return (high * 2 ** 26 + low) / 2 ** 53;
+  const highBits = (randomPool[drawnCount++] ?? 0) >>> 5;
+  const lowBits = (randomPool[drawnCount++] ?? 0) >>> 6;
+  return (highBits * 2 ** 26 + lowBits) / 2 ** 53;
 }
 
 /** Random bits are fetched for 512 numbers at a time: one call for each would cost ten times as much. */
-const pool = new Uint32Array(1024);
-let drawn = pool.length;
+const randomPool = new Uint32Array(1024);
+let drawnCount = randomPool.length;

@@ -1,10 +1,10 @@
-import { accountOf } from "../core/admission/capacity.ts";
+import { readLaneAccount } from "../core/admission/capacity.ts";
 import type { AccountId } from "../core/model/message.ts";
 
 /** Most hosts that are noted for one account. The lines of further hosts are served when they are due. */
-const mostHosts = 10_000;
+const maxHosts = 10_000;
 /** One command wakes at most this many lines. */
-const mostAtOnce = 256;
+const maxWokenAtOnce = 256;
 
 type Denied = { hosts: Set<string>; ended: number; isWaking: boolean };
 
@@ -21,24 +21,24 @@ export class DeniedHosts {
     this.#wake = wake;
   }
 
-  /** Notes a destination (`laneOf`) that got no delivery. */
+  /** Notes a destination (`laneName`) that got no delivery. */
   note(lane: string): void {
-    const account = accountOf(lane);
+    const account = readLaneAccount(lane);
     const denied = this.#byAccount.get(account) ?? { hosts: new Set(), ended: 0, isWaking: false };
     this.#byAccount.set(account, denied);
-    if (denied.hosts.size < mostHosts) denied.hosts.add(lane.slice(account.length + 1));
+    if (denied.hosts.size < maxHosts) denied.hosts.add(lane.slice(account.length + 1));
   }
 
   /** Called when a delivery of an account has ended. `mayTake`: reports whether an account may begin one more. */
-  async ended(of: AccountId, mayTake: (account: AccountId) => boolean): Promise<void> {
-    const account = this.#byAccount.has(of) ? of : this.#byAccount.keys().find(mayTake);
+  async ended(endedAccount: AccountId, mayTake: (account: AccountId) => boolean): Promise<void> {
+    const account = this.#byAccount.has(endedAccount) ? endedAccount : this.#byAccount.keys().find(mayTake);
     const denied = account === undefined ? undefined : this.#byAccount.get(account);
     if (account === undefined || !denied) return;
     denied.ended++;
     if (denied.isWaking) return;
     denied.isWaking = true;
     while (denied.ended > 0 && denied.hosts.size > 0) {
-      const hosts = [...denied.hosts.values().take(Math.min(denied.ended, mostAtOnce))];
+      const hosts = [...denied.hosts.values().take(Math.min(denied.ended, maxWokenAtOnce))];
       denied.ended = Math.max(0, denied.ended - hosts.length);
       for (const host of hosts) denied.hosts.delete(host);
       await this.#wake(account, hosts);

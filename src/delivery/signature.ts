@@ -4,84 +4,84 @@ import type { Brand, Bytes, Millis } from "../core/model/message.ts";
 import { BoundedMap } from "../core/values/boundedMap.ts";
 
 /** Claims of a signature. Times are in seconds. `body` is the SHA-256 of the body in base64url, with padding when we sign. */
-export type Claims = { iss: string; sub: string; exp: number; nbf: number; iat: number; jti: string; body: string };
+export type JwtClaims = { iss: string; sub: string; exp: number; nbf: number; iat: number; jti: string; body: string };
 
 export type SignOptions = { brand: Brand; url: string; body: Bytes; signingKey: string; now: Millis; id: string };
 
 /** Signs one delivery: a JSON Web Token (RFC 7519) with HS256, good for five minutes. `id` is its `jti`. */
-export function sign({ brand, url, body, signingKey, now, id }: SignOptions): string {
+export function signJwt({ brand, url, body, signingKey, now, id }: SignOptions): string {
   const iat = Math.floor(now / 1000);
   const { issuer } = brandNames[brand];
   // Written by hand: half the time of JSON.stringify. `nbf` is 0, so that a receiver whose clock is behind accepts it too.
-  const claims = `{"iss":"${issuer}","sub":${JSON.stringify(url)},"exp":${iat + lifetime},"nbf":0,"iat":${iat},"jti":${JSON.stringify(id)},"body":"${digestOf(body)}"}`;
+  const claims = `{"iss":"${issuer}","sub":${JSON.stringify(url)},"exp":${iat + lifetime},"nbf":0,"iat":${iat},"jti":${JSON.stringify(id)},"body":"${hashBody(body)}"}`;
   const text = `${header}.${Buffer.from(claims).toString("base64url")}`;
-  return `${text}.${seal(text, signingKey)}`;
+  return `${text}.${makeSignature(text, signingKey)}`;
 }
 
 export type VerifyOptions = { keys: readonly string[]; body: Bytes; url?: string; now: Millis };
 
 /** Returns the claims of the token if one of the keys signed it for this body (and this URL, when given) and it has not expired; otherwise null. */
-export function verify(token: string, { keys, body, url, now }: VerifyOptions): Claims | null {
-  if (token.length > longestToken) return null;
+export function verifyJwt(token: string, { keys, body, url, now }: VerifyOptions): JwtClaims | null {
+  if (token.length > maxTokenLength) return null;
   const parts = token.split(".");
   const [head = "", payload = "", signature = ""] = parts;
-  if (parts.length !== 3 || !signedBy(keys, `${head}.${payload}`, signature)) return null;
+  if (parts.length !== 3 || !isSignedByAny(keys, `${head}.${payload}`, signature)) return null;
   const claims = parse(payload);
   if (!isHs256(parse(head)) || !isClaims(claims)) return null;
   const seconds = now / 1000;
-  const inTime = claims.nbf <= seconds && seconds < claims.exp;
-  const known = Object.values(brandNames).some(({ issuer }) => issuer === claims.iss);
-  const fits = unpadded(claims.body) === unpadded(digestOf(body)) && (url === undefined || claims.sub === url);
-  return inTime && known && fits ? claims : null;
+  const isCurrent = claims.nbf <= seconds && seconds < claims.exp;
+  const isKnownIssuer = Object.values(brandNames).some(({ issuer }) => issuer === claims.iss);
+  const matchesRequest = withoutPadding(claims.body) === withoutPadding(hashBody(body)) && (url === undefined || claims.sub === url);
+  return isCurrent && isKnownIssuer && matchesRequest ? claims : null;
 }
 
-export type StandardOptions = { id: string; body: Bytes; keys: readonly string[]; now: Millis };
+export type StandardSignOptions = { id: string; body: Bytes; keys: readonly string[]; now: Millis };
 
 /** Signs one delivery by the rules of Standard Webhooks 1.0: the headers, names and values in turn. A signature for each key. */
-export function signStandard({ id, body, keys, now }: StandardOptions): string[] {
+export function signStandard({ id, body, keys, now }: StandardSignOptions): string[] {
   const time = Math.floor(now / 1000);
-  const signatures = keys.map((key) => sealStandard({ id, time: String(time), body, key })).join(" ");
+  const signatures = keys.map((key) => makeStandardSignature({ id, time: String(time), body, key })).join(" ");
   return ["webhook-id", id, "webhook-timestamp", String(time), "webhook-signature", signatures];
 }
 
-export type StandardGiven = Omit<StandardOptions, "id"> & { id: string; timestamp: string; signature: string };
+export type StandardVerifyOptions = Omit<StandardSignOptions, "id"> & { id: string; timestamp: string; signature: string };
 
 /** Whether one of the keys signed this body, within five minutes. */
-export function verifyStandard({ id, timestamp, signature, body, keys, now }: StandardGiven): boolean {
+export function verifyStandard({ id, timestamp, signature, body, keys, now }: StandardVerifyOptions): boolean {
   if (!/^\d{1,12}$/.test(timestamp) || Math.abs(now / 1000 - Number(timestamp)) > lifetime) return false;
-  const own = keys.map((key) => Buffer.from(sealStandard({ id, time: timestamp, body, key })));
+  const expected = keys.map((key) => Buffer.from(makeStandardSignature({ id, time: timestamp, body, key })));
   const given = signature
     .split(" ")
-    .slice(0, mostSignatures)
+    .slice(0, maxSignatures)
     .map((text) => Buffer.from(text));
-  return own.some((one) => given.some((other) => one.length === other.length && timingSafeEqual(one, other)));
+  return expected.some((one) => given.some((other) => one.length === other.length && timingSafeEqual(one, other)));
 }
 
-const mostSignatures = 16;
+const maxSignatures = 16;
 
-const sealStandard = ({ id, time, body, key }: { id: string; time: string; body: Bytes; key: string }): string =>
-  `v1,${createHmac("sha256", keyOf(key)).update(`${id}.${time}.`).update(body).digest("base64")}`;
+const makeStandardSignature = ({ id, time, body, key }: { id: string; time: string; body: Bytes; key: string }): string =>
+  `v1,${createHmac("sha256", getKeyObject(key)).update(`${id}.${time}.`).update(body).digest("base64")}`;
 
 const lifetime = 300;
-const longestToken = 65_536;
+const maxTokenLength = 65_536;
 const header = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
 
 /** Padded: receivers in Go and Rust compare the claim with the padded form, byte for byte. The parts of the token itself have no padding (RFC 7515). */
-const digestOf = (body: Bytes): string => `${hash("sha256", body, "base64url")}=`;
+const hashBody = (body: Bytes): string => `${hash("sha256", body, "base64url")}=`;
 
-const unpadded = (text: string): string => text.replace(/=+$/, "");
+const withoutPadding = (text: string): string => text.replace(/=+$/, "");
 
-const seal = (text: string, key: string): string => createHmac("sha256", keyOf(key)).update(text).digest("base64url");
+const makeSignature = (text: string, key: string): string => createHmac("sha256", getKeyObject(key)).update(text).digest("base64url");
 
 /** Tries every key, whichever fits, and compares without telling by its time how much of a signature was right. */
-function signedBy(keys: readonly string[], text: string, signature: string): boolean {
+function isSignedByAny(keys: readonly string[], text: string, signature: string): boolean {
   const given = Buffer.from(signature);
-  let found = false;
+  let isFound = false;
   for (const key of keys) {
-    const own = Buffer.from(seal(text, key));
-    if (given.length === own.length && timingSafeEqual(given, own)) found = true;
+    const expected = Buffer.from(makeSignature(text, key));
+    if (given.length === expected.length && timingSafeEqual(given, expected)) isFound = true;
   }
-  return found;
+  return isFound;
 }
 
 function parse(part: string): unknown {
@@ -96,7 +96,7 @@ const isRecord = (value: unknown): value is Record<string, unknown> => typeof va
 
 const isHs256 = (value: unknown): boolean => isRecord(value) && value["alg"] === "HS256";
 
-function isClaims(value: unknown): value is Claims {
+function isClaims(value: unknown): value is JwtClaims {
   if (!isRecord(value)) return false;
   const texts = ["iss", "sub", "jti", "body"].every((name) => typeof value[name] === "string");
   return texts && ["exp", "nbf", "iat"].every((name) => typeof value[name] === "number");
@@ -105,10 +105,10 @@ function isClaims(value: unknown): value is Claims {
 /** Key objects are kept, because making one costs as much as a signature. */
 const keyObjects = new BoundedMap<string, KeyObject>(1_000);
 
-function keyOf(text: string): KeyObject {
-  const kept = keyObjects.get(text);
-  if (kept) return kept;
-  const made = createSecretKey(text, "utf8");
-  keyObjects.set(text, made);
-  return made;
+function getKeyObject(text: string): KeyObject {
+  const cached = keyObjects.get(text);
+  if (cached) return cached;
+  const created = createSecretKey(text, "utf8");
+  keyObjects.set(text, created);
+  return created;
 }

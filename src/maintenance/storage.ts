@@ -1,18 +1,18 @@
 import type { Account, AccountId, Millis } from "../core/model/message.ts";
-import { limitOf } from "../core/accounts/plans.ts";
-import { hasStorageQuota, notedLevel, storageLevel } from "../core/accounts/storageQuota.ts";
+import { readLimit } from "../core/accounts/plans.ts";
+import { hasStorageQuota, readStorageLevel, toStorageLevel } from "../core/accounts/storageQuota.ts";
 import type { Store } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
-import { News } from "./workSignal.ts";
-import type { Duty } from "./scheduler.ts";
+import { WorkSignal } from "./workSignal.ts";
+import type { MaintenanceTask } from "./scheduler.ts";
 import { minute, second } from "../core/values/time.ts";
 
 /** Time between two looks while accounts change. */
-const period: Millis = 10 * second;
+const checkInterval: Millis = 10 * second;
 /** An account counts as changed this long: the buckets of its changes are of whole minutes, and clocks of nodes differ. */
-const recent: Millis = 2 * minute;
+const recentChange: Millis = 2 * minute;
 /** The list of accounts is read again after this at the latest: news of a change may have been lost on its way from another node. */
-const longest: Millis = 10 * minute;
+const maxListAge: Millis = 10 * minute;
 
 /**
  * Notes which accounts store more than their quota, at most 10 s after they do. Only accounts with a quota are looked at: one bucket of each is
@@ -21,30 +21,30 @@ const longest: Millis = 10 * minute;
  * and 4 s on PostgreSQL, on each node. Accounts without a quota cost nothing. The duty sleeps if nothing comes in and no account is over its
  * quota.
  */
-export function storageDuty({ store, clock }: { store: Store; clock: Clock }): Duty {
-  const news = new News({ store, clock });
+export function createStorageTask({ store, clock }: { store: Store; clock: Clock }): MaintenanceTask {
+  const workSignal = new WorkSignal({ store, clock });
   let limited: readonly Account[] = [];
   let readAt: Millis | null = null;
-  let lookedAt: Millis = -Infinity;
+  let checkedAt: Millis = -Infinity;
   /** Whether something may change without any news: deletions bring none. */
-  let isAwake = true;
+  let mustCheck = true;
   store.onAccounts(() => {
     readAt = null;
-    isAwake = true;
+    mustCheck = true;
   });
-  const mustRead = (now: Millis): boolean => readAt === null || now >= readAt + longest || now < readAt;
+  const mustReadAccounts = (now: Millis): boolean => readAt === null || now >= readAt + maxListAge || now < readAt;
   const bytesStored = async (accounts: readonly Account[], changedSince: Millis | null) =>
-    accounts.length === 0 ? [] : store.read.storedBytes(idsOf(accounts), changedSince);
-  const look = async (): Promise<void> => {
+    accounts.length === 0 ? [] : store.read.storedBytes(listIds(accounts), changedSince);
+  const checkAccounts = async (): Promise<void> => {
     const now = clock.now();
-    const before = new Map(limited.map((account) => [account.id, limitOf(account, "storageBytes")]));
-    if (mustRead(now)) {
+    const before = new Map(limited.map((account) => [account.id, readLimit(account, "storageBytes")]));
+    if (mustReadAccounts(now)) {
       readAt = now;
       limited = (await store.read.accounts()).filter(hasStorageQuota);
     }
     // Of an account whose quota is new it is not known what it stored before.
-    const isNew = (account: Account): boolean => before.get(account.id) !== limitOf(account, "storageBytes");
-    const since = Math.min(now, lookedAt) - recent;
+    const isNew = (account: Account): boolean => before.get(account.id) !== readLimit(account, "storageBytes");
+    const since = Math.min(now, checkedAt) - recentChange;
     const changed = [
       ...(await bytesStored(limited.filter(isNew), null)),
       ...(await bytesStored(
@@ -52,26 +52,26 @@ export function storageDuty({ store, clock }: { store: Store; clock: Clock }): D
         since,
       )),
     ];
-    const bytesOf = new Map(changed.map(({ account, bytes }) => [account, bytes]));
+    const bytesByAccount = new Map(changed.map(({ account, bytes }) => [account, bytes]));
     for (const account of limited) {
-      const bytes = bytesOf.get(account.id);
-      if (bytes !== undefined && storageLevel(account, bytes) !== notedLevel(account))
+      const bytes = bytesByAccount.get(account.id);
+      if (bytes !== undefined && toStorageLevel(account, bytes) !== readStorageLevel(account))
         await store.execute("noteStorage", { account: account.id, bytes });
     }
-    lookedAt = now;
-    isAwake = readAt === null || changed.length > 0 || limited.some((account) => notedLevel(account) !== null);
+    checkedAt = now;
+    mustCheck = readAt === null || changed.length > 0 || limited.some((account) => readStorageLevel(account) !== null);
   };
   return {
     name: "looking at what accounts store",
-    pause: period,
-    nextAt: async () => (isAwake || news.since !== null ? -Infinity : Infinity),
-    onNews: (listener) => {
-      const ends = [news.listen(listener), store.onAccounts(listener)];
+    pause: checkInterval,
+    nextAt: async () => (mustCheck || workSignal.since !== null ? -Infinity : Infinity),
+    onWork: (listener) => {
+      const ends = [workSignal.listen(listener), store.onAccounts(listener)];
       return () => ends.forEach((end) => end());
     },
     run: () =>
-      news.dealWith(() =>
-        look().catch((error: unknown) => {
+      workSignal.handle(() =>
+        checkAccounts().catch((error: unknown) => {
           readAt = null;
           limited = [];
           throw error;
@@ -80,4 +80,4 @@ export function storageDuty({ store, clock }: { store: Store; clock: Clock }): D
   };
 }
 
-const idsOf = (accounts: readonly Account[]): AccountId[] => accounts.map(({ id }) => id);
+const listIds = (accounts: readonly Account[]): AccountId[] => accounts.map(({ id }) => id);

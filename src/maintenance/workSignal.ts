@@ -3,7 +3,7 @@ import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 
 /** When something first came in since a duty last ran: what tells it that there may be something to do. */
-export class News {
+export class WorkSignal {
   readonly #store: Pick<Store, "onDue">;
   readonly #clock: Pick<Clock, "now">;
   #since: Millis | null;
@@ -30,7 +30,7 @@ export class News {
   }
 
   /** Does what is due to what came in. When that fails, it is news still. */
-  async dealWith(run: () => Promise<void>): Promise<void> {
+  async handle(run: () => Promise<void>): Promise<void> {
     const before = this.#since;
     this.#since = null;
     try {

@@ -2,56 +2,56 @@ import type { Actor } from "../core/model/auditEntry.ts";
 import { Refusal } from "../core/values/errors.ts";
 import { parseGate } from "../core/admission/gate.ts";
 import type { Account, AccountId, Millis } from "../core/model/message.ts";
-import { limitOf } from "../core/accounts/plans.ts";
+import { readLimit } from "../core/accounts/plans.ts";
 import type { Store } from "../store/store.ts";
 
 /** So many of anything are removed together. */
-const portion = 100;
+const batchSize = 100;
 
 /**
  * Deletes an account that is disabled, and all that it has: what it set up, what is not finished, its dead letters. Its log
  * goes when its time has come, and so does its audit log, whose last entry says by whom it was deleted; retention removes its row
  * behind them. Can be repeated when it was broken off. Throws `Refusal`.
  */
-export async function deleteAccount(
+export async function deleteAccountData(
   store: Store,
   id: AccountId,
-  { logRetention, by }: { logRetention: Millis; by: Actor },
+  { logRetention, actor }: { logRetention: Millis; actor: Actor },
 ): Promise<Account> {
   const account = await store.read.account(id);
   if (!account) throw new Refusal("not-found", `${id}: there is no such account`);
   if (account.state !== "passive")
     throw new Refusal("invalid", `${id}: the account is active; "waypost account disable ${id}" first, and see that nobody misses it`);
-  await deleteSetUp(store, id);
+  await deleteResources(store, id);
   // A run that goes on while its account is disabled invokes others, and what is being sent makes callbacks.
-  await untilNothingIsDone(() => cancelRuns(store, id));
-  await untilNothingIsDone(() => cancelMessages(store, id));
-  const kept = Math.min(logRetention, limitOf(account, "logRetention"));
-  await untilNothingIsDone(() => deleteDeadLetters(store, id, kept));
-  await forgetFlows(store, id);
-  return store.execute("deleteAccount", { account: id, by });
+  await repeatUntilDone(() => cancelRuns(store, id));
+  await repeatUntilDone(() => cancelMessages(store, id));
+  const retention = Math.min(logRetention, readLimit(account, "logRetention"));
+  await repeatUntilDone(() => deleteDeadLetters(store, id, retention));
+  await deleteLimiters(store, id);
+  return store.execute("deleteAccount", { account: id, by: actor });
 }
 
 /** Removes rows of a list, portion by portion, until there is none. */
-async function untilNone<Row>(list: () => Promise<readonly Row[]>, remove: (row: Row) => Promise<unknown>): Promise<void> {
+async function removeAll<Row>(list: () => Promise<readonly Row[]>, remove: (row: Row) => Promise<unknown>): Promise<void> {
   for (let rows = await list(); rows.length > 0; rows = await list()) await Promise.all(rows.map(remove));
 }
 
-async function deleteSetUp({ read, execute }: Store, account: AccountId): Promise<void> {
-  const range = { account, limit: portion, bodies: false as const };
-  const list =
-    <T extends "schedules" | "sources" | "groups" | "tokens">(table: T) =>
+async function deleteResources({ read, execute }: Store, account: AccountId): Promise<void> {
+  const range = { account, limit: batchSize, bodies: false as const };
+  const createLister =
+    <T extends "schedules" | "sources" | "urlGroups" | "tokens">(table: T) =>
     () =>
-      read.allSetUp(table, range);
-  await untilNone(list("schedules"), ({ id }) => execute("deleteSchedule", { account, id }));
-  await untilNone(list("sources"), ({ id }) => execute("deleteSource", { account, id }));
-  await untilNone(list("tokens"), ({ id }) => execute("revokeToken", { account, id }));
-  await untilNone(list("groups"), ({ name }) => execute("deleteGroup", { account, name }));
+      read.listResources(table, range);
+  await removeAll(createLister("schedules"), ({ id }) => execute("deleteSchedule", { account, id }));
+  await removeAll(createLister("sources"), ({ id }) => execute("deleteSource", { account, id }));
+  await removeAll(createLister("tokens"), ({ id }) => execute("revokeToken", { account, id }));
+  await removeAll(createLister("urlGroups"), ({ name }) => execute("deleteGroup", { account, name }));
 }
 
 /** Goes through a list again until there was nothing to do: what is under way can still make something behind the place it has come to. */
-async function untilNothingIsDone(through: () => Promise<number>): Promise<void> {
-  while ((await through()) > 0);
+async function repeatUntilDone(runOnce: () => Promise<number>): Promise<void> {
+  while ((await runOnce()) > 0);
 }
 
 async function cancelRuns({ read, execute }: Store, account: AccountId): Promise<number> {
@@ -62,7 +62,7 @@ async function cancelRuns({ read, execute }: Store, account: AccountId): Promise
       account,
       filter: { states: ["RUN_STARTED"] },
       cursor,
-      count: portion,
+      count: batchSize,
     });
     const runIds = page.runs.map(({ runId }) => runId);
     if (runIds.length > 0) cancelled += (await execute("cancelRuns", { account, runIds })).cancelled;
@@ -77,9 +77,9 @@ async function cancelMessages({ read, execute }: Store, account: AccountId): Pro
   do {
     const page: Awaited<ReturnType<typeof read.unfinished>> = await read.unfinished({
       account,
-      filter: { ofRuns: false },
+      filter: { belongsToRun: false },
       cursor,
-      count: portion,
+      count: batchSize,
     });
     if (page.messageIds.length > 0) cancelled += (await execute("cancel", { account, messageIds: page.messageIds })).cancelled;
     ({ cursor } = page);
@@ -92,9 +92,9 @@ async function deleteDeadLetters({ read, execute }: Store, account: AccountId, l
   let cursor: string | null = null;
   do {
     const page: Awaited<ReturnType<typeof read.deadLetters>> = await read.deadLetters({
-      ...{ account, filter: {}, order: "earliestFirst", cursor, count: portion, bodies: false },
+      ...{ account, filter: {}, order: "earliestFirst", cursor, count: batchSize, bodies: false },
     });
-    const dlqIds = page.entries.map(({ letter }) => letter.id);
+    const dlqIds = page.entries.map(({ deadLetter }) => deadLetter.id);
     if (dlqIds.length > 0) deleted += (await execute("deleteDeadLetters", { account, dlqIds, logRetention })).deleted;
     ({ cursor } = page);
   } while (cursor !== null);
@@ -102,17 +102,17 @@ async function deleteDeadLetters({ read, execute }: Store, account: AccountId, l
 }
 
 /** Queues go; keys are forgotten when they have been idle, which those that are paused or pinned would never be. */
-async function forgetFlows({ read, execute }: Store, account: AccountId): Promise<void> {
+async function deleteLimiters({ read, execute }: Store, account: AccountId): Promise<void> {
   for (let after = ""; ;) {
-    const flows = await read.allSetUp("flows", { account, after, limit: portion });
-    for (const { id } of flows) {
+    const limiters = await read.listResources("limiters", { account, after, limit: batchSize });
+    for (const { id } of limiters) {
       const { kind, name } = parseGate(id);
-      await execute("resumeFlow", { account, id });
-      if (kind === "key") await execute("unpinFlow", { account, key: name, parallelism: true, rate: true });
-      if (kind === "queue") await execute("deleteQueue", { account, name, slots: await read.slotsOf(account, name) });
+      await execute("resumeLimiter", { account, id });
+      if (kind === "key") await execute("unpinFlowControl", { account, key: name, parallelism: true, rate: true });
+      if (kind === "queue") await execute("deleteQueue", { account, name, slots: await read.listQueueSlots(account, name) });
     }
-    const last = flows.at(-1);
-    if (!last || flows.length < portion) return;
+    const last = limiters.at(-1);
+    if (!last || limiters.length < batchSize) return;
     after = last.id;
   }
 }

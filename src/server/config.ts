@@ -6,21 +6,21 @@ import { parseDuration } from "../core/values/duration.ts";
 import { limits } from "../core/values/limits.ts";
 import { planNames } from "../core/accounts/plans.ts";
 import type { PlanName } from "../core/model/accountTerms.ts";
-import { parseRing } from "../store/sql/keyRing.ts";
+import { parseKeyRing } from "../store/sql/keyRing.ts";
 import { minute } from "../core/values/time.ts";
 
-const integer = (least: number, most: number) =>
+const integer = (min: number, max: number) =>
   z.coerce
     .number({ error: "must be a number" })
     .int("must be a whole number")
-    .min(least, `must be at least ${least}`)
-    .max(most, `must be at most ${most}`);
+    .min(min, `must be at least ${min}`)
+    .max(max, `must be at most ${max}`);
 
-const duration = (least: number) =>
+const duration = (min: number) =>
   z.string().transform((text, context) => {
     const value = parseDuration(text);
-    if (value !== null && value >= least) return value;
-    context.addIssue({ code: "custom", message: `must be a duration such as 30s, 12h or 7d, of at least ${least / 1000}s` });
+    if (value !== null && value >= min) return value;
+    context.addIssue({ code: "custom", message: `must be a duration such as 30s, 12h or 7d, of at least ${min / 1000}s` });
     return z.NEVER;
   });
 
@@ -30,9 +30,9 @@ const price = z.coerce.number({ error: "must be a number" }).min(0, "must be at 
 const planPrices = z.string().transform((text, context) => {
   const prices: Partial<Record<PlanName, number>> = {};
   for (const item of text.split(",").filter((piece) => piece.trim() !== "")) {
-    const [name = "", written = ""] = item.split("=").map((piece) => piece.trim());
+    const [name = "", priceText = ""] = item.split("=").map((piece) => piece.trim());
     const plan = planNames.find((one) => one === name);
-    const { data: dollars } = price.safeParse(written === "" ? undefined : written);
+    const { data: dollars } = price.safeParse(priceText === "" ? undefined : priceText);
     if (plan === undefined || dollars === undefined || prices[plan] !== undefined) {
       const message = `${JSON.stringify(item.slice(0, 100))} is not a plan and its price; write it as paid=10,fixed_1m=180, each of ${planNames.join(", ")} at most once`;
       context.addIssue({ code: "custom", message });
@@ -43,14 +43,14 @@ const planPrices = z.string().transform((text, context) => {
   return prices;
 });
 
-const list = z.string().transform((text) =>
+const textList = z.string().transform((text) =>
   text
     .split(",")
     .map((item) => item.trim())
     .filter(Boolean),
 );
 
-const networks = list.superRefine((allow, context) => {
+const networkList = textList.superRefine((allow, context) => {
   try {
     createEgress({ allow });
   } catch (error) {
@@ -64,12 +64,12 @@ function isOrigin(text: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\/[\w.:-]+$/.test(text);
 }
 
-const origins = list.superRefine((named, context) => {
-  const wrong = named.find((one) => one !== "*" && !isOrigin(one));
+const originList = textList.superRefine((originTexts, context) => {
+  const invalid = originTexts.find((one) => one !== "*" && !isOrigin(one));
   const problem =
-    wrong !== undefined
-      ? `${JSON.stringify(wrong.slice(0, 200))} is not an origin; write it as https://app.example.com, in lower case and without a path, or * for all`
-      : named.includes("*") && named.length > 1
+    invalid !== undefined
+      ? `${JSON.stringify(invalid.slice(0, 200))} is not an origin; write it as https://app.example.com, in lower case and without a path, or * for all`
+      : originTexts.includes("*") && originTexts.length > 1
         ? "* is every origin; leave out the others"
         : null;
   if (problem !== null) context.addIssue({ code: "custom", message: problem });
@@ -78,12 +78,12 @@ const origins = list.superRefine((named, context) => {
 /** What can be said of proxies besides networks. */
 const proxyNames = ["loopback", "linklocal", "uniquelocal"];
 
-const proxies = list.superRefine((named, context) => {
-  const all = named.find((name) => /\/0+$/.test(name));
-  if (all !== undefined)
-    context.addIssue({ code: "custom", message: `${JSON.stringify(all)} is everybody, who could then claim any address` });
+const proxyList = textList.superRefine((proxyTexts, context) => {
+  const everyone = proxyTexts.find((name) => /\/0+$/.test(name));
+  if (everyone !== undefined)
+    context.addIssue({ code: "custom", message: `${JSON.stringify(everyone)} is everybody, who could then claim any address` });
   try {
-    createEgress({ allow: named.filter((name) => !proxyNames.includes(name)) });
+    createEgress({ allow: proxyTexts.filter((name) => !proxyNames.includes(name)) });
   } catch (error) {
     context.addIssue({
       code: "custom",
@@ -92,9 +92,9 @@ const proxies = list.superRefine((named, context) => {
   }
 });
 
-const ring = z.string().superRefine((written, context) => {
+const keyRing = z.string().superRefine((keysText, context) => {
   try {
-    if (written !== "") parseRing(written, "the setting");
+    if (keysText !== "") parseKeyRing(keysText, "the setting");
   } catch (error) {
     context.addIssue({ code: "custom", message: error instanceof Error ? error.message : String(error) });
   }
@@ -110,7 +110,7 @@ const text = z.string().min(1, "must not be empty");
  * Every setting of the server: its flag, its environment variable (`WAYPOST_` and the name in capitals), its default,
  * what it takes. The help and the guide are made of these rows.
  */
-export const settingRows = {
+export const serverSettings = {
   port: { takes: integer(0, 65535), default: "8080", value: "<n>", help: "port to listen on; 0 takes a free one" },
   host: { takes: text, default: "127.0.0.1", value: "<address>", help: "address to listen on; 0.0.0.0 listens on all" },
   accountPort: {
@@ -133,7 +133,7 @@ export const settingRows = {
     help: "postgres://… keeps everything in PostgreSQL instead of a folder",
   },
   keys: {
-    takes: ring,
+    takes: keyRing,
     default: "",
     value: "<keys>",
     help: "what secrets are sealed with, as waypost keys new prints it; several as 2:…,1:…, of which the first seals",
@@ -146,7 +146,7 @@ export const settingRows = {
     help: "transaction: between this server and PostgreSQL is a pooler in transaction mode, such as PgBouncer",
   },
   egressAllow: {
-    takes: networks,
+    takes: networkList,
     default: "",
     value: "<networks>",
     help: "networks that may be called although they are not public, such as 10.0.0.0/8,::1/128",
@@ -181,7 +181,7 @@ export const settingRows = {
     help: "what deliveries and the records of accounts name as the region: eu-central-1 or us-east-1",
   },
   sendsFrom: {
-    takes: networks,
+    takes: networkList,
     default: "",
     value: "<networks>",
     help: "public networks that deliveries come from, for those who ask at /v2/svc/ipv4",
@@ -205,7 +205,7 @@ export const settingRows = {
     help: "where others reach this server; without it, wherever a request was addressed to",
   },
   corsOrigin: {
-    takes: origins,
+    takes: originList,
     default: "",
     value: "<origins>",
     help: "origins of web pages that may send with a token and read the answers, such as https://app.example.com, or * for all",
@@ -222,7 +222,7 @@ export const settingRows = {
     value: "<on|off>",
     help: "off: plain publishes go through the HTTP framework too, with the same responses and about 15 % more CPU time per message",
   },
-  trustProxy: { takes: proxies, default: "", value: "<networks>", help: "reverse proxies whose X-Forwarded-For is believed" },
+  trustProxy: { takes: proxyList, default: "", value: "<networks>", help: "reverse proxies whose X-Forwarded-For is believed" },
   logLevel: {
     takes: z.enum(["trace", "debug", "info", "warn", "error", "silent"], { error: "must be trace, debug, info, warn, error or silent" }),
     default: "info",
@@ -231,32 +231,34 @@ export const settingRows = {
   },
 } as const;
 
-export type SettingName = keyof typeof settingRows;
-export type Settings = { [N in SettingName]: z.output<(typeof settingRows)[N]["takes"]> };
+export type ServerSettingName = keyof typeof serverSettings;
+export type ServerConfig = { [N in ServerSettingName]: z.output<(typeof serverSettings)[N]["takes"]> };
 
-export const settingNames: readonly SettingName[] = Object.keys(settingRows).filter((name): name is SettingName => name in settingRows);
+export const serverSettingNames: readonly ServerSettingName[] = Object.keys(serverSettings).filter(
+  (name): name is ServerSettingName => name in serverSettings,
+);
 
-const kebab = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-export const flagOf = (name: SettingName): string => `--${kebab(name)}`;
-export const variableOf = (name: SettingName): string => `WAYPOST_${kebab(name).replaceAll("-", "_").toUpperCase()}`;
+const toKebabCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+export const toFlag = (name: ServerSettingName): string => `--${toKebabCase(name)}`;
+export const toVariable = (name: ServerSettingName): string => `WAYPOST_${toKebabCase(name).replaceAll("-", "_").toUpperCase()}`;
 
 /** The settings are not usable; the text says which, where it was set, and what it may be. */
-export class SettingsRefused extends Error {}
+export class ConfigRefused extends Error {}
 
 /** Reads all settings: a flag wins over the environment, that over the default. Unknown `WAYPOST_` variables are refused. */
-export function readSettings(flags: Partial<Record<SettingName, string>>, environment: NodeJS.ProcessEnv): Settings {
-  const known = new Set<string>(settingNames.map(variableOf));
-  const stranger = Object.keys(environment).find((name) => name.startsWith("WAYPOST_") && !known.has(name) && !clientVariables.has(name));
-  if (stranger) throw new SettingsRefused(`${stranger}: there is no such setting; see waypost start --help`);
-  const read = (name: SettingName): unknown => {
+export function readConfig(flags: Partial<Record<ServerSettingName, string>>, environment: NodeJS.ProcessEnv): ServerConfig {
+  const known = new Set<string>(serverSettingNames.map(toVariable));
+  const unknown = Object.keys(environment).find((name) => name.startsWith("WAYPOST_") && !known.has(name) && !clientVariables.has(name));
+  if (unknown) throw new ConfigRefused(`${unknown}: there is no such setting; see waypost start --help`);
+  const readSetting = (name: ServerSettingName): unknown => {
     const flag = flags[name];
-    const variable = environment[variableOf(name)];
-    const result = settingRows[name].takes.safeParse(flag ?? variable ?? settingRows[name].default);
+    const variable = environment[toVariable(name)];
+    const result = serverSettings[name].takes.safeParse(flag ?? variable ?? serverSettings[name].default);
     if (result.success) return result.data;
-    const where = flag === undefined ? variableOf(name) : flagOf(name);
-    throw new SettingsRefused(`${where}: ${result.error.issues.map(({ message }) => message).join("; ")}`);
+    const where = flag === undefined ? toVariable(name) : toFlag(name);
+    throw new ConfigRefused(`${where}: ${result.error.issues.map(({ message }) => message).join("; ")}`);
   };
-  return Object.fromEntries(settingNames.map((name) => [name, read(name)])) as Settings;
+  return Object.fromEntries(serverSettingNames.map((name) => [name, readSetting(name)])) as ServerConfig;
 }
 
 /** What `waypost credentials` prints for clients may stand in the same environment. */

@@ -1,42 +1,48 @@
-import { hashOfToken, tokenOf } from "../api/auth/token.ts";
+import { hashToken, makeToken } from "../api/auth/token.ts";
 import type { Account } from "../core/model/message.ts";
 
 /** An account with everything but its time of birth. */
 export type NewAccount = Omit<Account, "createdAt">;
 
-type Made = Pick<Account, "id" | "name" | "password" | "signingKeys">;
+type AccountCredentials = Pick<Account, "id" | "name" | "password" | "signingKeys">;
 
-const accountOf = (made: Made, token = tokenOf(made.id, made.password)): NewAccount => ({ ...made, token, tokenHash: hashOfToken(token) });
+const withToken = (credentials: AccountCredentials, token = makeToken(credentials.id, credentials.password)): NewAccount => ({
+  ...credentials,
+  token,
+  tokenHash: hashToken(token),
+});
 
 /** The first account of a new store, with credentials that nobody can guess. `secret`: random text, as of a signing key. */
-export function firstAccount(uuid: string, secret: () => string): NewAccount {
-  return newAccount({ id: uuid, name: "owner", secret });
+export function makeFirstAccount(uuid: string, secret: () => string): NewAccount {
+  return makeAccount({ id: uuid, name: "owner", secret });
 }
 
 /** Another one. */
-export function newAccount({ id, name, secret }: { id: string; name: string; secret: () => string }): NewAccount {
-  return accountOf({ id, name, password: bare(secret()), signingKeys: { current: secret(), next: secret() } });
+export function makeAccount({ id, name, secret }: { id: string; name: string; secret: () => string }): NewAccount {
+  return withToken({ id, name, password: withoutPrefix(secret()), signingKeys: { current: secret(), next: secret() } });
 }
 
-const bare = (secret: string): string => secret.replace(/^sig_/, "");
+const withoutPrefix = (secret: string): string => secret.replace(/^sig_/, "");
 
 /** The well-known accounts of local development. Their credentials are public: they are never made by `waypost start`. */
 export const developmentAccounts: readonly NewAccount[] = [
-  development("defaultUser", "defaultPassword", ["sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs"]),
-  development("testUser1", "testPassword", ["sig_7GVPjvuwsfqF65iC8fSrs1dfYruM", "sig_5NoELc3EFnZn4DVS5bDs2Nk4b7Ua"]),
-  development("testUser2", "testPassword", ["sig_6jWGaWRxHsw4vMSPJprXadyvrybF", "sig_7qHbvhmahe5GwfePDiS5Lg3pi6Qx"]),
-  development("testUser3", "testPassword", ["sig_5T8FcSsynBjn9mMLBsXhpacRovJf", "sig_7GFR4YaDshFcqsxWRZpRB161jguD"]),
+  makeDevelopmentAccount("defaultUser", "defaultPassword", ["sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs"]),
+  makeDevelopmentAccount("testUser1", "testPassword", ["sig_7GVPjvuwsfqF65iC8fSrs1dfYruM", "sig_5NoELc3EFnZn4DVS5bDs2Nk4b7Ua"]),
+  makeDevelopmentAccount("testUser2", "testPassword", ["sig_6jWGaWRxHsw4vMSPJprXadyvrybF", "sig_7qHbvhmahe5GwfePDiS5Lg3pi6Qx"]),
+  makeDevelopmentAccount("testUser3", "testPassword", ["sig_5T8FcSsynBjn9mMLBsXhpacRovJf", "sig_7GFR4YaDshFcqsxWRZpRB161jguD"]),
 ];
 
-function development(id: string, password: string, [current, next]: readonly [string, string]): NewAccount {
-  return accountOf({ id, name: id, password, signingKeys: { current, next } });
+function makeDevelopmentAccount(id: string, password: string, [current, next]: readonly [string, string]): NewAccount {
+  return withToken({ id, name: id, password, signingKeys: { current, next } });
 }
 
 /** Lines to paste into a shell or an `.env` file: in this product's names, and in those that existing clients read. */
-export function environmentLines(account: NewAccount, url: string): string {
+export function formatEnvironment(account: NewAccount, url: string): string {
   const { token, signingKeys, id, name, password } = account;
   const shared = { URL: url, TOKEN: token, CURRENT_SIGNING_KEY: signingKeys.current, NEXT_SIGNING_KEY: signingKeys.next };
-  const lines = (prefix: string, values: Record<string, string>): string[] =>
+  const formatLines = (prefix: string, values: Record<string, string>): string[] =>
     Object.entries(values).map(([key, value]) => `${prefix}_${key}="${value}"`);
-  return [...lines("WAYPOST", { ...shared, ACCOUNT_ID: id, USER: name, PASSWORD: password }), ...lines("QSTASH", shared)].join("\n");
+  return [...formatLines("WAYPOST", { ...shared, ACCOUNT_ID: id, USER: name, PASSWORD: password }), ...formatLines("QSTASH", shared)].join(
+    "\n",
+  );
 }

@@ -12,29 +12,29 @@ export class DataFolderRefused extends Error {}
 export class FolderTaken extends DataFolderRefused {}
 
 /** The file of the embedded store. */
-export const storePath = (folder: string): string => join(folder, "waypost.db");
+export const toStorePath = (folder: string): string => join(folder, "waypost.db");
 
 /** Whether there is a store in the folder. */
-export const hasStore = (folder: string): boolean => existsSync(storePath(folder));
+export const hasStore = (folder: string): boolean => existsSync(toStorePath(folder));
 
 /** Bits of the mode of a folder: its group, or every user of the machine, can write to it. Windows reports neither truthfully. */
-const [groupWrites, allWrite] = process.platform === "win32" ? [0, 0] : [0o020, 0o002];
+const [groupWriteBit, othersWriteBit] = process.platform === "win32" ? [0, 0] : [0o020, 0o002];
 
 /**
  * Returns the folder that a server uses if it is asked to use this one. In a folder to which every user can write, such as `/tmp`, that is
  * its own subfolder: others could replace the files. A store that is there already is used where it is.
  */
-export function dataFolderAt(asked: string): string {
-  return allCanWrite(asked) && !hasStore(asked) ? join(asked, "waypost") : asked;
+export function resolveDataFolder(folder: string): string {
+  return allCanWrite(folder) && !hasStore(folder) ? join(folder, "waypost") : folder;
 }
 
 const allCanWrite = (folder: string): boolean => {
-  const found = statOf(folder);
-  return found !== null && found.isDirectory() && (found.mode & allWrite) !== 0;
+  const found = statIfPresent(folder);
+  return found !== null && found.isDirectory() && (found.mode & othersWriteBit) !== 0;
 };
 
 /** Null if there is nothing, or if it cannot be looked at. */
-function statOf(path: string, stat: (path: string) => Stats = statSync): Stats | null {
+function statIfPresent(path: string, stat: (path: string) => Stats = statSync): Stats | null {
   try {
     return stat(path);
   } catch {
@@ -43,10 +43,12 @@ function statOf(path: string, stat: (path: string) => Stats = statSync): Stats |
 }
 
 /** Returns why the folder is not safe from other users of the machine, or null. */
-export function folderWarning(folder: string): string | null {
-  const mode = statOf(folder)?.mode ?? 0;
-  if (mode & allWrite) return `${folder}: every user of this machine can replace its files; take the right to write away (chmod go-w)`;
-  if (mode & groupWrites) return `${folder}: its group can replace its files; take the right to write away if others are in it (chmod g-w)`;
+export function findFolderWarning(folder: string): string | null {
+  const mode = statIfPresent(folder)?.mode ?? 0;
+  if (mode & othersWriteBit)
+    return `${folder}: every user of this machine can replace its files; take the right to write away (chmod go-w)`;
+  if (mode & groupWriteBit)
+    return `${folder}: its group can replace its files; take the right to write away if others are in it (chmod g-w)`;
   return null;
 }
 
@@ -54,14 +56,14 @@ export function folderWarning(folder: string): string | null {
  * Throws if another user may have made the folder or the store in it. That is checked only in places where every user can write; elsewhere
  * the owner of a folder is a question of how volumes are mounted.
  */
-function mustBeOurs(folder: string): void {
-  const places = [
+function requireOwnFolder(folder: string): void {
+  const paths = [
     { path: folder, within: dirname(resolve(folder)) },
-    { path: storePath(folder), within: folder },
+    { path: toStorePath(folder), within: folder },
   ];
-  for (const { path, within } of places) {
+  for (const { path, within: parent } of paths) {
     // The owner of a link is the user who made it lead there.
-    const owner = allCanWrite(within) ? statOf(path, lstatSync)?.uid : undefined;
+    const owner = allCanWrite(parent) ? statIfPresent(path, lstatSync)?.uid : undefined;
     if (owner === undefined || owner === 0 || owner === process.getuid?.()) continue;
     throw new DataFolderRefused(
       `${path}: belongs to another user (${owner}), in a folder to which every user can write; choose another folder with --data`,
@@ -71,18 +73,18 @@ function mustBeOurs(folder: string): void {
 
 const temporaryPrefix = "waypost-dev-";
 /** A folder that was made so lately may be about to be taken by its server. */
-const justMade = minute;
+const abandonedAfter = minute;
 
 /** A new folder for a server that keeps nothing. Those of servers that were killed, and could not clean up, go now. */
-export function temporaryDataFolder(now: number): string {
+export function createTemporaryDataFolder(now: number): string {
   for (const name of readdirSync(tmpdir()).filter((entry) => entry.startsWith(temporaryPrefix))) removeAbandoned(join(tmpdir(), name), now);
   return mkdtempSync(join(tmpdir(), temporaryPrefix));
 }
 
 function removeAbandoned(folder: string, now: number): void {
   try {
-    if (now - statSync(folder).mtimeMs < justMade) return;
-    takeDataFolder(folder)();
+    if (now - statSync(folder).mtimeMs < abandonedAfter) return;
+    lockDataFolder(folder)();
     rmSync(folder, { recursive: true, force: true });
   } catch {
     // Somebody is using it, or it is not ours.
@@ -93,7 +95,7 @@ function removeAbandoned(folder: string, now: number): void {
  * Makes the folder if need be, readable by nobody else, and takes it for this process. The lock is the operating
  * system's, so it is gone the moment the process is, however that ends. Returns what gives it back.
  */
-export function takeDataFolder(folder: string): () => void {
+export function lockDataFolder(folder: string): () => void {
   // Whatever is made from here on is for this user alone, also in a folder that was there before: it holds tokens and keys.
   process.umask(0o077);
   try {
@@ -105,11 +107,11 @@ export function takeDataFolder(folder: string): () => void {
     accessSync(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
     throw new DataFolderRefused(
-      `${folder}: cannot be written (${reasonOf(error)}); choose another folder with --data, or change its rights`,
+      `${folder}: cannot be written (${toErrorText(error)}); choose another folder with --data, or change its rights`,
     );
   }
-  mustBeOurs(folder);
-  return lock(folder);
+  requireOwnFolder(folder);
+  return lockFolder(folder);
 }
 
 /** One after the other: Node tries without end to make one within a folder that says it is not there (as /proc does). */
@@ -123,13 +125,13 @@ function makeFolder(folder: string): void {
  * Locks the folder by a separate file, since the database stays open to tools. A lock file that was removed under a server says nothing,
  * so a lock file that is new is marked only after nobody else had the database open.
  */
-function lock(folder: string): () => void {
+function lockFolder(folder: string): () => void {
   const file = new DatabaseSync(join(folder, "waypost.lock"));
   try {
     file.exec("pragma journal_mode = memory; pragma locking_mode = exclusive; begin exclusive");
-    if (file.prepare("pragma user_version").get()?.user_version !== checked) {
-      mustBeUnused(folder);
-      file.exec(`pragma user_version = ${checked}`);
+    if (file.prepare("pragma user_version").get()?.user_version !== checkedVersion) {
+      requireUnusedDatabase(folder);
+      file.exec(`pragma user_version = ${checkedVersion}`);
     }
     // In this mode the lock stays.
     file.exec("commit");
@@ -139,27 +141,27 @@ function lock(folder: string): () => void {
     if (isLocked(error)) {
       throw new FolderTaken(`${folder}: another waypost server is using it; stop that one, or choose another folder with --data`);
     }
-    throw new DataFolderRefused(`${folder}: cannot be locked (${reasonOf(error)})`);
+    throw new DataFolderRefused(`${folder}: cannot be locked (${toErrorText(error)})`);
   }
   return () => file.close();
 }
 
 /** The mark of a lock file whose folder had no other server. */
-const checked = 1;
+const checkedVersion = 1;
 /** Tools that read a list are done sooner. */
-const patience = 2_000;
+const busyTimeout = 2_000;
 
 /** Throws if another process has the database open. SQLite keeps a shared lock on the file itself for as long as a server has it open. */
-function mustBeUnused(folder: string): void {
+function requireUnusedDatabase(folder: string): void {
   if (!hasStore(folder)) return;
   let database: DatabaseSync | null = null;
   try {
-    database = new DatabaseSync(storePath(folder));
-    database.exec(`pragma busy_timeout = ${patience}; pragma locking_mode = exclusive; begin exclusive; rollback`);
+    database = new DatabaseSync(toStorePath(folder));
+    database.exec(`pragma busy_timeout = ${busyTimeout}; pragma locking_mode = exclusive; begin exclusive; rollback`);
   } catch (error) {
     if (isLocked(error)) {
       throw new FolderTaken(
-        `${folder}: its lock file is new, and another process has ${storePath(folder)} open, perhaps a waypost server that is using it; ` +
+        `${folder}: its lock file is new, and another process has ${toStorePath(folder)} open, perhaps a waypost server that is using it; ` +
           `stop that process, or choose another folder with --data`,
       );
     }
@@ -169,5 +171,5 @@ function mustBeUnused(folder: string): void {
   }
 }
 
-const isLocked = (error: unknown): boolean => /locked|busy/.test(reasonOf(error));
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+const isLocked = (error: unknown): boolean => /locked|busy/.test(toErrorText(error));
+const toErrorText = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -22,6 +22,6 @@ export const againOnFastPath = [
 export const againOnFramework = [
   "test/api/auth/refusedRequests.test.ts",
   "test/api/http/{cors,intake,outflow}.test.ts",
-  "test/api/route/oneAtATime.test.ts",
+  "test/api/route/pipelining.test.ts",
   "test/api/server/destination.test.ts",
 ];

@@ -1,12 +1,12 @@
 import { Agent, request as httpRequest } from "node:http";
 import { connect } from "node:net";
-import type { House } from "./house.ts";
-import { portOf } from "./house.ts";
+import type { TestServer } from "./testServer.ts";
+import { portOf } from "./testServer.ts";
 
 export type WireReply = { status: number; head: string; body: string };
 
 /** Lets a server listen on loopback. Answers the port. */
-export const listen = ({ api }: House): Promise<number> => portOf(api);
+export const listen = ({ api }: TestServer): Promise<number> => portOf(api);
 
 /** Sends exactly these bytes (text is latin 1), and answers what came back until the server ended the connection. */
 export function send(port: number, bytes: string | Buffer): Promise<string> {
@@ -24,7 +24,7 @@ export function send(port: number, bytes: string | Buffer): Promise<string> {
 }
 
 /** The first answer in what came back. */
-export function replyIn(received: string): WireReply {
+export function parseReply(received: string): WireReply {
   const [head = "", ...rest] = received.split("\r\n\r\n");
   return { status: Number(/^HTTP\/1\.1 (\d{3})/.exec(head)?.[1] ?? 0), head, body: rest.join("\r\n\r\n") };
 }
@@ -36,7 +36,10 @@ export const request = (line: string, headers: readonly string[] = [], body = ""
 type Question = { method: string; target: string; headers?: Record<string, string>; body?: string | Uint8Array };
 
 /** Asks over connections that are kept, with the target as it is. */
-export function asker(port: number, token: string): { ask(question: Question): Promise<{ status: number; text: string }>; close(): void } {
+export function createRawClient(
+  port: number,
+  token: string,
+): { ask(question: Question): Promise<{ status: number; text: string }>; close(): void } {
   const agent = new Agent({ keepAlive: true, maxSockets: 4 });
   const ask = ({ method, target, headers = {}, body = "" }: Question): Promise<{ status: number; text: string }> =>
     new Promise((resolve, reject) => {

@@ -1,25 +1,25 @@
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
-import { later, startVerifying } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
+import { delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
-export function accounts(arrive: () => Newcomer): void {
+export function accounts(createUser: () => TestUser): void {
   test("the token tells whose it is to whoever decodes it", () => {
-    const { token } = arrive();
+    const { token } = createUser();
     expect(JSON.parse(Buffer.from(token, "base64").toString())).toMatchObject({ UserID: expect.stringMatching(/./) });
     expect(Buffer.from(token, "base64").toString("base64")).toBe(token);
   });
 
   test("a wrong token is refused with 401", async () => {
-    const stranger = arrive().clientWith({ token: "bm9ib2R5" });
-    await expect(stranger.publish({ url: "https://example.com" })).rejects.toMatchObject({ status: 401 });
-    await expect(stranger.queue().list()).rejects.toMatchObject({ status: 401 });
+    const unknownName = createUser().clientWith({ token: "bm9ib2R5" });
+    await expect(unknownName.publish({ url: "https://example.com" })).rejects.toMatchObject({ status: 401 });
+    await expect(unknownName.queue().list()).rejects.toMatchObject({ status: 401 });
   });
 
   test("what belongs to others is unknown, whatever it is", async () => {
-    const [{ client: mine }, { client: others }] = [arrive(), arrive()];
+    const [{ client: mine }, { client: others }] = [createUser(), createUser()];
     await others.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://one.example" }] });
     await others.queue({ queueName: "line" }).upsert({});
-    const { messageId } = await others.publish({ ...later, flowControl: { key: "shop", rate: 1 } });
+    const { messageId } = await others.publish({ ...delayedDestination, flowControl: { key: "shop", rate: 1 } });
     const { scheduleId } = await others.schedules.create({ destination: "https://example.com", cron: "0 0 1 1 *" });
     const unknown = [
       () => mine.urlGroups.get("group"),
@@ -42,14 +42,14 @@ export function accounts(arrive: () => Newcomer): void {
   });
 
   test("a Receiver with the keys of before the rotation knows what is signed after it", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
-    const rotated = await fetch(`${newcomer.url}/v2/keys/rotate`, {
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
+    const rotated = await fetch(`${user.url}/v2/keys/rotate`, {
       method: "POST",
-      headers: { authorization: `Bearer ${newcomer.token}` },
+      headers: { authorization: `Bearer ${user.token}` },
     });
     expect(rotated.status).toBe(200);
-    await newcomer.client.publish({ url: destination.url, body: "signed anew" });
+    await user.client.publish({ url: destination.url, body: "signed anew" });
     expect(await destination.first()).toMatchObject({ body: Buffer.from("signed anew") });
   });
 }

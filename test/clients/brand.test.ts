@@ -1,19 +1,19 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { House } from "./house.ts";
+import type { ClientTestServer } from "./clientTestServer.ts";
 import { startDestination } from "../process/waypost.ts";
-import { startHouse, startVerifying } from "./house.ts";
+import { startClientTestServer, startVerifyingDestination } from "./clientTestServer.ts";
 
-let house: House;
+let house: ClientTestServer;
 beforeAll(async () => {
-  house = await startHouse("SQLite", { brand: "upstash" });
+  house = await startClientTestServer("SQLite", { brand: "upstash" });
 });
 afterAll(() => house.close());
 
 test.each(["publish", "enqueue/q", "batch", "in"] as const)(
   "the Receiver verifies what any sender publishes by %s, with --brand",
   async (way) => {
-    const newcomer = house.newcomer();
-    const destination = await startVerifying(newcomer);
+    const newcomer = house.createUser();
+    const destination = await startVerifyingDestination(newcomer);
     const ask = (path: string, body: string): Promise<Response> =>
       fetch(`${house.url}/v2/${path}`, { method: "POST", headers: { authorization: `Bearer ${newcomer.token}` }, body });
     if (way === "batch") await ask("batch", JSON.stringify([{ destination: destination.url, body: "plain" }]));
@@ -27,7 +27,7 @@ test.each(["publish", "enqueue/q", "batch", "in"] as const)(
 );
 
 test("what shows the neutral brand has its names all the same", async () => {
-  const newcomer = house.newcomer();
+  const newcomer = house.createUser();
   const destination = await startDestination();
   const headers = { authorization: `Bearer ${newcomer.token}`, "svc-retries": "0" };
   await fetch(`${house.url}/v2/publish/${destination.url}`, { method: "POST", headers });

@@ -1,13 +1,13 @@
 import { decodeBase64 } from "@upstash/qstash";
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
-import { eventually, startVerifying } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
+import { eventually, startVerifyingDestination } from "./clientTestServer.ts";
 
-export function callbacks(arrive: () => Newcomer): void {
+export function callbacks(createUser: () => TestUser): void {
   test("a callback per attempt, and one failure callback that names the dead letter", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer, ({ path }) => ({
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user, ({ path }) => ({
       status: path === "/work" ? 500 : 200,
       headers: { "fail-header-foo": "bar" },
       body: "brökén",
@@ -35,9 +35,9 @@ export function callbacks(arrive: () => Newcomer): void {
   });
 
   test("a callback is a message of its own, with settings of its own", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer, () => ({ status: 201, headers: { "get-header": "got" } }));
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user, () => ({ status: 201, headers: { "get-header": "got" } }));
     const headers = { "Upstash-Callback-Method": "PUT", "Upstash-Callback-Forward-X-Told": "yes", "Upstash-Callback-Retries": "2" };
     const { messageId } = await client.publish({ url: `${destination.url}/work`, callback: `${destination.url}/told`, headers });
     const arrivals = await destination.until(({ length }) => length === 2);
@@ -51,22 +51,22 @@ export function callbacks(arrive: () => Newcomer): void {
   });
 
   test("a failure that cannot be repaired is told at once", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer, ({ path }) =>
+    const user = createUser();
+    const destination = await startVerifyingDestination(user, ({ path }) =>
       path === "/work" ? { status: 489, headers: { "upstash-nonretryable-error": "true" } } : { status: 200 },
     );
-    await newcomer.client.publish({ url: `${destination.url}/work`, failureCallback: `${destination.url}/failure` });
+    await user.client.publish({ url: `${destination.url}/work`, failureCallback: `${destination.url}/failure` });
     const arrivals = await destination.until(({ length }) => length === 2);
     expect(arrivals.map(({ path }) => path)).toEqual(["/work", "/failure"]);
     expect(JSON.parse(String(arrivals[1]?.body))).toMatchObject({ status: 489, maxRetries: 3 });
   });
 
   test("a redirect is not followed, and told as it is", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer, ({ path }) =>
+    const user = createUser();
+    const destination = await startVerifyingDestination(user, ({ path }) =>
       path === "/work" ? { status: 300, headers: { location: "/elsewhere" } } : { status: 200 },
     );
-    await newcomer.client.publish({ url: `${destination.url}/work`, retries: 0, callback: `${destination.url}/told` });
+    await user.client.publish({ url: `${destination.url}/work`, retries: 0, callback: `${destination.url}/told` });
     const arrivals = await destination.until(({ length }) => length === 2);
     const told = JSON.parse(String(arrivals.find(({ path }) => path === "/told")?.body));
     expect(told).toMatchObject({ status: 300, maxRetries: 0 });

@@ -1,12 +1,12 @@
 import { QstashEmptyArrayError, QstashError } from "@upstash/qstash";
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
-import { eventually, startVerifying } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
+import { eventually, startVerifyingDestination } from "./clientTestServer.ts";
 
 /** Publishes to a destination that always fails, and waits for the dead letters. Answers what goes with each path. */
-async function failures(newcomer: Newcomer, paths: readonly string[], more: object = {}) {
-  const { client } = newcomer;
-  const destination = await startVerifying(newcomer, () => ({ status: 418, headers: { "x-pot": "small" }, body: "no tea" }));
+async function createDeadLetters(user: TestUser, paths: readonly string[], more: object = {}) {
+  const { client } = user;
+  const destination = await startVerifyingDestination(user, () => ({ status: 418, headers: { "x-pot": "small" }, body: "no tea" }));
   const publish = async (path: string) =>
     (await client.publish({ url: destination.url + path, retries: 0, label: path.slice(1), ...more })).messageId;
   const ids = Object.fromEntries(await Promise.all(paths.map(async (path) => [path, await publish(path)] as const)));
@@ -22,15 +22,18 @@ async function failures(newcomer: Newcomer, paths: readonly string[], more: obje
   return { client, url: destination.url, ids, messages, entry };
 }
 
-export function deadLetters(arrive: () => Newcomer): void {
-  listing(arrive);
-  deleting(arrive);
-  retrying(arrive);
+export function deadLetters(createUser: () => TestUser): void {
+  testListing(createUser);
+  testDeleting(createUser);
+  testRetrying(createUser);
 }
 
-function listing(arrive: () => Newcomer): void {
+function testListing(createUser: () => TestUser): void {
   test("a dead letter is its message, and what the destination answered last", async () => {
-    const { client, url, ids, entry } = await failures(arrive(), ["/pot"], { body: "tea?", flowControl: { key: "shop", parallelism: 2 } });
+    const { client, url, ids, entry } = await createDeadLetters(createUser(), ["/pot"], {
+      body: "tea?",
+      flowControl: { key: "shop", parallelism: 2 },
+    });
     expect(entry("/pot")).toMatchObject({
       ...{ dlqId: expect.any(String), messageId: ids["/pot"], url: `${url}/pot`, method: "POST", body: "tea?", maxRetries: 0 },
       ...{ responseStatus: 418, responseBody: "no tea", responseHeader: { "X-Pot": ["small"] }, createdAt: expect.any(Number) },
@@ -41,9 +44,9 @@ function listing(arrive: () => Newcomer): void {
   });
 
   test("a dead letter tells the ways that it came, and is found by each of them", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer, () => ({ status: 500 }));
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user, () => ({ status: 500 }));
     await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ name: "named", url: `${destination.url}/one` }] });
     const ways = { urlGroup: "group", retries: 0, flowControl: { key: "shop", rate: 100, period: "1h" } } as const;
     const [message] = await client.queue({ queueName: "line" }).enqueue(ways);
@@ -78,9 +81,9 @@ function listing(arrive: () => Newcomer): void {
   });
 
   test("each filter is accepted, and keeps what it names", async () => {
-    const newcomer = arrive();
+    const user = createUser();
     const [before, after] = [Date.now() - 60_000, Date.now() + 60_000];
-    const { client, url, ids, entry } = await failures(newcomer, ["/one", "/two"]);
+    const { client, url, ids, entry } = await createDeadLetters(user, ["/one", "/two"]);
     const cases = [
       [{ messageId: ids["/one"] }, ["/one"]],
       [{ url: `${url}/one` }, ["/one"]],
@@ -112,7 +115,7 @@ function listing(arrive: () => Newcomer): void {
   });
 
   test("a page ends with a cursor as long as there is more", async () => {
-    const { client, ids } = await failures(arrive(), ["/one", "/two", "/three"]);
+    const { client, ids } = await createDeadLetters(createUser(), ["/one", "/two", "/three"]);
     const first = await client.dlq.listMessages({ count: 2 });
     expect(first.cursor).toEqual(expect.any(String));
     const second = await client.dlq.listMessages({ count: 2, cursor: first.cursor ?? "" });
@@ -122,7 +125,7 @@ function listing(arrive: () => Newcomer): void {
   });
 
   test("filters that there are not are refused with 400, wherever one can be given", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     for (const filter of [{ labeel: "some-value" }, { host: "example.com" }, { path: "/a" }] as object[]) {
       const bulk = { filter: filter as { label: string } };
       await expect(client.dlq.listMessages({ filter })).rejects.toMatchObject({ status: 400 });
@@ -135,7 +138,7 @@ function listing(arrive: () => Newcomer): void {
   });
 
   test("the client guards against empty lists itself", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     expect(await client.dlq.delete([])).toEqual({ deleted: 0 });
     expect(await client.dlq.retry([])).toEqual({ responses: [] });
     await expect(client.dlq.listMessages({ dlqIds: [] })).rejects.toThrow(QstashEmptyArrayError);
@@ -143,9 +146,9 @@ function listing(arrive: () => Newcomer): void {
   });
 }
 
-function deleting(arrive: () => Newcomer): void {
+function testDeleting(createUser: () => TestUser): void {
   test("one is deleted once, and is unknown after", async () => {
-    const { client, entry } = await failures(arrive(), ["/one"]);
+    const { client, entry } = await createDeadLetters(createUser(), ["/one"]);
     const { dlqId } = entry("/one");
     expect(await client.dlq.delete(dlqId)).toEqual({ deleted: 1 });
     await expect(client.dlq.delete(dlqId)).rejects.toMatchObject({ status: 404 });
@@ -153,7 +156,7 @@ function deleting(arrive: () => Newcomer): void {
   });
 
   test("many are deleted by their ids, skipping those that are gone", async () => {
-    const { client, entry } = await failures(arrive(), ["/one", "/two", "/three"]);
+    const { client, entry } = await createDeadLetters(createUser(), ["/one", "/two", "/three"]);
     const dlqIds = ["/one", "/two", "/three"].map((path) => entry(path).dlqId);
     expect(await client.dlq.deleteMany({ dlqIds: dlqIds.slice(0, 1) })).toEqual({ deleted: 1 });
     const gone = (count: number) => dlqIds.slice(0, count).map((id) => ({ id, reason: "there is no such dead letter" }));
@@ -163,7 +166,7 @@ function deleting(arrive: () => Newcomer): void {
   });
 
   test("a filter deletes what it names, `count` no more than so many, `all` the rest, following the cursor", async () => {
-    const { client, ids } = await failures(arrive(), ["/one", "/two", "/three", "/four"]);
+    const { client, ids } = await createDeadLetters(createUser(), ["/one", "/two", "/three", "/four"]);
     expect(await client.dlq.delete({ filter: { label: "none" } })).toEqual({ deleted: 0 });
     expect(await client.dlq.delete({ filter: { messageId: ids["/two"] ?? "" } })).toEqual({ deleted: 1 });
     const one = await client.dlq.delete({ filter: { label: ["one", "two", "three"] }, count: 1 });
@@ -181,9 +184,9 @@ function deleting(arrive: () => Newcomer): void {
   });
 }
 
-function retrying(arrive: () => Newcomer): void {
+function testRetrying(createUser: () => TestUser): void {
   test("what is retried is a new message, and no dead letter until it fails again", async () => {
-    const { client, ids, entry, url } = await failures(arrive(), ["/one"], { body: "again", headers: { "X-Mine": "kept" } });
+    const { client, ids, entry, url } = await createDeadLetters(createUser(), ["/one"], { body: "again", headers: { "X-Mine": "kept" } });
     const { dlqId } = entry("/one");
     const retried = await client.dlq.retry(dlqId);
     expect(retried).toEqual({ responses: [{ messageId: expect.stringMatching(/^msg_/), dlqId }], cursor: undefined });
@@ -202,7 +205,7 @@ function retrying(arrive: () => Newcomer): void {
   });
 
   test("many are retried by their ids, by a filter, and all", async () => {
-    const { client, entry, ids } = await failures(arrive(), ["/one", "/two", "/three"]);
+    const { client, entry, ids } = await createDeadLetters(createUser(), ["/one", "/two", "/three"]);
     const dlqIds = ["/one", "/two"].map((path) => entry(path).dlqId);
     const back = (count: number) =>
       eventually(

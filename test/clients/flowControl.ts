@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
-import { eventually, later, startHeld, startVerifying } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
+import { eventually, delayedDestination, startHeldDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
 const key = "shop 7: ü";
 
-export function flowControl(arrive: () => Newcomer): void {
+export function flowControl(createUser: () => TestUser): void {
   test("a key is there right after the first publish with it, with all that its type promises", async () => {
-    const { client } = arrive();
-    await client.publish({ ...later, flowControl: { key, parallelism: 3, rate: 10, period: "1m" } });
+    const { client } = createUser();
+    await client.publish({ ...delayedDestination, flowControl: { key, parallelism: 3, rate: 10, period: "1m" } });
     expect(await client.flowControl.get(key)).toEqual({
       ...{ flowControlKey: key, waitListSize: 0, waitlistSize: 0, parallelismMax: 3, parallelismCount: 0 },
       ...{ rateMax: 10, rateCount: 0, ratePeriod: 60, ratePeriodStart: expect.any(Number) },
@@ -16,41 +16,41 @@ export function flowControl(arrive: () => Newcomer): void {
   });
 
   test("a key stays after its message was delivered, and counts it", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer);
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user);
     await client.publish({ url: destination.url, flowControl: { key, rate: 5, period: 3600 } });
     expect(await client.flowControl.get(key)).toMatchObject({ rateMax: 5, ratePeriod: 3600, parallelismMax: expect.any(Number) });
     await destination.first();
-    const flow = await eventually(
+    const limiter = await eventually(
       () => client.flowControl.get(key),
       ({ parallelismCount }) => parallelismCount === 0,
     );
-    expect(flow).toMatchObject({ rateCount: 1, waitListSize: 0 });
-    expect(Math.abs(flow.ratePeriodStart * 1000 - Date.now())).toBeLessThan(3_600_000);
+    expect(limiter).toMatchObject({ rateCount: 1, waitListSize: 0 });
+    expect(Math.abs(limiter.ratePeriodStart * 1000 - Date.now())).toBeLessThan(3_600_000);
   });
 
   test("the older name of the rate does too, and a period is a second where none is given", async () => {
-    const { client } = arrive();
-    const { messageId } = await client.publish({ ...later, flowControl: { key, ratePerSecond: 7 } });
+    const { client } = createUser();
+    const { messageId } = await client.publish({ ...delayedDestination, flowControl: { key, ratePerSecond: 7 } });
     expect(await client.messages.get(messageId)).toMatchObject({ flowControlKey: key, rate: 7, ratePerSecond: 7 });
     expect(await client.flowControl.get(key)).toMatchObject({ rateMax: 7, ratePeriod: 1 });
   });
 
   test("a period beside a parallelism limits nothing, and is kept", async () => {
-    const { client } = arrive();
-    const flow = { key, parallelism: 3, period: "1d" } as const;
-    const { messageId } = await client.publish({ ...later, flowControl: flow });
+    const { client } = createUser();
+    const limiter = { key, parallelism: 3, period: "1d" } as const;
+    const { messageId } = await client.publish({ ...delayedDestination, flowControl: limiter });
     expect(await client.messages.get(messageId)).toMatchObject({ flowControlKey: key, parallelism: 3, period: 86_400 });
     expect(await client.flowControl.get(key)).toMatchObject({ parallelismMax: 3, rateMax: 0 });
-    const { scheduleId } = await client.schedules.create({ destination: "https://example.com", cron: "0 0 1 1 *", flowControl: flow });
+    const { scheduleId } = await client.schedules.create({ destination: "https://example.com", cron: "0 0 1 1 *", flowControl: limiter });
     expect(await client.schedules.get(scheduleId)).toMatchObject({ flowControlKey: key, parallelism: 3, period: 86_400 });
   });
 
   test("a key can be paused, and pinned, before its first message", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer);
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user);
     await client.flowControl.pause(key);
     await client.flowControl.pin(key, { parallelism: 1 });
     await client.publish({ url: destination.url, flowControl: { key, parallelism: 9 } });
@@ -65,12 +65,12 @@ export function flowControl(arrive: () => Newcomer): void {
   });
 
   test("what is waiting for its key can be cancelled, and gives way", async () => {
-    const { client } = arrive();
-    const held = await startHeld();
-    const flow = { url: held.url, flowControl: { key, parallelism: 1 } };
-    await client.publish(flow);
+    const { client } = createUser();
+    const held = await startHeldDestination();
+    const limiter = { url: held.url, flowControl: { key, parallelism: 1 } };
+    await client.publish(limiter);
     await held.until(1);
-    const { messageId } = await client.publish(flow);
+    const { messageId } = await client.publish(limiter);
     expect(await client.messages.get(messageId)).toMatchObject({ waitingOn: [{ reason: expect.any(String), text: expect.any(String) }] });
     expect(await client.messages.cancel(messageId)).toEqual({ cancelled: 1 });
     expect(await client.flowControl.get(key)).toMatchObject({ waitListSize: 0, parallelismCount: 1 });
@@ -78,12 +78,12 @@ export function flowControl(arrive: () => Newcomer): void {
   });
 
   test("what nobody has named is unknown", async () => {
-    await expect(arrive().client.flowControl.get("nobody")).rejects.toMatchObject({ status: 404 });
+    await expect(createUser().client.flowControl.get("nobody")).rejects.toMatchObject({ status: 404 });
   });
 
   test("no more deliveries at once than the key allows", async () => {
-    const { client } = arrive();
-    const held = await startHeld();
+    const { client } = createUser();
+    const held = await startHeldDestination();
     for (let n = 0; n < 3; n++) await client.publish({ url: held.url, flowControl: { key, parallelism: 1 } });
     await held.until(1);
     expect(await client.flowControl.get(key)).toMatchObject({ parallelismMax: 1, parallelismCount: 1, waitListSize: 2 });
@@ -96,13 +96,13 @@ export function flowControl(arrive: () => Newcomer): void {
       () => client.flowControl.get(key),
       ({ parallelismCount }) => parallelismCount === 0,
     );
-    expect(held.most()).toBe(1);
+    expect(held.max()).toBe(1);
   });
 
   test("no more deliveries in a period than the key allows, until the rate is reset", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer);
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user);
     for (const path of ["/1", "/2"]) await client.publish({ url: destination.url + path, flowControl: { key, rate: 1, period: "7d" } });
     await destination.first();
     expect(await client.flowControl.get(key)).toMatchObject({ rateMax: 1, rateCount: 1, ratePeriod: 604_800, waitListSize: 1 });
@@ -115,21 +115,21 @@ export function flowControl(arrive: () => Newcomer): void {
   });
 
   test("each period lets the next through, by itself", { tags: "long" }, async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer);
-    const flow = { key, rate: 2, period: 1 };
-    await client.batch([1, 2, 3, 4, 5].map((n) => ({ url: `${destination.url}/${n}`, flowControl: flow })));
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user);
+    const limiter = { key, rate: 2, period: 1 };
+    await client.batch([1, 2, 3, 4, 5].map((n) => ({ url: `${destination.url}/${n}`, flowControl: limiter })));
     const arrivals = await destination.until(({ length }) => length === 5);
     expect(arrivals.map(({ path }) => path).toSorted()).toEqual(["/1", "/2", "/3", "/4", "/5"]);
     expect((await client.flowControl.get(key)).rateCount).toBeLessThanOrEqual(2);
   });
 
   test("what is paused waits, and goes when it is resumed", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer);
-    await client.publish({ ...later, flowControl: { key, parallelism: 5 } });
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user);
+    await client.publish({ ...delayedDestination, flowControl: { key, parallelism: 5 } });
     expect(await client.flowControl.pause(key)).toBeUndefined();
     expect((await client.flowControl.get(key)).isPaused).toBe(true);
     await client.publish({ url: destination.url, flowControl: { key, parallelism: 5 } });
@@ -141,29 +141,29 @@ export function flowControl(arrive: () => Newcomer): void {
   });
 
   test("what is pinned holds against what messages bring, until it is unpinned, each by itself", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const publish = (parallelism: number, rate: number) =>
-      client.publish({ ...later, flowControl: { key, parallelism, rate, period: "1m" } });
-    const flow = () => client.flowControl.get(key);
+      client.publish({ ...delayedDestination, flowControl: { key, parallelism, rate, period: "1m" } });
+    const limiter = () => client.flowControl.get(key);
     await publish(1, 1);
     expect(await client.flowControl.pin(key, { parallelism: 20, rate: 200, period: 120 })).toBeUndefined();
     const pinned = { parallelismMax: 20, rateMax: 200, ratePeriod: 120, isPinnedParallelism: true, isPinnedRate: true };
-    expect(await flow()).toMatchObject(pinned);
+    expect(await limiter()).toMatchObject(pinned);
     await publish(2, 2);
-    expect(await flow()).toMatchObject(pinned);
+    expect(await limiter()).toMatchObject(pinned);
     expect(await client.flowControl.unpin(key, { parallelism: true })).toBeUndefined();
-    expect(await flow()).toMatchObject({ ...pinned, isPinnedParallelism: false });
+    expect(await limiter()).toMatchObject({ ...pinned, isPinnedParallelism: false });
     await publish(3, 3);
-    expect(await flow()).toMatchObject({ ...pinned, isPinnedParallelism: false, parallelismMax: 3 });
+    expect(await limiter()).toMatchObject({ ...pinned, isPinnedParallelism: false, parallelismMax: 3 });
     await client.flowControl.unpin(key, { rate: true });
-    expect(await flow()).toMatchObject({ parallelismMax: 3, rateMax: 200, isPinnedRate: false });
+    expect(await limiter()).toMatchObject({ parallelismMax: 3, rateMax: 200, isPinnedRate: false });
     await publish(4, 4);
-    expect(await flow()).toMatchObject({ parallelismMax: 4, rateMax: 4, ratePeriod: 60 });
+    expect(await limiter()).toMatchObject({ parallelismMax: 4, rateMax: 4, ratePeriod: 60 });
   });
 
   test("a part can be pinned alone", async () => {
-    const { client } = arrive();
-    await client.publish({ ...later, flowControl: { key, parallelism: 1, rate: 1, period: "1m" } });
+    const { client } = createUser();
+    await client.publish({ ...delayedDestination, flowControl: { key, parallelism: 1, rate: 1, period: "1m" } });
     await client.flowControl.pin(key, { rate: 7 });
     expect(await client.flowControl.get(key)).toMatchObject({
       parallelismMax: 1,
@@ -181,16 +181,16 @@ export function flowControl(arrive: () => Newcomer): void {
   });
 
   test("values that cannot be pinned are refused", async () => {
-    const { client } = arrive();
-    await client.publish({ ...later, flowControl: { key, parallelism: 1 } });
+    const { client } = createUser();
+    await client.publish({ ...delayedDestination, flowControl: { key, parallelism: 1 } });
     await expect(client.flowControl.pin(key, { parallelism: -1 })).rejects.toMatchObject({ status: 400 });
     await expect(client.flowControl.pin(key, { rate: 1, period: 8 * 86_400 })).rejects.toMatchObject({ status: 400 });
     expect(await client.flowControl.get(key)).toMatchObject({ parallelismMax: 1, isPinnedParallelism: false });
   });
 
   test("all deliveries of the account together have their own count", async () => {
-    const { client } = arrive();
-    const held = await startHeld();
+    const { client } = createUser();
+    const held = await startHeldDestination();
     const before = await client.flowControl.getGlobalParallelism();
     expect(before).toEqual({ parallelismMax: expect.any(Number), parallelismCount: expect.any(Number) });
     await client.publish({ url: held.url });

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
-import { later, startVerifying } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
+import { delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
 const endpoints = [
   { name: "first", url: "https://one.example/hook?x=1" },
   { name: "second", url: "https://two.example" },
 ];
 
-export function groups(arrive: () => Newcomer): void {
+export function groups(createUser: () => TestUser): void {
   test("a group is made with its endpoints, listed and read", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     expect(await client.urlGroups.list()).toEqual([]);
     const name = "my-proxy-url-group";
     expect(await client.urlGroups.addEndpoints({ name, endpoints })).toBeUndefined();
@@ -22,13 +22,13 @@ export function groups(arrive: () => Newcomer): void {
   });
 
   test("an endpoint without a name has none", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await client.urlGroups.addEndpoints({ name: "bare", endpoints: [{ url: "https://one.example" }] });
     expect((await client.urlGroups.get("bare")).endpoints).toEqual([{ url: "https://one.example" }]);
   });
 
   test("adding changes the endpoint of that name, and leaves the others", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await client.urlGroups.addEndpoints({ name: "group", endpoints });
     await client.urlGroups.addEndpoints({
       name: "group",
@@ -41,7 +41,7 @@ export function groups(arrive: () => Newcomer): void {
   });
 
   test("endpoints go by name or by URL, and the group with the last of them", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await client.urlGroups.addEndpoints({ name: "group", endpoints: [...endpoints, { url: "https://three.example" }] });
     expect(await client.urlGroups.removeEndpoints({ name: "group", endpoints: [{ name: "first" }] })).toBeUndefined();
     await client.urlGroups.removeEndpoints({ name: "group", endpoints: [{ url: "https://three.example" }] });
@@ -52,7 +52,7 @@ export function groups(arrive: () => Newcomer): void {
   });
 
   test("a deleted group is gone at once, for its messages too", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await client.urlGroups.addEndpoints({ name: "group", endpoints });
     const [one] = await client.publish({ urlGroup: "group", delay: 600 });
     expect(await client.urlGroups.delete("group")).toBeUndefined();
@@ -63,9 +63,9 @@ export function groups(arrive: () => Newcomer): void {
   });
 
   test("a publish to a group reaches each endpoint as a message of its own", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer);
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user);
     const urls = [`${destination.url}/one?a=%20b`, `${destination.url}/two`];
     await client.urlGroups.addEndpoints({ name: "both", endpoints: [{ name: "named", url: urls[0] ?? "" }, { url: urls[1] ?? "" }] });
     const results = await client.publishJSON({ urlGroup: "both", body: { to: "all" }, headers: { "X-Mine": "yes" } });
@@ -86,7 +86,7 @@ export function groups(arrive: () => Newcomer): void {
   });
 
   test("a group can be named by its older name, in a queue, and in a batch", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await client.topics.addEndpoints({ name: "group", endpoints });
     const urls = endpoints.map(({ url }) => expect.objectContaining({ url, messageId: expect.any(String) }));
     expect(await client.publish({ topic: "group", delay: 60 })).toEqual(urls);
@@ -97,9 +97,9 @@ export function groups(arrive: () => Newcomer): void {
   });
 
   test("a deduplication id holds for each endpoint", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await client.urlGroups.addEndpoints({ name: "group", endpoints: endpoints.slice(0, 1) });
-    const once = { urlGroup: "group", delay: later.delay, deduplicationId: "once" } as const;
+    const once = { urlGroup: "group", delay: delayedDestination.delay, deduplicationId: "once" } as const;
     const [first] = await client.publish(once);
     await client.urlGroups.addEndpoints({ name: "group", endpoints });
     expect(await client.publish(once)).toEqual([
@@ -109,7 +109,7 @@ export function groups(arrive: () => Newcomer): void {
   });
 
   test("names and endpoints that cannot be are refused with 400", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const add = (name: string, url: string) => client.urlGroups.addEndpoints({ name, endpoints: [{ url }] });
     await expect(add("no such name", "https://one.example")).rejects.toMatchObject({ status: 400 });
     await expect(add("group", "ftp://one.example")).rejects.toMatchObject({ status: 400 });

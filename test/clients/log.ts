@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
-import { eventually, later, startVerifying } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
+import { eventually, delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
-export function log(arrive: () => Newcomer): void {
+export function log(createUser: () => TestUser): void {
   test("the log tells of each step, with the labels on every line", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
+    const user = createUser();
+    const { client } = user;
     let calls = 0;
-    const destination = await startVerifying(newcomer, () => ({
+    const destination = await startVerifyingDestination(user, () => ({
       status: ++calls === 1 ? 503 : 200,
       headers: { "retry-after": "0" },
       body: "busy",
@@ -28,9 +28,9 @@ export function log(arrive: () => Newcomer): void {
   });
 
   test("a page ends with a cursor as long as there is more", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const ids: string[] = [];
-    for (const label of ["a", "b", "c"]) ids.unshift((await client.publish({ ...later, label })).messageId);
+    for (const label of ["a", "b", "c"]) ids.unshift((await client.publish({ ...delayedDestination, label })).messageId);
     const seen: string[] = [];
     let cursor: string | undefined;
     do {
@@ -45,9 +45,9 @@ export function log(arrive: () => Newcomer): void {
   });
 
   test("a moment can be the cursor to begin with, as the client's documentation has it", async () => {
-    const { client, url, token } = arrive();
+    const { client, url, token } = createUser();
     const ids: string[] = [];
-    for (let number = 0; number < 3; number++) ids.unshift((await client.publish(later)).messageId);
+    for (let number = 0; number < 3; number++) ids.unshift((await client.publish(delayedDestination)).messageId);
     const seen: string[] = [];
     // Some time ahead, so that everything is before it.
     let cursor: string | number = Date.now() + 60_000;
@@ -71,7 +71,7 @@ export function log(arrive: () => Newcomer): void {
   });
 
   test("each filter keeps what it names", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const [before, after] = [Date.now() - 60_000, Date.now() + 60_000];
     await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://group.example" }] });
     const ids = {

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
-import { eventually, later, startVerifying } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
+import { eventually, delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
-export function messages(arrive: () => Newcomer): void {
+export function messages(createUser: () => TestUser): void {
   test("a message can be read back with all its settings", async () => {
-    const { clientWith } = arrive();
+    const { clientWith } = createUser();
     const client = clientWith({ enableTelemetry: true });
     const { messageId } = await client.publish({
       ...{ url: "https://example.com/a?b=c", body: "later", delay: 3600, retries: 7, method: "PUT" },
@@ -29,7 +29,7 @@ export function messages(arrive: () => Newcomer): void {
   });
 
   test("a message that asks for nothing has no settings to show", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const notBefore = Math.floor(Date.now() / 1000) + 600;
     const { messageId } = await client.publish({ url: "https://example.com", notBefore });
     expect(await client.messages.get(messageId)).toEqual({
@@ -40,17 +40,17 @@ export function messages(arrive: () => Newcomer): void {
   });
 
   test("a body that is no text is shown in base64", async () => {
-    const { client } = arrive();
-    const { messageId } = await client.publish({ ...later, body: new Blob([new Uint8Array([0xff, 0xfe])]) });
+    const { client } = createUser();
+    const { messageId } = await client.publish({ ...delayedDestination, body: new Blob([new Uint8Array([0xff, 0xfe])]) });
     const message = await client.messages.get(messageId);
     expect(message).toMatchObject({ bodyBase64: "//4=" });
     expect(message.body).toBeUndefined();
   });
 
   test("what was delivered a moment ago can still be read and cancelled", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer);
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user);
     const { messageId } = await client.publish({ url: destination.url, label: "gone" });
     await eventually(
       () => client.logs({ filter: { messageId } }),
@@ -62,8 +62,8 @@ export function messages(arrive: () => Newcomer): void {
   });
 
   test("cancel one, several, and the rest", async () => {
-    const { client } = arrive();
-    const publish = (label: string) => client.publish({ ...later, label });
+    const { client } = createUser();
+    const publish = (label: string) => client.publish({ ...delayedDestination, label });
     const [one, two] = [await publish("a"), await publish("b")];
     await publish("c");
     expect(await client.messages.cancel(one.messageId)).toEqual({ cancelled: 1 });
@@ -81,22 +81,22 @@ export function messages(arrive: () => Newcomer): void {
   });
 
   test("what is unknown is refused with 404", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await expect(client.messages.get("msg_unknown")).rejects.toMatchObject({ status: 404 });
     await expect(client.messages.cancel("msg_unknown")).rejects.toMatchObject({ status: 404 });
   });
 
   test("the older names for cancelling do the same", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const ids: string[] = [];
-    for (let number = 0; number < 5; number++) ids.push((await client.publish(later)).messageId);
+    for (let number = 0; number < 5; number++) ids.push((await client.publish(delayedDestination)).messageId);
     expect(await client.messages.delete(ids[0] ?? "")).toBeUndefined();
     expect(await client.messages.deleteMany(ids.slice(0, 3))).toBe(2);
     expect(await client.messages.deleteAll()).toBe(2);
   });
 
   test("cancel by filter takes only what it names", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const [before, after] = [Date.now() - 60_000, Date.now() + 60_000];
     await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://group.example" }] });
     const publish = () =>
@@ -134,9 +134,9 @@ export function messages(arrive: () => Newcomer): void {
   });
 
   test("to cancel all, all that pass a filter, or all of many ids, is done in one call however many there are", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const publish = async (label: string, count: number): Promise<string[]> => {
-      const results = await client.batch(Array.from({ length: count }, () => ({ ...later, label })));
+      const results = await client.batch(Array.from({ length: count }, () => ({ ...delayedDestination, label })));
       return results.map((result) => ("messageId" in result ? result.messageId : ""));
     };
     await publish("red", 250);

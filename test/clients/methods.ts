@@ -7,7 +7,7 @@ export type Methods = { offered: readonly string[]; answered: ReadonlySet<string
  * Watches every method and every getter of the client's classes, as they are found there, so that none that a new
  * version brings is overlooked. What is called stays as it is.
  */
-export function watchMethods(objects: ReadonlyMap<string, object> = classes()): Methods {
+export function watchMethods(objects: ReadonlyMap<string, object> = createInstances()): Methods {
   const offered: string[] = [];
   const answered = new Set<string>();
   const restore: (() => void)[] = [];
@@ -21,7 +21,7 @@ export function watchMethods(objects: ReadonlyMap<string, object> = classes()): 
       Object.defineProperty(
         prototype,
         name,
-        watched(descriptor, () => answered.add(label)),
+        watchProperty(descriptor, () => answered.add(label)),
       );
       restore.push(() => Object.defineProperty(prototype, name, descriptor));
     }
@@ -30,7 +30,7 @@ export function watchMethods(objects: ReadonlyMap<string, object> = classes()): 
 }
 
 /** An object of each class, by the name under which users meet it. */
-function classes(): Map<string, object> {
+function createInstances(): Map<string, object> {
   const client = new Client({ baseUrl: "http://127.0.0.1:1", token: "none" });
   const byGetter = Object.entries(Object.getOwnPropertyDescriptors(Client.prototype)).flatMap(([name, { get }]): [string, object][] =>
     get ? [[name, get.call(client)]] : [],
@@ -56,7 +56,7 @@ const ownFunctions = (object: object): string[] =>
   Object.entries(object).flatMap(([name, value]) => (typeof value === "function" ? [name] : []));
 
 /** The same, except that `note` is called once it has answered. */
-function watched(descriptor: PropertyDescriptor, note: () => void): PropertyDescriptor {
+function watchProperty(descriptor: PropertyDescriptor, note: () => void): PropertyDescriptor {
   const around = (inner: (...args: unknown[]) => unknown) =>
     function (this: unknown, ...args: unknown[]): unknown {
       const answer = inner.apply(this, args);

@@ -1,25 +1,25 @@
 import { custom, QstashError, resend } from "@upstash/qstash";
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
 import { startDestination } from "../process/waypost.ts";
-import { eventually, later, startHeld, startVerifying } from "./house.ts";
+import { eventually, delayedDestination, startHeldDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
 const anId = expect.stringMatching(/^msg_/);
 
-export function publishing(arrive: () => Newcomer): void {
-  delivering(arrive);
-  toProviders(arrive);
-  answering(arrive);
-  refusing(arrive);
+export function publishing(createUser: () => TestUser): void {
+  testDelivery(createUser);
+  testProviders(createUser);
+  testResponses(createUser);
+  testRefusals(createUser);
 }
 
-function delivering(arrive: () => Newcomer): void {
+function testDelivery(createUser: () => TestUser): void {
   test("publishJSON arrives with its headers, and the Receiver verifies it", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
     const url = `${destination.url}/api//deep/?a=1&b=%20x`;
     const body = { hello: "wörld" };
-    const { messageId } = await newcomer.client.publishJSON({ url, body, headers: { "X-Mine": "yes" }, label: "first" });
+    const { messageId } = await user.client.publishJSON({ url, body, headers: { "X-Mine": "yes" }, label: "first" });
     const arrival = await destination.first();
     expect(arrival).toMatchObject({ method: "POST", path: "/api//deep/?a=1&b=%20x", body: Buffer.from(JSON.stringify(body)) });
     expect(arrival.headers).toMatchObject({
@@ -30,20 +30,20 @@ function delivering(arrive: () => Newcomer): void {
   });
 
   test("the Receiver refuses another body, another address and another key", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
-    await newcomer.client.publish({ url: destination.url, body: "mine" });
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
+    await user.client.publish({ url: destination.url, body: "mine" });
     const signature = String((await destination.first()).headers["upstash-signature"]);
-    expect(await newcomer.receiver.verify({ signature, body: "mine" })).toBe(true);
-    await expect(newcomer.receiver.verify({ signature, body: "mine " })).rejects.toThrow(/body hash/);
-    await expect(newcomer.receiver.verify({ signature, body: "mine", url: "https://example.com" })).rejects.toThrow(/subject/);
-    await expect(arrive().receiver.verify({ signature, body: "mine" })).rejects.toThrow(/signature/);
+    expect(await user.receiver.verify({ signature, body: "mine" })).toBe(true);
+    await expect(user.receiver.verify({ signature, body: "mine " })).rejects.toThrow(/body hash/);
+    await expect(user.receiver.verify({ signature, body: "mine", url: "https://example.com" })).rejects.toThrow(/subject/);
+    await expect(createUser().receiver.verify({ signature, body: "mine" })).rejects.toThrow(/signature/);
   });
 
   test("headers of the client as a whole go along, below those of the message", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
-    const client = newcomer.clientWith({ headers: { "X-All": "all", "X-Both": "all", "Upstash-Retries": "1" }, enableTelemetry: true });
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
+    const client = user.clientWith({ headers: { "X-All": "all", "X-Both": "all", "Upstash-Retries": "1" }, enableTelemetry: true });
     const headers = { "X-Both": "one", "Upstash-Forward-X-Prefixed": "prefixed" };
     const { messageId } = await client.publish({ url: destination.url, headers });
     expect((await destination.first()).headers).toMatchObject({ "x-all": "all", "x-both": "one", "x-prefixed": "prefixed" });
@@ -53,8 +53,8 @@ function delivering(arrive: () => Newcomer): void {
   });
 
   test("what a message brings never replaces what the service says, and other names of the brand go through", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
     const forward = {
       ...{ "Upstash-Signature": "forged", "Upstash-Message-Id": "forged", "Upstash-Retried": "7", "Upstash-Region": "forged" },
       ...{ Host: "forged", "Content-Length": "1", "Upstash-Workflow-RunId": "forged", "Upstash-Workflow-CreatedAt": "forged" },
@@ -62,7 +62,7 @@ function delivering(arrive: () => Newcomer): void {
       ...{ "Upstash-Workflow-Sdk-Version": "1", "Upstash-Workflow-Unknown-Sdk": "true", "Upstash-Workflow-Callback": "true" },
     };
     const headers = Object.fromEntries(Object.entries(forward).map(([name, value]) => [`Upstash-Forward-${name}`, value]));
-    const { messageId } = await newcomer.client.publish({ url: destination.url, body: "whole", headers });
+    const { messageId } = await user.client.publish({ url: destination.url, body: "whole", headers });
     const arrival = await destination.first();
     expect(arrival.headers).toMatchObject({
       ...{ "upstash-message-id": messageId, "upstash-retried": "0", host: new URL(destination.url).host, "content-length": "5" },
@@ -73,11 +73,11 @@ function delivering(arrive: () => Newcomer): void {
   });
 
   test("a form, and bytes that are no text, arrive as they are", async () => {
-    const newcomer = arrive();
+    const user = createUser();
     const destination = await startDestination();
     const bytes = Buffer.from([0, 0xff, 0xfe, 10, 13]);
-    await newcomer.client.publish({ url: `${destination.url}/bytes`, body: new Blob([bytes], { type: "image/x-own" }) });
-    await newcomer.client.publish({ url: `${destination.url}/form`, body: new URLSearchParams({ a: "1 2", b: "ü" }) });
+    await user.client.publish({ url: `${destination.url}/bytes`, body: new Blob([bytes], { type: "image/x-own" }) });
+    await user.client.publish({ url: `${destination.url}/form`, body: new URLSearchParams({ a: "1 2", b: "ü" }) });
     await destination.until(({ length }) => length === 2);
     const at = (wanted: string) => destination.arrivals.find(({ path }) => path === wanted);
     expect(at("/bytes")).toMatchObject({ body: bytes, headers: { "content-type": "image/x-own" } });
@@ -86,28 +86,28 @@ function delivering(arrive: () => Newcomer): void {
   });
 
   test.each(["GET", "POST", "PUT", "PATCH", "DELETE"] as const)("the method %s is that of the delivery", async (method) => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
-    await newcomer.client.publish({ url: `${destination.url}/m`, method, notBefore: 1_000_000_000 });
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
+    await user.client.publish({ url: `${destination.url}/m`, method, notBefore: 1_000_000_000 });
     expect(await destination.first()).toMatchObject({ method, path: "/m" });
   });
 
   test("a destination that does not answer in time has failed", async () => {
-    const { client } = arrive();
-    const held = await startHeld();
+    const { client } = createUser();
+    const held = await startHeldDestination();
     const { messageId } = await client.publish({ url: held.url, timeout: 1, retries: 0 });
-    const [letter] = await eventually(
+    const [input] = await eventually(
       async () => (await client.dlq.listMessages()).messages,
       ({ length }) => length === 1,
     );
-    expect(letter).toMatchObject({ messageId, error: expect.any(String) });
-    expect(letter?.responseStatus).toBeUndefined();
+    expect(input).toMatchObject({ messageId, error: expect.any(String) });
+    expect(input?.responseStatus).toBeUndefined();
   });
 
   test("a batch is delivered, and answered in its order", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
-    const results = await newcomer.client.batchJSON([
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
+    const results = await user.client.batchJSON([
       { url: `${destination.url}/one`, body: { n: 1 }, headers: { "X-Number": "1" } },
       { url: `${destination.url}/two`, body: { n: 2 }, retries: 0 },
     ]);
@@ -121,13 +121,16 @@ function delivering(arrive: () => Newcomer): void {
   });
 }
 
-function toProviders(arrive: () => Newcomer): void {
+function testProviders(createUser: () => TestUser): void {
   test("a request for a provider of language models goes to the provider", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer, ({ path }) => ({ status: 200, body: path === "/told" ? "" : '{"choices":[]}' }));
+    const user = createUser();
+    const destination = await startVerifyingDestination(user, ({ path }) => ({
+      status: 200,
+      body: path === "/told" ? "" : '{"choices":[]}',
+    }));
     const provider = custom({ baseUrl: destination.url, token: "of-the-provider" });
     const callback = `${destination.url}/told`;
-    await newcomer.client.publishJSON({ api: { name: "llm", provider }, body: { messages: [] }, callback });
+    await user.client.publishJSON({ api: { name: "llm", provider }, body: { messages: [] }, callback });
     const arrivals = await destination.until(({ length }) => length === 2);
     expect(arrivals[0]).toMatchObject({
       ...{ method: "POST", path: "/v1/chat/completions", body: Buffer.from('{"messages":[]}') },
@@ -137,7 +140,7 @@ function toProviders(arrive: () => Newcomer): void {
   });
 
   test("an e-mail goes to its provider too, also in a batch and through a queue", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const mail = { api: { name: "email", provider: resend({ token: "of-the-provider" }) }, body: { to: "you" }, delay: 600 } as const;
     const results = [await client.publishJSON({ ...mail }), ...(await client.batchJSON([{ ...mail }]))];
     results.push(await client.queue({ queueName: "mail" }).enqueueJSON({ ...mail }));
@@ -150,41 +153,41 @@ function toProviders(arrive: () => Newcomer): void {
   });
 
   test("a request for a language model of the service itself is refused: there is none", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const asking = client.publishJSON({ api: { name: "llm" }, body: {}, callback: "https://example.com" });
     await expect(asking).rejects.toMatchObject({ status: expect.toSatisfy((status: number) => status === 400 || status === 404) });
   });
 }
 
-function answering(arrive: () => Newcomer): void {
+function testResponses(createUser: () => TestUser): void {
   test.each(["https://example.com", "https://oz.requestcatcher.com/?foo=bar", "https://example.com/123/?asdasd=ooo"])(
     "the destination %s is kept to the letter",
     async (url) => {
-      const { client } = arrive();
+      const { client } = createUser();
       const { messageId } = await client.publish({ url, delay: 60 });
       expect((await client.messages.get(messageId)).url).toBe(url);
     },
   );
 
   test("the same deduplication id, or the same content, makes one message", async () => {
-    const { client } = arrive();
-    const byId = { ...later, deduplicationId: "once" };
+    const { client } = createUser();
+    const byId = { ...delayedDestination, deduplicationId: "once" };
     const first = await client.publish(byId);
     expect(first).toEqual({ messageId: anId, url: expect.any(String) });
     expect(await client.publish(byId)).toEqual({ ...first, deduplicated: true });
-    const byContent = { ...later, body: "same", contentBasedDeduplication: true };
+    const byContent = { ...delayedDestination, body: "same", contentBasedDeduplication: true };
     const second = await client.publish(byContent);
     expect(await client.publish(byContent)).toEqual({ ...second, deduplicated: true });
     expect((await client.publish({ ...byContent, body: "other" })).deduplicated).toBeUndefined();
   });
 
   test("batch takes messages of every kind, and tells which was refused", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await client.urlGroups.addEndpoints({ name: "pair", endpoints: [{ url: "https://a.example" }, { url: "https://b.example" }] });
     const results = await client.batch([
-      { ...later, body: "plain" },
+      { ...delayedDestination, body: "plain" },
       { urlGroup: "pair", body: "to both", delay: 60 },
-      { ...later, queueName: "line" },
+      { ...delayedDestination, queueName: "line" },
       { url: "https://example.com", retries: 1_000_000 },
     ]);
     expect(results).toEqual([
@@ -201,10 +204,10 @@ function answering(arrive: () => Newcomer): void {
   });
 
   test("a bare number of seconds does for the timeout, as other clients send it", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const ids = await Promise.all(
       [{ headers: { "Upstash-Timeout": "45" } }, { timeout: 45 }, { timeout: "45s" as const }].map((one) =>
-        client.publish({ ...later, ...one }),
+        client.publish({ ...delayedDestination, ...one }),
       ),
     );
     for (const { messageId } of ids) {
@@ -214,9 +217,9 @@ function answering(arrive: () => Newcomer): void {
   });
 
   test("what is redacted is delivered, and shown nowhere", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer);
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user);
     const hidden = {
       body: "secret body",
       headers: { "X-Key": "secret key", "X-Open": "open" },
@@ -232,12 +235,12 @@ function answering(arrive: () => Newcomer): void {
       (page) => page.logs[0]?.state === "DELIVERED",
     );
     expect(JSON.stringify(logs)).not.toContain("secret");
-    const all = await client.publish({ ...later, headers: { "X-Key": "secret" }, redact: { header: true } });
+    const all = await client.publish({ ...delayedDestination, headers: { "X-Key": "secret" }, redact: { header: true } });
     expect((await client.messages.get(all.messageId)).header).toEqual({ "X-Key": [redacted] });
   });
 }
 
-function refusing(arrive: () => Newcomer): void {
+function testRefusals(createUser: () => TestUser): void {
   test.each([
     ["too many retries", { retries: 1_000_000 }, 412, /retries/],
     ["too long a delay", { delay: "4000d" }, 412, /delay/],
@@ -246,7 +249,7 @@ function refusing(arrive: () => Newcomer): void {
     ["a delay that is no duration", { delay: "soon" as "1s" }, 400, /delay/],
     ["a rate period beyond a week", { flowControl: { key: "k", rate: 1, period: "8d" } }, 400, /period/],
   ] as const)("%s is refused, with an error that names it", async (_, request, status, text) => {
-    const publishing = arrive().client.publish({ url: "https://example.com", ...request });
+    const publishing = createUser().client.publish({ url: "https://example.com", ...request });
     const error = await publishing.then(
       () => null,
       (reason: unknown) => reason,
@@ -258,7 +261,7 @@ function refusing(arrive: () => Newcomer): void {
   });
 
   test("a batch of which all are refused is refused itself, with the status of the first", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const batch = client.batch([{ url: "https://example.com", retries: 1_000_000 }]);
     await expect(batch).rejects.toMatchObject({ status: 412, message: expect.stringMatching(/retries/i) });
   });

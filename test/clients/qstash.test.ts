@@ -8,8 +8,8 @@ import { callbacks } from "./callbacks.ts";
 import { deadLetters } from "./deadLetters.ts";
 import { flowControl } from "./flowControl.ts";
 import { groups } from "./groups.ts";
-import type { House } from "./house.ts";
-import { startHouse, startVerifying } from "./house.ts";
+import type { ClientTestServer } from "./clientTestServer.ts";
+import { startClientTestServer, startVerifyingDestination } from "./clientTestServer.ts";
 import { log } from "./log.ts";
 import { messages } from "./messages.ts";
 import type { Methods } from "./methods.ts";
@@ -44,14 +44,14 @@ describe("on PostgreSQL", { tags: "long" }, () => {
 });
 
 function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
-  let house: House;
+  let house: ClientTestServer;
   let methods: Methods;
 
   beforeAll(async () => {
     methods = watchMethods();
     // The client says so on the console whenever it is refused something.
     vi.spyOn(console, "error").mockReturnValue(undefined);
-    house = await startHouse(store);
+    house = await startClientTestServer(store);
   });
 
   afterAll(async () => {
@@ -60,7 +60,7 @@ function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
     await house.close();
   });
 
-  const arrive = () => house.newcomer();
+  const arrive = () => house.createUser();
   describe.each(Object.entries(suites))("%s", (_, suite) => {
     suite(arrive);
   });
@@ -79,7 +79,7 @@ const receiver = new Receiver({ devMode: true });
 describe("development mode", () => {
   test("a client in development mode finds the server that is running, and the Receiver knows its keys", async () => {
     const server = await startWaypost(["dev", "--port", "0"]);
-    const destination = await startVerifying({ receiver });
+    const destination = await startVerifyingDestination({ receiver });
     vi.stubEnv("QSTASH_DEV_PORT", new URL(server.url).port);
     vi.stubEnv("QSTASH_DEV", "1");
     onTestFinished(() => void vi.unstubAllEnvs());
@@ -94,7 +94,7 @@ test("schedules fire at the full minute, once, and their messages name them", as
   const go = join(temporaryFolder(), "go");
   const server = await startWaypost(["dev", "--port", "0"], { NODE_OPTIONS: standingClock({ second: 59.5, until: go }) });
   const client = new Client({ baseUrl: server.url, token: developmentToken });
-  const destination = await startVerifying({ receiver });
+  const destination = await startVerifyingDestination({ receiver });
   const at = (path: string): string => `${destination.url}/${path}`;
   const each = { cron: "* * * * *", body: "tock", headers: { "X-Mine": "yes" } };
   const queue = client.queue({ queueName: "line" });

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
-import { eventually, startHeld, startVerifying } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
+import { eventually, startHeldDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
-export function queues(arrive: () => Newcomer): void {
-  keeping(arrive);
-  delivering(arrive);
+export function queues(createUser: () => TestUser): void {
+  testSettings(createUser);
+  testDelivery(createUser);
 }
 
-function keeping(arrive: () => Newcomer): void {
+function testSettings(createUser: () => TestUser): void {
   test("a queue is made, changed, listed, read and deleted", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const queue = client.queue({ queueName: "upsert-queue" });
     expect(await queue.list()).toEqual([]);
     expect(await queue.upsert({ parallelism: 1 })).toBeUndefined();
@@ -34,7 +34,7 @@ function keeping(arrive: () => Newcomer): void {
   });
 
   test("pause and resume, by their own calls and by upsert, as often as one likes", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const queue = client.queue({ queueName: "line" });
     const paused = async () => (await queue.get()).paused;
     await queue.upsert({});
@@ -54,7 +54,7 @@ function keeping(arrive: () => Newcomer): void {
   });
 
   test("names that cannot be are refused with 400, too much parallelism with 412", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await expect(client.queue({ queueName: "no such name" }).upsert({})).rejects.toMatchObject({ status: 400 });
     await expect(client.queue({ queueName: "line" }).upsert({ parallelism: 1_000_000 })).rejects.toMatchObject({ status: 412 });
     await expect(client.queue({ queueName: "line" }).upsert({ parallelism: 0 })).rejects.toMatchObject({ status: 400 });
@@ -63,7 +63,7 @@ function keeping(arrive: () => Newcomer): void {
   });
 
   test("to enqueue makes the queue that is missing, for one at a time", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const queue = client.queue({ queueName: "new" });
     const { messageId } = await queue.enqueue({ url: "https://example.com", delay: 600, label: "mine", body: "text" });
     expect(await queue.get()).toMatchObject({ name: "new", parallelism: 1, paused: false });
@@ -76,7 +76,7 @@ function keeping(arrive: () => Newcomer): void {
   });
 
   test("to enqueue leaves the limits of the queue as they are", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const queue = client.queue({ queueName: "wide" });
     await queue.upsert({ parallelism: 5, paused: true });
     await queue.enqueueJSON({ url: "https://example.com", body: 1 });
@@ -85,11 +85,11 @@ function keeping(arrive: () => Newcomer): void {
   });
 }
 
-function delivering(arrive: () => Newcomer): void {
+function testDelivery(createUser: () => TestUser): void {
   test("enqueueJSON arrives signed, through its queue", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
-    const queue = newcomer.client.queue({ queueName: "line" });
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
+    const queue = user.client.queue({ queueName: "line" });
     const { messageId } = await queue.enqueueJSON({ url: `${destination.url}/a?b=c`, body: { n: 1 }, headers: { "X-Mine": "yes" } });
     expect(await destination.first()).toMatchObject({
       ...{ method: "POST", path: "/a?b=c", body: Buffer.from('{"n":1}') },
@@ -102,10 +102,10 @@ function delivering(arrive: () => Newcomer): void {
   });
 
   test("one at a time, in order, each with its retries and callbacks before the next begins", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
+    const user = createUser();
+    const { client } = user;
     const failing = new Map([["/1", 1]]);
-    const destination = await startVerifying(newcomer, ({ path }) => {
+    const destination = await startVerifyingDestination(user, ({ path }) => {
       const left = failing.get(path) ?? 0;
       failing.set(path, left - 1);
       return { status: left > 0 ? 500 : 200, headers: { "retry-after": "0" } };
@@ -127,10 +127,10 @@ function delivering(arrive: () => Newcomer): void {
   });
 
   test("a wider queue lets so many through at once, and no more", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
-    const held = await startHeld();
-    const queue = newcomer.client.queue({ queueName: "wide" });
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
+    const held = await startHeldDestination();
+    const queue = user.client.queue({ queueName: "wide" });
     await queue.upsert({ parallelism: 2 });
     for (let n = 0; n < 6; n++) await queue.enqueue({ url: held.url, callback: destination.url });
     for (let n = 0; n < 6; n += 2) {
@@ -138,13 +138,13 @@ function delivering(arrive: () => Newcomer): void {
       held.release();
     }
     await destination.until(({ length }) => length === 6);
-    expect(held.most()).toBe(2);
+    expect(held.max()).toBe(2);
   });
 
   test("what is paused delivers nothing; a failed message gives way to the next", async () => {
-    const newcomer = arrive();
-    const { client } = newcomer;
-    const destination = await startVerifying(newcomer, ({ path }) => ({ status: path === "/bad" ? 500 : 200 }));
+    const user = createUser();
+    const { client } = user;
+    const destination = await startVerifyingDestination(user, ({ path }) => ({ status: path === "/bad" ? 500 : 200 }));
     const queue = client.queue({ queueName: "line" });
     await queue.upsert({ paused: true });
     await queue.enqueue({ url: `${destination.url}/bad`, retries: 0 });
@@ -161,24 +161,24 @@ function delivering(arrive: () => Newcomer): void {
   });
 
   test("a batch stands in line in its order", async () => {
-    const newcomer = arrive();
-    const destination = await startVerifying(newcomer);
+    const user = createUser();
+    const destination = await startVerifyingDestination(user);
     const numbers = Array.from({ length: 40 }, (_, at) => at);
-    const results = await newcomer.client.batchJSON(
+    const results = await user.client.batchJSON(
       numbers.map((n) => ({ url: `${destination.url}/${n}`, body: n, queueName: "line", flowControl: { key: "all", parallelism: 3 } })),
     );
     const arrivals = await destination.until(({ length }) => length === numbers.length);
     expect(arrivals.map(({ path }) => path)).toEqual(numbers.map((n) => `/${n}`));
     expect(arrivals.map(({ headers }) => headers["upstash-message-id"])).toEqual(results.map(({ messageId }) => messageId));
     await eventually(
-      () => newcomer.client.queue({ queueName: "line" }).get(),
+      () => user.client.queue({ queueName: "line" }).get(),
       ({ lag }) => lag === 0,
     );
   });
 
   test("what is cancelled gives way to the next", async () => {
-    const { client } = arrive();
-    const held = await startHeld();
+    const { client } = createUser();
+    const held = await startHeldDestination();
     const queue = client.queue({ queueName: "line" });
     const first = await queue.enqueue({ url: held.url });
     const second = await queue.enqueue({ url: held.url });
@@ -195,7 +195,7 @@ function delivering(arrive: () => Newcomer): void {
   });
 
   test("with the queue go its messages", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const queue = client.queue({ queueName: "line" });
     await queue.pause();
     await queue.enqueue({ url: "https://example.com" });

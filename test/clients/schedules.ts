@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import type { Newcomer } from "./house.ts";
+import type { TestUser } from "./clientTestServer.ts";
 
-export function schedules(arrive: () => Newcomer): void {
+export function schedules(createUser: () => TestUser): void {
   test("a schedule is made, read, listed, paused, resumed and deleted", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     expect(await client.schedules.list()).toEqual([]);
     const { scheduleId, ...more } = await client.schedules.create({
       destination: "https://example.com",
@@ -41,7 +41,7 @@ export function schedules(arrive: () => Newcomer): void {
   });
 
   test("everything that a schedule was given can be read back", async () => {
-    const { clientWith } = arrive();
+    const { clientWith } = createUser();
     const client = clientWith({ enableTelemetry: true });
     const { scheduleId } = await client.schedules.create({
       ...{ destination: "https://example.com/123/?asdasd=ooo", cron: "*/10 * * * * ", method: "PUT", body: "text", delay: 30, retries: 5 },
@@ -71,7 +71,7 @@ export function schedules(arrive: () => Newcomer): void {
   });
 
   test("a second one with the same id replaces the first as a whole", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const scheduleId = "my.own_id-1";
     const first = { destination: "https://www.initial.com", cron: "*/5 * * * *", body: "initial", scheduleId };
     expect(await client.schedules.create({ ...first, label: "old", retries: 1 })).toEqual({ scheduleId });
@@ -86,7 +86,7 @@ export function schedules(arrive: () => Newcomer): void {
   });
 
   test("a zone of time, and a URL group as the destination", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://one.example" }] });
     const { scheduleId } = await client.schedules.create({ destination: "group", cron: "CRON_TZ=America/New_York 0 4 * * *" });
     const schedule = await client.schedules.get(scheduleId);
@@ -95,7 +95,7 @@ export function schedules(arrive: () => Newcomer): void {
   });
 
   test("what is redacted is not shown", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     const redact = { body: true, header: ["X-Key"] } as const;
     const { scheduleId } = await client.schedules.create({
       ...{ destination: "https://example.com", cron: "0 0 * * *", body: "secret", headers: { "X-Key": "secret", "X-Open": "open" } },
@@ -113,14 +113,14 @@ export function schedules(arrive: () => Newcomer): void {
     ["a URL group that there is not", { destination: "nobody" }, 404],
     ["too many retries", { retries: 1_000_000 }, 412],
   ] as const)("%s is refused", async (_, request, status) => {
-    const { client } = arrive();
+    const { client } = createUser();
     const creating = client.schedules.create({ destination: "https://example.com", cron: "0 0 * * *", ...request });
     await expect(creating).rejects.toMatchObject({ status });
     expect(await client.schedules.list()).toEqual([]);
   });
 
   test("what is unknown cannot be read, paused or resumed", async () => {
-    const { client } = arrive();
+    const { client } = createUser();
     await expect(client.schedules.get("scd_none")).rejects.toMatchObject({ status: 404 });
     await expect(client.schedules.pause({ schedule: "scd_none" })).rejects.toMatchObject({ status: 404 });
     await expect(client.schedules.resume({ schedule: "scd_none" })).rejects.toMatchObject({ status: 404 });

@@ -1,24 +1,24 @@
 // @module-tag long
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { eventually } from "./house.ts";
-import type { Author, WorkflowHouse } from "./workflowHouse.ts";
-import { ask, resultOf, startWorkflowHouse } from "./workflowHouse.ts";
+import { eventually } from "./clientTestServer.ts";
+import type { WorkflowUser, WorkflowTestServer } from "./workflowTestServer.ts";
+import { ask, waitForResult, startWorkflowTestServer } from "./workflowTestServer.ts";
 
 const password = "operator-password";
 
 /** The published packages, unmodified, with an account that is over its quota. */
 describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
-  let house: WorkflowHouse;
+  let house: WorkflowTestServer;
   beforeAll(async () => {
     for (const level of ["error", "warn"] as const) vi.spyOn(console, level).mockReturnValue(undefined);
-    house = await startWorkflowHouse(store, { WAYPOST_OPERATOR_PASSWORD: password });
+    house = await startWorkflowTestServer(store, { WAYPOST_OPERATOR_PASSWORD: password });
   });
   afterAll(async () => {
     vi.restoreAllMocks();
     await house.close();
   });
 
-  const setQuota = async ({ token }: Author, storageBytes: number): Promise<void> => {
+  const setQuota = async ({ token }: WorkflowUser, storageBytes: number): Promise<void> => {
     const { UserID } = JSON.parse(Buffer.from(token, "base64").toString()) as { UserID: string };
     const headers = { authorization: `Basic ${Buffer.from(`operator:${password}`).toString("base64")}` };
     const body = JSON.stringify({ limits: { storageBytes } });
@@ -26,7 +26,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
   };
 
   test("a run above 125 % of the quota waits, and ends when there is room again", { timeout: 120_000 }, async () => {
-    const author = house.author();
+    const author = house.createUser();
     const { url } = author.answer(() => new Response("x".repeat(200_000), { status: 500 }));
     let [mayGoOn, tries] = [(): void => undefined, 0];
     const isFull = new Promise<void>((resolve) => (mayGoOn = resolve));
@@ -64,7 +64,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
     const { messages } = (await ask(author, "GET", "dlq")).body as { messages: { dlqId: string }[] };
     expect(messages).toHaveLength(1);
     expect((await ask(author, "DELETE", `dlq/${messages[0]?.dlqId}`)).status).toBe(200);
-    expect(await resultOf(author, run)).toBe("done");
+    expect(await waitForResult(author, run)).toBe("done");
     expect(await publish()).toHaveProperty("messageId");
   });
 });

@@ -2,18 +2,18 @@ import { Client, serve, WorkflowContext, WorkflowNonRetryableError } from "workf
 import type { PublicServeOptions, RouteFunction } from "workflow-0.2";
 import { createWorkflow, serveMany } from "workflow-0.2/cloudflare";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { eventually } from "./house.ts";
+import { eventually } from "./clientTestServer.ts";
 import type { Methods } from "./methods.ts";
 import { watchMethods } from "./methods.ts";
-import type { Author, Place, WorkflowHouse } from "./workflowHouse.ts";
-import { ended, resultOf, startWorkflowHouse } from "./workflowHouse.ts";
+import type { WorkflowUser, RecordedUrl, WorkflowTestServer } from "./workflowTestServer.ts";
+import { waitForEnd, waitForResult, startWorkflowTestServer } from "./workflowTestServer.ts";
 
 // Version 0.2 of the workflow package, client and endpoints, to which many applications are pinned.
 
 type AnyRoute = RouteFunction<never>;
 
 /** A user of version 0.2 with a new account. */
-type User = Author & { client2: Client; serve2(route: AnyRoute, options?: PublicServeOptions): Place };
+type User = WorkflowUser & { client2: Client; serve2(route: AnyRoute, options?: PublicServeOptions): RecordedUrl };
 
 /** Methods that are not used below, and why. */
 const exceptions: Readonly<Record<string, string>> = {
@@ -22,7 +22,7 @@ const exceptions: Readonly<Record<string, string>> = {
   "context.cancel": "throws always; see the test of a workflow that cancels itself",
 };
 
-let house: WorkflowHouse;
+let house: WorkflowTestServer;
 let methods: Methods;
 
 beforeAll(async () => {
@@ -36,7 +36,7 @@ beforeAll(async () => {
     ]),
   );
   for (const level of ["error", "warn"] as const) vi.spyOn(console, level).mockReturnValue(undefined);
-  house = await startWorkflowHouse("SQLite");
+  house = await startWorkflowTestServer("SQLite");
 });
 
 afterAll(async () => {
@@ -46,7 +46,7 @@ afterAll(async () => {
 });
 
 function arrive(): User {
-  const author = house.author();
+  const author = house.createUser();
   const given = { qstashClient: author.client, receiver: author.receiver, env: {} };
   return {
     ...author,
@@ -99,7 +99,7 @@ describe.concurrent("steps", () => {
       return [...all, context.headers.get("x-mine"), context.workflowRunId];
     });
     const { workflowRunId } = await user.client2.trigger({ url: work.url, body: { n: 1 }, headers: { "x-mine": "m" }, label: "old" });
-    expect(await resultOf(user, { workflowRunId })).toEqual([3, null, { first: 2, ü: "€" }, "m", workflowRunId]);
+    expect(await waitForResult(user, { workflowRunId })).toEqual([3, null, { first: 2, ü: "€" }, "m", workflowRunId]);
     expect(executed.toSorted()).toEqual(["first", "left", "middle"]);
     expect(await runIn(user, { workflowRunId }, "RUN_SUCCESS")).toMatchObject({ workflowUrl: work.url, label: "old" });
   });
@@ -121,7 +121,7 @@ describe.concurrent("steps", () => {
     const work = user.serve2(async (context) => context.run("only", () => context.requestPayload));
     const all = await user.client2.trigger(["a", "b"].map((id) => ({ url: work.url, body: id, workflowRunId: id, label: `of-${id}` })));
     expect(all).toEqual([{ workflowRunId: "wfr_a" }, { workflowRunId: "wfr_b" }]);
-    expect(await Promise.all(all.map((run) => resultOf(user, run)))).toEqual(["a", "b"]);
+    expect(await Promise.all(all.map((run) => waitForResult(user, run)))).toEqual(["a", "b"]);
     expect((await user.client2.logs({ label: "of-b" })).runs).toMatchObject([{ workflowRunId: "wfr_b" }]);
     const page = await user.client2.logs({ count: 1 });
     const rest = await user.client2.logs({ cursor: page.cursor });
@@ -142,7 +142,7 @@ describe.concurrent("others", () => {
       const failed = await context.call("failed", { url: other.url, method: "PUT", body: "x", retries: 1, retryDelay: "10" });
       return [object, text, failed].map(({ status, body }) => [status, body]);
     });
-    expect(await resultOf(user, await user.client2.trigger({ url: work.url }))).toEqual([
+    expect(await waitForResult(user, await user.client2.trigger({ url: work.url }))).toEqual([
       [201, { got: '{"ask":[1]}' }],
       [201, { got: "plain" }],
       [404, "no"],
@@ -171,10 +171,10 @@ describe.concurrent("others", () => {
     }
     const told = await user.client2.notify({ eventId: "first", eventData: "paid" });
     expect(told).toMatchObject([{ messageId: expect.any(String), waiter: { url: waiter.url } }]);
-    expect(await resultOf(user, await user.client2.trigger({ url: notifier.url }))).toBe(1);
-    expect(await resultOf(user, one ?? { workflowRunId: "" })).toEqual({ timeout: false, eventData: "paid" });
-    expect(await resultOf(user, two ?? { workflowRunId: "" })).toEqual({ timeout: false, eventData: { n: 1 } });
-    expect(await resultOf(user, third)).toMatchObject({ timeout: true });
+    expect(await waitForResult(user, await user.client2.trigger({ url: notifier.url }))).toBe(1);
+    expect(await waitForResult(user, one ?? { workflowRunId: "" })).toEqual({ timeout: false, eventData: "paid" });
+    expect(await waitForResult(user, two ?? { workflowRunId: "" })).toEqual({ timeout: false, eventData: { n: 1 } });
+    expect(await waitForResult(user, third)).toMatchObject({ timeout: true });
   });
 
   test("a webhook wakes the run that made it", async () => {
@@ -192,7 +192,7 @@ describe.concurrent("others", () => {
       ({ length }) => length > 0,
     );
     await fetch(urls[0] ?? "", { method: "POST", body: "called" });
-    expect(await resultOf(user, run)).toEqual([false, "called"]);
+    expect(await waitForResult(user, run)).toEqual([false, "called"]);
   });
 
   test("a workflow invokes another one, learns its result, and that it failed", async () => {
@@ -216,7 +216,7 @@ describe.concurrent("others", () => {
     const folder = crypto.randomUUID();
     const places = ["old-parent", "old-child"].map((name) => user.at(`/${folder}/${name}`, (request) => answer(request, {})));
     const run = await user.client2.trigger({ url: places[0]?.url ?? "", body: "p" });
-    expect(await resultOf(user, run)).toEqual(["got fine", false, true, false]);
+    expect(await waitForResult(user, run)).toEqual(["got fine", false, true, false]);
   });
 });
 
@@ -261,7 +261,7 @@ describe.concurrent("ends", () => {
   test("a run is cancelled by itself, by its id, by its URL, and with all", async () => {
     const user = arrive();
     const itself = user.serve2((context) => context.cancel());
-    expect(await ended(user, await user.client2.trigger({ url: itself.url }))).toMatchObject({ workflowState: "RUN_CANCELED" });
+    expect(await waitForEnd(user, await user.client2.trigger({ url: itself.url }))).toMatchObject({ workflowState: "RUN_CANCELED" });
     const work = user.serve2((context) => context.sleep("long", 1000));
     const start = () => user.client2.trigger({ url: work.url });
     const one = await start();
@@ -285,10 +285,10 @@ describe.concurrent("ends", () => {
     };
     mend();
     const resumed = await user.client2.dlq.resume({ dlqId: await idOf(run), retries: 1 });
-    expect(await resultOf(user, resumed)).toBe("done");
+    expect(await waitForResult(user, resumed)).toBe("done");
     expect(executed).toEqual(["fine", "fine", "mended"]);
     const [restarted] = await user.client2.dlq.restart({ dlqId: [await idOf(other)] });
-    expect(await resultOf(user, restarted ?? { workflowRunId: "" })).toBe("done");
+    expect(await waitForResult(user, restarted ?? { workflowRunId: "" })).toBe("done");
     expect(executed).toEqual(["fine", "fine", "mended", "fine", "mended"]);
     expect((await user.client2.dlq.list()).messages).toEqual([]);
   });

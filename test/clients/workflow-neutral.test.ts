@@ -1,20 +1,20 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Arrival } from "../process/waypost.ts";
 import { startDestination } from "../process/waypost.ts";
-import type { House, Newcomer } from "./house.ts";
-import { eventually, startHouse } from "./house.ts";
-import { ask } from "./workflowHouse.ts";
+import type { ClientTestServer, TestUser } from "./clientTestServer.ts";
+import { eventually, startClientTestServer } from "./clientTestServer.ts";
+import { ask } from "./workflowTestServer.ts";
 
 const isWorkflow = { "svc-workflow-sdk-version": "1", "svc-workflow-sdk": "v1.3.2" };
 
 /** The protocol by hand, under the names of this service, without any client. */
 describe("under its own names, by hand", () => {
-  let house: House;
-  beforeAll(async () => void (house = await startHouse("SQLite")));
+  let house: ClientTestServer;
+  beforeAll(async () => void (house = await startClientTestServer("SQLite")));
   afterAll(() => house.close());
 
   test("a run goes from its trigger through a step, a sleep, a call, a wait and a parallel pair to its end", async () => {
-    const { endpoint, begin, post, steps, who } = await work(house.newcomer());
+    const { endpoint, begin, post, steps, who } = await work(house.createUser());
     const runId = await begin({ "svc-forward-x-mine": "m", "svc-label": "by-hand", "svc-forward-svc-label": "by-hand" });
     expect(await endpoint.next()).toMatchObject({
       ...{ method: "POST", path: "/work", history: ["payload"] },
@@ -82,7 +82,7 @@ describe("under its own names, by hand", () => {
   });
 
   test("a run that fails for good tells its failure callback, and is resumed from the dead letter queue", async () => {
-    const { endpoint, begin, who, fail, mend } = await work(house.newcomer());
+    const { endpoint, begin, who, fail, mend } = await work(house.createUser());
     fail();
     const runId = await begin({
       ...{ "svc-failure-callback": `${endpoint.url}/failed`, "svc-failure-callback-forward-svc-workflow-is-failure": "true" },
@@ -155,7 +155,7 @@ const callOf = ({ runId, destination, callback }: { runId: string; destination: 
 type Item = { destination?: string; body: unknown; headers?: Record<string, string | undefined> };
 
 /** An endpoint that only answers, and what its author posts in its place. */
-async function work(who: Newcomer) {
+async function work(who: TestUser) {
   let isFailing = false;
   const refusal = { status: 489, headers: { ...isWorkflow, "svc-nonretryable-error": "true" }, body: '{"message":"no"}' };
   const destination = await startDestination(({ path }) => {

@@ -6,10 +6,10 @@ import { accounts } from "./workflowAccounts.ts";
 import { calls } from "./workflowCalls.ts";
 import { workflowDeadLetters } from "./workflowDeadLetters.ts";
 import { events } from "./workflowEvents.ts";
-import { failing } from "./workflowFailures.ts";
-import type { WorkflowHouse } from "./workflowHouse.ts";
-import { startWorkflowHouse } from "./workflowHouse.ts";
-import { invoking } from "./workflowInvoke.ts";
+import { failures } from "./workflowFailures.ts";
+import type { WorkflowTestServer } from "./workflowTestServer.ts";
+import { startWorkflowTestServer } from "./workflowTestServer.ts";
+import { invokes } from "./workflowInvoke.ts";
 import { large } from "./workflowLarge.ts";
 import { logs } from "./workflowLogs.ts";
 import { older } from "./workflowOlder.ts";
@@ -25,7 +25,7 @@ const exceptions: Readonly<Record<string, string>> = {
 
 /** Tests of one part each. `arrive`: somebody new, with an account of their own. */
 const suites = {
-  ...{ steps, calls, events, invoking, failing, runs, starts, logs, large, accounts },
+  ...{ steps, calls, events, invoking: invokes, failing: failures, runs, starts, logs, large, accounts },
   ...{ "dead letters": workflowDeadLetters, "the older package": older },
 };
 
@@ -38,14 +38,14 @@ describe("on PostgreSQL", { tags: "long" }, () => {
 });
 
 function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
-  let house: WorkflowHouse;
+  let house: WorkflowTestServer;
   let methods: Methods;
 
   beforeAll(async () => {
     methods = watchMethods(classes());
     // The package tells the console of every failure, and of steps that ran twice.
     for (const level of ["error", "warn"] as const) vi.spyOn(console, level).mockReturnValue(undefined);
-    house = await startWorkflowHouse(store);
+    house = await startWorkflowTestServer(store);
   });
 
   afterAll(async () => {
@@ -56,7 +56,7 @@ function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
 
   // Most of what they do is to wait.
   describe.concurrent.each(Object.entries(suites))("%s", (_, suite) => {
-    suite(() => house.author());
+    suite(() => house.createUser());
   });
 
   describe("the package as a whole", () => {

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import { eventually } from "./house.ts";
-import type { Author } from "./workflowHouse.ts";
-import { ask, deadLetterOf, ended, resultOf } from "./workflowHouse.ts";
+import { eventually } from "./clientTestServer.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { ask, findDeadLetter, waitForEnd, waitForResult } from "./workflowTestServer.ts";
 
 /** What belongs to one account is not there for any other. */
-export function accounts(arrive: () => Author): void {
+export function accounts(createUser: () => WorkflowUser): void {
   test("runs, events, webhooks and dead letters of one account are unknown to others, whatever they have the same names", async () => {
-    const [mine, other] = [arrive(), arrive()];
+    const [mine, other] = [createUser(), createUser()];
     const urls: string[] = [];
-    const route = (author: Author) =>
-      author.serve(async (context) => {
+    const route = (user: WorkflowUser) =>
+      user.serve(async (context) => {
         const webhook = await context.createWebhook("make");
         await context.run("tell", () => void urls.push(webhook.webhookUrl));
         const event = await context.waitForEvent("wait", "shared", { timeout: "1h" });
@@ -23,9 +23,9 @@ export function accounts(arrive: () => Author): void {
       }),
     );
     const failed = await mine.workflows.trigger({ url: broken.url, retries: 0 });
-    const { dlqId } = await deadLetterOf(mine, failed);
+    const { dlqId } = await findDeadLetter(mine, failed);
     const run = await mine.workflows.trigger({ url: work.url, workflowRunId: "shared" });
-    const waiters = ({ workflows }: Author) => workflows.getWaiters({ eventId: "shared" });
+    const waiters = ({ workflows }: WorkflowUser) => workflows.getWaiters({ eventId: "shared" });
     await eventually(
       () => waiters(mine),
       ({ length }) => length === 1,
@@ -55,34 +55,34 @@ export function accounts(arrive: () => Author): void {
     expect(await waiters(other)).toHaveLength(1);
     const [hook = "", otherHook = ""] = urls;
     expect((await fetch(hook, { method: "POST" })).ok).toBe(true);
-    expect(await resultOf(mine, run)).toBe("mine");
+    expect(await waitForResult(mine, run)).toBe("mine");
     expect(await other.workflows.notify({ eventId: "shared", eventData: "theirs" })).toHaveLength(1);
     expect((await other.workflows.logs()).runs).toMatchObject([{ workflowState: "RUN_STARTED" }]);
     expect((await fetch(otherHook, { method: "POST" })).ok).toBe(true);
-    expect(await resultOf(other, same)).toBe("theirs");
-    expect(await ended(mine, run)).toMatchObject({ workflowUrl: work.url });
+    expect(await waitForResult(other, same)).toBe("theirs");
+    expect(await waitForEnd(mine, run)).toMatchObject({ workflowUrl: work.url });
   });
 
   test("an endpoint needs no more than a token to publish and to read: for steps, branches, calls, events, and for its end", async () => {
-    const author = arrive();
-    const made = await ask(author, "POST", "tokens", { body: JSON.stringify({ verbs: ["publish", "read"] }) });
+    const user = createUser();
+    const made = await ask(user, "POST", "tokens", { body: JSON.stringify({ verbs: ["publish", "read"] }) });
     expect(made.status).toBe(201);
-    const place = author.answer(async () => new Response("answered"));
-    const work = author.serve(
+    const place = user.answer(async () => new Response("answered"));
+    const work = user.serve(
       async (context) => {
         const [one, two] = await Promise.all([context.run("one", () => 1), context.run("two", () => 2)]);
         const { body } = await context.call("call", { url: place.url });
         const { eventData } = await context.waitForEvent("wait", "go", { timeout: "1h" });
         return [one, two, body, eventData];
       },
-      { qstashClient: author.clientWith({ token: made.body.token }) },
+      { qstashClient: user.clientWith({ token: made.body.token }) },
     );
-    const run = await author.workflows.trigger({ url: work.url });
+    const run = await user.workflows.trigger({ url: work.url });
     await eventually(
-      () => author.workflows.getWaiters({ eventId: "go" }),
+      () => user.workflows.getWaiters({ eventId: "go" }),
       ({ length }) => length === 1,
     );
-    await author.workflows.notify({ eventId: "go", eventData: "gone" });
-    expect(await resultOf(author, run)).toEqual([1, 2, "answered", "gone"]);
+    await user.workflows.notify({ eventId: "go", eventData: "gone" });
+    expect(await waitForResult(user, run)).toEqual([1, 2, "answered", "gone"]);
   });
 }

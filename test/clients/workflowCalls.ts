@@ -1,17 +1,17 @@
 import { expect, test } from "vitest";
-import type { Author } from "./workflowHouse.ts";
-import { countOf, ended, resultOf } from "./workflowHouse.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { waitForCount, waitForEnd, waitForResult } from "./workflowTestServer.ts";
 
 /** Requests to third parties: `context.call`. */
-export function calls(arrive: () => Author): void {
-  answers(arrive);
-  requests(arrive);
-  toWorkflows(arrive);
+export function calls(createUser: () => WorkflowUser): void {
+  testResponses(createUser);
+  testRequests(createUser);
+  testWorkflowCalls(createUser);
 }
 
 type CallResult = { status: number; body: unknown; header: Record<string, string[]> };
 
-function answers(arrive: () => Author): void {
+function testResponses(createUser: () => WorkflowUser): void {
   const cases = [
     ["200 with a text", () => new Response("pong", { headers: { "x-theirs": "a" } }), "pong"],
     ["401 with a text", () => new Response("99999999", { status: 401, headers: { "x-theirs": "a" } }), 99999999],
@@ -20,44 +20,44 @@ function answers(arrive: () => Author): void {
     ["503 with a text", () => new Response("later", { status: 503, headers: { "x-theirs": "a" } }), "later"],
   ] as const;
   test.each(cases)("an answer of %s comes as it was, costs two calls, and fails no run", async (_, answer, body) => {
-    const author = arrive();
-    const other = author.answer(answer);
-    const work = author.serve((context) => context.call("ask", { url: other.url }));
-    const result = (await resultOf(author, await author.workflows.trigger({ url: work.url }))) as CallResult;
+    const user = createUser();
+    const other = user.answer(answer);
+    const work = user.serve((context) => context.call("ask", { url: other.url }));
+    const result = (await waitForResult(user, await user.workflows.trigger({ url: work.url }))) as CallResult;
     expect(result).toEqual({ status: answer().status, body, header: expect.objectContaining({ "X-Theirs": ["a"] }) });
     expect(other.calls.map(({ method }) => method)).toEqual(["GET"]);
-    expect(await countOf(work, 3)).toBe(3);
+    expect(await waitForCount(work, 3)).toBe(3);
   });
 
   test("bytes that are no text come as they were", async () => {
-    const author = arrive();
+    const user = createUser();
     const bytes = Uint8Array.from({ length: 256 }, (_, index) => index);
-    const other = author.answer(() => new Response(bytes, { headers: { "content-type": "application/octet-stream" } }));
-    const work = author.serve(async (context) => (await context.call<string>("ask", { url: other.url })).body);
-    const text = (await resultOf(author, await author.workflows.trigger({ url: work.url }))) as string;
+    const other = user.answer(() => new Response(bytes, { headers: { "content-type": "application/octet-stream" } }));
+    const work = user.serve(async (context) => (await context.call<string>("ask", { url: other.url })).body);
+    const text = (await waitForResult(user, await user.workflows.trigger({ url: work.url }))) as string;
     expect(Buffer.from(text, "latin1")).toEqual(Buffer.from(bytes));
   });
 
   test("a third party that is not there, or does not answer in time, fails no run either", async () => {
-    const author = arrive();
-    const never = author.answer(() => new Promise<Response>(() => {}));
-    const work = author.serve(async (context) => {
+    const user = createUser();
+    const never = user.answer(() => new Promise<Response>(() => {}));
+    const work = user.serve(async (context) => {
       const [gone, slow] = await Promise.all([
         context.call("gone", { url: "http://127.0.0.1:1/" }),
         context.call("slow", { url: never.url, timeout: 1 }),
       ]);
       return [gone, slow].map(({ status }) => status >= 200 && status < 300);
     });
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toEqual([false, false]);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual([false, false]);
     expect(never.calls).toHaveLength(1);
   });
 }
 
-function requests(arrive: () => Author): void {
+function testRequests(createUser: () => WorkflowUser): void {
   test("a third party gets what the call says, and nothing of the run", async () => {
-    const author = arrive();
-    const other = author.answer(() => Response.json({ ok: true }));
-    const work = author.serve(async (context) => {
+    const user = createUser();
+    const other = user.answer(() => Response.json({ ok: true }));
+    const work = user.serve(async (context) => {
       const body = JSON.stringify({ amount: 1 });
       const { status } = await context.call("pay", {
         url: `${other.url}?a=1`,
@@ -67,8 +67,8 @@ function requests(arrive: () => Author): void {
       });
       return [status, context.headers.get("x-user")];
     });
-    const run = await author.workflows.trigger({ url: work.url, headers: { "x-user": "secret" } });
-    expect(await resultOf(author, run)).toEqual([200, "secret"]);
+    const run = await user.workflows.trigger({ url: work.url, headers: { "x-user": "secret" } });
+    expect(await waitForResult(user, run)).toEqual([200, "secret"]);
     const [call, ...more] = other.calls;
     expect(more).toEqual([]);
     expect(call).toMatchObject({ method: "PUT", body: '{"amount":1}', headers: { "x-call": "c", "content-type": "text/x-mine" } });
@@ -82,61 +82,61 @@ function requests(arrive: () => Author): void {
   });
 
   test("it is asked again as often as the call says, and the endpoint hears of the last answer alone", async () => {
-    const author = arrive();
-    const other = author.answer(() => new Response("no", { status: other.calls.length < 3 ? 500 : 201 }));
-    const work = author.serve(async (context) => (await context.call("ask", { url: other.url, retries: 4, retryDelay: "10" })).status);
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toBe(201);
+    const user = createUser();
+    const other = user.answer(() => new Response("no", { status: other.calls.length < 3 ? 500 : 201 }));
+    const work = user.serve(async (context) => (await context.call("ask", { url: other.url, retries: 4, retryDelay: "10" })).status);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toBe(201);
     expect(other.calls.map(({ headers }) => headers["upstash-retried"])).toEqual(["0", "1", "2"]);
-    expect(await countOf(work, 3)).toBe(3);
+    expect(await waitForCount(work, 3)).toBe(3);
   });
 
   test("an answer after which it is not asked again is the last one, whatever retries are left", async () => {
-    const author = arrive();
+    const user = createUser();
     const never = { "upstash-nonretryable-error": "true" };
-    const other = author.answer(() => new Response("no", { status: 489, headers: never }));
-    const work = author.serve(async (context) => (await context.call("ask", { url: other.url, retries: 2 })).status);
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toBe(489);
+    const other = user.answer(() => new Response("no", { status: 489, headers: never }));
+    const work = user.serve(async (context) => (await context.call("ask", { url: other.url, retries: 2 })).status);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toBe(489);
     expect(other.calls).toHaveLength(1);
   });
 
   test("calls side by side under a flow control key are as many at once as it says", async () => {
-    const author = arrive();
-    let [now, most] = [0, 0];
-    const other = author.answer(async () => {
-      most = Math.max(most, ++now);
+    const user = createUser();
+    let [now, max] = [0, 0];
+    const other = user.answer(async () => {
+      max = Math.max(max, ++now);
       await new Promise((resolve) => setTimeout(resolve, 20));
       now--;
       return new Response("ok");
     });
     const flowControl = { key: "third-party", parallelism: 2 };
-    const work = author.serve(async (context) => {
+    const work = user.serve(async (context) => {
       const all = await Promise.all(Array.from({ length: 6 }, (_, index) => context.call(`ask ${index}`, { url: other.url, flowControl })));
       return all.map(({ status }) => status);
     });
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toEqual(Array(6).fill(200));
-    expect(most).toBeLessThanOrEqual(2);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual(Array(6).fill(200));
+    expect(max).toBeLessThanOrEqual(2);
     expect(other.calls).toHaveLength(6);
     // The beginning, and for each a plan, the answer, and the result.
-    expect(await countOf(work, 19)).toBe(19);
+    expect(await waitForCount(work, 19)).toBe(19);
   });
 }
 
-function toWorkflows(arrive: () => Author): void {
+function testWorkflowCalls(createUser: () => WorkflowUser): void {
   test("a workflow that is called begins a run of its own, and its id is the answer", async () => {
-    const author = arrive();
-    const { caller, called } = author.serveMany((byName) => ({
+    const user = createUser();
+    const { caller, called } = user.serveMany((byName) => ({
       caller: async (context) => {
         const { body, status } = await context.call("begin", { workflow: byName("called"), body: "hello", headers: { "x-call": "c" } });
         return { body, status };
       },
       called: (context) => context.run("greet", () => [context.requestPayload, context.headers.get("x-call")]),
     }));
-    const result = (await resultOf(author, await author.workflows.trigger({ url: caller.url }))) as { body: { workflowRunId: string } };
+    const result = (await waitForResult(user, await user.workflows.trigger({ url: caller.url }))) as { body: { workflowRunId: string } };
     expect(result).toEqual({ status: 200, body: { workflowRunId: expect.stringMatching(/^wfr_/), finishCondition: "success" } });
-    expect(await resultOf(author, result.body)).toEqual(["hello", "c"]);
-    expect((await ended(author, result.body)).invoker).toBeUndefined();
+    expect(await waitForResult(user, result.body)).toEqual(["hello", "c"]);
+    expect((await waitForEnd(user, result.body)).invoker).toBeUndefined();
     // The call, the beginning of its run, and the step.
-    expect(await countOf(called, 3)).toBe(3);
-    expect(await countOf(caller, 3)).toBe(3);
+    expect(await waitForCount(called, 3)).toBe(3);
+    expect(await waitForCount(caller, 3)).toBe(3);
   });
 }

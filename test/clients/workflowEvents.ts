@@ -1,27 +1,27 @@
 import type { WorkflowContext } from "@upstash/workflow";
 import { expect, test } from "vitest";
-import { eventually } from "./house.ts";
-import type { Author } from "./workflowHouse.ts";
-import { ask, countOf, ended, gate, resultOf } from "./workflowHouse.ts";
+import { eventually } from "./clientTestServer.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { ask, waitForCount, waitForEnd, createGate, waitForResult } from "./workflowTestServer.ts";
 
 /** Waiting for events and for calls to webhooks. */
-export function events(arrive: () => Author): void {
-  waiting(arrive);
-  lookingBack(arrive);
-  webhooks(arrive);
+export function events(createUser: () => WorkflowUser): void {
+  testWaiting(createUser);
+  testEarlierEvents(createUser);
+  testWebhooks(createUser);
 }
 
 /** A workflow that waits for the event that its payload names, and returns what it got. */
-const waiter = (author: Author, timeout: `${bigint}s` | number = "30s") =>
-  author.serve(async (context: WorkflowContext<string>) => context.waitForEvent("wait", context.requestPayload, { timeout }));
+const serveWaiter = (user: WorkflowUser, timeout: `${bigint}s` | number = "30s") =>
+  user.serve(async (context: WorkflowContext<string>) => context.waitForEvent("wait", context.requestPayload, { timeout }));
 
-const waits = (author: Author, eventId: string, count = 1) =>
+const listWaiters = (user: WorkflowUser, eventId: string, count = 1) =>
   eventually(
-    () => author.workflows.getWaiters({ eventId }),
+    () => user.workflows.getWaiters({ eventId }),
     ({ length }) => length === count,
   );
 
-function waiting(arrive: () => Author): void {
+function testWaiting(createUser: () => WorkflowUser): void {
   const data = [
     ["an object", { paid: true, ü: "€" }],
     ["a text", "plain"],
@@ -29,72 +29,72 @@ function waiting(arrive: () => Author): void {
     ["nothing", undefined],
   ] as const;
   test("an event wakes the run that waits for it, with whatever data", async () => {
-    const author = arrive();
-    const work = waiter(author);
+    const user = createUser();
+    const work = serveWaiter(user);
     for (const [what, eventData] of data) {
       const eventId = `event-${what.replace(" ", "-")}`;
-      const run = await author.workflows.trigger({ url: work.url, body: eventId });
-      const [found] = await waits(author, eventId);
+      const run = await user.workflows.trigger({ url: work.url, body: eventId });
+      const [found] = await listWaiters(user, eventId);
       expect(found).toMatchObject({ url: work.url, timeoutUrl: work.url, deadline: expect.any(Number) });
       expect((found?.deadline ?? 0) - Date.now() / 1000).toBeLessThan(31);
-      const told = await author.workflows.notify({ eventId, eventData });
+      const told = await user.workflows.notify({ eventId, eventData });
       expect(told).toMatchObject([
         { waiter: { url: work.url }, messageId: expect.stringMatching(/^msg_/), workflowRunId: run.workflowRunId },
       ]);
-      expect(await resultOf(author, run)).toEqual({ timeout: false, ...(eventData === undefined ? {} : { eventData }) });
-      expect(await author.workflows.getWaiters({ eventId })).toEqual([]);
+      expect(await waitForResult(user, run)).toEqual({ timeout: false, ...(eventData === undefined ? {} : { eventData }) });
+      expect(await user.workflows.getWaiters({ eventId })).toEqual([]);
     }
     // A wait costs one call more.
-    expect(await countOf(work, 2 * data.length)).toBe(2 * data.length);
+    expect(await waitForCount(work, 2 * data.length)).toBe(2 * data.length);
   });
 
   test("an event wakes all runs that wait for it, once, and nobody after", async () => {
-    const author = arrive();
-    const work = waiter(author);
-    const runs = await author.workflows.trigger([1, 2, 3].map(() => ({ url: work.url, body: "everybody" })));
-    const alone = await author.workflows.trigger({ url: work.url, body: "somebody" });
-    await waits(author, "everybody", 3);
-    await waits(author, "somebody");
-    const told = await author.workflows.notify({ eventId: "everybody", eventData: "now" });
+    const user = createUser();
+    const work = serveWaiter(user);
+    const runs = await user.workflows.trigger([1, 2, 3].map(() => ({ url: work.url, body: "everybody" })));
+    const alone = await user.workflows.trigger({ url: work.url, body: "somebody" });
+    await listWaiters(user, "everybody", 3);
+    await listWaiters(user, "somebody");
+    const told = await user.workflows.notify({ eventId: "everybody", eventData: "now" });
     expect(new Set(told.map((one) => (one as { workflowRunId?: string }).workflowRunId))).toEqual(
       new Set(runs.map((run) => run.workflowRunId)),
     );
     expect(told).toHaveLength(3);
-    for (const run of runs) expect(await resultOf(author, run)).toEqual({ timeout: false, eventData: "now" });
-    expect(await author.workflows.notify({ eventId: "everybody", eventData: "again" })).toEqual([]);
-    expect(await author.workflows.getWaiters({ eventId: "somebody" })).toHaveLength(1);
-    expect(await author.workflows.cancel(alone.workflowRunId)).toEqual({ cancelled: 1 });
-    expect(await author.workflows.getWaiters({ eventId: "somebody" })).toEqual([]);
+    for (const run of runs) expect(await waitForResult(user, run)).toEqual({ timeout: false, eventData: "now" });
+    expect(await user.workflows.notify({ eventId: "everybody", eventData: "again" })).toEqual([]);
+    expect(await user.workflows.getWaiters({ eventId: "somebody" })).toHaveLength(1);
+    expect(await user.workflows.cancel(alone.workflowRunId)).toEqual({ cancelled: 1 });
+    expect(await user.workflows.getWaiters({ eventId: "somebody" })).toEqual([]);
   });
 
   test("a wait that is over says so, and an event after it finds nobody", async () => {
-    const author = arrive();
-    const work = waiter(author, 1);
-    const run = await author.workflows.trigger({ url: work.url, body: "too-late" });
+    const user = createUser();
+    const work = serveWaiter(user, 1);
+    const run = await user.workflows.trigger({ url: work.url, body: "too-late" });
     const began = Date.now();
-    expect(await resultOf(author, run)).toEqual({ timeout: true });
+    expect(await waitForResult(user, run)).toEqual({ timeout: true });
     expect(Date.now() - began).toBeGreaterThanOrEqual(900);
-    expect(await author.workflows.notify({ eventId: "too-late" })).toEqual([]);
-    expect(await countOf(work, 2)).toBe(2);
+    expect(await user.workflows.notify({ eventId: "too-late" })).toEqual([]);
+    expect(await waitForCount(work, 2)).toBe(2);
   });
 
   test("a workflow can notify another one, and learns whom it woke", async () => {
-    const author = arrive();
-    const work = waiter(author);
-    const teller = author.serve(async (context) => context.notify("tell", "from-a-workflow", { n: 1 }));
-    const run = await author.workflows.trigger({ url: work.url, body: "from-a-workflow" });
-    await waits(author, "from-a-workflow");
-    expect(await resultOf(author, await author.workflows.trigger({ url: teller.url }))).toEqual({
+    const user = createUser();
+    const work = serveWaiter(user);
+    const teller = user.serve(async (context) => context.notify("tell", "from-a-workflow", { n: 1 }));
+    const run = await user.workflows.trigger({ url: work.url, body: "from-a-workflow" });
+    await listWaiters(user, "from-a-workflow");
+    expect(await waitForResult(user, await user.workflows.trigger({ url: teller.url }))).toEqual({
       ...{ eventId: "from-a-workflow", eventData: { n: 1 } },
       notifyResponse: [expect.objectContaining({ waiter: expect.objectContaining({ url: work.url }), workflowRunId: run.workflowRunId })],
     });
-    expect(await resultOf(author, run)).toEqual({ timeout: false, eventData: { n: 1 } });
+    expect(await waitForResult(user, run)).toEqual({ timeout: false, eventData: { n: 1 } });
   });
 
   test("run, sleep, call and wait go side by side", async () => {
-    const author = arrive();
-    const other = author.answer(() => Response.json("called"));
-    const work = author.serve(async (context) => {
+    const user = createUser();
+    const other = user.answer(() => Response.json("called"));
+    const work = user.serve(async (context) => {
       const [ran, slept, called, woken] = await Promise.all([
         context.run("run", () => "ran"),
         context.sleep("sleep", 1),
@@ -103,57 +103,62 @@ function waiting(arrive: () => Author): void {
       ]);
       return { ran, slept: slept ?? null, called: called.body, woken };
     });
-    const run = await author.workflows.trigger({ url: work.url });
-    await waits(author, "beside");
-    await author.workflows.notify({ eventId: "beside", eventData: "e" });
-    expect(await resultOf(author, run)).toEqual({ ran: "ran", slept: null, called: "called", woken: { timeout: false, eventData: "e" } });
+    const run = await user.workflows.trigger({ url: work.url });
+    await listWaiters(user, "beside");
+    await user.workflows.notify({ eventId: "beside", eventData: "e" });
+    expect(await waitForResult(user, run)).toEqual({
+      ran: "ran",
+      slept: null,
+      called: "called",
+      woken: { timeout: false, eventData: "e" },
+    });
     // The beginning, four plans, four results, and the answer of the call.
-    expect(await countOf(work, 10)).toBe(10);
+    expect(await waitForCount(work, 10)).toBe(10);
   });
 }
 
-function lookingBack(arrive: () => Author): void {
+function testEarlierEvents(createUser: () => WorkflowUser): void {
   test("events for a run that came before it waits are kept, in order", async () => {
-    const author = arrive();
-    const [begun, go] = [gate(), gate()];
-    const work = author.serve(async (context) => {
-      await context.run("begin", () => (begun.resolve(), go.promise));
+    const user = createUser();
+    const [started, go] = [createGate(), createGate()];
+    const work = user.serve(async (context) => {
+      await context.run("begin", () => (started.resolve(), go.promise));
       const first = await context.waitForEvent("first", "early");
       const second = await context.waitForEvent("second", "early", { timeout: "30s" });
       return [first, second];
     });
-    const { workflowRunId } = await author.workflows.trigger({ url: work.url });
-    await begun.promise;
-    expect(await author.workflows.notify({ eventId: "early" })).toEqual([]);
+    const { workflowRunId } = await user.workflows.trigger({ url: work.url });
+    await started.promise;
+    expect(await user.workflows.notify({ eventId: "early" })).toEqual([]);
     for (const eventData of ["one", "two"]) {
-      expect(await author.workflows.notify({ eventId: "early", eventData, workflowRunId })).toEqual(expect.any(Array));
+      expect(await user.workflows.notify({ eventId: "early", eventData, workflowRunId })).toEqual(expect.any(Array));
     }
     go.resolve();
-    expect(await resultOf(author, { workflowRunId })).toEqual([
+    expect(await waitForResult(user, { workflowRunId })).toEqual([
       { timeout: false, eventData: "one" },
       { timeout: false, eventData: "two" },
     ]);
   });
 
   test("an event for one run leaves the others waiting", async () => {
-    const author = arrive();
-    const work = waiter(author);
-    const [mine, other] = await author.workflows.trigger([1, 2].map(() => ({ url: work.url, body: "shared" })));
+    const user = createUser();
+    const work = serveWaiter(user);
+    const [mine, other] = await user.workflows.trigger([1, 2].map(() => ({ url: work.url, body: "shared" })));
     if (!mine || !other) throw new Error("two runs");
-    await waits(author, "shared", 2);
-    expect(await author.workflows.notify({ eventId: "shared", eventData: 1, workflowRunId: mine.workflowRunId })).toHaveLength(1);
-    expect(await resultOf(author, mine)).toEqual({ timeout: false, eventData: 1 });
-    expect(await author.workflows.getWaiters({ eventId: "shared" })).toHaveLength(1);
-    await author.workflows.cancel([other.workflowRunId]);
-    await expect(author.workflows.notify({ eventId: "shared", workflowRunId: other.workflowRunId })).rejects.toMatchObject({ status: 404 });
+    await listWaiters(user, "shared", 2);
+    expect(await user.workflows.notify({ eventId: "shared", eventData: 1, workflowRunId: mine.workflowRunId })).toHaveLength(1);
+    expect(await waitForResult(user, mine)).toEqual({ timeout: false, eventData: 1 });
+    expect(await user.workflows.getWaiters({ eventId: "shared" })).toHaveLength(1);
+    await user.workflows.cancel([other.workflowRunId]);
+    await expect(user.workflows.notify({ eventId: "shared", workflowRunId: other.workflowRunId })).rejects.toMatchObject({ status: 404 });
   });
 }
 
-function webhooks(arrive: () => Author): void {
+function testWebhooks(createUser: () => WorkflowUser): void {
   test("calls to a webhook come in order, as the requests that they were", async () => {
-    const author = arrive();
+    const user = createUser();
     const urls: string[] = [];
-    const work = author.serve(async (context) => {
+    const work = user.serve(async (context) => {
       const webhook = await context.createWebhook("make");
       await context.run("tell", () => void urls.push(webhook.webhookUrl));
       const results = [];
@@ -165,7 +170,7 @@ function webhooks(arrive: () => Author): void {
       }
       return results;
     });
-    const run = await author.workflows.trigger({ url: work.url });
+    const run = await user.workflows.trigger({ url: work.url });
     await eventually(
       async () => urls.length,
       (count) => count === 1,
@@ -174,36 +179,36 @@ function webhooks(arrive: () => Author): void {
     const first = await fetch(url, { method: "POST", body: "ü one", headers: { "x-theirs": "1" } });
     const second = await fetch(`${url}?q=a%20b`, { method: "PUT", body: "two", headers: { "x-theirs": "2" } });
     expect([first.ok, second.ok]).toEqual([true, true]);
-    expect(await resultOf(author, run)).toEqual([
+    expect(await waitForResult(user, run)).toEqual([
       { timeout: false, url, method: "POST", header: "1", body: "ü one" },
       { timeout: false, url: `${url}?q=a%20b`, method: "PUT", header: "2", body: "two" },
     ]);
     expect((await fetch(url.replace(/wfr_[^/]+/, "wfr_unknown"), { method: "POST" })).status).toBe(404);
     // The beginning, two steps, two waits.
-    expect(await countOf(work, 5)).toBe(5);
+    expect(await waitForCount(work, 5)).toBe(5);
   });
 
   test("a webhook that is not called in time says so, and one that is called with GET has no body", async () => {
-    const author = arrive();
-    const work = author.serve(async (context) => {
+    const user = createUser();
+    const work = user.serve(async (context) => {
       const webhook = await context.createWebhook("make");
       const late = await context.waitForWebhook("late", webhook, 1 as unknown as "1s");
       await context.call("itself", { url: webhook.webhookUrl });
       const { request } = await context.waitForWebhook("wait", webhook, "30s");
       return { late: late.timeout, method: request?.method, body: await request?.clone().text() };
     });
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toEqual({ late: true, method: "GET", body: "" });
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual({ late: true, method: "GET", body: "" });
   });
 
   test("one that waits has ended when its run is cancelled", async () => {
-    const author = arrive();
-    const work = author.serve(async (context) => {
+    const user = createUser();
+    const work = user.serve(async (context) => {
       const webhook = await context.createWebhook("make");
       await context.waitForWebhook("wait", webhook, "30s");
     });
-    const run = await author.workflows.trigger({ url: work.url });
-    await countOf(work, 2);
-    expect(await ask(author, "DELETE", `workflows/runs/${run.workflowRunId}?cancel=true`)).toMatchObject({ status: 200 });
-    expect(await ended(author, run)).toMatchObject({ workflowState: "RUN_CANCELED" });
+    const run = await user.workflows.trigger({ url: work.url });
+    await waitForCount(work, 2);
+    expect(await ask(user, "DELETE", `workflows/runs/${run.workflowRunId}?cancel=true`)).toMatchObject({ status: 200 });
+    expect(await waitForEnd(user, run)).toMatchObject({ workflowState: "RUN_CANCELED" });
   });
 }

@@ -1,21 +1,21 @@
 import type { WorkflowContext } from "@upstash/workflow";
 import { expect, test } from "vitest";
-import type { Author } from "./workflowHouse.ts";
-import { countOf, ended, gate, resultOf } from "./workflowHouse.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { waitForCount, waitForEnd, createGate, waitForResult } from "./workflowTestServer.ts";
 
 /** Workflows that invoke workflows. */
-export function invoking(arrive: () => Author): void {
-  results(arrive);
-  failures(arrive);
-  depth(arrive);
-  settings(arrive);
+export function invokes(createUser: () => WorkflowUser): void {
+  testResults(createUser);
+  testFailures(createUser);
+  testDepth(createUser);
+  testSettings(createUser);
 }
 
-function results(arrive: () => Author): void {
+function testResults(createUser: () => WorkflowUser): void {
   test("what is invoked returns its result, of any kind, and knows who invoked it", async () => {
-    const author = arrive();
+    const user = createUser();
     const ids: string[] = [];
-    const { parent, child } = author.serveMany((byName) => ({
+    const { parent, child } = user.serveMany((byName) => ({
       parent: async (context) => {
         const object = await context.invoke("object", { workflow: byName("child"), body: { give: { ü: "€" } } });
         const text = await context.invoke("text", { workflow: byName("child"), body: { give: "text" } });
@@ -27,29 +27,29 @@ function results(arrive: () => Author): void {
         return context.requestPayload.give;
       },
     }));
-    const run = await author.workflows.trigger({ url: parent.url });
-    expect(await resultOf(author, run)).toEqual([
+    const run = await user.workflows.trigger({ url: parent.url });
+    expect(await waitForResult(user, run)).toEqual([
       { body: { ü: "€" }, isCanceled: false, isFailed: false },
       { body: "text", isCanceled: false, isFailed: false },
       { isCanceled: false, isFailed: false },
     ]);
-    const told = await ended(author, run);
+    const told = await waitForEnd(user, run);
     for (const workflowRunId of ids) {
-      expect((await ended(author, { workflowRunId })).invoker).toEqual({
+      expect((await waitForEnd(user, { workflowRunId })).invoker).toEqual({
         ...{ workflowRunId: run.workflowRunId, workflowUrl: parent.url, workflowRunCreatedAt: told.workflowRunCreatedAt },
       });
     }
     expect(ids).toHaveLength(3);
     expect(child.calls.map(({ headers }) => headers["upstash-workflow-invoke-count"])).toEqual(Array(6).fill("1"));
     // An invocation costs one call more.
-    expect(await countOf(parent, 4)).toBe(4);
-    expect(await countOf(child, 6)).toBe(6);
+    expect(await waitForCount(parent, 4)).toBe(4);
+    expect(await waitForCount(child, 6)).toBe(6);
   });
 
   test("several are invoked side by side, and below each other, and third parties learn how deep", async () => {
-    const author = arrive();
-    const other = author.answer(() => Response.json("called"));
-    const { parent, child, grandchild } = author.serveMany((byName) => ({
+    const user = createUser();
+    const other = user.answer(() => Response.json("called"));
+    const { parent, child, grandchild } = user.serveMany((byName) => ({
       parent: async (context) => {
         const all = await Promise.all(["a", "b"].map((body) => context.invoke(body, { workflow: byName("child"), body })));
         return all.map(({ body }) => body);
@@ -63,17 +63,17 @@ function results(arrive: () => Author): void {
         return context.requestPayload;
       },
     }));
-    expect(await resultOf(author, await author.workflows.trigger({ url: parent.url }))).toEqual(["child of a", "child of b"]);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: parent.url }))).toEqual(["child of a", "child of b"]);
     expect(other.calls.map(({ headers }) => headers["upstash-workflow-invoke-count"])).toEqual(["2", "2"]);
-    expect(await Promise.all([countOf(parent, 5), countOf(child, 4), countOf(grandchild, 6)])).toEqual([5, 4, 6]);
+    expect(await Promise.all([waitForCount(parent, 5), waitForCount(child, 4), waitForCount(grandchild, 6)])).toEqual([5, 4, 6]);
   });
 }
 
-function failures(arrive: () => Author): void {
+function testFailures(createUser: () => WorkflowUser): void {
   test("the failure of what is invoked is a result without a body, and its own failure function is called", async () => {
-    const author = arrive();
+    const user = createUser();
     const failed: string[] = [];
-    const { parent, child } = author.serveMany(
+    const { parent, child } = user.serveMany(
       (byName) => ({
         parent: (context) => context.invoke("child", { workflow: byName("child"), retries: 0, body: "p" }),
         child: async (context: WorkflowContext<string>) => {
@@ -84,50 +84,50 @@ function failures(arrive: () => Author): void {
       }),
       { failureFunction: ({ failResponse, context }) => void failed.push(`${failResponse} ${String(context.requestPayload)}`) },
     );
-    const result = await resultOf(author, await author.workflows.trigger({ url: parent.url }));
+    const result = await waitForResult(user, await user.workflows.trigger({ url: parent.url }));
     expect(result).toEqual({ isCanceled: false, isFailed: true });
     // The beginning and the failure function.
-    expect(await countOf(child, 2)).toBe(2);
+    expect(await waitForCount(child, 2)).toBe(2);
     expect(failed).toEqual(["no way p"]);
   });
 
   test("one that is cancelled says so, by itself or from outside", async () => {
-    const author = arrive();
+    const user = createUser();
     const ids: string[] = [];
-    const { parent } = author.serveMany((byName) => ({
+    const { parent } = user.serveMany((byName) => ({
       parent: (context) =>
         Promise.all(["itself", "outside"].map((name) => context.invoke(name, { workflow: byName("child"), body: name }))),
       child: async (context: WorkflowContext<string>) => {
         await context.run("note", () => void (context.requestPayload === "outside" && ids.push(context.workflowRunId)));
         if (context.requestPayload === "itself") return context.cancel();
-        await context.run("cancel", () => author.workflows.cancel(ids).then(() => undefined));
+        await context.run("cancel", () => user.workflows.cancel(ids).then(() => undefined));
       },
     }));
-    expect(await resultOf(author, await author.workflows.trigger({ url: parent.url }))).toEqual([
+    expect(await waitForResult(user, await user.workflows.trigger({ url: parent.url }))).toEqual([
       { isCanceled: true, isFailed: false },
       { isCanceled: true, isFailed: false },
     ]);
   });
 
   test("the end of what is invoked goes into the log of a run that has failed meanwhile", async () => {
-    const author = arrive();
-    const [begun, go] = [gate(), gate()];
-    const { parent } = author.serveMany((byName) => ({
+    const user = createUser();
+    const [started, go] = [createGate(), createGate()];
+    const { parent } = user.serveMany((byName) => ({
       parent: (context) =>
         Promise.all([
           context.invoke("child", { workflow: byName("child"), body: undefined }),
           context.run("fail", async () => {
-            await begun.promise;
+            await started.promise;
             throw new Error("meanwhile");
           }),
         ]),
-      child: (context) => context.run("wait", () => (begun.resolve(), go.promise)),
+      child: (context) => context.run("wait", () => (started.resolve(), go.promise)),
     }));
-    const run = await author.workflows.trigger({ url: parent.url, retries: 0 });
-    expect(await ended(author, run)).toMatchObject({ workflowState: "RUN_FAILED" });
-    const count = await countOf(parent, 3);
+    const run = await user.workflows.trigger({ url: parent.url, retries: 0 });
+    expect(await waitForEnd(user, run)).toMatchObject({ workflowState: "RUN_FAILED" });
+    const count = await waitForCount(parent, 3);
     go.resolve();
-    const groups = async () => (await ended(author, run)).steps;
+    const groups = async () => (await waitForEnd(user, run)).steps;
     let steps = await groups();
     while (!steps.some((group) => group.type === "parallel" && group.steps.some(({ state }) => state === "STEP_SUCCESS"))) {
       await new Promise((resolve) => setTimeout(resolve, 20));
@@ -140,15 +140,15 @@ function failures(arrive: () => Author): void {
         { stepName: "fail", state: "STEP_FAILED" },
       ],
     });
-    expect(await countOf(parent, count)).toBe(count);
+    expect(await waitForCount(parent, count)).toBe(count);
   });
 }
 
-function depth(arrive: () => Author): void {
+function testDepth(createUser: () => WorkflowUser): void {
   test("invocations below each other end at the hundredth, and everybody above learns of it", { tags: "long" }, async () => {
-    const author = arrive();
+    const user = createUser();
     const depths: number[] = [];
-    const { self } = author.serveMany((byName) => ({
+    const { self } = user.serveMany((byName) => ({
       self: async (context: WorkflowContext<number>) => {
         const depth = context.requestPayload;
         if (!depths.includes(depth)) depths.push(depth);
@@ -156,18 +156,18 @@ function depth(arrive: () => Author): void {
         return isFailed;
       },
     }));
-    const run = await author.workflows.trigger({ url: self.url, body: 0 });
-    expect(await resultOf(author, run)).toBe(false);
+    const run = await user.workflows.trigger({ url: self.url, body: 0 });
+    expect(await waitForResult(user, run)).toBe(false);
     expect(depths.filter((one) => one > 0)).toHaveLength(99);
-    const { messages } = await author.workflows.dlq.list();
+    const { messages } = await user.workflows.dlq.list();
     expect(messages).toMatchObject([{ responseStatus: 489, responseBody: expect.stringContaining("100") }]);
   });
 }
 
-function settings(arrive: () => Author): void {
+function testSettings(createUser: () => WorkflowUser): void {
   test("what is invoked has headers, a label, retries and an id of its own", async () => {
-    const author = arrive();
-    const { parent, child } = author.serveMany((byName) => ({
+    const user = createUser();
+    const { parent, child } = user.serveMany((byName) => ({
       parent: (context) =>
         context.invoke("child", {
           ...{ workflow: byName("child"), headers: { "x-child": "c" }, label: ["one", "two"], retries: 1, retryDelay: "10" },
@@ -180,11 +180,11 @@ function settings(arrive: () => Author): void {
         return [context.headers.get("x-child"), context.headers.get("x-parent"), context.labels, context.workflowRunId];
       },
     }));
-    const run = await author.workflows.trigger({ url: parent.url, headers: { "x-parent": "p" }, label: "parent" });
-    expect(await resultOf(author, run)).toEqual({ body: ["c", null, ["one", "two"], "wfr_mine"], isCanceled: false, isFailed: false });
-    expect(await countOf(child, 3)).toBe(3);
+    const run = await user.workflows.trigger({ url: parent.url, headers: { "x-parent": "p" }, label: "parent" });
+    expect(await waitForResult(user, run)).toEqual({ body: ["c", null, ["one", "two"], "wfr_mine"], isCanceled: false, isFailed: false });
+    expect(await waitForCount(child, 3)).toBe(3);
     expect(child.calls.map(({ status }) => status)).toEqual([500, 200, 200]);
-    const { runs } = await author.workflows.logs({ filter: { label: "two" } });
+    const { runs } = await user.workflows.logs({ filter: { label: "two" } });
     expect(runs).toMatchObject([{ workflowRunId: "wfr_mine", label: "one", labels: ["one", "two"], flowControlKey: "child" }]);
   });
 }

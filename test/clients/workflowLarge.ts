@@ -1,19 +1,19 @@
 import { hash } from "node:crypto";
 import type { WorkflowContext } from "@upstash/workflow";
 import { expect, test } from "vitest";
-import type { Author } from "./workflowHouse.ts";
-import { countOf, ended, resultOf } from "./workflowHouse.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { waitForCount, waitForEnd, waitForResult } from "./workflowTestServer.ts";
 
 const megabyte = 1024 * 1024;
 const text = (size: number): string => "waypost ü€ ".repeat(Math.ceil(size / 14)).slice(0, Math.floor((size * 11) / 14));
 
 /** Histories that are too long to be sent along: the endpoint fetches them. */
-export function large(arrive: () => Author): void {
+export function large(createUser: () => WorkflowUser): void {
   test("a payload of 5 MiB, and results, come through whole", { tags: "long" }, async () => {
-    const author = arrive();
+    const user = createUser();
     const payload = text(5 * megabyte);
-    const other = author.answer(() => new Response(text(megabyte)));
-    const work = author.serve(async (context: WorkflowContext<string>) => {
+    const other = user.answer(() => new Response(text(megabyte)));
+    const work = user.serve(async (context: WorkflowContext<string>) => {
       const big = await context.run("big", () => context.requestPayload.slice(0, 2 * megabyte));
       const [called, length] = await Promise.all([
         context.call<string>("call", { url: other.url }),
@@ -21,29 +21,29 @@ export function large(arrive: () => Author): void {
       ]);
       return { length, called: called.body.length, hash: hash("sha256", context.requestPayload), same: payload.startsWith(big) };
     });
-    const run = await author.workflows.trigger({ url: work.url, body: payload });
-    expect(await resultOf(author, run)).toEqual({
+    const run = await user.workflows.trigger({ url: work.url, body: payload });
+    expect(await waitForResult(user, run)).toEqual({
       ...{ length: payload.length + 2 * megabyte, called: text(megabyte).length, hash: hash("sha256", payload), same: true },
     });
     // None of them carried it.
-    expect(await countOf(work, 7)).toBe(7);
+    expect(await waitForCount(work, 7)).toBe(7);
     expect(work.calls.map(({ body }) => body.length).filter((length) => length > 3 * megabyte)).toEqual([]);
     expect(work.calls[0]?.body).toBe("");
   });
 
   test("a failure function is told the payload, however large it is", async () => {
-    const author = arrive();
+    const user = createUser();
     const payload = text(3 * megabyte);
     const told: boolean[] = [];
-    const work = author.serve(
+    const work = user.serve(
       (context: WorkflowContext<string>) =>
         context.run("fail", () => {
           throw new Error("broken");
         }),
       { failureFunction: ({ context }) => void told.push(context.requestPayload === payload) },
     );
-    await ended(author, await author.workflows.trigger({ url: work.url, body: payload, retries: 0 }));
-    await countOf(work, 2);
+    await waitForEnd(user, await user.workflows.trigger({ url: work.url, body: payload, retries: 0 }));
+    await waitForCount(work, 2);
     expect(told).toEqual([true]);
   });
 }

@@ -1,24 +1,24 @@
 import type { WorkflowContext } from "@upstash/workflow";
 import { expect, test } from "vitest";
-import { eventually } from "./house.ts";
-import type { Author } from "./workflowHouse.ts";
-import { ask, deadLetterOf, ended, gate, resultOf } from "./workflowHouse.ts";
+import { eventually } from "./clientTestServer.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { ask, findDeadLetter, waitForEnd, createGate, waitForResult } from "./workflowTestServer.ts";
 
 /** What the log tells of runs. */
-export function logs(arrive: () => Author): void {
-  groups(arrive);
-  unfinished(arrive);
-  failures(arrive);
-  lists(arrive);
+export function logs(createUser: () => WorkflowUser): void {
+  testGroups(createUser);
+  testUnfinished(createUser);
+  testFailures(createUser);
+  testLists(createUser);
 }
 
 const success = "STEP_SUCCESS";
 
-function groups(arrive: () => Author): void {
+function testGroups(createUser: () => WorkflowUser): void {
   test("a run that has come through is its steps in groups, each with what it was", async () => {
-    const author = arrive();
-    const other = author.answer(() => new Response("called", { status: 202 }));
-    const { parent, child } = author.serveMany((byName) => ({
+    const user = createUser();
+    const other = user.answer(() => new Response("called", { status: 202 }));
+    const { parent, child } = user.serveMany((byName) => ({
       parent: async (context) => {
         await context.run("one", () => ({ n: 1 }));
         await context.sleep("nap", 1);
@@ -29,8 +29,8 @@ function groups(arrive: () => Author): void {
       },
       child: (context: WorkflowContext<string>) => context.run("only", () => context.requestPayload),
     }));
-    const run = await author.workflows.trigger({ url: parent.url, body: "p", headers: { "x-mine": "m" } });
-    const log = await ended(author, run);
+    const run = await user.workflows.trigger({ url: parent.url, body: "p", headers: { "x-mine": "m" } });
+    const log = await waitForEnd(user, run);
     expect(log).toMatchObject({
       ...{ ...run, workflowUrl: parent.url, workflowState: "RUN_SUCCESS", workflowRunResponse: '"done"' },
       ...{ workflowRunCreatedAt: expect.any(Number), workflowRunCompletedAt: expect.any(Number) },
@@ -60,26 +60,26 @@ function groups(arrive: () => Author): void {
   });
 }
 
-function unfinished(arrive: () => Author): void {
+function testUnfinished(createUser: () => WorkflowUser): void {
   test("a run that goes on shows what it is at: the next step, planned branches, and what waits", async () => {
-    const author = arrive();
-    const [begun, go] = [gate(), gate()];
-    const work = author.serve(async (context) => {
+    const user = createUser();
+    const [started, go] = [createGate(), createGate()];
+    const work = user.serve(async (context) => {
       await Promise.all([
-        context.run("busy", () => (begun.resolve(), go.promise)),
+        context.run("busy", () => (started.resolve(), go.promise)),
         context.sleep("long", "1h"),
         context.waitForEvent("wait", "go-on", { timeout: "1h" }),
       ]);
     });
-    const single = author.serve((context) => context.run("only", () => go.promise));
-    const [many, one] = await author.workflows.trigger([{ url: work.url }, { url: single.url }]);
-    await begun.promise;
+    const single = user.serve((context) => context.run("only", () => go.promise));
+    const [many, one] = await user.workflows.trigger([{ url: work.url }, { url: single.url }]);
+    await started.promise;
     await eventually(
-      () => author.workflows.getWaiters({ eventId: "go-on" }),
+      () => user.workflows.getWaiters({ eventId: "go-on" }),
       ({ length }) => length === 1,
     );
     const logOf = async (run: typeof one) =>
-      (await author.workflows.logs({ filter: { workflowRunId: run?.workflowRunId ?? "" } })).runs[0] ?? { steps: [] };
+      (await user.workflows.logs({ filter: { workflowRunId: run?.workflowRunId ?? "" } })).runs[0] ?? { steps: [] };
     const branches = await logOf(many);
     expect(branches).toMatchObject({ workflowState: "RUN_STARTED" });
     expect(branches.steps).toMatchObject([
@@ -95,71 +95,71 @@ function unfinished(arrive: () => Author): void {
     ]);
     expect((await logOf(one)).steps).toMatchObject([{ type: "sequential" }, { type: "next", steps: [{ state: "STEP_PROGRESS" }] }]);
     go.resolve();
-    await resultOf(author, one ?? { workflowRunId: "" });
-    await author.workflows.cancel(many?.workflowRunId ?? "");
-    expect(await ended(author, many ?? { workflowRunId: "" })).toMatchObject({ workflowState: "RUN_CANCELED" });
+    await waitForResult(user, one ?? { workflowRunId: "" });
+    await user.workflows.cancel(many?.workflowRunId ?? "");
+    expect(await waitForEnd(user, many ?? { workflowRunId: "" })).toMatchObject({ workflowState: "RUN_CANCELED" });
   });
 
   test("a step that is to be tried again shows its errors so far", async () => {
-    const author = arrive();
-    const work = author.serve((context) =>
+    const user = createUser();
+    const work = user.serve((context) =>
       context.run("fail", () => {
         throw new Error(`oh ${context.retried}`);
       }),
     );
-    const { workflowRunId } = await author.workflows.trigger({ url: work.url, retries: 1, retryDelay: "3600000" });
+    const { workflowRunId } = await user.workflows.trigger({ url: work.url, retries: 1, retryDelay: "3600000" });
     const { runs } = await eventually(
-      () => author.workflows.logs({ filter: { workflowRunId } }),
+      () => user.workflows.logs({ filter: { workflowRunId } }),
       ({ runs: [run] }) => run?.steps[1]?.steps[0]?.state === "STEP_RETRY",
     );
     expect(runs[0]?.steps[1]).toMatchObject({
       type: "next",
       steps: [{ state: "STEP_RETRY", retries: 1, errors: [{ status: 500, body: expect.stringContaining("oh 0") }] }],
     });
-    await author.workflows.cancel({ all: true });
+    await user.workflows.cancel({ all: true });
   });
 }
 
-function failures(arrive: () => Author): void {
+function testFailures(createUser: () => WorkflowUser): void {
   test("a failure is shown with the branch that failed, or as the next step", async () => {
-    const author = arrive();
+    const user = createUser();
     const broken = () => {
       throw new Error("broken");
     };
-    const beside = author.serve(async (context) => {
+    const beside = user.serve(async (context) => {
       await Promise.all([context.sleep("long", "1h"), context.run("broken", broken)]);
     });
-    const alone = author.serve((context) => context.run("broken", broken));
-    const [many, one] = await author.workflows.trigger([
+    const alone = user.serve((context) => context.run("broken", broken));
+    const [many, one] = await user.workflows.trigger([
       { url: beside.url, retries: 0 },
       { url: alone.url, retries: 0 },
     ]);
     if (!many || !one) throw new Error("two runs");
     const failed = { state: "STEP_FAILED", errors: [{ status: 500, body: expect.stringContaining("broken") }] };
-    const first = await ended(author, many);
+    const first = await waitForEnd(user, many);
     expect(first.steps[1]).toMatchObject({ type: "parallel", steps: [{ stepName: "long" }, { stepName: "broken", ...failed }] });
     expect(first.steps).toHaveLength(2);
-    expect((await ended(author, one)).steps[1]).toMatchObject({ type: "next", steps: [{ stepName: "broken", ...failed }] });
-    expect(await ended(author, one)).toMatchObject({ dlqId: (await deadLetterOf(author, one)).dlqId });
+    expect((await waitForEnd(user, one)).steps[1]).toMatchObject({ type: "next", steps: [{ stepName: "broken", ...failed }] });
+    expect(await waitForEnd(user, one)).toMatchObject({ dlqId: (await findDeadLetter(user, one)).dlqId });
   });
 }
 
-function lists(arrive: () => Author): void {
+function testLists(createUser: () => WorkflowUser): void {
   test("runs are found by what they are, youngest first, a page at a time", async () => {
-    const author = arrive();
-    const work = author.serve(async (context: WorkflowContext<string>) => {
+    const user = createUser();
+    const work = user.serve(async (context: WorkflowContext<string>) => {
       await context.run("maybe", () => {
         if (context.requestPayload === "fail") throw new Error("fail");
       });
     });
     const all: { workflowRunId: string }[] = [];
     for (const body of ["fine", "fail", "fine"]) {
-      const run = await author.workflows.trigger({ url: work.url, body, retries: 0, label: body });
-      await ended(author, run);
+      const run = await user.workflows.trigger({ url: work.url, body, retries: 0, label: body });
+      await waitForEnd(user, run);
       all.unshift(run);
     }
     const ids = all.map(({ workflowRunId }) => workflowRunId);
-    const found = async (filter: object) => (await author.workflows.logs({ filter })).runs.map(({ workflowRunId }) => workflowRunId);
+    const found = async (filter: object) => (await user.workflows.logs({ filter })).runs.map(({ workflowRunId }) => workflowRunId);
     expect(await found({})).toEqual(ids);
     expect(await found({ state: "RUN_FAILED" })).toEqual([ids[1]]);
     expect(await found({ label: "fine" })).toEqual([ids[0], ids[2]]);
@@ -169,14 +169,14 @@ function lists(arrive: () => Author): void {
     expect(await found({ host: new URL(work.url).host, path: new URL(work.url).pathname })).toEqual(ids);
     expect(await found({ host: "example.com" })).toEqual([]);
     // What is older than the filters stands beside them.
-    expect((await author.workflows.logs({ state: "RUN_FAILED", workflowUrl: work.url })).runs).toHaveLength(1);
-    const first = await author.workflows.logs({ count: 2 });
-    const second = await author.workflows.logs({ count: 2, cursor: first.cursor });
+    expect((await user.workflows.logs({ state: "RUN_FAILED", workflowUrl: work.url })).runs).toHaveLength(1);
+    const first = await user.workflows.logs({ count: 2 });
+    const second = await user.workflows.logs({ count: 2, cursor: first.cursor });
     expect([...first.runs, ...second.runs].map(({ workflowRunId }) => workflowRunId)).toEqual(ids);
     expect(second.cursor).toBeUndefined();
-    await expect(author.workflows.logs({ filter: { state: "RUN_LOST" } as object })).rejects.toMatchObject({ status: 400 });
+    await expect(user.workflows.logs({ filter: { state: "RUN_LOST" } as object })).rejects.toMatchObject({ status: 400 });
     // The same under its other name.
-    const { body } = await ask(author, "GET", `workflows/logs?workflowRunId=${ids[0]}`);
+    const { body } = await ask(user, "GET", `workflows/logs?workflowRunId=${ids[0]}`);
     expect(body).toMatchObject({ runs: [{ workflowRunId: ids[0], workflowState: "RUN_SUCCESS" }] });
   });
 }

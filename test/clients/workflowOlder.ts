@@ -1,18 +1,18 @@
 import type { WorkflowContext } from "@upstash/qstash/workflow";
 import { serve } from "@upstash/qstash/workflow";
 import { expect, test } from "vitest";
-import { eventually } from "./house.ts";
-import type { Author } from "./workflowHouse.ts";
-import { countOf, deadLetterOf } from "./workflowHouse.ts";
+import { eventually } from "./clientTestServer.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { waitForCount, findDeadLetter } from "./workflowTestServer.ts";
 
 /** Workflows of the package that came before, which is still part of the client for messages. */
-export function older(arrive: () => Author): void {
-  const served = (author: Author, route: (context: WorkflowContext<{ n: number }>) => Promise<void>, more: object = {}) =>
-    author.answer(serve<{ n: number }>(route, { qstashClient: author.client, receiver: author.receiver, env: {}, ...more }));
+export function older(createUser: () => WorkflowUser): void {
+  const served = (user: WorkflowUser, route: (context: WorkflowContext<{ n: number }>) => Promise<void>, more: object = {}) =>
+    user.answer(serve<{ n: number }>(route, { qstashClient: user.client, receiver: user.receiver, env: {}, ...more }));
 
-  const runOf = async (author: Author, state: string): Promise<{ workflowRunId: string }> => {
+  const runOf = async (user: WorkflowUser, state: string): Promise<{ workflowRunId: string }> => {
     const { runs } = await eventually(
-      () => author.workflows.logs(),
+      () => user.workflows.logs(),
       ({ runs: [run] }) => run?.workflowState === state,
     );
     expect(runs).toHaveLength(1);
@@ -20,31 +20,31 @@ export function older(arrive: () => Author): void {
   };
 
   test("steps, sleeps, steps side by side and calls of the older package come through", async () => {
-    const author = arrive();
+    const user = createUser();
     const results: unknown[] = [];
-    const other = author.answer(() => Response.json({ called: true }));
-    const work = served(author, async (context) => {
+    const other = user.answer(() => Response.json({ called: true }));
+    const work = served(user, async (context) => {
       const first = await context.run("first", () => context.requestPayload.n + 1);
       await context.sleep("nap", 1);
       const all = await Promise.all([context.run("left", () => first + 1), context.run("right", () => ({ first }))]);
       const called = await context.call("call", other.url, "POST", { ask: true }, { "x-call": "c" });
       await context.run("last", () => void results.push([...all, called, context.headers.get("x-mine")]));
     });
-    await author.client.publishJSON({ url: work.url, body: { n: 1 }, headers: { "x-mine": "m" } });
-    await runOf(author, "RUN_SUCCESS");
+    await user.client.publishJSON({ url: work.url, body: { n: 1 }, headers: { "x-mine": "m" } });
+    await runOf(user, "RUN_SUCCESS");
     expect(results).toEqual([[3, { first: 2 }, { called: true }, "m"]]);
     expect(other.calls).toMatchObject([{ method: "POST", body: '{"ask":true}', headers: { "x-call": "c" } }]);
     // Two beginnings, two steps alone, four calls for two side by side, two for the call, and the last step.
-    expect(await countOf(work, 11)).toBe(11);
+    expect(await waitForCount(work, 11)).toBe(11);
   });
 
   test("the failure function of the older package is told with the history", async () => {
-    const author = arrive();
+    const user = createUser();
     const told: unknown[] = [];
     const failureFunction = (context: WorkflowContext<{ n: number }>, status: number, message: string) =>
       void told.push([context.requestPayload, status, message]);
     const work = served(
-      author,
+      user,
       // The retries that are given to this package hold for the beginning alone.
       async (context) => {
         await context.run("fail", () => {
@@ -53,10 +53,10 @@ export function older(arrive: () => Author): void {
       },
       { failureFunction, retries: 0 },
     );
-    await author.client.publishJSON({ url: work.url, body: { n: 1 } });
-    const run = await runOf(author, "RUN_FAILED");
-    expect(await countOf(work, 3)).toBe(3);
+    await user.client.publishJSON({ url: work.url, body: { n: 1 } });
+    const run = await runOf(user, "RUN_FAILED");
+    expect(await waitForCount(work, 3)).toBe(3);
     expect(told).toEqual([[{ n: 1 }, 500, "sorry"]]);
-    expect(await deadLetterOf(author, run)).toMatchObject({ workflowUrl: work.url });
+    expect(await findDeadLetter(user, run)).toMatchObject({ workflowUrl: work.url });
   });
 }

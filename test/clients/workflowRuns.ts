@@ -1,136 +1,136 @@
 import type { WorkflowContext } from "@upstash/workflow";
 import { expect, test } from "vitest";
-import { eventually } from "./house.ts";
-import type { Author } from "./workflowHouse.ts";
-import { ask, countOf, ended, gate, resultOf } from "./workflowHouse.ts";
+import { eventually } from "./clientTestServer.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { ask, waitForCount, waitForEnd, createGate, waitForResult } from "./workflowTestServer.ts";
 
 /** How runs begin, what they are given, and how they are cancelled. */
-export function runs(arrive: () => Author): void {
-  triggering(arrive);
-  settings(arrive);
-  cancelling(arrive);
+export function runs(createUser: () => WorkflowUser): void {
+  testTriggering(createUser);
+  testSettings(createUser);
+  testCancelling(createUser);
 }
 
 const echo = (context: WorkflowContext<string>) => context.run("echo", () => context.requestPayload);
 /** Waits for an event that never comes. */
-const patient = (context: WorkflowContext<string>) => context.waitForEvent("wait", "never", { timeout: "1h" });
+const waitForever = (context: WorkflowContext<string>) => context.waitForEvent("wait", "never", { timeout: "1h" });
 
-const states = async ({ workflows }: Author, ids: readonly { workflowRunId: string }[]): Promise<string[]> =>
+const states = async ({ workflows }: WorkflowUser, ids: readonly { workflowRunId: string }[]): Promise<string[]> =>
   Promise.all(ids.map(async ({ workflowRunId }) => (await workflows.logs({ filter: { workflowRunId } })).runs[0]?.workflowState ?? "none"));
 
-function triggering(arrive: () => Author): void {
+function testTriggering(createUser: () => WorkflowUser): void {
   test("many are triggered at once, with ids that are chosen or not", async () => {
-    const author = arrive();
-    const work = author.serve(echo);
-    const all = await author.workflows.trigger([
+    const user = createUser();
+    const work = user.serve(echo);
+    const all = await user.workflows.trigger([
       { url: work.url, body: "a", workflowRunId: "chosen" },
       { url: work.url, body: "b" },
     ]);
     expect(all).toEqual([{ workflowRunId: "wfr_chosen" }, { workflowRunId: expect.stringMatching(/^wfr_.{21}$/) }]);
-    expect(await Promise.all(all.map((run) => resultOf(author, run)))).toEqual(["a", "b"]);
+    expect(await Promise.all(all.map((run) => waitForResult(user, run)))).toEqual(["a", "b"]);
   });
 
   test("an id can be used again when its run has ended, and not before", async () => {
-    const author = arrive();
-    const work = author.serve(patient);
-    const trigger = () => author.workflows.trigger({ url: work.url, workflowRunId: "same" });
+    const user = createUser();
+    const work = user.serve(waitForever);
+    const trigger = () => user.workflows.trigger({ url: work.url, workflowRunId: "same" });
     const run = await trigger();
     expect(await trigger()).toEqual(run);
-    expect(await countOf(work, 1)).toBe(1);
-    await author.workflows.cancel(run.workflowRunId);
+    expect(await waitForCount(work, 1)).toBe(1);
+    await user.workflows.cancel(run.workflowRunId);
     expect(await trigger()).toEqual(run);
-    expect(await countOf(work, 2)).toBe(2);
-    const { runs: both } = await author.workflows.logs({ filter: { workflowRunId: "wfr_same" } });
+    expect(await waitForCount(work, 2)).toBe(2);
+    const { runs: both } = await user.workflows.logs({ filter: { workflowRunId: "wfr_same" } });
     expect(both.map(({ workflowState }) => workflowState)).toEqual(["RUN_STARTED", "RUN_CANCELED"]);
     const older = both[1]?.workflowRunCreatedAt ?? 0;
-    const { runs: one } = await author.workflows.logs({ filter: { workflowRunId: "wfr_same", workflowCreatedAt: older } });
+    const { runs: one } = await user.workflows.logs({ filter: { workflowRunId: "wfr_same", workflowCreatedAt: older } });
     expect(one).toMatchObject([{ workflowState: "RUN_CANCELED" }]);
     // Also within one request.
-    await author.workflows.trigger(["twice", "twice"].map((workflowRunId) => ({ url: work.url, workflowRunId })));
-    expect(await countOf(work, 3)).toBe(3);
-    expect(await author.workflows.cancel({ all: true })).toEqual({ cancelled: 2 });
+    await user.workflows.trigger(["twice", "twice"].map((workflowRunId) => ({ url: work.url, workflowRunId })));
+    expect(await waitForCount(work, 3)).toBe(3);
+    expect(await user.workflows.cancel({ all: true })).toEqual({ cancelled: 2 });
   });
 
   test("a message to the endpoint begins a run as well, at the price of one call more", async () => {
-    const author = arrive();
-    const work = author.serve(async (context) => [await echo(context), context.headers.get("x-mine")]);
-    await author.client.publish({ url: work.url, body: "plain", headers: { "X-Mine": "m" } });
+    const user = createUser();
+    const work = user.serve(async (context) => [await echo(context), context.headers.get("x-mine")]);
+    await user.client.publish({ url: work.url, body: "plain", headers: { "X-Mine": "m" } });
     const { runs: found } = await eventually(
-      () => author.workflows.logs({ filter: { workflowUrl: work.url } }),
+      () => user.workflows.logs({ filter: { workflowUrl: work.url } }),
       ({ runs: [run] }) => run?.workflowState === "RUN_SUCCESS",
     );
     expect(found.map(({ workflowRunResponse }) => workflowRunResponse)).toEqual(['["plain","m"]']);
-    expect(await countOf(work, 3)).toBe(3);
+    expect(await waitForCount(work, 3)).toBe(3);
   });
 
   test("a schedule can be made for a workflow", async () => {
-    const author = arrive();
-    const work = author.serve(echo);
-    const { scheduleId } = await author.client.schedules.create({ destination: work.url, cron: "0 3 1 1 *", body: "tick" });
-    expect(await author.client.schedules.get(scheduleId)).toMatchObject({ destination: work.url, cron: "0 3 1 1 *", body: "tick" });
-    await author.client.schedules.delete(scheduleId);
+    const user = createUser();
+    const work = user.serve(echo);
+    const { scheduleId } = await user.client.schedules.create({ destination: work.url, cron: "0 3 1 1 *", body: "tick" });
+    expect(await user.client.schedules.get(scheduleId)).toMatchObject({ destination: work.url, cron: "0 3 1 1 *", body: "tick" });
+    await user.client.schedules.delete(scheduleId);
   });
 }
 
-function settings(arrive: () => Author): void {
+function testSettings(createUser: () => WorkflowUser): void {
   test("labels are known to the run, the log and the lists", async () => {
-    const author = arrive();
-    const work = author.serve(async (context) => {
+    const user = createUser();
+    const work = user.serve(async (context) => {
       await echo(context);
       return [context.label, context.labels];
     });
-    const [one, two] = await author.workflows.trigger([
+    const [one, two] = await user.workflows.trigger([
       { url: work.url, label: "red" },
       { url: work.url, label: ["green", "blue"] },
     ]);
     if (!one || !two) throw new Error("two runs");
-    expect(await resultOf(author, one)).toEqual(["red", ["red"]]);
-    expect(await resultOf(author, two)).toEqual(["green", ["green", "blue"]]);
+    expect(await waitForResult(user, one)).toEqual(["red", ["red"]]);
+    expect(await waitForResult(user, two)).toEqual(["green", ["green", "blue"]]);
     const found = async (label: string | string[]) =>
-      new Set((await author.workflows.logs({ filter: { label } })).runs.map(({ workflowRunId }) => workflowRunId));
+      new Set((await user.workflows.logs({ filter: { label } })).runs.map(({ workflowRunId }) => workflowRunId));
     expect(await found("red")).toEqual(new Set([one.workflowRunId]));
     expect(await found("blue")).toEqual(new Set([two.workflowRunId]));
     expect(await found(["red", "green"])).toEqual(new Set([one.workflowRunId, two.workflowRunId]));
     expect(await found("none")).toEqual(new Set());
-    expect(await ended(author, two)).toMatchObject({ label: "green", labels: ["green", "blue"] });
+    expect(await waitForEnd(user, two)).toMatchObject({ label: "green", labels: ["green", "blue"] });
   });
 
   test("a flow control key limits the calls of all runs that have it", async () => {
-    const author = arrive();
-    let [now, most] = [0, 0];
+    const user = createUser();
+    let [now, max] = [0, 0];
     const busy = async () => {
-      most = Math.max(most, ++now);
+      max = Math.max(max, ++now);
       await new Promise((resolve) => setTimeout(resolve, 10));
       now--;
     };
-    const work = author.serve(async (context) => {
+    const work = user.serve(async (context) => {
       await context.run("one", busy);
       await Promise.all([context.run("two", busy), context.run("three", busy)]);
     });
     const flowControl = { key: "few", parallelism: 2 };
-    const all = await author.workflows.trigger(Array.from({ length: 4 }, () => ({ url: work.url, flowControl })));
-    for (const run of all) await resultOf(author, run);
-    expect(most).toBeLessThanOrEqual(2);
-    expect(await countOf(work, 4 * 6)).toBe(24);
-    expect((await ended(author, all[0] ?? { workflowRunId: "" })) as object).toMatchObject({ flowControlKey: "few" });
+    const all = await user.workflows.trigger(Array.from({ length: 4 }, () => ({ url: work.url, flowControl })));
+    for (const run of all) await waitForResult(user, run);
+    expect(max).toBeLessThanOrEqual(2);
+    expect(await waitForCount(work, 4 * 6)).toBe(24);
+    expect((await waitForEnd(user, all[0] ?? { workflowRunId: "" })) as object).toMatchObject({ flowControlKey: "few" });
   });
 
   test("what is to be redacted is not shown, and comes to the workflow as it was", async () => {
-    const author = arrive();
+    const user = createUser();
     const seen: unknown[] = [];
-    const work = author.serve(async (context: WorkflowContext<{ secret: string }>) => {
+    const work = user.serve(async (context: WorkflowContext<{ secret: string }>) => {
       const step = await context.run("step", () => context.requestPayload.secret);
       await context.run("fail", () => {
         seen.push(step, context.headers.get("x-key"));
         throw new Error("broken");
       });
     });
-    const run = await author.workflows.trigger({
+    const run = await user.workflows.trigger({
       ...{ url: work.url, body: { secret: "geheim" }, headers: { "x-key": "schlange" }, retries: 0 },
       redact: { body: true, header: ["x-key"] },
     });
-    const log = await ended(author, run);
-    const { messages } = await author.workflows.dlq.list({ filter: { workflowRunId: run.workflowRunId } });
+    const log = await waitForEnd(user, run);
+    const { messages } = await user.workflows.dlq.list({ filter: { workflowRunId: run.workflowRunId } });
     expect(messages).toHaveLength(1);
     expect(seen).toEqual(["geheim", "schlange"]);
     for (const shown of [JSON.stringify(log), JSON.stringify(messages)]) {
@@ -141,63 +141,63 @@ function settings(arrive: () => Author): void {
   });
 
   test("a delay or a time keeps the first call back, while the run is there to be cancelled", async () => {
-    const author = arrive();
-    const work = author.serve(echo);
+    const user = createUser();
+    const work = user.serve(echo);
     const began = Date.now();
-    const [soon, later, never] = await author.workflows.trigger([
+    const [soon, later, never] = await user.workflows.trigger([
       { url: work.url, body: "soon", delay: 1 },
       { url: work.url, body: "later", notBefore: Math.ceil(Date.now() / 1000) + 3600 },
       { url: work.url, body: "never", delay: "1h" },
     ]);
     if (!soon || !later || !never) throw new Error("three runs");
-    expect(await states(author, [later, never])).toEqual(["RUN_STARTED", "RUN_STARTED"]);
-    expect(await author.workflows.cancel([later.workflowRunId, never.workflowRunId])).toEqual({ cancelled: 2 });
-    expect(await resultOf(author, soon)).toBe("soon");
+    expect(await states(user, [later, never])).toEqual(["RUN_STARTED", "RUN_STARTED"]);
+    expect(await user.workflows.cancel([later.workflowRunId, never.workflowRunId])).toEqual({ cancelled: 2 });
+    expect(await waitForResult(user, soon)).toBe("soon");
     expect((work.calls[0]?.at ?? 0) - began).toBeGreaterThanOrEqual(1000);
-    expect(await countOf(work, 2)).toBe(2);
+    expect(await waitForCount(work, 2)).toBe(2);
   });
 }
 
-function cancelling(arrive: () => Author): void {
+function testCancelling(createUser: () => WorkflowUser): void {
   test("a workflow can cancel itself: no failure, no dead letter, no call after that", async () => {
-    const author = arrive();
+    const user = createUser();
     const told: string[] = [];
-    const work = author.serve(
+    const work = user.serve(
       async (context) => {
         await context.run("one", () => 1);
         await context.cancel();
       },
       { failureFunction: ({ failResponse }) => void told.push(failResponse) },
     );
-    const run = await author.workflows.trigger({ url: work.url });
-    expect(await ended(author, run)).toMatchObject({ workflowState: "RUN_CANCELED", workflowRunCompletedAt: expect.any(Number) });
-    expect(await countOf(work, 2)).toBe(2);
-    expect(await author.workflows.dlq.list()).toMatchObject({ messages: [] });
+    const run = await user.workflows.trigger({ url: work.url });
+    expect(await waitForEnd(user, run)).toMatchObject({ workflowState: "RUN_CANCELED", workflowRunCompletedAt: expect.any(Number) });
+    expect(await waitForCount(work, 2)).toBe(2);
+    expect(await user.workflows.dlq.list()).toMatchObject({ messages: [] });
     expect(told).toEqual([]);
   });
 
   test("what a cancelled run posts is refused, and its endpoint takes that for the end", async () => {
-    const author = arrive();
-    const [begun, go] = [gate(), gate()];
-    const work = author.serve((context) => context.run("one", () => (begun.resolve(), go.promise)));
-    const run = await author.workflows.trigger({ url: work.url, retries: 0 });
-    await begun.promise;
-    expect(await author.workflows.cancel(run.workflowRunId)).toEqual({ cancelled: 1 });
+    const user = createUser();
+    const [started, go] = [createGate(), createGate()];
+    const work = user.serve((context) => context.run("one", () => (started.resolve(), go.promise)));
+    const run = await user.workflows.trigger({ url: work.url, retries: 0 });
+    await started.promise;
+    expect(await user.workflows.cancel(run.workflowRunId)).toEqual({ cancelled: 1 });
     go.resolve();
     await eventually(
       async () => work.calls[0]?.status,
       (status) => status === 200,
     );
-    expect(await countOf(work, 1)).toBe(1);
-    expect(await states(author, [run])).toEqual(["RUN_CANCELED"]);
+    expect(await waitForCount(work, 1)).toBe(1);
+    expect(await states(user, [run])).toEqual(["RUN_CANCELED"]);
     // Also the end may come twice.
-    expect(await ask(author, "DELETE", `workflows/runs/${run.workflowRunId}?cancel=false`)).toMatchObject({ status: 200 });
+    expect(await ask(user, "DELETE", `workflows/runs/${run.workflowRunId}?cancel=false`)).toMatchObject({ status: 200 });
   });
 
   test("runs are cancelled by id, by URL, by its beginning, by label and all, and only those that go on", async () => {
-    const author = arrive();
-    const { client, workflows } = author;
-    const { one, two } = author.serveMany(() => ({ one: patient, two: patient }));
+    const user = createUser();
+    const { client, workflows } = user;
+    const { one, two } = user.serveMany(() => ({ one: waitForever, two: waitForever }));
     const at = async (url: string, count: number, label: string) =>
       workflows.trigger(Array.from({ length: count }, () => ({ url, label })));
     // One signature of many stands for all.
@@ -221,6 +221,6 @@ function cancelling(arrive: () => Author): void {
     // The older client cancels too.
     const [last] = await at(one.url, 1, "a");
     expect(await client.workflow.cancel(last?.workflowRunId ?? "")).toBe(true);
-    expect(await states(author, last ? [last] : [])).toEqual(["RUN_CANCELED"]);
+    expect(await states(user, last ? [last] : [])).toEqual(["RUN_CANCELED"]);
   });
 }

@@ -1,67 +1,67 @@
 import type { WorkflowContext } from "@upstash/workflow";
 import { expect, test } from "vitest";
-import type { Author } from "./workflowHouse.ts";
-import { countOf, ended, resultOf } from "./workflowHouse.ts";
+import type { WorkflowUser } from "./workflowTestServer.ts";
+import { waitForCount, waitForEnd, waitForResult } from "./workflowTestServer.ts";
 
 /** Steps that run in the endpoint, and sleeps: alone and side by side. */
-export function steps(arrive: () => Author): void {
-  sequences(arrive);
-  sleeps(arrive);
-  parallel(arrive);
+export function steps(createUser: () => WorkflowUser): void {
+  testSequences(createUser);
+  testSleeps(createUser);
+  testParallel(createUser);
 }
 
-function sequences(arrive: () => Author): void {
+function testSequences(createUser: () => WorkflowUser): void {
   test("each step is executed once, in order, with what the steps before it returned", async () => {
-    const author = arrive();
+    const user = createUser();
     const executed: string[] = [];
-    const work = author.serve(async (context: WorkflowContext<{ item: string }>) => {
+    const work = user.serve(async (context: WorkflowContext<{ item: string }>) => {
       const { item } = context.requestPayload;
       const first = await context.run("first", () => (executed.push("first"), `${item} 1`));
       const second = await context.run("second", async () => (executed.push("second"), { first, list: [1, null, "ü €"] }));
       const third = await context.run("third", () => void executed.push("third"));
       return { second, third: third === undefined, runId: context.workflowRunId, url: context.url, born: context.workflowRunCreatedAt };
     });
-    const run = await author.workflows.trigger({ url: work.url, body: { item: "tea" } });
-    const { workflowRunCreatedAt, workflowRunResponse, workflowUrl } = await ended(author, run);
+    const run = await user.workflows.trigger({ url: work.url, body: { item: "tea" } });
+    const { workflowRunCreatedAt, workflowRunResponse, workflowUrl } = await waitForEnd(user, run);
     expect(JSON.parse(workflowRunResponse ?? "")).toEqual({
       ...{ second: { first: "tea 1", list: [1, null, "ü €"] }, third: true },
       ...{ runId: run.workflowRunId, url: work.url, born: workflowRunCreatedAt },
     });
     expect(workflowUrl).toBe(work.url);
     expect(executed).toEqual(["first", "second", "third"]);
-    expect(await countOf(work, 4)).toBe(4);
+    expect(await waitForCount(work, 4)).toBe(4);
     expect(work.calls.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   });
 
   test("payloads of any kind come as they were given, and results of any kind", async () => {
-    const author = arrive();
-    const work = author.serve(async (context) => {
+    const user = createUser();
+    const work = user.serve(async (context) => {
       const { requestPayload } = context;
       const echo = await context.run("echo", () => requestPayload);
       return { was: echo ?? "nothing" };
     });
     const payloads = ["text", "", { deep: [{ ü: "€" }] }, 0, false, null, [1, 2]];
     for (const body of payloads) {
-      const was = await resultOf(author, await author.workflows.trigger({ url: work.url, body }));
+      const was = await waitForResult(user, await user.workflows.trigger({ url: work.url, body }));
       expect(was).toEqual({ was: body === "" || body === null ? "nothing" : body });
     }
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toEqual({ was: "nothing" });
-    const silent = author.serve(async (context) => void (await context.run("only", () => 1)));
-    expect(await resultOf(author, await author.workflows.trigger({ url: silent.url }))).toBeUndefined();
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual({ was: "nothing" });
+    const silent = user.serve(async (context) => void (await context.run("only", () => 1)));
+    expect(await waitForResult(user, await user.workflows.trigger({ url: silent.url }))).toBeUndefined();
   });
 
   test("the history of a run is there while it goes on, and gone when it has ended", async () => {
-    const author = arrive();
+    const user = createUser();
     const asked = Promise.withResolvers<void>();
     const entries = (workflowRunId: string) =>
-      author.clientWith({ retry: false }).http.request<object[]>({ path: ["v2", "workflows", "runs", workflowRunId] });
+      user.clientWith({ retry: false }).http.request<object[]>({ path: ["v2", "workflows", "runs", workflowRunId] });
     const seen: object[][] = [];
-    const work = author.serve(async (context) => {
+    const work = user.serve(async (context) => {
       await context.run("one", () => 1);
       await context.run("two", async () => void seen.push(await entries(context.workflowRunId)));
     });
-    const run = await author.workflows.trigger({ url: work.url, body: "hi" });
-    await ended(author, run);
+    const run = await user.workflows.trigger({ url: work.url, body: "hi" });
+    await waitForEnd(user, run);
     expect(seen).toEqual([
       [
         { messageId: work.calls[0]?.headers["upstash-message-id"], callType: "step", body: Buffer.from("hi").toString("base64") },
@@ -73,11 +73,11 @@ function sequences(arrive: () => Author): void {
   });
 }
 
-function sleeps(arrive: () => Author): void {
+function testSleeps(createUser: () => WorkflowUser): void {
   test("sleeps end when they are over, and not before", async () => {
-    const author = arrive();
+    const user = createUser();
     const times: number[] = [];
-    const work = author.serve(async (context) => {
+    const work = user.serve(async (context) => {
       await context.run("begin", () => void times.push(Date.now()));
       await context.sleep("as a number", 1);
       await context.run("between", () => void times.push(Date.now()));
@@ -89,20 +89,20 @@ function sleeps(arrive: () => Author): void {
       await context.sleep("as a text", "0s");
       return until;
     });
-    const until = (await resultOf(author, await author.workflows.trigger({ url: work.url }))) as number;
+    const until = (await waitForResult(user, await user.workflows.trigger({ url: work.url }))) as number;
     const [begin = 0, between = 0, end = 0, ...others] = times;
     expect(others).toEqual([]);
     expect(between - begin).toBeGreaterThanOrEqual(1000);
     expect(end).toBeGreaterThanOrEqual(until * 1000);
-    expect(await countOf(work, 9)).toBe(9);
+    expect(await waitForCount(work, 9)).toBe(9);
   });
 }
 
-function parallel(arrive: () => Author): void {
+function testParallel(createUser: () => WorkflowUser): void {
   test("steps and sleeps side by side cost two calls each, and every result comes through", async () => {
-    const author = arrive();
+    const user = createUser();
     const executed: string[] = [];
-    const work = author.serve(async (context) => {
+    const work = user.serve(async (context) => {
       const before = await context.run("before", () => "b");
       const together = await Promise.all([
         context.run("one", () => (executed.push("one"), `${before}1`)),
@@ -112,15 +112,15 @@ function parallel(arrive: () => Author): void {
       ]);
       return [...together, await context.run("after", () => "a")];
     });
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toEqual(["b1", null, "b2", null, "a"]);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual(["b1", null, "b2", null, "a"]);
     expect(executed.toSorted()).toEqual(["one", "two"]);
     // The beginning, two steps alone, and a plan and a result for each of four.
-    expect(await countOf(work, 11)).toBe(11);
+    expect(await waitForCount(work, 11)).toBe(11);
   });
 
   test("a sleep that is not waited for at once is one group with the step after it", async () => {
-    const author = arrive();
-    const work = author.serve(async (context) => {
+    const user = createUser();
+    const work = user.serve(async (context) => {
       const nap = context.sleep("nap", 1);
       const first = await context.run("first", () => 1);
       const [second, third] = await Promise.all([context.run("second", () => first + 1), context.run("third", () => first + 2)]);
@@ -128,15 +128,15 @@ function parallel(arrive: () => Author): void {
       const last = await context.run("last", () => second + third);
       return last;
     });
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toBe(5);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toBe(5);
     // Begin; two side by side; two side by side; one alone.
-    expect(await countOf(work, 1 + 4 + 4 + 1)).toBe(10);
+    expect(await waitForCount(work, 1 + 4 + 4 + 1)).toBe(10);
   });
 
   test("branches of several steps each go on together, and none of them twice", async () => {
-    const author = arrive();
+    const user = createUser();
     const executed: string[] = [];
-    const work = author.serve(async (context) => {
+    const work = user.serve(async (context) => {
       const branch = async (name: string): Promise<string> => {
         const first = await context.run(`${name} 1`, () => (executed.push(`${name} 1`), name));
         const inner = await Promise.all(
@@ -146,24 +146,24 @@ function parallel(arrive: () => Author): void {
       };
       return Promise.all([branch("a"), branch("b"), branch("c")]);
     });
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toEqual(["axy", "bxy", "cxy"]);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual(["axy", "bxy", "cxy"]);
     expect(executed.toSorted()).toEqual(["a 1", "a x", "a y", "b 1", "b x", "b y", "c 1", "c x", "c y"]);
-    expect(await countOf(work, 1 + 6 + 12)).toBe(19);
+    expect(await waitForCount(work, 1 + 6 + 12)).toBe(19);
   });
 
   test("many steps side by side: exactly one of the answers goes on", async () => {
-    const author = arrive();
+    const user = createUser();
     const [executed, finished]: [number[], number[]] = [[], []];
-    const work = author.serve(async (context) => {
+    const work = user.serve(async (context) => {
       const all = await Promise.all(
         Array.from({ length: 24 }, (_, index) => context.run(`step ${index}`, () => (executed.push(index), index))),
       );
       await context.run("sum", () => void finished.push(1));
       return all.reduce((sum, one) => sum + one, 0);
     });
-    expect(await resultOf(author, await author.workflows.trigger({ url: work.url }))).toBe(276);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toBe(276);
     expect(executed.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 24 }, (_, index) => index));
     expect(finished).toEqual([1]);
-    expect(await countOf(work, 1 + 48 + 1)).toBe(50);
+    expect(await waitForCount(work, 1 + 48 + 1)).toBe(50);
   });
 }

@@ -1,27 +1,27 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { Hands } from "../../src/core/admission/capacity.ts";
-import type { Letter, MessageState } from "../../src/core/model/message.ts";
-import { callbackTo, none } from "./broker.ts";
-import { RecountedBroker, withKey } from "./recount.ts";
+import type { DeliveryCapacity } from "../../src/core/admission/capacity.ts";
+import type { MessageInput, MessageState } from "../../src/core/model/message.ts";
+import { callbackTo, noCapacity } from "./commandRunner.ts";
+import { RecountedCommandRunner, makeFlowControl } from "./recount.ts";
 
 const second = 1000;
 
 /** What messages go through: every combination of gates, with limits that stay. */
-const kinds: Readonly<Record<string, Partial<Letter>>> = {
+const kinds: Readonly<Record<string, Partial<MessageInput>>> = {
   one: { queue: "one" },
   told: {
     queue: "one",
     callback: { ...callbackTo("https://told.example/"), retries: 0 },
     failureCallback: callbackTo("https://sad.example/"),
   },
-  three: { queue: "three", ...withKey("two", { parallelism: 2 }) },
-  two: withKey("two", { parallelism: 2 }),
-  slow: { ...withKey("slow", { rate: 2, period: 10 * second }), url: "https://slow.example/" },
+  three: { queue: "three", ...makeFlowControl("two", { parallelism: 2 }) },
+  two: makeFlowControl("two", { parallelism: 2 }),
+  slow: { ...makeFlowControl("slow", { rate: 2, period: 10 * second }), url: "https://slow.example/" },
   near: { url: "https://slow.example/near?a=1" },
-  nearer: { url: "https://slow.example/near?a=2#b", ...withKey("two", { parallelism: 2 }) },
-  both: { queue: "three", ...withKey("slow", { rate: 2, period: 10 * second }), url: "https://slow.example/" },
-  late: { queue: "three", ...withKey("two", { parallelism: 2 }), delay: 20 * second },
+  nearer: { url: "https://slow.example/near?a=2#b", ...makeFlowControl("two", { parallelism: 2 }) },
+  both: { queue: "three", ...makeFlowControl("slow", { rate: 2, period: 10 * second }), url: "https://slow.example/" },
+  late: { queue: "three", ...makeFlowControl("two", { parallelism: 2 }), delay: 20 * second },
 };
 
 const handsOf = { plenty: 1000, few: 3, none: 0 };
@@ -29,7 +29,7 @@ const handsOf = { plenty: 1000, few: 3, none: 0 };
 type Step =
   | { do: "publish"; kind: string }
   | { do: "settle"; which: number; status: number }
-  | { do: "cancel" | "giveBack"; which: number }
+  | { do: "cancel" | "returnLeases"; which: number }
   | { do: "wait"; span: number }
   | { do: "hands"; hands: keyof typeof handsOf }
   | { do: "pause" | "resume"; id: string }
@@ -44,7 +44,7 @@ const steps = fc.array(
     { weight: 6, arbitrary: fc.record({ do: fc.constant("settle" as const), which, status: fc.constantFrom(200, 200, 500) }) },
     { weight: 6, arbitrary: fc.record({ do: fc.constant("claim" as const) }) },
     { weight: 3, arbitrary: fc.record({ do: fc.constant("wait" as const), span: fc.constantFrom(1, second, 10 * second, 31 * second) }) },
-    { weight: 2, arbitrary: fc.record({ do: fc.constantFrom("cancel" as const, "giveBack" as const), which }) },
+    { weight: 2, arbitrary: fc.record({ do: fc.constantFrom("cancel" as const, "returnLeases" as const), which }) },
     {
       weight: 1,
       arbitrary: fc.record({
@@ -61,9 +61,9 @@ const steps = fc.array(
 
 /** A broker whose hands are those that are not busy. */
 class Run {
-  readonly broker: RecountedBroker;
+  readonly broker: RecountedCommandRunner;
   total = 1000;
-  constructor(broker: RecountedBroker) {
+  constructor(broker: RecountedCommandRunner) {
     this.broker = broker;
   }
 
@@ -77,8 +77,8 @@ class Run {
 
   takeHands(): void {
     const free = this.total - this.active.length;
-    const hands: Hands = { ...none, free, perHost: 2, busy: new Map() };
-    this.broker.hands = this.total === 1000 ? { ...hands, perHost: 1000 } : hands;
+    const hands: DeliveryCapacity = { ...noCapacity, free, perHost: 2, runningByLane: new Map() };
+    this.broker.capacity = this.total === 1000 ? { ...hands, perHost: 1000 } : hands;
   }
 
   async take(step: Step): Promise<void> {
@@ -87,15 +87,15 @@ class Run {
     if (step.do === "publish") await broker.publish(kinds[step.kind] ?? {});
     else if (step.do === "settle") await this.settle(step.which, step.status);
     else if (step.do === "cancel") await this.cancel(step.which);
-    else if (step.do === "giveBack") await this.giveBack(step.which);
+    else if (step.do === "returnLeases") await this.returnLeases(step.which);
     else if (step.do === "wait") broker.now += step.span;
     else if (step.do === "hands") this.total = handsOf[step.hands];
-    else if (step.do === "pause") await broker.run("pauseFlow", { account: "acme", id: step.id });
-    else if (step.do === "resume") await broker.run("resumeFlow", { account: "acme", id: step.id });
+    else if (step.do === "pause") await broker.run("pauseLimiter", { account: "acme", id: step.id });
+    else if (step.do === "resume") await broker.run("resumeLimiter", { account: "acme", id: step.id });
     else if (step.do === "allow") await this.allow(step);
     else if (step.do === "retry") await this.retry();
     else if (step.do === "delete") await this.delete();
-    else await broker.run("claim", { limit: 10, lines: Math.max(0, Math.min(10, this.total - this.active.length)) });
+    else await broker.run("claim", { limit: 10, hostWaitlists: Math.max(0, Math.min(10, this.total - this.active.length)) });
     this.check();
   }
 
@@ -117,10 +117,10 @@ class Run {
     if (one) await this.broker.run("cancel", { account: "acme", messageIds: [one.id] });
   }
 
-  async giveBack(at: number): Promise<void> {
+  async returnLeases(at: number): Promise<void> {
     const { active } = this;
     const one = active[at % active.length];
-    if (one) await this.broker.run("giveBack", { held: [{ account: "acme", messageId: one.id, attempt: one.attempts }] });
+    if (one) await this.broker.run("returnLeases", { leases: [{ account: "acme", messageId: one.id, attempt: one.attempts }] });
   }
 
   async retry(): Promise<void> {
@@ -131,18 +131,19 @@ class Run {
   async delete(): Promise<void> {
     const messageIds = this.states.filter(({ queue }) => queue === "one").map(({ id }) => id);
     await this.broker.run("cancel", { account: "acme", messageIds });
-    const slots = [...this.broker.memory.tables.slots.keys()].map((key) => key.slice("acme\n".length));
+    const slots = [...this.broker.memory.tables.queueSlots.keys()].map((key) => key.slice("acme\n".length));
     const { deleted } = await this.broker.run("deleteQueue", { account: "acme", name: "one", slots });
     if (!deleted) throw new Error("a queue without messages could not be deleted");
   }
 
   check(): void {
-    const sent = (key: string): number => this.active.filter(({ flowKey }) => flowKey === key).length;
-    const slots = (queue: string): number => [...this.broker.memory.tables.slots.values()].filter((slot) => slot.queue === queue).length;
-    const { slots: held } = this.broker.memory.tables;
-    const [oldest = "~"] = this.states.flatMap(({ id, line }) => (line === "queue:one" ? [id] : [])).toSorted();
+    const sent = (key: string): number => this.active.filter(({ flowControlKey }) => flowControlKey === key).length;
+    const slots = (queue: string): number =>
+      [...this.broker.memory.tables.queueSlots.values()].filter((slot) => slot.queue === queue).length;
+    const { queueSlots: held } = this.broker.memory.tables;
+    const [oldest = "~"] = this.states.flatMap(({ id, waitlist }) => (waitlist === "queue:one" ? [id] : [])).toSorted();
     const isInOrder = [...held.values()].every(({ id, queue }) => queue !== "one" || id < oldest);
-    const begun = this.broker.flow("key:slow")?.windowUsed ?? 0;
+    const begun = this.broker.findLimiter("key:slow")?.windowUsed ?? 0;
     if (sent("two") <= 2 && slots("one") <= 1 && slots("three") <= 3 && begun <= 2 && isInOrder) return;
     throw new Error(`beyond limits: ${JSON.stringify({ two: sent("two"), one: slots("one"), three: slots("three"), begun, isInOrder })}`);
   }
@@ -151,12 +152,12 @@ class Run {
   async finish(): Promise<void> {
     const { broker } = this;
     this.total = 1000;
-    for (const id of ["queue:one", "queue:three", "key:two", "key:slow"]) await broker.run("resumeFlow", { account: "acme", id });
+    for (const id of ["queue:one", "queue:three", "key:two", "key:slow"]) await broker.run("resumeLimiter", { account: "acme", id });
     for (let turn = 0; this.states.length > 0; turn++) {
       if (turn === 300)
-        throw new Error(`stuck: ${JSON.stringify(this.states)} ${JSON.stringify([...broker.memory.tables.flows.values()])}`);
+        throw new Error(`stuck: ${JSON.stringify(this.states)} ${JSON.stringify([...broker.memory.tables.limiters.values()])}`);
       this.takeHands();
-      await broker.begun();
+      await broker.listStarted();
       for (const { id } of this.active) await broker.settle(id, { status: 200 });
       this.check();
       broker.now += second;
@@ -166,12 +167,12 @@ class Run {
 
 test("counters are those of a recount after whatever happens, limits hold, and everything ends", async () => {
   const property = fc.asyncProperty(steps, async (all) => {
-    const run = new Run(await RecountedBroker.open());
+    const run = new Run(await RecountedCommandRunner.open());
     await run.broker.run("upsertQueue", { account: "acme", name: "three", parallelism: 3 });
     for (const step of all) await run.take(step);
     await run.finish();
-    expect(run.broker.memory.tables.slots.size).toBe(0);
-    expect([...run.broker.memory.tables.flows.keys()].filter((key) => /endpoint:./.test(key))).toEqual([]);
+    expect(run.broker.memory.tables.queueSlots.size).toBe(0);
+    expect([...run.broker.memory.tables.limiters.keys()].filter((key) => /endpoint:./.test(key))).toEqual([]);
   });
   await fc.assert(property, { numRuns: 150 });
 });

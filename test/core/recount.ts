@@ -1,81 +1,81 @@
-import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands/index.ts";
-import type { Flow, FlowControl, Letter, MessageState, Outcome } from "../../src/core/model/message.ts";
+import type { CommandResult, CommandName, CommandInput } from "../../src/core/commands/index.ts";
+import type { Limiter, FlowControl, MessageInput, MessageState, Outcome } from "../../src/core/model/message.ts";
 import { listWrongCounters } from "../model/counters.ts";
 import type { Memory } from "../model/memoryStore.ts";
-import { Broker } from "./broker.ts";
+import { CommandRunner } from "./commandRunner.ts";
 
 /** What does not agree with a recount of the rows: counters of queues and keys, holders of slots, messages in line. */
-export function disagreements({ tables }: Memory): string[] {
-  const [messages, slots, flows] = [[...tables.messages.values()], [...tables.slots.values()], [...tables.flows.values()]];
+export function findDisagreements({ tables }: Memory): string[] {
+  const [messages, slots, limiters] = [[...tables.messages.values()], [...tables.queueSlots.values()], [...tables.limiters.values()]];
   /** From the URL itself, if that is not too long for it. */
   const endpointOf = ({ account, id, endpoint }: MessageState): string => {
-    const { origin, pathname } = new URL(tables.envelopes.get(`${account}\n${id}`)?.url ?? "");
+    const { origin, pathname } = new URL(tables.storedMessages.get(`${account}\n${id}`)?.url ?? "");
     const own = origin + pathname;
     return own.length > 512 ? endpoint : own;
   };
-  const wrong = listWrongCounters({ messages, slots, flows, endpointOf });
+  const wrong = listWrongCounters({ messages, slots, flows: limiters, endpointOf });
   const compare = (what: string, counted: unknown, found: unknown): void => {
     if (counted !== found) wrong.push(`${what}: ${String(counted)} instead of ${String(found)}`);
   };
-  const has = (account: string, id: string): boolean => tables.flows.has(`${account}\n${id}`);
+  const has = (account: string, id: string): boolean => tables.limiters.has(`${account}\n${id}`);
   for (const { account, id, queue, holders } of slots) {
     compare(`holders of slot ${id}`, holders, messages.filter((message) => message.account === account && message.slot === id).length);
     // One without a name was left over when its queue was deleted.
     if (queue !== "") compare(`queue of slot ${id} there`, has(account, `queue:${queue}`), true);
   }
-  for (const { account, id, state, leasedBy, line, dueAt, slot, flowKey } of messages) {
+  for (const { account, id, state, leasedBy, waitlist, dueAt, slot, flowControlKey } of messages) {
     compare(`lease of ${id} set`, leasedBy !== null, state === "active" || state === "cancelling");
-    compare(`line of ${id} set`, line !== null, state === "held");
+    compare(`line of ${id} set`, waitlist !== null, state === "held");
     compare(`dueAt of ${id} null`, dueAt === null, state === "held");
-    if (slot !== null) compare(`slot of ${id} there`, tables.slots.has(`${account}\n${slot}`), true);
-    if (line !== null && !line.startsWith("capacity:")) compare(`flow of the line of ${id} there`, has(account, line), true);
-    if (flowKey !== null && leasedBy !== null) compare(`key of ${id} there`, has(account, `key:${flowKey}`), true);
+    if (slot !== null) compare(`slot of ${id} there`, tables.queueSlots.has(`${account}\n${slot}`), true);
+    if (waitlist !== null && !waitlist.startsWith("capacity:")) compare(`flow of the line of ${id} there`, has(account, waitlist), true);
+    if (flowControlKey !== null && leasedBy !== null) compare(`key of ${id} there`, has(account, `key:${flowControlKey}`), true);
   }
   return wrong;
 }
 
 /** Recounts after each command, and wants no faults. Messages are known by their first label. */
-export class RecountedBroker extends Broker {
-  static override async open(): Promise<RecountedBroker> {
-    const broker = new RecountedBroker();
+export class RecountedCommandRunner extends CommandRunner {
+  static override async open(): Promise<RecountedCommandRunner> {
+    const broker = new RecountedCommandRunner();
     const keys = { current: "sig_1", next: "sig_2" };
     await broker.run("createAccount", { id: "acme", name: "acme", password: "", token: "t", tokenHash: "h", signingKeys: keys });
     return broker;
   }
 
   /** All that was handed over since this was last asked, by label, callbacks by their URL. */
-  readonly #begun: string[] = [];
+  readonly #started: string[] = [];
   readonly #ids = new Map<string, string>();
 
-  override async run<N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> {
+  override async run<N extends CommandName>(name: N, input: CommandInput<N>): Promise<CommandResult<N>> {
     const answer = await super.run(name, input);
-    const wrong = [...disagreements(this.memory), ...this.faults];
+    const wrong = [...findDisagreements(this.memory), ...this.faults];
     if (wrong.length > 0) throw new Error(`after ${name}: ${wrong.join("; ")}`);
     for (const { message } of this.deliveries) {
       const known = message.labels[0] ?? message.url;
       this.#ids.set(known, message.id);
-      this.#begun.push(known);
+      this.#started.push(known);
     }
     return answer;
   }
 
   /** Publishes a message for each name, one after another. */
-  async send(names: string, letter: Partial<Letter> = {}): Promise<void> {
-    for (const name of names.split(" ")) this.#ids.set(name, await this.publish({ labels: [name], ...letter }));
+  async send(names: string, input: Partial<MessageInput> = {}): Promise<void> {
+    for (const name of names.split(" ")) this.#ids.set(name, await this.publish({ labels: [name], ...input }));
   }
 
   /** Claims until nothing is left that is due now, and answers what has begun since this was last asked. */
-  async begun(): Promise<string> {
+  async listStarted(): Promise<string> {
     for (let turn = 0; ; turn++) {
       if (turn === 100) throw new Error("claims do not come to an end");
       const { more } = await this.run("claim", { limit: 100 });
-      if (!more && !this.#isDue()) return this.#begun.splice(0).join(" ");
+      if (!more && !this.#isDue()) return this.#started.splice(0).join(" ");
     }
   }
 
   #isDue(): boolean {
-    const { messages, flows } = this.memory.tables;
-    return [...messages.values(), ...flows.values()].some(({ dueAt }) => dueAt !== null && dueAt <= this.now);
+    const { messages, limiters } = this.memory.tables;
+    return [...messages.values(), ...limiters.values()].some(({ dueAt }) => dueAt !== null && dueAt <= this.now);
   }
 
   async end(names: string, outcome: Partial<Outcome> = { status: 200 }): Promise<void> {
@@ -92,17 +92,17 @@ export class RecountedBroker extends Broker {
     return id;
   }
 
-  flow(id: string): Flow | undefined {
-    return this.memory.tables.flows.get(`acme\n${id}`);
+  findLimiter(id: string): Limiter | undefined {
+    return this.memory.tables.limiters.get(`acme\n${id}`);
   }
 
   /** Running and waiting. */
   counts(id: string): [number, number] | null {
-    const flow = this.flow(id);
-    return flow ? [flow.running, flow.waiting] : null;
+    const limiter = this.findLimiter(id);
+    return limiter ? [limiter.running, limiter.waiting] : null;
   }
 }
 
-export const withKey = (key: string, limits: Partial<FlowControl> = {}): Pick<Letter, "flowControl"> => ({
+export const makeFlowControl = (key: string, limits: Partial<FlowControl> = {}): Pick<MessageInput, "flowControl"> => ({
   flowControl: { parallelism: null, rate: null, period: null, ...limits, key },
 });

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { Claims } from "../../src/delivery/claims.ts";
+import { Claimer } from "../../src/delivery/claimer.ts";
 import { freshDatabase } from "../postgres.ts";
 import { ask, openNode } from "../store/postgres/postgresDatabase.ts";
-import { closedAfterwards, TestClock, World } from "../store/world.ts";
+import { closeAfterTest, TestClock, StoreFixture } from "../store/storeFixture.ts";
 
 test("of two nodes that meet a row which PostgreSQL refuses each sends the others, once, and one puts it aside", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
-  const open = async (node: string, seed: number): Promise<World> =>
-    new World(closedAfterwards(await openNode(url, clock, { node, seed })), clock, node);
+  const open = async (node: string, seed: number): Promise<StoreFixture> =>
+    new StoreFixture(closeAfterTest(await openNode(url, clock, { node, seed })), clock, node);
   const worlds = [await open("nod_a", 1), await open("nod_b", 2)] as const;
   await worlds[0].account();
   for (const world of worlds) world.behind = true;
@@ -19,11 +19,11 @@ test("of two nodes that meet a row which PostgreSQL refuses each sends the other
   await ask(url, `create trigger refusal before update on messages for each row when (new.id = '${refused}') execute function refuse()`);
   clock.now += 1000;
   const troubles: string[] = [];
-  const nodes = worlds.map(({ store }) => new Claims({ store, now: () => clock.now, trouble: (what) => void troubles.push(what) }));
+  const nodes = worlds.map(({ store }) => new Claimer({ store, now: () => clock.now, logFailure: (what) => void troubles.push(what) }));
   const begun: string[] = [];
   for (let at = 0; at < 60; at++, clock.now += 1000) {
     // While one node looks for the row, the other may see nothing that is due. Then it waits, as the dispatcher does.
-    await Promise.all(nodes.map((claims) => claims.next({ limit: 64, lines: 64 }).catch(() => undefined)));
+    await Promise.all(nodes.map((claims) => claims.next({ limit: 64, hostWaitlists: 64 }).catch(() => undefined)));
     for (const world of worlds) {
       for (const delivery of world.delivered()) {
         begun.push(delivery.message.id);
@@ -39,6 +39,8 @@ test("of two nodes that meet a row which PostgreSQL refuses each sends the other
     cursor: null,
     count: 10,
   });
-  expect(entries.map(({ letter }) => [letter.messageId, letter.error])).toEqual([[refused, "could not be stored: row refused"]]);
+  expect(entries.map(({ deadLetter }) => [deadLetter.messageId, deadLetter.error])).toEqual([
+    [refused, "could not be stored: row refused"],
+  ]);
   expect(troubles.filter((what) => what.endsWith("could not be stored, and was put aside"))).toHaveLength(1);
 });

@@ -2,8 +2,8 @@ import type { IncomingMessage } from "node:http";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Delivery } from "../../src/core/model/message.ts";
 import { systemClock } from "../../src/clock/clock.ts";
-import { verify } from "../../src/delivery/signature.ts";
-import { bodyOf, call, deliveryTo, httpDestination, rawDestination, signingKey, start } from "./http/destination.ts";
+import { verifyJwt } from "../../src/delivery/signature.ts";
+import { readBody, call, makeDelivery, httpDestination, rawDestination, signingKey, start } from "./http/destination.ts";
 
 type Seen = { line: string; headers: [string, string][]; body: string };
 
@@ -14,7 +14,7 @@ async function seen(delivery: (port: number) => Delivery): Promise<Seen> {
   async function record(incoming: IncomingMessage): Promise<void> {
     const { rawHeaders: raw } = incoming;
     const headers = raw.flatMap((name, at): [string, string][] => (at % 2 === 0 ? [[name, raw[at + 1] ?? ""]] : []));
-    arrived = { line: `${incoming.method} ${incoming.url}`, headers, body: (await bodyOf(incoming)).toString() };
+    arrived = { line: `${incoming.method} ${incoming.url}`, headers, body: (await readBody(incoming)).toString() };
   }
   const outcome = await start()(delivery(port));
   if (!arrived) throw new Error(`nothing arrived: ${outcome.error}`);
@@ -24,7 +24,7 @@ async function seen(delivery: (port: number) => Delivery): Promise<Seen> {
 describe("the request", () => {
   test("carries the headers of the message, then those of the service, and the body", async () => {
     const { line, headers, body } = await seen((port) =>
-      deliveryTo(
+      makeDelivery(
         `http://127.0.0.1:${port}/hook`,
         {
           headers: [
@@ -67,7 +67,7 @@ describe("the request", () => {
         ["upstash-schedule-id", "forged"],
       ] as const;
       const ofBoth = async (changes: { group: string | null; scheduleId: string | null }) => {
-        const sent = await seen((port) => deliveryTo(`http://127.0.0.1:${port}/`, { brand, headers, ...changes }));
+        const sent = await seen((port) => makeDelivery(`http://127.0.0.1:${port}/`, { brand, headers, ...changes }));
         return sent.headers.filter(([name]) => /topic|schedule/i.test(name));
       };
       expect(await ofBoth({ group: "orders", scheduleId: "scd_1" })).toEqual([
@@ -80,14 +80,16 @@ describe("the request", () => {
 
   test("is signed for its URL and body", async () => {
     let url = "";
-    const { headers } = await seen((port) => deliveryTo((url = `http://127.0.0.1:${port}/a%2Fb?x=1#top`), { body: Buffer.from("hello") }));
+    const { headers } = await seen((port) =>
+      makeDelivery((url = `http://127.0.0.1:${port}/a%2Fb?x=1#top`), { body: Buffer.from("hello") }),
+    );
     const token = new Map(headers).get("Svc-Signature") ?? "";
-    const claims = verify(token, { keys: [signingKey], body: Buffer.from("hello"), url, now: systemClock.now() });
+    const claims = verifyJwt(token, { keys: [signingKey], body: Buffer.from("hello"), url, now: systemClock.now() });
     expect(claims).toMatchObject({ iss: "Svc", sub: url, jti: "jwt_id" });
   });
 
   test("speaks the brand of its message", async () => {
-    const { headers } = await seen((port) => deliveryTo(`http://127.0.0.1:${port}/`, { brand: "upstash" }));
+    const { headers } = await seen((port) => makeDelivery(`http://127.0.0.1:${port}/`, { brand: "upstash" }));
     expect(headers.map(([name]) => name).filter((name) => name.startsWith("Upstash-"))).toEqual([
       "Upstash-Signature",
       "Upstash-Message-Id",
@@ -118,7 +120,7 @@ describe("the request", () => {
       ...own.flatMap((name) => [`Svc-${name}`, `Upstash-${name}`, `svc-${name.toLowerCase()}`]),
     ];
     const { headers } = await seen((port) =>
-      deliveryTo(`http://127.0.0.1:${port}/`, {
+      makeDelivery(`http://127.0.0.1:${port}/`, {
         headers: [
           ...names.map((name) => [name, "forged"] as const),
           ["Svc-Workflow-Invoke-Count", "1"],
@@ -137,9 +139,9 @@ describe("the request", () => {
   });
 
   test.each(["GET", "DELETE", "PUT", "PATCH"] as const)("%s has the body it was given, if any", async (method) => {
-    const full = await seen((port) => deliveryTo(`http://127.0.0.1:${port}/`, { method, body: Buffer.from("hello") }));
+    const full = await seen((port) => makeDelivery(`http://127.0.0.1:${port}/`, { method, body: Buffer.from("hello") }));
     expect([full.line, full.body]).toEqual([`${method} /`, "hello"]);
-    const empty = await seen((port) => deliveryTo(`http://127.0.0.1:${port}/`, { method }));
+    const empty = await seen((port) => makeDelivery(`http://127.0.0.1:${port}/`, { method }));
     expect([empty.line, empty.body]).toEqual([`${method} /`, ""]);
     const length = empty.headers.filter(([name]) => name === "Content-Length").map(([, value]) => value);
     expect(length).toEqual(method === "GET" || method === "DELETE" ? [] : ["0"]);
@@ -159,15 +161,15 @@ describe("the request", () => {
     ["/a b\t", "/a%20b"],
     ["\\a\\b", "/a/b"],
   ])("asks for the path as it was given: %s", async (given, asked) => {
-    const { line } = await seen((port) => deliveryTo(`HTTP://127.0.0.1:${port}${given}`));
+    const { line } = await seen((port) => makeDelivery(`HTTP://127.0.0.1:${port}${given}`));
     expect(line).toBe(`POST ${asked}`);
   });
 
   test("turns the name and password of a URL into an Authorization header, unless there is one", async () => {
-    const { headers } = await seen((port) => deliveryTo(`http://me:p%40ss@127.0.0.1:${port}/a@b`));
+    const { headers } = await seen((port) => makeDelivery(`http://me:p%40ss@127.0.0.1:${port}/a@b`));
     expect(new Map(headers).get("Authorization")).toBe(`Basic ${Buffer.from("me:p@ss").toString("base64")}`);
     expect(new Map(headers).get("Host")).toMatch(/^127\.0\.0\.1:\d+$/);
-    const own = await seen((port) => deliveryTo(`http://me:pass@127.0.0.1:${port}/`, { headers: [["Authorization", "Bearer own"]] }));
+    const own = await seen((port) => makeDelivery(`http://me:pass@127.0.0.1:${port}/`, { headers: [["Authorization", "Bearer own"]] }));
     expect(own.headers.filter(([name]) => name === "Authorization")).toEqual([["Authorization", "Bearer own"]]);
   });
 

@@ -3,21 +3,21 @@ import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { laneOf } from "../../src/core/admission/capacity.ts";
-import type { Envelope } from "../../src/core/model/message.ts";
-import { BodyBytes } from "../../src/delivery/http/bodyBytes.ts";
-import { certificate, deliveryTo, opened, rawDestination } from "./http/destination.ts";
+import { laneName } from "../../src/core/admission/capacity.ts";
+import type { StoredMessage } from "../../src/core/model/message.ts";
+import { BodyByteBudget } from "../../src/delivery/http/bodyBytes.ts";
+import { certificate, makeDelivery, createTestDeliver, rawDestination } from "./http/destination.ts";
 
 const mebibyte = 1024 * 1024;
-const run = { run: "run_1", runId: "wfr_1", createdAt: 0, kind: "call", slot: "c1", position: 0, size: 0 } as const;
-const toThirdParty: Partial<Envelope> = { callback: null, keepResponse: true, run };
-const lane = laneOf("acc", "shop.test");
+const run = { run: "run_1", runId: "wfr_1", createdAt: 0, kind: "call", stepKey: "c1", position: 0, size: 0 } as const;
+const toThirdParty: Partial<StoredMessage> = { callback: null, keepResponse: true, run };
+const lane = laneName("acc", "shop.test");
 const noStop = (): void => undefined;
 
 /** Memory of which another response holds all but what every response may have. */
-function fullMemory(total = 256 * 1024): { bytes: BodyBytes; giveBack: () => void } {
-  const bytes = new BodyBytes(total);
-  const other = bytes.open(laneOf("other", "other.test"));
+function fullMemory(total = 256 * 1024): { bytes: BodyByteBudget; giveBack: () => void } {
+  const bytes = new BodyByteBudget(total);
+  const other = bytes.openRoom(laneName("other", "other.test"));
   other.wait(total, noStop);
   return { bytes, giveBack: () => other.close() };
 }
@@ -53,9 +53,9 @@ describe.each([
       response.writeHead(200, hasLength ? { "Content-Length": body.length } : {}).end(body);
     });
     const { bytes, giveBack } = fullMemory();
-    const deliver = opened({ resolve: async () => ["127.0.0.1"] });
-    const room = bytes.open(lane);
-    const { outcome } = deliver(deliveryTo(url, toThirdParty), room);
+    const deliver = createTestDeliver({ resolve: async () => ["127.0.0.1"] });
+    const room = bytes.openRoom(lane);
+    const { outcome } = deliver(makeDelivery(url, toThirdParty), room);
     await expect.poll(() => bytes.byLane[lane] ?? 0).toBeGreaterThan(16 * 1024);
     // However long it waits: what one look at the socket brings, and what TLS has unpacked by then.
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -64,7 +64,7 @@ describe.each([
     const { status, error, body: got } = await outcome;
     expect([status, error, Buffer.compare(got, body), bytes.byLane[lane]]).toEqual([200, null, 0, body.length]);
     room.close();
-    expect((await deliver(deliveryTo(url, toThirdParty), bytes.open(lane)).outcome).status).toBe(200);
+    expect((await deliver(makeDelivery(url, toThirdParty), bytes.openRoom(lane)).outcome).status).toBe(200);
     expect(connections()).toBe(1);
   });
 });
@@ -72,8 +72,11 @@ describe.each([
 test("a response that waits for memory ends by the timeout of its attempt, says why, and holds nothing", async () => {
   const { url } = await destination(false, (_incoming, response) => void response.end(Buffer.alloc(mebibyte)));
   const { bytes, giveBack } = fullMemory();
-  const room = bytes.open(lane);
-  const outcome = await opened({ resolve: async () => ["127.0.0.1"] })(deliveryTo(url, { ...toThirdParty, timeout: 300 }), room).outcome;
+  const room = bytes.openRoom(lane);
+  const outcome = await createTestDeliver({ resolve: async () => ["127.0.0.1"] })(
+    makeDelivery(url, { ...toThirdParty, timeout: 300 }),
+    room,
+  ).outcome;
   expect(outcome).toMatchObject({ status: null, error: "timed out after 300 ms while the server had no memory for more of the response" });
   expect(bytes.byLane[lane]).toBeUndefined();
   giveBack();
@@ -83,7 +86,8 @@ test("a response that waits for memory ends by the timeout of its attempt, says 
 test("a small response never waits", async () => {
   const { url } = await destination(false, (_incoming, response) => void response.end(Buffer.alloc(16 * 1024)));
   const { bytes } = fullMemory();
-  const { body } = await opened({ resolve: async () => ["127.0.0.1"] })(deliveryTo(url, toThirdParty), bytes.open(lane)).outcome;
+  const { body } = await createTestDeliver({ resolve: async () => ["127.0.0.1"] })(makeDelivery(url, toThirdParty), bytes.openRoom(lane))
+    .outcome;
   expect(body.byteLength).toBe(16 * 1024);
 });
 
@@ -91,8 +95,8 @@ test("a call to a third party that announces too much ends before any of it is r
   const port = await rawDestination((socket) =>
     socket.once("data", () => socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${8 * mebibyte + 1}\r\n\r\n`)),
   );
-  const bytes = new BodyBytes(mebibyte);
-  const outcome = await opened()(deliveryTo(`http://127.0.0.1:${port}/`, toThirdParty), bytes.open(lane)).outcome;
+  const bytes = new BodyByteBudget(mebibyte);
+  const outcome = await createTestDeliver()(makeDelivery(`http://127.0.0.1:${port}/`, toThirdParty), bytes.openRoom(lane)).outcome;
   expect(outcome).toMatchObject({ status: null, error: "the answer is larger than 8 MiB" });
   expect(bytes.free).toBe(mebibyte);
 });

@@ -1,10 +1,10 @@
 import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import type { RunPart } from "../../src/core/model/message.ts";
-import type { Room } from "../../src/delivery/http/bodyBytes.ts";
-import { call, deliveryTo, httpDestination, opened } from "./http/destination.ts";
+import type { ResponseRoom } from "../../src/delivery/http/bodyBytes.ts";
+import { call, makeDelivery, httpDestination, createTestDeliver } from "./http/destination.ts";
 
-const part: RunPart = { run: "run_1", runId: "wfr_1", createdAt: 1_800_000_000_000, kind: "step", slot: "i", position: 0, size: 2 };
+const part: RunPart = { run: "run_1", runId: "wfr_1", createdAt: 1_800_000_000_000, kind: "step", stepKey: "i", position: 0, size: 2 };
 
 describe("a call to the endpoint of a run", () => {
   const headersOf = async (changes: Parameters<typeof call>[1]): Promise<Record<string, unknown>> => {
@@ -90,13 +90,13 @@ describe("a response that a callback tells of", () => {
 
   test("says how much of it is kept, and has the hash of all", async () => {
     const outcome = await call(`http://127.0.0.1:${await answering(2_000)}/`, step);
-    expect(outcome).toMatchObject({ kept: 1_000, digest: hash("sha256", "x".repeat(2_000)) });
+    expect(outcome).toMatchObject({ keptBytes: 1_000, digest: hash("sha256", "x".repeat(2_000)) });
     expect(outcome).not.toHaveProperty("cut");
-    expect(await call(`http://127.0.0.1:${await answering(1_000)}/`, step)).not.toHaveProperty("kept");
+    expect(await call(`http://127.0.0.1:${await answering(1_000)}/`, step)).not.toHaveProperty("keptBytes");
   });
 
   /** A room that notes what is asked of it. */
-  function noting(grants: boolean): { room: Room; taken: () => number; asked: string[] } {
+  function noting(grants: boolean): { room: ResponseRoom; taken: () => number; asked: string[] } {
     let taken = 0;
     const asked: string[] = [];
     const add = (bytes: number): void => void (taken += bytes);
@@ -111,27 +111,27 @@ describe("a response that a callback tells of", () => {
       then();
       return () => undefined;
     };
-    return { room: { add, take, wait, keep: (bytes) => void (taken = Math.min(taken, bytes)) }, taken: () => taken, asked };
+    return { room: { add, take, wait, shrinkTo: (bytes) => void (taken = Math.min(taken, bytes)) }, taken: () => taken, asked };
   }
 
   test("ends where every other one does when there is no memory for more", async () => {
     const { room, taken, asked } = noting(false);
     const url = `http://127.0.0.1:${await answering(200_000)}/`;
-    const outcome = await opened()(deliveryTo(url, step), room).outcome;
+    const outcome = await createTestDeliver()(makeDelivery(url, step), room).outcome;
     expect([outcome.status, outcome.body.byteLength, outcome.cut, taken()]).toEqual([500, 1_000, true, 1_000]);
     expect(asked).toEqual(["take"]);
-    const none = await opened()(deliveryTo(`http://127.0.0.1:${await answering(1_000)}/`, step), room).outcome;
+    const none = await createTestDeliver()(makeDelivery(`http://127.0.0.1:${await answering(1_000)}/`, step), room).outcome;
     expect([none.body.byteLength, none.cut, asked.length]).toEqual([1_000, undefined, 1]);
   });
 
   test("takes memory for all of it, and holds what it has until somebody else ends that", async () => {
     const told = noting(true);
     const url = `http://127.0.0.1:${await answering(200_000)}/`;
-    await opened()(deliveryTo(url, step), told.room).outcome;
+    await createTestDeliver()(makeDelivery(url, step), told.room).outcome;
     expect([told.taken(), told.asked]).toEqual([200_000, ["take"]]);
     const called = noting(false);
     const run = { ...part, kind: "call" as const };
-    const outcome = await opened()(deliveryTo(url, { ...plain, run }), called.room).outcome;
+    const outcome = await createTestDeliver()(makeDelivery(url, { ...plain, run }), called.room).outcome;
     expect([outcome.body.byteLength, called.taken(), called.asked]).toEqual([200_000, 200_000, ["wait"]]);
   });
 
@@ -163,8 +163,8 @@ test("a success is read when the log is to keep it, and marked", async () => {
   const port = await httpDestination((_incoming, response) => response.end("made"));
   const url = `http://127.0.0.1:${port}/`;
   const kept = await call(url, { callback: null, keepResponse: true });
-  expect(kept).toMatchObject({ status: 200, logged: true, body: new Uint8Array(Buffer.from("made")) });
+  expect(kept).toMatchObject({ status: 200, keepsInLog: true, body: new Uint8Array(Buffer.from("made")) });
   const plain = await call(url, { callback: null });
-  expect([plain.body.byteLength, plain.headers, plain.logged]).toEqual([0, [], undefined]);
-  expect(await call(url)).not.toHaveProperty("logged");
+  expect([plain.body.byteLength, plain.headers, plain.keepsInLog]).toEqual([0, [], undefined]);
+  expect(await call(url)).not.toHaveProperty("keepsInLog");
 });

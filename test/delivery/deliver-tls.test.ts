@@ -3,7 +3,7 @@ import { createServer as createSecureServer } from "node:https";
 import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Resolve } from "../../src/delivery/http/dns.ts";
-import { call, certificate, deliveryTo, rawDestination, start } from "./http/destination.ts";
+import { call, certificate, makeDelivery, rawDestination, start } from "./http/destination.ts";
 
 describe("over TLS", () => {
   async function secureDestination(): Promise<{ port: number; names: string[] }> {
@@ -55,7 +55,7 @@ describe("over TLS", () => {
       const body = Buffer.from(Array.from({ length: size }, (_none, at) => (at * 31) % 256));
       for (const how of ["chunks", "length"]) {
         const url = `https://shop.test:${(server.address() as AddressInfo).port}/`;
-        const outcome = await deliver(deliveryTo(url, { body, headers: [["X-In", how]] }));
+        const outcome = await deliver(makeDelivery(url, { body, headers: [["X-In", how]] }));
         expect(outcome).toMatchObject({ status: 200, error: null });
         expect(Buffer.compare(outcome.body, body)).toBe(0);
       }

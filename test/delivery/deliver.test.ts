@@ -2,11 +2,20 @@ import { createServer as createPlainServer, type AddressInfo, type Socket } from
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Outcome } from "../../src/core/model/message.ts";
-import { sharedEventLoop, systemClock } from "../../src/clock/clock.ts";
+import { createLongWork, systemClock } from "../../src/clock/clock.ts";
 import { createDeliver } from "../../src/delivery/deliver.ts";
 import { createEgress } from "../../src/delivery/http/egress.ts";
 import type { Resolve } from "../../src/delivery/http/dns.ts";
-import { call, closedPort, deliveryTo, httpDestination, opened, rawDestination, sayingDestination, start } from "./http/destination.ts";
+import {
+  call,
+  findClosedPort,
+  makeDelivery,
+  httpDestination,
+  createTestDeliver,
+  rawDestination,
+  scriptedDestination,
+  start,
+} from "./http/destination.ts";
 
 const text = ({ body }: Outcome): string => Buffer.from(body).toString("latin1");
 
@@ -15,7 +24,7 @@ describe("the answer", () => {
     const port = await httpDestination((_incoming, response) => {
       response.writeHead(503, ["x-b", "1", "X-b", "2", "Retry-After", "7"]).end("busy");
     });
-    const outcome = await start()(deliveryTo(`http://127.0.0.1:${port}/`, {}, 3));
+    const outcome = await start()(makeDelivery(`http://127.0.0.1:${port}/`, {}, 3));
     expect(outcome).toMatchObject({ account: "acc", messageId: "msg_1", host: `127.0.0.1:${port}`, attempt: 3, status: 503, error: null });
     expect(outcome.headers.slice(0, 3)).toEqual([
       ["X-B", "1"],
@@ -29,9 +38,9 @@ describe("the answer", () => {
   test("is not kept when nobody will read it", async () => {
     const status = { code: 200 };
     const port = await httpDestination((_incoming, response) => response.writeHead(status.code, { "X-A": "1" }).end("body"));
-    const unread = { callback: null, tells: null };
+    const unread = { callback: null, reportsOn: null };
     expect(await call(`http://127.0.0.1:${port}/`, unread)).toMatchObject({ status: 200, headers: [], body: new Uint8Array(0) });
-    const told = await call(`http://127.0.0.1:${port}/`, { ...unread, tells: { kind: "callback", messageId: "msg_0", dlqId: null } });
+    const told = await call(`http://127.0.0.1:${port}/`, { ...unread, reportsOn: { kind: "callback", messageId: "msg_0", dlqId: null } });
     expect(text(told)).toBe("body");
     status.code = 400;
     expect(text(await call(`http://127.0.0.1:${port}/`, unread))).toBe("body");
@@ -71,7 +80,7 @@ describe("the answer", () => {
     ["an unknown status", "HTTP/1.1 799 Odd\r\nContent-Length: 0\r\n\r\n", 799, ""],
     ["bytes beyond ASCII in a header", "HTTP/1.1 200 \xff\r\nX-A: \xe9\r\nContent-Length: 0\r\n\r\n", 200, ""],
   ])("may have %s", async (_case, said, status, body) => {
-    const port = await sayingDestination(said);
+    const port = await scriptedDestination(said);
     const outcome = await call(`http://127.0.0.1:${port}/`);
     expect([outcome.error, outcome.status, text(outcome)]).toEqual([null, status, body]);
   });
@@ -110,7 +119,7 @@ describe("the answer", () => {
 
   test("keeps a hundred headers at most", async () => {
     const many = Array.from({ length: 500 }, (_none, at) => `X-${at}: 1\r\n`).join("");
-    const port = await sayingDestination(`HTTP/1.1 200 OK\r\nContent-Length: 0\r\n${many}\r\n`);
+    const port = await scriptedDestination(`HTTP/1.1 200 OK\r\nContent-Length: 0\r\n${many}\r\n`);
     const outcome = await call(`http://127.0.0.1:${port}/`);
     expect([outcome.status, outcome.headers.length, outcome.headers[1]?.[0]]).toEqual([200, 100, "X-0"]);
   });
@@ -170,11 +179,11 @@ describe("no answer", () => {
       release = () => response.end();
     });
     const deliver = start({ connectionsPerOrigin: 1 });
-    const first = deliver(deliveryTo(`http://127.0.0.1:${port}/first`));
-    expect((await deliver(deliveryTo(`http://127.0.0.1:${port}/late`, { timeout: 100 }))).error).toBe("timed out after 100 ms");
+    const first = deliver(makeDelivery(`http://127.0.0.1:${port}/first`));
+    expect((await deliver(makeDelivery(`http://127.0.0.1:${port}/late`, { timeout: 100 }))).error).toBe("timed out after 100 ms");
     release();
     expect((await first).status).toBe(200);
-    const third = deliver(deliveryTo(`http://127.0.0.1:${port}/third`, { timeout: 5_000 }));
+    const third = deliver(makeDelivery(`http://127.0.0.1:${port}/third`, { timeout: 5_000 }));
     await expect.poll(() => arrived.length).toBe(2);
     release();
     expect((await third).status).toBe(200);
@@ -205,7 +214,7 @@ describe("no answer", () => {
       "the answer is 101 Switching Protocols, which the request did not ask for",
     ],
   ])("from one that says %j", async (said, error) => {
-    const port = await sayingDestination(said);
+    const port = await scriptedDestination(said);
     expect(await call(`http://127.0.0.1:${port}/`)).toMatchObject({ ...none, error });
   });
 
@@ -213,12 +222,12 @@ describe("no answer", () => {
     ["a header of 40,000 bytes", `X-A: ${"x".repeat(40_000)}\r\n\r\n`],
     ["20,000 headers", "X-A: 1\r\n".repeat(20_000)],
   ])("from one that sends %s", async (_case, headers) => {
-    const port = await sayingDestination(`HTTP/1.1 200 OK\r\n${headers}`);
+    const port = await scriptedDestination(`HTTP/1.1 200 OK\r\n${headers}`);
     expect(await call(`http://127.0.0.1:${port}/`)).toMatchObject({ ...none, error: "response headers larger than 32 KiB" });
   });
 
   test("from a port that nobody listens on, or a name that nobody has", async () => {
-    const port = await closedPort();
+    const port = await findClosedPort();
     expect(await call(`http://127.0.0.1:${port}/`)).toMatchObject({ ...none, error: "connection refused" });
     expect((await call("http://127.0.0.1:0/")).status).toBe(null);
     const unknown: Resolve = () => Promise.reject(Object.assign(new Error("internal.name"), { code: "ENOTFOUND" }));
@@ -265,13 +274,13 @@ describe("no answer", () => {
 test("a request is made and signed after all who wait for an answer have gone on", async () => {
   const port = await httpDestination((_incoming, response) => response.end());
   const order: string[] = [];
-  const deliver = opened({
+  const deliver = createTestDeliver({
     newId: (kind) => {
       order.push("signed");
       return kind;
     },
   });
-  const { outcome } = deliver(deliveryTo(`http://127.0.0.1:${port}/`));
+  const { outcome } = deliver(makeDelivery(`http://127.0.0.1:${port}/`));
   // As many steps as an answer may take on its way out.
   for (let step = 0; step < 20; step++) await Promise.resolve();
   order.push("answered");
@@ -287,8 +296,8 @@ describe("aborting", () => {
       socket.resume();
       socket.on("close", () => open--);
     });
-    const deliver = opened();
-    const [first, ...others] = [1, 2, 3].map(() => deliver(deliveryTo(`http://127.0.0.1:${port}/`)));
+    const deliver = createTestDeliver();
+    const [first, ...others] = [1, 2, 3].map(() => deliver(makeDelivery(`http://127.0.0.1:${port}/`)));
     await expect.poll(() => open).toBe(3);
     first?.abort();
     expect(await first?.outcome).toMatchObject({ status: null, error: "aborted" });
@@ -307,19 +316,19 @@ describe("aborting", () => {
       received.push(url);
       response.end();
     });
-    const deliver = opened();
-    const call = deliver(deliveryTo(`http://127.0.0.1:${port}/aborted`));
+    const deliver = createTestDeliver();
+    const call = deliver(makeDelivery(`http://127.0.0.1:${port}/aborted`));
     await moment();
     call.abort();
     expect(await call.outcome).toMatchObject({ host: `127.0.0.1:${port}`, status: null, error: "aborted" });
     // Whatever it had sent would have come before this.
-    expect((await deliver(deliveryTo(`http://127.0.0.1:${port}/other`)).outcome).status).toBe(200);
+    expect((await deliver(makeDelivery(`http://127.0.0.1:${port}/other`)).outcome).status).toBe(200);
     expect(received).toEqual(["/other"]);
   });
 
   test("after the end changes nothing", async () => {
     const port = await httpDestination((_incoming, response) => response.end());
-    const call = opened()(deliveryTo(`http://127.0.0.1:${port}/`));
+    const call = createTestDeliver()(makeDelivery(`http://127.0.0.1:${port}/`));
     expect((await call.outcome).status).toBe(200);
     call.abort();
     expect((await call.outcome).status).toBe(200);
@@ -333,16 +342,16 @@ describe("aborting", () => {
     const { deliver, close } = createDeliver({
       egress: createEgress({ allow: ["127.0.0.1"] }),
       clock: systemClock,
-      longWork: sharedEventLoop(),
+      longWork: createLongWork(),
       limits: { responseBytes: 10, connectTimeout: 1_000, connectionsPerOrigin: 2 },
       region: "US-EAST-1",
       newId: (kind) => kind,
     });
-    const running = [1, 2, 3, 4].map(() => deliver(deliveryTo(url)).outcome);
+    const running = [1, 2, 3, 4].map(() => deliver(makeDelivery(url)).outcome);
     await new Promise((resolve) => server.once("connection", resolve));
     await close();
     expect((await Promise.all(running)).map(({ error }) => error)).toEqual(running.map(() => "aborted"));
-    expect((await deliver(deliveryTo(url)).outcome).error).toBe("aborted");
+    expect((await deliver(makeDelivery(url)).outcome).error).toBe("aborted");
   });
 });
 
@@ -362,7 +371,7 @@ describe("connections", () => {
       });
     });
     const deliver = start({ connectionsPerOrigin: 3 });
-    const outcomes = await Promise.all(Array.from({ length: 50 }, () => deliver(deliveryTo(`http://127.0.0.1:${server}/`))));
+    const outcomes = await Promise.all(Array.from({ length: 50 }, () => deliver(makeDelivery(`http://127.0.0.1:${server}/`))));
     expect(outcomes.filter(({ status }) => status !== 200)).toEqual([]);
     expect(opened).toBeLessThanOrEqual(3);
     expect(most).toBeLessThanOrEqual(3);

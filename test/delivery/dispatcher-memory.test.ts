@@ -1,18 +1,18 @@
 import { expect, onTestFinished, test } from "vitest";
-import { idMaker } from "../../src/core/values/ids.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
 import type { Outcome } from "../../src/core/model/message.ts";
-import { hostOf } from "../../src/core/values/url.ts";
+import { parseHost } from "../../src/core/values/url.ts";
 import { systemClock } from "../../src/clock/clock.ts";
-import type { Room } from "../../src/delivery/http/bodyBytes.ts";
+import type { ResponseRoom } from "../../src/delivery/http/bodyBytes.ts";
 import type { Deliver } from "../../src/delivery/deliver.ts";
 import { Dispatcher } from "../../src/delivery/dispatcher.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
-import { letterOf } from "../core/broker.ts";
+import { makeInput } from "../core/commandRunner.ts";
 
 test("memory for long responses is that for bodies that are sent, until the outcome is stored", async () => {
   const random = Math.random;
-  const memory = memoryStore({ node: "nod_a", now: () => Date.now(), random, newId: idMaker(random) }, new Memory());
+  const memory = memoryStore({ node: "nod_a", now: () => Date.now(), random, newId: createIdGenerator(random) }, new Memory());
   const onDisk = Promise.withResolvers<void>();
   const isStored = Promise.withResolvers<void>();
   const store: Store = {
@@ -24,46 +24,46 @@ test("memory for long responses is that for bodies that are sent, until the outc
       return answer;
     },
   };
-  const rooms: Room[] = [];
+  const rooms: ResponseRoom[] = [];
   const ends: ((outcome: Partial<Outcome>) => void)[] = [];
   const bothSent = Promise.withResolvers<void>();
   const deliver: Deliver = ({ message, attempt }, room) => {
     const { promise: outcome, resolve } = Promise.withResolvers<Outcome>();
-    const of = { account: message.account, messageId: message.id, host: hostOf(message.url), attempt };
+    const of = { account: message.account, messageId: message.id, host: parseHost(message.url), attempt };
     if (room) rooms.push(room);
     ends.push((end) => resolve({ ...of, status: 200, headers: [], body: new Uint8Array(0), error: null, took: 1, ...end }));
     if (rooms.length === 2) bothSent.resolve();
     return { outcome, abort: () => undefined };
   };
-  const log = { attempt: () => undefined, trouble: (what: string) => expect.unreachable(what) };
-  const hands = { total: 10, perHost: 10, bytes: { total: 1_000, perBatch: 1_000 } };
-  const dispatcher = new Dispatcher({ store, deliver, clock: systemClock, log, hands });
+  const log = { attempt: () => undefined, failure: (what: string) => expect.unreachable(what) };
+  const capacity = { total: 10, perHost: 10, bytes: { total: 1_000, perBatch: 1_000 } };
+  const dispatcher = new Dispatcher({ store, deliver, clock: systemClock, log, capacity });
   const account = { id: "acme", name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } };
   await store.execute("createAccount", account);
   dispatcher.start();
   onTestFinished(() => dispatcher.stop(0));
   const body = new Uint8Array(100);
-  const letters = ["https://a.example", "https://b.example"].map((url) => letterOf({ url, body }));
-  for (const letter of letters) await store.execute("publish", { account: "acme", letters: [letter] });
+  const letters = ["https://a.example", "https://b.example"].map((url) => makeInput({ url, body }));
+  for (const letter of letters) await store.execute("publish", { account: "acme", inputs: [letter] });
   await bothSent.promise;
   const [a, b] = rooms;
-  expect(dispatcher.hands().bytes.free).toBe(800);
+  expect(dispatcher.readCapacity().bytes.free).toBe(800);
   // Of the 800 that are free, the account leaves the last eighth.
   expect([a?.take(500), b?.take(176), b?.take(175), a?.take(1)]).toEqual([true, false, true, false]);
   // Bytes that have been read are taken in any case.
   a?.add(150);
   const waiting: string[] = [];
   b?.wait(100, () => waiting.push("b"));
-  expect(dispatcher.hands().bytes).toMatchObject({ free: -25, busy: { "acme a.example": 750, "acme b.example": 275 } });
+  expect(dispatcher.readCapacity().bytes).toMatchObject({ free: -25, byLane: { "acme a.example": 750, "acme b.example": 275 } });
   ends[0]?.({ body: new Uint8Array(550) });
   await Promise.resolve();
-  expect(dispatcher.hands().bytes.free).toBeLessThanOrEqual(75);
+  expect(dispatcher.readCapacity().bytes.free).toBeLessThanOrEqual(75);
   expect(waiting).toEqual([]);
   onDisk.resolve();
   await isStored.promise;
-  await expect.poll(() => dispatcher.hands().bytes).toMatchObject({ free: 625, busy: { "acme b.example": 375 } });
+  await expect.poll(() => dispatcher.readCapacity().bytes).toMatchObject({ free: 625, byLane: { "acme b.example": 375 } });
   expect(waiting).toEqual(["b"]);
-  expect(dispatcher.hands().held?.bytes).toEqual({ total: 1_000, byAccount: new Map([["acme", 375]]) });
+  expect(dispatcher.readCapacity().heldByAccount?.bytes).toEqual({ total: 1_000, byAccount: new Map([["acme", 375]]) });
   ends[1]?.({ status: 500, body: new Uint8Array(300) });
-  await expect.poll(() => dispatcher.hands().bytes.free).toBe(1_000);
+  await expect.poll(() => dispatcher.readCapacity().bytes.free).toBe(1_000);
 });

@@ -3,12 +3,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { callback, failureCallback } from "../../src/api/views/callbackShapes.ts";
+import { callbackSchema, failureCallbackSchema } from "../../src/api/views/callbackSchemas.ts";
 import { openApi } from "../../src/api/server/openapi.ts";
-import { callbackLetter } from "../../src/core/sending/callback.ts";
-import type { Answer, Envelope, RunPart } from "../../src/core/model/message.ts";
-import { sign } from "../../src/delivery/signature.ts";
-import { closedPort, deliveryTo, httpDestination, start } from "./http/destination.ts";
+import { makeCallbackInput } from "../../src/core/sending/callback.ts";
+import type { Answer, StoredMessage, RunPart } from "../../src/core/model/message.ts";
+import { signJwt } from "../../src/delivery/signature.ts";
+import { findClosedPort, makeDelivery, httpDestination, start } from "./http/destination.ts";
 
 // The guide on receiving and the webhooks of the API document say what destinations receive. Here they are compared with it.
 
@@ -25,9 +25,16 @@ function namesIn(section: string): string[] {
 type Webhook = { post: { parameters: { name: string }[] } };
 const webhooks = Object.values(openApi([])["webhooks"] as Record<string, Webhook>);
 
-const run: RunPart = { run: "run_1", runId: "wfr_1", createdAt: 1_800_000_000_000, kind: "step", slot: "i", position: 0, size: 2 };
+const run: RunPart = { run: "run_1", runId: "wfr_1", createdAt: 1_800_000_000_000, kind: "step", stepKey: "i", position: 0, size: 2 };
 /** Has everything that a message can have. */
-const full: Partial<Envelope> = { callerIp: "9.9.9.9", group: "g", endpoint: "e", scheduleId: "scd_1", run, body: Buffer.from("hello") };
+const full: Partial<StoredMessage> = {
+  callerIp: "9.9.9.9",
+  group: "g",
+  endpoint: "e",
+  scheduleId: "scd_1",
+  run,
+  body: Buffer.from("hello"),
+};
 
 test.each(["svc", "upstash"] as const)("every header of a delivery is in the guide and in the API document: brand %s", async (brand) => {
   let names: string[] = [];
@@ -35,7 +42,7 @@ test.each(["svc", "upstash"] as const)("every header of a delivery is in the gui
     names = Object.keys(headers).filter((name) => !["host", "connection", "content-length"].includes(name));
     response.end();
   });
-  await start()({ ...deliveryTo(`http://127.0.0.1:${port}/`, { ...full, brand }), standardKeys: ["sig_1"] });
+  await start()({ ...makeDelivery(`http://127.0.0.1:${port}/`, { ...full, brand }), standardKeys: ["sig_1"] });
   const shown = new Set(namesIn("The request").map((name) => name.toLowerCase()));
   expect([...new Set(names.map((name) => name.replace(/^upstash-/, "svc-")))].filter((name) => !shown.has(name))).toEqual([]);
   // All that the guide lists is sent, but for the headers of the message itself.
@@ -50,22 +57,21 @@ test.each(["svc", "upstash"] as const)("every header of a delivery is in the gui
 });
 
 test("every member of a callback is in the guide and in the API document", () => {
-  const { message: envelope } = deliveryTo("http://shop.example/", { ...full, retries: 3 });
-  const to = envelope.callback;
-  if (to === null) throw new Error("the message has no callback");
+  const { message } = makeDelivery("http://shop.example/", { ...full, retries: 3 });
+  const callback = message.callback;
+  if (callback === null) throw new Error("the message has no callback");
   const outcome: Answer = { status: null, headers: [["A", "b"]], body: new Uint8Array(0), error: "connection refused", cut: true };
   const bodyWith = (dlqId: string | null): Record<string, unknown> => {
-    const tells = { kind: dlqId === null ? "callback" : "failureCallback", messageId: envelope.id, dlqId } as const;
-    return JSON.parse(Buffer.from(callbackLetter({ to, envelope, retried: 2, outcome, tells, most: 1_000_000 }).body).toString()) as Record<
-      string,
-      unknown
-    >;
+    const reportsOn = { kind: dlqId === null ? "callback" : "failureCallback", messageId: message.id, dlqId } as const;
+    return JSON.parse(
+      Buffer.from(makeCallbackInput({ callback, message, retried: 2, outcome, reportsOn, maxBytes: 1_000_000 }).body).toString(),
+    ) as Record<string, unknown>;
   };
   const body = bodyWith("dlq_1");
   expect(Object.keys(body).toSorted()).toEqual(namesIn("Callbacks").toSorted());
-  expect(Object.keys(failureCallback.shape).toSorted()).toEqual(Object.keys(body).toSorted());
-  expect(failureCallback.strict().parse(body)).toEqual(body);
-  expect(callback.strict().safeParse(bodyWith(null)).success).toBe(true);
+  expect(Object.keys(failureCallbackSchema.shape).toSorted()).toEqual(Object.keys(body).toSorted());
+  expect(failureCallbackSchema.strict().parse(body)).toEqual(body);
+  expect(callbackSchema.strict().safeParse(bodyWith(null)).success).toBe(true);
   expect([body["status"], Buffer.from(String(body["body"]), "base64").toString()]).toEqual([0, "connection refused"]);
 });
 
@@ -74,14 +80,14 @@ test("the receiver in TypeScript of the guide accepts what is signed for it, and
   const folder = mkdtempSync(join(tmpdir(), "waypost-guide-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   writeFileSync(join(folder, "receiver.mts"), source);
-  const port = await closedPort();
+  const port = await findClosedPort();
   const at = `http://127.0.0.1:${port}`;
   const env = { PUBLIC_URL: at, PORT: String(port), WAYPOST_CURRENT_SIGNING_KEY: "sig_1", WAYPOST_NEXT_SIGNING_KEY: "sig_2" };
   const receiver = spawn(process.execPath, [join(folder, "receiver.mts")], { env, stdio: "ignore" });
   onTestFinished(() => void receiver.kill("SIGKILL"));
   const url = `${at}/a?b=%20c`;
-  const send = async (changes: Partial<Parameters<typeof sign>[0]>, name = "Svc-Signature"): Promise<number> => {
-    const signature = sign({
+  const send = async (changes: Partial<Parameters<typeof signJwt>[0]>, name = "Svc-Signature"): Promise<number> => {
+    const signature = signJwt({
       brand: "svc",
       url,
       body: Buffer.from("hello"),

@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 import { Receiver } from "@upstash/qstash";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { sign, verify } from "../../src/delivery/signature.ts";
+import { signJwt, verifyJwt } from "../../src/delivery/signature.ts";
 
 const url = "https://shop.example/hook?a=1";
 const now = Date.now();
@@ -19,7 +19,7 @@ describe("sign", () => {
     ["svc", "Svc"],
     ["upstash", "Upstash"],
   ] as const)("states who, where, when and what: brand %s", (brand, iss) => {
-    const token = sign({ ...options, brand, now: 1_700_000_000_999 });
+    const token = signJwt({ ...options, brand, now: 1_700_000_000_999 });
     const [header = "", payload = ""] = token.split(".");
     expect(JSON.parse(Buffer.from(header, "base64url").toString())).toEqual({ alg: "HS256", typ: "JWT" });
     expect(JSON.parse(Buffer.from(payload, "base64url").toString())).toEqual({
@@ -34,16 +34,16 @@ describe("sign", () => {
   });
 
   test("pads the hash of the body, and no part of the token", () => {
-    const token = sign({ ...options, body: Buffer.alloc(0) });
+    const token = signJwt({ ...options, body: Buffer.alloc(0) });
     expect(token).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/);
     const claims = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
     expect(claims.body).toBe("47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU=");
   });
 
   test("keeps signing right when there are more keys than it keeps", () => {
-    for (let key = 0; key < 2_000; key++) sign({ ...options, signingKey: `sig_${key}` });
-    const token = sign({ ...options, signingKey: "sig_0" });
-    expect(verify(token, { keys: ["sig_0"], body: options.body, now })).not.toBeNull();
+    for (let key = 0; key < 2_000; key++) signJwt({ ...options, signingKey: `sig_${key}` });
+    const token = signJwt({ ...options, signingKey: "sig_0" });
+    expect(verifyJwt(token, { keys: ["sig_0"], body: options.body, now })).not.toBeNull();
   });
 });
 
@@ -56,29 +56,29 @@ describe("the published receiver", () => {
     ["an empty body", "sig_current", ""],
     ["a body beyond ASCII", "sig_current", "žluťoučký kůň 🐎"],
   ])("accepts %s", async (_case, signingKey, body) => {
-    const signature = sign({ ...options, signingKey, body: Buffer.from(body) });
+    const signature = signJwt({ ...options, signingKey, body: Buffer.from(body) });
     expect(await receiver.verify({ signature, body, url })).toBe(true);
   });
 
   test("accepts a URL with quotes, escapes and other scripts", async () => {
     const odd = 'https://shop.example/"\\%zz/ünï?q=日本';
-    const signature = sign({ ...options, url: odd });
+    const signature = signJwt({ ...options, url: odd });
     expect(await receiver.verify({ signature, body: "hello", url: odd })).toBe(true);
   });
 
   test("refuses another key", async () => {
-    const signature = sign({ ...options, signingKey: "sig_other" });
+    const signature = signJwt({ ...options, signingKey: "sig_other" });
     await expect(receiver.verify({ signature, body: "hello" })).rejects.toThrow(/signature/);
   });
 });
 
 describe("verify", () => {
   const good = { keys, body: options.body, url, now };
-  const token = sign(options);
+  const token = signJwt(options);
 
   test("answers what the token says", () => {
-    expect(verify(token, good)).toMatchObject({ iss: "Upstash", sub: url, jti: "jwt_1" });
-    expect(verify(sign({ ...options, brand: "svc", signingKey: "sig_next" }), { keys, body: options.body, now })).toMatchObject({
+    expect(verifyJwt(token, good)).toMatchObject({ iss: "Upstash", sub: url, jti: "jwt_1" });
+    expect(verifyJwt(signJwt({ ...options, brand: "svc", signingKey: "sig_next" }), { keys, body: options.body, now })).toMatchObject({
       iss: "Svc",
     });
   });
@@ -90,14 +90,14 @@ describe("verify", () => {
     ["other keys", { ...good, keys: ["sig_other"] }],
     ["its time over", { ...good, now: now + 301_000 }],
   ])("refuses it with %s", (_case, changed) => {
-    expect(verify(token, changed)).toBeNull();
+    expect(verifyJwt(token, changed)).toBeNull();
   });
 
   const claims = { iss: "Svc", sub: url, exp: now, nbf: 0, iat: 0, jti: "jwt_1", body: "LPJNul-wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ" };
   const hs256 = { alg: "HS256", typ: "JWT" };
 
   test.each(["", "="])("accepts a body hash that ends with %j", (padding) => {
-    expect(verify(seal(hs256, { ...claims, body: `${claims.body}${padding}` }, "sig_current"), good)).not.toBeNull();
+    expect(verifyJwt(seal(hs256, { ...claims, body: `${claims.body}${padding}` }, "sig_current"), good)).not.toBeNull();
   });
 
   test.each([
@@ -107,14 +107,14 @@ describe("verify", () => {
     ["times that are text", hs256, { ...claims, exp: "9999999999" }],
     ["claims that are no object", hs256, []],
   ])("refuses %s, even rightly signed", (_case, head, changed) => {
-    expect(verify(seal(head, changed, "sig_current"), good)).toBeNull();
+    expect(verifyJwt(seal(head, changed, "sig_current"), good)).toBeNull();
   });
 
   test("refuses any token with one character changed", () => {
     fc.assert(
       fc.property(fc.nat(token.length - 1), fc.constantFrom(..."Aa0_-.=%"), (at, letter) => {
         fc.pre(token[at] !== letter);
-        expect(verify(token.slice(0, at) + letter + token.slice(at + 1), good)).toBeNull();
+        expect(verifyJwt(token.slice(0, at) + letter + token.slice(at + 1), good)).toBeNull();
       }),
     );
   });
@@ -122,9 +122,9 @@ describe("verify", () => {
   test("refuses any text, and does not throw", () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
-        expect(verify(text, good)).toBeNull();
+        expect(verifyJwt(text, good)).toBeNull();
       }),
     );
-    expect(verify(`..${"a".repeat(1_000_000)}`, good)).toBeNull();
+    expect(verifyJwt(`..${"a".repeat(1_000_000)}`, good)).toBeNull();
   });
 });

@@ -3,7 +3,7 @@ import { createServer, getCACertificates, setDefaultCACertificates, type TLSSock
 import { expect, onTestFinished, test } from "vitest";
 import { LongWork } from "../../src/core/fairness/longWork.ts";
 import { elapsed } from "../../src/clock/clock.ts";
-import { Connections } from "../../src/delivery/http/pool.ts";
+import { ConnectionPool } from "../../src/delivery/http/pool.ts";
 import { createEgress } from "../../src/delivery/http/egress.ts";
 import { ask, certificate } from "../delivery/http/destination.ts";
 
@@ -30,7 +30,7 @@ test.each([16_500, 49_252])("what comes behind a response of %d bytes over TLS b
   });
   const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] });
   const longWork = new LongWork({ soon: (run) => void setTimeout(run, 60), elapsed });
-  const connections = new Connections({ connector: egress.connector(1_000), perOrigin: 1, longWork });
+  const connections = new ConnectionPool({ connector: egress.connector(1_000), perOrigin: 1, longWork });
   onTestFinished(() => connections.close());
   expect((await ask(connections, `https://shop.test:${port}/`)).body).toBe("a".repeat(bytes));
   await new Promise((resolve) => setTimeout(resolve, 30));

@@ -1,30 +1,30 @@
 import { expect, test } from "vitest";
-import { spendingDuty } from "../../src/maintenance/meterSpending.ts";
+import { createSpendingDuty } from "../../src/maintenance/meterSpending.ts";
 import { memoryStore } from "../model/memoryStore.ts";
-import { closedAfterwards, letterTo, sourceOf, TestClock, World } from "../store/world.ts";
+import { closeAfterTest, makeInput, createSource, TestClock, StoreFixture } from "../store/storeFixture.ts";
 
 const prices = { messages: 100_000, workflowMessages: 0, gigabyte: 0 };
 
-async function open(): Promise<World> {
+async function open(): Promise<StoreFixture> {
   const clock = new TestClock();
-  const world = new World(closedAfterwards(memoryStore(sourceOf(clock, "nod_a"))), clock, "nod_a");
+  const world = new StoreFixture(closeAfterTest(memoryStore(createSource(clock, "nod_a"))), clock, "nod_a");
   await world.account();
   await world.store.execute("changeAccount", { account: "acc", change: { budget: 20 } });
   return world;
 }
 
-const clockOf = ({ clock }: World) => ({ now: () => clock.now, sleep: async () => undefined });
-const spending = async (world: World) => (await world.store.read.account("acc"))?.spending;
+const clockOf = ({ clock }: StoreFixture) => ({ now: () => clock.now, sleep: async () => undefined });
+const spending = async (world: StoreFixture) => (await world.store.read.account("acc"))?.spending;
 
 test("what an account has used in the month is added up by the prices, and told to the store", async () => {
   const world = await open();
-  await world.publish([letterTo(), letterTo(), letterTo()]);
-  await spendingDuty({ store: world.store, clock: clockOf(world), prices }).run();
+  await world.publish([makeInput(), makeInput(), makeInput()]);
+  await createSpendingDuty({ store: world.store, clock: clockOf(world), prices }).run();
   const month = Date.UTC(new Date(world.clock.now).getUTCFullYear(), new Date(world.clock.now).getUTCMonth());
   expect(await spending(world)).toEqual({ month, dollars: 3 });
-  await world.publish(Array.from({ length: 17 }, () => letterTo()));
-  await spendingDuty({ store: world.store, clock: clockOf(world), prices }).run();
-  expect((await world.publish([letterTo()]))[0]).toMatchObject({
+  await world.publish(Array.from({ length: 17 }, () => makeInput()));
+  await createSpendingDuty({ store: world.store, clock: clockOf(world), prices }).run();
+  expect((await world.publish([makeInput()]))[0]).toMatchObject({
     refused: "limit-exceeded",
     message: expect.stringContaining("20.00 dollars"),
   });
@@ -33,7 +33,7 @@ test("what an account has used in the month is added up by the prices, and told 
 test("where nothing costs anything, it is never done", async () => {
   const world = await open();
   const free = { messages: 0, workflowMessages: 0, gigabyte: 0 };
-  const duty = spendingDuty({ store: world.store, clock: clockOf(world), prices: free });
+  const duty = createSpendingDuty({ store: world.store, clock: clockOf(world), prices: free });
   expect(await duty.nextAt()).toBe(Infinity);
 });
 
@@ -42,8 +42,8 @@ test("what could not be told is added up again, although nothing more comes in",
   let isAway = true;
   const execute = ((...call: Parameters<typeof world.store.execute>) =>
     isAway ? Promise.reject(new Error("away")) : world.store.execute(...call)) as typeof world.store.execute;
-  const duty = spendingDuty({ store: { ...world.store, execute }, clock: clockOf(world), prices });
-  await world.publish([letterTo()]);
+  const duty = createSpendingDuty({ store: { ...world.store, execute }, clock: clockOf(world), prices });
+  await world.publish([makeInput()]);
   await expect(duty.run()).rejects.toThrow("away");
   expect(await duty.nextAt()).toBeLessThan(Infinity);
   isAway = false;

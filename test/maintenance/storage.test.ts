@@ -1,16 +1,16 @@
 import { expect, test } from "vitest";
-import { storageDuty } from "../../src/maintenance/storage.ts";
+import { createStorageTask } from "../../src/maintenance/storage.ts";
 import { memoryStore } from "../model/memoryStore.ts";
 import type { Queries } from "../../src/store/queries/index.ts";
 import type { Store } from "../../src/store/store.ts";
-import { closedAfterwards, letterTo, sourceOf, TestClock, World } from "../store/world.ts";
+import { closeAfterTest, makeInput, createSource, TestClock, StoreFixture } from "../store/storeFixture.ts";
 
 /** What of `storedBytes` and `accounts` was asked, since it was last looked at. */
 type Asked = { accounts: number; stored: (readonly string[])[]; sinceEver: (readonly string[])[] };
 
-async function open(): Promise<{ world: World; asked: Asked; duty: ReturnType<typeof storageDuty> }> {
+async function open(): Promise<{ world: StoreFixture; asked: Asked; duty: ReturnType<typeof createStorageTask> }> {
   const clock = new TestClock();
-  const store = closedAfterwards(memoryStore(sourceOf(clock, "nod_a")));
+  const store = closeAfterTest(memoryStore(createSource(clock, "nod_a")));
   const asked: Asked = { accounts: 0, stored: [], sinceEver: [] };
   const read: Queries = {
     ...store.read,
@@ -24,19 +24,19 @@ async function open(): Promise<{ world: World; asked: Asked; duty: ReturnType<ty
       return store.read.storedBytes(accounts, since);
     },
   };
-  const world = new World(store, clock, "nod_a");
+  const world = new StoreFixture(store, clock, "nod_a");
   await world.account();
   await world.account("free");
   const watched: Store = { ...store, read };
-  const duty = storageDuty({ store: watched, clock: { now: () => clock.now, sleep: async () => undefined } });
-  duty.onNews(() => undefined);
+  const duty = createStorageTask({ store: watched, clock: { now: () => clock.now, sleep: async () => undefined } });
+  duty.onWork(() => undefined);
   return { world, asked, duty };
 }
 
-const quota = (world: World, storageBytes: number | null) =>
+const quota = (world: StoreFixture, storageBytes: number | null) =>
   world.store.execute("changeAccount", { account: "acc", change: { limits: { storageBytes } } });
-const noted = async (world: World) => (await world.store.read.account("acc"))?.storedBytes;
-const later = (duty: ReturnType<typeof storageDuty>, world: World) => {
+const noted = async (world: StoreFixture) => (await world.store.read.account("acc"))?.storedBytes;
+const later = (duty: ReturnType<typeof createStorageTask>, world: StoreFixture) => {
   world.clock.now += 10_000;
   return duty.run();
 };
@@ -45,22 +45,22 @@ test("an account over its quota is noted at the next look, and within it again a
   const { world, duty } = await open();
   await quota(world, 5_000);
   await duty.run();
-  const { dlqId } = await world.die({ body: new Uint8Array(5_000) });
+  const { dlqId } = await world.publishFailing({ body: new Uint8Array(5_000) });
   expect(await noted(world)).toBeUndefined();
   await later(duty, world);
   expect(await noted(world)).toBeGreaterThan(5_000);
-  expect((await world.publish([letterTo()]))[0]).toMatchObject({ refused: "storage-quota-exceeded" });
+  expect((await world.publish([makeInput()]))[0]).toMatchObject({ refused: "storage-quota-exceeded" });
   await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: 1 });
   await world.store.execute("expire", { account: "acc", retention: { log: 1, deadLetters: 1 }, now: world.clock.now, limit: 100 });
   expect(await duty.nextAt()).toBeLessThan(Infinity);
   await later(duty, world);
   expect(await noted(world)).toBeUndefined();
-  expect((await world.publish([letterTo()]))[0]).toHaveProperty("messageId");
+  expect((await world.publish([makeInput()]))[0]).toHaveProperty("messageId");
 });
 
 test("a quota that is set on an account that has done nothing for days is looked at", async () => {
   const { world, duty } = await open();
-  await world.publish([letterTo({ delay: 9e6, body: new Uint8Array(5_000) })]);
+  await world.publish([makeInput({ delay: 9e6, body: new Uint8Array(5_000) })]);
   world.clock.now += 5 * 86_400_000;
   await world.store.execute("expire", { account: "acc", retention: { log: 1e12, deadLetters: 1e12 }, now: world.clock.now, limit: 100 });
   await duty.run();
@@ -77,7 +77,7 @@ test("what comes in long after the last look, and is followed by nothing, is see
   await later(duty, world);
   expect(await duty.nextAt()).toBe(Infinity);
   world.clock.now += 3_600_000;
-  await world.publish([letterTo({ delay: 9e6, body: new Uint8Array(5_000) })]);
+  await world.publish([makeInput({ delay: 9e6, body: new Uint8Array(5_000) })]);
   world.clock.now += 300_000;
   expect(await duty.nextAt()).toBeLessThan(Infinity);
   await duty.run();
@@ -87,7 +87,7 @@ test("what comes in long after the last look, and is followed by nothing, is see
 test("accounts without a quota are not asked for, and it sleeps when nothing comes in", async () => {
   const { world, asked, duty } = await open();
   await duty.run();
-  await world.publish([letterTo()]);
+  await world.publish([makeInput()]);
   for (let look = 0; look < 5; look++) await later(duty, world);
   expect(asked).toMatchObject({ accounts: 1, stored: [] });
   expect(await duty.nextAt()).toBe(Infinity);
@@ -105,7 +105,7 @@ test("a look that failed is done again", async () => {
   await expect(duty.run()).rejects.toThrow("away");
   expect(await duty.nextAt()).toBeLessThan(Infinity);
   world.store.read.accounts = accounts;
-  await world.publish([letterTo({ delay: 9e6 })]);
+  await world.publish([makeInput({ delay: 9e6 })]);
   await later(duty, world);
   expect(await noted(world)).toBeGreaterThan(100);
   expect(asked.accounts).toBe(2);

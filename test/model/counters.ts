@@ -1,5 +1,5 @@
 import { accountGate, capacityGate, endpointGate, formatGate, keyGate, queueGate } from "../../src/core/admission/gate.ts";
-import type { Flow, MessageState, Slot } from "../../src/core/model/message.ts";
+import type { Limiter, MessageState, QueueSlot } from "../../src/core/model/message.ts";
 
 // The invariant of the counters of all limiters (see `Gate` in `core/admission/gate.ts`), computed from the
 // rows alone.
@@ -8,8 +8,8 @@ export type Counters = { running: number; waiting: number; onward: number };
 
 export type CountedRows = {
   messages: readonly MessageState[];
-  slots: readonly Slot[];
-  flows: readonly Flow[];
+  slots: readonly QueueSlot[];
+  flows: readonly Limiter[];
   /** Returns the endpoint that a message is counted at. Default: what its row says. */
   endpointOf?: (state: MessageState) => string;
 };
@@ -27,15 +27,15 @@ function recount({ messages, slots, endpointOf = ({ endpoint }) => endpoint }: C
   };
   for (const { account, queue } of slots) if (queue !== "") count(account, formatGate(queueGate(queue)), "running");
   for (const state of messages) {
-    const { account, leasedBy, flowKey, counted, countedToEndpoint, line, host } = state;
-    const [key, inTotal] = [flowKey === null ? null : formatGate(keyGate(flowKey)), formatGate(accountGate)];
+    const { account, leasedBy, flowControlKey, counted, countedToEndpoint, waitlist, host } = state;
+    const [key, inTotal] = [flowControlKey === null ? null : formatGate(keyGate(flowControlKey)), formatGate(accountGate)];
     const endpoint = formatGate(endpointGate({ endpoint: endpointOf(state) }));
     if (leasedBy !== null && key !== null) count(account, key, "running");
     if (leasedBy !== null && countedToEndpoint) count(account, endpoint, "running");
     if (leasedBy !== null && counted) count(account, inTotal, "running");
-    if (line !== null && line !== formatGate(capacityGate(host))) count(account, line, "waiting");
-    if ((line === endpoint || line === inTotal) && key !== null) count(account, key, "onward");
-    if (line === inTotal && countedToEndpoint) count(account, endpoint, "onward");
+    if (waitlist !== null && waitlist !== formatGate(capacityGate(host))) count(account, waitlist, "waiting");
+    if ((waitlist === endpoint || waitlist === inTotal) && key !== null) count(account, key, "onward");
+    if (waitlist === inTotal && countedToEndpoint) count(account, endpoint, "onward");
   }
   return counters;
 }
@@ -44,13 +44,14 @@ function recount({ messages, slots, endpointOf = ({ endpoint }) => endpoint }: C
 export function listWrongCounters(rows: CountedRows): string[] {
   const wrong: string[] = [];
   const expected = recount(rows);
-  for (const { account, id, running, waiting, onward = 0 } of rows.flows) {
+  for (const { account, id, running, waiting, waitingDownstream = 0 } of rows.flows) {
     const counters = expected.get(keyOf(account, id)) ?? none;
-    for (const [name, counted] of Object.entries({ running, waiting, onward }))
+    for (const [name, counted] of Object.entries({ running, waiting, onward: waitingDownstream }))
       if (counted !== counters[name as keyof Counters])
         wrong.push(`${name} of ${id} in ${account}: ${counted} instead of ${counters[name as keyof Counters]}`);
     // However many endpoints an account sends to, only those in use have a row.
-    if (id.startsWith("endpoint:") && running + waiting + onward === 0) wrong.push(`${id} in ${account}: counts nothing, and is there`);
+    if (id.startsWith("endpoint:") && running + waiting + waitingDownstream === 0)
+      wrong.push(`${id} in ${account}: counts nothing, and is there`);
     expected.delete(keyOf(account, id));
   }
   for (const [key, counters] of expected) wrong.push(`${key.replace("\n", " ")}: not there, must count ${JSON.stringify(counters)}`);

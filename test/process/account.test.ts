@@ -88,7 +88,7 @@ describe("waypost account", () => {
     expect((await runWaypost(["credentials", "--data", data]).ended).out).not.toContain(id);
     const database = new DatabaseSync(join(data, "waypost.db"), { readOnly: true });
     const counts = (account: string): number[] =>
-      ["messages", "schedules", "url_groups", "active_runs", "flows"].map((table) =>
+      ["messages", "schedules", "url_groups", "active_runs", "limiters"].map((table) =>
         Number(database.prepare(`select count(*) as count from ${table} where account = ?`).get(account)?.["count"]),
       );
     expect(counts(id)).toEqual([0, 0, 0, 0, 0]);

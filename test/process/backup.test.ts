@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { request } from "undici";
 import { expect, test } from "vitest";
-import { startJudge } from "./judge.ts";
+import { startDeliveryChecker } from "./deliveryChecker.ts";
 import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
 
 test(
@@ -12,7 +12,7 @@ test(
   { timeout: 90_000 },
   async () => {
     const [data, copy] = [temporaryFolder(), temporaryFolder()];
-    const judge = await startJudge();
+    const judge = await startDeliveryChecker();
     const server = await startWaypost(["dev", "--port", "0", "--data", data]);
     const publish = async (name: string, headers: Record<string, string> = {}): Promise<void> => {
       const options = { method: "POST", headers: { authorization: `Bearer ${developmentToken}`, ...headers }, body: "x" } as const;
@@ -42,7 +42,7 @@ test(
     copied.exec(`update messages set due_at = 1 where state = 'pending'`);
     copied.close();
     const again = await startWaypost(["dev", "--port", "0", "--data", copy]);
-    const arrived = (): string[] => judge.calls.map(({ flow }) => flow).filter((flow) => flow.startsWith("delayed"));
+    const arrived = (): string[] => judge.calls.map(({ limiter }) => limiter).filter((flow) => flow.startsWith("delayed"));
     while (arrived().length < delayed.length) await pause(20);
     expect(arrived().toSorted()).toEqual(delayed.toSorted());
     again.kill("SIGTERM");

@@ -3,7 +3,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
 import { openSqlite } from "../../src/store/sqlite/database.ts";
-import { expectCountedOnDisk } from "../store/sql/stored.ts";
+import { expectStoredBytesInDatabase } from "../store/sql/stored.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 const kills = 6;
@@ -68,7 +68,7 @@ test("whatever was acknowledged arrives, although the server is killed again and
   server.kill("SIGTERM");
   expect((await server.ended).code).toBe(0);
   const database = openSqlite(join(data, "waypost.db"), { readOnly: true });
-  const stored = await expectCountedOnDisk(database.connection);
+  const stored = await expectStoredBytesInDatabase(database.connection);
   database.close();
   expect(Math.max(...Object.values(stored))).toBeGreaterThan(load.acknowledged.size * 100);
 });

@@ -19,13 +19,13 @@ type Delivery = { runId: string; steps: readonly Step[] };
  * Every execution of a step returns something else, so it shows when one is recorded twice, or is not the one recorded.
  */
 export async function startEndpoint(ask: Ask) {
-  const book = startBook();
+  const book = createRunRecords();
   let calls = 0;
   const server = createServer(async (incoming, response) => {
     calls++;
-    const delivery = await deliveryOf(incoming);
+    const delivery = await parseDelivery(incoming);
     book.check(delivery);
-    const done = await goOn(delivery, { ask, url, book });
+    const done = await continueRun(delivery, { ask, url, book });
     // Without an answer nothing is known to have come of it, so it is to be sent again.
     response.writeHead(done ? 200 : 500, { "svc-workflow-sdk-version": "1" }).end("{}");
   });
@@ -42,10 +42,10 @@ export async function startEndpoint(ask: Ask) {
     begin: async (ids: readonly string[]): Promise<void> => {
       const items = ids.map((id) => ({
         destination: url,
-        headers: { ...headersOf(id, url), ...settings, "svc-workflow-init": "true" },
+        headers: { ...makeHeaders(id, url), ...settings, "svc-workflow-init": "true" },
         body: id,
       }));
-      await untilAnswered(() => ask("POST", "batch", { headers: json, body: JSON.stringify(items) }));
+      await retryUntilAnswered(() => ask("POST", "batch", { headers: json, body: JSON.stringify(items) }));
     },
     /** Resolves when so many have come to their last call. */
     finished: async (count: number): Promise<void> => {
@@ -57,12 +57,12 @@ export async function startEndpoint(ask: Ask) {
 const json = { "content-type": "application/json" };
 const settings = { "svc-retries": "1000", "svc-retry-delay": "50" };
 
-const headersOf = (runId: string, url: string): Record<string, string> => ({
+const makeHeaders = (runId: string, url: string): Record<string, string> => ({
   ...{ ...json, "svc-workflow-init": "false", "svc-workflow-runid": runId, "svc-workflow-url": url, "svc-workflow-sdk-version": "1" },
   ...{ "svc-feature-set": "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig", "svc-forward-svc-workflow-sdk-version": "1" },
 });
 
-async function untilAnswered(tell: () => ReturnType<Ask>): Promise<{ status: number; text: string }> {
+async function retryUntilAnswered(tell: () => ReturnType<Ask>): Promise<{ status: number; text: string }> {
   for (;;) {
     const answer = await tell();
     if (answer && answer.status < 500) return answer;
@@ -70,7 +70,7 @@ async function untilAnswered(tell: () => ReturnType<Ask>): Promise<{ status: num
   }
 }
 
-async function deliveryOf(incoming: IncomingMessage): Promise<Delivery> {
+async function parseDelivery(incoming: IncomingMessage): Promise<Delivery> {
   const chunks: Buffer[] = [];
   for await (const chunk of incoming) chunks.push(chunk as Buffer);
   const [, ...entries] = JSON.parse(Buffer.concat(chunks).toString()) as { body: string }[];
@@ -78,10 +78,10 @@ async function deliveryOf(incoming: IncomingMessage): Promise<Delivery> {
   return { runId: String(incoming.headers["svc-workflow-runid"]), steps };
 }
 
-type Book = ReturnType<typeof startBook>;
+type RunRecords = ReturnType<typeof createRunRecords>;
 
 /** What the endpoint has seen of each run, and what of it cannot be. */
-function startBook() {
+function createRunRecords() {
   const seen = new Map<string, string>();
   const broken: string[] = [];
   const finished = new Map<string, readonly (string | null)[]>();
@@ -103,24 +103,24 @@ function startBook() {
   };
 }
 
-type With = { ask: Ask; url: string; book: Book };
+type EndpointContext = { ask: Ask; url: string; book: RunRecords };
 
 /** Does what is next. False: the server did not answer. */
-async function goOn({ runId, steps }: Delivery, { ask, url, book }: With): Promise<boolean> {
+async function continueRun({ runId, steps }: Delivery, { ask, url, book }: EndpointContext): Promise<boolean> {
   const has = (stepId: number): boolean => steps.some((step) => step.stepId === stepId);
   const step = (stepId: number, more: object = {}) => ({ stepId, stepName: `step ${stepId}`, stepType: "Run", concurrent: 1, ...more });
   const post = async (bodies: readonly object[], headers: Record<string, string> = {}): Promise<boolean> => {
     const items = bodies.map((body) => ({
       destination: url,
-      headers: { ...headersOf(runId, url), ...headers },
+      headers: { ...makeHeaders(runId, url), ...headers },
       body: JSON.stringify(body),
     }));
-    return isFine(await ask("POST", "batch", { headers: json, body: JSON.stringify(items) }));
+    return isAccepted(await ask("POST", "batch", { headers: json, body: JSON.stringify(items) }));
   };
   const planned = steps.at(-1)?.targetStep;
   if (planned !== undefined) return post([step(planned, { concurrent: 2, out: randomUUID() })]);
   if (!has(1)) return post([step(1, { out: randomUUID() })]);
-  if (isNotified(runId) && !book.told.has(runId)) void tell(runId, { ask, book });
+  if (isNotified(runId) && !book.told.has(runId)) void notifyRun(runId, { ask, book });
   if (!has(2)) return post([step(2, { stepType: "SleepFor", sleepFor: 1 })], { "svc-delay": "1s" });
   if (!has(0)) return post([3, 4].map((targetStep) => step(0, { stepName: `step ${targetStep}`, targetStep, concurrent: 2 })));
   // The other one is not there yet, and goes on when it is.
@@ -130,31 +130,31 @@ async function goOn({ runId, steps }: Delivery, { ask, url, book }: With): Promi
   return finish({ runId, steps }, { ask, book });
 }
 
-const isFine = (answer: { status: number } | null): boolean => answer !== null && answer.status < 300;
+const isAccepted = (answer: { status: number } | null): boolean => answer !== null && answer.status < 300;
 
 /** Every other run waits for an event, the others for the end of their time. */
 const isNotified = (runId: string): boolean => /[02468ace]$/.test(runId);
 
-async function wait(runId: string, { ask, url }: Pick<With, "ask" | "url">): Promise<boolean> {
+async function wait(runId: string, { ask, url }: Pick<EndpointContext, "ask" | "url">): Promise<boolean> {
   const step = { stepId: 5, stepName: "step 5", stepType: "Wait", concurrent: 1 };
-  const timeoutHeaders = Object.fromEntries(Object.entries(headersOf(runId, url)).map(([name, value]) => [name, [value]]));
+  const timeoutHeaders = Object.fromEntries(Object.entries(makeHeaders(runId, url)).map(([name, value]) => [name, [value]]));
   const waiter = { url, timeout: isNotified(runId) ? "1h" : "1s", timeoutUrl: url, timeoutHeaders, step };
-  return isFine(await ask("POST", "wait/go", { headers: headersOf(runId, url), body: JSON.stringify(waiter) }));
+  return isAccepted(await ask("POST", "wait/go", { headers: makeHeaders(runId, url), body: JSON.stringify(waiter) }));
 }
 
 /** An event for a run, which may not wait for it yet. */
-async function tell(runId: string, { ask, book }: Pick<With, "ask" | "book">): Promise<void> {
+async function notifyRun(runId: string, { ask, book }: Pick<EndpointContext, "ask" | "book">): Promise<void> {
   book.told.add(runId);
   await pause(Math.random() * 2000);
-  const { status, text } = await untilAnswered(() => ask("POST", `notify/${runId}/go`, { body: "event" }));
+  const { status, text } = await retryUntilAnswered(() => ask("POST", `notify/${runId}/go`, { body: "event" }));
   // The first time may have come through without an answer, and the run may be over since.
   if (status !== 200 && status !== 404) book.broken.push(`${runId}: notify answered ${status} ${text}`);
 }
 
-async function finish({ runId, steps }: Delivery, { ask, book }: Pick<With, "ask" | "book">): Promise<boolean> {
+async function finish({ runId, steps }: Delivery, { ask, book }: Pick<EndpointContext, "ask" | "book">): Promise<boolean> {
   const results = [1, 2, 3, 4, 5, 6].map((stepId) => steps.find((one) => one.stepId === stepId)?.out ?? null);
   const waited = steps.find(({ stepId }) => stepId === 5);
   if (waited?.waitTimeout === isNotified(runId)) book.broken.push(`${runId}: ${JSON.stringify(waited)}`);
   book.finished.set(runId, results);
-  return isFine(await ask("DELETE", `workflows/runs/${runId}?cancel=false`, { body: JSON.stringify(results) }));
+  return isAccepted(await ask("DELETE", `workflows/runs/${runId}?cancel=false`, { body: JSON.stringify(results) }));
 }

@@ -17,7 +17,7 @@ export type Block =
 const fences =
   /(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```\n(?:\n?<!-- prints: ([^\n]*) -->\n|\n(?=```(?:json|text)\n))?(?:```(?:json|text)\n(.*?)^```\n)?/gms;
 
-export function blocksOf(text: string): Block[] {
+export function parseBlocks(text: string): Block[] {
   return [...text.matchAll(fences)].flatMap(([, comment = "", language = "", commands = "", inComment, inBlock]): Block[] => {
     const [, what = "", rest = ""] = /^([\w ,]+): (.+)$/.exec(comment) ?? [];
     if (what === "not run") return [];
@@ -28,7 +28,7 @@ export function blocksOf(text: string): Block[] {
 }
 
 /** Whether an output is what was printed; `…` stands for anything, and spaces for nothing. */
-export function isAsPrinted(output: string, printed: string): boolean {
+export function matchesOutput(output: string, printed: string): boolean {
   const [first = "", ...others] = printed.replaceAll(/\s/g, "").split("…");
   const text = output.replaceAll(/\s/g, "");
   if (!text.startsWith(first)) return false;

@@ -9,14 +9,14 @@ const { fdatasync, fdatasyncSync } = fs;
 const { FAILING_DISK = "", FAILING_WAY = "" } = process.env;
 const failure = (): Error => Object.assign(new Error(`EIO: i/o error, fdatasync, ${FAILING_WAY}`), { code: "EIO" });
 const fails = (way: string): boolean => way === FAILING_WAY && fs.existsSync(FAILING_DISK);
-const slowly = (): void => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2);
+const delaySync = (): void => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2);
 
 Object.assign(fs, {
   fdatasync: (file: number, done: (error: Error | null) => void): void => (fails("elsewhere") ? done(failure()) : fdatasync(file, done)),
   fdatasyncSync: (file: number): void => {
     if (fails("here")) throw failure();
     fdatasyncSync(file);
-    if (FAILING_WAY === "elsewhere") slowly();
+    if (FAILING_WAY === "elsewhere") delaySync();
   },
 });
 syncBuiltinESMExports();

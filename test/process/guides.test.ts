@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Block } from "./documents.ts";
-import { blocksOf, isAsPrinted } from "./documents.ts";
+import { parseBlocks, matchesOutput } from "./documents.ts";
 import { startDestination, temporaryFolder } from "./waypost.ts";
 
 // Each document is followed from its beginning to its end, in a fresh copy of the project, as by somebody who pastes every block of
@@ -49,7 +49,7 @@ describe("the commands do what is written beside them", () => {
   test.each(documents.filter((name) => !quick.includes(name)))("%s", { tags: "long", timeout: 600_000 }, (name) => expectFollowed(name));
 });
 
-const blocksIn = (name: string): Block[] => blocksOf(readFileSync(join(home, name), "utf8"));
+const blocksIn = (name: string): Block[] => parseBlocks(readFileSync(join(home, name), "utf8"));
 
 async function expectAsWritten(place: Place, block: Block, name: string): Promise<void> {
   const { kind, commands, printed } = block;
@@ -57,13 +57,13 @@ async function expectAsWritten(place: Place, block: Block, name: string): Promis
   if (kind === "terminal") return place.open(commands, block.ready, { isAlone: block.isAlone });
   let { output, failed } = await place.paste(commands);
   // Only where a reader is bidden to wait: a slow machine takes longer than the document says.
-  for (let turn = 0; turn < 2_000 && /\bsleep\b/.test(commands) && !isAsPrinted(output, printed); turn++) {
+  for (let turn = 0; turn < 2_000 && /\bsleep\b/.test(commands) && !matchesOutput(output, printed); turn++) {
     await pause(100);
     ({ output, failed } = await place.paste(commands.replaceAll(/\bsleep [\d.]+/g, "true")));
   }
   const where = `${name}\n${commands}`;
   expect(failed, where).toBe("");
-  expect(isAsPrinted(output, printed), `${where}\nprinted:\n${output}\nexpected:\n${printed}`).toBe(true);
+  expect(matchesOutput(output, printed), `${where}\nprinted:\n${output}\nexpected:\n${printed}`).toBe(true);
   if (printed === "") expect(output, where).not.toContain('"error"');
 }
 

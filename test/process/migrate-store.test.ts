@@ -5,7 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { request } from "undici";
 import { expect, test } from "vitest";
 import { freshDatabase } from "../postgres.ts";
-import { startJudge } from "./judge.ts";
+import { startDeliveryChecker } from "./deliveryChecker.ts";
 import { ask } from "./nodes.ts";
 import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
 
@@ -25,8 +25,8 @@ test(
   { tags: "long", timeout },
   async () => {
     const [data, url] = [temporaryFolder(), await freshDatabase()];
-    const judge = await startJudge();
-    const arrived = (): string[] => judge.calls.map(({ flow }) => flow);
+    const judge = await startDeliveryChecker();
+    const arrived = (): string[] => judge.calls.map(({ limiter }) => limiter);
     const where = ["dev", "--port", "0"];
     const old = await startWaypost([...where, "--data", data], preload);
     judge.slow("/first", 60_000);

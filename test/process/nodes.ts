@@ -3,8 +3,8 @@ import { Client } from "pg";
 import type { Columns } from "../../src/store/sql/tables.ts";
 import { Agent, request } from "undici";
 import { expect, onTestFinished } from "vitest";
-import type { Kind, startJudge } from "./judge.ts";
-import { kinds, parallelism } from "./judge.ts";
+import type { Kind, startDeliveryChecker } from "./deliveryChecker.ts";
+import { kinds, parallelism } from "./deliveryChecker.ts";
 import type { Process } from "./waypost.ts";
 import { startWaypost } from "./waypost.ts";
 
@@ -43,7 +43,7 @@ export async function ask(url: string, sql: string): Promise<Columns[]> {
 }
 
 /** A connection on which a statement was run, and that stays open. */
-export async function hold(url: string, sql: string): Promise<Client> {
+export async function holdConnection(url: string, sql: string): Promise<Client> {
   const client = new Client({ connectionString: url });
   client.on("error", () => undefined);
   await client.connect();
@@ -54,14 +54,14 @@ export async function hold(url: string, sql: string): Promise<Client> {
 /** A number that a statement answers with, as `n`. */
 const count = async (url: string, sql: string): Promise<number> => Number((await ask(url, sql))[0]?.n);
 
-type Asked = { status: number; retryAfter: string | undefined; body: unknown };
+type NodeResponse = { status: number; retryAfter: string | undefined; body: unknown };
 
 /** Asks one of these nodes at a time, in turn. Null: there was no answer within `patience`, in milliseconds. */
-export function asker(token: string, { nodes, patience }: { nodes: () => readonly Node[]; patience: number }) {
+export function createNodeClient(token: string, { nodes, patience }: { nodes: () => readonly Node[]; patience: number }) {
   const agent = new Agent({ connections: 16 });
   onTestFinished(() => agent.destroy());
   let turn = 0;
-  return async (method: "GET" | "POST", path: string, headers: Record<string, string> = {}, body = ""): Promise<Asked | null> => {
+  return async (method: "GET" | "POST", path: string, headers: Record<string, string> = {}, body = ""): Promise<NodeResponse | null> => {
     const some = nodes();
     const url = some[turn++ % some.length]?.url ?? "";
     try {
@@ -75,24 +75,24 @@ export function asker(token: string, { nodes, patience }: { nodes: () => readonl
   };
 }
 
-type Ask = ReturnType<typeof asker>;
-type Judge = Awaited<ReturnType<typeof startJudge>>;
+type Ask = ReturnType<typeof createNodeClient>;
+type DeliveryChecker = Awaited<ReturnType<typeof startDeliveryChecker>>;
 
 /** Messages of one kind that are acknowledged and have not arrived: beyond it, the kind is left out for a while. What has a rate is waited for in the end. */
-const mostBehind = (flow: string): number => (flow === "key-rate" ? 8 : 20);
+const maxBehind = (limiter: string): number => (limiter === "key-rate" ? 8 : 20);
 const publishers = 6;
 
 /** Clients do not wait for long, and come again; what everything else is built upon may take its time. */
 export const [client, builder] = [{ patience: 2_000 }, { patience: 30_000 }];
 
 /** What the messages need besides: a queue for three at a time, a URL group, a schedule in no queue and one in a queue. */
-export async function setUp(ask: Ask, judge: Judge): Promise<void> {
-  const endpoints = ["a", "b"].map((name) => ({ name, url: `${judge.url}/group/${name}` }));
+export async function createObjects(ask: Ask, checker: DeliveryChecker): Promise<void> {
+  const endpoints = ["a", "b"].map((name) => ({ name, url: `${checker.url}/group/${name}` }));
   const answers = [
     await ask("POST", "queues", {}, JSON.stringify({ queueName: "three", parallelism: 3 })),
     await ask("POST", "topics/all/endpoints", {}, JSON.stringify({ endpoints })),
-    await ask("POST", `schedules/${judge.url}/tick`, { "svc-cron": "0 0 1 1 *", "svc-schedule-id": "tick" }),
-    await ask("POST", `schedules/${judge.url}/queue-one`, {
+    await ask("POST", `schedules/${checker.url}/tick`, { "svc-cron": "0 0 1 1 *", "svc-schedule-id": "tick" }),
+    await ask("POST", `schedules/${checker.url}/queue-one`, {
       "svc-cron": "0 0 1 1 *",
       "svc-schedule-id": "queued",
       "svc-queue-name": "one",
@@ -102,30 +102,30 @@ export async function setUp(ask: Ask, judge: Judge): Promise<void> {
 }
 
 /** Publishes messages of all kinds until told to stop, and tells the judge what was acknowledged. */
-export function startLoad(ask: Ask, judge: Judge) {
-  const refused: Asked[] = [];
+export function startLoad(ask: Ask, checker: DeliveryChecker) {
+  const refused: NodeResponse[] = [];
   let going = true;
   let number = 0;
   const publishOne = async (): Promise<void> => {
     const kind = kinds[number % kinds.length] ?? kinds[0];
-    if (judge.behind(kind.flow) <= mostBehind(kind.flow)) return publish(kind, number++);
+    if (checker.behind(kind.limiter) <= maxBehind(kind.limiter)) return publish(kind, number++);
     number++;
     await pause(2);
   };
-  const publish = async ({ flow, path, headers, callback, target }: Kind, name: number): Promise<void> => {
-    const also = "svc-flow-control-key" in headers && flow === "queue-one" ? "key-two" : "none";
-    const to = target ?? `${judge.url}/${flow}/${also}/${name}`;
-    const more: Record<string, string> = callback ? { "svc-callback": `${judge.url}/callback` } : {};
+  const publish = async ({ limiter, path, headers, callback, target }: Kind, name: number): Promise<void> => {
+    const also = "svc-flow-control-key" in headers && limiter === "queue-one" ? "key-two" : "none";
+    const to = target ?? `${checker.url}/${limiter}/${also}/${name}`;
+    const more: Record<string, string> = callback ? { "svc-callback": `${checker.url}/callback` } : {};
     const askedAt = performance.now();
     const answer = await ask("POST", `${path}${to}`, { ...headers, ...more, "svc-retries": "1000" }, String(name));
-    if (answer?.status === 200) judge.acknowledged(flow, answer.body, askedAt);
+    if (answer?.status === 200) checker.acknowledged(limiter, answer.body, askedAt);
     else if (answer) refused.push(answer);
     // Clients that were refused, or had no answer, come again after a while.
     if (answer?.status !== 200) await pause(50);
   };
   // At first many of what is limited at once, so that the limits are reached however slow the machine is.
   const limited = kinds.flatMap((kind) =>
-    Array.from({ length: kind.flow === "key-rate" ? 50 : kind.flow in parallelism ? 8 : 0 }, () => kind),
+    Array.from({ length: kind.limiter === "key-rate" ? 50 : kind.limiter in parallelism ? 8 : 0 }, () => kind),
   );
   const burst = limited.map((kind) => publish(kind, number++));
   const publisher = async (): Promise<void> => {
@@ -148,19 +148,19 @@ export async function fire(databaseUrl: string, times: number): Promise<void> {
   for (let time = 0; time < times; time++) {
     await ask(databaseUrl, `update schedules set due_at = floor(extract(epoch from clock_timestamp()) * 1000)::bigint - 1`);
     await ask(databaseUrl, `select pg_notify('waypost_due', 'test 1')`);
-    await untilZero(databaseUrl, `select count(*) as n from schedules where due_at < extract(epoch from clock_timestamp()) * 1000`);
+    await waitForZero(databaseUrl, `select count(*) as n from schedules where due_at < extract(epoch from clock_timestamp()) * 1000`);
   }
 }
 
-async function untilZero(url: string, sql: string): Promise<void> {
+async function waitForZero(url: string, sql: string): Promise<void> {
   while ((await count(url, sql)) > 0) await pause(20);
 }
 
 /** Waits until everything that was acknowledged has arrived, and nothing is left in the database that should not be. */
-export async function settled(databaseUrl: string, judge: Judge): Promise<void> {
-  while (judge.missing() > 0) await pause(20);
-  await untilZero(databaseUrl, "select count(*) as n from messages");
-  await untilZero(databaseUrl, "select count(*) as n from limiters where running <> 0 or waiting <> 0");
+export async function settled(databaseUrl: string, checker: DeliveryChecker): Promise<void> {
+  while (checker.missing() > 0) await pause(20);
+  await waitForZero(databaseUrl, "select count(*) as n from messages");
+  await waitForZero(databaseUrl, "select count(*) as n from limiters where running <> 0 or waiting <> 0");
   expect(await ask(databaseUrl, "select * from queue_slots")).toEqual([]);
   expect(await ask(databaseUrl, "select message_id, detail from dead_letters")).toEqual([]);
 }

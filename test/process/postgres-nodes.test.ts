@@ -2,9 +2,22 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres, startPostgresPair } from "../postgres.ts";
-import { parallelism, startJudge } from "./judge.ts";
+import { parallelism, startDeliveryChecker } from "./deliveryChecker.ts";
 import type { Node } from "./nodes.ts";
-import { ask as asked, asker, builder, client, fire, hold, lease, setUp, settled, startLoad, startNode, startNodes } from "./nodes.ts";
+import {
+  ask as asked,
+  createNodeClient,
+  builder,
+  client,
+  fire,
+  holdConnection,
+  lease,
+  createObjects,
+  settled,
+  startLoad,
+  startNode,
+  startNodes,
+} from "./nodes.ts";
 
 // Real nodes on real databases, and what happens to both. A judge at the destination recounts what was promised.
 
@@ -18,16 +31,16 @@ async function more(judge: { promised(): number }, count: number): Promise<void>
 test("of three nodes one is killed and one is stopped beyond its leases, and every promise is kept", { timeout }, async () => {
   const postgres = await startPostgres({ fsync: true });
   onTestFinished(() => postgres.kill());
-  const judge = await startJudge();
+  const judge = await startDeliveryChecker();
   const { nodes, token } = await startNodes(postgres.url, ["one", "two", "three"]);
   const [one, two, three] = nodes as [Node, Node, Node];
   let alive = nodes;
-  const ask = asker(token, { nodes: () => alive, ...client });
-  await setUp(asker(token, { nodes: () => nodes, ...builder }), judge);
+  const ask = createNodeClient(token, { nodes: () => alive, ...client });
+  await createObjects(createNodeClient(token, { nodes: () => nodes, ...builder }), judge);
 
   // One node lives on, and keeps the lease of a call that takes longer than a lease: nobody else sends it meanwhile.
   judge.slow("/slow/1", lease + 1_000);
-  const askOne = asker(token, { nodes: () => [one], ...builder });
+  const askOne = createNodeClient(token, { nodes: () => [one], ...builder });
   const slow = await askOne("POST", `enqueue/slow/${judge.url}/slow/1`, { "svc-retries": "0" });
   const afterIt = await askOne("POST", `enqueue/slow/${judge.url}/slow/2`, { "svc-retries": "0" });
   judge.acknowledged("slow", [slow?.body, afterIt?.body], 0);
@@ -52,8 +65,8 @@ test("of three nodes one is killed and one is stopped beyond its leases, and eve
   expect(judge.disorder()).toEqual([]);
   expect(judge.tooMany()).toBeLessThanOrEqual(0);
   expect([judge.fired("tick"), judge.fired("queued")]).toEqual([9, 9]);
-  expect(judge.calls.filter(({ flow }) => flow === "slow").map(({ node }) => node)[0]).toBe("one");
-  expect(judge.calls.filter(({ flow }) => flow === "slow")).toHaveLength(2);
+  expect(judge.calls.filter(({ limiter }) => limiter === "slow").map(({ node }) => node)[0]).toBe("one");
+  expect(judge.calls.filter(({ limiter }) => limiter === "slow")).toHaveLength(2);
   expect(new Set(judge.calls.map(({ node }) => node))).toEqual(new Set(["one", "two", "three", "four"]));
   expect(load.refused).toEqual([]);
 });
@@ -64,10 +77,10 @@ test(
   async () => {
     const postgres = await startPostgres({ fsync: true });
     onTestFinished(() => postgres.kill());
-    const judge = await startJudge();
+    const judge = await startDeliveryChecker();
     const { nodes, token } = await startNodes(postgres.url, ["one", "two"]);
-    const ask = asker(token, { nodes: () => nodes, ...client });
-    await setUp(asker(token, { nodes: () => nodes, ...builder }), judge);
+    const ask = createNodeClient(token, { nodes: () => nodes, ...client });
+    await createObjects(createNodeClient(token, { nodes: () => nodes, ...builder }), judge);
     const load = startLoad(ask, judge);
     for (const signal of ["SIGINT", "SIGQUIT"] as const) {
       await more(judge, 100);
@@ -96,11 +109,11 @@ test("a standby takes the place of a primary that is killed under load: nothing 
   onTestFinished(() => standby.kill().then(() => primary.kill()));
   const hosts = `${new URL(primary.url).host},${new URL(standby.url).host}`;
   const url = `postgres://postgres@${hosts}/postgres?target_session_attrs=read-write`;
-  const judge = await startJudge();
+  const judge = await startDeliveryChecker();
   const { nodes, token } = await startNodes(url, ["one", "two"]);
   let alive = nodes;
-  const ask = asker(token, { nodes: () => alive, ...client });
-  await setUp(asker(token, { nodes: () => nodes, ...builder }), judge);
+  const ask = createNodeClient(token, { nodes: () => alive, ...client });
+  await createObjects(createNodeClient(token, { nodes: () => nodes, ...builder }), judge);
   const load = startLoad(ask, judge);
   await more(judge, 200);
   await fire(primary.url, 3);
@@ -131,18 +144,18 @@ test(
   async () => {
     const postgres = await startPostgres({ fsync: true });
     onTestFinished(() => postgres.kill());
-    const judge = await startJudge();
+    const judge = await startDeliveryChecker();
     const { nodes, token } = await startNodes(postgres.url, ["one", "two"]);
     let alive = nodes;
-    const ask = asker(token, { nodes: () => alive, ...client });
-    await setUp(asker(token, { nodes: () => nodes, ...builder }), judge);
+    const ask = createNodeClient(token, { nodes: () => alive, ...client });
+    await createObjects(createNodeClient(token, { nodes: () => nodes, ...builder }), judge);
     const load = startLoad(ask, judge);
     await more(judge, 50);
 
     // Somebody left a terminal open, with a change that is not committed: nothing that is dead since then can be cleared away.
-    const old = await hold(postgres.url, "begin; create table notes (note text)");
+    const old = await holdConnection(postgres.url, "begin; create table notes (note text)");
     // As pg_dump does: one moment of everything, all tables locked against being changed in shape, and read from slowly.
-    const dump = await hold(postgres.url, "begin isolation level repeatable read, read only");
+    const dump = await holdConnection(postgres.url, "begin isolation level repeatable read, read only");
     const tables = (await dump.query("select relname from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')"))
       .rows;
     await dump.query(`lock table ${tables.map(({ relname }) => relname).join(", ")} in access share mode`);

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { DatabaseSync } from "node:sqlite";
 import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { storePath } from "../../src/server/dataFolder.ts";
+import { toStorePath } from "../../src/server/dataFolder.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 test("a server starts although the storage refuses a row that it had under way, and sends all others", async () => {
@@ -28,7 +28,7 @@ test("a server starts although the storage refuses a row that it had under way, 
   await publish(first.url, `${destination.url}/late`, "1s");
   first.kill("SIGKILL");
   await first.ended;
-  const tool = new DatabaseSync(storePath(data));
+  const tool = new DatabaseSync(toStorePath(data));
   tool.exec(`create trigger refusal before update on messages when old.state = 'active' and new.state = 'active'
     begin select raise(abort, 'row refused'); end`);
   tool.close();

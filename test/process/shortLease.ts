@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { settingRows } from "../../src/server/config.ts";
+import { serverSettings } from "../../src/server/config.ts";
 import { spans } from "../../src/core/values/limits.ts";
 
 // Loaded into a server by `--import`, so that a test need not wait half a minute for the end of a lease.
@@ -7,4 +7,4 @@ import { spans } from "../../src/core/values/limits.ts";
 Object.assign(spans, { lease: 8_000 });
 
 // A node is told from others by the region that its deliveries name, of which there are two only.
-Object.assign(settingRows.region, { takes: z.string() });
+Object.assign(serverSettings.region, { takes: z.string() });

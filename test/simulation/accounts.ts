@@ -1,29 +1,35 @@
 import type { Retention } from "../../src/core/commands/retention.ts";
-import { AuditLog } from "./audit.ts";
-import type { Case, Demand } from "./batch.ts";
-import { Budgets } from "./budgets.ts";
+import { AuditLogChecker } from "./audit.ts";
+import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
+import { BudgetChecker } from "./budgets.ts";
 import type { Tables } from "./changes.ts";
-import { Quotas } from "./quotas.ts";
-import { judgeScopes } from "./scopes.ts";
+import { QuotaChecker } from "./quotas.ts";
+import { checkScopes } from "./scopes.ts";
 
-type Court = { demand: Demand; tables: Tables; now: number; retention: Retention; happens: (what: string) => unknown };
+type AccountCheckContext = {
+  assertHolds: AssertHolds;
+  tables: Tables;
+  now: number;
+  retention: Retention;
+  cover: (what: string) => unknown;
+};
 
 /** What holds of accounts: what their tokens are good for, what they may spend and store, and what is kept of what is done to them. */
-export class Accounts {
-  readonly audit = new AuditLog();
-  readonly budgets = new Budgets();
-  readonly quotas = new Quotas();
+export class AccountChecker {
+  readonly audit = new AuditLogChecker();
+  readonly budgets = new BudgetChecker();
+  readonly quotas = new QuotaChecker();
 
   /** Whether an account has spent its budget, or is over its quota. Null: that has turned just now. */
-  mayNotPublish(account: string, at: Pick<Court, "tables" | "now">): boolean | null {
+  isPublishForbidden(account: string, at: Pick<AccountCheckContext, "tables" | "now">): boolean | null {
     const [hasSpent, isFull] = [this.budgets.hasSpent(account, at), this.quotas.isFull(account, at)];
     return hasSpent || isFull ? true : hasSpent === null || isFull === null ? null : false;
   }
 
-  judge(of: Case, court: Court): void {
-    judgeScopes(of, court);
-    this.budgets.judge(of, court);
-    this.quotas.judge(of, court);
-    this.audit.judge(of, court);
+  check(observed: ObservedBatch, checkContext: AccountCheckContext): void {
+    checkScopes(observed, checkContext);
+    this.budgets.check(observed, checkContext);
+    this.quotas.check(observed, checkContext);
+    this.audit.check(observed, checkContext);
   }
 }

@@ -1,27 +1,27 @@
 import type { Actor } from "../../src/core/model/auditEntry.ts";
 import type { CommandName } from "../../src/core/commands/index.ts";
 import type { Retention } from "../../src/core/commands/retention.ts";
-import type { Call } from "../../src/store/store.ts";
-import type { Case, Demand } from "./batch.ts";
+import type { CommandCall } from "../../src/store/store.ts";
+import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Changes } from "./changes.ts";
 
-type Court = { demand: Demand; now: number; retention: Retention; happens: (what: string) => unknown };
+type AuditCheckContext = { assertHolds: AssertHolds; now: number; retention: Retention; cover: (what: string) => unknown };
 
-type Asked = { account: string; id?: string; name?: string; key?: string; dlqId?: string; from?: string } & Record<string, unknown>;
-type Done = { what: string; object: string | null; count?: number };
+type CommandInput = { account: string; id?: string; name?: string; key?: string; dlqId?: string; from?: string } & Record<string, unknown>;
+type ExpectedEntry = { what: string; object: string | null; count?: number };
 
 /** What was done, as the answer tells it; null: nothing was. Whatever is not among these leaves nothing in the audit log. */
-const doings: { readonly [N in CommandName]?: (asked: Asked, answer: never) => Done | null } = {
-  cancel: ({ messageIds }, { cancelled }: { cancelled: number }) => many("message.cancel", messageIds, cancelled),
-  cancelRuns: ({ runIds }, { cancelled }: { cancelled: number }) => many("run.cancel", runIds, cancelled),
-  retryDeadLetters: ({ dlqIds }, retried: readonly unknown[]) => many("dlq.retry", dlqIds, retried.length),
-  deleteDeadLetters: ({ dlqIds }, { deleted }: { deleted: number }) => many("dlq.delete", dlqIds, deleted),
+const expectedEntries: { readonly [N in CommandName]?: (asked: CommandInput, answer: never) => ExpectedEntry | null } = {
+  cancel: ({ messageIds }, { cancelled }: { cancelled: number }) => makeBulkEntry("message.cancel", messageIds, cancelled),
+  cancelRuns: ({ runIds }, { cancelled }: { cancelled: number }) => makeBulkEntry("run.cancel", runIds, cancelled),
+  retryDeadLetters: ({ dlqIds }, retried: readonly unknown[]) => makeBulkEntry("dlq.retry", dlqIds, retried.length),
+  deleteDeadLetters: ({ dlqIds }, { deleted }: { deleted: number }) => makeBulkEntry("dlq.delete", dlqIds, deleted),
   resumeRun: ({ from, dlqId }) => ({ what: from === "beginning" ? "dlq.restart" : "dlq.resume", object: String(dlqId) }),
   repeatFailureCallback: ({ dlqId }) => ({ what: "dlq.callback", object: String(dlqId) }),
   changeAccount: () => ({ what: "account.change", object: null }),
   rotateKeys: () => ({ what: "signingKey.rotate", object: null }),
-  addEndpoints: ({ name, endpoints }) => many("group.addEndpoints", [name], (endpoints as readonly unknown[]).length),
-  removeEndpoints: ({ name }, { removed }: { removed: number }) => many("group.removeEndpoints", [name], removed),
+  addEndpoints: ({ name, endpoints }) => makeBulkEntry("group.addEndpoints", [name], (endpoints as readonly unknown[]).length),
+  removeEndpoints: ({ name }, { removed }: { removed: number }) => makeBulkEntry("group.removeEndpoints", [name], removed),
   deleteGroup: ({ name }, { deleted }: { deleted: number }) => (deleted === 1 ? { what: "group.delete", object: String(name) } : null),
   createSchedule: (_, { scheduleId, deduplicated }: { scheduleId: string; deduplicated?: boolean }) =>
     deduplicated ? null : { what: "schedule.create", object: scheduleId },
@@ -30,26 +30,27 @@ const doings: { readonly [N in CommandName]?: (asked: Asked, answer: never) => D
   resumeSchedule: ({ id }) => ({ what: "schedule.resume", object: String(id) }),
   upsertQueue: ({ name }) => ({ what: "queue.set", object: String(name) }),
   deleteQueue: ({ name }, { deleted }: { deleted: boolean }) => (deleted ? { what: "queue.delete", object: String(name) } : null),
-  pauseFlow: ({ id }) => ofFlow(String(id), "pause"),
-  resumeFlow: ({ id }, flow: object | null) => flow && ofFlow(String(id), "resume"),
-  pinFlow: ({ key }) => ({ what: "flowControl.pin", object: String(key) }),
-  unpinFlow: ({ key }, flow: object | null) => flow && { what: "flowControl.unpin", object: String(key) },
-  resetRate: ({ key }, flow: object | null) => flow && { what: "flowControl.reset", object: String(key) },
+  pauseLimiter: ({ id }) => makeLimiterEntry(String(id), "pause"),
+  resumeLimiter: ({ id }, limiter: object | null) => limiter && makeLimiterEntry(String(id), "resume"),
+  pinFlowControl: ({ key }) => ({ what: "flowControl.pin", object: String(key) }),
+  unpinFlowControl: ({ key }, limiter: object | null) => limiter && { what: "flowControl.unpin", object: String(key) },
+  resetRate: ({ key }, limiter: object | null) => limiter && { what: "flowControl.reset", object: String(key) },
 };
 
-const many = (what: string, named: unknown, count: number): Done | null =>
+const makeBulkEntry = (what: string, named: unknown, count: number): ExpectedEntry | null =>
   count === 0 ? null : { what, object: String((named as readonly unknown[])[0]), count };
 
-function ofFlow(id: string, verb: string): Done {
+function makeLimiterEntry(id: string, verb: string): ExpectedEntry {
   const [kind = "", ...name] = id.split(":");
   return { what: `${kind === "key" ? "flowControl" : "queue"}.${verb}`, object: name.join(":") };
 }
 
 /** What is so already is answered like what was done. Only the rows tell, where nobody else is in the batch. */
-const isTold = ({ name }: Call): boolean => !["pauseFlow", "resumeFlow", "pauseSchedule", "resumeSchedule", "deleteQueue"].includes(name);
+const isAlwaysVisible = ({ name }: CommandCall): boolean =>
+  !["pauseLimiter", "resumeLimiter", "pauseSchedule", "resumeSchedule", "deleteQueue"].includes(name);
 
 /** Each request names somebody of its own, so what is kept of him is what he has done: once, with the change itself, and nothing else. */
-export class AuditLog {
+export class AuditLogChecker {
   /** Whoever asks has another token each time. */
   #asked = 0;
 
@@ -57,47 +58,47 @@ export class AuditLog {
     return { kind: "token", token: `tok_${++this.#asked}`, address: `192.0.2.${this.#asked % 250}` };
   }
 
-  judge({ calls, result, changes }: Case, { demand, now, retention, happens }: Court): void {
-    const lines = calls.map((call, at) => ({ call, line: lineOf(call, result.replies[at]) })).filter(({ line }) => line !== null);
+  check({ calls, result, changes }: ObservedBatch, { assertHolds, now, retention, cover }: AuditCheckContext): void {
+    const lines = calls.map((call, at) => ({ call, line: expectedEntry(call, result.replies[at]) })).filter(({ line }) => line !== null);
     const found: string[] = [];
     for (const { before, after } of changes.audit) {
-      demand(before === undefined || after === undefined, `the audit log is not rewritten: ${before?.id}`);
+      assertHolds(before === undefined || after === undefined, `the audit log is not rewritten: ${before?.id}`);
       if (before && !after) {
         const isPast = before.time < now - (retention.audit ?? 0);
-        demand(isPast && calls.some(({ name }) => name === "expire"), `the audit log is kept for its time: ${before.id}`);
-        happens("audit log expired");
+        assertHolds(isPast && calls.some(({ name }) => name === "expire"), `the audit log is kept for its time: ${before.id}`);
+        cover("audit log expired");
       }
       if (!after) continue;
-      demand(after.time === now, `what was done is kept with the time at which it was done: ${after.id}`);
+      assertHolds(after.time === now, `what was done is kept with the time at which it was done: ${after.id}`);
       found.push(JSON.stringify([after.account, after.what, after.object, after.count ?? null, after.by]));
-      happens(`audit ${after.what}`);
+      cover(`audit ${after.what}`);
     }
-    demand(new Set(found).size === found.length, `who did what is kept once: ${found.join(" ")}`);
+    assertHolds(new Set(found).size === found.length, `who did what is kept once: ${found.join(" ")}`);
     for (const one of found)
-      demand(
+      assertHolds(
         lines.some(({ line }) => line === one),
         `what is kept as done was done: ${one}`,
       );
     for (const { call, line } of lines)
-      if (isTold(call)) demand(found.includes(line ?? ""), `what was done is kept with who did it: ${line}`);
+      if (isAlwaysVisible(call)) assertHolds(found.includes(line ?? ""), `what was done is kept with who did it: ${line}`);
     const [only, ...others] = calls;
     // A queue that has to stay gives back the places of what is finished all the same; an account may be given what it has.
     const isOther = only?.name === "changeAccount" || (only?.name === "deleteQueue" && lines.length === 0);
-    if (!only || others.length > 0 || isOther || !isNamed(only) || doings[only.name] === undefined) return;
-    demand(
+    if (!only || others.length > 0 || isOther || !isNamed(only) || expectedEntries[only.name] === undefined) return;
+    assertHolds(
       hasChanged(changes) === found.length > 0,
       `what is kept as done has changed something, and what has changed something is kept: ${only.name}`,
     );
   }
 }
 
-const isNamed = ({ input }: Call): boolean => (input as { by?: Actor }).by !== undefined;
+const isNamed = ({ input }: CommandCall): boolean => (input as { by?: Actor }).by !== undefined;
 
 /** What is to be kept of a call; null: nothing. */
-function lineOf({ name, input }: Call, reply: Case["result"]["replies"][number] | undefined): string | null {
-  const { by, ...asked } = input as Asked & { by?: Actor };
+function expectedEntry({ name, input }: CommandCall, reply: ObservedBatch["result"]["replies"][number] | undefined): string | null {
+  const { by, ...asked } = input as CommandInput & { by?: Actor };
   if (!by || !reply || !("answer" in reply)) return null;
-  const done = doings[name]?.(asked, reply.answer as never) ?? null;
+  const done = expectedEntries[name]?.(asked, reply.answer as never) ?? null;
   return done && JSON.stringify([asked.account, done.what, done.object, done.count ?? null, by]);
 }
 

@@ -1,6 +1,6 @@
 import type { Commands } from "../../src/core/commands/index.ts";
 import { commands } from "../../src/core/commands/index.ts";
-import { asked, bent } from "./bent.ts";
+import { alterInput, alterDecision } from "./alterDecision.ts";
 
 /** A cancel that keeps who asked for it by a rule of its own. */
 function cancelKept(rule: (cancelled: number) => number | null): Commands {
@@ -23,8 +23,8 @@ function cancelKept(rule: (cancelled: number) => number | null): Commands {
 
 /** Faults of who did what. */
 export const auditMutants: Record<string, Commands> = {
-  "what was done is not kept": bent("deleteDeadLetters", () => ({ put: { audit: () => undefined } })),
-  "what was done is kept twice": bent("addEndpoints", (_, draft, moment) => ({
+  "what was done is not kept": alterDecision("deleteDeadLetters", () => ({ put: { audit: () => undefined } })),
+  "what was done is kept twice": alterDecision("addEndpoints", (_, draft, moment) => ({
     put: {
       audit: (row) => {
         draft.put("audit", { ...row, id: moment.newId("aud") });
@@ -32,19 +32,21 @@ export const auditMutants: Record<string, Commands> = {
       },
     },
   })),
-  "what was done is kept for another account": bent("pauseFlow", () => ({
+  "what was done is kept for another account": alterDecision("pauseLimiter", () => ({
     put: { audit: (row) => ({ ...row, account: row.account === "acme" ? "umbrella" : "acme" }) },
   })),
-  "what was done is kept in the name of somebody else": bent("createSchedule", () => ({
+  "what was done is kept in the name of somebody else": alterDecision("createSchedule", () => ({
     put: { audit: (row) => ({ ...row, by: { kind: "operator", address: null } }) },
   })),
   "more is kept than was done": cancelKept((cancelled) => (cancelled === 0 ? null : cancelled + 1)),
   "what was not done is kept": cancelKept((cancelled) => Math.max(1, cancelled)),
-  "what is so already is kept as done": bent("resumeFlow", () => ({ hasChanged: () => true })),
-  "what was done is kept for another time": bent("upsertQueue", () => ({ put: { audit: (row) => ({ ...row, time: row.time - 1 }) } })),
-  "the audit log goes before its time": asked("expire", (input) => ({
+  "what is so already is kept as done": alterDecision("resumeLimiter", () => ({ hasChanged: () => true })),
+  "what was done is kept for another time": alterDecision("upsertQueue", () => ({
+    put: { audit: (row) => ({ ...row, time: row.time - 1 }) },
+  })),
+  "the audit log goes before its time": alterInput("expire", (input) => ({
     ...input,
     retention: { ...input.retention, audit: (input.retention.audit ?? 0) / 2 },
   })),
-  "the audit log is never removed": bent("expire", () => ({ drop: (table) => table !== "audit" })),
+  "the audit log is never removed": alterDecision("expire", () => ({ drop: (table) => table !== "audit" })),
 };

@@ -1,12 +1,12 @@
 import type { Draft, TableName } from "../../src/core/decision/command.ts";
 import type { Commands } from "../../src/core/commands/index.ts";
-import type { Bend } from "./bent.ts";
-import { asked, bent } from "./bent.ts";
+import type { Alteration } from "./alterDecision.ts";
+import { alterInput, alterDecision } from "./alterDecision.ts";
 
 /** A decision that takes the budget of every account for another one. */
-const seeing =
+const alterSeenBudget =
   (turn: (budget: number) => number) =>
-  (_: unknown, draft: Draft): Bend => ({
+  (_: unknown, draft: Draft): Alteration => ({
     get: ((table: TableName, ...key: readonly [string, string]) => {
       const row = draft.get(table, ...key);
       return row && table === "accounts" && "budget" in row ? { ...row, budget: turn(row.budget ?? 0) } : row;
@@ -15,21 +15,21 @@ const seeing =
 
 /** Faults of what an account may spend. */
 export const budgetMutants: Record<string, Commands> = {
-  "a publish overlooks the budget": bent(
+  "a publish overlooks the budget": alterDecision(
     "publish",
-    seeing(() => 0),
+    alterSeenBudget(() => 0),
   ),
-  "a publish is refused before the budget is spent": bent(
+  "a publish is refused before the budget is spent": alterDecision(
     "publish",
-    seeing((budget) => budget / 4),
+    alterSeenBudget((budget) => budget / 4),
   ),
-  "a schedule overlooks the budget": bent(
+  "a schedule overlooks the budget": alterDecision(
     "claim",
-    seeing(() => 0),
+    alterSeenBudget(() => 0),
   ),
-  "a schedule passes over before the budget is spent": bent(
+  "a schedule passes over before the budget is spent": alterDecision(
     "claim",
-    seeing((budget) => budget / 4),
+    alterSeenBudget((budget) => budget / 4),
   ),
-  "more is noted than was spent": asked("noteSpending", (input) => ({ ...input, dollars: 2 * input.dollars })),
+  "more is noted than was spent": alterInput("noteSpending", (input) => ({ ...input, dollars: 2 * input.dollars })),
 };

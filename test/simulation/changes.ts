@@ -7,8 +7,8 @@ export type Change<T extends TableName> = { before: Rows[T] | undefined; after: 
 export type Changes = { [T in TableName]: Change<T>[] };
 
 export const noChanges = (): Changes => ({
-  ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
-  ...{ deadLetters: [], lines: [], log: [], keptLog: [], flows: [], slots: [] },
-  ...{ groups: [], schedules: [], sources: [], tokens: [], rejections: [], marks: [], sightings: [] },
+  ...{ accounts: [], storedMessages: [], messages: [], deduplications: [] },
+  ...{ deadLetters: [], hostWaitlists: [], log: [], keptLog: [], limiters: [], queueSlots: [] },
+  ...{ urlGroups: [], schedules: [], sources: [], tokens: [], rejections: [], tags: [], timeIndex: [] },
   ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [], secondCounts: [], audit: [] },
 });

@@ -1,59 +1,59 @@
-import type { InputOf } from "../../src/core/commands/index.ts";
-import type { AccountId, CallbackSettings, FlowControl, Letter, SendSettings } from "../../src/core/model/message.ts";
-import type { Chance } from "./chance.ts";
+import type { CommandInput } from "../../src/core/commands/index.ts";
+import type { AccountId, CallbackSettings, FlowControl, MessageInput, SendSettings } from "../../src/core/model/message.ts";
+import type { RandomSource } from "./randomSource.ts";
 
-type Settings = { chance: Chance; hosts: readonly string[]; now: number };
+type RandomInputOptions = { random: RandomSource; hosts: readonly string[]; now: number };
 
 /** Random letters to random hosts, with everything a publish can ask for. */
-export function randomLetters({ chance, hosts, now }: Settings): Letter[] {
-  const count = chance.happens(0.1) ? chance.between(2, 40) : 1;
+export function randomInputs({ random, hosts, now }: RandomInputOptions): MessageInput[] {
+  const count = random.isHit(0.1) ? random.integerBetween(2, 40) : 1;
   // Many to one host at once is what lines are made of.
-  const one = chance.happens(0.5) ? chance.of(hosts) : null;
-  return Array.from({ length: count }, () => randomLetter({ chance, hosts: one === null ? hosts : [one], all: hosts, now }));
+  const one = random.isHit(0.5) ? random.of(hosts) : null;
+  return Array.from({ length: count }, () => randomInput({ random, hosts: one === null ? hosts : [one], all: hosts, now }));
 }
 
 /** How long a key is known, drawn with the delay. Null: as long as nobody says otherwise. */
 const windows = [null, null, null, null, null, null, null, 1_000, 60_000, 86_400_000];
 
-function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly string[] }): Letter {
-  const wait = chance.next();
-  const group = chance.happens(0.06) ? chance.of(groups) : null;
+function randomInput({ random, hosts, all, now }: RandomInputOptions & { all: readonly string[] }): MessageInput {
+  const wait = random.next();
+  const group = random.isHit(0.06) ? random.of(groups) : null;
   return {
-    ...randomSettings(chance, all, 3),
-    brand: chance.of(["svc", "upstash"]),
-    url: group === null ? `https://${chance.of(hosts)}${pathOf(chance.between(1, 9))}` : "",
-    body: new TextEncoder().encode("x".repeat(chance.between(0, 20))),
-    delay: wait < 0.2 ? chance.between(1, 90_000) : null,
-    notBefore: wait > 0.9 ? now + chance.between(-5_000, 60_000) : null,
-    ...{ group, endpoint: null, queue: chance.happens(0.25) ? chance.of(queues) : null, scheduleId: null },
-    deduplication: chance.happens(0.15) ? `key-${chance.between(1, 12)}` : null,
+    ...randomSettings(random, all, 3),
+    brand: random.of(["svc", "upstash"]),
+    url: group === null ? `https://${random.of(hosts)}${makePath(random.integerBetween(1, 9))}` : "",
+    body: new TextEncoder().encode("x".repeat(random.integerBetween(0, 20))),
+    delay: wait < 0.2 ? random.integerBetween(1, 90_000) : null,
+    notBefore: wait > 0.9 ? now + random.integerBetween(-5_000, 60_000) : null,
+    ...{ group, endpoint: null, queue: random.isHit(0.25) ? random.of(queues) : null, scheduleId: null },
+    deduplication: random.isHit(0.15) ? `key-${random.integerBetween(1, 12)}` : null,
     deduplicationWindow: windows[Math.floor(wait * 1_000) % windows.length] ?? null,
     labels: [],
     redaction: null,
     callerIp: null,
-    tells: null,
+    reportsOn: null,
   };
 }
 
 /** Most of them are one path, with another query each. */
-const pathOf = (number: number): string => (number < 7 ? `/7?${number}` : `/${number}`);
+const makePath = (number: number): string => (number < 7 ? `/7?${number}` : `/${number}`);
 
-function randomSettings(chance: Chance, hosts: readonly string[], depth: number): SendSettings {
+function randomSettings(random: RandomSource, hosts: readonly string[], depth: number): SendSettings {
   const callback = (probability: number): CallbackSettings | null =>
-    depth > 0 && chance.happens(probability)
+    depth > 0 && random.isHit(probability)
       ? {
-          url: `https://${chance.of(hosts)}/told`,
-          ...randomSettings(chance, hosts, depth - 1),
-          ...(chance.happens(0.2) ? { delay: chance.between(1, 60_000) } : {}),
+          url: `https://${random.of(hosts)}/told`,
+          ...randomSettings(random, hosts, depth - 1),
+          ...(random.isHit(0.2) ? { delay: random.integerBetween(1, 60_000) } : {}),
         }
       : null;
   return {
     method: "POST",
     headers: [],
-    retries: chance.happens(0.2) ? null : chance.between(0, 4),
-    retryDelay: chance.happens(0.7) ? chance.of(["0", "500", "1000 * (1 + retried)", "pow(2, retried) * 3000", "-1"]) : null,
-    timeout: chance.happens(0.01) ? null : chance.between(500, chance.of([5_000, 60_000])),
-    flowControl: chance.happens(0.25) ? randomFlowControl(chance) : null,
+    retries: random.isHit(0.2) ? null : random.integerBetween(0, 4),
+    retryDelay: random.isHit(0.7) ? random.of(["0", "500", "1000 * (1 + retried)", "pow(2, retried) * 3000", "-1"]) : null,
+    timeout: random.isHit(0.01) ? null : random.integerBetween(500, random.of([5_000, 60_000])),
+    flowControl: random.isHit(0.25) ? randomFlowControl(random) : null,
     callback: callback(0.12),
     failureCallback: callback(0.25),
   };
@@ -64,36 +64,44 @@ export const queues = ["queue-1", "queue-2", "queue-3"] as const;
 export const keys = ["key-1", "key-2", "key-3"] as const;
 
 /** Limits that change from letter to letter. A long period is rare: what waits for it makes a run long. */
-function randomFlowControl(chance: Chance): FlowControl {
-  const kind = chance.next();
+function randomFlowControl(random: RandomSource): FlowControl {
+  const kind = random.next();
   return {
-    key: chance.of(keys),
-    parallelism: kind < 0.7 ? chance.between(1, 3) : null,
-    rate: kind > 0.4 ? chance.between(1, 4) : null,
-    period: chance.of([null, 500, 2_000, 20_000, chance.happens(0.1) ? 2 * 3_600_000 : 1_000]),
+    key: random.of(keys),
+    parallelism: kind < 0.7 ? random.integerBetween(1, 3) : null,
+    rate: kind > 0.4 ? random.integerBetween(1, 4) : null,
+    period: random.of([null, 500, 2_000, 20_000, random.isHit(0.1) ? 2 * 3_600_000 : 1_000]),
   };
 }
 
 /** What the clients of one account know, and so can ask for. */
-export type Known = { account: AccountId; messageIds: string[]; dlqIds: string[] };
+export type ClientState = { account: AccountId; messageIds: string[]; dlqIds: string[] };
 
-export function randomCancel(chance: Chance, { account, messageIds }: Known): InputOf<"cancel"> {
-  return { account, messageIds: some(chance, messageIds) };
+export function randomCancel(random: RandomSource, { account, messageIds }: ClientState): CommandInput<"cancel"> {
+  return { account, messageIds: pickSome(random, messageIds) };
 }
 
-export function randomRetry(chance: Chance, { account, dlqIds }: Known, logRetention: number): InputOf<"retryDeadLetters"> {
-  const ofKey = chance.happens(0.3) ? { flowControl: randomFlowControl(chance) } : {};
-  const overrides = chance.happens(0.3) ? { retries: chance.between(0, 2), delay: chance.between(0, 5_000), ...ofKey } : {};
-  return { account, dlqIds: some(chance, dlqIds), logRetention, overrides };
+export function randomRetry(
+  random: RandomSource,
+  { account, dlqIds }: ClientState,
+  logRetention: number,
+): CommandInput<"retryDeadLetters"> {
+  const ofKey = random.isHit(0.3) ? { flowControl: randomFlowControl(random) } : {};
+  const overrides = random.isHit(0.3) ? { retries: random.integerBetween(0, 2), delay: random.integerBetween(0, 5_000), ...ofKey } : {};
+  return { account, dlqIds: pickSome(random, dlqIds), logRetention, overrides };
 }
 
-export function randomDelete(chance: Chance, { account, dlqIds }: Known, logRetention: number): InputOf<"deleteDeadLetters"> {
-  return { account, dlqIds: some(chance, dlqIds), logRetention };
+export function randomDelete(
+  random: RandomSource,
+  { account, dlqIds }: ClientState,
+  logRetention: number,
+): CommandInput<"deleteDeadLetters"> {
+  return { account, dlqIds: pickSome(random, dlqIds), logRetention };
 }
 
 /** Some of a list, rather new ones, now and then one of them twice, and one that never was. */
-function some(chance: Chance, ids: readonly string[]): string[] {
+function pickSome(random: RandomSource, ids: readonly string[]): string[] {
   const recent = ids.slice(-20);
-  const chosen = Array.from({ length: Math.min(recent.length, chance.between(1, 4)) }, () => chance.of(recent));
-  return chance.happens(0.1) ? [...chosen, "never_was"] : chosen;
+  const chosen = Array.from({ length: Math.min(recent.length, random.integerBetween(1, 4)) }, () => random.of(recent));
+  return random.isHit(0.1) ? [...chosen, "never_was"] : chosen;
 }

@@ -1,14 +1,14 @@
 import type { Delivery, HeaderList, Millis, Outcome } from "../../src/core/model/message.ts";
-import { hostOf } from "../../src/core/values/url.ts";
-import type { Chance } from "./chance.ts";
+import { parseHost } from "../../src/core/values/url.ts";
+import type { RandomSource } from "./randomSource.ts";
 
 /** How a host behaves. `deadly`: whoever calls it dies. */
-export type Nature = "good" | "failing" | "refusing" | "busy" | "flapping" | "slow" | "hanging" | "dying" | "deadly" | "mixed";
+export type HostBehavior = "good" | "failing" | "refusing" | "busy" | "flapping" | "slow" | "hanging" | "dying" | "deadly" | "mixed";
 
 /** What a host does when it is called: nothing at all if `after` is infinite. */
 export type Reaction = { after: Millis; status: number | null; headers: HeaderList; body: string; error: string | null; kills: boolean };
 
-const natures: readonly Nature[] = [
+const behaviors: readonly HostBehavior[] = [
   "good",
   "good",
   "good",
@@ -26,54 +26,54 @@ const natures: readonly Nature[] = [
 const hour = 3_600_000;
 
 /** The hosts of a world, by name. */
-export class Destinations {
+export class SimulatedHosts {
   readonly hosts: readonly string[];
-  readonly #natures: ReadonlyMap<string, Nature>;
-  readonly #chance: Chance;
+  readonly #behaviors: ReadonlyMap<string, HostBehavior>;
+  readonly #random: RandomSource;
 
-  constructor(chance: Chance, count: number) {
-    this.#chance = chance;
+  constructor(random: RandomSource, count: number) {
+    this.#random = random;
     // Always a good one, so that something can end well.
-    this.#natures = new Map(
-      Array.from({ length: count }, (_, index) => [`host-${index}.example`, index === 0 ? "good" : chance.of(natures)]),
+    this.#behaviors = new Map(
+      Array.from({ length: count }, (_, index) => [`host-${index}.example`, index === 0 ? "good" : random.of(behaviors)]),
     );
-    this.hosts = [...this.#natures.keys()];
+    this.hosts = [...this.#behaviors.keys()];
   }
 
-  natureOf(host: string): Nature {
-    return this.#natures.get(host) ?? "good";
+  getBehavior(host: string): HostBehavior {
+    return this.#behaviors.get(host) ?? "good";
   }
 
   react(delivery: Delivery, now: Millis): Reaction {
-    return this.#as(this.natureOf(hostOf(delivery.message.url)), now);
+    return this.#reactAs(this.getBehavior(parseHost(delivery.message.url)), now);
   }
 
-  #as(nature: Nature, now: Millis): Reaction {
-    const chance = this.#chance;
-    const soon = chance.between(1, 80);
+  #reactAs(nature: HostBehavior, now: Millis): Reaction {
+    const random = this.#random;
+    const soon = random.integerBetween(1, 80);
     switch (nature) {
       case "good":
-        return answer(soon, chance.of([200, 201, 202, 204, 299]));
+        return answer(soon, random.of([200, 201, 202, 204, 299]));
       case "failing":
-        return answer(soon, chance.of([100, 300, 302, 400, 404, 489, 500, 503]));
+        return answer(soon, random.of([100, 300, 302, 400, 404, 489, 500, 503]));
       case "refusing":
-        return answer(soon, 489, [[chance.of(["Svc-Nonretryable-Error", "Upstash-Nonretryable-Error"]), "true"]]);
+        return answer(soon, 489, [[random.of(["Svc-Nonretryable-Error", "Upstash-Nonretryable-Error"]), "true"]]);
       case "busy":
-        return chance.happens(0.6)
-          ? answer(soon, 429, [["Retry-After", chance.of(["0", "1", "20", "1m30s", "2000000"])]])
+        return random.isHit(0.6)
+          ? answer(soon, 429, [["Retry-After", random.of(["0", "1", "20", "1m30s", "2000000"])]])
           : answer(soon, 200);
       case "flapping":
         return Math.floor(now / 20_000) % 2 === 0 ? answer(soon, 200) : answer(soon, 503);
       case "slow":
-        return answer(chance.between(5_000, 90_000), chance.of([200, 200, 500]));
+        return answer(random.integerBetween(5_000, 90_000), random.of([200, 200, 500]));
       case "hanging":
         return { ...answer(Infinity, 0), status: null };
       case "dying":
         return { ...answer(soon, 0), status: null, error: "connection reset by peer" };
       case "deadly":
-        return { ...answer(soon, 200), kills: chance.happens(0.7) };
+        return { ...answer(soon, 200), kills: random.isHit(0.7) };
       case "mixed":
-        return this.#as(chance.of(natures.filter((other) => other !== "mixed" && other !== "deadly")), now);
+        return this.#reactAs(random.of(behaviors.filter((other) => other !== "mixed" && other !== "deadly")), now);
     }
   }
 }
@@ -84,8 +84,8 @@ const answer = (after: Millis, status: number, headers: HeaderList = []): Reacti
 });
 
 /** What a node makes of a reaction: it waits for it no longer than the message says. */
-export function outcomeOf({ message, attempt }: Delivery, reaction: Reaction | "aborted"): { after: Millis; outcome: Outcome } {
-  const of = { account: message.account, messageId: message.id, host: hostOf(message.url), attempt };
+export function toOutcome({ message, attempt }: Delivery, reaction: Reaction | "aborted"): { after: Millis; outcome: Outcome } {
+  const of = { account: message.account, messageId: message.id, host: parseHost(message.url), attempt };
   const none = { ...of, status: null, headers: [], body: new Uint8Array(0) };
   if (reaction === "aborted") return { after: 0, outcome: { ...none, error: "aborted", took: 0 } };
   const after = Math.min(reaction.after, message.timeout, 12 * hour);

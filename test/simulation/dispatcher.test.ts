@@ -1,17 +1,17 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { DueRow } from "../../src/core/commands/quarantine.ts";
-import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands/index.ts";
+import type { CommandResult, CommandName, CommandInput } from "../../src/core/commands/index.ts";
 import { Refusal } from "../../src/core/values/errors.ts";
-import { idMaker } from "../../src/core/values/ids.ts";
-import { hostOf } from "../../src/core/values/url.ts";
-import type { Delivery, Letter, Outcome } from "../../src/core/model/message.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
+import { parseHost } from "../../src/core/values/url.ts";
+import type { Delivery, MessageInput, Outcome } from "../../src/core/model/message.ts";
 import { Dispatcher } from "../../src/delivery/dispatcher.ts";
-import { groupCommit } from "../../src/store/batch/groupCommit.ts";
+import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
-import { letterOf } from "../core/broker.ts";
-import { Chance } from "./chance.ts";
-import { NodeClock, World, settled } from "./world.ts";
+import { makeInput } from "../core/commandRunner.ts";
+import { RandomSource } from "./randomSource.ts";
+import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
 // What the simulation found, or must not meet again, with figures: one dispatcher in virtual time.
 
@@ -19,7 +19,7 @@ const second = 1000;
 const minute = 60 * second;
 const claimFails = "claiming what is due failed; it is tried again each second";
 
-let world: World;
+let world: VirtualTime;
 let start: number;
 let clock: NodeClock;
 let store: Store;
@@ -42,7 +42,7 @@ let takes: number;
 let answersAfter: (host: string) => number;
 
 beforeEach(async () => {
-  world = new World(new Chance(1));
+  world = new VirtualTime(new RandomSource(1));
   start = world.now;
   clock = new NodeClock(world, "node");
   [calls, asked, troubles, broken, takes, isAway] = [[], {}, [], new Set(), 10, false];
@@ -50,13 +50,14 @@ beforeEach(async () => {
   commit = 1;
   storeAhead = 0;
   rows = new Memory();
-  const random = (): number => world.chance.next();
-  storeOf = (node) => groupCommit(memoryParts({ node, now: () => world.now + storeAhead, random, newId: idMaker(random) }, rows));
+  const random = (): number => world.random.next();
+  storeOf = (node) =>
+    createGroupCommitStore(memoryParts({ node, now: () => world.now + storeAhead, random, newId: createIdGenerator(random) }, rows));
   const memory = storeOf("node");
   store = {
     ...memory,
     // On its way to the disk and back time passes.
-    execute: async <N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> => {
+    execute: async <N extends CommandName>(name: N, input: CommandInput<N>): Promise<CommandResult<N>> => {
       asked[name] = (asked[name] ?? 0) + 1;
       await world.wait(commit, { owner: "store", what: "disk" });
       if (broken.has(name)) throw new Error("no disk");
@@ -70,36 +71,28 @@ beforeEach(async () => {
 
 function dispatcher(total = 10): Dispatcher {
   const answer = async (delivery: Delivery) => {
-    const host = hostOf(delivery.message.url);
+    const host = parseHost(delivery.message.url);
     calls.push({ at: world.now - start, host, delivery });
     await world.wait(answersAfter(host), { owner: "destination", what: "answer" });
     const { account, id: messageId } = delivery.message;
-    return {
-      account,
-      messageId,
-      host,
-      attempt: delivery.attempt,
-      status: 200,
-      headers: [],
-      body: new Uint8Array(0),
-      error: null,
-      took: answersAfter(host),
-    };
+    const received = { status: 200, headers: [], body: new Uint8Array(0), error: null, took: answersAfter(host) };
+    return { account, messageId, host, attempt: delivery.attempt, ...received };
   };
   const deliver = (delivery: Delivery) => {
     const cut = Promise.withResolvers<Outcome>();
     const { account, id: messageId } = delivery.message;
     const none = { status: null, headers: [], body: new Uint8Array(0), error: "aborted", took: 0 };
-    const abort = (): void => cut.resolve({ account, messageId, host: hostOf(delivery.message.url), attempt: delivery.attempt, ...none });
+    const abort = (): void =>
+      cut.resolve({ account, messageId, host: parseHost(delivery.message.url), attempt: delivery.attempt, ...none });
     return { outcome: Promise.race([answer(delivery), cut.promise]), abort };
   };
-  const log = { attempt: () => undefined, trouble: (what: string) => troubles.push(what) };
-  const made = new Dispatcher({ store, deliver, clock, log, hands: { total, perHost: total } });
+  const log = { attempt: () => undefined, failure: (what: string) => troubles.push(what) };
+  const made = new Dispatcher({ store, deliver, clock, log, capacity: { total, perHost: total } });
   made.start();
   return made;
 }
 
-const publish = (letter: Partial<Letter>): void => void store.execute("publish", { account: "acme", letters: [letterOf(letter)] });
+const publish = (letter: Partial<MessageInput>): void => void store.execute("publish", { account: "acme", inputs: [makeInput(letter)] });
 
 async function runUntil(at: number): Promise<void> {
   await settled();
@@ -133,7 +126,7 @@ describe.each([
   ["an hour behind", -60 * minute],
 ])("a node whose clock is %s", (_, ahead) => {
   test("sends at the store's time, and claims no more often than it must", async () => {
-    clock.ahead = ahead;
+    clock.clockOffset = ahead;
     dispatcher();
     publish({ delay: 5 * minute });
     await runUntil(10 * minute);
@@ -178,7 +171,7 @@ test.each([60 * minute, -60 * minute])("a clock that is set by %d ms while it sl
   dispatcher();
   publish({ delay: 5 * minute });
   await runUntil(minute);
-  clock.ahead = by;
+  clock.clockOffset = by;
   await runUntil(10 * minute);
   expect(calls).toHaveLength(1);
   expect(calls[0]?.at).toBeLessThan(5 * minute + 20);
@@ -192,7 +185,7 @@ test.each([0, 60 * minute, -60 * minute])(
     dispatcher();
     publish({});
     await runUntil(minute);
-    clock.ahead = by;
+    clock.clockOffset = by;
     await runUntil(10 * minute);
     expect(calls).toHaveLength(1);
     expect(asked.renew).toBe(39);
@@ -205,7 +198,7 @@ test("what is being sent is not sent again when the clock of the machine, which 
   publish({ url: "https://slow.example" });
   publish({ url: "https://other.example", delay: 3 * second });
   await runUntil(2 * second);
-  clock.ahead = storeAhead = 24 * 60 * minute;
+  clock.clockOffset = storeAhead = 24 * 60 * minute;
   await runUntil(60 * second);
   expect(calls.map(({ host }) => host)).toEqual(["slow.example", "other.example"]);
   expect(troubles).toEqual([]);
@@ -234,9 +227,9 @@ test("a lease that cannot be renewed costs the others nothing, nor one that cann
   const kept = new Set<string>();
   const { execute } = store;
   store.execute = async (name, input, haste) => {
-    const { held = [] } = input as Partial<InputOf<"renew">>;
-    if (held.some(({ messageId }) => messageId === refused)) throw new Error("row refused");
-    for (const { messageId } of held) kept.add(`${name} ${messageId}`);
+    const { leases = [] } = input as Partial<CommandInput<"renew">>;
+    if (leases.some(({ messageId }) => messageId === refused)) throw new Error("row refused");
+    for (const { messageId } of leases) kept.add(`${name} ${messageId}`);
     return execute(name, input, haste);
   };
   const others = new Set(calls.map(({ delivery }) => delivery.message.id).filter((id) => id !== refused));
@@ -246,7 +239,7 @@ test("a lease that cannot be renewed costs the others nothing, nor one that cann
   kept.clear();
   void stopped.stop(second);
   await runUntil(18 * second);
-  expect(kept).toEqual(new Set([...others].map((id) => `giveBack ${id}`)));
+  expect(kept).toEqual(new Set([...others].map((id) => `returnLeases ${id}`)));
 });
 
 test.each([
@@ -281,7 +274,9 @@ test("hosts that together want more than there are hands get the same", async ()
   dispatcher(4);
   for (let at = 0; at < 2 * minute; at += second / 2) {
     for (const host of hosts) {
-      world.after(at + world.chance.between(0, 400), { owner: "client", what: "publish" }, () => publish({ url: `https://${host}/` }));
+      world.after(at + world.random.integerBetween(0, 400), { owner: "client", what: "publish" }, () =>
+        publish({ url: `https://${host}/` }),
+      );
     }
   }
   await runUntil(2 * minute);
@@ -295,7 +290,7 @@ test("a stop that cannot give back what it is sending ends all the same, and say
   const stopped = dispatcher();
   publish({});
   await runUntil(second);
-  broken.add("giveBack");
+  broken.add("returnLeases");
   let ended = false;
   void stopped.stop(2 * second).then(() => (ended = true));
   await runUntil(4 * second);
@@ -312,9 +307,9 @@ test("a row that can neither be claimed nor put aside keeps a node neither from 
   const names = (rows: readonly DueRow[]): boolean => rows.some(({ id }) => id === refused);
   const { execute } = store;
   store.execute = async (name, input, haste) => {
-    const { only, except = [] } = input as Partial<InputOf<"claim">>;
+    const { only, except = [] } = input as Partial<CommandInput<"claim">>;
     const looksAtIt = name === "claim" && (only ? names(only) : !names(except));
-    if (looksAtIt || name === "putAside") throw new Error("row refused");
+    if (looksAtIt || name === "quarantine") throw new Error("row refused");
     return execute(name, input, haste);
   };
   dispatcher();
@@ -343,8 +338,8 @@ describe("a backlog of one host that hangs", () => {
     answersAfter = (host) => (host === "dead.example" ? 15 * minute : 10);
     // The messages of a node that was down: all due when the next one starts.
     for (let count = 0; count < 40; count++) {
-      const letters = Array.from({ length: 500 }, () => letterOf({ url: "https://dead.example/" }));
-      void store.execute("publish", { account: "acme", letters });
+      const inputs = Array.from({ length: 500 }, () => makeInput({ url: "https://dead.example/" }));
+      void store.execute("publish", { account: "acme", inputs });
     }
     await runUntil(100);
     commit = 20;

@@ -2,26 +2,26 @@ import { Refusal } from "../../src/core/values/errors.ts";
 import type { Delivery, HeaderList, StepHead } from "../../src/core/model/message.ts";
 import type { CallType } from "../../src/core/model/run.ts";
 import type { Store } from "../../src/store/store.ts";
-import type { Chance } from "./chance.ts";
+import type { RandomSource } from "./randomSource.ts";
 import type { Move, Program, Work } from "./programs.ts";
-import { outOfRun, programOf, replay, toldBy, typeOf, workflowUrl } from "./programs.ts";
-import { callLetter, namesUsedAgain, sdkHeaders, startLetter, stepLetter } from "./runClients.ts";
-import type { World } from "./world.ts";
+import { makeRunOutput, getProgram, replay, readHistory, stepTypes, workflowUrl } from "./programs.ts";
+import { makeCallInput, reusedRunIds, sdkHeaders, makeStartInput, makeStepInput } from "./runClients.ts";
+import type { VirtualTime } from "./virtualTime.ts";
 
 /** What an endpoint answers. Status null: the connection broke. */
 export type EndpointAnswer = { status: number | null; headers: HeaderList; body: string };
 
 /** What the workflow endpoints of a world have to do with the rest of it. */
-type Surroundings = {
-  world: World;
+type EndpointContext = {
+  virtualTime: VirtualTime;
   /** Hosts of third parties. */
   hosts: readonly string[];
   /** Asks a node, any one that takes requests. */
   ask<T>(request: (store: Store) => Promise<T>): Promise<T>;
   /** A step is run now, for its result. */
-  ran(run: string, stepId: number): void;
-  wrong(why: string): void;
-  happens(what: string): void;
+  stepRan(run: string, stepId: number): void;
+  reportViolation(why: string): void;
+  cover(what: string): void;
   /** The name of a run that has ended, if there is one. */
   endedRun(account: string): string | null;
 };
@@ -30,63 +30,62 @@ const ok: EndpointAnswer = { status: 200, headers: sdkHeaders, body: "{}" };
 const failing: EndpointAnswer = { status: 500, headers: sdkHeaders, body: '{"error":"Error","message":"it broke"}' };
 const refusing: EndpointAnswer = { status: 489, headers: [["Upstash-Nonretryable-Error", "true"], ...sdkHeaders], body: "{}" };
 const owner = "endpoint";
-type Called = { run: NonNullable<Delivery["message"]["run"]>; account: string; url: string; delivery: Delivery };
+type EndpointCall = { run: NonNullable<Delivery["message"]["run"]>; account: string; url: string; delivery: Delivery };
 
 /** Endpoints that are workflows and speak the protocol as their client does. What they do wrong, they do as long as there is trouble. */
 export class Endpoints {
   /** How often they do something wrong, from 0 to 1. */
-  trouble = 0;
-  readonly #of: Surroundings;
-  readonly #chance: Chance;
+  failure = 0;
+  readonly #context: EndpointContext;
+  readonly #random: RandomSource;
   #children = 0;
 
-  constructor(of: Surroundings) {
-    this.#of = of;
-    this.#chance = of.world.chance;
+  constructor(context: EndpointContext) {
+    this.#context = context;
+    this.#random = context.virtualTime.random;
   }
 
   /** One call. May never end. */
-  async called(delivery: Delivery): Promise<EndpointAnswer> {
-    const { world } = this.#of;
+  async respond(delivery: Delivery): Promise<EndpointAnswer> {
+    const { virtualTime } = this.#context;
     const { run, account, url } = delivery.message;
-    const often = (share: number): boolean => this.#chance.happens(this.trouble * share);
-    await this.#wait(often(0.05) ? this.#chance.between(5_000, 70_000) : this.#chance.between(1, 80));
+    const often = (share: number): boolean => this.#random.isHit(this.failure * share);
+    await this.#wait(often(0.05) ? this.#random.integerBetween(5_000, 70_000) : this.#random.integerBetween(1, 80));
     if (!run) return failing;
     if (run.kind === "failure") return often(0.4) ? failing : ok;
     if (run.first !== undefined && often(0.05)) return { ...ok, headers: run.first === "rest" ? sdkHeaders.slice(0, 1) : [] };
-    if (often(0.12)) return this.#chance.of([failing, failing, { ...failing, status: null }, { ...failing, status: 404 }, refusing]);
+    if (often(0.12)) return this.#random.of([failing, failing, { ...failing, status: null }, { ...failing, status: 404 }, refusing]);
     if (often(0.08)) await this.#postToEnded(account);
     const answer = await this.#work({ run, account, url, delivery }, often(0.1));
-    if (often(0.1)) await this.#wait(this.#chance.between(5_000, 70_000));
-    world.note(`${url} answers ${answer.status} to ${delivery.message.id}`);
+    if (often(0.1)) await this.#wait(this.#random.integerBetween(5_000, 70_000));
+    virtualTime.note(`${url} answers ${answer.status} to ${delivery.message.id}`);
     // It has posted, and falls over; or it has posted, and is not heard.
-    return often(0.1) ? this.#chance.of([failing, { ...failing, status: null }]) : answer;
+    return often(0.1) ? this.#random.of([failing, { ...failing, status: null }]) : answer;
   }
 
   #wait(delay: number): Promise<void> {
-    return this.#of.world.wait(delay, { owner, what: "endpoint" });
+    return this.#context.virtualTime.wait(delay, { owner, what: "endpoint" });
   }
 
-  async #work(called: Called, twice: boolean): Promise<EndpointAnswer> {
-    const program = programOf(called.url);
+  async #work(called: EndpointCall, twice: boolean): Promise<EndpointAnswer> {
+    const program = getProgram(called.url);
     const text = new TextDecoder().decode(called.delivery.message.body);
-    if (called.run.kind === "result") return this.#post(this.#takeAnswer(called, text), twice);
+    if (called.run.kind === "result") return this.#post(this.#makeCallResultRequest(called, text), twice);
     const history = (JSON.parse(text) as { body: string; callType: CallType }[]).map(({ body, callType }) => ({
       callType,
       body: Buffer.from(body, "base64"),
     }));
-    const move = replay(program, toldBy(history));
-    this.#of.world.note(`${called.url} has ${history.length} steps of ${called.run.runId}: ${move.kind}`);
-    if (move.kind === "wrong" && !namesUsedAgain.includes(called.run.runId)) this.#of.wrong(`${called.run.run}: ${move.why}`);
-    if (move.kind === "work" && move.stepId === program.brokenStep && this.#chance.happens(0.7))
-      return this.#chance.of([failing, refusing]);
-    return this.#post(this.#requestsOf(called, move), twice);
+    const move = replay(program, readHistory(history));
+    this.#context.virtualTime.note(`${called.url} has ${history.length} steps of ${called.run.runId}: ${move.kind}`);
+    if (move.kind === "wrong" && !reusedRunIds.includes(called.run.runId)) this.#context.reportViolation(`${called.run.run}: ${move.why}`);
+    if (move.kind === "work" && move.stepId === program.brokenStep && this.#random.isHit(0.7)) return this.#random.of([failing, refusing]);
+    return this.#post(this.#makeRequest(called, move), twice);
   }
 
   /** Once or twice, at the same time. A post that is refused means that the run has ended (protocol 6.14). */
   async #post(request: (store: Store) => Promise<unknown>, twice: boolean): Promise<EndpointAnswer> {
-    if (twice) this.#of.happens("posted twice");
-    const all = Array.from({ length: twice ? 2 : 1 }, () => this.#of.ask(request));
+    if (twice) this.#context.cover("posted twice");
+    const all = Array.from({ length: twice ? 2 : 1 }, () => this.#context.ask(request));
     const late = this.#wait(20_000).then(() => {
       throw new Error("no answer");
     });
@@ -96,7 +95,7 @@ export class Endpoints {
     } catch (error) {
       // One that may only ask again later knows nothing of its run.
       if (!(error instanceof Refusal) || ["unavailable", "stopping", "storage-quota-exceeded"].includes(error.code)) return failing;
-      this.#of.happens("refused post");
+      this.#context.cover("refused post");
       return ok;
     } finally {
       for (const one of [...all, late]) one.catch(() => undefined);
@@ -104,52 +103,52 @@ export class Endpoints {
   }
 
   async #postToEnded(account: string): Promise<void> {
-    const runId = this.#of.endedRun(account);
+    const runId = this.#context.endedRun(account);
     if (runId === null) return;
     const head = { stepId: 1, stepName: "s1", stepType: "Run", concurrent: 1 };
     await this.#post(
       (store) =>
-        store.execute("publish", { account, letters: [stepLetter(this.#chance, { runId, url: workflowUrl(1), head, out: "late" })] }),
+        store.execute("publish", { account, inputs: [makeStepInput(this.#random, { runId, url: workflowUrl(1), head, out: "late" })] }),
       false,
     );
   }
 
-  #requestsOf({ account, url, run }: Called, move: Move): (store: Store) => Promise<unknown> {
+  #makeRequest({ account, url, run }: EndpointCall, move: Move): (store: Store) => Promise<unknown> {
     const { runId } = run;
-    const chance = this.#chance;
+    const random = this.#random;
     if (move.kind === "plan") {
-      this.#of.happens("group");
-      const letters = move.group.map((work, index) => {
-        const head = { ...headOf(move.first + index, work, move.group.length), stepId: 0, targetStep: move.first + index };
-        return stepLetter(chance, { runId, url, head, ...(work.kind === "sleep" ? { delay: work.delay } : {}) });
+      this.#context.cover("group");
+      const inputs = move.group.map((work, index) => {
+        const head = { ...makeStepHead(move.first + index, work, move.group.length), stepId: 0, targetStep: move.first + index };
+        return makeStepInput(random, { runId, url, head, ...(work.kind === "sleep" ? { delay: work.delay } : {}) });
       });
-      return (store) => store.execute("publish", { account, letters });
+      return (store) => store.execute("publish", { account, inputs });
     }
     if (move.kind === "finish") {
-      const body = new TextEncoder().encode(resultOf(move.outs));
+      const body = new TextEncoder().encode(formatResult(move.outs));
       return (store) => store.execute("finishRun", { account, runId, body });
     }
     if (move.kind !== "work") return () => Promise.resolve();
-    this.#of.ran(run.run, move.stepId);
-    return this.#workOf({ account, url, run }, move);
+    this.#context.stepRan(run.run, move.stepId);
+    return this.#makeWorkRequest({ account, url, run }, move);
   }
 
-  #workOf({ account, url, run }: Omit<Called, "delivery">, { stepId, work, concurrent }: Extract<Move, { kind: "work" }>) {
+  #makeWorkRequest({ account, url, run }: Omit<EndpointCall, "delivery">, { stepId, work, concurrent }: Extract<Move, { kind: "work" }>) {
     const { runId } = run;
-    const chance = this.#chance;
-    const head = headOf(stepId, work, concurrent);
+    const random = this.#random;
+    const head = makeStepHead(stepId, work, concurrent);
     const isAlone = concurrent === 1;
-    const publish = (letter: ReturnType<typeof stepLetter>) => (store: Store) => store.execute("publish", { account, letters: [letter] });
+    const publish = (input: ReturnType<typeof makeStepInput>) => (store: Store) => store.execute("publish", { account, inputs: [input] });
     switch (work.kind) {
       case "run":
-        return publish(stepLetter(chance, { runId, url, head, out: outOfRun(stepId) }));
+        return publish(makeStepInput(random, { runId, url, head, out: makeRunOutput(stepId) }));
       case "sleep":
-        return publish(stepLetter(chance, { runId, url, head, ...(isAlone ? { delay: work.delay } : {}) }));
+        return publish(makeStepInput(random, { runId, url, head, ...(isAlone ? { delay: work.delay } : {}) }));
       case "call":
-        return publish(callLetter(chance, { runId, url, head, to: `https://${chance.of(this.#of.hosts)}/third` }));
+        return publish(makeCallInput(random, { runId, url, head, to: `https://${random.of(this.#context.hosts)}/third` }));
       case "invoke": {
         const invoker = { runId, createdAt: run.createdAt, url, headers: sdkHeaders.slice(0, 1), step: head };
-        return publish(startLetter(chance, { runId: `child-${++this.#children}`, url: work.url, invoker }));
+        return publish(makeStartInput(random, { runId: `child-${++this.#children}`, url: work.url, invoker }));
       }
       case "wait": {
         const { event, wait, of: kind } = work;
@@ -163,26 +162,26 @@ export class Endpoints {
   }
 
   /** The answer of a third party becomes the result of its step. */
-  #takeAnswer({ account, url, run, delivery }: Called, text: string): (store: Store) => Promise<unknown> {
+  #makeCallResultRequest({ account, url, run, delivery }: EndpointCall, text: string): (store: Store) => Promise<unknown> {
     const { status, sourceMessageId } = JSON.parse(text) as { status: number; sourceMessageId: string };
-    const stepId = Number(run.slot.slice(1));
-    if (run.slot !== `f${stepId}` || !delivery.message.headers.some(([name]) => name === "Upstash-Workflow-Callback"))
-      this.#of.wrong(`${run.run}: an answer comes as ${run.slot}`);
-    const { work, concurrent } = workAt(programOf(url), stepId);
+    const stepId = Number(run.stepKey.slice(1));
+    if (run.stepKey !== `f${stepId}` || !delivery.message.headers.some(([name]) => name === "Upstash-Workflow-Callback"))
+      this.#context.reportViolation(`${run.run}: an answer comes as ${run.stepKey}`);
+    const { work, concurrent } = findWork(getProgram(url), stepId);
     const out = JSON.stringify({ status, sourceMessageId });
-    const letter = stepLetter(this.#chance, { runId: run.runId, url, head: headOf(stepId, work, concurrent), out });
-    return (store) => store.execute("publish", { account, letters: [letter] });
+    const input = makeStepInput(this.#random, { runId: run.runId, url, head: makeStepHead(stepId, work, concurrent), out });
+    return (store) => store.execute("publish", { account, inputs: [input] });
   }
 }
 
-function workAt({ groups }: Program, stepId: number): { work: Work; concurrent: number } {
+function findWork({ groups }: Program, stepId: number): { work: Work; concurrent: number } {
   const all = groups.flatMap((group) => group.map((work) => ({ work, concurrent: group.length })));
   return all[stepId - 1] ?? { work: { kind: "call" }, concurrent: 1 };
 }
 
-const headOf = (stepId: number, work: Work, concurrent: number): StepHead => ({
-  ...{ stepId, stepName: `s${stepId}`, stepType: typeOf[work.kind], concurrent },
+const makeStepHead = (stepId: number, work: Work, concurrent: number): StepHead => ({
+  ...{ stepId, stepName: `s${stepId}`, stepType: stepTypes[work.kind], concurrent },
 });
 
 /** What a workflow returns: all that its steps did. */
-export const resultOf = (outs: readonly (string | undefined)[]): string => JSON.stringify(outs.map((out) => out ?? null));
+export const formatResult = (outs: readonly (string | undefined)[]): string => JSON.stringify(outs.map((out) => out ?? null));

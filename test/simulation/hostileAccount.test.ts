@@ -1,21 +1,21 @@
 import { beforeEach, expect, test } from "vitest";
-import { idMaker } from "../../src/core/values/ids.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
 import type { Delivery, Outcome } from "../../src/core/model/message.ts";
-import { hostOf } from "../../src/core/values/url.ts";
+import { parseHost } from "../../src/core/values/url.ts";
 import { Dispatcher } from "../../src/delivery/dispatcher.ts";
-import { groupCommit } from "../../src/store/batch/groupCommit.ts";
+import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
-import { letterOf } from "../core/broker.ts";
-import { Chance } from "./chance.ts";
-import { NodeClock, World, settled } from "./world.ts";
+import { makeInput } from "../core/commandRunner.ts";
+import { RandomSource } from "./randomSource.ts";
+import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
 // An account with 3,000 hosts, beside another account: one dispatcher with 64 deliveries at once, in virtual time.
 
 const second = 1000;
 const hosts = Array.from({ length: 3_000 }, (_, n) => `h${n}.many.example`);
 
-let world: World;
+let world: VirtualTime;
 let start: number;
 let store: Store;
 let called: string[];
@@ -23,10 +23,12 @@ let called: string[];
 let takes: number;
 
 beforeEach(() => {
-  world = new World(new Chance(1));
+  world = new VirtualTime(new RandomSource(1));
   [start, called] = [world.now, []];
-  const random = (): number => world.chance.next();
-  store = groupCommit(memoryParts({ node: "node", now: () => world.now, random, newId: idMaker(random) }, new Memory()));
+  const random = (): number => world.random.next();
+  store = createGroupCommitStore(
+    memoryParts({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, new Memory()),
+  );
   for (const id of ["hostile", "acme"]) {
     const account = { id, name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } };
     void store.execute("createAccount", account);
@@ -35,7 +37,7 @@ beforeEach(() => {
 
 function startDispatcher(): Dispatcher {
   const answer = async ({ message, attempt }: Delivery): Promise<Outcome> => {
-    const host = hostOf(message.url);
+    const host = parseHost(message.url);
     called.push(host);
     const took = host.includes("many") ? takes : 10;
     await world.wait(took, { owner: "destination", what: "answer" });
@@ -43,14 +45,14 @@ function startDispatcher(): Dispatcher {
     return { ...of, status: 200, headers: [], body: new Uint8Array(0), error: null, took };
   };
   const deliver = (delivery: Delivery) => ({ outcome: answer(delivery), abort: () => undefined });
-  const log = { attempt: () => undefined, trouble: (what: string) => expect.unreachable(what) };
-  const dispatcher = new Dispatcher({ store, deliver, clock: new NodeClock(world, "node"), log, hands: { total: 64, perHost: 64 } });
+  const log = { attempt: () => undefined, failure: (what: string) => expect.unreachable(what) };
+  const dispatcher = new Dispatcher({ store, deliver, clock: new NodeClock(world, "node"), log, capacity: { total: 64, perHost: 64 } });
   dispatcher.start();
   return dispatcher;
 }
 
 const publish = (account: string, to: readonly string[]): void =>
-  void store.execute("publish", { account, letters: to.map((host) => letterOf({ url: `https://${host}/` })) });
+  void store.execute("publish", { account, inputs: to.map((host) => makeInput({ url: `https://${host}/` })) });
 
 async function runUntil(at: number): Promise<void> {
   await settled();
@@ -65,7 +67,7 @@ test("whose hosts hang leaves the last eighth to the other one, which is served 
   const dispatcher = startDispatcher();
   publish("hostile", hosts);
   await runUntil(2 * second);
-  expect([callsTo("many"), dispatcher.hands().free]).toEqual([56, 8]);
+  expect([callsTo("many"), dispatcher.readCapacity().free]).toEqual([56, 8]);
   for (let n = 1; n <= 10; n++) {
     publish("acme", [`shop${n}.example`]);
     await runUntil(2 * second + n * 200);

@@ -1,8 +1,8 @@
-import { expectCaught } from "./caught.ts";
+import { expectMutantsCaught } from "./expectMutantsCaught.ts";
 import { mutants } from "./mutants.ts";
 import { runMutants } from "./runMutants.ts";
 
-expectCaught(
+expectMutantsCaught(
   Object.entries(mutants).filter(([name]) => !(name in runMutants)),
   { runs: 0.05, quick: 10 },
 );

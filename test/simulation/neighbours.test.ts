@@ -1,15 +1,15 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands/index.ts";
-import { idMaker } from "../../src/core/values/ids.ts";
-import type { Delivery, Letter, Millis, Outcome } from "../../src/core/model/message.ts";
-import { hostOf } from "../../src/core/values/url.ts";
+import type { CommandResult, CommandName, CommandInput } from "../../src/core/commands/index.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
+import type { Delivery, MessageInput, Millis, Outcome } from "../../src/core/model/message.ts";
+import { parseHost } from "../../src/core/values/url.ts";
 import { Dispatcher } from "../../src/delivery/dispatcher.ts";
-import { groupCommit } from "../../src/store/batch/groupCommit.ts";
+import { createGroupCommitStore } from "../../src/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
-import { letterOf } from "../core/broker.ts";
-import { Chance } from "./chance.ts";
-import { NodeClock, World, settled } from "./world.ts";
+import { makeInput } from "../core/commandRunner.ts";
+import { RandomSource } from "./randomSource.ts";
+import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
 // What one account does to the arrivals of another, in virtual time: a hostile one with much, and an honest one with little.
 
@@ -18,7 +18,7 @@ const second: Millis = 1000;
 const commit: Millis = 5;
 const answerTime: Millis = 10;
 
-let world: World;
+let world: VirtualTime;
 let start: Millis;
 let store: Store;
 /** When messages of the honest account came due, and when they arrived, by URL. */
@@ -26,14 +26,16 @@ let dueAt: Map<string, Millis>;
 let arrivedAt: Map<string, Millis>;
 
 beforeEach(async () => {
-  world = new World(new Chance(1));
+  world = new VirtualTime(new RandomSource(1));
   start = world.now;
   [dueAt, arrivedAt] = [new Map(), new Map()];
-  const random = (): number => world.chance.next();
-  const memory = groupCommit(memoryParts({ node: "node", now: () => world.now, random, newId: idMaker(random) }, new Memory()));
+  const random = (): number => world.random.next();
+  const memory = createGroupCommitStore(
+    memoryParts({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, new Memory()),
+  );
   store = {
     ...memory,
-    execute: async <N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> => {
+    execute: async <N extends CommandName>(name: N, input: CommandInput<N>): Promise<CommandResult<N>> => {
       await world.wait(commit, { owner: "store", what: "disk" });
       return memory.execute(name, input);
     },
@@ -50,7 +52,7 @@ function dispatch(total: number, hanging: (host: string) => boolean = () => fals
   const deliver = ({ message, attempt }: Delivery) => {
     const { account, id: messageId, url } = message;
     if (account === "honest") arrivedAt.set(url, world.now);
-    const host = hostOf(url);
+    const host = parseHost(url);
     const cut = Promise.withResolvers<Outcome>();
     const none = { account, messageId, host, attempt, headers: [], body: new Uint8Array(0), took: answerTime };
     const answered = async (): Promise<Outcome> => {
@@ -62,12 +64,12 @@ function dispatch(total: number, hanging: (host: string) => boolean = () => fals
       abort: () => cut.resolve({ ...none, status: null, error: "aborted" }),
     };
   };
-  const log = { attempt: () => undefined, trouble: () => undefined };
-  new Dispatcher({ store, deliver, clock, log, hands: { total, perHost: total } }).start();
+  const log = { attempt: () => undefined, failure: () => undefined };
+  new Dispatcher({ store, deliver, clock, log, capacity: { total, perHost: total } }).start();
 }
 
-const publish = (account: string, letters: readonly Partial<Letter>[]): void =>
-  void store.execute("publish", { account, letters: letters.map((letter) => letterOf(letter)) });
+const publish = (account: string, letters: readonly Partial<MessageInput>[]): void =>
+  void store.execute("publish", { account, inputs: letters.map((letter) => makeInput(letter)) });
 
 /** The honest account publishes every 100 ms: one message that is due at once, and one with a delay. */
 function publishHonestly(from: Millis, until: Millis): void {
@@ -107,8 +109,8 @@ describe("an honest account is not delayed by", () => {
 
   test("schedules of another account that all fire at once", { timeout: 60_000 }, async () => {
     for (let at = 0; at < 300; at++) {
-      const { body, ...letter } = letterOf({ url: `https://h${at}.hostile.example/` });
-      void store.execute("createSchedule", { account: "hostile", id: `s${at}`, cron: "* * * * *", letter, body });
+      const { body, ...messageInput } = makeInput({ url: `https://h${at}.hostile.example/` });
+      void store.execute("createSchedule", { account: "hostile", id: `s${at}`, cron: "* * * * *", messageInput, body });
     }
     publishHonestly(58 * second, 63 * second);
     dispatch(100);

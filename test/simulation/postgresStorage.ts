@@ -1,21 +1,21 @@
-import { idMaker } from "../../src/core/values/ids.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
 import type { Millis } from "../../src/core/model/message.ts";
-import type { Connection } from "../../src/store/sql/database.ts";
-import { PostgresDatabase, postgresParts } from "../../src/store/postgres/database.ts";
+import type { DatabaseConnection } from "../../src/store/sql/database.ts";
+import { PostgresDatabase, createPostgresBackend } from "../../src/store/postgres/database.ts";
 import { createPostgresTables } from "../../src/store/postgres/schema.ts";
-import { readersOf } from "../../src/store/postgres/readers.ts";
-import { beginSession } from "../../src/store/postgres/hold.ts";
+import { openReaders } from "../../src/store/postgres/readers.ts";
+import { beginSession } from "../../src/store/postgres/sessionLease.ts";
 import type { PostgresOptions } from "../../src/store/postgres/session.ts";
-import { connect, connectionOf } from "../../src/store/postgres/session.ts";
+import { connect, createConnection } from "../../src/store/postgres/session.ts";
 import type { Queries } from "../../src/store/queries/index.ts";
-import type { BatchResult, Source } from "../../src/store/store.ts";
-import { Baton } from "./baton.ts";
-import { Cable } from "./cable.ts";
-import { Chance } from "./chance.ts";
+import type { BatchResult, MomentSource } from "../../src/store/store.ts";
+import { TurnTaker } from "./turnTaker.ts";
+import { FlakyProxy } from "./flakyProxy.ts";
+import { RandomSource } from "./randomSource.ts";
 import type { Written } from "./rowWatch.ts";
 import { RowWatch } from "./rowWatch.ts";
-import type { Loss, Storage, Way } from "./storage.ts";
-import { Unheard } from "./storage.ts";
+import type { ConnectionLoss, Storage, NodeStorage } from "./storage.ts";
+import { UnreportedBatch } from "./storage.ts";
 
 /**
  * A real PostgreSQL database that is empty. Each node has connections of its own to it, and all that a node of a server has besides: transactions,
@@ -24,14 +24,14 @@ import { Unheard } from "./storage.ts";
 export async function postgresStorage(url: string): Promise<Storage> {
   await createPostgresTables({ url, clock: { now: () => 0, sleep: async () => undefined } });
   const client = await connect({ url }, { kind: "writer" });
-  const connection = connectionOf((query) => client.query(query));
+  const connection = createConnection((query) => client.query(query));
   const watch = new RowWatch();
-  const work = new Work();
-  const chance = new Chance(1);
-  const ways = new Set<Way>();
+  const work = new TaskQueue();
+  const random = new RandomSource(1);
+  const ways = new Set<NodeStorage>();
   return {
     open: (source) => {
-      const way = wayOf({ url, source, watch, work });
+      const way = createNodeStorage({ url, source, watch, work });
       ways.add(way);
       return way;
     },
@@ -39,10 +39,10 @@ export async function postgresStorage(url: string): Promise<Storage> {
     beginSession: (node) => work.track(beginSession(connection, node, 0)),
     changes: () => work.track(watch.changes(connection)),
     together: async (first, second) => {
-      const baton = new Baton(chance);
-      work.baton = baton;
-      await baton.carry(first, second).finally(() => (work.baton = null));
-      return baton.lostRaces;
+      const turnTaker = new TurnTaker(random);
+      work.turnTaker = turnTaker;
+      await turnTaker.runInTurns(first, second).finally(() => (work.turnTaker = null));
+      return turnTaker.lostRaces;
     },
     atWork: () => work.underWay(),
     close: async () => {
@@ -53,9 +53,9 @@ export async function postgresStorage(url: string): Promise<Storage> {
 }
 
 /** One thing after another, in the order in which it was asked for, so that what comes of it does not depend on how long each takes. */
-class Work {
+class TaskQueue {
   /** Of two that are at work together. */
-  baton: Baton | null = null;
+  turnTaker: TurnTaker | null = null;
   #turn: Promise<unknown> = Promise.resolve();
   readonly #all = new Set<Promise<unknown>>();
 
@@ -77,74 +77,84 @@ class Work {
 }
 
 /** Shorter pauses are between tries; longer ones wait for a host that does not answer. */
-const silence: Millis = 1_000;
+const longPause: Millis = 1_000;
 
 /** The real parts over a cable that can be cut. */
-function wayOf({ url, source, watch, work }: { url: string; source: Source; watch: RowWatch; work: Work }): Way {
-  const cable = new Cable(url);
+function createNodeStorage({
+  url,
+  source,
+  watch,
+  work,
+}: {
+  url: string;
+  source: MomentSource;
+  watch: RowWatch;
+  work: TaskQueue;
+}): NodeStorage {
+  const proxy = new FlakyProxy(url);
   const place = {
     get url() {
-      return cable.url;
+      return proxy.url;
     },
   };
   // Pauses between two tries do not matter here: there is at most one other, and it is waited for. The watch for a silent host only ends.
   const sleep = (until: Millis, wake: AbortSignal): Promise<void> =>
     new Promise((resolve) => {
-      if (until - source.now() < silence) return resolve();
+      if (until - source.now() < longPause) return resolve();
       return wake.addEventListener("abort", () => resolve(), { once: true });
     });
   const clock = { now: source.now, sleep };
   const database = new WatchedDatabase(Object.assign(place, { node: source.node, random: () => 0, clock, now: source.now }), {
     watch,
-    cable,
+    proxy,
   });
-  const parts = postgresParts(readersOf(place), database, sparing(source, cable));
+  const parts = createPostgresBackend(openReaders(place), database, createRetrySource(source, proxy));
   const inTurn = <T>(run: () => Promise<T>): Promise<T> =>
     work.inTurn(async () => {
-      await cable.ready;
+      await proxy.ready;
       return run();
     });
   const reads = Object.entries(parts.read) as [string, (...of: unknown[]) => Promise<unknown>][];
   const end = (): Promise<void> =>
     inTurn(async () => {
       await parts.close();
-      await cable.close();
+      await proxy.close();
     });
   let ending: Promise<void> | null = null;
   return {
-    runBatch: (calls, hands, loss) => {
-      const { baton } = work;
+    runBatch: (calls, capacity, loss) => {
+      const { turnTaker } = work;
       const run = async (): Promise<BatchResult> => {
-        database.baton = baton;
-        cable.isStored = false;
-        cable.cut = loss ?? null;
+        database.turnTaker = turnTaker;
+        proxy.isStored = false;
+        proxy.cut = loss ?? null;
         try {
-          return await parts.runBatch(calls, hands);
+          return await parts.runBatch(calls, capacity);
         } catch (error) {
-          throw cable.isStored ? new Unheard(database.stored()) : error;
+          throw proxy.isStored ? new UnreportedBatch(database.stored()) : error;
         } finally {
-          cable.cut = null;
-          database.baton = null;
+          proxy.cut = null;
+          database.turnTaker = null;
           // The next node must not pass over rows that a connection which was cut has locked for a moment longer.
-          if (!baton) await cable.released();
+          if (!turnTaker) await proxy.released();
         }
       };
-      return baton ? work.track(cable.ready.then(run)) : inTurn(run);
+      return turnTaker ? work.track(proxy.ready.then(run)) : inTurn(run);
     },
     read: Object.fromEntries(reads.map(([name, run]) => [name, (...of: unknown[]) => inTurn(() => run(...of))])) as unknown as Queries,
     nextDueAt: () => inTurn(() => parts.nextDueAt()),
     forgetBefore: (time) => inTurn(async () => parts.forgetBefore?.(time)),
-    hangUp: () => void inTurn(() => cable.hangUp()),
+    hangUp: () => void inTurn(() => proxy.closeConnections()),
     close: () => (ending ??= end()),
   };
 }
 
 /** What is tried in vain takes nothing from the chance of the world, which goes on as if nothing had to be tried twice. */
-function sparing(source: Source, cable: Cable): Source {
-  const vain = new Chance(1);
+function createRetrySource(source: MomentSource, proxy: FlakyProxy): MomentSource {
+  const vain = new RandomSource(1);
   const random = (): number => vain.next();
-  const newId = idMaker(random);
-  const isInVain = (): boolean => cable.cut !== null && cable.cut.at !== "stored";
+  const newId = createIdGenerator(random);
+  const isInVain = (): boolean => proxy.cut !== null && proxy.cut.at !== "stored";
   return {
     ...source,
     random: () => (isInVain() ? random() : source.random()),
@@ -155,25 +165,25 @@ function sparing(source: Source, cable: Cable): Source {
 /** Notes what each transaction has written, and what came of the last one. */
 class WatchedDatabase extends PostgresDatabase {
   /** Another one may come in between. */
-  baton: Baton | null = null;
+  turnTaker: TurnTaker | null = null;
   readonly #watch: RowWatch;
-  readonly #cable: Cable;
+  readonly #proxy: FlakyProxy;
   #last: { made: unknown; written: Written[] } = { made: null, written: [] };
 
-  constructor(options: PostgresOptions, { watch, cable }: { watch: RowWatch; cable: Cable }) {
+  constructor(options: PostgresOptions, { watch, proxy }: { watch: RowWatch; proxy: FlakyProxy }) {
     super(options);
     this.#watch = watch;
-    this.#cable = cable;
+    this.#proxy = proxy;
   }
 
-  override async transaction<T>(run: (connection: Connection, begun: Promise<number | null>) => Promise<T>): Promise<T> {
-    const watched = async (connection: Connection, begun: Promise<number | null>): Promise<T> => {
+  override async transaction<T>(run: (connection: DatabaseConnection, started: Promise<number | null>) => Promise<T>): Promise<T> {
+    const watched = async (connection: DatabaseConnection, started: Promise<number | null>): Promise<T> => {
       const written: Written[] = [];
-      const noting = this.#watch.noting(connection, written);
-      const made = await run(this.baton?.between(noting) ?? noting, begun);
+      const noting = this.#watch.recordWrites(connection, written);
+      const made = await run(this.turnTaker?.wrapConnection(noting) ?? noting, started);
       this.#last = { made, written };
-      await this.baton?.moment();
-      if (typeof this.#cable.cut?.at === "number") await cutBeforeEnd(connection, this.#cable, this.#cable.cut);
+      await this.turnTaker?.offerTurn();
+      if (typeof this.#proxy.cut?.at === "number") await cutBeforeEnd(connection, this.#proxy, this.#proxy.cut);
       return made;
     };
     let isStored = false;
@@ -183,13 +193,13 @@ class WatchedDatabase extends PostgresDatabase {
       return made;
     } finally {
       // Also where nobody heard of it.
-      if (isStored || this.#cable.isStored) this.#watch.add(this.#last.written);
+      if (isStored || this.#proxy.isStored) this.#watch.add(this.#last.written);
     }
   }
 
   override async pause(race: number): Promise<void> {
     await super.pause(race);
-    await this.baton?.loseRace();
+    await this.turnTaker?.loseRace();
   }
 
   /** What nobody heard of, although it was stored. */
@@ -199,7 +209,7 @@ class WatchedDatabase extends PostgresDatabase {
 }
 
 /** It had fewer statements than that. */
-async function cutBeforeEnd(connection: Connection, cable: Cable, cut: Loss): Promise<void> {
-  cable.cut = { ...cut, at: 0 };
+async function cutBeforeEnd(connection: DatabaseConnection, proxy: FlakyProxy, cut: ConnectionLoss): Promise<void> {
+  proxy.cut = { ...cut, at: 0 };
   await connection.query("select 1", []);
 }

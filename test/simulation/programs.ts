@@ -1,5 +1,5 @@
 import type { Step } from "../../src/core/model/run.ts";
-import { Chance } from "./chance.ts";
+import { RandomSource } from "./randomSource.ts";
 
 /** What one step of a workflow does. `invoke`: another workflow, by its URL. */
 export type Work =
@@ -14,7 +14,7 @@ export type Program = { groups: readonly (readonly Work[])[]; brokenStep: number
 
 export const events = ["paid", "shipped", "called"] as const;
 const host = /^https:\/\/flow-\d+\.example\//;
-const deepest = 2;
+const maxDepth = 2;
 
 export const isWorkflow = (url: string): boolean => host.test(url);
 export const workflowUrl = (number: number, depth = 0): string => `https://flow-${number % 3}.example/${number}/${depth}`;
@@ -22,7 +22,7 @@ export const workflowUrl = (number: number, depth = 0): string => `https://flow-
 const programs = new Map<string, Program>();
 
 /** The code behind a URL: always the same. */
-export function programOf(url: string): Program {
+export function getProgram(url: string): Program {
   let program = programs.get(url);
   if (!program) programs.set(url, (program = makeProgram(url)));
   return program;
@@ -30,36 +30,36 @@ export function programOf(url: string): Program {
 
 function makeProgram(url: string): Program {
   const [number = 0, depth = 0] = new URL(url).pathname.slice(1).split("/").map(Number);
-  const chance = new Chance(number * 10 + depth);
-  const groups = Array.from({ length: chance.between(1, 4) }, () => {
-    const width = chance.happens(0.35) ? chance.between(2, 3) : 1;
-    return Array.from({ length: width }, () => randomWork(chance, number, depth));
+  const random = new RandomSource(number * 10 + depth);
+  const groups = Array.from({ length: random.integerBetween(1, 4) }, () => {
+    const width = random.isHit(0.35) ? random.integerBetween(2, 3) : 1;
+    return Array.from({ length: width }, () => randomWork(random, number, depth));
   });
-  return { groups, brokenStep: chance.happens(0.5) ? chance.between(2, 4) : null };
+  return { groups, brokenStep: random.isHit(0.5) ? random.integerBetween(2, 4) : null };
 }
 
-function randomWork(chance: Chance, number: number, depth: number): Work {
+function randomWork(random: RandomSource, number: number, depth: number): Work {
   const wait = {
-    event: chance.of(events),
-    wait: chance.of([2_000, 60_000, 900_000]),
-    of: chance.of(["event", "event", "webhook"] as const),
+    event: random.of(events),
+    wait: random.of([2_000, 60_000, 900_000]),
+    of: random.of(["event", "event", "webhook"] as const),
   };
   const kinds: Work[] = [
     { kind: "run" },
     { kind: "run" },
-    { kind: "sleep", delay: chance.of([500, 20_000, 300_000]) },
+    { kind: "sleep", delay: random.of([500, 20_000, 300_000]) },
     { kind: "wait", ...wait },
     { kind: "wait", ...wait },
     { kind: "call" },
-    depth < deepest ? { kind: "invoke", url: workflowUrl(number + 1, depth + 1) } : { kind: "run" },
+    depth < maxDepth ? { kind: "invoke", url: workflowUrl(number + 1, depth + 1) } : { kind: "run" },
   ];
-  return chance.of(kinds);
+  return random.of(kinds);
 }
 
-export const typeOf: { [K in Work["kind"]]: string } = { run: "Run", sleep: "SleepFor", wait: "Wait", call: "Call", invoke: "Invoke" };
+export const stepTypes: { [K in Work["kind"]]: string } = { run: "Run", sleep: "SleepFor", wait: "Wait", call: "Call", invoke: "Invoke" };
 
 /** A step as it stands in a history. */
-export type Told = { stepId: number; stepName: string; stepType: string; concurrent: number; targetStep?: number } & {
+export type HistoryStep = { stepId: number; stepName: string; stepType: string; concurrent: number; targetStep?: number } & {
   out?: string;
   waitTimeout?: boolean;
 };
@@ -73,14 +73,14 @@ export type Move =
   | { kind: "wrong"; why: string };
 
 /** Replays a history as the client of the protocol does (protocol 6.8): up to the first step that has no result. */
-export function replay({ groups }: Program, history: readonly Told[]): Move {
+export function replay({ groups }: Program, history: readonly HistoryStep[]): Move {
   const results = new Map(history.flatMap((step) => (step.stepId > 0 ? [[step.stepId, step] as const] : [])));
   const outs: (string | undefined)[] = [];
   let first = 1;
   for (const group of groups) {
     for (const [index, work] of group.entries()) {
       const result = results.get(first + index);
-      const why = result && misfit(result, work, first + index);
+      const why = result && findMismatch(result, work, first + index);
       if (why) return { kind: "wrong", why };
     }
     const next = group.length === 1 ? single(results, first, group) : parallel(history, first, group);
@@ -92,11 +92,11 @@ export function replay({ groups }: Program, history: readonly Told[]): Move {
   return { kind: "finish", outs };
 }
 
-function single(results: ReadonlyMap<number, Told>, stepId: number, [work]: readonly Work[]): Move | null {
+function single(results: ReadonlyMap<number, HistoryStep>, stepId: number, [work]: readonly Work[]): Move | null {
   return results.has(stepId) || !work ? null : { kind: "work", stepId, work, concurrent: 1 };
 }
 
-function parallel(history: readonly Told[], first: number, group: readonly Work[]): Move | null {
+function parallel(history: readonly HistoryStep[], first: number, group: readonly Work[]): Move | null {
   const ofGroup = history.filter(({ stepId, targetStep = 0 }) => targetStep >= first || stepId >= first);
   if (ofGroup.length === 0) return { kind: "plan", first, group };
   const last = ofGroup.at(-1);
@@ -107,16 +107,16 @@ function parallel(history: readonly Told[], first: number, group: readonly Work[
   return { kind: "work", stepId: last.targetStep, work, concurrent: group.length };
 }
 
-export const outOfRun = (stepId: number): string => `"out of ${stepId}"`;
+export const makeRunOutput = (stepId: number): string => `"out of ${stepId}"`;
 
-function misfit({ stepType, out, waitTimeout }: Told, { kind }: Work, stepId: number): string | null {
-  if (stepType !== typeOf[kind]) return `step ${stepId} is a ${stepType} instead of ${typeOf[kind]}`;
-  if (kind === "run" && out !== outOfRun(stepId)) return `step ${stepId} has the result ${out}`;
+function findMismatch({ stepType, out, waitTimeout }: HistoryStep, { kind }: Work, stepId: number): string | null {
+  if (stepType !== stepTypes[kind]) return `step ${stepId} is a ${stepType} instead of ${stepTypes[kind]}`;
+  if (kind === "run" && out !== makeRunOutput(stepId)) return `step ${stepId} has the result ${out}`;
   if (kind === "wait" && (waitTimeout === true) !== (out === undefined)) return `step ${stepId} says ${out} and ${waitTimeout}`;
   if (kind === "invoke" && out === undefined) return `step ${stepId} has no result of its run`;
   return null;
 }
 
 /** The steps of a history that endpoints look at. */
-export const toldBy = (steps: readonly Pick<Step, "callType" | "body">[]): Told[] =>
-  steps.slice(1).flatMap(({ callType, body }) => (callType === "step" ? [JSON.parse(new TextDecoder().decode(body)) as Told] : []));
+export const readHistory = (steps: readonly Pick<Step, "callType" | "body">[]): HistoryStep[] =>
+  steps.slice(1).flatMap(({ callType, body }) => (callType === "step" ? [JSON.parse(new TextDecoder().decode(body)) as HistoryStep] : []));

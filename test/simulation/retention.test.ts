@@ -1,15 +1,15 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { deleteAccount } from "../../src/server/accountDeletion.ts";
-import { idMaker } from "../../src/core/values/ids.ts";
+import { deleteAccountData } from "../../src/server/accountDeletion.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
 import type { Retention } from "../../src/core/commands/retention.ts";
-import type { Duty } from "../../src/maintenance/scheduler.ts";
-import { Timers, promptRetentionDuty, retentionDuty } from "../../src/maintenance/scheduler.ts";
+import type { MaintenanceTask } from "../../src/maintenance/scheduler.ts";
+import { MaintenanceScheduler, createPromptRetentionTask, createRetentionTask } from "../../src/maintenance/scheduler.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
-import { storeFor } from "../../src/store/audited.ts";
+import { withAuditActor } from "../../src/store/auditActor.ts";
 import type { Store } from "../../src/store/store.ts";
-import { letterOf } from "../core/broker.ts";
-import { Chance } from "./chance.ts";
-import { NodeClock, World, settled } from "./world.ts";
+import { makeInput } from "../core/commandRunner.ts";
+import { RandomSource } from "./randomSource.ts";
+import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
 // When history goes, in virtual time.
 
@@ -18,27 +18,27 @@ const hour = 60 * minute;
 const day = 24 * hour;
 const retention: Retention = { log: 3 * day, deadLetters: 7 * day };
 
-let world: World;
+let world: VirtualTime;
 let memory: Memory;
 let store: Store;
-let timers: Timers;
+let timers: MaintenanceScheduler;
 /** How often it was asked when the next row is past its time, and to remove some. */
 let looks: number;
 
 beforeEach(async () => {
-  world = new World(new Chance(1));
+  world = new VirtualTime(new RandomSource(1));
   memory = new Memory();
   looks = 0;
-  const random = (): number => world.chance.next();
-  store = memoryStore({ node: "node", now: () => world.now, random, newId: idMaker(random) }, memory);
+  const random = (): number => world.random.next();
+  store = memoryStore({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, memory);
   await store.execute("createAccount", {
     ...{ id: "acme", name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } },
   });
   const counted: Store = { ...store, read: { ...store.read, nextExpiryAt: (...of) => (looks++, store.read.nextExpiryAt(...of)) } };
   const clock = new NodeClock(world, "node");
-  const trouble = (what: string): void => expect.fail(what);
+  const logFailure = (what: string): void => expect.fail(what);
   const parts = { store: counted, clock, retention };
-  timers = new Timers({ duties: [retentionDuty(parts), promptRetentionDuty(parts)], clock, trouble });
+  timers = new MaintenanceScheduler({ tasks: [createRetentionTask(parts), createPromptRetentionTask(parts)], clock, logFailure });
   timers.start();
   await run(minute);
 });
@@ -51,7 +51,7 @@ async function run(time: number): Promise<void> {
 }
 
 const publish = (deduplication: string) =>
-  store.execute("publish", { account: "acme", letters: [letterOf({ deduplication, delay: day })] });
+  store.execute("publish", { account: "acme", inputs: [makeInput({ deduplication, delay: day })] });
 
 test("a deduplication key goes within an hour and a bit, though nothing else will be past its time for days", async () => {
   await run(5 * hour);
@@ -77,7 +77,7 @@ test("however many messages come in, it looks a few times an hour", async () => 
 
 describe("what an account keeps for less than an hour", () => {
   const cancelled = async (account: string): Promise<void> => {
-    const [result] = await store.execute("publish", { account, letters: [letterOf({ delay: day })] });
+    const [result] = await store.execute("publish", { account, inputs: [makeInput({ delay: day })] });
     if (result && "messageId" in result) await store.execute("cancel", { account, messageIds: [result.messageId] });
   };
   const ages = (account: string): number[] =>
@@ -125,7 +125,7 @@ test("in an empty store it sleeps, and it ends when it is stopped", async () => 
 });
 
 test("the audit log of an account is kept for as long as the account may have it, also when that is changed", async () => {
-  const named = storeFor(store, { kind: "commandLine", address: null });
+  const named = withAuditActor(store, { kind: "commandLine", address: null });
   const queues = () => [...memory.tables.audit.values()].filter(({ what }) => what === "queue.set").map(({ object }) => object);
   await named.execute("upsertQueue", { account: "acme", name: "first" });
   // From now on nothing else comes in, but what is done to the account.
@@ -146,10 +146,10 @@ test("the row of a deleted account goes when nothing else of it is left, and the
   await store.execute("createAccount", {
     ...{ id: "shop", name: "shop", password: "", token: "", tokenHash: "shop", signingKeys: { current: "", next: "" } },
   });
-  await store.execute("publish", { account: "shop", letters: [letterOf({ deduplication: "one", delay: day })] });
+  await store.execute("publish", { account: "shop", inputs: [makeInput({ deduplication: "one", delay: day })] });
   await store.execute("addEndpoints", { account: "shop", name: "all", endpoints: [{ name: null, url: "https://shop.example/" }] });
   await store.execute("changeAccount", { account: "shop", change: { state: "passive" } });
-  await deleteAccount(store, "shop", { logRetention: retention.log, by: { kind: "commandLine", address: null } });
+  await deleteAccountData(store, "shop", { logRetention: retention.log, actor: { kind: "commandLine", address: null } });
   const start = world.now;
   const has = (table: "accounts" | "log" | "usage" | "audit"): boolean =>
     [...memory.tables[table].values()].some((row) => ("account" in row ? row.account : row.id) === "shop");
@@ -172,7 +172,7 @@ test("the row of a deleted account goes when nothing else of it is left, and the
 
 test("the row of the last account stays, and it sleeps, until there is another one", async () => {
   await store.execute("changeAccount", { account: "acme", change: { state: "passive" } });
-  await deleteAccount(store, "acme", { logRetention: retention.log, by: { kind: "commandLine", address: null } });
+  await deleteAccountData(store, "acme", { logRetention: retention.log, actor: { kind: "commandLine", address: null } });
   await run(100 * day);
   expect([memory.tables.audit.size, [...memory.tables.accounts.keys()]]).toEqual([0, ["acme"]]);
   expect(world.pending()).toEqual([]);
@@ -184,13 +184,13 @@ test("the row of the last account stays, and it sleeps, until there is another o
 });
 
 test("it stays for a week at least, and while there is anything that nobody removes", async () => {
-  await store.execute("pauseFlow", { account: "acme", id: "queue:all" });
+  await store.execute("pauseLimiter", { account: "acme", id: "queue:all" });
   await store.execute("changeAccount", { account: "acme", change: { state: "passive" } });
   await store.execute("deleteAccount", { account: "acme" });
   await store.execute("createAccount", {
     ...{ id: "shop", name: "shop", password: "", token: "", tokenHash: "shop", signingKeys: { current: "", next: "" } },
   });
-  const wake = () => store.execute("publish", { account: "shop", letters: [letterOf({ delay: hour })] });
+  const wake = () => store.execute("publish", { account: "shop", inputs: [makeInput({ delay: hour })] });
   await wake();
   await run(8 * day);
   await wake();
@@ -205,19 +205,19 @@ test("it stays for a week at least, and while there is anything that nobody remo
 test("a duty that hears of news rests no longer than it should when the clock is put back", async () => {
   const clock = new NodeClock(world, "other");
   let [turns, tell] = [0, (): void => undefined];
-  const duty: Duty = {
+  const duty: MaintenanceTask = {
     ...{ name: "counting", pause: minute, nextAt: async () => clock.now() },
     run: async () => void turns++,
-    onNews: (listener) => {
+    onWork: (listener) => {
       tell = listener;
       return () => undefined;
     },
   };
-  const other = new Timers({ duties: [duty], clock, trouble: (what) => expect.fail(what) });
+  const other = new MaintenanceScheduler({ tasks: [duty], clock, logFailure: (what) => expect.fail(what) });
   other.start();
   await run(10_000);
   expect(turns).toBe(1);
-  clock.ahead = -day;
+  clock.clockOffset = -day;
   tell();
   await run(2 * minute);
   expect(turns).toBeGreaterThan(1);

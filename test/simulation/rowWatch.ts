@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Key, Rows, TableName } from "../../src/core/decision/command.ts";
-import type { Connection, Dialect } from "../../src/store/sql/database.ts";
-import { rows } from "../../src/store/sql/rows.ts";
-import { statementsOf } from "../../src/store/sql/statements.ts";
+import type { DatabaseConnection, Dialect } from "../../src/store/sql/database.ts";
+import { readRowsByKey } from "../../src/store/sql/rows.ts";
+import { getStatements } from "../../src/store/sql/statements.ts";
 import { tableNames } from "../../src/store/store.ts";
 import type { Value } from "../../src/store/sql/tables.ts";
 import { tables as shapes } from "../../src/store/sql/tables.ts";
@@ -15,21 +15,21 @@ export type Written = { table: TableName; key: string[] };
 /** Knows the rows of a database as they were when it last looked, and what has become of those that were written since. */
 export class RowWatch {
   readonly tables: { [T in TableName]: Map<string, Rows[T]> } = {
-    ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
-    ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), keptLog: new Map(), flows: new Map(), slots: new Map() },
-    ...{ groups: new Map(), schedules: new Map(), sources: new Map(), tokens: new Map(), rejections: new Map(), marks: new Map() },
-    sightings: new Map(),
+    ...{ accounts: new Map(), storedMessages: new Map(), messages: new Map(), deduplications: new Map() },
+    ...{ deadLetters: new Map(), hostWaitlists: new Map(), log: new Map(), keptLog: new Map(), limiters: new Map(), queueSlots: new Map() },
+    ...{ urlGroups: new Map(), schedules: new Map(), sources: new Map(), tokens: new Map(), rejections: new Map(), tags: new Map() },
+    timeIndex: new Map(),
     ...{ runs: new Map(), activeRuns: new Map(), steps: new Map(), waiters: new Map(), notifications: new Map() },
     ...{ usage: new Map(), dayCounts: new Map(), secondCounts: new Map(), audit: new Map() },
   };
   readonly #written: Written[] = [];
 
   /** The same connection, but it notes whatever is written over it. */
-  noting(connection: Connection, written: Written[]): Connection {
+  recordWrites(connection: DatabaseConnection, written: Written[]): DatabaseConnection {
     return {
       ...connection,
       each: (sql, types, rows) => {
-        for (const row of rows) written.push(...this.#writtenBy(sql, row, connection.dialect));
+        for (const row of rows) written.push(...this.#listWritten(sql, row, connection.dialect));
         return connection.each(sql, types, rows);
       },
     };
@@ -41,7 +41,7 @@ export class RowWatch {
   }
 
   /** Looks at what was written since the last time, in the order in which it was. */
-  async changes(connection: Connection): Promise<Changes> {
+  async changes(connection: DatabaseConnection): Promise<Changes> {
     const changes = noChanges();
     const written = this.#written.splice(0);
     const comparing = [...new Set(written.map(({ table }) => table))].map((name) => {
@@ -55,11 +55,11 @@ export class RowWatch {
   async #compare<T extends TableName>(
     table: T,
     keys: readonly string[][],
-    of: { changes: Changes; connection: Connection },
+    of: { changes: Changes; connection: DatabaseConnection },
   ): Promise<void> {
     const known: Map<string, Rows[T]> = this.tables[table];
-    const found = await rows(of.connection, table, keys as unknown as Key[], { to: "look" });
-    const now = new Map(found.map((row) => [keyOf(table, Object.values(shapes[table].write(row))).join("\n"), row]));
+    const found = await readRowsByKey(of.connection, table, keys as unknown as Key[], { mode: "plain" });
+    const now = new Map(found.map((row) => [readKey(table, Object.values(shapes[table].write(row))).join("\n"), row]));
     for (const key of keys) {
       const text = key.join("\n");
       const [before, after] = [known.get(text), now.get(text)];
@@ -70,26 +70,26 @@ export class RowWatch {
     }
   }
 
-  #writtenBy(sql: string, row: readonly Value[], dialect: Dialect): Written[] {
+  #listWritten(sql: string, row: readonly Value[], dialect: Dialect): Written[] {
     const [, verb, name] = /^(insert into|update|delete from) (\w+)/.exec(sql) ?? [];
-    if (name === "log_cuts") return this.#forgotten(row);
+    if (name === "log_cuts") return this.#listRemoved(row);
     const table = tableNames.find((table) => shapes[table].name === name);
     if (!table) return [];
     if (verb === "delete from") return [{ table, key: row.map(String) }];
-    if (verb === "insert into") return [{ table, key: keyOf(table, row) }];
-    const { places } = statementsOf(dialect, table).update;
+    if (verb === "insert into") return [{ table, key: readKey(table, row) }];
+    const { positions } = getStatements(dialect, table).update;
     const names = Object.keys(shapes[table].columns);
-    return [{ table, key: shapes[table].key.map((column) => String(row[places.indexOf(names.indexOf(column))] ?? "")) }];
+    return [{ table, key: shapes[table].key.map((column) => String(row[positions.indexOf(names.indexOf(column))] ?? "")) }];
   }
 
   /** All lines of an account up to one of them. */
-  #forgotten([account, upTo]: readonly Value[]): Written[] {
+  #listRemoved([account, upTo]: readonly Value[]): Written[] {
     const lines = [...this.tables.log.values()].filter((line) => line.account === account && line.id <= String(upTo));
     return lines.map(({ account, id }) => ({ table: "log", key: [account, id] }));
   }
 }
 
-function keyOf(table: TableName, row: readonly Value[]): string[] {
+function readKey(table: TableName, row: readonly Value[]): string[] {
   const { key, columns } = shapes[table];
   const names = Object.keys(columns);
   return key.map((column) => String(row[names.indexOf(column)] ?? ""));

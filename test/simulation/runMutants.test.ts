@@ -1,5 +1,5 @@
-import { expectCaught } from "./caught.ts";
+import { expectMutantsCaught } from "./expectMutantsCaught.ts";
 import { runMutants } from "./runMutants.ts";
 
 // A file of its own, so that they are tried beside the others.
-expectCaught(Object.entries(runMutants), { runs: 0.6, quick: 3 });
+expectMutantsCaught(Object.entries(runMutants), { runs: 0.6, quick: 3 });

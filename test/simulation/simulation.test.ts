@@ -51,7 +51,17 @@ describe("SQLite does step for step what the memory store does", () => {
 });
 
 const setUps = [
-  ...["pauseFlow", "resumeFlow", "upsertQueue", "deleteQueue", "pinFlow", "unpinFlow", "resetRate", "addEndpoints", "removeEndpoints"],
+  ...[
+    "pauseLimiter",
+    "resumeLimiter",
+    "upsertQueue",
+    "deleteQueue",
+    "pinFlowControl",
+    "unpinFlowControl",
+    "resetRate",
+    "addEndpoints",
+    "removeEndpoints",
+  ],
   ...["deleteGroup", "createSchedule", "pauseSchedule", "resumeSchedule", "deleteSchedule", "changeAccount"],
 ];
 const wanted = [
@@ -87,7 +97,7 @@ test("a run is worth its name: everything that can happen to a message happens",
     / dies /,
     / dies by msg/,
     / stopped$/,
-    /giveBack/,
+    /returnLeases/,
     /reclaim/,
     /renew/,
     /refused: /,

@@ -1,24 +1,24 @@
 import type { Rows, TableName } from "../../src/core/decision/command.ts";
 import type { Commands } from "../../src/core/commands/index.ts";
-import type { Hands } from "../../src/core/admission/capacity.ts";
-import type { Parts } from "../../src/store/batch/groupCommit.ts";
+import type { DeliveryCapacity } from "../../src/core/admission/capacity.ts";
+import type { StoreBackend } from "../../src/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
-import { beginSession } from "../../src/store/postgres/hold.ts";
-import { queriesOf } from "../../src/store/queries/index.ts";
+import { beginSession } from "../../src/store/postgres/sessionLease.ts";
+import { createQueries } from "../../src/store/queries/index.ts";
 import { runSqlBatch } from "../../src/store/sql/transaction.ts";
-import { nextDueAt, sqlShelf } from "../../src/store/sql/reads.ts";
+import { readNextDueAt, createSqlReads } from "../../src/store/sql/reads.ts";
 import { openSqlite } from "../../src/store/sqlite/database.ts";
-import type { BatchResult, Call, RunBatch, Source } from "../../src/store/store.ts";
+import type { BatchResult, CommandCall, RunBatch, MomentSource } from "../../src/store/store.ts";
 import { tableNames, Unavailable } from "../../src/store/store.ts";
 import type { Change, Changes, Tables } from "./changes.ts";
 import { noChanges } from "./changes.ts";
 import type { Written } from "./rowWatch.ts";
 import { RowWatch } from "./rowWatch.ts";
-import type { AtWork } from "./world.ts";
+import type { PendingWork } from "./virtualTime.ts";
 
 /** Where all nodes of a simulation keep their rows, with a view of what each batch changed. */
 export interface Storage {
-  open(source: Source): Way;
+  open(source: MomentSource): NodeStorage;
   readonly tables: Tables;
   /** Begins a session of a node, and returns its number: see `core/nodes/takeover.ts`. */
   beginSession(node: string): Promise<number>;
@@ -27,14 +27,14 @@ export interface Storage {
   /** Runs two at the same time, where batches can be. How often one of them had to begin again. */
   together?(first: () => Promise<unknown>, second: () => Promise<unknown>): Promise<number>;
   /** What of it is under way for real. */
-  readonly atWork: AtWork;
+  readonly atWork: PendingWork;
   close(): Promise<void>;
 }
 
 /** A way into it for one node. */
-export type Way = Omit<Parts, "runBatch"> & {
+export type NodeStorage = Omit<StoreBackend, "runBatch"> & {
   /** Runs a batch, in the middle of which the connection may be lost. Rejects with `Unheard` when it was stored all the same. */
-  runBatch(calls: readonly Call[], hands: Hands, loss?: Loss | null): Promise<BatchResult>;
+  runBatch(calls: readonly CommandCall[], capacity: DeliveryCapacity, loss?: ConnectionLoss | null): Promise<BatchResult>;
   /** All connections are lost, while nothing goes over them. */
   hangUp?(): void;
 };
@@ -43,10 +43,10 @@ export type Way = Omit<Parts, "runBatch"> & {
  * Where a connection is lost in the middle of a transaction: before its nth statement, counted from 0, or before the last one that it has; with
  * the word to store it, which does not arrive; with the word that it was stored. `dies`: the node is lost as well, so it makes no other connection.
  */
-export type Loss = { at: number | "unstored" | "stored"; dies: boolean };
+export type ConnectionLoss = { at: number | "unstored" | "stored"; dies: boolean };
 
 /** It was stored, but whoever asked for it is not told. */
-export class Unheard extends Unavailable {
+export class UnreportedBatch extends Unavailable {
   readonly result: BatchResult;
 
   constructor(result: BatchResult) {
@@ -56,12 +56,12 @@ export class Unheard extends Unavailable {
 }
 
 /** What comes of a loss where there is no connection. Before the end nothing was stored for certain, so whoever lives tries again. */
-const losing =
-  (runBatch: RunBatch): Way["runBatch"] =>
-  async (calls, hands, loss) => {
+const loseBatch =
+  (runBatch: RunBatch): NodeStorage["runBatch"] =>
+  async (calls, capacity, loss) => {
     if (loss && loss.at !== "stored" && (loss.dies || loss.at === "unstored")) throw new Unavailable("storage: the connection was lost");
-    const result = await runBatch(calls, hands);
-    if (loss?.at === "stored") throw new Unheard(result);
+    const result = await runBatch(calls, capacity);
+    if (loss?.at === "stored") throw new UnreportedBatch(result);
     return result;
   };
 
@@ -78,7 +78,7 @@ export function memoryStorage(decisions?: Commands): Storage {
     const touch = (key: string): void => {
       const before = rows.get(key);
       const name = `${table} ${key}`;
-      if (!touched.has(name)) touched.set(name, () => add(changes, table, { before, after: rows.get(key) }));
+      if (!touched.has(name)) touched.set(name, () => addChange(changes, table, { before, after: rows.get(key) }));
     };
     rows.set = (key, row) => {
       touch(key);
@@ -93,7 +93,7 @@ export function memoryStorage(decisions?: Commands): Storage {
   return {
     open: (source) => {
       const parts = memoryParts(source, memory, decisions);
-      return { ...parts, runBatch: losing(parts.runBatch) };
+      return { ...parts, runBatch: loseBatch(parts.runBatch) };
     },
     tables: memory.tables,
     beginSession: async (node) => {
@@ -112,7 +112,7 @@ export function memoryStorage(decisions?: Commands): Storage {
   };
 }
 
-function add<T extends TableName>(changes: Changes, table: T, change: Change<T>): void {
+function addChange<T extends TableName>(changes: Changes, table: T, change: Change<T>): void {
   if (change.before !== change.after) changes[table].push(change);
 }
 
@@ -123,14 +123,19 @@ export async function sqliteStorage(): Promise<Storage> {
   const { connection } = database;
   const watch = new RowWatch();
   const written: Written[] = [];
-  const watched = watch.noting(connection, written);
+  const watched = watch.recordWrites(connection, written);
   return {
     open: (source) => ({
-      runBatch: losing((calls, hands) =>
-        runSqlBatch({ ...database, transaction: (run) => database.transaction((_, begun) => run(watched, begun)) }, source, calls, hands),
+      runBatch: loseBatch((calls, capacity) =>
+        runSqlBatch(
+          { ...database, transaction: (run) => database.transaction((_, started) => run(watched, started)) },
+          source,
+          calls,
+          capacity,
+        ),
       ),
-      read: queriesOf(sqlShelf(connection)),
-      nextDueAt: () => nextDueAt(connection),
+      read: createQueries(createSqlReads(connection)),
+      nextDueAt: () => readNextDueAt(connection),
       close: async () => undefined,
     }),
     tables: watch.tables,

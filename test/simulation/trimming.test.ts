@@ -1,38 +1,42 @@
 import { beforeEach, expect, test } from "vitest";
-import { idMaker } from "../../src/core/values/ids.ts";
-import { Timers } from "../../src/maintenance/scheduler.ts";
-import { trimmingDuty } from "../../src/maintenance/trimHistory.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
+import { MaintenanceScheduler } from "../../src/maintenance/scheduler.ts";
+import { createTrimmingTask } from "../../src/maintenance/trimHistory.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
-import { letterOf } from "../core/broker.ts";
-import { Chance } from "./chance.ts";
-import { NodeClock, World, settled } from "./world.ts";
+import { makeInput } from "../core/commandRunner.ts";
+import { RandomSource } from "./randomSource.ts";
+import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
 // When what is too many goes, in virtual time.
 
 const second = 1000;
 const hour = 3600 * second;
 
-let world: World;
+let world: VirtualTime;
 let memory: Memory;
 let store: Store;
-let timers: Timers;
+let timers: MaintenanceScheduler;
 /** How often it was asked how many there are. */
 let looks: number;
 
 beforeEach(async () => {
-  world = new World(new Chance(1));
+  world = new VirtualTime(new RandomSource(1));
   memory = new Memory();
   looks = 0;
-  const random = (): number => world.chance.next();
-  store = memoryStore({ node: "node", now: () => world.now, random, newId: idMaker(random) }, memory);
+  const random = (): number => world.random.next();
+  store = memoryStore({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, memory);
   for (const id of ["acme", "other"]) {
     const secrets = { name: "", password: "", token: id, tokenHash: id, signingKeys: { current: "", next: "" } };
     await store.execute("createAccount", { id, ...secrets });
   }
-  const counted: Store = { ...store, read: { ...store.read, tooMany: (...of) => (looks++, store.read.tooMany(...of)) } };
+  const counted: Store = { ...store, read: { ...store.read, findOverLimit: (...of) => (looks++, store.read.findOverLimit(...of)) } };
   const clock = new NodeClock(world, "node");
-  timers = new Timers({ duties: [trimmingDuty({ store: counted, clock })], clock, trouble: (what) => expect.fail(what) });
+  timers = new MaintenanceScheduler({
+    tasks: [createTrimmingTask({ store: counted, clock })],
+    clock,
+    logFailure: (what) => expect.fail(what),
+  });
   timers.start();
   await run(60 * second);
 });
@@ -47,7 +51,7 @@ async function run(time: number): Promise<void> {
 /** Each makes one line of the log. */
 async function cancelled(account: string, count: number): Promise<void> {
   for (let at = 0; at < count; at++) {
-    const [result] = await store.execute("publish", { account, letters: [letterOf({ delay: 60 * second })] });
+    const [result] = await store.execute("publish", { account, inputs: [makeInput({ delay: 60 * second })] });
     if (result && "messageId" in result) await store.execute("cancel", { account, messageIds: [result.messageId] });
   }
 }

@@ -1,9 +1,9 @@
-import type { Letter, LogState } from "../../src/core/model/message.ts";
+import type { MessageInput, LogState } from "../../src/core/model/message.ts";
 import type { PublishResult } from "../../src/core/commands/publish.ts";
 import type { Counts, Usage } from "../../src/core/model/counts.ts";
-import type { Case, Demand } from "./batch.ts";
-import type { Life } from "./life.ts";
-import { weighedNames, weightOfRow } from "../store/sql/stored.ts";
+import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
+import type { MessageHistory } from "./messageHistory.ts";
+import { weighedNames, weighRow } from "../store/sql/stored.ts";
 import type { Change, Tables } from "./changes.ts";
 
 const minute = 60_000;
@@ -11,7 +11,13 @@ const hour = 60 * minute;
 const day = 24 * hour;
 const sizes = { "1m": [minute, 6 * hour], "12m": [12 * minute, 8 * day], "3h": [3 * hour, 33 * day] } as const;
 
-type Around = { lives: ReadonlyMap<string, Life>; now: number; demand: Demand; tables: Tables; happens(what: string): unknown };
+type UsageCheckContext = {
+  messageHistories: ReadonlyMap<string, MessageHistory>;
+  now: number;
+  assertHolds: AssertHolds;
+  tables: Tables;
+  cover(what: string): unknown;
+};
 
 const names: Partial<Record<LogState, readonly [keyof Counts, keyof Counts]>> = {
   RETRY: ["messages", "workflowMessages"],
@@ -29,39 +35,39 @@ export class UsageRecount {
   /** By account: in the buckets, and in the queue. */
   readonly #deadLetters = new Map<string, number>();
 
-  judge(of: Case, around: Around): void {
-    const expected = this.#recount(of, around);
-    const found = this.#added(of, around);
+  check(observed: ObservedBatch, checkContext: UsageCheckContext): void {
+    const expected = this.#recount(observed, checkContext);
+    const found = this.#added(observed, checkContext);
     for (const key of new Set([...expected.keys(), ...found.keys()])) {
       const [one, other] = [expected.get(key) ?? 0, found.get(key) ?? 0];
-      around.demand(one === other, `what is counted is what happened: ${other} instead of ${one} for ${key}`);
+      checkContext.assertHolds(one === other, `what is counted is what happened: ${other} instead of ${one} for ${key}`);
     }
-    this.#judgeDeadLetters(of, around);
-    this.#judgeStored(of, around);
-    this.#judgeRequests(of, around);
+    this.#checkDeadLetters(observed, checkContext);
+    this.#checkStored(observed, checkContext);
+    this.#checkRequests(observed, checkContext);
   }
 
   /** What has happened, by account and name. */
-  #recount({ calls, result, changes }: Case, { lives, tables }: Around): Map<string, number> {
+  #recount({ calls, result, changes }: ObservedBatch, { messageHistories, tables }: UsageCheckContext): Map<string, number> {
     const sums = new Map<string, number>();
     const add = (account: string, name: keyof Counts, by = 1): void => {
       if (by !== 0) sums.set(`${account} ${name}`, (sums.get(`${account} ${name}`) ?? 0) + by);
     };
-    const ofRun = (id: string): 0 | 1 => ([undefined, "failure"].includes(lives.get(id)?.envelope.run?.kind) ? 0 : 1);
-    for (const { before, after } of changes.envelopes)
+    const ofRun = (id: string): 0 | 1 => ([undefined, "failure"].includes(messageHistories.get(id)?.message.run?.kind) ? 0 : 1);
+    for (const { before, after } of changes.storedMessages)
       if (after && !before) add(after.account, ofRun(after.id) === 1 ? "workflowMessages" : "messages");
     for (const { before, after } of changes.log)
       if (after && !before) for (const state of after.states) if (names[state]) add(after.account, names[state][ofRun(after.messageId)]);
     for (const { before, after } of changes.runs) if (after && !before) add(after.account, "workflowRuns");
     for (const { message } of result.deliveries)
       add(message.account, "bytesOut", tables.messages.get(`${message.account}\n${message.id}`)?.size ?? 0);
-    for (const { account, letter, result: one } of publishedIn(calls, result.replies))
-      if (!("refused" in one)) add(account, "bytesIn", letter.body.byteLength);
+    for (const { account, letter: input, result: one } of listPublished(calls, result.replies))
+      if (!("refused" in one)) add(account, "bytesIn", input.body.byteLength);
     return sums;
   }
 
   /** What was added to the buckets of now; those of each size agree, and none of another time has changed. */
-  #added({ changes }: Case, { now, demand, happens }: Around): Map<string, number> {
+  #added({ changes }: ObservedBatch, { now, assertHolds, cover }: UsageCheckContext): Map<string, number> {
     const bySize = Object.keys(sizes).map(() => new Map<string, number>());
     for (const { before, after } of changes.usage) {
       const { id } = (after ?? before) as Usage;
@@ -69,11 +75,11 @@ export class UsageRecount {
       const [span, kept] = sizes[size as keyof typeof sizes];
       if (Number(start) === 0) continue;
       if (!after) {
-        demand(Number(start) + kept < now, `buckets stay for their time: ${id}`);
-        happens("bucket gone");
+        assertHolds(Number(start) + kept < now, `buckets stay for their time: ${id}`);
+        cover("bucket gone");
         continue;
       }
-      demand(Number(start) === Math.floor(now / span) * span, `what happens is counted when it happens: ${id}`);
+      assertHolds(Number(start) === Math.floor(now / span) * span, `what happens is counted when it happens: ${id}`);
       const sums = bySize[Object.keys(sizes).indexOf(size)];
       const { account: _account, id: _id, deadLetters: _deadLetters, storedBytes: _stored, ...counts } = after;
       for (const [name, value] of Object.entries(counts)) {
@@ -84,25 +90,25 @@ export class UsageRecount {
     }
     const [first = new Map<string, number>(), ...others] = bySize;
     for (const other of others)
-      demand(
+      assertHolds(
         [...new Set([...first.keys(), ...other.keys()])].every((key) => first.get(key) === other.get(key)),
         `buckets of all sizes say the same at ${now}`,
       );
     return first;
   }
 
-  #judgeDeadLetters({ changes }: Case, { demand }: Around): void {
+  #checkDeadLetters({ changes }: ObservedBatch, { assertHolds }: UsageCheckContext): void {
     const add = (key: string, by: number): void => void this.#deadLetters.set(key, (this.#deadLetters.get(key) ?? 0) + by);
     for (const { before, after } of changes.usage)
       add(`${(after ?? before)?.account} buckets`, (after?.deadLetters ?? 0) - (before?.deadLetters ?? 0));
     for (const { before, after } of changes.deadLetters) add(`${(after ?? before)?.account} queue`, (after ? 1 : 0) - (before ? 1 : 0));
     for (const account of new Set([...this.#deadLetters.keys()].map((key) => key.split(" ")[0]))) {
       const [counted, there] = [this.#deadLetters.get(`${account} buckets`) ?? 0, this.#deadLetters.get(`${account} queue`) ?? 0];
-      demand(counted === there, `dead letters are counted: ${counted} of ${there} of ${account}`);
+      assertHolds(counted === there, `dead letters are counted: ${counted} of ${there} of ${account}`);
     }
   }
 
-  #judgeStored({ changes }: Case, { demand, happens }: Around): void {
+  #checkStored({ changes }: ObservedBatch, { assertHolds, cover }: UsageCheckContext): void {
     const sumsOf = (account = "") => {
       const known = this.#stored.get(account) ?? { counted: 0, there: 0 };
       this.#stored.set(account, known);
@@ -113,44 +119,44 @@ export class UsageRecount {
         sumsOf((after ?? before)?.account).counted += (after?.storedBytes ?? 0) - (before?.storedBytes ?? 0);
     for (const name of weighedNames)
       for (const { before, after } of changes[name] as Change<typeof name>[]) {
-        sumsOf((after ?? before)?.account).there += (after ? weightOfRow(name, after) : 0) - (before ? weightOfRow(name, before) : 0);
-        if (before && !after) happens("bytes freed");
+        sumsOf((after ?? before)?.account).there += (after ? weighRow(name, after) : 0) - (before ? weighRow(name, before) : 0);
+        if (before && !after) cover("bytes freed");
       }
     for (const [account, { counted, there }] of this.#stored)
-      demand(counted === there, `stored bytes are counted: ${counted} of ${there} of ${account}`);
+      assertHolds(counted === there, `stored bytes are counted: ${counted} of ${there} of ${account}`);
   }
 
   /** No more requests than an account may make in a day, and none refused before. */
-  #judgeRequests({ calls, result, changes }: Case, { now, demand, tables, happens }: Around): void {
+  #checkRequests({ calls, result, changes }: ObservedBatch, { now, assertHolds, tables, cover }: UsageCheckContext): void {
     const today = Math.floor(now / day) * day;
-    const begun = changes.runs.flatMap(({ before, after }) => (after && !before ? after.runId : []));
-    const all = publishedIn(calls, result.replies);
-    for (const { account, letter, result: one } of all) {
+    const started = changes.runs.flatMap(({ before, after }) => (after && !before ? after.runId : []));
+    const all = listPublished(calls, result.replies);
+    for (const { account, letter: input, result: one } of all) {
       const key = `${account} ${today}`;
-      this.#requests.set(key, (this.#requests.get(key) ?? 0) + requestsIn(letter, one, begun));
+      this.#requests.set(key, (this.#requests.get(key) ?? 0) + countRequests(input, one, started));
     }
-    for (const { account, letter, result: one } of all) {
-      const most = tables.accounts.get(account)?.limits?.requestsPerDayHard;
+    for (const { account, letter: input, result: one } of all) {
+      const max = tables.accounts.get(account)?.limits?.requestsPerDayHard;
       const used = this.#requests.get(`${account} ${today}`) ?? 0;
-      demand(most === undefined || used <= most, `no more requests than there may be: ${used} of ${most}`);
-      if (most !== undefined && used > 0) demand(tables.dayCounts.get(account)?.requests === used, `requests are counted: ${used}`);
+      assertHolds(max === undefined || used <= max, `no more requests than there may be: ${used} of ${max}`);
+      if (max !== undefined && used > 0) assertHolds(tables.dayCounts.get(account)?.requests === used, `requests are counted: ${used}`);
       if (!("refused" in one) || one.refused !== "day-limit-exceeded") continue;
-      happens("beyond the requests of a day");
-      const asked = tables.groups.get(`${account}\n${letter.group}`)?.endpoints.length ?? 1;
-      demand(used + asked > (most ?? Infinity), `what is left of a day is given: ${used} of ${most}`);
+      cover("beyond the requests of a day");
+      const asked = tables.urlGroups.get(`${account}\n${input.group}`)?.endpoints.length ?? 1;
+      assertHolds(used + asked > (max ?? Infinity), `what is left of a day is given: ${used} of ${max}`);
     }
   }
 }
 
-type PublishedOne = { account: string; letter: Letter; result: PublishResult };
+type PublishedInput = { account: string; letter: MessageInput; result: PublishResult };
 
-function publishedIn(calls: Case["calls"], replies: Case["result"]["replies"]): PublishedOne[] {
+function listPublished(calls: ObservedBatch["calls"], replies: ObservedBatch["result"]["replies"]): PublishedInput[] {
   return calls.flatMap(({ name, input }, at) => {
     const reply = replies[at];
     if (name !== "publish" || !reply || !("answer" in reply)) return [];
-    const { account, letters } = input as { account: string; letters: Letter[] };
+    const { account, inputs } = input as { account: string; inputs: MessageInput[] };
     const results = reply.answer as PublishResult[];
-    return letters.flatMap((letter, index): PublishedOne[] => {
+    return inputs.flatMap((letter, index): PublishedInput[] => {
       const one = results[index];
       return one ? [{ account, letter, result: one }] : [];
     });
@@ -158,12 +164,12 @@ function publishedIn(calls: Case["calls"], replies: Case["result"]["replies"]): 
 }
 
 /** Messages that came of it and are no part of a run that goes on. */
-function requestsIn({ post }: Letter, result: PublishResult, begun: string[]): number {
+function countRequests({ post }: MessageInput, result: PublishResult, started: string[]): number {
   if ("refused" in result) return 0;
   if ("each" in result) return result.each.filter(({ deduplicated }) => !deduplicated).length;
   if (!post) return result.deduplicated ? 0 : 1;
-  const at = post.kind === "start" ? begun.indexOf(result.run?.runId ?? "") : -1;
+  const at = post.kind === "start" ? started.indexOf(result.run?.runId ?? "") : -1;
   // One that is started again in the same batch has begun once.
-  if (at >= 0) begun.splice(at, 1);
+  if (at >= 0) started.splice(at, 1);
   return at >= 0 && post.kind === "start" && post.invoker === null ? 1 : 0;
 }

@@ -2,27 +2,36 @@ import { randomInt } from "node:crypto";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { CommandName } from "../../src/core/commands/index.ts";
-import type { Delivery, Flow, Held, MessageState, Schedule, Slot } from "../../src/core/model/message.ts";
+import type { Delivery, Limiter, LeaseRef, MessageState, Schedule, QueueSlot } from "../../src/core/model/message.ts";
 import type { Rows, TableName } from "../../src/core/decision/command.ts";
 import type { Run, Step } from "../../src/core/model/run.ts";
-import type { Connection } from "../../src/store/sql/database.ts";
-import { keyOf, keyText } from "../../src/store/queries/keys.ts";
+import type { DatabaseConnection } from "../../src/store/sql/database.ts";
+import { toKey, formatKey } from "../../src/store/queries/keys.ts";
 import { listWrongCounters } from "../model/counters.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
-import { readersOf } from "../../src/store/postgres/readers.ts";
+import { openReaders } from "../../src/store/postgres/readers.ts";
 import { openSqlite } from "../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../src/store/sqlite/sqliteStore.ts";
 import { tableNames } from "../../src/store/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { tables } from "../../src/store/sql/tables.ts";
 import { freshDatabase } from "../postgres.ts";
-import { randomFrom } from "./chance.ts";
+import { createRandom } from "./createRandom.ts";
 import { openNode } from "./postgres/postgresDatabase.ts";
 import { RandomCommands } from "./randomCommands.ts";
-import type { Given } from "./randomCommands.ts";
+import type { RandomCommand } from "./randomCommands.ts";
 import { runFilters } from "./randomRuns.ts";
-import { expectCounted } from "./sql/stored.ts";
-import { accountNamed, closedAfterwards, earliest, freshFolder, latest, sourceOf, TestClock, World } from "./world.ts";
+import { expectStoredBytes } from "./sql/stored.ts";
+import {
+  makeAccount,
+  closeAfterTest,
+  makeOldestFirstQuery,
+  createTestFolder,
+  makeLogQuery,
+  createSource,
+  TestClock,
+  StoreFixture,
+} from "./storeFixture.ts";
 
 // The same commands by chance on every store: the same answers, and in the end the same tables. A failure names its
 // seed; WAYPOST_SEED=<seed> repeats it.
@@ -34,7 +43,7 @@ const quick = chosen === undefined ? randomInt(2 ** 31) : Number(chosen);
 const steps = 250;
 
 type Dump = { [T in TableName]: unknown[] };
-type Contestant = { world: World; dump(): Promise<Dump> };
+type Contestant = { world: StoreFixture; dump(): Promise<Dump> };
 
 const everSeen = new Set<string>();
 
@@ -51,16 +60,16 @@ describe.runIf(chosen === undefined)("seeds that together see everything happen"
 async function expectAgreement(seed: number): Promise<void> {
   const clock = new TestClock(1_800_000_000_000);
   const contestants = await Promise.all([inMemory(clock, seed), inSqlite(clock, seed), inPostgres(clock, seed)]);
-  for (const { world } of contestants) world.hands = { total: 6, perHost: 2 };
-  const chance = new RandomCommands(randomFrom(seed));
+  for (const { world } of contestants) world.capacity = { total: 6, perHost: 2 };
+  const chance = new RandomCommands(createRandom(seed));
   const effects = new Effects();
   await everywhere(
     contestants,
     [
-      { name: "createAccount", input: accountNamed("a") },
+      { name: "createAccount", input: makeAccount("a") },
       {
         name: "createAccount",
-        input: { ...accountNamed("b"), limits: { requestsPerDay: 50, requestsPerDayHard: 500_000, requestsPerSecond: 9 } },
+        input: { ...makeAccount("b"), limits: { requestsPerDay: 50, requestsPerDayHard: 500_000, requestsPerSecond: 9 } },
       },
     ],
     effects,
@@ -78,7 +87,7 @@ async function expectAgreement(seed: number): Promise<void> {
 }
 
 /** Runs a batch on every store, and compares what they answer and hand over. Answers what there is to learn from it. */
-async function everywhere(contestants: readonly Contestant[], batch: readonly Given[], effects: Effects) {
+async function everywhere(contestants: readonly Contestant[], batch: readonly RandomCommand[], effects: Effects) {
   const all = await Promise.all(contestants.map(({ world }) => run(world, batch)));
   const [first, ...others] = all;
   if (!first) throw new Error("nobody to compare");
@@ -87,12 +96,12 @@ async function everywhere(contestants: readonly Contestant[], batch: readonly Gi
   if (first.calledOff.length > 0) effects.seen.add("call off");
   batch.forEach((given, index) => effects.note(given, first.answers[index], first.deliveries));
   const [{ world }] = contestants as [Contestant];
-  const { entries } = await world.store.read.deadLetters(latest({ account: "a", count: 15 }));
-  const more = (await world.store.read.deadLetters(latest({ account: "b", count: 5 }))).entries;
+  const { entries } = await world.store.read.deadLetters(makeLogQuery({ account: "a", count: 15 }));
+  const more = (await world.store.read.deadLetters(makeLogQuery({ account: "b", count: 5 }))).entries;
   const { messageIds } = await world.store.read.unfinished({ account: "a", filter: {}, cursor: null, count: 50 });
   const sourceIds = first.answers.flatMap((answer) => (isSource(answer) ? answer.id : []));
-  const waiting = await world.store.read.waitersOfEvent("a", "paid", { limit: 4 });
-  const letters = [...entries, ...more].map(({ letter }) => letter);
+  const waiting = await world.store.read.listEventWaiters("a", "paid", { limit: 4 });
+  const letters = [...entries, ...more].map(({ deadLetter }) => deadLetter);
   const ofRuns = letters.filter(({ run }) => run !== undefined);
   const toRepeat = ofRuns.filter(({ failureCallback }) => failureCallback?.state === "CALLBACK_FAIL").map(({ id }) => id);
   const known = { dlqIds: letters.map(({ id }) => id), runDlqIds: ofRuns.map(({ id }) => id), toRepeat };
@@ -101,12 +110,12 @@ async function everywhere(contestants: readonly Contestant[], batch: readonly Gi
 
 const isSource = (answer: unknown): answer is { id: string } => typeof answer === "object" && answer !== null && "secretHash" in answer;
 
-type Ran = { answers: unknown[]; deliveries: Delivery[]; calledOff: Held[]; nextDueAt: number | null };
+type Ran = { answers: unknown[]; deliveries: Delivery[]; calledOff: LeaseRef[]; nextDueAt: number | null };
 
-async function run(world: World, batch: readonly Given[]): Promise<Ran> {
+async function run(world: StoreFixture, batch: readonly RandomCommand[]): Promise<Ran> {
   for (const { name, input } of batch) {
-    if (name === "settle") world.putDown(input.messageId);
-    if (name === "giveBack") input.held.forEach(({ messageId }) => world.putDown(messageId));
+    if (name === "settle") world.forgetDelivery(input.messageId);
+    if (name === "returnLeases") input.leases.forEach(({ messageId }) => world.forgetDelivery(messageId));
   }
   const execute = world.store.execute as (name: CommandName, input: unknown) => Promise<unknown>;
   const settled = await Promise.allSettled(batch.map(({ name, input }) => execute(name, input)));
@@ -123,11 +132,11 @@ function refusal(error: unknown): { refused: string; message: string } {
 async function compareReads(contestants: readonly Contestant[]): Promise<void> {
   const all = await Promise.all(
     contestants.map(async ({ world: { store } }) => [
-      await store.read.log(latest({ account: "a", count: 30 })),
-      await store.read.log(earliest({ account: "b", count: 30, filter: { states: ["DELIVERED", "ERROR"] } })),
-      await store.read.deadLetters(earliest({ account: "a", count: 3 })),
+      await store.read.log(makeLogQuery({ account: "a", count: 30 })),
+      await store.read.log(makeOldestFirstQuery({ account: "b", count: 30, filter: { states: ["DELIVERED", "ERROR"] } })),
+      await store.read.deadLetters(makeOldestFirstQuery({ account: "a", count: 3 })),
       await store.read.unfinished({ account: "b", filter: { hosts: ["one.example"] }, cursor: null, count: 3 }),
-      await store.read.messagesOfQueue({ account: "a", queue: "q1", limit: 5 }),
+      await store.read.listQueueMessages({ account: "a", queue: "q1", limit: 5 }),
       await store.read.nextExpiryAt("a", { log: 5, deadLetters: 7 }),
       await store.read.usage("b", "12m", 1_800_000_000_000),
       ...(await readsOfRuns(store)),
@@ -147,20 +156,20 @@ async function readsOfRuns({ read }: Store): Promise<unknown[]> {
       read.activeRun(account, runId),
       read.history(account, id),
       read.history(account, id, { bodies: false }),
-      read.waitersOf(account, id),
-      read.notificationsOf(account, id),
-      read.messagesOfRun(account, id),
+      read.listWaiters(account, id),
+      read.listNotifications(account, id),
+      read.listRunMessages(account, id),
     ]),
   );
-  const waiters = await read.waitersOfEvent("a", "paid", { limit: 2 });
+  const waiters = await read.listEventWaiters("a", "paid", { limit: 2 });
   return [
     pages,
     behind,
     await Promise.all(each),
     waiters,
-    await read.waitersOfEvent("a", "paid", { after: waiters[0]?.id ?? "", limit: 1 }),
+    await read.listEventWaiters("a", "paid", { after: waiters[0]?.id ?? "", limit: 1 }),
     await read.runLog({ account: "a", filter: {}, cursor: null, count: 5 }),
-    await read.runLog({ account: "a", filter: {}, cursor: null, count: 5, room: 4_000 }),
+    await read.runLog({ account: "a", filter: {}, cursor: null, count: 5, byteLimit: 4_000 }),
   ];
 }
 
@@ -168,10 +177,10 @@ async function compareTables(contestants: readonly Contestant[], effects: Effect
   const [first, ...others] = await Promise.all(contestants.map(({ dump }) => dump()));
   for (const other of others) expect(other).toEqual(first);
   if (first) {
-    const [messages, slots, flows] = [first.messages as MessageState[], first.slots as Slot[], first.flows as Flow[]];
+    const [messages, slots, flows] = [first.messages as MessageState[], first.queueSlots as QueueSlot[], first.limiters as Limiter[]];
     expect(listWrongCounters({ messages, slots, flows }), "limiters count what the rows say").toEqual([]);
   }
-  if (first) expectCounted(<T extends TableName>(name: T) => first[name] as Rows[T][]);
+  if (first) expectStoredBytes(<T extends TableName>(name: T) => first[name] as Rows[T][]);
   for (const name of tableNames) if (first && first[name].length > 0) effects.seen.add(`rows in ${name}`);
   // Its message may wait for a hand.
   if (first?.schedules.some((row) => (row as Schedule).lastMessages.length > 0)) effects.seen.add("fire");
@@ -193,14 +202,24 @@ const wanted = [
     "settle late",
     "call off",
     "renew",
-    "giveBack",
+    "returnLeases",
     "reclaim",
     "cancel",
     "retryDeadLetters",
     "deleteDeadLetters",
     "createAccount",
   ],
-  ...["upsertQueue", "deleteQueue", "pauseFlow", "resumeFlow", "pinFlow", "unpinFlow", "resetRate", "addEndpoints", "removeEndpoints"],
+  ...[
+    "upsertQueue",
+    "deleteQueue",
+    "pauseLimiter",
+    "resumeLimiter",
+    "pinFlowControl",
+    "unpinFlowControl",
+    "resetRate",
+    "addEndpoints",
+    "removeEndpoints",
+  ],
   ...["setGroupHeaders", "deleteGroup", "createSchedule", "pauseSchedule", "resumeSchedule", "deleteSchedule", "publish each"],
   ...["createSource", "changeSource", "deleteSource", "keepRejection", "noteAcceptance", "fire", "createToken", "rewrite"],
   ...["deliver step", "deliver call", "deliver result", "deliver failure", "wait", "notify", "keep event", "wait is over", "child ended"],
@@ -220,7 +239,7 @@ class Effects {
     this.#runs = runs;
   }
 
-  note({ name }: Given, answer: unknown, deliveries: readonly Delivery[]): void {
+  note({ name }: RandomCommand, answer: unknown, deliveries: readonly Delivery[]): void {
     for (const { message } of deliveries) if (message.run) this.seen.add(`deliver ${message.run.kind}`);
     for (const effect of effectsOf(name, answer, deliveries)) this.seen.add(effect);
   }
@@ -249,12 +268,12 @@ const published = (one: object): string =>
 async function inMemory(clock: TestClock, seed: number): Promise<Contestant> {
   const memory = new Memory();
   const dump = async (): Promise<Dump> => dumpOf(async (name) => [...memory.tables[name].values()]);
-  return contestant(memoryStore(sourceOf(clock, "nod_a", seed), memory), clock, dump);
+  return contestant(memoryStore(createSource(clock, "nod_a", seed), memory), clock, dump);
 }
 
 async function inSqlite(clock: TestClock, seed: number): Promise<Contestant> {
-  const path = join(freshFolder(), "store.db");
-  const store = await sqliteStore(path, sourceOf(clock, "nod_a", seed));
+  const path = join(createTestFolder(), "store.db");
+  const store = await sqliteStore(path, createSource(clock, "nod_a", seed));
   return contestant(store, clock, async () => {
     const database = openSqlite(path, { readOnly: true });
     const rows = await dumpSql(database.connection);
@@ -267,23 +286,23 @@ async function inSqlite(clock: TestClock, seed: number): Promise<Contestant> {
 async function inPostgres(clock: TestClock, seed: number): Promise<Contestant> {
   const url = await freshDatabase();
   return contestant(await openNode(url, clock, { seed }), clock, async () => {
-    const { connection, close } = readersOf({ url });
+    const { connection, close } = openReaders({ url });
     return dumpSql(connection).finally(close);
   });
 }
 
 const contestant = (store: Store, clock: TestClock, dump: () => Promise<Dump>): Contestant => ({
-  world: new World(closedAfterwards(store), clock, "nod_a"),
+  world: new StoreFixture(closeAfterTest(store), clock, "nod_a"),
   dump,
 });
 
-const dumpSql = (connection: Connection): Promise<Dump> =>
+const dumpSql = (connection: DatabaseConnection): Promise<Dump> =>
   dumpOf(async (name) => (await connection.query(`select * from ${tables[name].name}`, [])).map((row) => tables[name].read(row)));
 
 /** All rows of all tables, in the order of their keys. */
 async function dumpOf(rowsOf: (name: TableName) => Promise<unknown[]>): Promise<Dump> {
   const named = (name: TableName) => (row: unknown) => ({
-    key: keyText((keyOf[name] as (row: unknown) => ReturnType<(typeof keyOf)["log"]>)(row)),
+    key: formatKey((toKey[name] as (row: unknown) => ReturnType<(typeof toKey)["log"]>)(row)),
     row,
   });
   const entries = tableNames.map(async (name) => {

@@ -1,14 +1,14 @@
 import type { Overrides } from "../../src/core/commands/overrides.ts";
 import type { DueRow } from "../../src/core/commands/quarantine.ts";
-import type { CommandName, InputOf } from "../../src/core/commands/index.ts";
+import type { CommandName, CommandInput } from "../../src/core/commands/index.ts";
 import { spans } from "../../src/core/values/limits.ts";
 import type { Turns } from "../../src/core/fairness/turns.ts";
-import type { Delivery, Endpoint, FlowControl, Letter, Millis } from "../../src/core/model/message.ts";
+import type { Delivery, Endpoint, FlowControl, MessageInput, Millis } from "../../src/core/model/message.ts";
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
-import { accountNamed, bytes, callbackTo, letterTo, outcomeOf } from "./world.ts";
+import { makeAccount, bytes, makeCallback, makeInput, makeOutcome } from "./storeFixture.ts";
 
 /** A command with what it is given: plain data, the same for every store. */
-export type Given = { [N in CommandName]: { name: N; input: InputOf<N> } }[CommandName];
+export type RandomCommand = { [N in CommandName]: { name: N; input: CommandInput<N> } }[CommandName];
 
 const accounts = ["a", "b"];
 const hosts = ["https://one.example/x", "https://two.example:8443/y?z=1", "https://three.example/"];
@@ -31,7 +31,7 @@ export class RandomCommands {
   readonly #sourceIds: string[] = ["src_none"];
   #turn = 0;
   #running: Delivery[] = [];
-  readonly #past: Delivery[] = [];
+  readonly #settled: Delivery[] = [];
   readonly #waiterIds: string[] = [];
   readonly #runDlqIds: string[] = [];
   #toRepeat: readonly string[] = [];
@@ -43,19 +43,19 @@ export class RandomCommands {
       random,
       dlqIds: () => this.#runDlqIds,
       toRepeat: () => this.#toRepeat,
-      waiterIds: () => this.#some(this.#waiterIds),
-      account: () => (this.#rarely() ? this.#of(["b", "none"]) : "a"),
+      waiterIds: () => this.#pickSome(this.#waiterIds),
+      account: () => (this.#isRare() ? this.#pickOne(["b", "none"]) : "a"),
     });
   }
 
   /** What is to run together. The time is the same for all. */
-  batch(now: Millis): Given[] {
-    return Array.from({ length: 1 + this.#below(5) }, () => this.#one(now));
+  batch(now: Millis): RandomCommand[] {
+    return Array.from({ length: 1 + this.#integerBelow(5) }, () => this.#makeCommand(now));
   }
 
   /** How far the clock goes before the next batch. */
   pause(): Millis {
-    return this.#of([0, 1, 20, 900, spans.lineCheck, 12_500, spans.lease, 160_000]);
+    return this.#pickOne([0, 1, 20, 900, spans.waitlistCheck, 12_500, spans.lease, 160_000]);
   }
 
   learn({
@@ -82,40 +82,43 @@ export class RandomCommands {
     this.#sourceIds.push(...sourceIds);
     this.#waiterIds.push(...waiterIds);
     this.#running.push(...deliveries);
-    this.#past.push(...deliveries);
+    this.#settled.push(...deliveries);
   }
 
-  #one(now: Millis): Given {
-    if (this.#random() < 0.4) return this.#runs.one(now);
-    const account = this.#of(accounts);
-    const kind = this.#below(100);
-    if (kind < 30) return { name: "publish", input: { account: this.#rarely() ? "none" : account, letters: this.#letters(now) } };
-    if (kind < 44) return { name: "claim", input: { limit: 1 + this.#below(8), ...(kind < 43 ? {} : { turns: turnsFrom(account) }) } };
+  #makeCommand(now: Millis): RandomCommand {
+    if (this.#random() < 0.4) return this.#runs.makeCommand(now);
+    const account = this.#pickOne(accounts);
+    const kind = this.#integerBelow(100);
+    if (kind < 30) return { name: "publish", input: { account: this.#isRare() ? "none" : account, inputs: this.#makeInputs(now) } };
+    if (kind < 44)
+      return { name: "claim", input: { limit: 1 + this.#integerBelow(8), ...(kind < 43 ? {} : { turns: makeTurns(account) }) } };
     if (kind < 73) return this.#settle();
-    if (kind < 77) return { name: "renew", input: { held: this.#held() } };
-    if (kind < 80) return { name: "giveBack", input: { held: this.#held() } };
-    if (kind < 82) return { name: "reclaim", input: { node: this.#of(["nod_a", "nod_b"]), limit: 1 + this.#below(4) } };
-    if (kind < 86) return { name: "cancel", input: this.#unwanted(account) };
-    return kind < 92 ? this.#seldom(account, now) : this.#setUp(account, now);
+    if (kind < 77) return { name: "renew", input: { leases: this.#makeLeaseRef() } };
+    if (kind < 80) return { name: "returnLeases", input: { leases: this.#makeLeaseRef() } };
+    if (kind < 82) return { name: "reclaim", input: { node: this.#pickOne(["nod_a", "nod_b"]), limit: 1 + this.#integerBelow(4) } };
+    if (kind < 86) return { name: "cancel", input: this.#makeCancel(account) };
+    return kind < 92 ? this.#makeRareCommand(account, now) : this.#setUp(account, now);
   }
 
   /** Messages to be cancelled, of which a good part are being sent. */
-  #unwanted(account: string): InputOf<"cancel"> {
-    const [sent] = this.#random() < 0.5 ? this.#some(this.#running) : [];
-    return sent ? { account: sent.message.account, messageIds: [sent.message.id] } : { account, messageIds: this.#some(this.#messageIds) };
+  #makeCancel(account: string): CommandInput<"cancel"> {
+    const [sent] = this.#random() < 0.5 ? this.#pickSome(this.#running) : [];
+    return sent
+      ? { account: sent.message.account, messageIds: [sent.message.id] }
+      : { account, messageIds: this.#pickSome(this.#messageIds) };
   }
 
   #overrides(): Overrides {
-    if (this.#rarely()) return { retries: 1e9 };
+    if (this.#isRare()) return { retries: 1e9 };
     const flowControl = this.#flowControl();
     const of: Overrides = flowControl === null ? { retries: 1 } : { retries: 1, flowControl };
-    if (this.#rarely()) return { ...of, flowControl: { parallelism: 2, rate: null, period: null } };
-    return this.#rarely() ? { ...of, callback: { retries: 1 }, labels: ["again"] } : of;
+    if (this.#isRare()) return { ...of, flowControl: { parallelism: 2, rate: null, period: null } };
+    return this.#isRare() ? { ...of, callback: { retries: 1 }, labels: ["again"] } : of;
   }
 
-  #seldom(account: string, now: Millis): Given {
-    const dlqIds = this.#some(this.#dlqIds);
-    const given: Given[] = [
+  #makeRareCommand(account: string, now: Millis): RandomCommand {
+    const dlqIds = this.#pickSome(this.#dlqIds);
+    const given: RandomCommand[] = [
       {
         name: "retryDeadLetters",
         input: {
@@ -126,68 +129,71 @@ export class RandomCommands {
         },
       },
       { name: "deleteDeadLetters", input: { account, dlqIds, logRetention: retention.log } },
-      { name: "createAccount", input: accountNamed(account) },
-      { name: "rotateKeys", input: { account: this.#rarely() ? "none" : account, force: true, by } },
-      { name: "expire", input: { account, retention, now, limit: this.#of([1, 3, 100]) } },
-      { name: "listDue", input: { limit: 1 + this.#below(3), except: this.#dueRows(account) } },
-      { name: "claim", input: { limit: 8, heads: 1 + this.#below(3), only: this.#dueRows(account) } },
-      { name: "putAside", input: { row: this.#of(this.#dueRows(account)), reason: "refused\0" } },
+      { name: "createAccount", input: makeAccount(account) },
+      { name: "rotateKeys", input: { account: this.#isRare() ? "none" : account, force: true, by } },
+      { name: "expire", input: { account, retention, now, limit: this.#pickOne([1, 3, 100]) } },
+      { name: "listDue", input: { limit: 1 + this.#integerBelow(3), except: this.#dueRows(account) } },
+      { name: "claim", input: { limit: 8, heads: 1 + this.#integerBelow(3), only: this.#dueRows(account) } },
+      { name: "quarantine", input: { row: this.#pickOne(this.#dueRows(account)), reason: "refused\0" } },
     ];
-    return this.#of(given);
+    return this.#pickOne(given);
   }
 
   #dueRows(account: string): DueRow[] {
     const messages = this.#messageIds.slice(-3).map((id): DueRow => ({ table: "messages", account, id }));
     return [
       ...messages,
-      { table: "lines", account, id: "one.example" },
+      { table: "hostWaitlists", account, id: "one.example" },
       {
-        table: "flows",
+        table: "limiters",
         account,
-        id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2", "account:", "endpoint:https://one.example/x"]),
+        id: this.#pickOne(["queue:q1", "queue:q2", "key:k1", "key:k2", "account:", "endpoint:https://one.example/x"]),
       },
-      { table: "schedules", account, id: this.#of(["s1", "s2"]) },
+      { table: "schedules", account, id: this.#pickOne(["s1", "s2"]) },
     ];
   }
 
   /** Queues, keys, groups, schedules, sources: few names, so that they are met again. */
-  #setUp(account: string, now: Millis): Given {
-    const [name, key, id] = [this.#of(namedQueues), this.#of(keys), this.#of(["s1", "s2"])];
-    const flow = { account, id: this.#of([`queue:${name}`, `key:${key}`]) };
-    const source = { account, id: this.#of(this.#sourceIds.slice(-3)) };
-    const given: Given[] = [
-      { name: "pauseFlow", input: flow },
-      ...this.#twice({ name: "resumeFlow" as const, input: flow }),
-      { name: "upsertQueue", input: { account, name, parallelism: 1 + this.#below(3), paused: this.#rarely() } },
-      { name: "deleteQueue", input: { account, name, slots: this.#some(this.#messageIds) } },
+  #setUp(account: string, now: Millis): RandomCommand {
+    const [name, key, id] = [this.#pickOne(namedQueues), this.#pickOne(keys), this.#pickOne(["s1", "s2"])];
+    const limiter = { account, id: this.#pickOne([`queue:${name}`, `key:${key}`]) };
+    const source = { account, id: this.#pickOne(this.#sourceIds.slice(-3)) };
+    const given: RandomCommand[] = [
+      { name: "pauseLimiter", input: limiter },
+      ...this.#maybeTwice({ name: "resumeLimiter" as const, input: limiter }),
+      { name: "upsertQueue", input: { account, name, parallelism: 1 + this.#integerBelow(3), paused: this.#isRare() } },
+      { name: "deleteQueue", input: { account, name, slots: this.#pickSome(this.#messageIds) } },
       {
-        name: "pinFlow",
-        input: { account, key, ...this.#of([{ parallelism: 2 }, { rate: 3, period: 20 }, { rate: this.#rarely() ? 1e9 : 2 }]) },
+        name: "pinFlowControl",
+        input: { account, key, ...this.#pickOne([{ parallelism: 2 }, { rate: 3, period: 20 }, { rate: this.#isRare() ? 1e9 : 2 }]) },
       },
-      { name: "unpinFlow", input: { account, key, parallelism: this.#rarely(), rate: true } },
+      { name: "unpinFlowControl", input: { account, key, parallelism: this.#isRare(), rate: true } },
       { name: "resetRate", input: { account, key } },
       { name: "changeAccount", input: { account, change: { limits: this.#limits() } } },
-      ...this.#twice({ name: "addEndpoints" as const, input: { account, name: this.#of(groups), endpoints: this.#endpoints() } }),
-      { name: "removeEndpoints", input: { account, name: this.#of(groups), endpoints: this.#endpoints() } },
-      { name: "setGroupHeaders", input: { account, name: this.#of(groups), headers: [["Svc-Retries", "1"]] } },
-      { name: "deleteGroup", input: { account, name: this.#of(groups) } },
-      ...this.#twice({ name: "createSchedule" as const, input: { account, id: this.#rarely() ? null : id, ...this.#scheduled(now) } }),
+      ...this.#maybeTwice({ name: "addEndpoints" as const, input: { account, name: this.#pickOne(groups), endpoints: this.#endpoints() } }),
+      { name: "removeEndpoints", input: { account, name: this.#pickOne(groups), endpoints: this.#endpoints() } },
+      { name: "setGroupHeaders", input: { account, name: this.#pickOne(groups), headers: [["Svc-Retries", "1"]] } },
+      { name: "deleteGroup", input: { account, name: this.#pickOne(groups) } },
+      ...this.#maybeTwice({
+        name: "createSchedule" as const,
+        input: { account, id: this.#isRare() ? null : id, ...this.#makeSchedule(now) },
+      }),
       { name: "pauseSchedule", input: { account, id } },
       { name: "resumeSchedule", input: { account, id } },
       { name: "deleteSchedule", input: { account, id } },
-      ...this.#ofSources(source),
+      ...this.#makeSourceCommands(source),
     ];
     // In turn, so that each has had its turn before long.
     return given[this.#turn++ % given.length] ?? this.#settle();
   }
 
   #limits(): { globalParallelism: number | null; parallelism: number | null } {
-    const [none, most] = [{ globalParallelism: null, parallelism: null }, 1 + this.#below(3)];
-    const bounds = [{}, { globalParallelism: most }, { parallelism: most }, { globalParallelism: most + 1, parallelism: most }];
-    return { ...none, ...this.#of(bounds) };
+    const [none, max] = [{ globalParallelism: null, parallelism: null }, 1 + this.#integerBelow(3)];
+    const bounds = [{}, { globalParallelism: max }, { parallelism: max }, { globalParallelism: max + 1, parallelism: max }];
+    return { ...none, ...this.#pickOne(bounds) };
   }
 
-  #ofSources(named: { account: string; id: string }): Given[] {
+  #makeSourceCommands(named: { account: string; id: string }): RandomCommand[] {
     const { account } = named;
     const setUp = { name: "n", destination: "https://one.example/", headers: [], verification: null, deduplicate: false, paused: false };
     const call = {
@@ -201,109 +207,122 @@ export class RandomCommands {
     };
     return [
       { name: "createSource", input: { account, ...setUp, secretHash: `secret ${this.#random()}` } },
-      { name: "changeSource", input: { ...named, change: { paused: this.#rarely() } } },
-      ...this.#twice({ name: "keepRejection" as const, input: { ...named, ...call } }),
+      { name: "changeSource", input: { ...named, change: { paused: this.#isRare() } } },
+      ...this.#maybeTwice({ name: "keepRejection" as const, input: { ...named, ...call } }),
       { name: "noteAcceptance", input: named },
       { name: "deleteSource", input: named },
       {
         name: "createToken",
         input: {
           ...{ account, hash: `token ${this.#random()}`, scope: null, name: "", verbs: ["publish"], expiresAt: null },
-          destinations: this.#of([[], ["https://one.example/*"], ["nowhere"]]),
+          destinations: this.#pickOne([[], ["https://one.example/*"], ["nowhere"]]),
         },
       },
       { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]] } },
-      { name: "takeBurst", input: { account, needed: 1 + this.#below(3), wanted: this.#below(9) } },
+      { name: "takeBurst", input: { account, needed: 1 + this.#integerBelow(3), wanted: this.#integerBelow(9) } },
     ];
   }
 
-  #scheduled(now: Millis): { cron: string; letter: Omit<Letter, "body">; body: Uint8Array } {
-    const [{ body, ...letter } = letterTo()] = this.#letters(now);
-    return { cron: this.#of(["* * * * *", "*/5 * * * *", "0 0 * * 7x"]), letter: { ...letter, notBefore: null }, body };
+  #makeSchedule(now: Millis): { cron: string; messageInput: Omit<MessageInput, "body">; body: Uint8Array } {
+    const [{ body, ...messageInput } = makeInput()] = this.#makeInputs(now);
+    return { cron: this.#pickOne(["* * * * *", "*/5 * * * *", "0 0 * * 7x"]), messageInput: { ...messageInput, notBefore: null }, body };
   }
 
   #endpoints(): Endpoint[] {
-    return Array.from({ length: 1 + this.#below(2) }, () => ({ name: this.#of([null, "e1", "e2"]), url: this.#of(hosts) }));
+    return Array.from({ length: 1 + this.#integerBelow(2) }, () => ({
+      name: this.#pickOne([null, "e1", "e2"]),
+      url: this.#pickOne(hosts),
+    }));
   }
 
-  #twice<T>(one: T): T[] {
+  #maybeTwice<T>(one: T): T[] {
     return [one, one];
   }
 
-  #settle(): Given {
-    const delivery = this.#rarely() ? this.#past.at(-1 - this.#below(10)) : this.#taken();
+  #settle(): RandomCommand {
+    const delivery = this.#isRare() ? this.#settled.at(-1 - this.#integerBelow(10)) : this.#takeDelivery();
     if (!delivery) return { name: "claim", input: { limit: 5 } };
-    const status = this.#of([200, 200, 204, 404, 489, 500, 503, null]);
-    const headers = this.#of([[], [sdkVersion], [sdkVersion], [["Retry-After", "3"]], [["Svc-Nonretryable-Error", "true"]]] as const);
+    const status = this.#pickOne([200, 200, 204, 404, 489, 500, 503, null]);
+    const headers = this.#pickOne([[], [sdkVersion], [sdkVersion], [["Retry-After", "3"]], [["Svc-Nonretryable-Error", "true"]]] as const);
     return {
       name: "settle",
-      input: outcomeOf(delivery, { status, headers, error: status === null ? "no answer" : null, body: bytes(`s${status}\0`) }),
+      input: makeOutcome(delivery, { status, headers, error: status === null ? "no answer" : null, body: bytes(`s${status}\0`) }),
     };
   }
 
-  #taken(): Delivery | undefined {
-    const delivery = this.#running[this.#below(this.#running.length)];
+  #takeDelivery(): Delivery | undefined {
+    const delivery = this.#running[this.#integerBelow(this.#running.length)];
     this.#running = this.#running.filter((one) => one !== delivery);
     return delivery;
   }
 
-  #held() {
-    const deliveries = [...this.#some(this.#running), ...(this.#rarely() ? this.#past.slice(-2) : [])];
+  #makeLeaseRef() {
+    const deliveries = [...this.#pickSome(this.#running), ...(this.#isRare() ? this.#settled.slice(-2) : [])];
     return deliveries.map(({ message: { account, id }, attempt }) => ({ account, messageId: id, attempt }));
   }
 
-  #letters(now: Millis): Letter[] {
-    return Array.from({ length: 1 + this.#below(4) }, () => {
-      const at = this.#of([
+  #makeInputs(now: Millis): MessageInput[] {
+    return Array.from({ length: 1 + this.#integerBelow(4) }, () => {
+      const at = this.#pickOne([
         { delay: null },
         { delay: null },
-        { delay: 1 + this.#below(20_000) },
-        { notBefore: now - 5 + this.#below(3_000) },
+        { delay: 1 + this.#integerBelow(20_000) },
+        { notBefore: now - 5 + this.#integerBelow(3_000) },
       ]);
-      const group = this.#rarely() ? this.#of(groups) : null;
-      return letterTo({
-        ...{ group, queue: this.#random() < 0.25 ? this.#of(queues) : null, flowControl: this.#flowControl() },
+      const group = this.#isRare() ? this.#pickOne(groups) : null;
+      return makeInput({
+        ...{ group, queue: this.#random() < 0.25 ? this.#pickOne(queues) : null, flowControl: this.#flowControl() },
         ...{
-          url: group === null ? this.#of(hosts) : "",
-          brand: this.#of(["svc", "upstash"] as const),
-          body: bytes("b".repeat(this.#below(40))),
+          url: group === null ? this.#pickOne(hosts) : "",
+          brand: this.#pickOne(["svc", "upstash"] as const),
+          body: bytes("b".repeat(this.#integerBelow(40))),
           ...at,
         },
         ...{
-          deduplication: this.#rarely() ? `d${this.#below(4)}` : null,
-          deduplicationWindow: this.#rarely() ? 1_000 : null,
-          retries: this.#of([null, 0, 0, 1, 2_000]),
-          labels: this.#some(["l", "m\ud800"]),
+          deduplication: this.#isRare() ? `d${this.#integerBelow(4)}` : null,
+          deduplicationWindow: this.#isRare() ? 1_000 : null,
+          retries: this.#pickOne([null, 0, 0, 1, 2_000]),
+          labels: this.#pickSome(["l", "m\ud800"]),
         },
-        callback: this.#rarely() ? { ...callbackTo(this.#of(hosts)), flowControl: this.#flowControl() } : null,
-        failureCallback: this.#rarely() ? callbackTo(this.#of(hosts)) : null,
+        callback: this.#isRare() ? { ...makeCallback(this.#pickOne(hosts)), flowControl: this.#flowControl() } : null,
+        failureCallback: this.#isRare() ? makeCallback(this.#pickOne(hosts)) : null,
       });
     });
   }
 
   #flowControl(): FlowControl | null {
-    const limits = { parallelism: this.#of([null, 1, 2]), rate: this.#of([null, null, 1, 3]), period: this.#of([null, 50, 5_000]) };
-    return this.#random() < 0.25 ? { key: this.#of(keys), ...limits } : null;
+    const limits = {
+      parallelism: this.#pickOne([null, 1, 2]),
+      rate: this.#pickOne([null, null, 1, 3]),
+      period: this.#pickOne([null, 50, 5_000]),
+    };
+    return this.#random() < 0.25 ? { key: this.#pickOne(keys), ...limits } : null;
   }
 
-  #some<T>(list: readonly T[]): T[] {
-    return list.length === 0 ? [] : Array.from({ length: this.#below(4) }, () => this.#of(list.slice(-12)));
+  #pickSome<T>(list: readonly T[]): T[] {
+    return list.length === 0 ? [] : Array.from({ length: this.#integerBelow(4) }, () => this.#pickOne(list.slice(-12)));
   }
 
-  #rarely(): boolean {
+  #isRare(): boolean {
     return this.#random() < 0.12;
   }
 
-  #below(count: number): number {
+  #integerBelow(count: number): number {
     return Math.floor(this.#random() * count);
   }
 
-  #of<T>(list: readonly T[]): T {
-    const one = list[this.#below(list.length)];
+  #pickOne<T>(list: readonly T[]): T {
+    const one = list[this.#integerBelow(list.length)];
     if (one === undefined) throw new Error("nothing to choose from");
     return one;
   }
 }
 
 /** A turn through the accounts of each table, from this one on. */
-const turnsFrom = (account: string): Turns => ({ messages: account, lines: "", flows: account, schedules: "", waiters: account });
+const makeTurns = (account: string): Turns => ({
+  messages: account,
+  hostWaitlists: "",
+  limiters: account,
+  schedules: "",
+  waiters: account,
+});

@@ -1,33 +1,33 @@
 import type { Readable } from "node:stream";
 import type { Burst } from "../../core/accounts/requestRate.ts";
 import { tooManyRequests } from "../../core/accounts/requestRate.ts";
-import type { Millis, Source } from "../../core/model/message.ts";
+import type { Millis, WebhookSource } from "../../core/model/message.ts";
 import { Refusal, errorCodes } from "../../core/values/errors.ts";
 import type { Store } from "../../store/store.ts";
-import { basicAuthenticator } from "../auth/basic.ts";
+import { createBasicAuthenticator } from "../auth/basic.ts";
 import type { Proof } from "../auth/bearer.ts";
-import { authenticator } from "../auth/bearer.ts";
-import { headersOf } from "../auth/bursts.ts";
-import type { Counted } from "../auth/counted.ts";
-import { countedFrom } from "../auth/counted.ts";
-import type { Sender } from "../http/intake.ts";
-import { Intake, mostAtOnce } from "../http/intake.ts";
-import { Outflow } from "../http/outflow.ts";
-import { checkHook, hookParams } from "../publishing/hookUrl.ts";
-import { sourceWith } from "../publishing/intakeUrl.ts";
+import { createAuthenticator } from "../auth/bearer.ts";
+import { burstHeaders } from "../auth/bursts.ts";
+import type { AccessCounters } from "../auth/accessCounters.ts";
+import { createAccessCounters } from "../auth/accessCounters.ts";
+import type { BodyOwner } from "../http/requestBodyLimits.ts";
+import { RequestBodyLimits, maxReservedBytes } from "../http/requestBodyLimits.ts";
+import { ResponseLimits } from "../http/responseLimits.ts";
+import { checkHook, parseHookParams } from "../publishing/hookUrl.ts";
+import { findSourceBySecret } from "../publishing/sourceUrl.ts";
 import { checkOperator } from "../route/operator.ts";
-import type { Parts, Route } from "../route/route.ts";
+import type { RouteContext, Route } from "../route/route.ts";
 import { checkRights } from "./rights.ts";
 
 /** What an admission policy is built from. */
-export type AdmissionParts = Pick<Parts, "operator"> & {
+export type AdmissionParts = Pick<RouteContext, "operator"> & {
   store: Store;
   now(): Millis;
   /**
    * Shared by all ports of a server, so that asking at another port gives no further tries. Default: counts
    * of this port alone.
    */
-  counted?: Counted;
+  counted?: AccessCounters;
   /** The limit of request bodies in flight, in bytes. */
   intakeBytes?: number;
   /** The limit of long responses in flight of one account, in bytes. */
@@ -46,7 +46,7 @@ export type Credentials = {
 };
 
 /** Who sends a request, as far as it is proved. `sender` is whom its body is counted for. */
-export type Caller = { proof: Proof | null; source: Source | null; sender: Sender };
+export type Caller = { proof: Proof | null; source: WebhookSource | null; sender: BodyOwner };
 
 /** A request at the door. */
 export type Entry = {
@@ -76,27 +76,27 @@ export type AdmittedAtOnce = { proof: Proof; leave(): void };
  * - how fast: requests of an account in a second (`admit`).
  *
  * It is built once, when the port is made. A connection has one request in flight at a time on both paths
- * (`api/route/oneAtATime.ts`).
+ * (`api/route/pipelining.ts`).
  */
 export class AdmissionPolicy {
   /** Long responses in flight. */
-  readonly responses: Outflow;
+  readonly responses: ResponseLimits;
   readonly #parts: AdmissionParts;
-  readonly #counted: Counted;
-  readonly #bodies: Intake;
-  readonly #bearer: ReturnType<typeof authenticator>;
-  readonly #identifyHolder: ReturnType<typeof basicAuthenticator>;
+  readonly #counted: AccessCounters;
+  readonly #bodies: RequestBodyLimits;
+  readonly #bearer: ReturnType<typeof createAuthenticator>;
+  readonly #identifyHolder: ReturnType<typeof createBasicAuthenticator>;
   #isClosing = false;
 
   constructor(parts: AdmissionParts) {
     const { store } = parts;
     this.#parts = parts;
-    this.#counted = parts.counted ?? countedFrom(() => parts.now());
+    this.#counted = parts.counted ?? createAccessCounters(() => parts.now());
     const { lockout } = this.#counted;
-    this.#bodies = new Intake(parts.intakeBytes);
-    this.responses = new Outflow(parts.outflowBytes);
-    this.#bearer = authenticator({ store, now: () => parts.now(), lockout });
-    this.#identifyHolder = basicAuthenticator({ store, lockout });
+    this.#bodies = new RequestBodyLimits(parts.intakeBytes);
+    this.responses = new ResponseLimits(parts.outflowBytes);
+    this.#bearer = createAuthenticator({ store, now: () => parts.now(), lockout });
+    this.#identifyHolder = createBasicAuthenticator({ store, lockout });
   }
 
   /** Refuses all requests from now on. */
@@ -128,10 +128,10 @@ export class AdmissionPolicy {
         this.#countOpen(route, address);
         return nobody;
       case "source":
-        return sourceWith(store, params["secret"] ?? "").then((source) => ({ proof: null, source, sender: source.account }));
+        return findSourceBySecret(store, params["secret"] ?? "").then((source) => ({ proof: null, source, sender: source.account }));
       case "hook": {
         // The caller has shown nothing but the URL, in which the account is.
-        const named = hookParams(params);
+        const named = parseHookParams(params);
         return checkHook(store, named).then(() => ({ ...nobody, sender: named.userId }));
       }
       case "account":
@@ -141,7 +141,7 @@ export class AdmissionPolicy {
         return nobody;
       case "token": {
         // Almost every token is remembered, and a promise here would cost every publish a microsecond.
-        const known = this.#bearer.known(authorization);
+        const known = this.#bearer.getCached(authorization);
         return known ? callerWith(known) : this.#bearer.authenticate({ authorization, parameter, from }).then(callerWith);
       }
     }
@@ -155,7 +155,7 @@ export class AdmissionPolicy {
   admit(entry: Entry): Leave | Promise<Leave> {
     const { proof } = entry.caller;
     if (proof) checkRights(proof, entry.route);
-    const burst = proof && isCounted(entry.route) ? this.#counted.bursts.ask(proof.account, this.#parts.now()) : null;
+    const burst = proof && isCounted(entry.route) ? this.#counted.bursts.count(proof.account, this.#parts.now()) : null;
     return burst instanceof Promise ? burst.then((told) => this.#enter(entry, told)) : this.#enter(entry, burst);
   }
 
@@ -165,11 +165,11 @@ export class AdmissionPolicy {
    * Throws `Refusal`.
    */
   admitAtOnce(authorization: string, route: Route, bytes: number): AdmittedAtOnce | "unknown" | null {
-    if (this.#isClosing || route.access !== "token" || isCounted(route) || bytes > mostAtOnce) return null;
-    const proof = this.#bearer.known(authorization);
+    if (this.#isClosing || route.access !== "token" || isCounted(route) || bytes > maxReservedBytes) return null;
+    const proof = this.#bearer.getCached(authorization);
     if (proof === null) return "unknown";
     checkRights(proof, route);
-    return { proof, leave: this.#bodies.take(proof.account.id, bytes) };
+    return { proof, leave: this.#bodies.reserve(proof.account.id, bytes) };
   }
 
   /**
@@ -181,8 +181,8 @@ export class AdmissionPolicy {
   }
 
   /** Counts a body that is too large to take its room at once, as it arrives. */
-  receive(sender: Sender, body: Readable): ReturnType<Intake["counted"]> {
-    return this.#bodies.counted(sender, body);
+  receive(sender: BodyOwner, body: Readable): ReturnType<RequestBodyLimits["countBody"]> {
+    return this.#bodies.countBody(sender, body);
   }
 
   /**
@@ -202,7 +202,7 @@ export class AdmissionPolicy {
    * Counts nothing.
    */
   excess(address: string | null): Refusal | null {
-    return this.#counted.refused.excess(address);
+    return this.#counted.refused.findExcess(address);
   }
 
   /** Requests without credentials count as refused ones. Health reports do not count. */
@@ -213,11 +213,11 @@ export class AdmissionPolicy {
 
   #enter({ caller: { proof, sender }, route, bytes, tell }: Entry, burst: Burst | null): Leave {
     if (proof && burst) {
-      tell(headersOf(burst));
+      tell(burstHeaders(burst));
       if (!burst.taken) throw tooManyRequests(proof.account, burst);
     }
     const size = route.access === "open" ? 0 : bytes();
-    return size === 0 ? null : this.#bodies.take(sender, size);
+    return size === 0 ? null : this.#bodies.reserve(sender, size);
   }
 }
 

@@ -2,8 +2,8 @@ import { Refusal } from "../../core/values/errors.ts";
 import type { Account } from "../../core/model/message.ts";
 import type { Store } from "../../store/store.ts";
 import type { Proof } from "./bearer.ts";
-import type { Lockout, TriedFrom } from "./lockout.ts";
-import { isSame } from "./token.ts";
+import type { Lockout, AttemptOrigin } from "./lockout.ts";
+import { isSameSecret } from "./token.ts";
 
 const howTo = "account: give the header Authorization: Basic with the user name of the account, or its id, and its password";
 
@@ -11,37 +11,37 @@ const howTo = "account: give the header Authorization: Basic with the user name 
  * Finds the account of a request by user name and password, as they are now. Who knows neither learns nothing of which
  * accounts there are. Throws `Refusal`.
  */
-export function basicAuthenticator({
+export function createBasicAuthenticator({
   store,
   lockout,
 }: {
   store: Store;
   lockout: Lockout;
-}): (authorization: string | undefined, from: () => TriedFrom) => Promise<Proof> {
-  const names = new Names(store);
+}): (authorization: string | undefined, from: () => AttemptOrigin) => Promise<Proof> {
+  const names = new AccountNames(store);
   return async (authorization, from) => {
     const { user, password } = readBasic(authorization, howTo);
-    for (const id of await names.idsOf(user)) {
+    for (const id of await names.findIds(user)) {
       const account = await store.read.account(id);
-      if (account && account.deletedAt === undefined && isSame(account.password, password))
+      if (account && account.deletedAt === undefined && isSameSecret(account.password, password))
         return { account, by: "header", token: password, right: "all" };
     }
     const wrong = new Refusal("unauthorized", "account: user name or password is wrong; they may have been replaced by new ones");
-    throw lockout.refusalFor({ ...from(), user }, wrong);
+    throw lockout.recordFailure({ ...from(), user }, wrong);
   };
 }
 
 /** The user name and the password of a header. Throws `Refusal`, saying `howTo`, where there are none. */
 export function readBasic(authorization: string | undefined, howTo: string): { user: string; password: string } {
-  const given = /^Basic +([\w+/=-]+) *$/i.exec(authorization ?? "")?.[1];
-  const text = given === undefined ? "" : Buffer.from(given, "base64").toString();
+  const encoded = /^Basic +([\w+/=-]+) *$/i.exec(authorization ?? "")?.[1];
+  const text = encoded === undefined ? "" : Buffer.from(encoded, "base64").toString();
   const [user, password] = [text.slice(0, text.indexOf(":")), text.slice(text.indexOf(":") + 1)];
   if (!text.includes(":") || password === "") throw new Refusal("unauthorized", howTo);
   return { user, password };
 }
 
 /** The ids that a user name can mean. All names are read at once, and again when an account has changed. */
-class Names {
+class AccountNames {
   readonly #store: Store;
   #ids: Promise<ReadonlyMap<string, readonly string[]>> | null = null;
 
@@ -50,21 +50,21 @@ class Names {
     store.onAccounts(() => (this.#ids = null));
   }
 
-  async idsOf(user: string): Promise<readonly string[]> {
+  async findIds(user: string): Promise<readonly string[]> {
     if (/[\0\ud800-\udfff]/.test(user) || user === "") return [];
     const known = (await this.#names()).get(user) ?? [];
     return known.length > 0 ? known : [user];
   }
 
   #names(): Promise<ReadonlyMap<string, readonly string[]>> {
-    const reading = (this.#ids ??= this.#store.read.accounts().then(idsByName));
+    const reading = (this.#ids ??= this.#store.read.accounts().then(mapIdsByName));
     reading.catch(() => (this.#ids = null));
     return reading;
   }
 }
 
 /** An id means its own account whatever others are called. */
-function idsByName(accounts: readonly Account[]): ReadonlyMap<string, readonly string[]> {
+function mapIdsByName(accounts: readonly Account[]): ReadonlyMap<string, readonly string[]> {
   const ids = new Map<string, string[]>();
   for (const { id, name } of accounts) ids.set(name, [...(ids.get(name) ?? []), id]);
   for (const { id } of accounts) ids.set(id, [id]);

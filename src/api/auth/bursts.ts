@@ -1,5 +1,5 @@
 import type { Burst } from "../../core/accounts/requestRate.ts";
-import { burstOf, mostInSecond, secondOf } from "../../core/accounts/requestRate.ts";
+import { countInBurst, readRequestRateLimit, toSecond } from "../../core/accounts/requestRate.ts";
 import type { Account, AccountId, Millis } from "../../core/model/message.ts";
 
 /**
@@ -8,26 +8,26 @@ import type { Account, AccountId, Millis } from "../../core/model/message.ts";
  */
 export class Bursts {
   #second = 0;
-  readonly #asked = new Map<AccountId, number>();
+  readonly #counts = new Map<AccountId, number>();
 
   /** One more request. Null: the account has no limit. */
-  ask(account: Account, now: Millis): Burst | null {
-    const limit = mostInSecond(account);
+  count(account: Account, now: Millis): Burst | null {
+    const limit = readRequestRateLimit(account);
     if (limit === null) return null;
     // A clock that was put back begins anew as well.
-    if (secondOf(now) !== this.#second) {
-      this.#second = secondOf(now);
-      this.#asked.clear();
+    if (toSecond(now) !== this.#second) {
+      this.#second = toSecond(now);
+      this.#counts.clear();
     }
-    const asked = this.#asked.get(account.id) ?? 0;
-    const burst = burstOf(limit, asked, now);
-    if (burst.taken) this.#asked.set(account.id, asked + 1);
+    const counted = this.#counts.get(account.id) ?? 0;
+    const burst = countInBurst(limit, counted, now);
+    if (burst.taken) this.#counts.set(account.id, counted + 1);
     return burst;
   }
 }
 
 /** The headers that clients know it by. None of a daily limit may stand beside them: clients would take it for that one. */
-export const headersOf = ({ limit, remaining, resetAt }: Burst): Record<string, string> => ({
+export const burstHeaders = ({ limit, remaining, resetAt }: Burst): Record<string, string> => ({
   "Burst-RateLimit-Limit": String(limit),
   "Burst-RateLimit-Remaining": String(remaining),
   "Burst-RateLimit-Reset": String(resetAt),

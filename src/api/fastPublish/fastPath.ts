@@ -17,11 +17,11 @@ export class FastPath {
   readonly #fast: FastParts;
   readonly #service: PlainService;
 
-  constructor(server: Server, { idleAlarm, ...fast }: FastParts & Pick<PlainService, "idleAlarm">) {
+  constructor(server: Server, { wakeWhenIdle, ...fast }: FastParts & Pick<PlainService, "wakeWhenIdle">) {
     const { parts, admission } = fast;
     this.#fast = fast;
     this.#service = {
-      ...{ server, idleAlarm, now: () => parts.now() },
+      ...{ server, wakeWhenIdle, now: () => parts.now() },
       forget: (socket) => void this.#sockets.delete(socket),
       admit: (head, callerIp) => {
         const admitted = admit(head, callerIp, fast);

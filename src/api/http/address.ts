@@ -1,13 +1,13 @@
 import { isIP, isIPv6 } from "node:net";
 
 /** The first of these that is an address. An IPv4 address is written as one, even where the socket speaks IPv6. */
-export function addressIn(...texts: (string | undefined)[]): string | null {
+export function findAddress(...texts: (string | undefined)[]): string | null {
   const address = texts.find((text) => text !== undefined && isIP(text.replace(/%.*/, "")) !== 0);
   return address?.replace(/^::ffff:(?=\d+\.)/i, "") ?? null;
 }
 
 /** Returns the name under which a client is counted: its IPv4 address, or its IPv6 network of 64 bits. */
-export function networkOf(address: string | null): string {
+export function toNetwork(address: string | null): string {
   if (address === null || !isIPv6(address)) return address ?? "nowhere";
   const [head = "", tail] = address.replace(/%.*/, "").split("::");
   const left = head === "" ? [] : head.split(":");

@@ -1,13 +1,13 @@
 /** The known name that a misspelt one was probably meant to be: at most a third of its letters are different. */
-export function nearest(name: string, known: readonly string[]): string | null {
+export function findNearest(name: string, known: readonly string[]): string | null {
   if (name.length > 64) return null;
-  const ranked = known.map((other) => ({ other, distance: distance(name, other) })).sort((a, b) => a.distance - b.distance);
+  const ranked = known.map((other) => ({ other, distance: countEdits(name, other) })).sort((a, b) => a.distance - b.distance);
   const [best] = ranked;
   return best && best.distance <= Math.max(1, Math.floor(name.length / 3)) ? best.other : null;
 }
 
 /** Letters to insert, remove, replace or swap with their neighbours to get from one text to the other (optimal string alignment). */
-function distance(from: string, to: string): number {
+function countEdits(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, at) => at);
   let rowBefore = row;
   for (let line = 0; line < from.length; line++) {

@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { Refusal } from "../../core/values/errors.ts";
-import { inWords } from "./inWords.ts";
-import { nearest } from "./nearest.ts";
+import { describeIssue } from "./schemaErrors.ts";
+import { findNearest } from "./nearest.ts";
 import { readParameters } from "./target.ts";
 
 /** More values of one filter are refused: each row would be compared with all of them. */
-const mostValues = 1_000;
+const maxValues = 1_000;
 const longestValue = 16 * 1024;
 
 const text = z.string().min(1, "is empty").max(longestValue, `is longer than ${longestValue} characters`);
@@ -27,40 +27,40 @@ const digits = z
   .transform(Number);
 
 /** One text. */
-export const one = () => once(z.string());
+export const singleText = () => once(z.string());
 
 /** One of some words. */
 export const choice = <const T extends readonly string[]>(words: T) =>
   once(z.string().pipe(z.enum(words, { error: `is none of ${words.join(", ")}` })));
 
 /** A page or a portion of so many, and where there is a cursor to go on with: whoever asks for more gets as many as there can be, and a warning. */
-export const count = ({ most, normally, about = "" }: { most: number; normally: number; about?: string }) =>
+export const count = ({ max, defaultCount, about = "" }: { max: number; defaultCount: number; about?: string }) =>
   once(
     digits.pipe(
       z
         .int()
         .min(1, "must be at least 1")
-        .overwrite((asked) => Math.min(asked, most)),
+        .overwrite((requested) => Math.min(requested, max)),
     ),
   )
-    .default(normally)
-    .describe(`At most so many, and at most ${most}.${about && ` ${about}`}`);
+    .default(defaultCount)
+    .describe(`At most so many, and at most ${max}.${about && ` ${about}`}`);
 
 /** A portion of so many, where there is no cursor. */
-export const countUpTo = ({ most, normally }: { most: number; normally: number }) =>
-  once(digits.pipe(z.int().min(1, "must be at least 1").max(most, `must be at most ${most}`))).default(normally);
+export const boundedCount = ({ max, defaultCount }: { max: number; defaultCount: number }) =>
+  once(digits.pipe(z.int().min(1, "must be at least 1").max(max, `must be at most ${max}`))).default(defaultCount);
 
 /** A whole number of 1 or more. */
-export const positive = () => once(digits.pipe(z.int().min(1, "must be at least 1")));
+export const positiveNumber = () => once(digits.pipe(z.int().min(1, "must be at least 1")));
 
 /** A moment in unix milliseconds. */
-export const moment = () => once(digits.pipe(z.int().min(0).max(8_640_000_000_000_000)));
+export const timestamp = () => once(digits.pipe(z.int().min(0).max(8_640_000_000_000_000)));
 
 /**
  * One or more texts: repeated, or in one value with commas between. `startingWith`: the commas that separate stand before
  * that, because the values may have some of their own.
  */
-export const several = (startingWith = "") =>
+export const textList = (startingWith = "") =>
   z
     .array(text)
     .transform((values, context) => {
@@ -69,16 +69,16 @@ export const several = (startingWith = "") =>
       if (all.includes("")) context.addIssue({ code: "custom", message: "has an empty value" });
       return all;
     })
-    .pipe(z.array(z.string()).max(mostValues, `has more than ${mostValues} values`));
+    .pipe(z.array(z.string()).max(maxValues, `has more than ${maxValues} values`));
 
 /** One or more texts, which are repeated: a comma is a part of one. For what may have commas anywhere, where more than was meant must not be hit. */
-export const severalWhole = () => z.array(text).max(mostValues, `has more than ${mostValues} values`);
+export const wholeTextList = () => z.array(text).max(maxValues, `has more than ${maxValues} values`);
 
 /** Like `several`, of whole numbers. */
-export const severalNumbers = () => several().pipe(z.array(digits.pipe(z.int())));
+export const numberList = () => textList().pipe(z.array(digits.pipe(z.int())));
 
 /** The parameters of a query, and those of a JSON body that says the same. */
-export function parametersFor(query: string | null, body: unknown): ReadonlyMap<string, string[]> {
+export function mergeParameters(query: string | null, body: unknown): ReadonlyMap<string, string[]> {
   const fields = new Map<string, string[]>();
   for (const { name, value } of readParameters(query)) fields.set(name, [...(fields.get(name) ?? []), value]);
   if (typeof body !== "object" || body === null || Array.isArray(body)) throw new Refusal("invalid", "body: not a JSON object");
@@ -100,16 +100,17 @@ export function parametersFor(query: string | null, body: unknown): ReadonlyMap<
 /** Checks fields against a schema. Throws `Refusal` with the name of what is unknown or wrong. */
 export function readFields(schema: z.ZodObject, fields: ReadonlyMap<string, string[]>): unknown {
   const known = Object.keys(schema.shape);
-  const stranger = [...fields.keys()].find((name) => !known.includes(name));
-  if (stranger !== undefined) throw new Refusal("invalid", unknownField(stranger, known));
-  const result = schema.safeParse(Object.fromEntries(fields), { error: inWords });
+  const unknownName = [...fields.keys()].find((name) => !known.includes(name));
+  if (unknownName !== undefined) throw new Refusal("invalid", describeUnknownField(unknownName, known));
+  const result = schema.safeParse(Object.fromEntries(fields), { error: describeIssue });
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   throw new Refusal("invalid", `${String(issue?.path[0] ?? "query")}: ${issue?.message ?? "is not valid"}`);
 }
 
-function unknownField(name: string, known: readonly string[]): string {
-  const meant = nearest(name, known);
-  const advice = meant !== null ? `did you mean ${meant}?` : known.length > 0 ? `there are ${known.join(", ")}` : "this request takes none";
+function describeUnknownField(name: string, known: readonly string[]): string {
+  const suggestion = findNearest(name, known);
+  const advice =
+    suggestion !== null ? `did you mean ${suggestion}?` : known.length > 0 ? `there are ${known.join(", ")}` : "this request takes none";
   return `${name.slice(0, 200)}: there is no such parameter; ${advice}`;
 }

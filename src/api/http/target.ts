@@ -1,8 +1,8 @@
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import { isName } from "../../core/values/name.ts";
-import { parsedUrl } from "../../core/values/url.ts";
-import { brandedName, brandOfToken } from "./brand.ts";
+import { parseUrl } from "../../core/values/url.ts";
+import { parseBrandedName, findTokenBrand } from "./brand.ts";
 
 /** A request target cut at its first `?`, not decoded: what is left as it came cannot be changed by accident. */
 export type Target = { path: string; query: string | null };
@@ -25,33 +25,33 @@ export function splitQuery(query: string | null): Query {
   const split: Query = { token: null, tokenName: null, settings: [], rest: query };
   if (query === null) return split;
   const pieces = query.split("&");
-  const kept = pieces.filter((piece) => !takeOwn(piece, split));
+  const kept = pieces.filter((piece) => !takeSetting(piece, split));
   if (kept.length < pieces.length) split.rest = kept.join("&") || null;
   return split;
 }
 
 /** Reports whether a query string has a setting, whatever its value is. */
-export const asksFor = (query: string | null, setting: string): boolean =>
-  query !== null && query.split("&").some((piece) => brandedName(partsOf(piece).name)?.name === setting);
+export const hasSetting = (query: string | null, setting: string): boolean =>
+  query !== null && query.split("&").some((piece) => parseBrandedName(splitParameter(piece).name)?.name === setting);
 
 /** The name of a parameter, decoded and in lower case, and its value as it was written. */
-function partsOf(piece: string): { name: string; value: string } {
+function splitParameter(piece: string): { name: string; value: string } {
   const mark = piece.indexOf("=");
   const written = mark < 0 ? piece : piece.slice(0, mark);
-  const name = (written.includes("%") ? (decoded(written) ?? written) : written).toLowerCase();
+  const name = (written.includes("%") ? (percentDecode(written) ?? written) : written).toLowerCase();
   return { name, value: mark < 0 ? "" : piece.slice(mark + 1) };
 }
 
-function takeOwn(piece: string, split: Query): boolean {
-  const { name, value } = partsOf(piece);
-  if (brandOfToken(name)) {
+function takeSetting(piece: string, split: Query): boolean {
+  const { name, value } = splitParameter(piece);
+  if (findTokenBrand(name)) {
     // A `+` stays a `+`: it is a letter of base64, and no token has a space.
-    split.token ??= decoded(value);
+    split.token ??= percentDecode(value);
     split.tokenName ??= name;
     return true;
   }
-  if (!brandedName(name)) return false;
-  split.settings.push({ name, value: decodedField(name, value), written: name, hasPlus: value.includes("+") });
+  if (!parseBrandedName(name)) return false;
+  split.settings.push({ name, value: decodeField(name, value), written: name, hasPlus: value.includes("+") });
   return true;
 }
 
@@ -61,22 +61,22 @@ export function readParameters(query: string | null): Parameter[] {
   return pieces.map((piece) => {
     const mark = piece.indexOf("=");
     const written = mark < 0 ? piece : piece.slice(0, mark);
-    const name = decodedField("query", written);
+    const name = decodeField("query", written);
     const value = mark < 0 ? "" : piece.slice(mark + 1);
-    return { name, written: name, value: decodedField(name, value), hasPlus: value.includes("+") };
+    return { name, written: name, value: decodeField(name, value), hasPlus: value.includes("+") };
   });
 }
 
 /** Form decoding, as clients encode query strings: `+` is a space. */
-function decodedField(name: string, text: string): string {
+function decodeField(name: string, text: string): string {
   if (!/[%+]/.test(text)) return text;
-  const value = decoded(text.replaceAll("+", " "));
-  if (value === null) throw new Refusal("invalid", `${shortened(name)}: the percent-encoding is malformed, or not of UTF-8`);
+  const value = percentDecode(text.replaceAll("+", " "));
+  if (value === null) throw new Refusal("invalid", `${shorten(name)}: the percent-encoding is malformed, or not of UTF-8`);
   return value;
 }
 
 /** Percent-decoding. Null when malformed, or not UTF-8. */
-export function decoded(text: string): string | null {
+export function percentDecode(text: string): string | null {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -88,9 +88,9 @@ export function decoded(text: string): string | null {
  * The destination of a publish: the rest of the path as it came, with the caller's part of the query. A path that begins
  * with an encoded scheme is decoded once; `https:/host`, which some proxies make of `https://host`, is repaired.
  */
-export function destinationOf(path: string, query: string | null): string {
+export function parseDestination(path: string, query: string | null): string {
   const encoded = /^https?%3a/i.test(path);
-  const readable = encoded ? decoded(path) : path;
+  const readable = encoded ? percentDecode(path) : path;
   if (readable === null)
     throw new Refusal("invalid", "destination: the percent-encoding is malformed; encode the whole URL, or nothing of it");
   const url = readable.replace(/^(https?):\/(?=[^/])/i, "$1://");
@@ -104,41 +104,41 @@ export const isUrl = (destination: string): boolean => /^https?:\/\//i.test(dest
 export function checkName(field: string, name: string): string {
   if (isName(name)) return name;
   const allowed = `letters, digits, ".", "_" and "-" can be in it, ${limits.nameLength} at most`;
-  throw new Refusal("invalid", `${field}: ${JSON.stringify(shortened(name))} is no name; ${allowed}`);
+  throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(name))} is no name; ${allowed}`);
 }
 
 /** The name of a URL group that stands as a destination, decoded. Null: it can be none. */
-export function groupNameIn(destination: string): string | null {
-  const name = decoded(destination);
+export function parseGroupName(destination: string): string | null {
+  const name = percentDecode(destination);
   return name !== null && isName(name) ? name : null;
 }
 
 /** Why a destination is none: 404 where it could be the name of a group, 400 otherwise. */
-export function noDestination(destination: string): Refusal {
+export function makeDestinationRefusal(destination: string): Refusal {
   if (destination === "")
     return new Refusal("invalid", "destination: missing; give a URL with http:// or https://, or the name of a URL group");
-  const name = decoded(destination) ?? destination;
-  const problem = `${JSON.stringify(shortened(name))} is neither a URL with http:// or https:// nor a known URL group`;
+  const name = percentDecode(destination) ?? destination;
+  const problem = `${JSON.stringify(shorten(name))} is neither a URL with http:// or https:// nor a known URL group`;
   const hint =
-    /^[a-z0-9.-]+(:\d+)?\/|^[a-z0-9-]+:\d+$/i.test(name) && !name.startsWith("api/") ? `; did you mean http://${shortened(name)}?` : "";
-  return new Refusal(groupNameIn(destination) === null ? "invalid" : "not-found", `destination: ${problem}${hint}`);
+    /^[a-z0-9.-]+(:\d+)?\/|^[a-z0-9-]+:\d+$/i.test(name) && !name.startsWith("api/") ? `; did you mean http://${shorten(name)}?` : "";
+  return new Refusal(parseGroupName(destination) === null ? "invalid" : "not-found", `destination: ${problem}${hint}`);
 }
 
 /** Checks an absolute http or https URL; `field` is named in the refusal. */
 export function checkUrl(field: string, url: string): void {
   const refuse = (problem: string): never => {
-    throw new Refusal("invalid", `${field}: ${JSON.stringify(shortened(url))} ${problem}`);
+    throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(url))} ${problem}`);
   };
   if (url.length > limits.urlLength) refuse(`is too long: ${url.length} characters, the limit is ${limits.urlLength}`);
   if (!/^https?:\/\//i.test(url)) refuse("is not a URL with http:// or https://");
-  if (isDropped(url) || /^https?:\/\/[/\\]/i.test(url)) refuse("is not a valid URL");
-  const { hostname } = parsedUrl(url) ?? refuse("is not a valid URL");
+  if (hasDroppedCharacters(url) || /^https?:\/\/[/\\]/i.test(url)) refuse("is not a valid URL");
+  const { hostname } = parseUrl(url) ?? refuse("is not a valid URL");
   if (hostname.length > limits.hostLength) refuse(`has a host of ${hostname.length} characters, the limit is ${limits.hostLength}`);
 }
 
 /** Reports whether a text has characters that URL parsers drop silently, so that the URL would not be the one that was given. */
 // oxlint-disable-next-line no-control-regex -- those are the ones
-export const isDropped = (text: string): boolean => /[\0-\x1f\x7f]| $/.test(text);
+export const hasDroppedCharacters = (text: string): boolean => /[\0-\x1f\x7f]| $/.test(text);
 
 /** As much of a text as a refusal shows. */
-export const shortened = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);
+export const shorten = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);

@@ -7,7 +7,7 @@ export const dryRunParameter = {
 };
 
 /** What a dry run answers. */
-export const dryRunAnswer = z.object({
+export const dryRunSchema = z.object({
   dryRun: z.literal(true),
   count: z.int().describe("How many the same request would have done something to."),
   sample: z.array(z.string()).describe("The ids of the first of them."),
@@ -18,24 +18,24 @@ export const dryRunAnswer = z.object({
 export type IdPage = { ids: readonly string[]; cursor: string | null };
 
 /** So many are counted. A part of a list may take as long as a page of it, so there is an end to parts, too. */
-const [mostCounted, portion, mostPortions] = [10_000, 500, 200];
-const mostShown = 10;
+const [maxCounted, pageSize, maxPages] = [10_000, 500, 200];
+const maxShown = 10;
 
 /** Counts what a bulk action would do something to, page by page. `most`: the action itself would stop there. */
 export async function dryRun(
-  pageOf: (cursor: string | null, count: number) => Promise<IdPage>,
-  most = Infinity,
-): Promise<z.output<typeof dryRunAnswer>> {
+  readPage: (cursor: string | null, count: number) => Promise<IdPage>,
+  max = Infinity,
+): Promise<z.output<typeof dryRunSchema>> {
   const sample: string[] = [];
-  const end = Math.min(most, mostCounted);
+  const end = Math.min(max, maxCounted);
   let count = 0;
   let cursor: string | null = null;
-  for (let portions = 0; portions === 0 || (cursor !== null && count < end && portions < mostPortions); portions++) {
-    const page = await pageOf(cursor, Math.min(portion, end - count));
+  for (let pages = 0; pages === 0 || (cursor !== null && count < end && pages < maxPages); pages++) {
+    const page = await readPage(cursor, Math.min(pageSize, end - count));
     count += page.ids.length;
-    sample.push(...page.ids.slice(0, mostShown - sample.length));
+    sample.push(...page.ids.slice(0, maxShown - sample.length));
     cursor = page.cursor;
   }
-  const isCut = cursor !== null && count < most;
+  const isCut = cursor !== null && count < max;
   return { dryRun: true, count, sample, ...(isCut ? { more: true } : {}) };
 }

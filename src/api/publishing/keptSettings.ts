@@ -3,24 +3,24 @@ import { limits } from "../../core/values/limits.ts";
 import type { HeaderList, Redaction } from "../../core/model/message.ts";
 import { canonicalName } from "../../core/values/headers.ts";
 import { redactHeaders } from "../../core/model/redaction.ts";
-import { brandedName } from "../http/brand.ts";
-import type { Settings } from "../settings/grammar.ts";
+import { parseBrandedName } from "../http/brand.ts";
+import type { MessageSettings } from "../settings/grammar.ts";
 import { readSettings } from "../settings/grammar.ts";
-import { givenBy } from "./read.ts";
+import { listKeptSettings } from "./read.ts";
 import { sha256 } from "../http/sha256.ts";
 
 // URL groups and sources keep settings for what is published later. They are kept as headers, as they were given.
 
 /** Settings as they are given: names of headers, with one value or several. */
-export type SettingsGiven = Readonly<Record<string, string | readonly string[]>>;
+export type KeptSettings = Readonly<Record<string, string | readonly string[]>>;
 
 /** Settings as a list of headers. Throws `Refusal`, with the `field` that has them, for a name that is no setting, and when they are too long. */
-export function headersOf(field: string, settings: SettingsGiven): HeaderList {
+export function toSettingHeaders(field: string, settings: KeptSettings): HeaderList {
   const headers = Object.entries(settings).flatMap(([name, values]) =>
     (typeof values === "string" ? [values] : values).map((value) => [name, value.trim()] as const),
   );
   for (const name of Object.keys(settings)) {
-    if (brandedName(name.toLowerCase())) continue;
+    if (parseBrandedName(name.toLowerCase())) continue;
     const shown = name.slice(0, 200);
     throw new Refusal("invalid", `${field}.${shown}: is no setting; Svc-Forward-${shown || "…"} has a header delivered`);
   }
@@ -35,24 +35,24 @@ export function headersOf(field: string, settings: SettingsGiven): HeaderList {
 }
 
 /** Settings to be shown: what their own `redact-fields` hide is hidden, those for callbacks included. */
-export const shownSettings = (headers: HeaderList): HeaderList => redactForwarded(headers, redactionOf(headers));
+export const redactSettings = (headers: HeaderList): HeaderList => redactForwarded(headers, readRedaction(headers));
 
 /** Settings with the values hidden of what they forward. */
 export const redactForwarded = (headers: HeaderList, redaction: Redaction | null): HeaderList =>
   headers.map(([name, value]) => {
-    const [, of] = /^(?:svc|upstash)-(?:(?:failure-)?callback-)*forward-(.*)$/i.exec(name) ?? [];
-    const [shown] = of === undefined ? [] : redactHeaders([[canonicalName(of), value]], redaction, sha256);
+    const [, forwardedName] = /^(?:svc|upstash)-(?:(?:failure-)?callback-)*forward-(.*)$/i.exec(name) ?? [];
+    const [shown] = forwardedName === undefined ? [] : redactHeaders([[canonicalName(forwardedName), value]], redaction, sha256);
     return [name, shown?.[1] ?? value];
   });
 
 /** What settings hide from every answer. */
-export const redactionOf = (headers: HeaderList): Redaction | null =>
-  readSettings(givenBy(headers.filter(([name]) => /-redact-fields$/i.test(name))), []).settings.values["redact-fields"] ?? null;
+export const readRedaction = (headers: HeaderList): Redaction | null =>
+  readSettings(listKeptSettings(headers.filter(([name]) => /-redact-fields$/i.test(name))), []).settings.values["redact-fields"] ?? null;
 
 /** The URLs of callbacks that settings name, and of theirs. Throws `Refusal` for settings that cannot be read. */
-export const callbacksIn = (headers: HeaderList): string[] => urlsIn(readSettings(givenBy(headers)).settings);
+export const listCallbackUrls = (headers: HeaderList): string[] => listUrls(readSettings(listKeptSettings(headers)).settings);
 
-const urlsIn = ({ values, callback, failureCallback }: Settings): string[] => [
+const listUrls = ({ values, callback, failureCallback }: MessageSettings): string[] => [
   ...[values.callback, values["failure-callback"]].filter((url) => url !== undefined),
-  ...[callback, failureCallback].flatMap((one) => (one ? urlsIn(one) : [])),
+  ...[callback, failureCallback].flatMap((one) => (one ? listUrls(one) : [])),
 ];

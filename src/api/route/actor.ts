@@ -1,6 +1,6 @@
 import type { Actor } from "../../core/model/auditEntry.ts";
-import { storeFor } from "../../store/audited.ts";
-import type { Incoming, Parts, Route } from "./route.ts";
+import { withAuditActor } from "../../store/auditActor.ts";
+import type { IncomingRequest, RouteContext, Route } from "./route.ts";
 import { changesAnything } from "./route.ts";
 
 /** Whether the audit log keeps what a route does. */
@@ -8,13 +8,13 @@ export const isAudited = (row: Pick<Route, "changes" | "method" | "unaudited">):
   changesAnything(row) && row.unaudited === undefined;
 
 /** What a route works with, in the name of whoever asks: what is changed through it is kept in the audit log. */
-export const inNameOf = (row: Pick<Route, "access">, incoming: Incoming, parts: Parts): Parts => ({
-  ...parts,
-  store: storeFor(parts.store, actorOf(row, incoming)),
+export const withActor = (row: Pick<Route, "access">, incoming: IncomingRequest, context: RouteContext): RouteContext => ({
+  ...context,
+  store: withAuditActor(context.store, readActor(row, incoming)),
 });
 
 /** Who asks, by what he has proved. */
-export function actorOf({ access }: Pick<Route, "access">, { proof, callerIp: address }: Incoming): Actor {
+export function readActor({ access }: Pick<Route, "access">, { proof, callerIp: address }: IncomingRequest): Actor {
   if (access === "operator") return { kind: "operator", address };
   if (access === "account") return { kind: "password", ...(proof && { name: proof.account.name }), address };
   return { kind: "token", token: typeof proof?.right === "object" ? proof.right.id : "main", address };

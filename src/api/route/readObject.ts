@@ -1,29 +1,29 @@
 import { z } from "zod";
 import { Refusal } from "../../core/values/errors.ts";
-import { inWords } from "../http/inWords.ts";
-import { readNamedJson } from "../http/json.ts";
-import type { Incoming } from "./route.ts";
+import { describeIssue } from "../http/schemaErrors.ts";
+import { readSettingsJson } from "../http/json.ts";
+import type { IncomingRequest } from "./route.ts";
 
 /**
  * The JSON object of a body, checked against a schema. Throws `Refusal` with the field that is wrong; never with a value,
  * which may be a secret.
  */
-export function readObject<T extends z.ZodType>(schema: T, { body }: Pick<Incoming, "body">): z.output<T> {
-  if (body.length > 0) return checkedObject(schema, readNamedJson(body), "body");
-  throw new Refusal("invalid", `body: missing; give a JSON object with ${fieldsOf(schema)}`);
+export function readObject<T extends z.ZodType>(schema: T, { body }: Pick<IncomingRequest, "body">): z.output<T> {
+  if (body.length > 0) return parseObject(schema, readSettingsJson(body), "body");
+  throw new Refusal("invalid", `body: missing; give a JSON object with ${listFields(schema)}`);
 }
 
 /** An object out of JSON, checked in the same way. `whole` is what it is called where none of its fields is wrong. */
-export function checkedObject<T extends z.ZodType>(schema: T, value: unknown, whole: string): z.output<T> {
-  const result = schema.safeParse(value, { error: inWords });
+export function parseObject<T extends z.ZodType>(schema: T, value: unknown, whole: string): z.output<T> {
+  const result = schema.safeParse(value, { error: describeIssue });
   if (result.success) return result.data;
   const [issue] = result.error.issues;
-  const stranger = issue?.code === "unrecognized_keys" ? issue.keys.slice(0, 1) : [];
-  const path = [...(issue?.path ?? []), ...stranger].join(".");
+  const unknownKeys = issue?.code === "unrecognized_keys" ? issue.keys.slice(0, 1) : [];
+  const path = [...(issue?.path ?? []), ...unknownKeys].join(".");
   if (path === "") throw new Refusal("invalid", `${whole}: is not a JSON object`);
-  const known = issue?.path.length === 0 ? `; there are ${fieldsOf(schema)}` : "";
-  const problem = stranger.length > 0 ? `there is no such field${known}` : (issue?.message ?? "is not valid");
+  const known = issue?.path.length === 0 ? `; there are ${listFields(schema)}` : "";
+  const problem = unknownKeys.length > 0 ? `there is no such field${known}` : (issue?.message ?? "is not valid");
   throw new Refusal("invalid", `${path.slice(0, 200)}: ${problem}`);
 }
 
-const fieldsOf = (schema: z.ZodType): string => (schema instanceof z.ZodObject ? Object.keys(schema.shape).join(", ") : "fields");
+const listFields = (schema: z.ZodType): string => (schema instanceof z.ZodObject ? Object.keys(schema.shape).join(", ") : "fields");

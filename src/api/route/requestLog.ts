@@ -1,5 +1,5 @@
 import type { AccountId } from "../../core/model/message.ts";
-import { tells } from "../settings/forward.ts";
+import { containsToken } from "../settings/forward.ts";
 import type { Target } from "../http/target.ts";
 
 /** What is logged of a request. Never a token, a query, a header or a body. `fault`: what went wrong on our side. */
@@ -11,39 +11,39 @@ export type RequestLine = { method: string; path: string; status: number; ms: nu
  * a router understands several, and senders mistype. `token`: that of the request; a path with it in it is not shown at all.
  */
 export function shownPath({ path }: Target, token = ""): string {
-  const readable = inClear(path);
-  if (readable === null || (token !== "" && tells(path, token))) return "…";
-  const found = hidden.exec(readable);
-  const own = aToken.exec(readable);
-  if (own && own.index < (found?.index ?? Infinity)) return `${printable(readable.slice(0, own.index))}…`;
+  const readable = decodeFully(path);
+  if (readable === null || (token !== "" && containsToken(path, token))) return "…";
+  const found = secretPrefix.exec(readable);
+  const own = tokenPattern.exec(readable);
+  if (own && own.index < (found?.index ?? Infinity)) return `${escapeForLog(readable.slice(0, own.index))}…`;
   if (found === null) return path;
   const [match] = found;
   const start = found.index + (match.endsWith("/") ? match.length : 0);
-  const before = printable(readable.slice(0, start));
+  const before = escapeForLog(readable.slice(0, start));
   const [, scheme, host] = /\/(?:in|hooks)\/$/i.test(match) ? [] : (destination.exec(readable.slice(start)) ?? []);
-  if (scheme === undefined || aToken.test(host ?? "")) return `${before}…`;
-  return `${before}${scheme}://${printable(host ?? "")}`;
+  if (scheme === undefined || tokenPattern.test(host ?? "")) return `${before}…`;
+  return `${before}${scheme}://${escapeForLog(host ?? "")}`;
 }
 
 /**
  * What stands before a secret: the URL of a source follows `/in/`, all that the caller of a webhook shows follows `/hooks/`, and a
  * destination is a URL anywhere, or whatever follows where one belongs.
  */
-const hidden =
+const secretPrefix =
   /\/(?:in|hooks)\/(?=.)|\/v2\/(?:publish|trigger|enqueue\/[^/]+)\/(?=.)|\/v2\/schedules\/(?=[^/]*[^\w/.-]|[^/]+\/(?!(?:pause|resume)?\/?$))|https?:/is;
 
 const destination = /^(https?):[/\\]*(?:[^/?#\\]*@)?(\[[^\]]*\]|[^/@:?#\\]*)/i;
 
 /** As tokens of accounts begin, whatever they are for. Case matters in them, as nowhere else. */
-const aToken = /eyJ[\w+/-]{16,}/;
+const tokenPattern = /eyJ[\w+/-]{16,}/;
 
 /** So often a text may be percent-encoded to be understood here. */
-const mostDecoded = 5;
+const maxDecoded = 5;
 
 /** The text without percent-encoding, however often it was applied. Null: too often. */
-function inClear(text: string): string | null {
+function decodeFully(text: string): string | null {
   let readable = text;
-  for (let turn = 0; turn < mostDecoded; turn++) {
+  for (let turn = 0; turn < maxDecoded; turn++) {
     const next = readable.replaceAll(/%([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
     if (next === readable) return readable;
     readable = next;
@@ -52,5 +52,5 @@ function inClear(text: string): string | null {
 }
 
 /** As much of a decoded text as fits into a line. */
-const printable = (text: string): string =>
+const escapeForLog = (text: string): string =>
   text.replaceAll(/[^\x21-\x7e]/g, (odd) => `%${odd.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`);

@@ -4,7 +4,7 @@ import type { Actor } from "../../core/model/auditEntry.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import type { LongWork } from "../../core/fairness/longWork.ts";
-import type { Account, AccountId, Brand, Bytes, Millis, Source } from "../../core/model/message.ts";
+import type { Account, AccountId, Brand, Bytes, Millis, WebhookSource } from "../../core/model/message.ts";
 import type { RefusedHosts } from "../../core/values/refusedHost.ts";
 import type { Retention } from "../../core/commands/retention.ts";
 import type { Prices } from "../../core/accounts/statistics.ts";
@@ -13,13 +13,13 @@ import type { PlanName } from "../../core/model/accountTerms.ts";
 import type { Store } from "../../store/store.ts";
 import type { Proof } from "../auth/bearer.ts";
 import { readJson } from "../http/json.ts";
-import { parametersFor, readFields } from "../http/parameters.ts";
+import { mergeParameters, readFields } from "../http/parameters.ts";
 import type { Query, Target } from "../http/target.ts";
 import type { WorkflowSettingName } from "../settings/workflow.ts";
-import { warn } from "../http/warnings.ts";
+import { addWarning } from "../http/warnings.ts";
 
 /** What can be done with accounts by whoever runs the server. Deleted ones are not there. Throws `Refusal`. */
-export type Desk = {
+export type AccountAdmin = {
   accounts(): Promise<readonly Account[]>;
   /** With new credentials. */
   create(asked: { name: string; change: AccountChange }): Promise<Account>;
@@ -28,16 +28,16 @@ export type Desk = {
 };
 
 /** What the routes work with. */
-export type Parts = {
+export type RouteContext = {
   store: Store;
   now(): Millis;
   /** Runs slices of work that would hold up other requests. */
   longWork: LongWork;
   /** Rings once after a time, unless it is silenced by calling what it returns. */
-  alarm(after: Millis, ring: () => void): () => void;
+  wakeAfter(after: Millis, wake: () => void): () => void;
   retention: Retention;
   /** Queues that an account may have. Not given: as many as `limits` says. */
-  mostQueues?: number;
+  maxQueues?: number;
   /** The brand of what is published by a request that shows none. Not given: the neutral one. */
   brand?: Brand;
   /** Where this server is, and which networks its deliveries come from, for those who ask. */
@@ -48,17 +48,17 @@ export type Parts = {
   /** Prices of plans in dollars. A plan without a price costs nothing. */
   reservedPrices?: Partial<Record<PlanName, number>>;
   /** Whoever runs the server, by his password. Not given: nobody can prove to be. */
-  operator?: { password: string; deskFor(by: Actor): Desk };
+  operator?: { password: string; accountAdminFor(by: Actor): AccountAdmin };
   /** The hosts that deliveries are refused to, so that a publish can warn of them. Not given: none. */
   refusedHost?: RefusedHosts;
   /** Figures for the health report. */
   health(): Record<string, unknown>;
   /** Why it takes no requests, as far as it knows by itself; null: it does. */
-  unready(): string | null;
+  notReadyReason(): string | null;
 };
 
 /** A request on its way to its route. */
-export type Incoming = {
+export type IncomingRequest = {
   target: Target;
   query: Query;
   rawHeaders: readonly string[];
@@ -67,27 +67,27 @@ export type Incoming = {
   callerIp: string | null;
   proof: Proof | null;
   /** The source that was called. */
-  source: Source | null;
+  source: WebhookSource | null;
   /** The public URL of this server, without a path of its own: as it was set, or as the request was addressed. */
   origin: string;
 };
 
 /** `ignored`: settings of the other brand that are unknown, and are named in a response header. A text is sent as it is. */
-export type Answer = { status: number; body: unknown; ignored?: readonly string[]; headers?: Readonly<Record<string, string>> };
+export type RouteResponse = { status: number; body: unknown; ignored?: readonly string[]; headers?: Readonly<Record<string, string>> };
 
-export type Shape = z.ZodObject;
+export type ParameterSchema = z.ZodObject;
 
 /** What a handler is given: the parameters as their schemas make them. */
-export type Call<P extends Shape, Q extends Shape> = {
+export type RouteRequest<P extends ParameterSchema, Q extends ParameterSchema> = {
   account: Account;
   params: z.output<P>;
   query: z.output<Q>;
-  incoming: Incoming;
-  parts: Parts;
+  incoming: IncomingRequest;
+  context: RouteContext;
 };
 
 /** One thing that can be asked over HTTP: matching, checks, handler and documentation. */
-export type Facts = {
+export type RouteDescription = {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** `{name}` stands for one segment, decoded. `{destination}` at the end takes the rest of the target as it came. */
   path: string;
@@ -98,7 +98,7 @@ export type Facts = {
   settings?: "all" | "retry" | "resume";
   /** Those of workflow runs that it takes besides. */
   runSettings?: readonly WorkflowSettingName[];
-  body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; mostBytes: number };
+  body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; maxBytes: number };
   answers: Readonly<Record<number, { about: string; schema: z.ZodType }>>;
   /** Whether it changes anything, where that is not what its method says: a GET that does, a POST that does not. */
   changes?: boolean;
@@ -126,96 +126,100 @@ export type Facts = {
 };
 
 /** A row of the table of routes. */
-export type Route = Facts & {
+export type Route = RouteDescription & {
   /**
    * Who may ask: the holder of a token, of the password of an account, or of the server; anybody; or whoever knows the
    * secret of a source, or the webhook of a run.
    */
   access: "token" | "account" | "operator" | "open" | "source" | "hook";
-  params: Shape;
-  query: Shape;
-  answer(incoming: Incoming, parts: Parts): Promise<Answer>;
+  params: ParameterSchema;
+  query: ParameterSchema;
+  respond(incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse>;
 };
 
-export const none = z.object({});
+export const noParameters = z.object({});
 
 /** Whether a route changes anything: it is closed for tokens that can read only, and for accounts that are passive. */
-export const changesAnything = ({ changes, method }: Pick<Facts, "changes" | "method">): boolean => changes ?? method !== "GET";
+export const changesAnything = ({ changes, method }: Pick<RouteDescription, "changes" | "method">): boolean => changes ?? method !== "GET";
 
 /**
  * The methods that a route answers. HEAD is answered wherever a GET only reads; a webhook of a run takes each method as a call, and
  * those who look at links send HEAD.
  */
-export const methodsOf = (row: Pick<Route, "method" | "changes" | "access">): readonly (Facts["method"] | "HEAD")[] =>
+export const listMethods = (row: Pick<Route, "method" | "changes" | "access">): readonly (RouteDescription["method"] | "HEAD")[] =>
   row.method === "GET" && row.access !== "hook" && !changesAnything(row) ? ["GET", "HEAD"] : [row.method];
 
 /** What a token must be good for. */
-export const verbOf = (row: Pick<Facts, "changes" | "method" | "needs">): Verb => row.needs ?? (changesAnything(row) ? "manage" : "read");
+export const requiredVerb = (row: Pick<RouteDescription, "changes" | "method" | "needs">): Verb =>
+  row.needs ?? (changesAnything(row) ? "manage" : "read");
 
 /**
  * Whether the body may hold what the query can: of all that change something and take no body of another kind. So what a
  * body asks for is done or refused, and never passed over.
  */
-export const fieldsInBody = (row: Pick<Facts, "changes" | "method" | "body">): boolean =>
+export const takesFieldsInBody = (row: Pick<RouteDescription, "changes" | "method" | "body">): boolean =>
   changesAnything(row) && row.method !== "GET" && row.body === undefined;
 
 /** A route for the holder of a token. */
-export function route<P extends Shape = typeof none, Q extends Shape = typeof none>(
-  row: Facts & { params?: P; query?: Q; handle(call: Call<P, Q>): Promise<Answer> },
+export function route<P extends ParameterSchema = typeof noParameters, Q extends ParameterSchema = typeof noParameters>(
+  row: RouteDescription & { params?: P; query?: Q; handle(request: RouteRequest<P, Q>): Promise<RouteResponse> },
 ): Route {
-  const { handle, ...facts } = row;
-  const params: Shape = row.params ?? none;
-  const query: Shape = row.query ?? none;
-  const answer = async (incoming: Incoming, parts: Parts): Promise<Answer> => {
+  const { handle, ...description } = row;
+  const params: ParameterSchema = row.params ?? noParameters;
+  const query: ParameterSchema = row.query ?? noParameters;
+  const respond = async (incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse> => {
     if (!incoming.proof) throw new Refusal("unauthorized", "token: missing");
-    const { values, warnings } = readQuery(facts, query, incoming);
-    const call = { account: incoming.proof.account, params: incoming.params, query: values, incoming, parts };
+    const { values, warnings } = readQuery(description, query, incoming);
+    const request = { account: incoming.proof.account, params: incoming.params, query: values, incoming, context };
     // The schemas are those of the row, so what they made has the types that the handler was declared with.
-    return withWarnings(await handle(call as unknown as Call<P, Q>), warnings);
+    return withWarnings(await handle(request as unknown as RouteRequest<P, Q>), warnings);
   };
-  return { ...facts, access: "token", params, query, answer };
+  return { ...description, access: "token", params, query, respond };
 }
 
 /** A route for whoever knows the password of an account. */
 export const accountRoute: typeof route = (row) => ({ ...route(row), access: "account" });
 
 /** A route that needs no token. */
-export function openRoute<Q extends Shape = typeof none>(
-  row: Facts & { query?: Q; handle(call: Pick<Call<typeof none, Q>, "query" | "parts">): Promise<Answer> },
+export function openRoute<Q extends ParameterSchema = typeof noParameters>(
+  row: RouteDescription & {
+    query?: Q;
+    handle(call: Pick<RouteRequest<typeof noParameters, Q>, "query" | "context">): Promise<RouteResponse>;
+  },
 ): Route {
-  const { handle, ...facts } = row;
-  const query: Shape = row.query ?? none;
-  const answer = async (incoming: Incoming, parts: Parts): Promise<Answer> =>
-    handle({ query: readQuery(facts, query, incoming).values as z.output<Q>, parts });
-  return { ...facts, access: "open", params: none, query, answer };
+  const { handle, ...description } = row;
+  const query: ParameterSchema = row.query ?? noParameters;
+  const respond = async (incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse> =>
+    handle({ query: readQuery(description, query, incoming).values as z.output<Q>, context });
+  return { ...description, access: "open", params: noParameters, query, respond };
 }
 
 /** Parameters as their schemas make them, and warnings for the caller. */
 type ReadQuery = { values: unknown; warnings: readonly string[] };
 
 /** The query of a publish is the destination's; all others are checked against their schema. */
-export function readQuery(row: Facts, schema: Shape, incoming: Incoming): ReadQuery {
+export function readQuery(row: RouteDescription, schema: ParameterSchema, incoming: IncomingRequest): ReadQuery {
   if (row.path.endsWith("{destination}")) return { values: {}, warnings: [] };
   const { query, body } = incoming;
-  const [stranger] = row.settings ? [] : query.settings;
-  if (stranger) throw new Refusal("invalid", `${stranger.written.slice(0, 200)}: this request takes no settings of messages`);
-  const hasFields = body.length > 0 && fieldsInBody(row);
-  if (query.rest === null && !hasFields) return { values: schema === none ? {} : readFields(schema, new Map()), warnings: [] };
-  const fields = parametersFor(query.rest, hasFields ? readJson(body) : {});
+  const [unknownSetting] = row.settings ? [] : query.settings;
+  if (unknownSetting) throw new Refusal("invalid", `${unknownSetting.written.slice(0, 200)}: this request takes no settings of messages`);
+  const hasFields = body.length > 0 && takesFieldsInBody(row);
+  if (query.rest === null && !hasFields) return { values: schema === noParameters ? {} : readFields(schema, new Map()), warnings: [] };
+  const fields = mergeParameters(query.rest, hasFields ? readJson(body) : {});
   const values = readFields(schema, fields);
-  return { values, warnings: warningsOf(fields, values) };
+  return { values, warnings: makeCountWarnings(fields, values) };
 }
 
 /** Public clients ask for more than a page can hold, and must get their page, so the answer has a warning. */
-function warningsOf(fields: ReadonlyMap<string, string[]>, values: unknown): string[] {
-  const [asked] = fields.get("count") ?? [];
-  const most = typeof values === "object" && values !== null && "count" in values ? values.count : undefined;
-  return typeof most === "number" && Number(asked) > most ? [pageWarning(Number(asked), most)] : [];
+function makeCountWarnings(fields: ReadonlyMap<string, string[]>, values: unknown): string[] {
+  const [requested] = fields.get("count") ?? [];
+  const max = typeof values === "object" && values !== null && "count" in values ? values.count : undefined;
+  return typeof max === "number" && Number(requested) > max ? [makePageWarning(Number(requested), max)] : [];
 }
 
 /** Returns the warning for a page that cannot have as many entries as were asked for. */
-export const pageWarning = (asked: number, most: number): string => `count: ${asked} asked for; the limit is ${most}`;
+export const makePageWarning = (requested: number, max: number): string => `count: ${requested} asked for; the limit is ${max}`;
 
 /** An answer with warnings. */
-export const withWarnings = (answer: Answer, warnings: readonly string[]): Answer =>
-  warnings.length === 0 ? answer : { ...answer, headers: warnings.reduce(warn, answer.headers ?? {}) };
+export const withWarnings = (response: RouteResponse, warnings: readonly string[]): RouteResponse =>
+  warnings.length === 0 ? response : { ...response, headers: warnings.reduce(addWarning, response.headers ?? {}) };

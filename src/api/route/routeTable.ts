@@ -1,8 +1,8 @@
 import { brandNames } from "../../core/values/brand.ts";
-import { brandedHeader } from "../http/brand.ts";
-import { asksFor, decoded, splitTarget } from "../http/target.ts";
+import { parseBrandedHeader } from "../http/brand.ts";
+import { hasSetting, percentDecode, splitTarget } from "../http/target.ts";
 import type { Route } from "./route.ts";
-import { methodsOf } from "./route.ts";
+import { listMethods } from "./route.ts";
 
 /**
  * The parts of a request that decide its route. `target` is as it was sent, and `rawHeaders` has names and
@@ -29,10 +29,10 @@ function makesSchedule({ method, target, rawHeaders }: Routed): boolean {
   if (method !== "POST") return false;
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const { length } = rawHeaders[at] ?? "";
-    if (crons.has(length) && brandedHeader(rawHeaders[at] ?? "")?.name === "cron") return true;
+    if (crons.has(length) && parseBrandedHeader(rawHeaders[at] ?? "")?.name === "cron") return true;
   }
   // Any character of the name may be percent-encoded.
-  return /\?.*(?:cron|%)/is.test(target) && asksFor(splitTarget(target).query, "cron");
+  return /\?.*(?:cron|%)/is.test(target) && hasSetting(splitTarget(target).query, "cron");
 }
 
 /** The lengths of the names of such a header. Most other names differ in length. */
@@ -46,7 +46,7 @@ const crons: ReadonlySet<number> = new Set(Object.values(brandNames).map(({ pref
 export function routedPath(path: string, method: string): string {
   const toDestination = method === "POST" ? scheduleAtDestination : null;
   const [routed] = /^\/v2\/(?:publish|trigger|enqueue\/[^/]+)(?=\/)/i.exec(path) ?? toDestination?.exec(path) ?? [path];
-  return routed.includes("%") && decoded(routed) === null ? "/malformed" : routed;
+  return routed.includes("%") && percentDecode(routed) === null ? "/malformed" : routed;
 }
 
 /**
@@ -101,7 +101,7 @@ function finderOf(rows: readonly Row[]): RouteTable["find"] {
   const withParameters = new Map<string, Row[]>();
   // A segment of text comes before a parameter at the same place, as in the router.
   for (const row of rows.toSorted(bySegments)) {
-    for (const method of methodsOf(row.route)) {
+    for (const method of listMethods(row.route)) {
       if (!row.segments.includes(null)) fixed.set(`${method} ${row.segments.join("/")}`, { route: row.route, params: {} });
       else addTo(withParameters, keyOf(method, row.segments), row);
     }

@@ -9,7 +9,7 @@ import { flowControl } from "./messages/flowControl.ts";
 import { groups } from "./messages/groups.ts";
 import { healthReports } from "./accounts/health.ts";
 import { hooks } from "./messages/hooks.ts";
-import { intake } from "./messages/intake.ts";
+import { sourceCalls } from "./messages/sourceCalls.ts";
 import { signingKeys } from "./accounts/keys.ts";
 import { log } from "./messages/log.ts";
 import { messages } from "./messages/messages.ts";
@@ -49,7 +49,7 @@ export const routes: readonly Route[] = [
   ...workflowDlq,
   ...hooks,
   ...sources,
-  ...intake,
+  ...sourceCalls,
   ...accounts,
   ...statistics,
   ...admin,

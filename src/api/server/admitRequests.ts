@@ -2,13 +2,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { AdmissionPolicy, Caller, Leave } from "../admission/policy.ts";
-import { addressIn } from "../http/address.ts";
+import { findAddress } from "../http/address.ts";
 import { corsHeaders, isPreflight, preflightHeaders } from "../http/cors.ts";
-import { bytesAtOnce } from "../http/intake.ts";
+import { readReservedBytes } from "../http/requestBodyLimits.ts";
 import type { Query, Target } from "../http/target.ts";
 import { splitQuery, splitTarget } from "../http/target.ts";
 import type { Route } from "../route/route.ts";
-import { methodsOf } from "../route/route.ts";
+import { listMethods } from "../route/route.ts";
 import type { RouteTable } from "../route/routeTable.ts";
 import { routedPath } from "../route/routeTable.ts";
 
@@ -57,7 +57,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
       const admitted = admission.admit({
         ...{ caller, route },
         // A sender that has gone while its token was looked up would never give the room back.
-        bytes: () => (reply.raw.destroyed ? 0 : (bytesAtOnce(request.headers) ?? 0)),
+        bytes: () => (reply.raw.destroyed ? 0 : (readReservedBytes(request.headers) ?? 0)),
         tell: (headers) => void reply.headers(headers),
       });
       if (admitted instanceof Promise) admitted.then(enter).catch(refuse);
@@ -94,9 +94,9 @@ function receive(api: FastifyInstance, admission: AdmissionPolicy): void {
     const { headers, method } = request.raw;
     if (headers.expect !== undefined && isAwaited(request)) reply.raw.writeContinue();
     // The body of a GET or a HEAD is never read.
-    if (method === "GET" || method === "HEAD" || bytesAtOnce(headers) !== null) return proceed(null, payload);
-    const { body, give } = admission.receive(request.caller?.sender ?? "", payload);
-    reply.raw.once("close", give);
+    if (method === "GET" || method === "HEAD" || readReservedBytes(headers) !== null) return proceed(null, payload);
+    const { body, release } = admission.receive(request.caller?.sender ?? "", payload);
+    reply.raw.once("close", release);
     proceed(null, body);
   });
 }
@@ -134,7 +134,7 @@ function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, 
 }
 
 /** The methods that these routes answer. */
-const methodsOfRows = (rows: readonly Route[]): string[] => [...new Set(rows.flatMap((row) => methodsOf(row)))];
+const methodsOfRows = (rows: readonly Route[]): string[] => [...new Set(rows.flatMap((row) => listMethods(row)))];
 
 const nothingThere = "path: there is nothing at this path; GET /v2/health answers if this is the right server";
 
@@ -143,4 +143,4 @@ export const paramsOf = ({ params }: FastifyRequest): Record<string, string> =>
   typeof params === "object" && params !== null ? (params as Record<string, string>) : {};
 
 /** What a proxy reports may be no address at all. */
-export const callerIpOf = ({ ip, raw }: FastifyRequest): string | null => addressIn(ip, raw.socket.remoteAddress);
+export const callerIpOf = ({ ip, raw }: FastifyRequest): string | null => findAddress(ip, raw.socket.remoteAddress);

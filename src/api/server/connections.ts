@@ -1,8 +1,8 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { FastPath } from "../fastPublish/fastPath.ts";
-import type { Begun, Pacing } from "../route/oneAtATime.ts";
-import { Piecemeal, inTurn } from "../route/oneAtATime.ts";
+import type { Begun, Pacing } from "../route/pipelining.ts";
+import { PacedSocket, inTurn } from "../route/pipelining.ts";
 
 export type Connections = {
   pacing: Pacing;
@@ -19,10 +19,10 @@ export type Connections = {
  * function that replaces listeners of the server, and it is called once.
  */
 export function direct(server: Server, { pacing, fastPath, refuseEarly }: Connections): void {
-  const parse = soleListener<(socket: Piecemeal) => void>(server, "connection");
+  const parse = soleListener<(socket: PacedSocket) => void>(server, "connection");
   const answer = soleListener<RequestListener>(server, "request");
-  const readByNode = (socket: Socket, begun: Begun | null = null): Piecemeal => {
-    const piecemeal = new Piecemeal(socket, pacing, begun);
+  const readByNode = (socket: Socket, begun: Begun | null = null): PacedSocket => {
+    const piecemeal = new PacedSocket(socket, pacing, begun);
     parse.call(server, piecemeal);
     return piecemeal;
   };

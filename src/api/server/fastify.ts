@@ -7,26 +7,26 @@ import type { AdmissionParts } from "../admission/policy.ts";
 import { AdmissionPolicy } from "../admission/policy.ts";
 import { FastPath } from "../fastPublish/fastPath.ts";
 import type { PlainService } from "../fastPublish/sockets.ts";
-import { ignoredHeader, problemHeaders } from "../http/answerHeaders.ts";
-import { Listed, jsonOf } from "../http/listed.ts";
-import type { Outflow } from "../http/outflow.ts";
+import { formatIgnored, problemHeaders } from "../http/responseHeaders.ts";
+import { PagedList, toJsonText } from "../http/pagedList.ts";
+import type { ResponseLimits } from "../http/responseLimits.ts";
 import type { Problem } from "../http/problems.ts";
-import { problemBody, problemOf } from "../http/problems.ts";
+import { problemBody, toProblem } from "../http/problems.ts";
 import { splitTarget } from "../http/target.ts";
-import { inNameOf, isAudited } from "../route/actor.ts";
-import { afterAnswers } from "../route/oneAtATime.ts";
+import { withActor, isAudited } from "../route/actor.ts";
+import { afterResponses } from "../route/pipelining.ts";
 import type { RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
-import type { Answer, Incoming, Parts, Route } from "../route/route.ts";
-import { changesAnything, methodsOf } from "../route/route.ts";
+import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../route/route.ts";
+import { changesAnything, listMethods } from "../route/route.ts";
 import { routerPath, routeTable, routingPath } from "../route/routeTable.ts";
 import { routes as allRoutes } from "../routes/index.ts";
 import { admitRequests, callerIpOf, paramsOf } from "./admitRequests.ts";
 import { direct } from "./connections.ts";
-import { answerBytes, takeEveryRequest } from "./everyRequest.ts";
+import { respondToBytes, acceptEveryRequest } from "./everyRequest.ts";
 import { refuseEarly } from "./refuseEarly.ts";
 
-export type ApiParts = Parts &
+export type ApiOptions = RouteContext &
   AdmissionParts & {
     /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
     trustProxy: boolean | string[];
@@ -39,18 +39,18 @@ export type ApiParts = Parts &
     /** Whether plain publishes are answered before the framework sees them (`api/fastPublish/`). Default: true. */
     fastPath?: boolean;
     /** See `PlainService`. */
-    idleAlarm: PlainService["idleAlarm"];
+    wakeWhenIdle: PlainService["wakeWhenIdle"];
     /** Is told of each request once it is answered. The line is made only when it is asked for. */
     log(status: number, line: () => RequestLine): void;
   };
 
 /** The HTTP interface, ready to listen. Closing it lets running requests end, and refuses new ones. */
-export function createApi(parts: ApiParts): FastifyInstance {
+export function createApi(options: ApiOptions): FastifyInstance {
   const api = Fastify({
-    ...{ http: serverOptions, ...timing, bodyLimit: limits.messageBytes, trustProxy: parts.trustProxy },
+    ...{ http: serverOptions, ...timing, bodyLimit: limits.messageBytes, trustProxy: options.trustProxy },
     // Refused by a hook below instead, in the words of this interface.
     return503OnClosing: false,
-    // See `methodsOf`.
+    // See `listMethods`.
     exposeHeadRoutes: false,
     rewriteUrl: ({ url = "/", method = "", rawHeaders }) => routingPath({ method, target: url, rawHeaders }),
     // Names in a path keep their case.
@@ -61,45 +61,48 @@ export function createApi(parts: ApiParts): FastifyInstance {
       querystringParser: () => ({}),
     },
     frameworkErrors: (error, request, reply) =>
-      sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
-    clientErrorHandler: (error, socket) => afterAnswers(socket, () => answerBytes(error, socket, parts)),
+      sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
+    clientErrorHandler: (error, socket) => afterResponses(socket, () => respondToBytes(error, socket, options)),
   });
-  takeEveryBody(api);
-  const admission = new AdmissionPolicy(parts);
-  const routes = routeTable(servedBy(parts));
-  const { responses: outflow } = admission;
-  admitRequests(api, { parts, admission, routes });
+  acceptEveryBody(api);
+  const admission = new AdmissionPolicy(options);
+  const routes = routeTable(listServedRoutes(options));
+  const { responses: responseLimits } = admission;
+  admitRequests(api, { parts: options, admission, routes });
   direct(api.server, {
-    pacing: parts,
-    fastPath: hasFastPath(parts) ? new FastPath(api.server, { parts, admission, routes, idleAlarm: parts.idleAlarm }) : null,
+    pacing: options,
+    fastPath: hasFastPath(options)
+      ? new FastPath(api.server, { parts: options, admission, routes, wakeWhenIdle: options.wakeWhenIdle })
+      : null,
     // Only the framework reads what a proxy reports.
-    refuseEarly: (request, response) => parts.trustProxy === false && refuseEarly(request, response, { parts, admission, routes }),
+    refuseEarly: (request, response) =>
+      options.trustProxy === false && refuseEarly(request, response, { context: options, admission, routes }),
   });
-  takeEveryRequest(api.server, parts);
-  for (const row of servedBy(parts)) addRoute(api, row, parts, outflow);
+  acceptEveryRequest(api.server, options);
+  for (const row of listServedRoutes(options)) addRoute(api, row, options, responseLimits);
   api.addHook("onSend", (request, reply, payload, done) => {
     const { proof } = request.caller ?? {};
     if (proof && !reply.raw.destroyed && (typeof payload === "string" || Buffer.isBuffer(payload))) {
-      const gone = outflow.hold(proof.account.id, Buffer.byteLength(payload));
-      if (gone) reply.raw.once("close", gone);
+      const release = responseLimits.reserve(proof.account.id, Buffer.byteLength(payload));
+      if (release) reply.raw.once("close", release);
     }
     done(null, payload);
   });
   api.setErrorHandler((error, request, reply) =>
-    sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
+    sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
   );
   api.addHook("onResponse", (request, reply, done) => {
-    parts.log(reply.statusCode, () => lineOf(request, reply));
+    options.log(reply.statusCode, () => toRequestLine(request, reply));
     done();
   });
   return api;
 }
 
-const servedBy = ({ servesAccountsOnly }: ApiParts): readonly Route[] =>
+const listServedRoutes = ({ servesAccountsOnly }: ApiOptions): readonly Route[] =>
   servesAccountsOnly ? allRoutes.filter(({ access }) => access === "account" || access === "operator" || access === "open") : allRoutes;
 
 /** Only the framework reads what a proxy reports, and a port of accounts has no route that the fast path answers. */
-const hasFastPath = ({ fastPath = true, trustProxy, servesAccountsOnly }: ApiParts): boolean =>
+const hasFastPath = ({ fastPath = true, trustProxy, servesAccountsOnly }: ApiOptions): boolean =>
   fastPath && trustProxy === false && !servesAccountsOnly;
 
 const serverOptions = {
@@ -114,37 +117,37 @@ const serverOptions = {
 const timing = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
 
 /** Bodies are bytes; a route that wants JSON reads it itself. */
-function takeEveryBody(api: FastifyInstance): void {
+function acceptEveryBody(api: FastifyInstance): void {
   api.removeAllContentTypeParsers();
   api.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 }
 
-function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Outflow): void {
+function addRoute(api: FastifyInstance, row: Route, options: ApiOptions, responseLimits: ResponseLimits): void {
   const audited = isAudited(row);
   // What changes something has been done when its answer is there.
-  const readerOf = ({ caller }: FastifyRequest): AccountId | null =>
+  const findReader = ({ caller }: FastifyRequest): AccountId | null =>
     caller?.proof && !changesAnything(row) ? caller.proof.account.id : null;
   api.route({
-    method: [...methodsOf(row)],
+    method: [...listMethods(row)],
     url: routerPath(row.path),
-    bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
+    bodyLimit: row.body?.maxBytes ?? 1024 * 1024,
     config: { route: row },
     handler: async (request, reply) => {
-      const incoming = incomingOf(request, parts);
-      const reader = readerOf(request);
-      const make = (): Promise<Answer> => row.answer(incoming, audited ? inNameOf(row, incoming, parts) : parts);
-      const { status, body, ignored = [], headers = {} } = await (reader === null ? make() : outflow.inTurn(reader, make));
+      const incoming = toIncoming(request, options);
+      const reader = findReader(request);
+      const make = (): Promise<RouteResponse> => row.respond(incoming, audited ? withActor(row, incoming, options) : options);
+      const { status, body, ignored = [], headers = {} } = await (reader === null ? make() : responseLimits.runInTurn(reader, make));
       // Others may have been let in before the first of them had its answer.
-      if (reader !== null) outflow.mustHaveRoom(reader);
-      if (ignored.length > 0) reply.header("Waypost-Ignored", ignoredHeader(ignored));
+      if (reader !== null) responseLimits.checkRoom(reader);
+      if (ignored.length > 0) reply.header("Waypost-Ignored", formatIgnored(ignored));
       void reply.code(status).headers(headers);
-      if (!(body instanceof Listed) || reader === null) return reply.send(body);
-      return reply.type("application/json; charset=utf-8").send(await jsonOf(body, reader, outflow));
+      if (!(body instanceof PagedList) || reader === null) return reply.send(body);
+      return reply.type("application/json; charset=utf-8").send(await toJsonText(body, reader, responseLimits));
     },
   });
 }
 
-function incomingOf(request: FastifyRequest, { publicUrl = "" }: ApiParts): Incoming {
+function toIncoming(request: FastifyRequest, { publicUrl = "" }: ApiOptions): IncomingRequest {
   const { target, split, caller, raw, body } = request;
   return {
     ...{ target, query: split, proof: caller?.proof ?? null, source: caller?.source ?? null, rawHeaders: raw.rawHeaders },
@@ -161,7 +164,7 @@ function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Prob
   void reply.code(problem.status).headers(problemHeaders(path, problem)).send(problemBody(path, problem));
 }
 
-function lineOf(request: FastifyRequest, reply: FastifyReply): RequestLine {
+function toRequestLine(request: FastifyRequest, reply: FastifyReply): RequestLine {
   return {
     method: request.method,
     path: shownPath(request.target ?? splitTarget(request.originalUrl), request.caller?.proof?.token),

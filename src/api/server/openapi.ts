@@ -2,21 +2,21 @@ import { z } from "zod";
 import { brandNames } from "../../core/values/brand.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
 import { errorCodes } from "../../core/values/errors.ts";
-import { writtenName } from "../http/brand.ts";
-import { callback, failureCallback } from "../views/callbackShapes.ts";
+import { formatHeaderName } from "../http/brand.ts";
+import { callbackSchema, failureCallbackSchema } from "../views/callbackSchemas.ts";
 import { webhooks } from "./openapiWebhooks.ts";
 import type { Route } from "../route/route.ts";
-import { fieldsInBody } from "../route/route.ts";
-import { settingsOfResume } from "../publishing/runOverrides.ts";
+import { takesFieldsInBody } from "../route/route.ts";
+import { resumeSettings } from "../publishing/runOverrides.ts";
 import { settingRows } from "../settings/table.ts";
 import { workflowSettingRows } from "../settings/workflow.ts";
-import { deadLetter, event, message, refusal } from "../views/shapes.ts";
+import { deadLetterSchema, logEventSchema, messageSchema, refusalSchema } from "../views/schemas.ts";
 
 type Json = Record<string, unknown>;
 
-const shapes = {
-  ...{ Message: message, DeadLetter: deadLetter, LogEntry: event, Error: refusal },
-  ...{ Callback: callback, FailureCallback: failureCallback },
+const namedSchemas = {
+  ...{ Message: messageSchema, DeadLetter: deadLetterSchema, LogEntry: logEventSchema, Error: refusalSchema },
+  ...{ Callback: callbackSchema, FailureCallback: failureCallbackSchema },
 };
 
 /** The document that describes the interface, in OpenAPI 3.1. */
@@ -33,7 +33,7 @@ export function openApi(routes: readonly Route[]): Json {
     },
     servers: [{ url: "/" }],
     tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
-    paths: pathsOf(routes),
+    paths: describePaths(routes),
     webhooks: webhooks(),
     components: {
       securitySchemes: {
@@ -48,7 +48,7 @@ export function openApi(routes: readonly Route[]): Json {
         },
         upstashToken: { type: "apiKey", in: "query", name: brandNames.upstash.queryToken, description: "The same under the other brand." },
       },
-      schemas: Object.fromEntries(Object.entries(shapes).map(([name, shape]) => [name, schemaOf(shape, { inline: true })])),
+      schemas: Object.fromEntries(Object.entries(namedSchemas).map(([name, shape]) => [name, toJsonSchema(shape, { inline: true })])),
       parameters: settingParameters(),
       responses: Object.fromEntries(codes.map((code) => [code, refusalResponse(code)])),
     },
@@ -58,38 +58,38 @@ export function openApi(routes: readonly Route[]): Json {
 const codes = Object.keys(errorCodes) as ErrorCode[];
 
 const refusalResponse = (code: ErrorCode): Json => ({
-  description: sentence(errorCodes[code].meaning),
+  description: toSentence(errorCodes[code].meaning),
   content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
 });
 
-function pathsOf(routes: readonly Route[]): Json {
+function describePaths(routes: readonly Route[]): Json {
   const paths: Record<string, Json> = {};
-  for (const row of routes) (paths[row.path] ??= {})[row.method.toLowerCase()] = operationOf(row);
+  for (const row of routes) (paths[row.path] ??= {})[row.method.toLowerCase()] = describeOperation(row);
   return paths;
 }
 
-function operationOf(row: Route): Json {
+function describeOperation(row: Route): Json {
   return {
-    operationId: operationIdOf(row),
+    operationId: makeOperationId(row),
     tags: [row.tag],
     summary: row.summary,
     ...(row.about === undefined ? {} : { description: row.about }),
-    security: securityOf(row),
+    security: describeSecurity(row),
     parameters: [...pathParameters(row), ...queryParameters(row), ...settingReferences(row)],
     ...(row.body === undefined ? {} : { requestBody: requestBody(row.body) }),
-    ...(fieldsInBody(row) && Object.keys(row.query.shape).length > 0 ? { requestBody: fieldsBody(row) } : {}),
-    responses: { ...answersOf(row), ...refusalsOf(row) },
+    ...(takesFieldsInBody(row) && Object.keys(row.query.shape).length > 0 ? { requestBody: fieldsBody(row) } : {}),
+    responses: { ...describeResponses(row), ...describeRefusals(row) },
   };
 }
 
-const securityOf = ({ access }: Route): Json[] => {
+const describeSecurity = ({ access }: Route): Json[] => {
   if (access === "account") return [{ basic: [] }];
   if (access === "operator") return [{ operator: [] }];
   return access === "token" ? [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }] : [];
 };
 
 /** From method and path: `getDlq`, `postDlqRetryByDlqId`. */
-function operationIdOf({ method, path }: Route): string {
+function makeOperationId({ method, path }: Route): string {
   const words = path
     .replace("/v2", "")
     .split("/")
@@ -129,7 +129,7 @@ const aboutNames: Readonly<Record<string, string>> = {
 function queryParameters({ query }: Route): Json[] {
   const fields: [name: string, schema: z.core.$ZodType][] = Object.entries(query.shape);
   return fields.map(([name, field]) => {
-    const { description = "", ...schema } = schemaOf(field);
+    const { description = "", ...schema } = toJsonSchema(field);
     return { name, in: "query", required: false, description, style: "form", explode: true, schema };
   });
 }
@@ -138,22 +138,24 @@ const rows = Object.entries(settingRows);
 
 function settingReferences({ settings, runSettings = [] }: Route): Json[] {
   if (settings === undefined) return [];
-  const isTaken = { all: () => true, retry: (row: Row) => row.forRetries === true, resume: (_: Row, name: string) => ofResume.has(name) }[
-    settings
-  ];
+  const isTaken = {
+    all: () => true,
+    retry: (row: Row) => row.forRetries === true,
+    resume: (_: Row, name: string) => resumeSettingNames.has(name),
+  }[settings];
   const names = rows.filter(([name, row]) => isTaken(row, name)).map(([name]) => name);
-  return [...names, ...runSettings, ...(settings === "resume" ? [] : families)].flatMap((name) =>
-    prefixes.map((prefix) => ({ $ref: `#/components/parameters/${keyOf(prefix, name)}` })),
+  return [...names, ...runSettings, ...(settings === "resume" ? [] : settingFamilies)].flatMap((name) =>
+    prefixes.map((prefix) => ({ $ref: `#/components/parameters/${makeParameterKey(prefix, name)}` })),
   );
 }
 
 type Row = (typeof settingRows)[keyof typeof settingRows];
-const ofResume: ReadonlySet<string> = settingsOfResume;
+const resumeSettingNames: ReadonlySet<string> = resumeSettings;
 
 const prefixes = Object.values(brandNames).map(({ prefix }) => prefix);
-const families = ["forward-{name}", "callback-{setting}", "failure-callback-{setting}"] as const;
+const settingFamilies = ["forward-{name}", "callback-{setting}", "failure-callback-{setting}"] as const;
 
-const keyOf = (prefix: string, name: string): string => writtenName(`${prefix}-${name.replaceAll(/[{}]/g, "")}`);
+const makeParameterKey = (prefix: string, name: string): string => formatHeaderName(`${prefix}-${name.replaceAll(/[{}]/g, "")}`);
 
 function settingParameters(): Json {
   const parameters: Json = {};
@@ -161,19 +163,19 @@ function settingParameters(): Json {
     for (const [name, { about, example, text }] of [...rows, ...Object.entries(workflowSettingRows)]) {
       const description = `${about} As a query parameter: \`${prefix.toLowerCase()}-${name}\`.`;
       const header = {
-        name: writtenName(`${prefix}-${name}`),
+        name: formatHeaderName(`${prefix}-${name}`),
         in: "header",
         required: false,
         description,
         example,
-        schema: schemaOf(text),
+        schema: toJsonSchema(text),
       };
-      parameters[keyOf(prefix, name)] = header;
+      parameters[makeParameterKey(prefix, name)] = header;
     }
-    for (const name of families) {
-      const written = writtenName(`${prefix}-${name}`).replace(/\{.*/, name.slice(name.indexOf("{")));
+    for (const name of settingFamilies) {
+      const written = formatHeaderName(`${prefix}-${name}`).replace(/\{.*/, name.slice(name.indexOf("{")));
       const header = { name: written, in: "header", required: false, description: aboutFamily[name], schema: { type: "string" } };
-      parameters[keyOf(prefix, name)] = header;
+      parameters[makeParameterKey(prefix, name)] = header;
     }
   }
   return parameters;
@@ -181,7 +183,7 @@ function settingParameters(): Json {
 
 const forCallbacks = rows.filter(([, { forCallbacks }]) => forCallbacks === true).map(([name]) => name);
 
-const aboutFamily: Record<(typeof families)[number], string> = {
+const aboutFamily: Record<(typeof settingFamilies)[number], string> = {
   "forward-{name}": "A header that is delivered, without the prefix.",
   "callback-{setting}": `A setting of the callback: ${forCallbacks.join(", ")}, or forward-{name}.`,
   "failure-callback-{setting}": `A setting of the failure callback: ${forCallbacks.join(", ")}, or forward-{name}.`,
@@ -190,25 +192,25 @@ const aboutFamily: Record<(typeof families)[number], string> = {
 const requestBody = ({ about, contentType, schema, required }: NonNullable<Route["body"]>): Json => ({
   description: about,
   required,
-  content: { [contentType]: { schema: schemaOf(schema, { io: "input" }) } },
+  content: { [contentType]: { schema: toJsonSchema(schema, { io: "input" }) } },
 });
 
 const fieldsBody = ({ query }: Route): Json => ({
   description: "The parameters of the query may stand in a JSON body, too.",
   required: false,
-  content: { "application/json": { schema: schemaOf(query.partial()) } },
+  content: { "application/json": { schema: toJsonSchema(query.partial()) } },
 });
 
-const answersOf = ({ answers }: Route): Json =>
+const describeResponses = ({ answers }: Route): Json =>
   Object.fromEntries(
     Object.entries(answers).map(([status, { about, schema }]) => [
       status,
-      { description: about, content: { "application/json": { schema: schemaOf(schema) } } },
+      { description: about, content: { "application/json": { schema: toJsonSchema(schema) } } },
     ]),
   );
 
 /** What a row says, and what any request can meet. Codes with the same status are told together. */
-function refusalsOf({ access, operation, refusals, body }: Route): Json {
+function describeRefusals({ access, operation, refusals, body }: Route): Json {
   const always: ErrorCode[] = [
     "invalid",
     ...(access === "token" || access === "account" || access === "operator" ? (["unauthorized", "too-many-failures"] as const) : []),
@@ -221,12 +223,12 @@ function refusalsOf({ access, operation, refusals, body }: Route): Json {
 }
 
 /** JSON Schema of what a schema gives, or of what it takes. Shapes with a name are referred to by it, wherever they stand. */
-function schemaOf(root: z.core.$ZodType, { inline = false, io = "output" }: { inline?: boolean; io?: "input" | "output" } = {}): Json {
+function toJsonSchema(root: z.core.$ZodType, { inline = false, io = "output" }: { inline?: boolean; io?: "input" | "output" } = {}): Json {
   const { $schema: _dialect, ...rest } = z.toJSONSchema(root, {
     io,
     unrepresentable: "any",
     override: ({ zodSchema, jsonSchema, path }) => {
-      const named = inline && path.length === 0 ? undefined : Object.entries(shapes).find(([, shape]) => shape === zodSchema);
+      const named = inline && path.length === 0 ? undefined : Object.entries(namedSchemas).find(([, shape]) => shape === zodSchema);
       if (named) {
         for (const key of Object.keys(jsonSchema)) Reflect.deleteProperty(jsonSchema, key);
         jsonSchema.$ref = `#/components/schemas/${named[0]}`;
@@ -243,4 +245,4 @@ function schemaOf(root: z.core.$ZodType, { inline = false, io = "output" }: { in
   return rest;
 }
 
-const sentence = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
+const toSentence = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;

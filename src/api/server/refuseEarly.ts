@@ -1,17 +1,17 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AdmissionPolicy } from "../admission/policy.ts";
-import { addressIn } from "../http/address.ts";
-import { problemHeaders } from "../http/answerHeaders.ts";
+import { findAddress } from "../http/address.ts";
+import { problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders } from "../http/cors.ts";
 import { limits } from "../../core/values/limits.ts";
-import { problemBody, problemOf } from "../http/problems.ts";
+import { problemBody, toProblem } from "../http/problems.ts";
 import type { RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
 import type { RouteTable } from "../route/routeTable.ts";
 import { splitQuery, splitTarget } from "../http/target.ts";
 
-type Early = {
-  parts: { corsOrigins?: readonly string[]; log(status: number, line: () => RequestLine): void };
+type EarlyRefusalContext = {
+  context: { corsOrigins?: readonly string[]; log(status: number, line: () => RequestLine): void };
   admission: AdmissionPolicy;
   routes: RouteTable;
 };
@@ -22,21 +22,25 @@ type Early = {
  * response is the one that the framework would give. The address is the other end of the connection, so
  * this is not for a server behind proxies.
  */
-export function refuseEarly(request: IncomingMessage, response: ServerResponse, { parts, admission, routes }: Early): boolean {
+export function refuseEarly(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { context, admission, routes }: EarlyRefusalContext,
+): boolean {
   const { method = "", url = "", headers } = request;
   if (headers.authorization !== undefined || method === "OPTIONS" || admission.isClosing) return false;
   // The framework adds the headers by which a page may read the response.
-  if (headers.origin !== undefined && parts.corsOrigins?.length) return false;
+  if (headers.origin !== undefined && context.corsOrigins?.length) return false;
   const target = splitTarget(url);
   if (splitQuery(target.query).token !== null || !routes.at(target.path).every(({ access }) => withCredentials.has(access))) return false;
-  const refusal = admission.excess(addressIn(request.socket.remoteAddress));
+  const refusal = admission.excess(findAddress(request.socket.remoteAddress));
   if (refusal === null) return false;
-  const problem = problemOf(refusal, limits.messageBytes);
+  const problem = toProblem(refusal, limits.messageBytes);
   const text = JSON.stringify(problemBody(target.path, problem));
   const described = { "content-type": "application/json; charset=utf-8", "content-length": Buffer.byteLength(text) };
-  const more = { ...corsHeaders(parts.corsOrigins ?? [], target.path, undefined), ...problemHeaders(target.path, problem) };
+  const more = { ...corsHeaders(context.corsOrigins ?? [], target.path, undefined), ...problemHeaders(target.path, problem) };
   response.writeHead(problem.status, { ...more, ...described }).end(text);
-  parts.log(problem.status, () => ({ ...{ method, path: shownPath(target), status: problem.status }, ...{ ms: 0, account: null } }));
+  context.log(problem.status, () => ({ ...{ method, path: shownPath(target), status: problem.status }, ...{ ms: 0, account: null } }));
   return true;
 }
 

@@ -1,12 +1,12 @@
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { Brand } from "../../core/model/message.ts";
-import { remembered } from "../../core/values/remembered.ts";
-import { brandedHeader, brandedName, writtenName } from "../http/brand.ts";
-import { forwardedHeader } from "./forward.ts";
-import { nearest } from "../http/nearest.ts";
-import type { SettingName, Values } from "./table.ts";
-import { settingRows, swallowed } from "./table.ts";
+import { memoize } from "../../core/values/memoize.ts";
+import { parseBrandedHeader, parseBrandedName, formatHeaderName } from "../http/brand.ts";
+import { readForwardedHeader } from "./forward.ts";
+import { findNearest } from "../http/nearest.ts";
+import type { MessageSettingName, SettingValues } from "./table.ts";
+import { settingRows, ignoredSettings } from "./table.ts";
 import type { Parameter } from "../http/target.ts";
 import type { WorkflowSettingName, WorkflowValues } from "./workflow.ts";
 import { isWorkflowSetting, workflowSettingRows } from "./workflow.ts";
@@ -15,16 +15,16 @@ import { isWorkflowSetting, workflowSettingRows } from "./workflow.ts";
  * A setting as it was given. `name` is plain and in lower case; `written` is what the caller wrote, for refusals. `hasPlus`: in a query, whose
  * `+` are spaces.
  */
-export type Given = { brand: Brand; name: string; value: string; written: string; hasPlus?: boolean };
+export type GivenSetting = { brand: Brand; name: string; value: string; written: string; hasPlus?: boolean };
 
 /** What was given for a message or for a callback, read. Headers are those of `forward-<name>`. */
-export type Settings = {
-  values: Partial<Values>;
+export type MessageSettings = {
+  values: Partial<SettingValues>;
   /** How each was written, for refusals that come later. */
-  written: { [N in SettingName]?: string };
+  written: { [N in MessageSettingName]?: string };
   headers: (readonly [name: string, value: string])[];
-  callback: Settings | null;
-  failureCallback: Settings | null;
+  callback: MessageSettings | null;
+  failureCallback: MessageSettings | null;
   /** What was given of a workflow run. Null: nothing. */
   workflow: WorkflowSettings | null;
   /** The first setting that was given in here. */
@@ -34,23 +34,23 @@ export type Settings = {
 /** What was given of a workflow run, and how each was written. */
 export type WorkflowSettings = { values: Partial<WorkflowValues>; written: { [N in WorkflowSettingName]?: string } };
 
-export type Read = { settings: Settings; ignored: string[] };
+export type ReadSettings = { settings: MessageSettings; ignored: string[] };
 
 /** The settings among the names and values of headers, in turn. */
-export function givenByHeaders(rawHeaders: readonly string[]): Given[] {
-  const given: Given[] = [];
+export function listHeaderSettings(rawHeaders: readonly string[]): GivenSetting[] {
+  const given: GivenSetting[] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const written = rawHeaders[at] ?? "";
-    const branded = brandedHeader(written);
+    const branded = parseBrandedHeader(written);
     if (branded) given.push({ brand: branded.brand, name: branded.name, value: (rawHeaders[at + 1] ?? "").trim(), written });
   }
   return given;
 }
 
 /** The settings among the parameters of a query string. */
-export const givenByQuery = (parameters: readonly Parameter[]): Given[] =>
+export const listQuerySettings = (parameters: readonly Parameter[]): GivenSetting[] =>
   parameters.flatMap(({ name, value, written, hasPlus }) => {
-    const branded = brandedName(name);
+    const branded = parseBrandedName(name);
     return branded ? [{ ...branded, value: value.trim(), written, hasPlus }] : [];
   });
 
@@ -59,53 +59,53 @@ export const givenByQuery = (parameters: readonly Parameter[]): Given[] =>
  * Throws `Refusal` for one that is unknown, malformed, of a workflow run, or given twice in a layer with different values.
  * Unknown ones of the other brand are left out and named in `ignored`.
  */
-export function readSettings(...layers: readonly (readonly Given[])[]): Read {
+export function readSettings(...layers: readonly (readonly GivenSetting[])[]): ReadSettings {
   const read = readAllSettings(...layers);
-  refuseOfWorkflows(read.settings);
+  refuseWorkflowSettings(read.settings);
   return read;
 }
 
 /** The same, with those of messages that belong to a workflow run. */
-export function readAllSettings(...layers: readonly (readonly Given[])[]): Read {
-  const read = placed(layers);
+export function readAllSettings(...layers: readonly (readonly GivenSetting[])[]): ReadSettings {
+  const read = readLayers(layers);
   // Clients send settings of a failure callback with a call of a run, which has none.
   if (read.settings.workflow?.values["workflow-runid"] === undefined) checkCallbacks(read.settings);
   return read;
 }
 
 /** Reads settings that are to change others: one of a callback may be alone, where there is one already. */
-export function readChanges(...layers: readonly (readonly Given[])[]): Read {
-  const read = placed(layers);
-  refuseOfWorkflows(read.settings);
+export function readChanges(...layers: readonly (readonly GivenSetting[])[]): ReadSettings {
+  const read = readLayers(layers);
+  refuseWorkflowSettings(read.settings);
   return read;
 }
 
-function placed(layers: readonly (readonly Given[])[]): Read {
+function readLayers(layers: readonly (readonly GivenSetting[])[]): ReadSettings {
   const settings = noSettings("");
   const ignored: string[] = [];
-  for (const given of chosen(layers)) if (!place(settings, given)) ignored.push(given.written.toLowerCase());
+  for (const given of mergeLayers(layers)) if (!storeSetting(settings, given)) ignored.push(given.written.toLowerCase());
   return { settings, ignored };
 }
 
 /** Throws `Refusal` for a setting that only schedules have. */
-export function refuseOfSchedules({ values, written }: Settings): void {
-  for (const name of ofSchedules) {
+export function refuseScheduleSettings({ values, written }: MessageSettings): void {
+  for (const name of scheduleOnlyNames) {
     const why = values[name] === undefined ? undefined : settingRows[name].onlyForSchedules;
     if (why !== undefined) throw new Refusal("invalid", `${(written[name] ?? name).slice(0, 200)}: ${why}`);
   }
 }
 
 /** Throws `Refusal` for a setting of messages that belong to a workflow run; those of callbacks are nothing without. */
-export function refuseOfWorkflows({ workflow, callback, failureCallback }: Settings): void {
+export function refuseWorkflowSettings({ workflow, callback, failureCallback }: MessageSettings): void {
   const [written] = Object.values(workflow?.written ?? {});
   if (written !== undefined)
     throw new Refusal("invalid", `${written.slice(0, 200)}: belongs to a message of a workflow run, which this is not; leave it out`);
-  if (callback) refuseOfWorkflows(callback);
-  if (failureCallback) refuseOfWorkflows(failureCallback);
+  if (callback) refuseWorkflowSettings(callback);
+  if (failureCallback) refuseWorkflowSettings(failureCallback);
 }
 
 /** Throws `Refusal` for a deduplication window that was `asked` for where there is nothing to deduplicate by. */
-export function refuseLoneWindow({ values, written }: Settings, asked: readonly Given[]): void {
+export function refuseLoneWindow({ values, written }: MessageSettings, asked: readonly GivenSetting[]): void {
   if (values["deduplication-window"] === undefined || values["deduplication-id"] !== undefined || values["content-based-deduplication"])
     return;
   if (!asked.some(({ name }) => name === "deduplication-window")) return;
@@ -113,9 +113,11 @@ export function refuseLoneWindow({ values, written }: Settings, asked: readonly 
   throw new Refusal("invalid", `${field}: requires Deduplication-Id or Content-Based-Deduplication; give one, or leave it out`);
 }
 
-const ofSchedules = (Object.keys(settingRows) as SettingName[]).filter((name) => settingRows[name].onlyForSchedules !== undefined);
+const scheduleOnlyNames = (Object.keys(settingRows) as MessageSettingName[]).filter(
+  (name) => settingRows[name].onlyForSchedules !== undefined,
+);
 
-const noSettings = (firstWritten: string): Settings => ({
+const noSettings = (firstWritten: string): MessageSettings => ({
   ...{ values: {}, written: {}, headers: [], callback: null, failureCallback: null, workflow: null, firstWritten },
 });
 
@@ -123,138 +125,142 @@ const noSettings = (firstWritten: string): Settings => ({
  * Each setting once, from the first layer that has it. Forwarded headers may come repeatedly. Those of a callback, often a credential, are
  * meant for the URL that their layer gives it, and do not go to another one.
  */
-function chosen(layers: readonly (readonly Given[])[]): readonly Given[] {
+function mergeLayers(layers: readonly (readonly GivenSetting[])[]): readonly GivenSetting[] {
   const [first = [], ...others] = layers.filter((layer) => layer.length > 0);
-  const all = once(first);
+  const all = mergeLayer(first);
   const taken = new Map<string, string>();
-  let above = all;
+  let previous = all;
   for (const layer of others) {
-    for (const { name, value } of above) taken.set(name, value).set(outdone[name] ?? name, value);
-    const given = once(layer);
-    const replaced = given.filter(({ name, value }) => isCallback(aimOf(name)) && taken.has(name) && taken.get(name) !== value);
-    const isForOther = (of: string): boolean => replaced.some(({ name }) => of.startsWith(`${name}-forward-`));
-    above = given.filter(({ name }) => !taken.has(name) && !isForOther(name));
-    all.push(...above);
+    for (const { name, value } of previous) taken.set(name, value).set(overriddenNames[name] ?? name, value);
+    const given = mergeLayer(layer);
+    const replaced = given.filter(({ name, value }) => isCallback(parseTarget(name)) && taken.has(name) && taken.get(name) !== value);
+    const isForOther = (settingName: string): boolean => replaced.some(({ name }) => settingName.startsWith(`${name}-forward-`));
+    previous = given.filter(({ name }) => !taken.has(name) && !isForOther(name));
+    all.push(...previous);
   }
   return all;
 }
 
 /** What settles the same question by another name: a delay that is asked for holds, whatever a later layer has for all. */
-const outdone: Readonly<Partial<Record<string, string>>> = { delay: "not-before", "content-based-deduplication": "deduplication-id" };
+const overriddenNames: Readonly<Partial<Record<string, string>>> = {
+  delay: "not-before",
+  "content-based-deduplication": "deduplication-id",
+};
 
-function once(all: readonly Given[]): Given[] {
-  const places = new Map<string, number>();
-  const kept: Given[] = [];
+function mergeLayer(all: readonly GivenSetting[]): GivenSetting[] {
+  const positions = new Map<string, number>();
+  const kept: GivenSetting[] = [];
   for (const given of all) {
-    if (given.name.length > longestName) throw new Refusal("invalid", `${shown(given)}: the name is longer than ${longestName} characters`);
-    const { isForward, isSwallowed } = aimOf(given.name);
-    const place = isForward || isSwallowed ? undefined : places.get(given.name);
-    const other = place === undefined ? undefined : kept[place];
-    if (place !== undefined && other) kept[place] = together(other, given);
-    else places.set(given.name, kept.push(given) - 1);
+    if (given.name.length > longestName)
+      throw new Refusal("invalid", `${shortenSetting(given)}: the name is longer than ${longestName} characters`);
+    const { isForward, isIgnored } = parseTarget(given.name);
+    const position = isForward || isIgnored ? undefined : positions.get(given.name);
+    const other = position === undefined ? undefined : kept[position];
+    if (position !== undefined && other) kept[position] = mergeValues(other, given);
+    else positions.set(given.name, kept.push(given) - 1);
   }
   return kept;
 }
 
 /** Two settings of one name as one. Throws `Refusal` where they differ and are no lists. */
-function together(one: Given, other: Given): Given {
+function mergeValues(one: GivenSetting, other: GivenSetting): GivenSetting {
   if (one.value === other.value) return one;
-  if (lists.has(one.name)) return { ...one, value: `${one.value},${other.value}` };
+  if (listSettings.has(one.name)) return { ...one, value: `${one.value},${other.value}` };
   const both = one.written === other.written ? "given twice" : `given as ${one.written} too`;
-  throw new Refusal("invalid", `${shown(other)}: ${both}, with different values; leave one out`);
+  throw new Refusal("invalid", `${shortenSetting(other)}: ${both}, with different values; leave one out`);
 }
 
 /** Settings whose values are lists with commas: as with any such header (RFC 9110, 5.3), several are one. */
-const lists: ReadonlySet<string> = new Set<SettingName | WorkflowSettingName>(["label", "redact-fields", "feature-set"]);
+const listSettings: ReadonlySet<string> = new Set<MessageSettingName | WorkflowSettingName>(["label", "redact-fields", "feature-set"]);
 
 /** Of a setting, with room for the longest name of a header behind its prefixes. */
 const longestName = 2 * limits.nameLength;
 
 /** What the name of a setting says: of which callback it is, from the outermost one on, and what is said of that. */
-type Aim = { callbacks: readonly ("callback" | "failureCallback")[]; name: string; isForward: boolean; isSwallowed: boolean };
+type SettingTarget = { callbacks: readonly ("callback" | "failureCallback")[]; name: string; isForward: boolean; isIgnored: boolean };
 
-const aimOf = remembered((whole): Aim => {
+const parseTarget = memoize((fullName): SettingTarget => {
   const callbacks: ("callback" | "failureCallback")[] = [];
-  let name = whole;
+  let name = fullName;
   for (;;) {
     const [prefix] = /^(failure-)?callback-/.exec(name) ?? [];
-    if (prefix === undefined) return { callbacks, name, isForward: name.startsWith("forward-"), isSwallowed: swallowed.test(whole) };
+    if (prefix === undefined) return { callbacks, name, isForward: name.startsWith("forward-"), isIgnored: ignoredSettings.test(fullName) };
     callbacks.push(prefix === "callback-" ? "callback" : "failureCallback");
     name = name.slice(prefix.length);
   }
 });
 
 /** Whether it is the URL of a callback, or of a callback of one. */
-const isCallback = ({ name }: Aim): boolean => name === "callback" || name === "failure-callback";
+const isCallback = ({ name }: SettingTarget): boolean => name === "callback" || name === "failure-callback";
 
 /** Puts a setting where it belongs. False when it is unknown and may be. */
-function place(root: Settings, given: Given): boolean {
-  const aim = aimOf(given.name);
-  if (aim.isSwallowed) return true;
-  const settings = settingsAt(root, aim, given);
-  const { name, isForward } = aim;
-  const depth = aim.callbacks.length;
+function storeSetting(root: MessageSettings, given: GivenSetting): boolean {
+  const target = parseTarget(given.name);
+  if (target.isIgnored) return true;
+  const settings = findOrCreateSettings(root, target, given);
+  const { name, isForward } = target;
+  const depth = target.callbacks.length;
   if (isForward) {
-    const header = forwardedHeader(given.written, name.slice("forward-".length), given.value);
+    const header = readForwardedHeader(given.written, name.slice("forward-".length), given.value);
     if (header) settings.headers.push(header);
     return true;
   }
   if (isWorkflowSetting(name)) {
     if (depth > 0 && !workflowSettingRows[name].forCallbacks)
-      throw new Refusal("invalid", `${shown(given)}: is said of messages, not of callbacks`);
-    setWorkflow((settings.workflow ??= { values: {}, written: {} }), name, given);
+      throw new Refusal("invalid", `${shortenSetting(given)}: is said of messages, not of callbacks`);
+    setWorkflowValue((settings.workflow ??= { values: {}, written: {} }), name, given);
     return true;
   }
   if (!isSetting(name)) return refuseOrIgnore(given, name);
   const { forCallbacks } = settingRows[name];
-  if (depth > 0 && forCallbacks !== true) throw new Refusal("invalid", `${shown(given)}: ${forCallbacks}`);
-  set(settings, name, given);
+  if (depth > 0 && forCallbacks !== true) throw new Refusal("invalid", `${shortenSetting(given)}: ${forCallbacks}`);
+  setValue(settings, name, given);
   return true;
 }
 
 /** The settings of the callback that is meant, and of those on the way to it, which are made where there are none. Throws `Refusal`. */
-function settingsAt(root: Settings, aim: Aim, given: Given): Settings {
-  const { callbacks } = aim;
-  const levels = callbacks.length + (isCallback(aim) ? 1 : 0);
+function findOrCreateSettings(root: MessageSettings, target: SettingTarget, given: GivenSetting): MessageSettings {
+  const { callbacks } = target;
+  const levels = callbacks.length + (isCallback(target) ? 1 : 0);
   if (levels > limits.callbackDepth)
-    throw new Refusal("invalid", `${shown(given)}: callbacks of callbacks go ${limits.callbackDepth} levels deep at most`);
+    throw new Refusal("invalid", `${shortenSetting(given)}: callbacks of callbacks go ${limits.callbackDepth} levels deep at most`);
   return callbacks.reduce((settings, child) => (settings[child] ??= noSettings(given.written)), root);
 }
 
-const isSetting = (name: string): name is SettingName => Object.hasOwn(settingRows, name);
+const isSetting = (name: string): name is MessageSettingName => Object.hasOwn(settingRows, name);
 
-function refuseOrIgnore(given: Given, name: string): boolean {
+function refuseOrIgnore(given: GivenSetting, name: string): boolean {
   if (given.brand !== "svc") return false;
-  const meant = nearest(name, [...Object.keys(settingRows), ...Object.keys(workflowSettingRows)]);
+  const suggestion = findNearest(name, [...Object.keys(settingRows), ...Object.keys(workflowSettingRows)]);
   const before = given.written.slice(0, given.written.length - name.length);
-  const hint = meant === null ? "" : `; did you mean ${before}${/[A-Z]/.test(before) ? writtenName(meant) : meant}?`;
-  throw new Refusal("invalid", `${shown(given)}: there is no such setting${hint}`);
+  const hint = suggestion === null ? "" : `; did you mean ${before}${/[A-Z]/.test(before) ? formatHeaderName(suggestion) : suggestion}?`;
+  throw new Refusal("invalid", `${shortenSetting(given)}: there is no such setting${hint}`);
 }
 
-function set<N extends SettingName>({ values, written }: Settings, name: N, given: Given): void {
-  values[name] = valueOf(settingRows[name].read, given);
+function setValue<N extends MessageSettingName>({ values, written }: MessageSettings, name: N, given: GivenSetting): void {
+  values[name] = readValue(settingRows[name].read, given);
   written[name] = given.written;
 }
 
-function setWorkflow<N extends WorkflowSettingName>({ values, written }: WorkflowSettings, name: N, given: Given): void {
-  values[name] = valueOf(workflowSettingRows[name].read, given);
+function setWorkflowValue<N extends WorkflowSettingName>({ values, written }: WorkflowSettings, name: N, given: GivenSetting): void {
+  values[name] = readValue(workflowSettingRows[name].read, given);
   written[name] = given.written;
 }
 
-function valueOf<T>(read: (text: string) => T, given: Given): T {
+function readValue<T>(read: (text: string) => T, given: GivenSetting): T {
   if (given.value.length > limits.headerBytes)
-    throw new Refusal("invalid", `${shown(given)}: ${given.value.length} characters, the limit is ${limits.headerBytes}`);
+    throw new Refusal("invalid", `${shortenSetting(given)}: ${given.value.length} characters, the limit is ${limits.headerBytes}`);
   try {
-    return read(readable(given.value));
+    return read(decodeHeaderText(given.value));
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     const hint = given.hasPlus ? "; a + in a query is a space, write %2B for a plus" : "";
-    throw new Refusal(error.code, `${shown(given)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}${hint}`);
+    throw new Refusal(error.code, `${shortenSetting(given)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}${hint}`);
   }
 }
 
 /** Header values arrive as latin 1. Text that is UTF-8 underneath was meant as that. */
-export function readable(value: string): string {
+export function decodeHeaderText(value: string): string {
   if (/^[\0-\x7f]*$/.test(value) || /[^\0-\xff]/.test(value)) return value;
   const bytes = Buffer.from(value, "latin1");
   const text = bytes.toString("utf8");
@@ -262,7 +268,7 @@ export function readable(value: string): string {
 }
 
 /** A callback's settings are nothing without its URL. */
-function checkCallbacks(settings: Settings): void {
+function checkCallbacks(settings: MessageSettings): void {
   for (const [child, name] of [
     [settings.callback, "callback"],
     [settings.failureCallback, "failure-callback"],
@@ -279,4 +285,4 @@ function checkCallbacks(settings: Settings): void {
   }
 }
 
-const shown = ({ written }: Given): string => written.slice(0, 200);
+const shortenSetting = ({ written }: GivenSetting): string => written.slice(0, 200);

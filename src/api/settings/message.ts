@@ -1,18 +1,18 @@
 import { createHash, hash } from "node:crypto";
 import { Refusal } from "../../core/values/errors.ts";
-import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, Letter, SendSettings } from "../../core/model/message.ts";
+import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, MessageInput, SendSettings } from "../../core/model/message.ts";
 import type { Overrides } from "../../core/commands/overrides.ts";
-import { plainCallback } from "../../core/commands/overrides.ts";
+import { defaultCallback } from "../../core/commands/overrides.ts";
 import { limits } from "../../core/values/limits.ts";
 import { canonicalName, headerValue, joinHeaders } from "../../core/values/headers.ts";
-import { forwardedHeader } from "./forward.ts";
-import type { Settings } from "./grammar.ts";
-import type { SettingName } from "./table.ts";
+import { readForwardedHeader } from "./forward.ts";
+import type { MessageSettings } from "./grammar.ts";
+import type { MessageSettingName } from "./table.ts";
 import { isUrl } from "../http/target.ts";
 import { settingRows } from "./table.ts";
 
 /** All that a publish brought, taken apart. `content`: what describes the body. `senders`: what `header-forward` is to send along. */
-export type Post = {
+export type PostedMessage = {
   brand: Brand;
   /** A URL, or the name of a URL group. `query`: what the endpoints of the group get with their URLs. */
   destination: string;
@@ -20,16 +20,26 @@ export type Post = {
   queue?: string | null;
   body: Bytes;
   content: HeaderList;
-  senders(): HeaderList;
+  senderHeaders(): HeaderList;
   callerIp: string | null;
-  settings: Settings;
+  settings: MessageSettings;
 };
 
 /** Makes a letter of what was posted. Throws `Refusal` when its headers are too large. */
-export function letterOf({ brand, destination, query = null, queue, body, content, senders, callerIp, settings }: Post): Letter {
+export function toMessageInput({
+  brand,
+  destination,
+  query = null,
+  queue,
+  body,
+  content,
+  senderHeaders,
+  callerIp,
+  settings,
+}: PostedMessage): MessageInput {
   const { values } = settings;
-  const alongside = values["header-forward"] ? joinHeaders(content, named(senders(), content)) : content;
-  const sending = sendSettings(settings, joinHeaders(alongside, withOneType(content, settings.headers)));
+  const alongside = values["header-forward"] ? joinHeaders(content, excludeContent(senderHeaders(), content)) : content;
+  const sending = toSendSettings(settings, joinHeaders(alongside, withOneType(content, settings.headers)));
   checkHeaderBytes(sending);
   const toUrl = isUrl(destination);
   return {
@@ -50,7 +60,7 @@ export function letterOf({ brand, destination, query = null, queue, body, conten
     body,
     delay: values.delay ?? null,
     notBefore: values["not-before"] ?? null,
-    deduplication: deduplicationOf(settings, {
+    deduplication: makeDeduplicationKey(settings, {
       ...{ destination: query === null ? destination : `${destination}?${query}`, body, headers: sending.headers },
     }),
     deduplicationWindow: values["deduplication-window"] ?? null,
@@ -58,23 +68,23 @@ export function letterOf({ brand, destination, query = null, queue, body, conten
     redaction: values["redact-fields"] ?? null,
     callerIp,
     ...(values["keep-response"] ? { keepResponse: true } : {}),
-    tells: null,
+    reportsOn: null,
     ...(query === null ? {} : { query }),
   };
 }
 
 /** What describes a body, among headers that stand in a JSON, names and values in turn. */
-export function contentOf(headers: readonly string[]): HeaderList {
+export function listContentHeaders(headers: readonly string[]): HeaderList {
   const found: (readonly [name: string, value: string])[] = [];
   for (let at = 0; at + 1 < headers.length; at += 2) {
     const name = headers[at] ?? "";
-    const header = isOfContent(name) ? forwardedHeader(name, name.toLowerCase(), (headers[at + 1] ?? "").trim()) : null;
+    const header = isContentHeader(name) ? readForwardedHeader(name, name.toLowerCase(), (headers[at + 1] ?? "").trim()) : null;
     if (header) found.push(header);
   }
   return found;
 }
 
-const isOfContent = (name: string): boolean => {
+const isContentHeader = (name: string): boolean => {
   const canonical = canonicalName(name);
   return canonical === "Content-Type" || canonical === "Content-Encoding";
 };
@@ -91,10 +101,10 @@ function withOneType(content: HeaderList, given: HeaderList): HeaderList {
   });
 }
 
-const named = (senders: HeaderList, content: HeaderList): HeaderList =>
-  senders.filter(([name]) => !content.some(([other]) => other === name));
+const excludeContent = (senderHeaders: HeaderList, content: HeaderList): HeaderList =>
+  senderHeaders.filter(([name]) => !content.some(([other]) => other === name));
 
-function sendSettings(settings: Settings, headers: HeaderList): SendSettings {
+function toSendSettings(settings: MessageSettings, headers: HeaderList): SendSettings {
   const { values, callback, failureCallback } = settings;
   return {
     method: values.method ?? "POST",
@@ -102,14 +112,14 @@ function sendSettings(settings: Settings, headers: HeaderList): SendSettings {
     retries: values.retries ?? null,
     retryDelay: values["retry-delay"] ?? null,
     timeout: values.timeout ?? null,
-    flowControl: flowControlOf(settings),
-    callback: callbackOf(values.callback, callback),
-    failureCallback: callbackOf(values["failure-callback"], failureCallback),
+    flowControl: readFlowControl(settings),
+    callback: readCallback(values.callback, callback),
+    failureCallback: readCallback(values["failure-callback"], failureCallback),
   };
 }
 
 /** A key is nothing without its limits, nor are they without a key. */
-function flowControlOf({ values, written }: Settings): FlowControl | null {
+function readFlowControl({ values, written }: MessageSettings): FlowControl | null {
   const [key, limits] = [values["flow-control-key"], values["flow-control-value"]];
   if (key === undefined && limits === undefined) return null;
   if (limits === undefined)
@@ -118,27 +128,27 @@ function flowControlOf({ values, written }: Settings): FlowControl | null {
   return { key, ...limits };
 }
 
-function callbackOf(url: string | undefined, settings: Settings | null): CallbackSettings | null {
+function readCallback(url: string | undefined, settings: MessageSettings | null): CallbackSettings | null {
   if (url === undefined) return null;
-  return settings ? { url, ...sendSettings(settings, settings.headers), ...ofCallback(settings) } : plainCallback(url);
+  return settings ? { url, ...toSendSettings(settings, settings.headers), ...readCallbackExtras(settings) } : defaultCallback(url);
 }
 
 /** Returns the settings of a callback that a letter keeps outside its send settings. */
-const ofCallback = ({ values: { delay, label } }: Settings): Pick<CallbackSettings, "delay" | "labels"> => ({
+const readCallbackExtras = ({ values: { delay, label } }: MessageSettings): Pick<CallbackSettings, "delay" | "labels"> => ({
   ...(delay === undefined ? {} : { delay }),
   ...(label === undefined ? {} : { labels: label }),
 });
 
 /** The HTTP server bounds the headers of a request; those in a body, as in a batch, are bounded here. */
 function checkHeaderBytes(sending: SendSettings): void {
-  const bytes = headerBytesOf(sending);
+  const bytes = sumHeaderBytes(sending);
   if (bytes > limits.headerBytes)
     throw new Refusal("invalid", `headers: ${bytes} bytes of forwarded headers, the limit is ${limits.headerBytes}`);
 }
 
 /** Header values are latin 1, so a character is a byte. */
-function headerBytesOf({ headers, callback, failureCallback }: SendSettings): number {
-  let bytes = (callback ? headerBytesOf(callback) : 0) + (failureCallback ? headerBytesOf(failureCallback) : 0);
+function sumHeaderBytes({ headers, callback, failureCallback }: SendSettings): number {
+  let bytes = (callback ? sumHeaderBytes(callback) : 0) + (failureCallback ? sumHeaderBytes(failureCallback) : 0);
   for (const [name, value] of headers) bytes += name.length + value.length;
   return bytes;
 }
@@ -146,17 +156,17 @@ function headerBytesOf({ headers, callback, failureCallback }: SendSettings): nu
 type Content = { destination: string; body: Bytes; headers: HeaderList };
 
 /** What makes a message the same as another one. An id wins over the content; the two never meet. */
-function deduplicationOf({ values }: Settings, content: Content): string | null {
+function makeDeduplicationKey({ values }: MessageSettings, content: Content): string | null {
   const id = values["deduplication-id"];
   if (id !== undefined) return `i:${hash("sha256", id, "hex")}`;
-  return values["content-based-deduplication"] ? `c:${hashOf(content)}` : null;
+  return values["content-based-deduplication"] ? `c:${hashContent(content)}` : null;
 }
 
 /**
  * Every part goes in with its length before it, so that no two contents look alike in a row. The order of headers of different names means
  * nothing (RFC 9110, 5.3), and what is between a sender and here may change it.
  */
-function hashOf({ destination, body, headers }: Content): string {
+function hashContent({ destination, body, headers }: Content): string {
   const digest = createHash("sha256");
   const inOrder = headers.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other)));
   for (const part of [destination, String(headers.length), ...inOrder.flat(), body]) {
@@ -167,14 +177,14 @@ function hashOf({ destination, body, headers }: Content): string {
 }
 
 /** What a retry from the dead letter queue sets anew: only what was given. Throws `Refusal` for what stays as it was. */
-export function overridesOf(settings: Settings): Overrides {
+export function readOverrides(settings: MessageSettings): Overrides {
   const { values, written } = settings;
-  for (const name of Object.keys(values) as SettingName[]) {
+  for (const name of Object.keys(values) as MessageSettingName[]) {
     const { forRetries } = settingRows[name];
     if (forRetries !== true) throw new Refusal("invalid", `${written[name] ?? name}: ${forRetries}`);
   }
   return {
-    ...sendOverrides(settings),
+    ...readSendOverrides(settings),
     ...(values.delay === undefined ? {} : { delay: values.delay }),
     ...(values["not-before"] === undefined ? {} : { notBefore: values["not-before"] }),
     ...(values.label === undefined ? {} : { labels: values.label }),
@@ -183,7 +193,7 @@ export function overridesOf(settings: Settings): Overrides {
   };
 }
 
-function sendOverrides({ values, headers, callback, failureCallback }: Settings) {
+function readSendOverrides({ values, headers, callback, failureCallback }: MessageSettings) {
   const key = values["flow-control-key"];
   const flowControl = { ...(key === undefined ? {} : { key }), ...values["flow-control-value"] };
   return {
@@ -193,14 +203,17 @@ function sendOverrides({ values, headers, callback, failureCallback }: Settings)
     ...(values["retry-delay"] === undefined ? {} : { retryDelay: values["retry-delay"] }),
     ...(values.timeout === undefined ? {} : { timeout: values.timeout }),
     ...(Object.keys(flowControl).length === 0 ? {} : { flowControl }),
-    ...callbackOverrides("callback", values.callback, callback),
-    ...callbackOverrides("failureCallback", values["failure-callback"], failureCallback),
+    ...readCallbackOverrides("callback", values.callback, callback),
+    ...readCallbackOverrides("failureCallback", values["failure-callback"], failureCallback),
   };
 }
 
-function callbackOverrides(name: "callback" | "failureCallback", url: string | undefined, settings: Settings | null): Overrides {
+function readCallbackOverrides(name: "callback" | "failureCallback", url: string | undefined, settings: MessageSettings | null): Overrides {
   if (url === undefined && !settings) return {};
   return {
-    [name]: { ...(url === undefined ? {} : { url }), ...(settings ? { ...sendOverrides(settings), ...ofCallback(settings) } : {}) },
+    [name]: {
+      ...(url === undefined ? {} : { url }),
+      ...(settings ? { ...readSendOverrides(settings), ...readCallbackExtras(settings) } : {}),
+    },
   };
 }

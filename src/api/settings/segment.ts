@@ -1,8 +1,8 @@
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
-import { readable } from "./grammar.ts";
-import { isKey } from "./table.ts";
-import { shortened } from "../http/target.ts";
+import { decodeHeaderText } from "./grammar.ts";
+import { isValidKey } from "./table.ts";
+import { shorten } from "../http/target.ts";
 
 /**
  * Checks a name that its user chose freely, as that of a run or an event, and answers it. Throws `Refusal`; `field` is
@@ -10,8 +10,8 @@ import { shortened } from "../http/target.ts";
  * as they read it from a header, in latin 1.
  */
 export function checkSegment(field: string, written: string): string {
-  const text = readable(written);
-  if (isKey(text)) return text;
+  const text = decodeHeaderText(written);
+  if (isValidKey(text)) return text;
   const allowed = `1 to ${limits.nameLength} characters, none of them a control character`;
-  throw new Refusal("invalid", `${field}: ${JSON.stringify(shortened(text))} is not possible; ${allowed}`);
+  throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(text))} is not possible; ${allowed}`);
 }

@@ -6,12 +6,12 @@ import { parseExpression } from "../../core/values/expression.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { FlowControl, Method, Millis, Redaction } from "../../core/model/message.ts";
 import { parseRedaction } from "../../core/model/redaction.ts";
-import { remembered } from "../../core/values/remembered.ts";
+import { memoize } from "../../core/values/memoize.ts";
 import { checkName, checkUrl } from "../http/target.ts";
 import { day } from "../../core/values/time.ts";
 
 /** What the settings of one message, or of one of its callbacks, are read into. Keys are the plain names of the settings. */
-export type Values = {
+export type SettingValues = {
   method: Method;
   delay: Millis;
   "not-before": Millis;
@@ -34,7 +34,7 @@ export type Values = {
   "queue-name": string;
 };
 
-export type SettingName = keyof Values;
+export type MessageSettingName = keyof SettingValues;
 
 /** A setting: what it is for, how it is written, and what its text means. `read` throws `Refusal` with what is wrong. */
 export type SettingRow<T> = {
@@ -52,16 +52,16 @@ export type SettingRow<T> = {
 };
 
 const methods: readonly Method[] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-const ofMessages = "is a setting of messages, not of callbacks";
-const ofPublish = "belongs to a publish; several that are retried together would be taken for one, and the others lost";
-const ofSchedule = "belongs to a schedule, and this is a retry";
-const noTime = "is a setting of messages, not of callbacks; Callback-Delay delays a callback";
+const messagesOnly = "is a setting of messages, not of callbacks";
+const publishOnly = "belongs to a publish; several that are retried together would be taken for one, and the others lost";
+const scheduleOnly = "belongs to a schedule, and this is a retry";
+const callbackDelayHint = "is a setting of messages, not of callbacks; Callback-Delay delays a callback";
 
 /**
  * Every setting that a message can have. From a row come its header under both brands, its query parameter, the same
  * for callbacks and failure callbacks, and its entry in the documentation.
  */
-export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> } = {
+export const settingRows: { readonly [N in MessageSettingName]: SettingRow<SettingValues[N]> } = {
   method: {
     about: "The HTTP method of the delivery. Default: POST.",
     example: "PUT",
@@ -82,7 +82,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     about: "No attempt before this unix time in seconds. Wins over the delay.",
     example: "1767225600",
     text: z.int().min(0),
-    forCallbacks: noTime,
+    forCallbacks: callbackDelayHint,
     forRetries: true,
     read: readSeconds,
   },
@@ -118,7 +118,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     about: "Deliver the headers of this request too, without a prefix.",
     example: "true",
     text: z.boolean(),
-    forCallbacks: ofMessages,
+    forCallbacks: messagesOnly,
     forRetries: "belongs to a publish; what a retry is to send along can be given with Forward-…",
     read: readBoolean,
   },
@@ -128,7 +128,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: true,
     forRetries: true,
-    read: readKey,
+    read: parseKey,
   },
   "flow-control-value": {
     about:
@@ -137,7 +137,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     text: z.string(),
     forCallbacks: true,
     forRetries: true,
-    read: (text) => readLimits(text),
+    read: (text) => parseFlowControlValue(text),
   },
   callback: {
     about: "URL that is told the outcome of each attempt.",
@@ -159,17 +159,17 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     about: "Messages with the same id within 10 minutes, or within the Deduplication-Window of the first, are accepted once.",
     example: "order-1001",
     text: z.string().min(1).max(limits.nameLength),
-    forCallbacks: ofMessages,
-    forRetries: ofPublish,
-    read: (text) => (text === "" ? refuseText(text, "is empty") : named(text)),
+    forCallbacks: messagesOnly,
+    forRetries: publishOnly,
+    read: (text) => (text === "" ? refuseText(text, "is empty") : checkNameLength(text)),
   },
   "content-based-deduplication": {
     about:
       "Messages with the same destination, body and forwarded headers within 10 minutes, or within the Deduplication-Window of the first, are accepted once.",
     example: "true",
     text: z.boolean(),
-    forCallbacks: ofMessages,
-    forRetries: ofPublish,
+    forCallbacks: messagesOnly,
+    forRetries: publishOnly,
     read: readBoolean,
   },
   "deduplication-window": {
@@ -177,8 +177,8 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
       "How long a repetition of this message is known, from 1s to 7d. Default: 10m. Requires Deduplication-Id or Content-Based-Deduplication.",
     example: "1h",
     text: z.string(),
-    forCallbacks: ofMessages,
-    forRetries: ofPublish,
+    forCallbacks: messagesOnly,
+    forRetries: publishOnly,
     read: readWindow,
   },
   label: {
@@ -193,7 +193,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     about: "What is hidden from every answer of this interface: `body`, `header` (all), `header[Name]`, separated by commas.",
     example: "body, header[Authorization]",
     text: z.string(),
-    forCallbacks: ofMessages,
+    forCallbacks: messagesOnly,
     forRetries: true,
     read: parseRedaction,
   },
@@ -201,7 +201,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     about: "Keep the response of a delivery that succeeded in the log: its headers, and the first 16 KiB of its body.",
     example: "true",
     text: z.boolean(),
-    forCallbacks: ofMessages,
+    forCallbacks: messagesOnly,
     forRetries: true,
     read: readBoolean,
   },
@@ -209,8 +209,8 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     about: "For a schedule: when it fires. Five fields, in UTC unless a time zone precedes them. A publish that has it makes a schedule.",
     example: "CRON_TZ=Europe/Berlin 0 9 * * 1-5",
     text: z.string().max(256),
-    forCallbacks: ofMessages,
-    forRetries: ofSchedule,
+    forCallbacks: messagesOnly,
+    forRetries: scheduleOnly,
     onlyForSchedules: "belongs to a schedule; POST /v2/schedules/{destination} makes one, and so does POST /v2/publish/{destination}",
     read: parseCron,
   },
@@ -218,15 +218,15 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     about: "Only for a schedule: its id. One that exists is replaced. On a message it means nothing.",
     example: "daily-report",
     text: z.string().min(1).max(limits.nameLength),
-    forCallbacks: ofMessages,
-    forRetries: ofSchedule,
+    forCallbacks: messagesOnly,
+    forRetries: scheduleOnly,
     read: (text) => checkName("", text),
   },
   "queue-name": {
     about: "Only for a schedule: the queue that its messages go through.",
     example: "reports",
     text: z.string().min(1).max(limits.nameLength),
-    forCallbacks: ofMessages,
+    forCallbacks: messagesOnly,
     forRetries: "cannot be changed when a message is retried; it goes through its queue again",
     onlyForSchedules: "belongs to a schedule; POST /v2/enqueue/{queue}/{destination} sends a message through a queue",
     read: (text) => checkName("", text),
@@ -234,19 +234,19 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
 };
 
 /** Whether a text can be a flow control key: databases keep it as it is, so it can have nothing that one of them would change. */
-export const isKey = (text: string): boolean => text !== "" && text.length <= limits.nameLength && !/\p{Cc}|\p{Surrogate}/u.test(text);
+export const isValidKey = (text: string): boolean => text !== "" && text.length <= limits.nameLength && !/\p{Cc}|\p{Surrogate}/u.test(text);
 
 /** Reads a flow control key. Throws `Refusal`. */
-export function readKey(text: string): string {
+export function parseKey(text: string): string {
   if (text === "") return refuseText(text, "is empty");
-  return isKey(named(text)) ? text : refuseText(text, "has control characters, or is no valid Unicode");
+  return isValidKey(checkNameLength(text)) ? text : refuseText(text, "has control characters, or is no valid Unicode");
 }
 
 /**
  * Names that are taken and not looked at: what clients say of themselves, and what this service itself sends along, so
  * that one server can deliver to the publish address of another.
  */
-export const swallowed = /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name|workflow-invoke-count)$/;
+export const ignoredSettings = /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name|workflow-invoke-count)$/;
 
 /** Refuses the text of a setting, of which no more is shown than can be taken in. */
 export function refuseText(text: string, problem: string): never {
@@ -270,19 +270,19 @@ function readSeconds(text: string): Millis {
 }
 
 /** `parallelism=3, rate=5, period=1m`: any of them, in any order. Those of a key come with each of its messages. */
-const readLimits = remembered((text): Readonly<Omit<FlowControl, "key">> => {
+const parseFlowControlValue = memoize((text): Readonly<Omit<FlowControl, "key">> => {
   const found = new Map<string, number>();
   for (const piece of text.split(",")) {
     const [, name = "", value = ""] = /^\s*(\w+)\s*=\s*(\w+)\s*$/.exec(piece) ?? refuseText(text, expectedLimits);
     if (found.has(name)) refuseText(text, `has ${name} twice`);
     if (name === "period") found.set(name, parseDuration(value) || refuseText(text, "has a period that is not a duration of 1s or more"));
     else if (name !== "parallelism" && name !== "rate") refuseText(text, expectedLimits);
-    else found.set(name, countIn(value) ?? refuseText(text, `has a ${name} that is not a whole number of 1 or more`));
+    else found.set(name, parseCount(value) ?? refuseText(text, `has a ${name} that is not a whole number of 1 or more`));
   }
   return { parallelism: found.get("parallelism") ?? null, rate: found.get("rate") ?? null, period: found.get("period") ?? null };
 });
 
-const countIn = (text: string): number | null => (/^[1-9]\d{0,11}$/.test(text) ? Number(text) : null);
+const parseCount = (text: string): number | null => (/^[1-9]\d{0,11}$/.test(text) ? Number(text) : null);
 
 const expectedLimits = "is not of the form parallelism=3, rate=5, period=1m; any of them may be left out";
 
@@ -304,9 +304,9 @@ function readLabels(text: string): string[] {
     .map((label) => label.trim())
     .filter((label) => label !== "");
   if (labels.length > limits.labels) throw new Refusal("invalid", `has ${labels.length} labels, the limit is ${limits.labels}`);
-  return [...new Set(labels.map(named))];
+  return [...new Set(labels.map(checkNameLength))];
 }
 
-function named(text: string): string {
+function checkNameLength(text: string): string {
   return text.length <= limits.nameLength ? text : refuseText(text, `is longer than ${limits.nameLength} characters`);
 }

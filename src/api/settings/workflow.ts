@@ -2,8 +2,8 @@ import { z } from "zod";
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { RunFeatures } from "../../core/model/message.ts";
-import { readBoolean, readKey, readUrl, refuseText } from "./table.ts";
-import { shortened } from "../http/target.ts";
+import { readBoolean, parseKey, readUrl, refuseText } from "./table.ts";
+import { shorten } from "../http/target.ts";
 
 /** What a message says of the workflow run that it belongs to, read. Keys are the plain names of the settings. */
 export type WorkflowValues = {
@@ -104,7 +104,7 @@ export const isWorkflowSetting = (name: string): name is WorkflowSettingName => 
 
 function readRunId(text: string): string {
   if (text.length > limits.nameLength) throw new Refusal("invalid", `${text.length} characters, the limit is ${limits.nameLength}`);
-  return readKey(text);
+  return parseKey(text);
 }
 
 /**
@@ -117,7 +117,7 @@ export function checkNewRunId(runId: string, written = "workflow-runid"): void {
   const problem = found === undefined ? "is a relative path" : `has ${/\s/u.test(found) ? "white space" : JSON.stringify(found)}`;
   throw new Refusal(
     "invalid",
-    `${written.slice(0, 200)}: ${JSON.stringify(shortened(runId))} ${problem}, and clients put the id into paths; leave out white space, / \\ ? # and %, and give neither . nor ..`,
+    `${written.slice(0, 200)}: ${JSON.stringify(shorten(runId))} ${problem}, and clients put the id into paths; leave out white space, / \\ ? # and %, and give neither . nor ..`,
   );
 }
 

@@ -1,20 +1,20 @@
 import { Readable } from "node:stream";
 import type { AccountId } from "../../core/model/message.ts";
 import type { Run } from "../../core/model/run.ts";
-import { entryText } from "../../core/model/run.ts";
+import { formatHistoryEntry } from "../../core/model/run.ts";
 import type { Store } from "../../store/store.ts";
 
 /** Entries are read together as far as this goes, going by the size of those before. */
-const [mostBytes, mostEntries] = [4 * 1024 * 1024, 500];
+const [maxBytes, maxEntries] = [4 * 1024 * 1024, 500];
 
 /**
  * The history of a run as JSON (protocol 6.7), in pieces: it may come to 64 MiB, of which no more is read than whoever
  * asks has room for.
  */
-export async function historyStream(store: Store, { account, id }: Pick<Run, "account" | "id">): Promise<Readable> {
+export async function createHistoryStream(store: Store, { account, id }: Pick<Run, "account" | "id">): Promise<Readable> {
   const entries = await store.read.history(account, id, { bodies: false });
   return Readable.from(
-    pieces(
+    writePieces(
       store,
       account,
       entries.map((entry) => entry.id),
@@ -23,7 +23,7 @@ export async function historyStream(store: Store, { account, id }: Pick<Run, "ac
   );
 }
 
-async function* pieces(store: Store, account: AccountId, ids: readonly string[]): AsyncGenerator<string> {
+async function* writePieces(store: Store, account: AccountId, ids: readonly string[]): AsyncGenerator<string> {
   let separator = "[";
   for (let [at, together] = [0, 1]; at < ids.length;) {
     const steps = await store.read.steps(account, ids.slice(at, at + together));
@@ -32,11 +32,11 @@ async function* pieces(store: Store, account: AccountId, ids: readonly string[])
     for (const step of steps) {
       // What was sent is cut off, so that nobody takes it for the whole.
       if (step.damaged) throw new Error(`step ${step.id} of account ${account} is damaged in the store`);
-      yield `${separator}${entryText(step)}`;
+      yield `${separator}${formatHistoryEntry(step)}`;
       separator = ",";
       bytes += step.body.byteLength;
     }
-    together = Math.max(1, Math.min(mostEntries, Math.floor((together * mostBytes) / Math.max(bytes, mostBytes / 4))));
+    together = Math.max(1, Math.min(maxEntries, Math.floor((together * maxBytes) / Math.max(bytes, maxBytes / 4))));
   }
   yield separator === "[" ? "[]" : "]";
 }

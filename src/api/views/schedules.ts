@@ -3,8 +3,8 @@ import { headerMap } from "../../core/sending/callback.ts";
 import { defaults, limits } from "../../core/values/limits.ts";
 import type { Schedule } from "../../core/model/message.ts";
 import { redactHeaders, redactBody } from "../../core/model/redaction.ts";
-import { damaged } from "./shapes.ts";
-import { bodyFields, flowControlFields, present } from "./messages.ts";
+import { damaged } from "./schemas.ts";
+import { bodyFields, flowControlFields, omitMissing } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";
 
 /** How a message of the last firing stands. */
@@ -12,54 +12,56 @@ export type ScheduleState = "IN_PROGRESS" | "SUCCESS" | "FAIL";
 
 /** A schedule, as it is shown. */
 export function scheduleJson(schedule: Schedule, states: ReadonlyMap<string, ScheduleState>): Record<string, unknown> {
-  const { letter, lastMessages } = schedule;
-  const { text, base64 } = bodyFields(redactBody(schedule.body, letter.redaction, sha256));
+  const { messageInput: input, lastMessages } = schedule;
+  const { text, base64 } = bodyFields(redactBody(schedule.body, input.redaction, sha256));
   const known = lastMessages.filter((id) => states.has(id));
-  return present({
+  return omitMissing({
     scheduleId: schedule.id,
     cron: schedule.cron,
     createdAt: schedule.createdAt,
-    destination: letter.group === null ? letter.url : `${letter.group}${letter.query === undefined ? "" : `?${letter.query}`}`,
-    method: letter.method,
-    header: headerMap(redactHeaders(letter.headers, letter.redaction, sha256)),
+    destination: input.group === null ? input.url : `${input.group}${input.query === undefined ? "" : `?${input.query}`}`,
+    method: input.method,
+    header: headerMap(redactHeaders(input.headers, input.redaction, sha256)),
     body: text,
     bodyBase64: base64,
-    retries: letter.retries ?? defaults.retries,
-    retryDelayExpression: letter.retryDelay,
-    delay: letter.delay === null ? null : Math.ceil(letter.delay / 1000),
-    callback: letter.callback?.url,
-    failureCallback: letter.failureCallback?.url,
-    queueName: letter.queue,
-    ...flowControlFields(letter),
-    callerIp: letter.callerIp,
-    callerIP: letter.callerIp,
-    label: letter.labels[0],
-    labels: letter.labels.length > 0 ? letter.labels : null,
+    retries: input.retries ?? defaults.retries,
+    retryDelayExpression: input.retryDelay,
+    delay: input.delay === null ? null : Math.ceil(input.delay / 1000),
+    callback: input.callback?.url,
+    failureCallback: input.failureCallback?.url,
+    queueName: input.queue,
+    ...flowControlFields(input),
+    callerIp: input.callerIp,
+    callerIP: input.callerIp,
+    label: input.labels[0],
+    labels: input.labels.length > 0 ? input.labels : null,
     isPaused: schedule.paused,
     lastScheduleTime: schedule.lastAt,
     nextScheduleTime: schedule.dueAt,
     lastScheduleStates: known.length > 0 ? Object.fromEntries(known.map((id) => [id, states.get(id)])) : null,
-    lastScheduleError: lastError(schedule),
+    lastScheduleError: describeLastError(schedule),
     damaged: schedule.damaged,
   });
 }
 
 /** A firing that published nothing says why not. */
-function lastError({ damaged, lastAt, lastMessages, passedOver, letter, body }: Schedule): string | null {
+function describeLastError({ damaged, lastAt, lastMessages, passedOver, messageInput: input, body }: Schedule): string | null {
   if (damaged) return "nothing is published: the schedule is damaged in the store; make it again, or restore a backup";
   if (lastAt === null || lastMessages.length > 0) return null;
   if (passedOver !== undefined) return `nothing was published: ${passedOver}`;
-  if (letter.group === null) return "nothing was published: the destination is not a URL that can be called";
-  const most = Math.floor(limits.fanOutBytes / Math.max(1, body.byteLength));
+  if (input.group === null) return "nothing was published: the destination is not a URL that can be called";
+  const maxEndpoints = Math.floor(limits.fanOutBytes / Math.max(1, body.byteLength));
   const tooMany =
-    most < limits.endpoints ? `, or it has more than ${most}, to each of which so large a body cannot be published at once` : "";
-  return `nothing was published: there is no URL group ${letter.group} with endpoints${tooMany}`;
+    maxEndpoints < limits.endpoints
+      ? `, or it has more than ${maxEndpoints}, to each of which so large a body cannot be published at once`
+      : "";
+  return `nothing was published: there is no URL group ${input.group} with endpoints${tooMany}`;
 }
 
 const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
 
 /** The same, for the reference. */
-export const scheduleShape = z.object({
+export const scheduleSchema = z.object({
   scheduleId: z.string(),
   cron: z.string().describe("When it fires. Five fields, in UTC unless a time zone stands before them."),
   createdAt: millis("Made, or replaced for the last time"),

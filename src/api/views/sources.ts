@@ -1,25 +1,25 @@
 import { headerMap } from "../../core/sending/callback.ts";
-import type { HeaderList, Rejection, Source } from "../../core/model/message.ts";
+import type { HeaderList, Rejection, WebhookSource } from "../../core/model/message.ts";
 import { redactBody, redactHeaders } from "../../core/model/redaction.ts";
-import { redactionOf } from "../publishing/keptSettings.ts";
-import { overlookedSoFar } from "../publishing/rejecting.ts";
-import type { Parts } from "../route/route.ts";
+import { readRedaction } from "../publishing/keptSettings.ts";
+import { readUnkept } from "../publishing/rejections.ts";
+import type { RouteContext } from "../route/route.ts";
 import { bodyFields } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";
-import { settingsOf } from "../publishing/sourceSettings.ts";
+import { toSettings } from "../publishing/sourceSettings.ts";
 import { verificationSchema } from "../webhooks/verification.ts";
 
 /** A source, as it is shown: nothing that is secret. With the rejected calls that this node will note with the next one that it keeps. */
-export function sourceJson(source: Source, { store }: Pick<Parts, "store">): Record<string, unknown> {
+export function sourceJson(source: WebhookSource, { store }: Pick<RouteContext, "store">): Record<string, unknown> {
   const { id, name, destination, headers, deduplicate, paused, createdAt, acceptedAt } = source;
-  const rejected = source.rejected + overlookedSoFar(store, id);
+  const rejected = source.rejected + readUnkept(store, id);
   return {
-    ...{ sourceId: id, name, destination, settings: settingsOf(headers), verification: verificationJson(source) },
+    ...{ sourceId: id, name, destination, settings: toSettings(headers), verification: verificationJson(source) },
     ...{ deduplicate, paused, createdAt, ...(acceptedAt === null ? {} : { acceptedAt }), rejected },
   };
 }
 
-function verificationJson({ verification }: Source): { scheme: string; secrets: number } | null {
+function verificationJson({ verification }: WebhookSource): { scheme: string; secrets: number } | null {
   if (verification === null) return null;
   const { scheme, secret } = verificationSchema.parse(verification);
   return { scheme, secrets: typeof secret === "string" ? 1 : secret.length };
@@ -28,7 +28,7 @@ function verificationJson({ verification }: Source): { scheme: string; secrets: 
 /** A rejected call, as it is shown. What the settings of its source hide of messages is hidden here, too. */
 export function rejectionJson(rejection: Rejection, settings: HeaderList): Record<string, unknown> {
   const { time, reason, method, headers, body, size, callerIp, others } = rejection;
-  const redaction = redactionOf(settings);
+  const redaction = readRedaction(settings);
   const { text, base64 } = bodyFields(redactBody(body, redaction, sha256));
   return {
     ...{ time, reason, method, header: headerMap(redactHeaders(headers, redaction, sha256)), bodySize: size },

@@ -1,31 +1,31 @@
 import { z } from "zod";
 import type { Millis } from "../../core/model/message.ts";
 import type { Point, Prices } from "../../core/accounts/statistics.ts";
-import { costOf } from "../../core/accounts/statistics.ts";
+import { calculateCost } from "../../core/accounts/statistics.ts";
 import type { CountName, Counts } from "../../core/model/counts.ts";
 import type { AccountBrand } from "./accounts.ts";
 
 const x = z.string().describe("When the point begins: 2026-01-31 12:00:00.000 +0000 UTC.");
-const whole = z.object({ x, y: z.int() });
-const series = z.array(z.object({ id: z.enum(["delivered", "failed", "canceled"]), data_points: z.array(whole) }));
+const integerPoint = z.object({ x, y: z.int() });
+const series = z.array(z.object({ id: z.enum(["delivered", "failed", "canceled"]), data_points: z.array(integerPoint) }));
 
 /** The statistics of an account as its holder sees them. */
-export const statisticsRecord = (brand: AccountBrand) =>
+export const makeStatisticsSchema = (brand: AccountBrand) =>
   z.object({
     days: z.array(z.string()).describe("The weekdays of the current month in UTC, those to come included."),
     daily_requests: z
-      .array(whole.extend({ workflow_message: z.int(), workflow_run: z.int() }))
+      .array(integerPoint.extend({ workflow_message: z.int(), workflow_run: z.int() }))
       .describe("For each day of the month: y messages outside workflows, messages of workflows, and runs that were started."),
     daily_billings: z.array(z.object({ x, y: z.number() })).describe("Dollars for each day of the month, by the prices that are set."),
-    daily_bandwidths: z.array(whole).describe("For each day of the month: bytes of bodies that were published and sent."),
-    daily_used: z.array(whole).describe("Messages outside workflows, in the period."),
-    daily_used_workflow: z.array(whole).describe("Messages of workflows, in the period."),
+    daily_bandwidths: z.array(integerPoint).describe("For each day of the month: bytes of bodies that were published and sent."),
+    daily_used: z.array(integerPoint).describe("Messages outside workflows, in the period."),
+    daily_used_workflow: z.array(integerPoint).describe("Messages of workflows, in the period."),
     [`daily_${brand}_messages`]: series.describe("What became of messages outside workflows, in the period."),
     daily_workflow_messages: series.describe("What became of messages of workflows, in the period."),
     dlq_message_count: z.int().describe("Dead letters that there are now."),
     storage_bytes: z.int().describe("Bytes stored now: bodies, logs, dead letters, runs, schedules and the audit log."),
     max_storage_bytes: z.int().describe("The quota of stored bytes. Beyond it nothing new is published."),
-    daily_bandwidth_used: z.array(whole).describe("Bytes of bodies that were published and sent, in the period."),
+    daily_bandwidth_used: z.array(integerPoint).describe("Bytes of bodies that were published and sent, in the period."),
     total_monthly_billing: z.number().describe("Dollars for the month so far."),
   });
 
@@ -33,41 +33,42 @@ const weekdays = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Frida
 
 /** The statistics record (protocol 7.2): of the days of a month, and of a period. */
 export function statisticsJson(
-  { month, period, ...now }: { month: readonly Point[]; period: readonly Point[]; deadLetters: number; stored: number; mostStored: number },
+  { month, period, ...now }: { month: readonly Point[]; period: readonly Point[]; deadLetters: number; stored: number; maxStored: number },
   { prices, brand }: { prices: Prices; brand: AccountBrand },
-): z.output<ReturnType<typeof statisticsRecord>> {
+): z.output<ReturnType<typeof makeStatisticsSchema>> {
   const names = ["delivered", "failed", "cancelled"] as const;
   const workflowNames = ["workflowDelivered", "workflowFailed", "workflowCancelled"] as const;
   return {
     days: month.map(({ at }) => weekdays[new Date(at).getUTCDay()] ?? ""),
     daily_requests: month.map(({ at, counts }) => ({
-      ...{ x: textOf(at), y: counts.messages, workflow_message: counts.workflowMessages, workflow_run: counts.workflowRuns },
+      ...{ x: formatTime(at), y: counts.messages, workflow_message: counts.workflowMessages, workflow_run: counts.workflowRuns },
     })),
-    daily_billings: of(month, (counts) => dollars(costOf(counts, prices))),
-    daily_bandwidths: of(month, bandwidth),
-    daily_used: of(period, ({ messages }) => messages),
-    daily_used_workflow: of(period, ({ workflowMessages }) => workflowMessages),
-    [`daily_${brand}_messages`]: seriesOf(period, names),
-    daily_workflow_messages: seriesOf(period, workflowNames),
+    daily_billings: toPoints(month, (counts) => roundDollars(calculateCost(counts, prices))),
+    daily_bandwidths: toPoints(month, sumBandwidth),
+    daily_used: toPoints(period, ({ messages }) => messages),
+    daily_used_workflow: toPoints(period, ({ workflowMessages }) => workflowMessages),
+    [`daily_${brand}_messages`]: toSeries(period, names),
+    daily_workflow_messages: toSeries(period, workflowNames),
     dlq_message_count: now.deadLetters,
     storage_bytes: now.stored,
-    max_storage_bytes: now.mostStored,
-    daily_bandwidth_used: of(period, bandwidth),
-    total_monthly_billing: dollars(month.reduce((sum, { counts }) => sum + costOf(counts, prices), 0)),
+    max_storage_bytes: now.maxStored,
+    daily_bandwidth_used: toPoints(period, sumBandwidth),
+    total_monthly_billing: roundDollars(month.reduce((sum, { counts }) => sum + calculateCost(counts, prices), 0)),
   };
 }
 
-const of = (points: readonly Point[], y: (counts: Counts) => number) => points.map(({ at, counts }) => ({ x: textOf(at), y: y(counts) }));
+const toPoints = (points: readonly Point[], y: (counts: Counts) => number) =>
+  points.map(({ at, counts }) => ({ x: formatTime(at), y: y(counts) }));
 
 const ids = ["delivered", "failed", "canceled"] as const;
 
-const seriesOf = (points: readonly Point[], names: readonly CountName[]) =>
-  ids.map((id, index) => ({ id, data_points: of(points, (counts) => counts[names[index] ?? "delivered"]) }));
+const toSeries = (points: readonly Point[], names: readonly CountName[]) =>
+  ids.map((id, index) => ({ id, data_points: toPoints(points, (counts) => counts[names[index] ?? "delivered"]) }));
 
-const bandwidth = ({ bytesIn, bytesOut }: Counts): number => bytesIn + bytesOut;
+const sumBandwidth = ({ bytesIn, bytesOut }: Counts): number => bytesIn + bytesOut;
 
 /** To the millionth, where sums of fractions are exact no more. */
-const dollars = (amount: number): number => Math.round(amount * 1e6) / 1e6;
+const roundDollars = (amount: number): number => Math.round(amount * 1e6) / 1e6;
 
 /** `2026-01-31T12:00:00.000Z` in the words of this record. */
-const textOf = (at: Millis): string => `${new Date(at).toISOString().replace("T", " ").slice(0, -1)} +0000 UTC`;
+const formatTime = (at: Millis): string => `${new Date(at).toISOString().replace("T", " ").slice(0, -1)} +0000 UTC`;

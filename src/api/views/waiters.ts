@@ -4,14 +4,14 @@ import type { HeaderList } from "../../core/model/message.ts";
 import type { Waiter } from "../../core/model/run.ts";
 import type { Notified } from "../../core/workflows/wait.ts";
 import type { Proof } from "../auth/bearer.ts";
-import { tells } from "../settings/forward.ts";
+import { containsToken } from "../settings/forward.ts";
 import { canonicalName } from "../../core/values/headers.ts";
 import { redactForwarded } from "../publishing/keptSettings.ts";
 
 const headers = (about: string) => z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
 
 /** What waits for an event, as it is shown. */
-export const waiterShape = z.object({
+export const waiterSchema = z.object({
   url: z.string().describe("The endpoint that goes on with the event."),
   headers: headers("Headers of the post that waits"),
   deadline: z.int().optional().describe("Until when it waits, in unix seconds."),
@@ -21,20 +21,20 @@ export const waiterShape = z.object({
   eventId: z.string().optional().describe("The event that it waits for."),
 });
 
-export const waiterJson = (waiter: Waiter): z.output<typeof waiterShape> => ({
+export const waiterJson = (waiter: Waiter): z.output<typeof waiterSchema> => ({
   url: waiter.url,
-  headers: headerMap(shownOf(waiter.given, waiter)),
+  headers: headerMap(redactGiven(waiter.given, waiter)),
   ...(waiter.dueAt === null ? {} : { deadline: Math.floor(waiter.dueAt / 1000) }),
   timeoutUrl: waiter.timeoutUrl,
-  timeoutHeaders: headerMap(shownOf(waiter.timeoutGiven, waiter)),
+  timeoutHeaders: headerMap(redactGiven(waiter.timeoutGiven, waiter)),
   ...{ workflowRunId: waiter.runId, eventId: waiter.event },
 });
 
-const shownOf = (given: HeaderList, { redaction }: Waiter): HeaderList => (redaction ? redactForwarded(given, redaction) : given);
+const redactGiven = (given: HeaderList, { redaction }: Waiter): HeaderList => (redaction ? redactForwarded(given, redaction) : given);
 
 /** What became of a notification, for one waiter. */
-export const notifiedShape = z.object({
-  waiter: waiterShape.optional().describe("What waited. Absent when nothing did yet, and the event is kept for the run."),
+export const notifiedSchema = z.object({
+  waiter: waiterSchema.optional().describe("What waited. Absent when nothing did yet, and the event is kept for the run."),
   messageId: z.string().optional().describe("The message that brings the event to the endpoint."),
   url: z.string().optional().describe("The endpoint that goes on with the event, like `waiter.url`."),
   workflowRunId: z
@@ -50,15 +50,15 @@ export const notifiedShape = z.object({
  */
 export function notifiedJson(
   { waiter, messageId, runId, createdAt }: Notified,
-  only: { runId: string } | null,
-): z.output<typeof notifiedShape> {
-  if (only) return { waiter: { url: "", headers: {} }, messageId, url: "", workflowRunId: only.runId, deduplicated: false };
+  visibleRun: { runId: string } | null,
+): z.output<typeof notifiedSchema> {
+  if (visibleRun) return { waiter: { url: "", headers: {} }, messageId, url: "", workflowRunId: visibleRun.runId, deduplicated: false };
   const shown = waiterJson(waiter);
   return { waiter: shown, messageId, url: shown.url, workflowRunId: runId, workflowCreatedAt: createdAt, deduplicated: false };
 }
 
 /** The headers of a post that are kept to be shown: settings, and the type of the content. None that tells the token. */
-export function givenHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "token"> | null): HeaderList {
+export function listShownHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "token"> | null): HeaderList {
   const given: [string, string][] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const [name, value] = [rawHeaders[at] ?? "", rawHeaders[at + 1] ?? ""];
@@ -69,4 +69,4 @@ export function givenHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "
 
 /** The headers of which none tells the token. */
 export const withoutToken = (headers: HeaderList, proof: Pick<Proof, "token"> | null): HeaderList =>
-  proof ? headers.filter(([, value]) => !tells(value, proof.token)) : headers;
+  proof ? headers.filter(([, value]) => !containsToken(value, proof.token)) : headers;

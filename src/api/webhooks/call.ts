@@ -1,5 +1,5 @@
 import type { Bytes, Millis } from "../../core/model/message.ts";
-import { Rejected } from "./verdict.ts";
+import { CallRejection } from "./verificationResult.ts";
 
 /**
  * A call to a source, as it came. `url` is the full public URL that the sender called. `headers` are raw: name, value, in turn.
@@ -8,37 +8,38 @@ import { Rejected } from "./verdict.ts";
 export type WebhookCall = { method: string; url: string; headers: readonly string[]; body: Bytes; now: Millis };
 
 /** The value of a header, or null without one. Rejects one that came with several values: which of them was verified must be certain. */
-export function headerOf(call: WebhookCall, name: string): string | null {
+export function readHeader(call: WebhookCall, name: string): string | null {
   const wanted = name.toLowerCase();
   let found: string | null = null;
   for (let at = 0; at + 1 < call.headers.length; at += 2) {
     const value = call.headers[at + 1] ?? "";
     if (call.headers[at]?.toLowerCase() !== wanted) continue;
-    if (found !== null && found !== value) throw new Rejected(`${name}: came more than once, with different values`);
+    if (found !== null && found !== value) throw new CallRejection(`${name}: came more than once, with different values`);
     found = value;
   }
   if (found !== null && found.length > longestHeader)
-    throw new Rejected(`${name}: ${found.length} characters, of which the limit is ${longestHeader}`);
+    throw new CallRejection(`${name}: ${found.length} characters, of which the limit is ${longestHeader}`);
   return found;
 }
 
 /** Rejects a call with two ids of its event, although an event is known by its signature: the destination may go by either. */
 export function checkOneId(call: WebhookCall, ...names: readonly string[]): void {
-  for (const name of names) headerOf(call, name);
+  for (const name of names) readHeader(call, name);
 }
 
 /** The value of a header that must be there. */
-export function neededHeader(call: WebhookCall, name: string): string {
-  const value = headerOf(call, name);
-  if (value === null || value === "") throw new Rejected(`${name}: missing; was the call sent by the service that this source is for?`);
+export function requireHeader(call: WebhookCall, name: string): string {
+  const value = readHeader(call, name);
+  if (value === null || value === "")
+    throw new CallRejection(`${name}: missing; was the call sent by the service that this source is for?`);
   return value;
 }
 
 /** The parameters of the query of a call. */
-export const queryOf = (call: WebhookCall): URLSearchParams => new URLSearchParams(URL.parse(call.url)?.search ?? "");
+export const parseCallQuery = (call: WebhookCall): URLSearchParams => new URLSearchParams(URL.parse(call.url)?.search ?? "");
 
 /** The body as a JSON object, or null when it is anything else. */
-export function jsonOf(call: WebhookCall): Record<string, unknown> | null {
+export function parseJsonBody(call: WebhookCall): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(utf8.decode(call.body));
     return isRecord(value) ? value : null;

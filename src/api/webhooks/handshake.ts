@@ -1,10 +1,10 @@
 import { z } from "zod";
 import type { WebhookCall } from "./call.ts";
-import { queryOf } from "./call.ts";
-import { isSame } from "./mac.ts";
+import { parseCallQuery } from "./call.ts";
+import { isSameText } from "./mac.ts";
 import { secretText } from "./scheme.ts";
-import type { Verdict } from "./verdict.ts";
-import { echoed, Rejected } from "./verdict.ts";
+import type { VerificationResult } from "./verificationResult.ts";
+import { echoChallenge, CallRejection } from "./verificationResult.ts";
 
 /** Questions that senders ask before they send events, and do not sign. */
 export const handshakeSchema = z
@@ -19,20 +19,20 @@ export const handshakeSchema = z
 export type Handshake = z.output<typeof handshakeSchema>;
 
 /** The answer to a call that is a handshake, or null when it is none. */
-export const answerTo = (handshake: Handshake, call: WebhookCall): Verdict | null =>
+export const answerHandshake = (handshake: Handshake, call: WebhookCall): VerificationResult | null =>
   handshake.kind === "hub" ? answerToHub(handshake.verifyToken, call) : answerToEcho(handshake.parameter, call);
 
 /** https://www.w3.org/TR/websub/#hub-verifies-intent, with the token of Meta: only who knows it is answered. */
-function answerToHub(verifyToken: string, call: WebhookCall): Verdict | null {
-  const query = queryOf(call);
+function answerToHub(verifyToken: string, call: WebhookCall): VerificationResult | null {
+  const query = parseCallQuery(call);
   if (call.method !== "GET" || query.get("hub.mode") !== "subscribe") return null;
-  if (!isSame(query.get("hub.verify_token") ?? "", verifyToken))
-    throw new Rejected("hub.verify_token: missing, or not the token of this source; enter the same one here and at the sender");
-  return echoed(query.get("hub.challenge"));
+  if (!isSameText(query.get("hub.verify_token") ?? "", verifyToken))
+    throw new CallRejection("hub.verify_token: missing, or not the token of this source; enter the same one here and at the sender");
+  return echoChallenge(query.get("hub.challenge"));
 }
 
 /** Answers with a parameter of the query. A call with a body is none: no event is lost, whatever its URL has. */
-export function answerToEcho(parameter: string, call: WebhookCall): Verdict | null {
-  const challenge = call.body.length === 0 ? queryOf(call).get(parameter) : null;
-  return challenge === null ? null : echoed(challenge);
+export function answerToEcho(parameter: string, call: WebhookCall): VerificationResult | null {
+  const challenge = call.body.length === 0 ? parseCallQuery(call).get(parameter) : null;
+  return challenge === null ? null : echoChallenge(challenge);
 }

@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { second } from "../../core/values/time.ts";
 import type { WebhookCall } from "./call.ts";
-import { headerOf, neededHeader } from "./call.ts";
-import { checkFreshness, stampOf } from "./freshness.ts";
-import { answerTo, handshakeSchema } from "./handshake.ts";
+import { readHeader, requireHeader } from "./call.ts";
+import { checkFreshness, parseTimestamp } from "./freshness.ts";
+import { answerHandshake, handshakeSchema } from "./handshake.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme } from "./scheme.ts";
-import { secretsOf, stored } from "./scheme.ts";
-import { accepted, acceptedOnce } from "./verdict.ts";
+import { toSecretList, makeSchemeSchema } from "./scheme.ts";
+import { acceptCall, acceptCallOnce } from "./verificationResult.ts";
 
 const headerName = z
   .string()
@@ -21,7 +21,7 @@ const timestamp = z.strictObject({
 });
 
 /** What a service does that signs with an HMAC in a way of its own. */
-export const hmacSchema = stored("hmac", {
+export const hmacSchema = makeSchemeSchema("hmac", {
   header: headerName.describe("The header with the signature."),
   algorithm: z.enum(["sha1", "sha256", "sha512"]).default("sha256"),
   encoding: z.enum(["hex", "base64"]).default("hex"),
@@ -45,46 +45,47 @@ export const hmacSchema = stored("hmac", {
   if (given.deduplicateBy === "signature" && !given.timestamp) refuse("signature requires a timestamp that is signed", "deduplicateBy");
   if (given.deduplicateBy === "signature" && given.eventIdHeader !== undefined)
     refuse("signature goes without eventIdHeader; give one of them", "deduplicateBy");
-  if (count(given.signed, "{body}") !== 1) refuse("must contain {body}, once");
-  if (given.timestamp && count(given.signed, "{timestamp}") === 0)
+  if (countOccurrences(given.signed, "{body}") !== 1) refuse("must contain {body}, once");
+  if (given.timestamp && countOccurrences(given.signed, "{timestamp}") === 0)
     refuse("must contain {timestamp}: a time that is not signed proves nothing");
-  if (!given.timestamp && count(given.signed, "{timestamp}") > 0) refuse("contains {timestamp}: say with timestamp.header where it is");
+  if (!given.timestamp && countOccurrences(given.signed, "{timestamp}") > 0)
+    refuse("contains {timestamp}: say with timestamp.header where it is");
 });
 
-type Stored = z.output<typeof hmacSchema>;
+type HmacVerification = z.output<typeof hmacSchema>;
 
-export const hmac: Scheme<Stored> = {
+export const hmac: Scheme<HmacVerification> = {
   check(verification, call) {
-    const answer = verification.handshake && answerTo(verification.handshake, call);
+    const answer = verification.handshake && answerHandshake(verification.handshake, call);
     if (answer) return answer;
     const { header, prefix, algorithm, encoding, secret } = verification;
-    const given = [neededHeader(call, header)];
+    const given = [requireHeader(call, header)];
     const signature = checkMac({
       header,
       given,
       prefix,
-      keys: secretsOf(secret),
-      signed: signedText(verification, call),
+      keys: toSecretList(secret),
+      signed: fillTemplate(verification, call),
       algorithm,
       encoding,
     });
-    if (verification.deduplicateBy === "signature") return acceptedOnce(signature);
-    return accepted(verification.eventIdHeader === undefined ? null : headerOf(call, verification.eventIdHeader));
+    if (verification.deduplicateBy === "signature") return acceptCallOnce(signature);
+    return acceptCall(verification.eventIdHeader === undefined ? null : readHeader(call, verification.eventIdHeader));
   },
 };
 
 /** The template, filled: what comes before the body, the body, and what comes after it. */
-function signedText({ signed, timestamp }: Stored, call: WebhookCall): (string | Uint8Array)[] {
-  const time = timestamp ? freshTime(timestamp, call) : "";
+function fillTemplate({ signed, timestamp }: HmacVerification, call: WebhookCall): (string | Uint8Array)[] {
+  const time = timestamp ? readFreshTime(timestamp, call) : "";
   const [before = "", after = ""] = signed.split("{body}").map((text) => text.replaceAll("{timestamp}", time));
   return [before, call.body, after];
 }
 
-function freshTime({ header, unit, toleranceSeconds }: z.output<typeof timestamp>, call: WebhookCall): string {
-  const text = neededHeader(call, header);
-  const at = stampOf(header, text, unit === "seconds" ? second : 1);
+function readFreshTime({ header, unit, toleranceSeconds }: z.output<typeof timestamp>, call: WebhookCall): string {
+  const text = requireHeader(call, header);
+  const at = parseTimestamp(header, text, unit === "seconds" ? second : 1);
   checkFreshness({ name: header, at, now: call.now, tolerance: toleranceSeconds * second });
   return text;
 }
 
-const count = (text: string, part: string): number => text.split(part).length - 1;
+const countOccurrences = (text: string, part: string): number => text.split(part).length - 1;

@@ -1,25 +1,25 @@
-import { jsonOf, neededHeader } from "./call.ts";
-import { checkFreshness, stampOf, usualTolerance } from "./freshness.ts";
+import { parseJsonBody, requireHeader } from "./call.ts";
+import { checkFreshness, parseTimestamp, defaultTolerance } from "./freshness.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme, Secret } from "./scheme.ts";
-import { secretsOf, stored } from "./scheme.ts";
-import { accepted, echoed } from "./verdict.ts";
+import { toSecretList, makeSchemeSchema } from "./scheme.ts";
+import { acceptCall, echoChallenge } from "./verificationResult.ts";
 
 /**
  * Slack: https://api.slack.com/authentication/verifying-requests-from-slack. Its question whether the URL is ours is signed like
  * everything else, so it is answered only after that was checked.
  */
-export const slackSchema = stored("slack", {});
+export const slackSchema = makeSchemeSchema("slack", {});
 
 export const slack: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
-    const given = [neededHeader(call, header)];
-    const time = neededHeader(call, timeHeader);
-    checkFreshness({ name: timeHeader, at: stampOf(timeHeader, time), now: call.now, tolerance: usualTolerance });
+    const given = [requireHeader(call, header)];
+    const time = requireHeader(call, timeHeader);
+    checkFreshness({ name: timeHeader, at: parseTimestamp(timeHeader, time), now: call.now, tolerance: defaultTolerance });
     const signed = [`v0:${time}:`, call.body];
-    checkMac({ header, given, prefix: "v0=", keys: secretsOf(secret), signed, algorithm: "sha256", encoding: "hex" });
-    const body = jsonOf(call);
-    return body?.["type"] === "url_verification" ? echoed(body["challenge"]) : accepted(body?.["event_id"]);
+    checkMac({ header, given, prefix: "v0=", keys: toSecretList(secret), signed, algorithm: "sha256", encoding: "hex" });
+    const body = parseJsonBody(call);
+    return body?.["type"] === "url_verification" ? echoChallenge(body["challenge"]) : acceptCall(body?.["event_id"]);
   },
 };
 

@@ -1,71 +1,74 @@
 import { hash } from "node:crypto";
 import { parse, stringify } from "node:querystring";
 import type { WebhookCall } from "./call.ts";
-import { headerOf, neededHeader, queryOf } from "./call.ts";
-import { hasMac, isSame, whatToCheck } from "./mac.ts";
+import { readHeader, requireHeader, parseCallQuery } from "./call.ts";
+import { hasValidSignature, isSameText, whatToCheck } from "./mac.ts";
 import type { Scheme, Secret } from "./scheme.ts";
-import { secretsOf, stored } from "./scheme.ts";
-import { accepted, Rejected } from "./verdict.ts";
+import { toSecretList, makeSchemeSchema } from "./scheme.ts";
+import { acceptCall, CallRejection } from "./verificationResult.ts";
 
 /** Twilio: https://www.twilio.com/docs/usage/security#validating-requests. The secret is the account's auth token. */
-export const twilioSchema = stored("twilio", {});
+export const twilioSchema = makeSchemeSchema("twilio", {});
 
 export const twilio: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
-    const given = [neededHeader(call, header)];
+    const given = [requireHeader(call, header)];
     const fields = signedFields(call);
-    const text = textOf(fields);
-    const keys = secretsOf(secret);
-    const isSigned = urlsOf(call.url).some((url) =>
-      hasMac({ header, given, keys, signed: [url, text], algorithm: "sha1", encoding: "base64" }),
+    const text = formatFields(fields);
+    const keys = toSecretList(secret);
+    const isSigned = listUrlForms(call.url).some((url) =>
+      hasValidSignature({ header, given, keys, signed: [url, text], algorithm: "sha1", encoding: "base64" }),
     );
-    if (!isSigned) throw new Rejected(`${header}: the signature does not match; ${whatToCheck}, and that this server knows its public URL`);
-    return accepted(headerOf(call, "I-Twilio-Idempotency-Token") ?? messageOf(fields.size === 0 ? queryOf(call) : fields));
+    if (!isSigned)
+      throw new CallRejection(`${header}: the signature does not match; ${whatToCheck}, and that this server knows its public URL`);
+    return acceptCall(readHeader(call, "I-Twilio-Idempotency-Token") ?? readMessageId(fields.size === 0 ? parseCallQuery(call) : fields));
   },
 };
 
 const header = "X-Twilio-Signature";
 const hashParameter = "bodySHA256";
 /** Twilio sends some thirty, and ten for each medium. */
-const mostFields = 1000;
+const maxFields = 1000;
 /** Of a form, which is hashed for each form of the URL and each secret. */
-const mostBytes = 1024 * 1024;
+const maxBytes = 1024 * 1024;
 
 /**
  * The form fields that are signed along with the URL. Any other body is signed by its hash, which the URL then has as a parameter;
  * a body that is signed in neither way is rejected.
  */
 function signedFields(call: WebhookCall): URLSearchParams {
-  const expected = queryOf(call).get(hashParameter);
+  const expected = parseCallQuery(call).get(hashParameter);
   if (expected !== null) {
-    if (isSame(hash("sha256", call.body, "hex"), expected.toLowerCase())) return new URLSearchParams();
-    throw new Rejected(`${hashParameter}: is not the hash of the body, which was changed on its way`);
+    if (isSameText(hash("sha256", call.body, "hex"), expected.toLowerCase())) return new URLSearchParams();
+    throw new CallRejection(`${hashParameter}: is not the hash of the body, which was changed on its way`);
   }
   if (call.body.length === 0) return new URLSearchParams();
-  if (!/^application\/x-www-form-urlencoded *(;|$)/i.test(headerOf(call, "Content-Type") ?? ""))
-    throw new Rejected(`Content-Type: not application/x-www-form-urlencoded, and the URL has no ${hashParameter}: this body is not signed`);
-  return formOf(call);
+  if (!/^application\/x-www-form-urlencoded *(;|$)/i.test(readHeader(call, "Content-Type") ?? ""))
+    throw new CallRejection(
+      `Content-Type: not application/x-www-form-urlencoded, and the URL has no ${hashParameter}: this body is not signed`,
+    );
+  return parseForm(call);
 }
 
-function formOf(call: WebhookCall): URLSearchParams {
-  if (call.body.length > mostBytes) throw new Rejected(`the form: ${call.body.length} bytes, of which the limit is ${mostBytes}`);
+function parseForm(call: WebhookCall): URLSearchParams {
+  if (call.body.length > maxBytes) throw new CallRejection(`the form: ${call.body.length} bytes, of which the limit is ${maxBytes}`);
   let separators = 0;
   for (const byte of call.body) if (byte === ampersand) separators++;
-  if (separators >= mostFields) throw new Rejected(`the form: ${separators + 1} fields, of which the limit is ${mostFields}`);
+  if (separators >= maxFields) throw new CallRejection(`the form: ${separators + 1} fields, of which the limit is ${maxFields}`);
   return new URLSearchParams(new TextDecoder().decode(call.body));
 }
 
 const ampersand = 0x26;
 
 /** Names and values, sorted by name; of a name with several values each different one, sorted. */
-function textOf(fields: URLSearchParams): string {
-  const valuesOf = new Map<string, Set<string>>();
+function formatFields(fields: URLSearchParams): string {
+  const valuesByName = new Map<string, Set<string>>();
   for (const [name, value] of fields) {
-    const values = valuesOf.get(name);
+    const values = valuesByName.get(name);
     if (values) values.add(value);
-    else valuesOf.set(name, new Set([value]));
+    else valuesByName.set(name, new Set([value]));
   }
-  const sorted = [...valuesOf].toSorted(([one], [other]) => byCodeUnits(one, other));
+  const sorted = [...valuesByName].toSorted(([one], [other]) => byCodeUnits(one, other));
   return sorted
     .map(([name, values]) =>
       [...values]
@@ -79,7 +82,7 @@ function textOf(fields: URLSearchParams): string {
 const byCodeUnits = (one: string, other: string): number => (one < other ? -1 : Number(one > other));
 
 /** The forms of the URL that Twilio may have signed: with and without the port, and the query as it is or encoded as it once was. */
-function urlsOf(url: string): string[] {
+function listUrlForms(url: string): string[] {
   const parsed = URL.parse(url);
   if (!parsed) return [url];
   const { protocol, host, port, pathname, search } = parsed;
@@ -92,7 +95,7 @@ function urlsOf(url: string): string[] {
 }
 
 /** A message is told of again whenever its status changes: each status is an event of its own. */
-function messageOf(fields: URLSearchParams): string | null {
+function readMessageId(fields: URLSearchParams): string | null {
   const id = fields.get("MessageSid");
   const status = fields.get("MessageStatus") ?? fields.get("SmsStatus");
   return id === null || status === null ? id : `${id}:${status}`;

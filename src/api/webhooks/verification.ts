@@ -10,11 +10,11 @@ import { slack, slackSchema } from "./slack.ts";
 import { standard, standardSchema } from "./standard.ts";
 import { stripe, stripeSchema } from "./stripe.ts";
 import { twilio, twilioSchema } from "./twilio.ts";
-import type { Verdict } from "./verdict.ts";
-import { Rejected } from "./verdict.ts";
+import type { VerificationResult } from "./verificationResult.ts";
+import { CallRejection } from "./verificationResult.ts";
 
 export type { WebhookCall } from "./call.ts";
-export type { Verdict } from "./verdict.ts";
+export type { VerificationResult as Verdict } from "./verificationResult.ts";
 
 /** How the calls of a source are verified: what the API takes, and, once parsed, what is stored. */
 export const verificationSchema = z.discriminatedUnion("scheme", [
@@ -35,11 +35,11 @@ export type Verification = z.output<typeof verificationSchema>;
 export type SchemeName = Verification["scheme"];
 
 /** Whether a call comes from whom the source is for. Pure, bounded in its time, and never throws for anything a sender can send. */
-export function verify(verification: Verification, call: WebhookCall): Verdict {
+export function verify(verification: Verification, call: WebhookCall): VerificationResult {
   try {
     return check(verification, call);
   } catch (error) {
-    if (error instanceof Rejected) return { kind: "rejected", reason: error.message };
+    if (error instanceof CallRejection) return { kind: "rejected", reason: error.message };
     throw error;
   }
 }
@@ -59,5 +59,5 @@ const schemes: { readonly [N in SchemeName]: Scheme<ByName[N]> } = {
 };
 
 /** Each row takes what is stored under its own name: with that name as a type, the compiler sees it. */
-const check = <N extends SchemeName>(verification: ByName[N], call: WebhookCall): Verdict =>
+const check = <N extends SchemeName>(verification: ByName[N], call: WebhookCall): VerificationResult =>
   schemes[verification.scheme].check(verification, call);

@@ -1,7 +1,7 @@
 import type { Decision } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import type { AccountId, Millis } from "../model/message.ts";
-import { monthOf } from "./statistics.ts";
+import { toMonthRange } from "./statistics.ts";
 import type { Terms } from "../model/accountTerms.ts";
 
 // What an account has spent in a month is the cost of what it has used, by the prices of the server. To add it up for each
@@ -24,13 +24,13 @@ export const hasBudget = ({ budget = 0, deletedAt }: Terms): boolean => budget >
 
 /** Throws `Refusal` where an account has spent its budget. */
 export function mustAfford(account: Terms, now: Millis): void {
-  const broken = budgetBrokenBy(account, now);
-  if (broken) throw new Refusal(broken.refused, broken.message);
+  const refusal = findBudgetRefusal(account, now);
+  if (refusal) throw new Refusal(refusal.refused, refusal.message);
 }
 
 /** Why an account may publish no more in this month, if it has spent its budget. */
-export function budgetBrokenBy({ budget = 0, spending }: Terms, now: Millis): { refused: "limit-exceeded"; message: string } | null {
-  if (budget === 0 || !spending || spending.dollars < budget || spending.month !== monthOf(now).from) return null;
+export function findBudgetRefusal({ budget = 0, spending }: Terms, now: Millis): { refused: "limit-exceeded"; message: string } | null {
+  if (budget === 0 || !spending || spending.dollars < budget || spending.month !== toMonthRange(now).from) return null;
   const spent = `${spending.dollars.toFixed(2)} dollars are spent in this month, the limit is ${budget}`;
   return { refused: "limit-exceeded", message: `budget: ${spent}; PATCH /v2/svc/update-budget/<id> raises it, and 0 lifts it` };
 }

@@ -7,21 +7,21 @@ import { day, hour, minute } from "../values/time.ts";
 const mebibyte = 1024 * 1024;
 
 /** Whose limits are asked for. */
-type Holder = Pick<Account, "id"> & Terms;
+type LimitHolder = Pick<Account, "id"> & Terms;
 
-const most = 1_000_000_000;
+const unlimited = 1_000_000_000;
 /** More than any disk holds. */
-const mostBytes = 500_000_000_000_000;
+const unlimitedBytes = 500_000_000_000_000;
 
 const selfHosted: AccountLimits = {
   ...{ messageBytes: house.messageBytes, retries: house.retries, delay: house.delay, timeout: house.timeout },
   // Of queues, dead letters and logs the settings of the server say how far they go.
-  ...{ parallelism: house.parallelism, queues: most },
+  ...{ parallelism: house.parallelism, queues: unlimited },
   ...{ deadLetterRetention: 3650 * day, logRetention: 3650 * day, auditRetention: 3650 * day },
   ...{ schedules: house.schedules, groups: house.groups, endpoints: house.endpoints, sources: house.sources, tokens: house.tokens },
-  ...{ globalParallelism: most, deadLetters: most, logEntries: most, auditEntries: most },
-  ...{ requestsPerSecond: most, requestsPerDay: most, requestsPerDayHard: most },
-  storageBytes: mostBytes,
+  ...{ globalParallelism: unlimited, deadLetters: unlimited, logEntries: unlimited, auditEntries: unlimited },
+  ...{ requestsPerSecond: unlimited, requestsPerDay: unlimited, requestsPerDayHard: unlimited },
+  storageBytes: unlimitedBytes,
 };
 
 const free: AccountLimits = {
@@ -30,7 +30,7 @@ const free: AccountLimits = {
   auditRetention: 30 * day,
   ...{ globalParallelism: 10, deadLetters: 1_000_000, logEntries: 10_000, auditEntries: 10_000 },
   ...{ requestsPerSecond: 100, requestsPerDay: 1_000, requestsPerDayHard: 1_000 },
-  storageBytes: mostBytes,
+  storageBytes: unlimitedBytes,
 };
 
 const paid: AccountLimits = {
@@ -62,82 +62,82 @@ export const plans: Readonly<Record<PlanName, AccountLimits>> = {
 
 export const planNames = ["free", "paid", "fixed_1m", "fixed_10m", "fixed_100m", "selfHosted"] as const satisfies PlanName[];
 
-export const planOf = ({ plan = "selfHosted" }: Terms): PlanName => plan;
+export const readPlan = ({ plan = "selfHosted" }: Terms): PlanName => plan;
 
 /** The limits that hold for an account: its own, or those of its plan, and never more than the server can bear. */
-export function limitsOf(account: Terms): Readonly<AccountLimits> {
-  const ofPlan = plans[planOf(account)];
-  if (account.limits === undefined) return ofPlan;
-  let held = known.get(account);
-  if (!held) known.set(account, (held = heldBy(ofPlan, account.limits)));
-  return held;
+export function readLimits(account: Terms): Readonly<AccountLimits> {
+  const planLimits = plans[readPlan(account)];
+  if (account.limits === undefined) return planLimits;
+  let mergedLimits = mergedByAccount.get(account);
+  if (!mergedLimits) mergedByAccount.set(account, (mergedLimits = mergeLimits(planLimits, account.limits)));
+  return mergedLimits;
 }
 
 /** Each message asks a dozen times, of the same account. Whoever changes an account makes another one. */
-const known = new WeakMap<Terms, Readonly<AccountLimits>>();
+const mergedByAccount = new WeakMap<Terms, Readonly<AccountLimits>>();
 
-function heldBy(ofPlan: AccountLimits, own: Partial<AccountLimits>): AccountLimits {
-  const held: AccountLimits = { ...ofPlan, ...own };
-  for (const name of limitNames) held[name] = Math.min(held[name], selfHosted[name]);
+function mergeLimits(planLimits: AccountLimits, ownLimits: Partial<AccountLimits>): AccountLimits {
+  const mergedLimits: AccountLimits = { ...planLimits, ...ownLimits };
+  for (const name of limitNames) mergedLimits[name] = Math.min(mergedLimits[name], selfHosted[name]);
   // A warning beyond what is refused would never be seen, and it would be told as if so many could be asked for.
-  held.requestsPerDay = Math.min(held.requestsPerDay, held.requestsPerDayHard);
-  return held;
+  mergedLimits.requestsPerDay = Math.min(mergedLimits.requestsPerDay, mergedLimits.requestsPerDayHard);
+  return mergedLimits;
 }
 
 /** One of them, for where many are asked about. */
-export function limitOf({ plan = "selfHosted", limits }: Terms, name: LimitName): number {
+export function readLimit({ plan = "selfHosted", limits }: Terms, name: LimitName): number {
   return Math.min(limits?.[name] ?? plans[plan][name], selfHosted[name]);
 }
 
 /** The timeout in milliseconds of a message that asks for none: the default, or the limit of the account if that is lower. */
-export const defaultTimeout = (account: Terms): Millis => Math.min(defaults.timeout, limitOf(account, "timeout"));
+export const defaultTimeout = (account: Terms): Millis => Math.min(defaults.timeout, readLimit(account, "timeout"));
 
 /**
  * Returns how many deliveries an account may have under way. Null: as many as the server can bear. If it may have none to any endpoint, it
  * may have none at all: its messages wait in one line then, and not in a line for each of any number of endpoints.
  */
-export const mostUnderWay = (account: Terms): number | null =>
-  limitBelow(account, "parallelism") === 0 ? 0 : limitBelow(account, "globalParallelism");
+export const readAccountParallelism = (account: Terms): number | null =>
+  findLimit(account, "parallelism") === 0 ? 0 : findLimit(account, "globalParallelism");
 
 /** Returns how many of them may be to one endpoint. Null: that is not limited for itself. */
-export const mostToEndpoint = (account: Terms): number | null => limitBelow(account, "parallelism") || null;
+export const readEndpointParallelism = (account: Terms): number | null => findLimit(account, "parallelism") || null;
 
-function limitBelow(account: Terms, name: LimitName): number | null {
-  const most = limitOf(account, name);
-  return most < selfHosted[name] ? most : null;
+function findLimit(account: Terms, name: LimitName): number | null {
+  const limit = readLimit(account, name);
+  return limit < selfHosted[name] ? limit : null;
 }
 
 /** The most that an account may be given of a limit: what the server can bear. */
-export const mostOf = (name: LimitName): number => selfHosted[name];
+export const serverLimit = (name: LimitName): number => selfHosted[name];
 
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);
 
 /** The flag that sets a limit or another term: `message-bytes`. */
-export const flagOfLimit = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+export const toLimitFlag = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
 /** What a refusal says besides, where a limit is the account's and not the server's. Empty where it is the server's. */
-export function howToRaise(account: Holder, name: LimitName): string {
-  if (limitsOf(account)[name] >= selfHosted[name]) return "";
-  return `; it is the limit of this account (plan ${planOf(account)}): "waypost account limits ${account.id} --${flagOfLimit(name)} ..." raises it`;
+export function formatRaiseHint(account: LimitHolder, name: LimitName): string {
+  if (readLimits(account)[name] >= selfHosted[name]) return "";
+  return `; it is the limit of this account (plan ${readPlan(account)}): "waypost account limits ${account.id} --${toLimitFlag(name)} ..." raises it`;
 }
 
 /** The account a command speaks for. It can have been removed since the token was checked. */
-export function existing(account: Account | undefined): Account {
+export function requireAccount(account: Account | undefined): Account {
   if (!account) throw new Refusal("unauthorized", "the account of this token does not exist");
   return account;
 }
 
 /** The same for a command that makes or changes something: throws `Refusal` for an account that is passive. */
-export function acting(account: Account | undefined): Account {
-  const known = existing(account);
+export function requireActiveAccount(account: Account | undefined): Account {
+  const known = requireAccount(account);
   mustBeActive(known);
   return known;
 }
 
 /** Throws `Refusal` for an account that may not change anything. */
-export function mustBeActive({ id, state }: Holder): void {
-  if (state === "passive") throw new Refusal("forbidden", disabled(id));
+export function mustBeActive({ id, state }: LimitHolder): void {
+  if (state === "passive") throw new Refusal("forbidden", formatDisabled(id));
 }
 
-const disabled = (id: string): string =>
+const formatDisabled = (id: string): string =>
   `account: it is disabled, so it can read, replace its password and revoke tokens, and change nothing else; "waypost account enable ${id}" lets it go on`;

@@ -2,17 +2,17 @@ import type { Millis } from "../model/message.ts";
 import type { Counts, Usage } from "../model/counts.ts";
 import type { BucketSize } from "./usage.ts";
 import { countNames, noCounts } from "../model/counts.ts";
-import { startOf } from "./usage.ts";
+import { readBucketStart } from "./usage.ts";
 import { day, hour, minute } from "../values/time.ts";
 
 /** A stretch of time, cut into points of equal length. */
-export type Stretch = { from: Millis; step: Millis; points: number };
+export type PointRange = { from: Millis; step: Millis; points: number };
 
 /** What was used in one of them, from `at` on. */
 export type Point = { at: Millis; counts: Counts };
 
 /** The periods that statistics are told of, and the buckets that they are made of: 60 points, and 240 of three hours for the longest. */
-const shapes = {
+const periodRanges = {
   "1h": { size: "1m", step: minute, points: 60 },
   "3h": { size: "1m", step: 3 * minute, points: 60 },
   "12h": { size: "12m", step: 12 * minute, points: 60 },
@@ -29,13 +29,13 @@ export type Period = (typeof periods)[number];
  * The period that ends now. Points begin at whole multiples of their length, and the last one is that of now, which is not
  * over: so a point is the same whenever it is asked for.
  */
-export function stretchOf(period: Period, now: Millis): Stretch & { size: BucketSize } {
-  const { size, step, points } = shapes[period];
+export function toPeriodRange(period: Period, now: Millis): PointRange & { size: BucketSize } {
+  const { size, step, points } = periodRanges[period];
   return { size, step, points, from: Math.floor(now / step) * step - (points - 1) * step };
 }
 
 /** All days of the month of a moment, in UTC, those to come included. */
-export function monthOf(now: Millis): Stretch {
+export function toMonthRange(now: Millis): PointRange {
   const date = new Date(now);
   const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()];
   const from = Date.UTC(year, month);
@@ -43,24 +43,24 @@ export function monthOf(now: Millis): Stretch {
 }
 
 /** What buckets come to in each point of a stretch; zeros where there are none. What is outside is left out. */
-export function pointsOf(buckets: readonly Usage[], { from, step, points }: Stretch): Point[] {
+export function sumPoints(buckets: readonly Usage[], { from, step, points }: PointRange): Point[] {
   const all = Array.from({ length: points }, (_, index): Point => ({ at: from + index * step, counts: { ...noCounts } }));
   for (const bucket of buckets) {
-    const point = all[Math.floor((startOf(bucket) - from) / step)];
+    const point = all[Math.floor((readBucketStart(bucket) - from) / step)];
     if (point) for (const name of countNames) point.counts[name] += bucket[name];
   }
   return all;
 }
 
 /** How many dead letters there are, by all of the largest buckets. */
-export const deadLettersIn = (buckets: readonly Usage[]): number => buckets.reduce((sum, { deadLetters }) => sum + deadLetters, 0);
+export const sumDeadLetters = (buckets: readonly Usage[]): number => buckets.reduce((sum, { deadLetters }) => sum + deadLetters, 0);
 
 /** Returns how many bytes are stored, by all of the largest buckets. */
-export const storedBytesIn = (buckets: readonly Usage[]): number => buckets.reduce((sum, { storedBytes }) => sum + storedBytes, 0);
+export const sumStoredBytes = (buckets: readonly Usage[]): number => buckets.reduce((sum, { storedBytes }) => sum + storedBytes, 0);
 
 /** Dollars: for 100,000 messages outside workflows, for as many of workflows, for a gigabyte (10^9 bytes) in or out. */
 export type Prices = { messages: number; workflowMessages: number; gigabyte: number };
 
 /** What was used comes to so many dollars. */
-export const costOf = ({ messages, workflowMessages, bytesIn, bytesOut }: Counts, prices: Prices): number =>
+export const calculateCost = ({ messages, workflowMessages, bytesIn, bytesOut }: Counts, prices: Prices): number =>
   (messages * prices.messages + workflowMessages * prices.workflowMessages) / 100_000 + ((bytesIn + bytesOut) * prices.gigabyte) / 1e9;

@@ -16,7 +16,7 @@ const workflowMessage: Partial<Counts> = { workflowMessages: 1 };
 const workflowRun: Partial<Counts> = { workflowRuns: 1 };
 
 /** For lines of the log by their last state, outside workflows and of a run. */
-const ofState: { readonly [S in LogState]?: readonly [Partial<Counts>, Partial<Counts>] } = {
+const countsByState: { readonly [S in LogState]?: readonly [Partial<Counts>, Partial<Counts>] } = {
   RETRY: [message, workflowMessage],
   DELIVERED: [{ delivered: 1 }, { workflowDelivered: 1 }],
   FAILED: [{ failed: 1 }, { workflowFailed: 1 }],
@@ -24,16 +24,16 @@ const ofState: { readonly [S in LogState]?: readonly [Partial<Counts>, Partial<C
 };
 
 /** `run`: the run that waits for a message, if any. A failure callback is sent when nobody waits any more. */
-type Counted = { account: AccountId; run: string | null };
+type CountedMessage = { account: AccountId; run: string | null };
 
 /** Counts a message that was taken in or made. */
-export const countMessage = (draft: Draft, { account, run }: Counted): void =>
+export const countMessage = (draft: Draft, { account, run }: CountedMessage): void =>
   draft.count(account, run === null ? message : workflowMessage);
 
 /** Counts what a line of the log says. */
-export function countStates(draft: Draft, { account, run }: Counted, states: readonly LogState[]): void {
+export function countStates(draft: Draft, { account, run }: CountedMessage, states: readonly LogState[]): void {
   const last = states.at(-1);
-  const counts = last && ofState[last];
+  const counts = last && countsByState[last];
   if (counts) draft.count(account, counts[run === null ? 0 : 1]);
 }
 
@@ -45,8 +45,8 @@ export function countBytes(draft: Draft, account: AccountId, name: "bytesIn" | "
 }
 
 /** Counts dead letters that come, or go where it is negative. */
-export function countDeadLetters(draft: Draft, account: AccountId, by: number): void {
-  if (by !== 0) draft.count(account, { deadLetters: by });
+export function countDeadLetters(draft: Draft, account: AccountId, change: number): void {
+  if (change !== 0) draft.count(account, { deadLetters: change });
 }
 
 /**
@@ -66,7 +66,7 @@ const sizeNames = ["1m", "12m", "3h"] as const satisfies BucketSize[];
 const padded = (time: Millis): string => String(Math.max(0, time)).padStart(13, "0");
 
 /** All that is in a size from a time on, of all nodes: ids between these two. */
-export const bucketsFrom = (size: BucketSize, from: Millis): { after: string; before: string } => ({
+export const bucketRangeFrom = (size: BucketSize, from: Millis): { after: string; before: string } => ({
   after: `${size}/${padded(from)}`,
   before: `${size}0`,
 });
@@ -81,15 +81,15 @@ function parseBucketId(id: string): { size: BucketSize; startsAt: Millis } {
 }
 
 /** When a bucket begins. */
-export const startOf = ({ id }: Pick<Usage, "id">): Millis => parseBucketId(id).startsAt;
+export const readBucketStart = ({ id }: Pick<Usage, "id">): Millis => parseBucketId(id).startsAt;
 
 /**
  * Returns the rows that a node adds its counts to. The largest buckets alone hold the balances. Stored bytes are also in the smallest ones,
  * which tell whether an account has changed within the last minutes.
  */
-export const bucketsOf = (account: AccountId, counts: Counts, { now, node }: { now: Millis; node: NodeId }): Usage[] =>
+export const makeBuckets = (account: AccountId, counts: Counts, { now, node }: { now: Millis; node: NodeId }): Usage[] =>
   sizeNames.flatMap((size) => {
-    const id = `${size}/${padded(startOfBucket(size, now))}/${nameOfNode(node)}`;
+    const id = `${size}/${padded(startOfBucket(size, now))}/${escapeNode(node)}`;
     const deadLetters = size === "3h" ? counts.deadLetters : 0;
     const storedBytes = size === "12m" ? 0 : counts.storedBytes;
     const row: Usage = { ...counts, deadLetters, storedBytes, account, id };
@@ -97,47 +97,47 @@ export const bucketsOf = (account: AccountId, counts: Counts, { now, node }: { n
   });
 
 /** A slash in it would look like the end of the time. */
-const nameOfNode = (node: NodeId): string => node.replaceAll("/", "_");
+const escapeNode = (node: NodeId): string => node.replaceAll("/", "_");
 
 /** Within a size, whatever is a bucket: the first one is not. */
-const first = (size: BucketSize): string => `${size}/${padded(1)}`;
+const firstBucketId = (size: BucketSize): string => `${size}/${padded(1)}`;
 
 /** Buckets that are past their time: for each size the ids between these two. */
-export const pastBuckets = (now: Millis): { after: string; before: string }[] =>
-  sizeNames.map((size) => ({ after: first(size), before: `${size}/${padded(now - bucketSizes[size].kept)}` }));
+export const listExpiredBucketRanges = (now: Millis): { after: string; before: string }[] =>
+  sizeNames.map((size) => ({ after: firstBucketId(size), before: `${size}/${padded(now - bucketSizes[size].kept)}` }));
 
-export function isPastBucket({ id }: Pick<Usage, "id">, now: Millis): boolean {
+export function isExpiredBucket({ id }: Pick<Usage, "id">, now: Millis): boolean {
   const { size, startsAt } = parseBucketId(id);
   return startsAt < now - bucketSizes[size].kept;
 }
 
 /** Where the oldest bucket of each size is found, and when it is worth the way to remove it. */
-export const oldestBuckets = sizeNames.map((size) => ({ after: first(size), before: `${size}0` }));
+export const bucketRanges = sizeNames.map((size) => ({ after: firstBucketId(size), before: `${size}0` }));
 export function worthRemovingAt({ id }: Pick<Usage, "id">): Millis {
   const { size, startsAt } = parseBucketId(id);
   return startsAt + bucketSizes[size].kept + bucketSizes[size].spare;
 }
 
 /** Holds the balances of buckets that are gone. It stands before all buckets, and only `expire` changes it. */
-export const carriedId = `3h/${padded(0)}/carried`;
+export const carriedBalancesId = `3h/${padded(0)}/carried`;
 
 /**
  * Removes buckets that are past their time. The balances of the largest ones are kept, but not those of a deleted account: its row would
- * stay for them. The caller has asked for the row of `carriedId`.
+ * stay for them. The caller has asked for the row of `carriedBalancesId`.
  */
-export function removeBuckets(draft: Draft, account: AccountId, buckets: readonly Usage[], how: { keepsBalances: boolean }): void {
+export function removeBuckets(draft: Draft, account: AccountId, buckets: readonly Usage[], options: { keepsBalances: boolean }): void {
   for (const { id } of buckets) draft.drop("usage", account, id);
-  if (!how.keepsBalances) return draft.drop("usage", account, carriedId);
-  const carried = { ...(draft.get("usage", account, carriedId) ?? { ...noCounts, account, id: carriedId }) };
-  const before = balancesOf(carried);
+  if (!options.keepsBalances) return draft.drop("usage", account, carriedBalancesId);
+  const carried = { ...(draft.get("usage", account, carriedBalancesId) ?? { ...noCounts, account, id: carriedBalancesId }) };
+  const before = formatBalances(carried);
   for (const bucket of buckets) {
     if (parseBucketId(bucket.id).size !== "3h") continue;
     carried.deadLetters += bucket.deadLetters;
     carried.storedBytes += bucket.storedBytes;
   }
-  if (balancesOf(carried) === before) return;
-  if (carried.deadLetters === 0 && carried.storedBytes === 0) draft.drop("usage", account, carriedId);
+  if (formatBalances(carried) === before) return;
+  if (carried.deadLetters === 0 && carried.storedBytes === 0) draft.drop("usage", account, carriedBalancesId);
   else draft.put("usage", carried);
 }
 
-const balancesOf = ({ deadLetters, storedBytes }: Usage): string => `${deadLetters} ${storedBytes}`;
+const formatBalances = ({ deadLetters, storedBytes }: Usage): string => `${deadLetters} ${storedBytes}`;

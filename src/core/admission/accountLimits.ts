@@ -1,6 +1,6 @@
 import type { Draft, Key, Moment } from "../decision/command.ts";
-import type { Account, AccountId, Flow, MessageState } from "../model/message.ts";
-import { mostToEndpoint, mostUnderWay } from "../accounts/plans.ts";
+import type { Account, AccountId, Limiter, MessageState } from "../model/message.ts";
+import { readEndpointParallelism, readAccountParallelism } from "../accounts/plans.ts";
 import type { AccountLimit } from "./gate.ts";
 import { accountGate, endpointGate } from "./gate.ts";
 import { findLimiter, putLimiter, readLimiter, toLimiterKey } from "./limiter.ts";
@@ -11,17 +11,20 @@ import { findLimiter, putLimiter, readLimiter, toLimiterKey } from "./limiter.ts
 // had the limit is not counted, and the message says so.
 
 /** The limit of an account, by the kind of the gate. Returns null if the account has no such limit. */
-const readLimit: Record<AccountLimit["kind"], (account: Account) => number | null> = { endpoint: mostToEndpoint, account: mostUnderWay };
+const readLimit: Record<AccountLimit["kind"], (account: Account) => number | null> = {
+  endpoint: readEndpointParallelism,
+  account: readAccountParallelism,
+};
 
 /**
  * Returns the limiters of an account that count the delivery of a message, in the order of the gates, with
  * their limits as they are now.
  */
-export function readAccountLimiters(draft: Draft, moment: Pick<Moment, "now">, state: MessageState): Flow[] {
+export function readAccountLimiters(draft: Draft, moment: Pick<Moment, "now">, state: MessageState): Limiter[] {
   const owner = draft.get("accounts", state.account);
   if (!owner) return [];
   const [toEndpoint, inTotal] = [readLimit.endpoint(owner), readLimit.account(owner)];
-  const limiters: Flow[] = [];
+  const limiters: Limiter[] = [];
   const add = (gate: AccountLimit, parallelism: number): void => {
     limiters.push(withParallelism(readLimiter(draft, moment, { account: owner.id, gate }), parallelism));
   };
@@ -30,7 +33,7 @@ export function readAccountLimiters(draft: Draft, moment: Pick<Moment, "now">, s
   return limiters;
 }
 
-const withParallelism = (limiter: Flow, parallelism: number): Flow =>
+const withParallelism = (limiter: Limiter, parallelism: number): Limiter =>
   limiter.parallelism === parallelism ? limiter : { ...limiter, parallelism };
 
 /** Reports whether an account has a limit after a change that it did not have before. */

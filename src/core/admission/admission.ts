@@ -1,6 +1,6 @@
 import type { Draft, Moment } from "../decision/command.ts";
 import { spans } from "../values/limits.ts";
-import type { Flow, MessageState } from "../model/message.ts";
+import type { Limiter, MessageState } from "../model/message.ts";
 import {
   countEnd,
   enterWaitlist,
@@ -58,7 +58,7 @@ export function advance(draft: Draft, moment: Moment, initial: MessageState): Ad
  * message needs an unreserved one, and waits behind those already there unless it was in this waitlist or a
  * later one itself.
  */
-function mayPass(limiter: Flow, state: MessageState, { now }: Moment): boolean {
+function mayPass(limiter: Limiter, state: MessageState, { now }: Moment): boolean {
   const gate = parseGate(limiter.id);
   if (hasLimiter(gate) && hasReservation(gate, state)) return freeRoom(limiter, now) > 0;
   const waitlist = readWaitlist(state);
@@ -72,8 +72,8 @@ function mayPass(limiter: Flow, state: MessageState, { now }: Moment): boolean {
  */
 function hasCapacity(draft: Draft, state: MessageState): boolean {
   const { account, host } = state;
-  const mayTakeTurn = !draft.get("lines", account, host) || state.line === formatGate(capacityGate(host));
-  return mayTakeTurn && draft.hasHand(account, host);
+  const mayTakeTurn = !draft.get("hostWaitlists", account, host) || state.waitlist === formatGate(capacityGate(host));
+  return mayTakeTurn && draft.hasCapacity(account, host);
 }
 
 /**
@@ -83,14 +83,14 @@ function hasCapacity(draft: Draft, state: MessageState): boolean {
  */
 export function mightPass(draft: Draft, state: MessageState): boolean {
   if (isQueuePaused(draft, state)) return false;
-  const { account, queue, slot, line } = state;
+  const { account, queue, slot, waitlist } = state;
   const limiter = queue === null || slot !== null ? undefined : findLimiter(draft, { account, gate: queueGate(queue) });
   // A limiter that does not exist yet is open at any time, so any time will do.
   const limiters = [...(limiter ? [limiter] : []), ...listDeliveryLimiters(draft, { now: 0 }, state)];
-  return !limiters.some((one) => isCertainlyClosed(one, line === null)) && hasCapacity(draft, state);
+  return !limiters.some((one) => isCertainlyClosed(one, waitlist === null)) && hasCapacity(draft, state);
 }
 
-const isCertainlyClosed = ({ paused, parallelism, running, waiting }: Flow, isNew: boolean): boolean =>
+const isCertainlyClosed = ({ paused, parallelism, running, waiting }: Limiter, isNew: boolean): boolean =>
   paused || (parallelism !== null && running >= parallelism) || (waiting > 0 && isNew);
 
 /**
@@ -101,13 +101,13 @@ const isQueuePaused = (draft: Draft, { account, id, queue, slot }: MessageState)
   queue !== null && slot === id && findLimiter(draft, { account, gate: queueGate(queue) })?.paused === true;
 
 /**
- * Postpones a message that has a slot of a paused queue, by `spans.stoppedCheck`. It leaves the waitlist it
+ * Postpones a message that has a slot of a paused queue, by `spans.pausedQueueCheck`. It leaves the waitlist it
  * was in, so that it does not block the messages behind it. Returns false if its queue is not paused.
  */
 export function deferIfQueuePaused(draft: Draft, moment: Moment, state: MessageState): boolean {
   if (!isQueuePaused(draft, state)) return false;
   leaveWaitlist(draft, moment, state);
-  const deferred = { state: "pending", line: null, leasedBy: null, dueAt: moment.now + spans.stoppedCheck } as const;
+  const deferred = { state: "pending", waitlist: null, leasedBy: null, dueAt: moment.now + spans.pausedQueueCheck } as const;
   draft.put("messages", { ...recordCounted([], state), ...deferred });
   return true;
 }
@@ -118,14 +118,15 @@ export function deferIfQueuePaused(draft: Draft, moment: Moment, state: MessageS
  */
 export function hold(draft: Draft, moment: Moment, { state, gate }: { state: MessageState; gate: Gate }): void {
   const { account, host } = state;
-  const line = formatGate(gate);
+  const waitlist = formatGate(gate);
   let held = state;
-  if (state.line !== line) {
+  if (state.waitlist !== waitlist) {
     leaveWaitlist(draft, moment, state);
     held = hasLimiter(gate) ? enterWaitlist(draft, moment, { state, gate }) : recordCounted([], state);
   }
-  draft.put("messages", { ...held, state: "held", dueAt: null, leasedBy: null, line });
-  if (!hasLimiter(gate) && !draft.get("lines", account, host)) draft.put("lines", { account, host, dueAt: moment.now + spans.lineCheck });
+  draft.put("messages", { ...held, state: "held", dueAt: null, leasedBy: null, waitlist });
+  if (!hasLimiter(gate) && !draft.get("hostWaitlists", account, host))
+    draft.put("hostWaitlists", { account, host, dueAt: moment.now + spans.waitlistCheck });
 }
 
 /**

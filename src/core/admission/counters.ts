@@ -1,5 +1,5 @@
 import type { Draft, Key, Moment } from "../decision/command.ts";
-import type { AccountId, Flow, MessageId, MessageState, Millis } from "../model/message.ts";
+import type { AccountId, Limiter, MessageId, MessageState, Millis } from "../model/message.ts";
 import { isUnfinished } from "../model/message.ts";
 import { readAccountLimiters } from "./accountLimits.ts";
 import type { GateKind, LimiterGate } from "./gate.ts";
@@ -24,10 +24,10 @@ import { countDelivery, putLimiter, readLimiter, toLimiterKey } from "./limiter.
  * Returns the limiters that count a message while it is being sent, in the order of the gates, with their
  * limits as they are now.
  */
-export function listDeliveryLimiters(draft: Draft, moment: Pick<Moment, "now">, state: MessageState): Flow[] {
+export function listDeliveryLimiters(draft: Draft, moment: Pick<Moment, "now">, state: MessageState): Limiter[] {
   const limiters = readAccountLimiters(draft, moment, state);
-  const { account, flowKey } = state;
-  if (flowKey !== null) limiters.unshift(readLimiter(draft, moment, { account, gate: keyGate(flowKey) }));
+  const { account, flowControlKey } = state;
+  if (flowControlKey !== null) limiters.unshift(readLimiter(draft, moment, { account, gate: keyGate(flowControlKey) }));
   return limiters;
 }
 
@@ -42,11 +42,11 @@ export function hasReservation(gate: LimiterGate, state: MessageState): boolean 
  * Takes a slot of a queue for a message, which leaves the waitlist of the queue. The slot is kept until
  * `releaseSlot`.
  */
-export function takeSlot(draft: Draft, moment: Moment, { state, queue }: { state: MessageState; queue: Flow }): MessageState {
-  const hasWaited = state.line === queue.id;
+export function takeSlot(draft: Draft, moment: Moment, { state, queue }: { state: MessageState; queue: Limiter }): MessageState {
+  const hasWaited = state.waitlist === queue.id;
   putLimiter(draft, moment, { ...queue, running: queue.running + 1, waiting: queue.waiting - (hasWaited ? 1 : 0) });
-  draft.put("slots", { account: state.account, id: state.id, queue: parseGate(queue.id).name, holders: 1 });
-  return { ...state, slot: state.id, line: hasWaited ? null : state.line };
+  draft.put("queueSlots", { account: state.account, id: state.id, queue: parseGate(queue.id).name, holders: 1 });
+  return { ...state, slot: state.id, waitlist: hasWaited ? null : state.waitlist };
 }
 
 /**
@@ -54,18 +54,18 @@ export function takeSlot(draft: Draft, moment: Moment, { state, queue }: { state
  * freed.
  */
 export function shareSlot(draft: Draft, account: AccountId, slot: MessageId): boolean {
-  const shared = draft.get("slots", account, slot);
-  if (shared) draft.put("slots", { ...shared, holders: shared.holders + 1 });
+  const shared = draft.get("queueSlots", account, slot);
+  if (shared) draft.put("queueSlots", { ...shared, holders: shared.holders + 1 });
   return shared !== undefined;
 }
 
 /** Gives back a message's share of a queue slot. The last share frees the slot. */
 export function releaseSlot(draft: Draft, moment: Moment, state: MessageState): void {
   if (state.slot === null) return;
-  const slot = draft.get("slots", state.account, state.slot);
+  const slot = draft.get("queueSlots", state.account, state.slot);
   if (!slot) return draft.fault(`message ${state.id} of account ${state.account} held a slot that is not there`);
-  if (slot.holders > 1) return draft.put("slots", { ...slot, holders: slot.holders - 1 });
-  draft.drop("slots", slot.account, slot.id);
+  if (slot.holders > 1) return draft.put("queueSlots", { ...slot, holders: slot.holders - 1 });
+  draft.drop("queueSlots", slot.account, slot.id);
   if (slot.queue !== "") decrement(draft, moment, { account: slot.account, gate: queueGate(slot.queue), counter: "running" });
 }
 
@@ -74,18 +74,18 @@ export function releaseSlot(draft: Draft, moment: Moment, state: MessageState): 
  * no longer count: their callbacks, or their aborted requests, end without the queue. Returns false if the
  * queue is still needed.
  */
-export function removeQueue(draft: Draft, moment: Moment, { limiter, slots }: { limiter: Flow; slots: readonly MessageId[] }): boolean {
+export function removeQueue(draft: Draft, moment: Moment, { limiter, slots }: { limiter: Limiter; slots: readonly MessageId[] }): boolean {
   const { account, id } = limiter;
   const { name } = parseGate(id);
   const abandoned = slots.flatMap((messageId) => {
-    const slot = draft.get("slots", account, messageId);
+    const slot = draft.get("queueSlots", account, messageId);
     const state = draft.get("messages", account, messageId);
     return slot?.queue === name && !(state && isUnfinished(state)) ? [slot] : [];
   });
-  for (const slot of abandoned) draft.put("slots", { ...slot, queue: "" });
+  for (const slot of abandoned) draft.put("queueSlots", { ...slot, queue: "" });
   const running = limiter.running - abandoned.length;
   const isUnused = running === 0 && limiter.waiting === 0;
-  if (isUnused) draft.drop("flows", account, id);
+  if (isUnused) draft.drop("limiters", account, id);
   else if (abandoned.length > 0) putLimiter(draft, moment, { ...limiter, running });
   return isUnused;
 }
@@ -106,10 +106,10 @@ export function countStart(draft: Draft, moment: Moment, state: MessageState): M
  * leased. `nextAt` is when the message will be sent again, or 0; its key is not forgotten before then.
  */
 export function countEnd(draft: Draft, moment: Moment, state: MessageState, nextAt: Millis = 0): void {
-  const { account, leasedBy, flowKey, counted, countedToEndpoint } = state;
+  const { account, leasedBy, flowControlKey, counted, countedToEndpoint } = state;
   if (leasedBy === null) return;
   const end = (gate: LimiterGate): void => decrement(draft, moment, { account, gate, counter: "running", nextAt });
-  if (flowKey !== null) end(keyGate(flowKey));
+  if (flowControlKey !== null) end(keyGate(flowControlKey));
   if (countedToEndpoint) end(endpointGate(state));
   if (counted) end(accountGate);
 }
@@ -124,7 +124,7 @@ export function enterWaitlist(draft: Draft, moment: Moment, { state, gate }: { s
   const limiter = limiters.find((one) => one.id === id) ?? readLimiter(draft, moment, { account: state.account, gate });
   putLimiter(draft, moment, { ...limiter, waiting: limiter.waiting + 1 });
   const reserved = isAccountLimit(gate) ? limiters.filter((one) => isBefore(parseGate(one.id), gate)) : [];
-  for (const one of reserved) putLimiter(draft, moment, { ...one, onward: (one.onward ?? 0) + 1 });
+  for (const one of reserved) putLimiter(draft, moment, { ...one, waitingDownstream: (one.waitingDownstream ?? 0) + 1 });
   return recordCounted(reserved, state);
 }
 
@@ -132,19 +132,19 @@ export function enterWaitlist(draft: Draft, moment: Moment, { state, gate }: { s
  * Undoes `enterWaitlist`. Does nothing for a message that waits for delivery capacity or is in no waitlist.
  */
 export function leaveWaitlist(draft: Draft, moment: Moment, state: MessageState): void {
-  const { account, flowKey } = state;
+  const { account, flowControlKey } = state;
   const waitlist = readWaitlist(state);
   if (waitlist === null || !hasLimiter(waitlist)) return;
   decrement(draft, moment, { account, gate: waitlist, counter: "waiting" });
-  for (const gate of [...(flowKey === null ? [] : [keyGate(flowKey)]), endpointGate(state)])
-    if (hasReservation(gate, state)) decrement(draft, moment, { account, gate, counter: "onward" });
+  for (const gate of [...(flowControlKey === null ? [] : [keyGate(flowControlKey)]), endpointGate(state)])
+    if (hasReservation(gate, state)) decrement(draft, moment, { account, gate, counter: "waitingDownstream" });
 }
 
 /**
  * Sets the counter of a waitlist in which nobody waits to 0, and reports it as a fault if it was not. Returns
  * the limiter.
  */
-export function resetWaiting(draft: Draft, limiter: Flow): Flow {
+export function resetWaiting(draft: Draft, limiter: Limiter): Limiter {
   const { account, id, waiting } = limiter;
   if (waiting > 0) draft.fault(`${id} of account ${account} counted ${waiting} in a line in which nobody stood`);
   return { ...limiter, waiting: 0 };
@@ -154,7 +154,7 @@ export function resetWaiting(draft: Draft, limiter: Flow): Flow {
  * Records in a message which limits of its account count it. An account can gain or lose a limit during a
  * delivery, so `countEnd` must not decide this from the current limits.
  */
-export function recordCounted(limiters: readonly Flow[], state: MessageState): MessageState {
+export function recordCounted(limiters: readonly Limiter[], state: MessageState): MessageState {
   const hasKind = (kind: GateKind): boolean => limiters.some(({ id }) => parseGate(id).kind === kind);
   const [isCounted, isCountedToEndpoint] = [hasKind("account"), hasKind("endpoint")];
   if (isCounted === (state.counted ?? false) && isCountedToEndpoint === (state.countedToEndpoint ?? false)) return state;
@@ -162,7 +162,7 @@ export function recordCounted(limiters: readonly Flow[], state: MessageState): M
   return { ...uncounted, ...(isCounted ? { counted: true } : {}), ...(isCountedToEndpoint ? { countedToEndpoint: true } : {}) };
 }
 
-type Decrement = LimiterName & { counter: "running" | "waiting" | "onward"; nextAt?: Millis };
+type Decrement = LimiterName & { counter: "running" | "waiting" | "waitingDownstream"; nextAt?: Millis };
 
 /**
  * Decrements a counter. One that is 0 already is reported as a fault and stays 0, so that damaged data does
@@ -176,14 +176,16 @@ function decrement(draft: Draft, moment: Moment, { account, gate, counter, nextA
 }
 
 /** Returns the keys of the limiters that these messages pass, or have passed. */
-export function listLimiterKeys(states: Iterable<Pick<MessageState, "account" | "queue" | "flowKey"> & Partial<MessageState>>): Key[] {
+export function listLimiterKeys(
+  states: Iterable<Pick<MessageState, "account" | "queue" | "flowControlKey"> & Partial<MessageState>>,
+): Key[] {
   const keys: Key[] = [];
   for (const state of states) {
-    const { account, queue, flowKey, line = null, counted, countedToEndpoint } = state;
-    const waitlist = readWaitlist({ line });
+    const { account, queue, flowControlKey, waitlist: line = null, counted, countedToEndpoint } = state;
+    const waitlist = readWaitlist({ waitlist: line });
     const add = (gate: LimiterGate): unknown => keys.push(toLimiterKey({ account, gate }));
     if (queue !== null) add(queueGate(queue));
-    if (flowKey !== null) add(keyGate(flowKey));
+    if (flowControlKey !== null) add(keyGate(flowControlKey));
     if (counted || waitlist?.kind === "account") add(accountGate);
     if (countedToEndpoint) add(endpointGate({ endpoint: "", ...state }));
     else if (waitlist?.kind === "endpoint") add(waitlist);

@@ -4,13 +4,13 @@ import type { MessageState } from "../model/message.ts";
  * A gate is something that a due message must pass before it is sent. A message passes its gates in the order
  * of `gateKinds`, and is held in the waitlist of the first one that is closed.
  *
- * The first four gates have a limiter, a row of `flows`. Its counters are sums over the other rows of the
+ * The first four gates have a limiter, a row of `limiters`. Its counters are sums over the other rows of the
  * account:
  *
  * - `running` is, for a queue, the number of its slots; for the others, the number of leased messages that
  *   they count.
  * - `waiting` is the number of held messages in the waitlist of the gate.
- * - `onward` is the number of held messages that wait for a limit of their account (`endpoint` or `account`)
+ * - `waitingDownstream` is the number of held messages that wait for a limit of their account (`endpoint` or `account`)
  *   and reserve a place at this earlier gate: at their key always, at their endpoint if `countedToEndpoint`
  *   says so. A reserved place counts as taken for messages that have not reserved one themselves.
  *
@@ -29,7 +29,7 @@ export type WholeAccount = { readonly kind: "account"; readonly name: "" };
 /** Delivery capacity of this node for a host. `name` is the host. This gate has no limiter. */
 export type Capacity = { readonly kind: "capacity"; readonly name: string };
 
-/** A gate that counts in a row of `flows`. */
+/** A gate that counts in a row of `limiters`. */
 export type LimiterGate = Exclude<Gate, Capacity>;
 /** A limit of the account itself. A message that is held there keeps its places at the gates before it. */
 export type AccountLimit = AccountEndpoint | WholeAccount;
@@ -64,7 +64,7 @@ export function parseGate(id: string): Gate {
 }
 
 /** Returns the gate of the waitlist that a message is held in, or null. */
-export const readWaitlist = ({ line }: Pick<MessageState, "line">): Gate | null => (line === null ? null : parseGate(line));
+export const readWaitlist = ({ waitlist }: Pick<MessageState, "waitlist">): Gate | null => (waitlist === null ? null : parseGate(waitlist));
 
 export const hasLimiter = (gate: Gate): gate is LimiterGate => gate.kind !== "capacity";
 

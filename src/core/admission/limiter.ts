@@ -1,6 +1,6 @@
 import type { Draft, Key, Moment } from "../decision/command.ts";
 import { defaults, spans } from "../values/limits.ts";
-import type { AccountId, Flow, FlowControl, Millis } from "../model/message.ts";
+import type { AccountId, Limiter, FlowControl, Millis } from "../model/message.ts";
 import type { LimiterGate } from "./gate.ts";
 import { formatGate, parseGate } from "./gate.ts";
 
@@ -15,7 +15,7 @@ export type LimiterName = { account: AccountId; gate: LimiterGate };
  * Returns a limiter that has counted nothing. A queue lets one message through at a time; any other gate has
  * no limits yet.
  */
-export function newLimiter({ account, gate }: LimiterName, now: Millis): Flow {
+export function newLimiter({ account, gate }: LimiterName, now: Millis): Limiter {
   return {
     account,
     id: formatGate(gate),
@@ -35,78 +35,79 @@ export function newLimiter({ account, gate }: LimiterName, now: Millis): Flow {
   };
 }
 
-/** Returns the key of a limiter among the rows of `flows`. */
+/** Returns the key of a limiter among the rows of `limiters`. */
 export const toLimiterKey = ({ account, gate }: LimiterName): Key => [account, formatGate(gate)];
 
 /** Returns the limiter of a gate, or undefined if it does not exist. */
-export const findLimiter = (draft: Draft, name: LimiterName): Flow | undefined => draft.get("flows", ...toLimiterKey(name));
+export const findLimiter = (draft: Draft, name: LimiterName): Limiter | undefined => draft.get("limiters", ...toLimiterKey(name));
 
 /** Returns the limiter of a gate, or a new one if it does not exist. */
-export const readLimiter = (draft: Draft, { now }: Pick<Moment, "now">, name: LimiterName): Flow =>
+export const readLimiter = (draft: Draft, { now }: Pick<Moment, "now">, name: LimiterName): Limiter =>
   findLimiter(draft, name) ?? newLimiter(name, now);
 
 /**
  * Returns the rate period of a limiter at `now`. A new one starts when the last one is over; a clock that was
  * set back does not prolong it.
  */
-export function readWindow({ windowStart, windowUsed, period }: Flow, now: Millis): Pick<Flow, "windowStart" | "windowUsed"> {
+export function readWindow({ windowStart, windowUsed, period }: Limiter, now: Millis): Pick<Limiter, "windowStart" | "windowUsed"> {
   return now >= windowStart + period ? { windowStart: now, windowUsed: 0 } : { windowStart: Math.min(windowStart, now), windowUsed };
 }
 
 /** Returns how many more messages the limits allow now. */
-export function freeRoom(limiter: Flow, now: Millis): number {
+export function freeRoom(limiter: Limiter, now: Millis): number {
   if (limiter.paused) return 0;
   const rateRoom = limiter.rate === null ? Infinity : limiter.rate - readWindow(limiter, now).windowUsed;
   return Math.max(0, Math.min(parallelRoom(limiter), rateRoom));
 }
 
 /** Returns how many more messages may pass that have not reserved a place. */
-export const unreservedRoom = (limiter: Flow, now: Millis): number => Math.max(0, freeRoom(limiter, now) - (limiter.onward ?? 0));
+export const unreservedRoom = (limiter: Limiter, now: Millis): number =>
+  Math.max(0, freeRoom(limiter, now) - (limiter.waitingDownstream ?? 0));
 
-const parallelRoom = ({ parallelism, running }: Flow): number => (parallelism === null ? Infinity : parallelism - running);
+const parallelRoom = ({ parallelism, running }: Limiter): number => (parallelism === null ? Infinity : parallelism - running);
 
 /**
  * Writes a limiter with the time at which a claim must check it: when its waitlist can move, or when the
  * limiter expires. The limiter of an endpoint is removed as soon as it counts nothing, because an account may
  * send to any number of endpoints.
  */
-export function putLimiter(draft: Draft, { now }: Pick<Moment, "now">, limiter: Flow): void {
+export function putLimiter(draft: Draft, { now }: Pick<Moment, "now">, limiter: Limiter): void {
   const { kind } = parseGate(limiter.id);
-  if (kind === "endpoint" && isIdle(limiter)) return draft.drop("flows", limiter.account, limiter.id);
+  if (kind === "endpoint" && isIdle(limiter)) return draft.drop("limiters", limiter.account, limiter.id);
   const updatedAt = kind === "queue" ? limiter.updatedAt : now;
   const windowStart = Math.min(limiter.windowStart, now);
-  draft.put("flows", { ...limiter, updatedAt, windowStart, dueAt: nextCheck(limiter, kind, now) });
+  draft.put("limiters", { ...limiter, updatedAt, windowStart, dueAt: nextCheck(limiter, kind, now) });
 }
 
-function nextCheck(limiter: Flow, kind: LimiterGate["kind"] | "capacity", now: Millis): Millis | null {
+function nextCheck(limiter: Limiter, kind: LimiterGate["kind"] | "capacity", now: Millis): Millis | null {
   const idle = kind === "queue" ? spans.idleQueue : spans.idleKey;
   if (limiter.waiting === 0) return isIdle(limiter) ? Math.max(now + idle, limiter.lastDueAt + idle, windowEnd(limiter)) : null;
   if (unreservedRoom(limiter, now) > 0) return now;
   // Messages with a reservation are the next ones here. When one of them moves, the limiter is written again.
-  const reserved = limiter.onward ?? 0;
+  const reserved = limiter.waitingDownstream ?? 0;
   const isOnlyRateClosed = !limiter.paused && parallelRoom(limiter) > reserved && limiter.rate !== null && limiter.rate > reserved;
   if (isOnlyRateClosed) return readWindow(limiter, now).windowStart + limiter.period;
   // A command that changes the limit of an account does not know its endpoints. If all places are reserved by
   // messages in the waitlist of the account, the limiter is written when one of them moves; so no more
   // limiters are checked than deliveries are in flight.
-  return kind === "endpoint" && limiter.running > 0 ? now + spans.lineCheck : null;
+  return kind === "endpoint" && limiter.running > 0 ? now + spans.waitlistCheck : null;
 }
 
 /**
  * The limiter counts the deliveries of its period until then. A key that is forgotten earlier would allow
  * more than its rate.
  */
-const windowEnd = ({ rate, windowStart, period }: Flow): Millis => (rate === null ? 0 : windowStart + period);
+const windowEnd = ({ rate, windowStart, period }: Limiter): Millis => (rate === null ? 0 : windowStart + period);
 
 /**
  * Reports whether a limiter counts nothing and has no setting made by hand, so that the next message would
  * create the same one.
  */
-export const isIdle = ({ running, waiting, onward = 0, paused, pinned }: Flow): boolean =>
-  running === 0 && waiting === 0 && onward === 0 && !paused && !pinned.parallelism && !pinned.rate;
+export const isIdle = ({ running, waiting, waitingDownstream = 0, paused, pinned }: Limiter): boolean =>
+  running === 0 && waiting === 0 && waitingDownstream === 0 && !paused && !pinned.parallelism && !pinned.rate;
 
 /** Returns a limiter with the limits of the message that was accepted last. Pinned limits stay. */
-export function withLimits(limiter: Flow, { parallelism, rate, period }: Omit<FlowControl, "key">, now: Millis): Flow {
+export function withLimits(limiter: Limiter, { parallelism, rate, period }: Omit<FlowControl, "key">, now: Millis): Limiter {
   const newRate = { rate, period: period ?? defaults.period };
   const isSameRate = limiter.rate === newRate.rate && limiter.period === newRate.period;
   return {
@@ -117,7 +118,7 @@ export function withLimits(limiter: Flow, { parallelism, rate, period }: Omit<Fl
 }
 
 /** Returns a limiter that counts one more delivery, which starts now. */
-export function countDelivery(limiter: Flow, now: Millis): Flow {
+export function countDelivery(limiter: Limiter, now: Millis): Limiter {
   const { windowStart, windowUsed } = readWindow(limiter, now);
   return { ...limiter, running: limiter.running + 1, windowStart, windowUsed: windowUsed + 1 };
 }

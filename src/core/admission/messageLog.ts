@@ -10,12 +10,12 @@ import { noBytes } from "../model/message.ts";
 export function log(
   draft: Draft,
   moment: Moment,
-  message: Pick<MessageState, "account" | "id" | "marks" | "run" | "sights">,
+  message: Pick<MessageState, "account" | "id" | "tags" | "run" | "timeKeys">,
   fields: Pick<LogRow, "states"> & Partial<LogRow>,
 ): string {
   const id = moment.newId("log");
   countStates(draft, message, fields.states);
-  draft.sight(message.account, id, message.sights);
+  draft.indexTime(message.account, id, message.timeKeys);
   draft.put("log", {
     account: message.account,
     id,
@@ -27,7 +27,7 @@ export function log(
     headers: [],
     body: noBytes,
     dlqId: null,
-    marks: message.marks,
+    tags: message.tags,
     ...fields,
   });
   return id;

@@ -1,6 +1,6 @@
-import type { Decision, Draft, LineHead, Moment, Needs } from "../decision/command.ts";
+import type { Decision, Draft, WaitlistHead, Moment, Needs } from "../decision/command.ts";
 import { spans } from "../values/limits.ts";
-import type { AccountId, Flow, Line, MessageState } from "../model/message.ts";
+import type { AccountId, Limiter, HostWaitlist, MessageState } from "../model/message.ts";
 import { refreshAccountLimit } from "./accountLimits.ts";
 import { advance, deferIfQueuePaused, hold, release } from "./admission.ts";
 import { resetWaiting } from "./counters.ts";
@@ -20,8 +20,8 @@ export const headLimit = 2;
  * Returns the waitlist for delivery capacity to a host, if there is one. A new message must wait behind those
  * in it.
  */
-export const findHostWaitlist = (draft: Draft, { account, host }: Pick<Line, "account" | "host">): Line | undefined =>
-  draft.get("lines", account, host);
+export const findHostWaitlist = (draft: Draft, { account, host }: Pick<HostWaitlist, "account" | "host">): HostWaitlist | undefined =>
+  draft.get("hostWaitlists", account, host);
 
 /**
  * Sends the first messages of a host's waitlist as far as there is capacity. The waitlist is removed with its
@@ -30,15 +30,15 @@ export const findHostWaitlist = (draft: Draft, { account, host }: Pick<Line, "ac
  * It is served after each delivery to its host, so normally nothing waits until `dueAt`. That is for capacity
  * that other hosts free, and for a node that ended with all deliveries to the host.
  */
-export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: Line): void {
+export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: HostWaitlist): void {
   const { account, host } = waitlist;
   const gate = capacityGate(host);
   const first = findFirstNotServed(draft, moment, { account, gate });
-  if (!first && draft.isWholeLine(account, formatGate(gate))) return draft.drop("lines", account, host);
+  if (!first && draft.isWholeWaitlist(account, formatGate(gate))) return draft.drop("hostWaitlists", account, host);
   // If there is capacity left for messages behind the loaded ones, the waitlist is checked again at once.
-  const isOutOfCapacity = first && !draft.hasHand(account, host);
-  const untilCheck = draft.isDenied(account, host) ? spans.deniedLineCheck : spans.lineCheck;
-  draft.put("lines", { ...waitlist, dueAt: moment.now + (isOutOfCapacity ? untilCheck : 0) });
+  const isOutOfCapacity = first && !draft.hasCapacity(account, host);
+  const untilCheck = draft.isDenied(account, host) ? spans.deniedWaitlistCheck : spans.waitlistCheck;
+  draft.put("hostWaitlists", { ...waitlist, dueAt: moment.now + (isOutOfCapacity ? untilCheck : 0) });
 }
 
 /**
@@ -46,21 +46,21 @@ export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: Line):
  * long is removed. Whatever opens a limiter makes it due, so that a claim serves its waitlist; an outcome,
  * which does so most often, serves it at once.
  */
-export function serveLimiter(draft: Draft, moment: Moment, { account, id }: Flow): void {
+export function serveLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): void {
   const gate = parseGate(id);
   if (isAccountLimit(gate)) refreshAccountLimit(draft, moment, { account, gate });
-  const before = draft.get("flows", account, id);
+  const before = draft.get("limiters", account, id);
   const first = findFirstNotServed(draft, moment, { account, gate });
-  const limiter = draft.get("flows", account, id);
+  const limiter = draft.get("limiters", account, id);
   if (!limiter) return;
-  if (first || !draft.isWholeLine(account, id)) {
+  if (first || !draft.isWholeWaitlist(account, id)) {
     putLimiter(draft, moment, limiter);
     const haveOnlyMoved = before && limiter.running === before.running && limiter.waiting < before.waiting;
     if (!first && haveOnlyMoved) restLimiter(draft, moment, limiter);
     return;
   }
   const emptied = resetWaiting(draft, limiter);
-  if (limiter.dueAt !== null && limiter.dueAt <= moment.now && isIdle(limiter)) return draft.drop("flows", account, id);
+  if (limiter.dueAt !== null && limiter.dueAt <= moment.now && isIdle(limiter)) return draft.drop("limiters", account, id);
   putLimiter(draft, moment, emptied);
 }
 
@@ -69,48 +69,49 @@ export function serveLimiter(draft: Draft, moment: Moment, { account, id }: Flow
  * followed at once, they would come back as soon as there is capacity and the key is full, and so back and
  * forth. Some have moved on, so the rest can wait.
  */
-function restLimiter(draft: Draft, moment: Moment, { account, id }: Flow): void {
-  const limiter = draft.get("flows", account, id);
-  if (limiter && limiter.dueAt !== null) draft.put("flows", { ...limiter, dueAt: Math.max(limiter.dueAt, moment.now + spans.flowCheck) });
+function restLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): void {
+  const limiter = draft.get("limiters", account, id);
+  if (limiter && limiter.dueAt !== null)
+    draft.put("limiters", { ...limiter, dueAt: Math.max(limiter.dueAt, moment.now + spans.limiterCheck) });
 }
 
 /**
  * Returns the heads of the waitlists of due limiters: as many messages as these let pass, and at most `max`
  * in all.
  */
-export const listWaitlistHeads = (limiters: readonly Flow[], max: number): LineHead[] =>
+export const listWaitlistHeads = (limiters: readonly Limiter[], max: number): WaitlistHead[] =>
   limiters.flatMap((limiter) => {
     const limit = Math.min(Math.ceil(max / limiters.length), unreservedRoom(limiter, limiter.dueAt ?? 0));
-    return limiter.waiting > 0 && limit > 0 ? [{ account: limiter.account, line: limiter.id, limit }] : [];
+    return limiter.waiting > 0 && limit > 0 ? [{ account: limiter.account, waitlist: limiter.id, limit }] : [];
   });
 
 /** Returns the heads of the waitlists of hosts, at most `max` messages in all. */
-export const listHostHeads = (waitlists: readonly Line[], max: number): LineHead[] =>
+export const listHostHeads = (waitlists: readonly HostWaitlist[], max: number): WaitlistHead[] =>
   waitlists.map(({ account, host }) => ({
     account,
-    line: formatGate(capacityGate(host)),
+    waitlist: formatGate(capacityGate(host)),
     limit: Math.ceil(max / waitlists.length),
   }));
 
 /**
  * Returns those heads that may move even if this node has no capacity: their waitlist is that of a limiter.
  */
-export const listLimiterHeads = (heads: readonly LineHead[]): readonly LineHead[] =>
-  heads.filter(({ line }) => hasLimiter(parseGate(line)));
+export const listLimiterHeads = (heads: readonly WaitlistHead[]): readonly WaitlistHead[] =>
+  heads.filter(({ waitlist }) => hasLimiter(parseGate(waitlist)));
 
 /**
  * Returns what must be loaded, besides the stored messages, before the messages at the heads of waitlists
  * move.
  */
-export function waitlistHeadNeeds(draft: Draft, heads: readonly LineHead[]): Needs {
-  const states = heads.flatMap(({ account, line }) => [...draft.head(account, line)]);
+export function waitlistHeadNeeds(draft: Draft, heads: readonly WaitlistHead[]): Needs {
+  const states = heads.flatMap(({ account, waitlist }) => [...draft.waitlistHead(account, waitlist)]);
   return { ...admissionNeeds(draft, states), ...stateDestinationNeeds(states) };
 }
 
 type Waitlist = { account: AccountId; gate: Gate };
 
 function findFirstNotServed(draft: Draft, moment: Moment, { account, gate }: Waitlist): MessageState | null {
-  for (const state of draft.head(account, formatGate(gate))) if (!serveOne(draft, moment, { initial: state, gate })) return state;
+  for (const state of draft.waitlistHead(account, formatGate(gate))) if (!serveOne(draft, moment, { initial: state, gate })) return state;
   return null;
 }
 
@@ -118,17 +119,17 @@ function findFirstNotServed(draft: Draft, moment: Moment, { account, gate }: Wai
  * Returns the waitlists of those hosts that there is capacity for, so that the bodies of their first messages
  * are needed.
  */
-export const withCapacity = (draft: Draft, waitlists: readonly Line[]): readonly Pick<LineHead, "account" | "line">[] =>
+export const withCapacity = (draft: Draft, waitlists: readonly HostWaitlist[]): readonly Pick<WaitlistHead, "account" | "waitlist">[] =>
   waitlists
-    .filter(({ account, host }) => draft.hasHand(account, host))
-    .map(({ account, host }) => ({ account, line: formatGate(capacityGate(host)) }));
+    .filter(({ account, host }) => draft.hasCapacity(account, host))
+    .map(({ account, host }) => ({ account, waitlist: formatGate(capacityGate(host)) }));
 
 /**
  * Leaves a waitlist to the next claim, which serves waitlists in the order in which they became due. If
  * capacity is short, a host that freed some must not take it again before hosts that have waited longer.
  */
-export function checkSoon(draft: Draft, moment: Moment, waitlist: Line): void {
-  if (waitlist.dueAt > moment.now) draft.put("lines", { ...waitlist, dueAt: moment.now });
+export function checkSoon(draft: Draft, moment: Moment, waitlist: HostWaitlist): void {
+  if (waitlist.dueAt > moment.now) draft.put("hostWaitlists", { ...waitlist, dueAt: moment.now });
 }
 
 /**
@@ -136,7 +137,7 @@ export function checkSoon(draft: Draft, moment: Moment, waitlist: Line): void {
  * again.
  */
 export const wakeHostWaitlists: Decision<{ account: AccountId; hosts: readonly string[] }, { woken: number }> = {
-  needs: ({ account, hosts }) => ({ lines: hosts.map((host) => [account, host] as const) }),
+  needs: ({ account, hosts }) => ({ hostWaitlists: hosts.map((host) => [account, host] as const) }),
   decide: ({ account, hosts }, draft, moment) => {
     const waitlists = hosts.flatMap((host) => findHostWaitlist(draft, { account, host }) ?? []);
     for (const waitlist of waitlists) checkSoon(draft, moment, waitlist);
@@ -153,7 +154,7 @@ function serveOne(draft: Draft, moment: Moment, { initial, gate }: { initial: Me
   const { state, stoppedAt } = advance(draft, moment, initial);
   if (stoppedAt !== null && isSameGate(stoppedAt, gate)) return false;
   if (stoppedAt !== null) hold(draft, moment, { state, gate: stoppedAt });
-  else if (draft.isAtHand(state)) sendNow(draft, moment, state);
+  else if (draft.isBodyLoaded(state)) sendNow(draft, moment, state);
   else if (state === initial) return false;
   // It has taken its slot of the queue, and is sent by the next claim.
   else draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
@@ -166,10 +167,10 @@ function serveOne(draft: Draft, moment: Moment, { initial, gate }: { initial: Me
  */
 export function sendNow(draft: Draft, moment: Moment, state: MessageState): void {
   const account = draft.get("accounts", state.account);
-  const envelope = draft.get("envelopes", state.account, state.id);
+  const envelope = draft.get("storedMessages", state.account, state.id);
   if (!account) return giveUp(draft, moment, state);
   if (!envelope || envelope.damaged) return draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
-  draft.takeHand(state.account, state.host, state.size);
+  draft.takeCapacity(state.account, state.host, state.size);
   lease(draft, moment, { account, envelope, state });
   log(draft, moment, state, { states: ["ACTIVE"] });
 }

@@ -2,13 +2,13 @@ import { gainsAccountLimit, refreshAccountLimit } from "../admission/accountLimi
 import { accountGate } from "../admission/gate.ts";
 import { toLimiterKey } from "../admission/limiter.ts";
 import type { Decision, Draft } from "../decision/command.ts";
-import { Later, Refusal } from "../values/errors.ts";
+import { RetryInNextBatch, Refusal } from "../values/errors.ts";
 import { spans } from "../values/limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "../model/message.ts";
-import { isRecent } from "../accounts/standardWebhooks.ts";
-import { acting, existing, limitNames, limitOf, planNames, planOf } from "../accounts/plans.ts";
+import { isRecentRotation } from "../accounts/standardWebhooks.ts";
+import { requireActiveAccount, requireAccount, limitNames, readLimit, planNames, readPlan } from "../accounts/plans.ts";
 import type { LimitName, Terms } from "../model/accountTerms.ts";
-import { carriedId } from "../accounts/usage.ts";
+import { carriedBalancesId } from "../accounts/usage.ts";
 
 /**
  * Makes an account, unless one with this id is there already. Answers the one that is there then. Throws `Refusal` while
@@ -37,15 +37,15 @@ export type AccountChange = Partial<
  * requests that are refused: nobody would ever see it.
  */
 export function withChange<A extends Terms>(account: A, { limits, ...change }: AccountChange): A {
-  const changed = { ...account, ...change, ...(limits && { limits: withLimits(account.limits, limits) }) };
-  const [warned, refused] = [limits?.requestsPerDay, limitOf(changed, "requestsPerDayHard")];
+  const changed = { ...account, ...change, ...(limits && { limits: mergeLimitChanges(account.limits, limits) }) };
+  const [warned, refused] = [limits?.requestsPerDay, readLimit(changed, "requestsPerDayHard")];
   if (typeof warned === "number" && warned > refused)
     throw new Refusal("invalid", `requestsPerDay: ${warned} is more than requestsPerDayHard, which is ${refused}; raise that as well`);
   return changed;
 }
 
-function withLimits(own: Terms["limits"], change: NonNullable<AccountChange["limits"]>): NonNullable<Terms["limits"]> {
-  const changed = { ...own };
+function mergeLimitChanges(ownLimits: Terms["limits"], change: NonNullable<AccountChange["limits"]>): NonNullable<Terms["limits"]> {
+  const changed = { ...ownLimits };
   for (const name of limitNames) {
     const given = change[name];
     if (given === null) Reflect.deleteProperty(changed, name);
@@ -59,15 +59,15 @@ function withLimits(own: Terms["limits"], change: NonNullable<AccountChange["lim
  * other. A plan that is held is changed only by whoever holds it. Throws `Refusal`, also when there is no such account.
  */
 export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
-  needs: ({ account }) => ({ accounts: [[account]], flows: [toLimiterKey({ account, gate: accountGate })] }),
+  needs: ({ account }) => ({ accounts: [[account]], limiters: [toLimiterKey({ account, gate: accountGate })] }),
   decide: ({ account: id, change }, draft, moment) => {
-    const account = existing(draft.get("accounts", id));
+    const account = requireAccount(draft.get("accounts", id));
     if (change.plan !== undefined && account.isPlanHeld && change.isPlanHeld === undefined)
       throw new Refusal("forbidden", "plan_name: the plan of this account is set by whoever runs the server");
-    const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(planOf(account));
+    const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(readPlan(account));
     const changed: Account = { ...withChange(account, change), ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
     // Others of the batch have not seen the flows by which a limit counts that there was not before.
-    if (gainsAccountLimit(account, changed) && !draft.isAlone()) throw new Later();
+    if (gainsAccountLimit(account, changed) && !draft.isAlone()) throw new RetryInNextBatch();
     draft.put("accounts", changed);
     refreshAccountLimit(draft, moment, { account: id, gate: accountGate });
     return changed;
@@ -83,7 +83,7 @@ export const rotateToken: Decision<{ account: AccountId; replaces?: string } & P
   {
     needs: ({ account }) => ({ accounts: [[account]] }),
     decide: ({ account: id, replaces, ...secrets }, draft) => {
-      const account = existing(draft.get("accounts", id));
+      const account = requireAccount(draft.get("accounts", id));
       if (isDeleted(account)) throw new Refusal("unauthorized", "account: it was deleted, and gets no new password");
       if (replaces !== undefined && replaces !== account.tokenHash)
         throw new Refusal("unauthorized", "account: the password was replaced by a new one a moment ago");
@@ -100,7 +100,7 @@ export const rotateToken: Decision<{ account: AccountId; replaces?: string } & P
 export const deleteAccount: Decision<{ account: AccountId }, Account> = {
   needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]], secondCounts: [[account]] }),
   decide: ({ account: id }, draft, moment) => {
-    const account = existing(draft.get("accounts", id));
+    const account = requireAccount(draft.get("accounts", id));
     if (account.state !== "passive") throw new Refusal("invalid", `${id}: the account is active; disable it before it is deleted`);
     const { customerId: _customer, lastRotation: _rotation, ...rest } = account;
     // No text has such a hash, and no password or token is empty.
@@ -114,23 +114,23 @@ export const deleteAccount: Decision<{ account: AccountId }, Account> = {
 export const isDeleted = ({ deletedAt }: Terms): boolean => deletedAt !== undefined;
 
 /** When the row of a deleted account may go at the earliest: nothing of what it had under way is heard of any more. Null: it is not deleted. */
-export const goneAt = ({ deletedAt }: Terms): Millis | null => (deletedAt === undefined ? null : deletedAt + spans.afterDeletion);
+export const removableAt = ({ deletedAt }: Terms): Millis | null => (deletedAt === undefined ? null : deletedAt + spans.afterDeletion);
 
 /**
  * Removes the row that deletion has left of an account, once its time has come. Whoever asks has seen that nothing else of it is
  * left; and nothing can come: nobody can prove to be its holder, and a report of a message that is gone changes nothing. Only beside
  * another account that is not deleted: a store without a row of any account is a new one, which makes its first account by itself.
  */
-export const removeAccount: Decision<{ account: AccountId; beside: AccountId }, { removed: boolean }> = {
-  needs: ({ account, beside }) => ({
-    ...{ accounts: [[account], [beside]], dayCounts: [[account]], secondCounts: [[account]], usage: [[account, carriedId]] },
+export const removeAccount: Decision<{ account: AccountId; remaining: AccountId }, { removed: boolean }> = {
+  needs: ({ account, remaining }) => ({
+    ...{ accounts: [[account], [remaining]], dayCounts: [[account]], secondCounts: [[account]], usage: [[account, carriedBalancesId]] },
   }),
-  decide: ({ account: id, beside }, draft, moment) => {
+  decide: ({ account: id, remaining }, draft, moment) => {
     const account = draft.get("accounts", id);
-    const at = account ? goneAt(account) : null;
-    const other = draft.get("accounts", beside);
+    const at = account ? removableAt(account) : null;
+    const other = draft.get("accounts", remaining);
     if (at === null || moment.now < at || other === undefined || isDeleted(other)) return { removed: false };
-    if (draft.get("usage", id, carriedId)) draft.drop("usage", id, carriedId);
+    if (draft.get("usage", id, carriedBalancesId)) draft.drop("usage", id, carriedBalancesId);
     dropCounts(draft, id);
     draft.drop("accounts", id);
     return { removed: true };
@@ -149,7 +149,7 @@ function dropCounts(draft: Draft, account: AccountId): void {
 export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, SigningKeys> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, force = false }, draft, moment) => {
-    const account = acting(draft.get("accounts", id));
+    const account = requireActiveAccount(draft.get("accounts", id));
     if (!force) checkRotation(account, moment.now);
     const { current: key, next: current } = account.signingKeys;
     const signingKeys = { current, next: moment.newId("sig") };
@@ -159,7 +159,7 @@ export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, Signi
 };
 
 function checkRotation({ lastRotation }: Account, now: Millis): void {
-  if (!lastRotation || !isRecent(lastRotation.at, now)) return;
+  if (!lastRotation || !isRecentRotation(lastRotation.at, now)) return;
   const [last, next] = [lastRotation.at, lastRotation.at + spans.rotation].map((at) => new Date(at).toISOString());
   throw new Refusal(
     "conflict",

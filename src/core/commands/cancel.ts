@@ -4,10 +4,10 @@ import { toLeaseRef } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
 import { admissionNeeds } from "../admission/needs.ts";
 import type { Cancelled, NotDone } from "../values/errors.ts";
-import { failedIn } from "../values/errors.ts";
-import type { AccountId, Envelope, MessageId, MessageState, Outline } from "../model/message.ts";
+import { toFailedMember } from "../values/errors.ts";
+import type { AccountId, StoredMessage, MessageId, MessageState, WithoutBody } from "../model/message.ts";
 import { isUnfinished } from "../model/message.ts";
-import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
+import { consequenceNeeds, releaseDeduplication, reportCallback } from "./settle.ts";
 
 /**
  * Takes back messages that are not finished. One that is being sent may still arrive: its request is called off, and keeps
@@ -17,12 +17,12 @@ import { needsOfConsequences, releaseDeduplication, reportCallback } from "./set
 export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, Cancelled> = {
   needs: ({ account, messageIds }) => {
     const keys = messageIds.map((id) => [account, id] as const);
-    return { messages: keys, outlines: { envelopes: keys } };
+    return { messages: keys, withoutBodies: { storedMessages: keys } };
   },
   further: ({ account, messageIds }, draft) => {
     const unfinished = messageIds.filter((id) => draft.get("messages", account, id));
-    const { deduplications, deadLetters, runs } = needsOfConsequences(
-      unfinished.flatMap((id) => draft.outline("envelopes", account, id) ?? []),
+    const { deduplications, deadLetters, runs } = consequenceNeeds(
+      unfinished.flatMap((id) => draft.getWithoutBody("storedMessages", account, id) ?? []),
     );
     const states = unfinished.flatMap((id) => draft.get("messages", account, id) ?? []);
     return { deduplications, deadLetters, runs, ...admissionNeeds(draft, states) };
@@ -32,9 +32,9 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
     const failed: NotDone[] = [];
     for (const id of new Set(messageIds)) {
       const state = draft.get("messages", account, id);
-      const envelope = draft.outline("envelopes", account, id);
-      if (!state || !envelope || state.run !== null || !isUnfinished(state)) {
-        failed.push({ id, reason: whyNot(state, envelope) });
+      const message = draft.getWithoutBody("storedMessages", account, id);
+      if (!state || !message || state.run !== null || !isUnfinished(state)) {
+        failed.push({ id, reason: formatCancelFailure(state, message) });
         continue;
       }
       if (state.leasedBy === null) {
@@ -45,19 +45,19 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
         draft.put("messages", { ...state, state: "cancelling" });
         log(draft, moment, state, { states: ["CANCEL_REQUESTED"] });
         // Any other node hears of it when it renews the lease.
-        if (state.leasedBy === moment.node) draft.callOff(toLeaseRef(state));
+        if (state.leasedBy === moment.node) draft.abort(toLeaseRef(state));
       }
-      releaseDeduplication(draft, envelope);
-      reportCallback(draft, envelope, { state: "CALLBACK_CANCELED" });
+      releaseDeduplication(draft, message);
+      reportCallback(draft, message, { state: "CALLBACK_CANCELED" });
       cancelled++;
     }
-    return { cancelled, ...failedIn(failed) };
+    return { cancelled, ...toFailedMember(failed) };
   },
 };
 
-function whyNot(state: MessageState | undefined, envelope: Outline<Envelope> | undefined): string {
-  if (!envelope) return "there is no such message";
+function formatCancelFailure(state: MessageState | undefined, message: WithoutBody<StoredMessage> | undefined): string {
+  if (!message) return "there is no such message";
   if (!state) return "the message is finished, or was cancelled before";
   if (state.run === null) return "the message was cancelled before, and its request has not ended";
-  return `the message belongs to the run ${JSON.stringify(envelope.run?.runId.slice(0, 200))}; cancel the run instead`;
+  return `the message belongs to the run ${JSON.stringify(message.run?.runId.slice(0, 200))}; cancel the run instead`;
 }

@@ -1,39 +1,39 @@
 import { mustAfford } from "../accounts/budget.ts";
 import type { Decision, Draft, Key, Needs } from "../decision/command.ts";
 import type { NotDone } from "../values/errors.ts";
-import { failedIn, Refusal } from "../values/errors.ts";
+import { toFailedMember, Refusal } from "../values/errors.ts";
 import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
-import { birthOf } from "../values/ids.ts";
+import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
-import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outline } from "../model/message.ts";
+import type { AccountId, DeadLetter, StoredMessage, MessageInput, MessageId, Millis, WithoutBody } from "../model/message.ts";
 import type { Overrides } from "./overrides.ts";
-import { flowControlWith, overridden } from "./overrides.ts";
-import { acting } from "../accounts/plans.ts";
-import { sendingLimitBrokenBy } from "./publish.ts";
-import { bothHidden } from "../model/redaction.ts";
+import { mergeFlowControl, applyOverrides } from "./overrides.ts";
+import { requireActiveAccount } from "../accounts/plans.ts";
+import { findSendingRefusal } from "./publish.ts";
+import { mergeRedactions } from "../model/redaction.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { countDeadLetters } from "../accounts/usage.ts";
 
 export type Retried = { dlqId: string; messageId: MessageId };
 
 /** `logRetention`: an envelope whose log is past that has only its dead letter left, and goes with it. */
-type Selected = { account: AccountId; dlqIds: readonly string[]; logRetention: Millis };
+type DlqSelection = { account: AccountId; dlqIds: readonly string[]; logRetention: Millis };
 
 /**
  * Makes a new message of each dead letter that is still there, and takes it out of the queue. Missing ones are skipped.
  * All their bodies are in memory at once: whoever asks for many asks for a few at a time.
  */
-export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Retried[]> = {
-  needs: ({ account, dlqIds }) => ({ accounts: [[account]], outlines: { deadLetters: keysOf(account, dlqIds) } }),
+export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides }, Retried[]> = {
+  needs: ({ account, dlqIds }) => ({ accounts: [[account]], withoutBodies: { deadLetters: toKeys(account, dlqIds) } }),
   further: ({ account, dlqIds, overrides }, draft) => {
-    const letters = lettersIn(draft, { account, dlqIds });
-    const messageIds = letters.map(({ messageId }) => messageId);
-    const envelopes = messageIds.flatMap((id) => draft.get("envelopes", account, id) ?? []);
+    const deadLetters = findDeadLetters(draft, { account, dlqIds });
+    const messageIds = deadLetters.map(({ messageId }) => messageId);
+    const envelopes = messageIds.flatMap((id) => draft.get("storedMessages", account, id) ?? []);
     return {
-      ...{ envelopes: keysOf(account, messageIds), ...needsOfRemoval(letters) },
+      ...{ storedMessages: toKeys(account, messageIds), ...removalNeeds(deadLetters) },
       // Another key may be given that none of them had.
-      flows: listLimiterKeysFor(account, [...envelopes, { queue: null, flowControl: flowControlWith(null, overrides.flowControl) }]),
+      limiters: listLimiterKeysFor(account, [...envelopes, { queue: null, flowControl: mergeFlowControl(null, overrides.flowControl) }]),
       ...destinationNeeds(
         account,
         envelopes.map(({ url }) => url),
@@ -41,87 +41,90 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
     };
   },
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
-    const account = acting(draft.get("accounts", id));
+    const account = requireActiveAccount(draft.get("accounts", id));
     mustAfford(account, moment.now);
-    mustHaveStorage(account, { goesOn: false });
+    mustHaveStorage(account, { continuesRun: false });
     return dlqIds.flatMap((dlqId) => {
-      const letter = draft.outline("deadLetters", id, dlqId);
-      const envelope = letter && draft.get("envelopes", id, letter.messageId);
+      const deadLetter = draft.getWithoutBody("deadLetters", id, dlqId);
+      const message = deadLetter && draft.get("storedMessages", id, deadLetter.messageId);
       // A run is resumed, or restarted.
-      if (!envelope || letter.run) return [];
-      if (letter.damaged || envelope.damaged) throw damagedLetterRefused(dlqId);
-      const again = letterWith(letterOf(envelope), overrides);
-      const refusal = sendingLimitBrokenBy(account, again, moment.now);
+      if (!message || deadLetter.run) return [];
+      if (deadLetter.damaged || message.damaged) throw damagedDeadLetterRefusal(dlqId);
+      const input = applyRetryOverrides(toMessageInput(message), overrides);
+      const refusal = findSendingRefusal(account, input, moment.now);
       if (refusal) throw new Refusal(refusal.refused, refusal.message);
-      const message = accept(draft, moment, account, again);
-      removeDeadLetter(draft, letter, moment.now - logRetention);
-      return [{ dlqId, messageId: message.id }];
+      const accepted = accept(draft, moment, account, input);
+      removeDeadLetter(draft, deadLetter, moment.now - logRetention);
+      return [{ dlqId, messageId: accepted.id }];
     });
   },
 };
 
 /** The refusal of a dead letter that cannot be sent again, or resumed. */
-export const damagedLetterRefused = (dlqId: string): Refusal =>
+export const damagedDeadLetterRefusal = (dlqId: string): Refusal =>
   new Refusal(
     "invalid",
     `dlqId: ${dlqId.slice(0, 100)} is damaged in the store, so it cannot be sent again; restore a backup, or delete it`,
   );
 
-const keysOf = (account: AccountId, ids: readonly string[]): Key[] => ids.map((id) => [account, id] as const);
+const toKeys = (account: AccountId, ids: readonly string[]): Key[] => ids.map((id) => [account, id] as const);
 
 /** The letter a message was made of, to be sent again now. */
-function letterOf(envelope: Envelope): Letter {
-  const { account: _account, id: _id, createdAt: _createdAt, startedAtOnce: _startedAtOnce, ...letter } = envelope;
-  return { ...letter, delay: null, notBefore: null, deduplication: null };
+function toMessageInput(message: StoredMessage): MessageInput {
+  const { account: _account, id: _id, createdAt: _createdAt, startedAtOnce: _startedAtOnce, ...input } = message;
+  return { ...input, delay: null, notBefore: null, deduplication: null };
 }
 
-function letterWith(letter: Letter, { delay, notBefore, labels, redaction, keepResponse, ...changed }: Overrides): Letter {
+function applyRetryOverrides(
+  input: MessageInput,
+  { delay, notBefore, labels, redaction, keepResponse, ...changed }: Overrides,
+): MessageInput {
   return {
-    ...overridden(letter, changed),
+    ...applyOverrides(input, changed),
     ...(keepResponse === undefined ? {} : { keepResponse }),
     ...{ delay: delay ?? null, notBefore: notBefore ?? null },
-    ...{ labels: labels ?? letter.labels, redaction: bothHidden(letter.redaction, redaction ?? null) },
+    ...{ labels: labels ?? input.labels, redaction: mergeRedactions(input.redaction, redaction ?? null) },
   };
 }
 
 /** Removes dead letters. Missing ones are not counted, and are named in `failed`. The log of a message stays for its own time. */
-export const deleteDeadLetters: Decision<Selected, { deleted: number; failed?: NotDone[] }> = {
-  needs: ({ account, dlqIds }) => ({ outlines: { deadLetters: keysOf(account, dlqIds) } }),
-  further: (selected, draft) => needsOfRemoval(lettersIn(draft, selected)),
+export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed?: NotDone[] }> = {
+  needs: ({ account, dlqIds }) => ({ withoutBodies: { deadLetters: toKeys(account, dlqIds) } }),
+  further: (selected, draft) => removalNeeds(findDeadLetters(draft, selected)),
   decide: ({ account, dlqIds, logRetention }, draft, moment) => {
     let deleted = 0;
     const failed: NotDone[] = [];
     for (const id of new Set(dlqIds)) {
-      const letter = draft.outline("deadLetters", account, id);
-      if (!letter) {
+      const deadLetter = draft.getWithoutBody("deadLetters", account, id);
+      if (!deadLetter) {
         failed.push({ id, reason: "there is no such dead letter" });
         continue;
       }
-      removeDeadLetter(draft, letter, moment.now - logRetention);
+      removeDeadLetter(draft, deadLetter, moment.now - logRetention);
       deleted++;
     }
-    return { deleted, ...failedIn(failed) };
+    return { deleted, ...toFailedMember(failed) };
   },
 };
 
 /**
  * Removes a dead letter. If the entry that ended its message is in the log no more, the time of the log is over as well, and what was kept
  * of the message for the dead letter goes with it. The first dead letters do not name that entry: for them, it is gone when the log before
- * `logBefore` is. The caller has asked for what this needs (`needsOfRemoval`).
+ * `logBefore` is. The caller has asked for what this needs (`removalNeeds`).
  */
-export function removeDeadLetter(draft: Draft, letter: Outline<DeadLetter>, logBefore: Millis): void {
-  const { account, id, logId } = letter;
+export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLetter>, logBefore: Millis): void {
+  const { account, id, logId } = deadLetter;
   draft.drop("deadLetters", account, id);
   countDeadLetters(draft, account, -1);
-  const isLogGone = logId === undefined ? birthOf(id) < logBefore : !draft.get("log", account, logId);
-  if (isLogGone) forgetMessage(draft, letter);
+  const isLogGone = logId === undefined ? readIdTime(id) < logBefore : !draft.get("log", account, logId);
+  if (isLogGone) forgetMessage(draft, deadLetter);
 }
 
 /** Returns what the removal of these dead letters needs: the entries of the log that ended their messages, and what is kept of their logs. */
-export const needsOfRemoval = (letters: readonly Outline<DeadLetter>[]): Required<Pick<Needs, "log" | "keptOf">> => ({
-  log: letters.flatMap(({ account, logId }): Key[] => (logId === undefined ? [] : [[account, logId]])),
-  keptOf: letters.map(({ account, messageId }) => [account, messageId] as const),
+export const removalNeeds = (deadLetters: readonly WithoutBody<DeadLetter>[]): Required<Pick<Needs, "log" | "keptLogMessages">> => ({
+  log: deadLetters.flatMap(({ account, logId }): Key[] => (logId === undefined ? [] : [[account, logId]])),
+  keptLogMessages: deadLetters.map(({ account, messageId }) => [account, messageId] as const),
 });
 
-const lettersIn = (draft: Draft, { account, dlqIds }: Pick<Selected, "account" | "dlqIds">): Outline<DeadLetter>[] =>
-  dlqIds.flatMap((id) => draft.outline("deadLetters", account, id) ?? []);
+const findDeadLetters = (draft: Draft, { account, dlqIds }: Pick<DlqSelection, "account" | "dlqIds">): WithoutBody<DeadLetter>[] =>
+  dlqIds.flatMap((id) => draft.getWithoutBody("deadLetters", account, id) ?? []);

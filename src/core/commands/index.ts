@@ -1,13 +1,13 @@
 import { changeAccount, createAccount, deleteAccount, removeAccount, rotateKeys, rotateToken } from "./account.ts";
-import { putAside } from "./quarantine.ts";
-import { audited, noteOf, noteOfAccount, noteOfAccountChange, noteOfChange, noteOfFlow, noteOfMany } from "./audit.ts";
+import { quarantine } from "./quarantine.ts";
+import { audited, noteNamed, noteAccount, noteAccountChange, noteChange, noteLimiter, noteMany } from "./audit.ts";
 import { noteSpending } from "../accounts/budget.ts";
 import { takeBurst } from "../accounts/requestRate.ts";
 import { cancel } from "./cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
 import type { Decision } from "../decision/command.ts";
 import { deleteDeadLetters, retryDeadLetters } from "./dlq.ts";
-import { pauseFlow, pinFlow, resetRate, resumeFlow, unpinFlow } from "./flowControl.ts";
+import { pauseLimiter, pinFlowControl, resetRate, resumeLimiter, unpinFlowControl } from "./flowControl.ts";
 import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./urlGroup.ts";
 import { publish } from "./publish.ts";
 import { rewrite } from "./rewrite.ts";
@@ -22,35 +22,35 @@ import { takeOver } from "../nodes/takeover.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { wakeHostWaitlists } from "../admission/waitlist.ts";
-import { giveBack, renew, settle } from "./settle.ts";
+import { returnLeases, renew, settle } from "./settle.ts";
 
 /** Everything that can change anything. What people do to their settings, or to many things at once, says who they are. */
 export const commands = {
   publish,
   claim,
   listDue,
-  putAside,
+  quarantine,
   settle,
   renew,
-  giveBack,
-  wakeLines: wakeHostWaitlists,
+  returnLeases,
+  wakeHostWaitlists,
   reclaim,
   takeOver,
   keepRejection,
   noteAcceptance,
   ...{ expire, trim, removeAccount, rewrite, noteTokenUse, noteSpending, noteStorage, takeBurst },
   ...{ finishRun, wait, notify },
-  ...ofMessages(),
-  ...ofAccounts(),
-  ...ofSetUp(),
-  ...ofFlows(),
+  ...messageCommands(),
+  ...accountCommands(),
+  ...setUpCommands(),
+  ...limiterCommands(),
 };
 
-function ofMessages() {
+function messageCommands() {
   return {
     cancel: audited(
       cancel,
-      noteOfMany(
+      noteMany(
         "message.cancel",
         ({ messageIds }) => messageIds,
         ({ cancelled }) => cancelled,
@@ -58,7 +58,7 @@ function ofMessages() {
     ),
     cancelRuns: audited(
       cancelRuns,
-      noteOfMany(
+      noteMany(
         "run.cancel",
         ({ runIds }) => runIds,
         ({ cancelled }) => cancelled,
@@ -66,7 +66,7 @@ function ofMessages() {
     ),
     retryDeadLetters: audited(
       retryDeadLetters,
-      noteOfMany(
+      noteMany(
         "dlq.retry",
         ({ dlqIds }) => dlqIds,
         ({ length }) => length,
@@ -74,7 +74,7 @@ function ofMessages() {
     ),
     deleteDeadLetters: audited(
       deleteDeadLetters,
-      noteOfMany(
+      noteMany(
         "dlq.delete",
         ({ dlqIds }) => dlqIds,
         ({ deleted }) => deleted,
@@ -85,60 +85,60 @@ function ofMessages() {
   };
 }
 
-function ofAccounts() {
+function accountCommands() {
   return {
-    createAccount: audited(createAccount, noteOfAccount("account.create")),
-    changeAccount: audited(changeAccount, ({ change }) => noteOfAccountChange(change)),
-    deleteAccount: audited(deleteAccount, noteOfAccount("account.delete")),
-    rotateToken: audited(rotateToken, noteOfAccount("token.rotate")),
-    rotateKeys: audited(rotateKeys, noteOfAccount("signingKey.rotate")),
+    createAccount: audited(createAccount, noteAccount("account.create")),
+    changeAccount: audited(changeAccount, ({ change }) => noteAccountChange(change)),
+    deleteAccount: audited(deleteAccount, noteAccount("account.delete")),
+    rotateToken: audited(rotateToken, noteAccount("token.rotate")),
+    rotateKeys: audited(rotateKeys, noteAccount("signingKey.rotate")),
     createToken: audited(createToken, (_, { id }) => ({ what: "token.create", object: id })),
     revokeToken: audited(revokeToken, ({ id }, { revoked }) => (revoked ? { what: "token.revoke", object: id } : null)),
   };
 }
 
-function ofSetUp() {
+function setUpCommands() {
   return {
     createSource: audited(createSource, (_, { id }) => ({ what: "source.create", object: id })),
-    changeSource: audited(changeSource, noteOfChange("source.change")),
-    deleteSource: audited(deleteSource, noteOf("source.delete")),
+    changeSource: audited(changeSource, noteChange("source.change")),
+    deleteSource: audited(deleteSource, noteNamed("source.delete")),
     addEndpoints: audited(addEndpoints, ({ name, endpoints }) => ({ what: "group.addEndpoints", object: name, count: endpoints.length })),
     removeEndpoints: audited(removeEndpoints, ({ name }, { removed }) =>
       removed === 0 ? null : { what: "group.removeEndpoints", object: name, count: removed },
     ),
-    setGroupHeaders: audited(setGroupHeaders, noteOf("group.setHeaders")),
-    deleteGroup: audited(deleteGroup, noteOf("group.delete")),
+    setGroupHeaders: audited(setGroupHeaders, noteNamed("group.setHeaders")),
+    deleteGroup: audited(deleteGroup, noteNamed("group.delete")),
     createSchedule: audited(createSchedule, (_, { scheduleId, deduplicated }) =>
       deduplicated ? null : { what: "schedule.create", object: scheduleId },
     ),
-    deleteSchedule: audited(deleteSchedule, noteOf("schedule.delete")),
-    pauseSchedule: audited(pauseSchedule, noteOf("schedule.pause")),
-    resumeSchedule: audited(resumeSchedule, noteOf("schedule.resume")),
+    deleteSchedule: audited(deleteSchedule, noteNamed("schedule.delete")),
+    pauseSchedule: audited(pauseSchedule, noteNamed("schedule.pause")),
+    resumeSchedule: audited(resumeSchedule, noteNamed("schedule.resume")),
   };
 }
 
-function ofFlows() {
+function limiterCommands() {
   return {
-    upsertQueue: audited(upsertQueue, noteOf("queue.set")),
-    deleteQueue: audited(deleteQueue, noteOf("queue.delete")),
-    pauseFlow: audited(pauseFlow, noteOfFlow("pause")),
-    resumeFlow: audited(resumeFlow, noteOfFlow("resume")),
-    pinFlow: audited(pinFlow, noteOf("flowControl.pin")),
-    unpinFlow: audited(unpinFlow, noteOf("flowControl.unpin")),
-    resetRate: audited(resetRate, noteOf("flowControl.reset")),
+    upsertQueue: audited(upsertQueue, noteNamed("queue.set")),
+    deleteQueue: audited(deleteQueue, noteNamed("queue.delete")),
+    pauseLimiter: audited(pauseLimiter, noteLimiter("pause")),
+    resumeLimiter: audited(resumeLimiter, noteLimiter("resume")),
+    pinFlowControl: audited(pinFlowControl, noteNamed("flowControl.pin")),
+    unpinFlowControl: audited(unpinFlowControl, noteNamed("flowControl.unpin")),
+    resetRate: audited(resetRate, noteNamed("flowControl.reset")),
   };
 }
 
 export type Commands = typeof commands;
 export type CommandName = keyof Commands;
-export type InputOf<N extends CommandName> = Commands[N] extends Decision<infer Input, infer _> ? Input : never;
-export type AnswerOf<N extends CommandName> = Commands[N] extends Decision<infer _, infer Answer> ? Answer : never;
+export type CommandInput<N extends CommandName> = Commands[N] extends Decision<infer Input, infer _> ? Input : never;
+export type CommandResult<N extends CommandName> = Commands[N] extends Decision<infer _, infer Answer> ? Answer : never;
 
 /** Commands that the server runs by itself. All others are requests of a caller who waits for the answer. */
-const withoutCaller: ReadonlySet<CommandName> = new Set([
-  ...(["claim", "listDue", "putAside", "settle", "renew", "giveBack", "wakeLines", "reclaim", "takeOver"] as const),
+const internalCommands: ReadonlySet<CommandName> = new Set([
+  ...(["claim", "listDue", "quarantine", "settle", "renew", "returnLeases", "wakeHostWaitlists", "reclaim", "takeOver"] as const),
   ...(["expire", "trim", "removeAccount", "rewrite", "noteTokenUse", "noteSpending", "noteAcceptance"] as const),
 ]);
 
 /** Reports whether a caller waits for the answer of this command, so that it may be refused if the storage does not answer in time. */
-export const hasCaller = (name: CommandName): boolean => !withoutCaller.has(name);
+export const hasCaller = (name: CommandName): boolean => !internalCommands.has(name);

@@ -24,42 +24,42 @@ export type Overrides = SendOverrides & {
 };
 
 /** Returns the URLs of new callbacks, and of theirs. */
-export function urlsOfOverrides({ callback, failureCallback }: SendOverrides): string[] {
+export function listOverrideUrls({ callback, failureCallback }: SendOverrides): string[] {
   const found: string[] = [];
-  for (const one of [callback, failureCallback]) if (one) found.push(...[one.url ?? []].flat(), ...urlsOfOverrides(one));
+  for (const one of [callback, failureCallback]) if (one) found.push(...[one.url ?? []].flat(), ...listOverrideUrls(one));
   return found;
 }
 
 /** What a callback has of which nothing but its URL was said. */
-export const plainCallback = (url: string): CallbackSettings => ({
+export const defaultCallback = (url: string): CallbackSettings => ({
   ...{ url, method: "POST", headers: [], retries: null, retryDelay: null, timeout: null },
   ...{ flowControl: null, callback: null, failureCallback: null },
 });
 
 /** The settings with those that are given anew. Throws `Refusal` for settings of a key or a callback that there is none of. */
-export function overridden<S extends SendSettings>(settings: S, changed: SendOverrides): S {
+export function applyOverrides<S extends SendSettings>(settings: S, changed: SendOverrides): S {
   const { headers = [], flowControl: changedControl, callback, failureCallback, ...others } = changed;
-  const flowControl = newFlowControl(settings.flowControl, changedControl);
+  const flowControl = mustMergeFlowControl(settings.flowControl, changedControl);
   return {
     ...settings,
     ...others,
     headers: joinHeaders(settings.headers, headers),
     flowControl,
-    callback: callbackWith(settings.callback, callback, "callback"),
-    failureCallback: callbackWith(settings.failureCallback, failureCallback, "failure-callback"),
+    callback: mergeCallback(settings.callback, callback, "callback"),
+    failureCallback: mergeCallback(settings.failureCallback, failureCallback, "failure-callback"),
   };
 }
 
 /** What is given anew, alone: as if there had been a key and callbacks, and nothing said of them. */
-export function overridesAlone(changed: SendOverrides): SendSettings {
+export function expandOverrides(changed: SendOverrides): SendSettings {
   const { callback, failureCallback } = changed;
-  const nothing = plainCallback("");
-  return overridden(
+  const nothing = defaultCallback("");
+  return applyOverrides(
     {
       ...nothing,
       flowControl: { key: "", parallelism: null, rate: null, period: null },
-      callback: callback ? { ...nothing, ...overridesAlone(callback) } : null,
-      failureCallback: failureCallback ? { ...nothing, ...overridesAlone(failureCallback) } : null,
+      callback: callback ? { ...nothing, ...expandOverrides(callback) } : null,
+      failureCallback: failureCallback ? { ...nothing, ...expandOverrides(failureCallback) } : null,
     },
     changed,
   );
@@ -69,8 +69,8 @@ export function overridesAlone(changed: SendOverrides): SendSettings {
  * Returns the key and its limits, each from `changed` or else from `old`. Throws `Refusal` if a key would have no limits, or limits no key,
  * as a publish does.
  */
-export function newFlowControl(old: FlowControl | null, changed: Partial<FlowControl> | undefined): FlowControl | null {
-  const flowControl = flowControlWith(old, changed);
+export function mustMergeFlowControl(old: FlowControl | null, changed: Partial<FlowControl> | undefined): FlowControl | null {
+  const flowControl = mergeFlowControl(old, changed);
   if (changed && !flowControl)
     throw new Refusal("invalid", "flow-control-value: there is no key that it could apply to; give Flow-Control-Key as well");
   if (changed && !old && changed.parallelism === undefined)
@@ -79,17 +79,17 @@ export function newFlowControl(old: FlowControl | null, changed: Partial<FlowCon
 }
 
 /** Null: there is no key, neither before nor now. */
-export function flowControlWith(old: FlowControl | null, changed: Partial<FlowControl> | undefined): FlowControl | null {
+export function mergeFlowControl(old: FlowControl | null, changed: Partial<FlowControl> | undefined): FlowControl | null {
   if (!changed) return old;
   const known = old ?? { key: null, parallelism: null, rate: null, period: null };
   const key = changed.key ?? known.key;
   return key === null ? null : { ...known, ...changed, key };
 }
 
-function callbackWith(old: CallbackSettings | null, changed: CallbackOverrides | undefined, name: string): CallbackSettings | null {
+function mergeCallback(old: CallbackSettings | null, changed: CallbackOverrides | undefined, name: string): CallbackSettings | null {
   if (!changed) return old;
   const { url, ...others } = changed;
-  if (url !== undefined) return overridden(plainCallback(url), others);
-  if (old) return overridden(old, others);
+  if (url !== undefined) return applyOverrides(defaultCallback(url), others);
+  if (old) return applyOverrides(old, others);
   throw new Refusal("invalid", `${name}: there is none that its settings could apply to; give its URL as well`);
 }

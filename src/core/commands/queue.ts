@@ -3,12 +3,12 @@ import { Refusal } from "../values/errors.ts";
 import { removeQueue } from "../admission/counters.ts";
 import { queueGate } from "../admission/gate.ts";
 import { findLimiter, readLimiter, toLimiterKey } from "../admission/limiter.ts";
-import { changed } from "./flowControl.ts";
-import type { AccountId, Flow, MessageId } from "../model/message.ts";
-import type { MostQueues } from "../sending/quotas.ts";
-import { needsOfQueues, takeQueue } from "../sending/quotas.ts";
-import { acting } from "../accounts/plans.ts";
-import { parallelismBrokenBy } from "./publish.ts";
+import { putChanged } from "./flowControl.ts";
+import type { AccountId, Limiter, MessageId } from "../model/message.ts";
+import type { QueueLimit } from "../sending/quotas.ts";
+import { queueQuotaNeeds, takeQueueQuota } from "../sending/quotas.ts";
+import { requireActiveAccount } from "../accounts/plans.ts";
+import { findParallelismRefusal } from "./publish.ts";
 
 export type QueueName = { account: AccountId; name: string };
 
@@ -16,18 +16,23 @@ export type QueueName = { account: AccountId; name: string };
 export type QueueSettings = { parallelism?: number | undefined; paused?: boolean | undefined };
 
 /** Makes a queue, or changes it. Throws `Refusal` when it is to be more parallel than the limit, or one too many. */
-export const upsertQueue: Decision<QueueName & QueueSettings & MostQueues, Flow> = {
-  needs: ({ account, name }) => ({ accounts: [[account]], flows: [toLimiterKey({ account, gate: queueGate(name) })] }),
-  further: ({ account, name, mostQueues }, draft) => needsOfQueues(draft, account, [{ queue: name }], { mostQueues }),
-  decide: ({ account, name, parallelism, paused, mostQueues }, draft, moment) => {
-    const owner = acting(draft.get("accounts", account));
-    const broken = parallelismBrokenBy(owner, parallelism ?? 0);
-    if (broken) throw new Refusal(broken.refused, broken.message);
-    takeQueue(draft, owner, { name, mostQueues });
-    const flow = readLimiter(draft, moment, { account, gate: queueGate(name) });
+export const upsertQueue: Decision<QueueName & QueueSettings & QueueLimit, Limiter> = {
+  needs: ({ account, name }) => ({ accounts: [[account]], limiters: [toLimiterKey({ account, gate: queueGate(name) })] }),
+  further: ({ account, name, maxQueues }, draft) => queueQuotaNeeds(draft, account, [{ queue: name }], { maxQueues }),
+  decide: ({ account, name, parallelism, paused, maxQueues }, draft, moment) => {
+    const owner = requireActiveAccount(draft.get("accounts", account));
+    const refusal = findParallelismRefusal(owner, parallelism ?? 0);
+    if (refusal) throw new Refusal(refusal.refused, refusal.message);
+    takeQueueQuota(draft, owner, { name, maxQueues });
+    const limiter = readLimiter(draft, moment, { account, gate: queueGate(name) });
     // Pinned, so that it is not forgotten when it is idle.
-    const pinned = { ...flow.pinned, parallelism: true };
-    return changed(draft, moment, { ...flow, parallelism: parallelism ?? flow.parallelism, paused: paused ?? flow.paused, pinned });
+    const pinned = { ...limiter.pinned, parallelism: true };
+    return putChanged(draft, moment, {
+      ...limiter,
+      parallelism: parallelism ?? limiter.parallelism,
+      paused: paused ?? limiter.paused,
+      pinned,
+    });
   },
 };
 
@@ -38,7 +43,7 @@ export const upsertQueue: Decision<QueueName & QueueSettings & MostQueues, Flow>
 export const deleteQueue: Decision<QueueName & { slots: readonly MessageId[] }, { deleted: boolean }> = {
   needs: ({ account, name, slots }) => {
     const keys = slots.map((id): Key => [account, id]);
-    return { flows: [toLimiterKey({ account, gate: queueGate(name) })], slots: keys, messages: keys };
+    return { limiters: [toLimiterKey({ account, gate: queueGate(name) })], queueSlots: keys, messages: keys };
   },
   decide: ({ account, name, slots }, draft, moment) => {
     const limiter = findLimiter(draft, { account, gate: queueGate(name) });

@@ -1,11 +1,11 @@
 import { mustAfford } from "../accounts/budget.ts";
 import { brandNames } from "../values/brand.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
-import { damagedLetterRefused, needsOfRemoval, removeDeadLetter } from "./dlq.ts";
+import { damagedDeadLetterRefusal, removalNeeds, removeDeadLetter } from "./dlq.ts";
 import { Refusal } from "../values/errors.ts";
 import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
-import type { Going } from "../workflows/history.ts";
-import { send } from "../workflows/history.ts";
+import type { OngoingRun } from "../workflows/history.ts";
+import { sendStep } from "../workflows/history.ts";
 import type {
   Account,
   AccountId,
@@ -16,18 +16,18 @@ import type {
   HeaderList,
   MessageId,
   Millis,
-  Outline,
+  WithoutBody,
   RunPart,
 } from "../model/message.ts";
-import { flowControlWith, newFlowControl } from "./overrides.ts";
-import { acting } from "../accounts/plans.ts";
-import { sendingLimitBrokenBy } from "./publish.ts";
+import { mergeFlowControl, mustMergeFlowControl } from "./overrides.ts";
+import { requireActiveAccount } from "../accounts/plans.ts";
+import { findSendingRefusal } from "./publish.ts";
 import type { Run, Step } from "../model/run.ts";
-import { sizeInHistory } from "../model/run.ts";
+import { historySize } from "../model/run.ts";
 import type { StepKind } from "../model/stepId.ts";
 import { formatStepKey, initialStepKey, isInitial, parseStepId, readRunPart, toStepId } from "../model/stepId.ts";
-import { callBackFailure, toldOf } from "../workflows/outcome.ts";
-import { begin } from "../workflows/start.ts";
+import { sendFailureCallback, reportedStepsNeed } from "../workflows/outcome.ts";
+import { createRun } from "../workflows/start.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 
 /** What a resumed run may have anew; what is absent stays as it was. */
@@ -60,105 +60,105 @@ type ResumeInput = {
  * is sent again. The dead letter goes. Throws `Refusal` where there is none, or nothing to go on with.
  */
 export const resumeRun: Decision<ResumeInput, Resumed> = {
-  needs: ({ account, dlqId }) => ({ accounts: [[account]], outlines: { deadLetters: [[account, dlqId]] } }),
+  needs: ({ account, dlqId }) => ({ accounts: [[account]], withoutBodies: { deadLetters: [[account, dlqId]] } }),
   further: ({ account, dlqId, from, overrides }, draft) => {
-    const letter = draft.outline("deadLetters", account, dlqId);
-    const key = letter?.run?.key;
+    const deadLetter = draft.getWithoutBody("deadLetters", account, dlqId);
+    const key = deadLetter?.run?.key;
     const run = key === undefined ? undefined : draft.get("runs", account, key);
     if (key === undefined) return {};
-    const flowControl = run && flowControlOf(run, overrides);
-    const steps = draft.stepsOf(account, key, slotFrom[from]);
-    const initial = initialOf(steps);
+    const flowControl = run && readFlowControl(run, overrides);
+    const steps = draft.listSteps(account, key, stepKeyFrom[from]);
+    const initial = findInitialStep(steps);
     return {
-      ...(letter ? needsOfRemoval([letter]) : {}),
-      ...{ runs: [[account, key]], stepsOf: [{ account, run: key, ...(from === "beginning" ? { slot: initialStepKey } : {}) }] },
-      outlines: { envelopes: initial ? [[account, initial.messageId] as const] : [] },
+      ...(deadLetter ? removalNeeds([deadLetter]) : {}),
+      ...{ runs: [[account, key]], runSteps: [{ account, run: key, ...(from === "beginning" ? { stepKey: initialStepKey } : {}) }] },
+      withoutBodies: { storedMessages: initial ? [[account, initial.messageId] as const] : [] },
       ...{ activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]] },
-      flows: flowControl ? listLimiterKeysFor(account, [{ queue: null, flowControl }]) : [],
-      ...(run && destinationNeeds(account, urlsOf(run, steps))),
+      limiters: flowControl ? listLimiterKeysFor(account, [{ queue: null, flowControl }]) : [],
+      ...(run && destinationNeeds(account, listRunUrls(run, steps))),
     } satisfies Needs;
   },
   decide: (input, draft, moment) => {
     const { account: id, dlqId, overrides, logRetention } = input;
-    const account = acting(draft.get("accounts", id));
+    const account = requireActiveAccount(draft.get("accounts", id));
     mustAfford(account, moment.now);
-    mustHaveStorage(account, { goesOn: false });
-    const letter = failedRun(draft, id, dlqId);
-    const run = draft.get("runs", id, letter.run.key);
-    const steps = [...draft.stepsOf(id, letter.run.key, slotFrom[input.from])].sort((a, b) => a.position - b.position);
-    if (steps.some(({ damaged }) => damaged)) throw damagedHistory(dlqId);
-    const needed = input.from === "failure" ? (run?.steps ?? 0) : 1;
-    if (!run || !initialOf(steps) || steps.length < needed) throw noHistory(dlqId);
+    mustHaveStorage(account, { continuesRun: false });
+    const deadLetter = mustFindFailedRun(draft, id, dlqId);
+    const run = draft.get("runs", id, deadLetter.run.key);
+    const steps = [...draft.listSteps(id, deadLetter.run.key, stepKeyFrom[input.from])].sort((a, b) => a.position - b.position);
+    if (steps.some(({ damaged }) => damaged)) throw damagedHistoryRefusal(dlqId);
+    const neededSteps = input.from === "failure" ? (run?.steps ?? 0) : 1;
+    if (!run || !findInitialStep(steps) || steps.length < neededSteps) throw noHistoryRefusal(dlqId);
     if (overrides.runId !== undefined && draft.get("activeRuns", id, overrides.runId))
       throw new Refusal("invalid", `workflow-runid: the run ${JSON.stringify(overrides.runId.slice(0, 200))} has not ended`);
-    const plan = input.from === "failure" ? planOfResume(steps, unfinishedOf(run)) : planOfRestart(steps);
-    const next = newRun(moment, run, overrides);
-    const broken = sendingLimitBrokenBy(account, { ...next.settings, delay: overrides.delay ?? null, notBefore: null }, moment.now);
-    if (broken) throw new Refusal(broken.refused, broken.message);
-    const first = firstOf(draft, run, initialOf(steps));
+    const plan = input.from === "failure" ? planResume(steps, readUnfinished(run)) : planRestart(steps);
+    const next = makeResumedRun(moment, run, overrides);
+    const refusal = findSendingRefusal(account, { ...next.settings, delay: overrides.delay ?? null, notBefore: null }, moment.now);
+    if (refusal) throw new Refusal(refusal.refused, refusal.message);
+    const first = readFirstCheck(draft, run, findInitialStep(steps));
     draft.put("runs", { ...run, continuedBy: { key: next.id, runId: next.runId } });
-    copy(draft, moment, account, begin(draft, next), { plan, first, delay: overrides.delay ?? 0 });
-    removeDeadLetter(draft, letter, moment.now - logRetention);
+    copyHistory(draft, moment, account, createRun(draft, next), { plan, first, delay: overrides.delay ?? 0 });
+    removeDeadLetter(draft, deadLetter, moment.now - logRetention);
     return { dlqId, runId: next.runId, createdAt: next.createdAt };
   },
 };
 
 /** At the end of its time a history goes in parts, and its dead letter may be there a little longer. */
-const noHistory = (dlqId: string): Refusal =>
+const noHistoryRefusal = (dlqId: string): Refusal =>
   new Refusal("invalid", `dlqId: the history of the run of ${dlqId.slice(0, 100)} is not kept any more`);
 
-const damagedHistory = (dlqId: string): Refusal =>
+const damagedHistoryRefusal = (dlqId: string): Refusal =>
   new Refusal(
     "invalid",
     `dlqId: a step of the run of ${dlqId.slice(0, 100)} is damaged in the store; restart the run from its beginning, or restore a backup`,
   );
 
 /** What is looked at of the history: all of it, or one entry. */
-const slotFrom = { failure: undefined, beginning: initialStepKey } as const;
+const stepKeyFrom = { failure: undefined, beginning: initialStepKey } as const;
 
-type RunLetter = Outline<DeadLetter> & { run: NonNullable<DeadLetter["run"]> };
+type RunDeadLetter = WithoutBody<DeadLetter> & { run: NonNullable<DeadLetter["run"]> };
 
 /** The dead letter of a run. Throws `Refusal`. */
-function failedRun(draft: Draft, account: AccountId, dlqId: string): RunLetter {
-  const letter = draft.outline("deadLetters", account, dlqId);
-  if (!letter) throw new Refusal("not-found", `dlqId: there is no failed run ${JSON.stringify(dlqId.slice(0, 100))}`);
-  const { run } = letter;
-  if (letter.damaged) throw damagedLetterRefused(dlqId);
+function mustFindFailedRun(draft: Draft, account: AccountId, dlqId: string): RunDeadLetter {
+  const deadLetter = draft.getWithoutBody("deadLetters", account, dlqId);
+  if (!deadLetter) throw new Refusal("not-found", `dlqId: there is no failed run ${JSON.stringify(dlqId.slice(0, 100))}`);
+  const { run } = deadLetter;
+  if (deadLetter.damaged) throw damagedDeadLetterRefusal(dlqId);
   if (!run)
     throw new Refusal(
       "invalid",
       `dlqId: ${dlqId.slice(0, 100)} is a message and no run; POST /v2/dlq/retry/${dlqId.slice(0, 100)} sends it again`,
     );
-  return { ...letter, run };
+  return { ...deadLetter, run };
 }
 
-const flowControlOf = ({ settings }: Run, { flowControl }: RunOverrides): FlowControl | null =>
-  flowControlWith(settings.flowControl, flowControl);
+const readFlowControl = ({ settings }: Run, { flowControl }: RunOverrides): FlowControl | null =>
+  mergeFlowControl(settings.flowControl, flowControl);
 
-const initialOf = (steps: readonly Step[]): Step | undefined => steps.find(isInitial);
+const findInitialStep = (steps: readonly Step[]): Step | undefined => steps.find(isInitial);
 
 /** Whether the answer to the initial payload is looked at: as it was before, or as it is for most, where that is not known any more. */
-function firstOf(draft: Draft, { account, features }: Run, initial: Step | undefined): RunPart["first"] {
-  const known = initial && draft.outline("envelopes", account, initial.messageId);
-  return known?.run?.first ?? (features.detect ? "detect" : undefined);
+function readFirstCheck(draft: Draft, { account, features }: Run, initial: Step | undefined): RunPart["first"] {
+  const stored = initial && draft.getWithoutBody("storedMessages", account, initial.messageId);
+  return stored?.run?.first ?? (features.detect ? "detect" : undefined);
 }
 
 /** Where messages of a resumed run may go. */
-const urlsOf = ({ url }: Run, steps: readonly Step[]): string[] => [
+const listRunUrls = ({ url }: Run, steps: readonly Step[]): string[] => [
   url,
   ...steps.flatMap((step) => (step.callType === "toCallback" ? [] : [step.url])),
 ];
 
-const unfinishedOf = ({ failure }: Run): ReadonlyMap<MessageId, Millis | null> =>
+const readUnfinished = ({ failure }: Run): ReadonlyMap<MessageId, Millis | null> =>
   new Map([
     ...(failure ? [[failure.messageId, null] as const] : []),
     ...(failure?.unfinished ?? []).map((one) => [one.messageId, one.dueAt] as const),
   ]);
 
-/** Steps that a new run begins with, in order; `again`: those that are sent again, and not before when. */
-export type ResumePlan = readonly { step: Step; again: { notBefore: Millis | null } | null }[];
+/** Steps that a new run begins with, in order; `resend`: those that are sent again, and not before when. */
+export type ResumePlan = readonly { step: Step; resend: { notBefore: Millis | null } | null }[];
 
-const planOfRestart = (steps: readonly Step[]): ResumePlan => steps.filter(isInitial).map((step) => ({ step, again: { notBefore: null } }));
+const planRestart = (steps: readonly Step[]): ResumePlan => steps.filter(isInitial).map((step) => ({ step, resend: { notBefore: null } }));
 
 /**
  * What a failed run goes on with. A step with a result keeps it, and is never run again. Of one without, the answer of its
@@ -167,66 +167,66 @@ const planOfRestart = (steps: readonly Step[]): ResumePlan => steps.filter(isIni
  * payload: that is what the next step follows from, and whatever came of it before, it was no result. A result that others
  * have followed is not sent again, nor is one that waits for its branches: its endpoint would only put it aside.
  */
-export function planOfResume(steps: readonly Step[], unfinished: ReadonlyMap<MessageId, Millis | null>): ResumePlan {
-  const slots = new Set(steps.map(({ id }) => readRunPart(id)));
-  const kept = steps.filter((step) => !isUnanswered(step, slots, unfinished));
-  const open = kept.filter((step) => isOpen(step, slots));
+export function planResume(steps: readonly Step[], unfinished: ReadonlyMap<MessageId, Millis | null>): ResumePlan {
+  const stepKeys = new Set(steps.map(({ id }) => readRunPart(id)));
+  const kept = steps.filter((step) => !isAbandonedCall(step, stepKeys, unfinished));
+  const open = kept.filter((step) => isOpen(step, stepKeys));
   // What cannot be read cannot be told to have been followed by anything.
-  const cut = kept.filter((step) => parseStepId(step.id).kind === "unreadable" && unfinished.has(step.messageId));
-  const last = kept.findLast(leadsOn);
-  const again = new Set(open.length > 0 || !last ? [...open, ...cut] : [last, ...cut]);
-  return kept.map((step) => ({ step, again: again.has(step) ? { notBefore: unfinished.get(step.messageId) ?? null } : null }));
+  const unreadable = kept.filter((step) => parseStepId(step.id).kind === "unreadable" && unfinished.has(step.messageId));
+  const last = kept.findLast(leadsToNextStep);
+  const resent = new Set(open.length > 0 || !last ? [...open, ...unreadable] : [last, ...unreadable]);
+  return kept.map((step) => ({ step, resend: resent.has(step) ? { notBefore: unfinished.get(step.messageId) ?? null } : null }));
 }
 
 const hasStep = (slots: ReadonlySet<string>, kind: StepKind, number: number): boolean => slots.has(formatStepKey({ kind, number }));
 
-function isUnanswered(step: Step, slots: ReadonlySet<string>, unfinished: ReadonlyMap<MessageId, unknown>): boolean {
+function isAbandonedCall(step: Step, stepKeys: ReadonlySet<string>, unfinished: ReadonlyMap<MessageId, unknown>): boolean {
   const { kind, number } = parseStepId(step.id);
   if (kind === "unreadable") return step.callType === "toCallback" && unfinished.has(step.messageId);
-  return kind === "call" && !hasStep(slots, "result", number) && !hasStep(slots, "answer", number);
+  return kind === "call" && !hasStep(stepKeys, "result", number) && !hasStep(stepKeys, "answer", number);
 }
 
-function isOpen(step: Step, slots: ReadonlySet<string>): boolean {
+function isOpen(step: Step, stepKeys: ReadonlySet<string>): boolean {
   const { kind, number } = parseStepId(step.id);
-  const isNext = kind === "answer" || (kind === "plan" && !hasStep(slots, "answer", number));
-  return isNext && !hasStep(slots, "result", number);
+  const isNext = kind === "answer" || (kind === "plan" && !hasStep(stepKeys, "answer", number));
+  return isNext && !hasStep(stepKeys, "result", number);
 }
 
-function leadsOn(step: Step): boolean {
+function leadsToNextStep(step: Step): boolean {
   const { kind } = parseStepId(step.id);
   return kind === "initial" || kind === "result" || (kind === "unreadable" && step.callType !== "toCallback");
 }
 
-type Copied = { plan: ResumePlan; first: RunPart["first"]; delay: Millis };
+type CopyInput = { plan: ResumePlan; first: RunPart["first"]; delay: Millis };
 
 /** Writes the history of the new run, and sends what is to be sent again. Entries that are not keep the ids of their messages. */
-function copy(draft: Draft, moment: Moment, account: Account, { run, active }: Going, { plan, first, delay }: Copied): void {
+function copyHistory(draft: Draft, moment: Moment, account: Account, { run, active }: OngoingRun, { plan, first, delay }: CopyInput): void {
   let size = 0;
   let firstMessage = "";
-  plan.forEach(({ step, again }, position) => {
-    size += sizeInHistory(step.body.byteLength);
+  plan.forEach(({ step, resend }, position) => {
+    size += historySize(step.body.byteLength);
     // One that is called by its place has another place now, if something before it has gone.
-    const slot =
+    const stepKey =
       parseStepId(step.id).kind === "unreadable" ? formatStepKey({ kind: "unreadable", number: position }) : readRunPart(step.id);
     const kind = step.callType === "fromCallback" ? "result" : "step";
     const message =
-      again &&
-      send(draft, moment, account, run, {
-        ...{ kind, slot, position, size: kind === "step" ? size : step.body.byteLength, body: step.body },
-        ...{ url: step.url, headers: step.headers, delay, notBefore: laterOf(again.notBefore, moment.now + delay) },
-        ...(slot === initialStepKey && first !== undefined ? { first } : {}),
+      resend &&
+      sendStep(draft, moment, account, run, {
+        ...{ kind, stepKey, position, size: kind === "step" ? size : step.body.byteLength, body: step.body },
+        ...{ url: step.url, headers: step.headers, delay, notBefore: pickLater(resend.notBefore, moment.now + delay) },
+        ...(stepKey === initialStepKey && first !== undefined ? { first } : {}),
       });
     const messageId = message?.id ?? step.messageId;
     if (position === 0) firstMessage = messageId;
-    draft.put("steps", { ...step, id: toStepId(run.id, slot), run: run.id, position, messageId });
+    draft.put("steps", { ...step, id: toStepId(run.id, stepKey), run: run.id, position, messageId });
   });
   draft.put("activeRuns", { ...active, steps: plan.length, size, firstMessage });
 }
 
 /** A step that slept goes on sleeping. */
-const laterOf = (at: Millis | null, earliest: Millis): Millis | null => (at !== null && at > earliest ? at : null);
+const pickLater = (at: Millis | null, earliest: Millis): Millis | null => (at !== null && at > earliest ? at : null);
 
-function newRun(moment: Moment, run: Run, overrides: RunOverrides): Run {
+function makeResumedRun(moment: Moment, run: Run, overrides: RunOverrides): Run {
   const { settings, brand } = run;
   const labels = overrides.labels ?? run.labels;
   const headers = overrides.labels ? withLabel(settings.headers, brand, labels) : settings.headers;
@@ -238,8 +238,8 @@ function newRun(moment: Moment, run: Run, overrides: RunOverrides): Run {
     settings: {
       ...{ ...settings, headers, retries: overrides.retries ?? settings.retries },
       retryDelay: overrides.retryDelay ?? settings.retryDelay,
-      flowControl: newFlowControl(settings.flowControl, overrides.flowControl),
-      failureCallback: failureCallbackOf(run, { ...overrides, labels }),
+      flowControl: mustMergeFlowControl(settings.flowControl, overrides.flowControl),
+      failureCallback: makeFailureCallback(run, { ...overrides, labels }),
     },
   };
 }
@@ -251,7 +251,7 @@ function withLabel(headers: HeaderList, brand: Brand, labels: readonly string[])
 }
 
 /** How the failure callback of a run is sent; one that had none gets what a client would have given it (protocol 6.4.1). */
-function failureCallbackOf({ settings, brand, labels }: Run, overrides: RunOverrides): CallbackSettings | null {
+function makeFailureCallback({ settings, brand, labels }: Run, overrides: RunOverrides): CallbackSettings | null {
   const { failureUrl, labels: now = labels } = overrides;
   const { prefix } = brandNames[brand];
   const known = settings.failureCallback;
@@ -274,39 +274,39 @@ type Named = { account: AccountId; dlqId: string };
 export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: Millis }> = {
   needs: ({ account, dlqId }) => ({ accounts: [[account]], deadLetters: [[account, dlqId]] }),
   further: ({ account, dlqId }, draft) => {
-    const letter = draft.get("deadLetters", account, dlqId);
-    const run = letter?.run && draft.get("runs", account, letter.run.key);
-    const to = run?.settings.failureCallback;
+    const deadLetter = draft.get("deadLetters", account, dlqId);
+    const run = deadLetter?.run && draft.get("runs", account, deadLetter.run.key);
+    const callback = run?.settings.failureCallback;
     return {
-      runs: letter?.run ? [[account, letter.run.key]] : [],
-      stepsOf: run ? [toldOf(run)] : [],
-      outlines: { envelopes: letter ? ([[account, letter.messageId]] satisfies Key[]) : [] },
-      ...(to && destinationNeeds(account, [to.url])),
-      flows: to ? listLimiterKeysFor(account, [{ ...to, queue: null }]) : [],
+      runs: deadLetter?.run ? [[account, deadLetter.run.key]] : [],
+      runSteps: run ? [reportedStepsNeed(run)] : [],
+      withoutBodies: { storedMessages: deadLetter ? ([[account, deadLetter.messageId]] satisfies Key[]) : [] },
+      ...(callback && destinationNeeds(account, [callback.url])),
+      limiters: callback ? listLimiterKeysFor(account, [{ ...callback, queue: null }]) : [],
     };
   },
   decide: ({ account: id, dlqId }, draft, moment) => {
-    const account = acting(draft.get("accounts", id));
-    failedRun(draft, id, dlqId);
-    const letter = draft.get("deadLetters", id, dlqId);
-    const run = letter?.run && draft.get("runs", id, letter.run.key);
-    const envelope = letter && draft.outline("envelopes", id, letter.messageId);
-    const to = run?.settings.failureCallback;
-    if (!letter || !run || !envelope || !to || letter.failureCallback?.state !== "CALLBACK_FAIL") {
-      const problem = letter?.failureCallback ? `is in state ${letter.failureCallback.state}` : "does not exist";
+    const account = requireActiveAccount(draft.get("accounts", id));
+    mustFindFailedRun(draft, id, dlqId);
+    const deadLetter = draft.get("deadLetters", id, dlqId);
+    const run = deadLetter?.run && draft.get("runs", id, deadLetter.run.key);
+    const message = deadLetter && draft.getWithoutBody("storedMessages", id, deadLetter.messageId);
+    const callback = run?.settings.failureCallback;
+    if (!deadLetter || !run || !message || !callback || deadLetter.failureCallback?.state !== "CALLBACK_FAIL") {
+      const problem = deadLetter?.failureCallback ? `is in state ${deadLetter.failureCallback.state}` : "does not exist";
       throw new Refusal(
         "invalid",
         `dlqId: the failure callback of ${dlqId.slice(0, 100)} ${problem}; only one that has failed can be called again`,
       );
     }
-    const told = toldOf(run);
-    const steps = draft.stepsOf(id, run.id, told.slot);
-    if (envelope.damaged || steps.some(({ damaged }) => damaged)) throw damagedHistory(dlqId);
-    const kept = steps.length;
-    if (kept < (told.slot === undefined ? run.steps : 1)) throw noHistory(dlqId);
+    const reportedSteps = reportedStepsNeed(run);
+    const steps = draft.listSteps(id, run.id, reportedSteps.stepKey);
+    if (message.damaged || steps.some(({ damaged }) => damaged)) throw damagedHistoryRefusal(dlqId);
+    const keptSteps = steps.length;
+    if (keptSteps < (reportedSteps.stepKey === undefined ? run.steps : 1)) throw noHistoryRefusal(dlqId);
     // The entry may have kept only the beginning of the response.
-    const outcome = letter.digest === undefined ? letter : { ...letter, cut: true as const };
-    callBackFailure(draft, moment, { account, run, letter, outcome, envelope, to });
+    const outcome = deadLetter.digest === undefined ? deadLetter : { ...deadLetter, cut: true as const };
+    sendFailureCallback(draft, moment, { account, run, deadLetter, outcome, message, callback });
     return { runId: run.runId, createdAt: run.createdAt };
   },
 };

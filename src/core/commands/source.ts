@@ -1,20 +1,20 @@
 import type { Decision, Key } from "../decision/command.ts";
-import type { AccountId, Bytes, HeaderList, Millis, Rejection, Source } from "../model/message.ts";
-import { needsOfPlace, takePlace } from "../sending/quotas.ts";
-import { acting } from "../accounts/plans.ts";
+import type { AccountId, Bytes, HeaderList, Millis, Rejection, WebhookSource } from "../model/message.ts";
+import { quotaNeeds, takeQuota } from "../sending/quotas.ts";
+import { requireActiveAccount } from "../accounts/plans.ts";
 import { minute } from "../values/time.ts";
 
 /** What people say of a source. */
-export type SourceSetUp = Pick<Source, "name" | "destination" | "headers" | "verification" | "deduplicate" | "paused">;
+export type SourceSettings = Pick<WebhookSource, "name" | "destination" | "headers" | "verification" | "deduplicate" | "paused">;
 
 /** Makes a source. Whoever makes it knows the secret of which it keeps the hash. Throws `Refusal` when it would be one too many. */
-export const createSource: Decision<SourceSetUp & Pick<Source, "account" | "secretHash">, Source> = {
+export const createSource: Decision<SourceSettings & Pick<WebhookSource, "account" | "secretHash">, WebhookSource> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
-  further: ({ account }, draft) => needsOfPlace(draft, account, { name: "sources" }),
-  decide: (given, draft, moment) => {
-    takePlace(draft, acting(draft.get("accounts", given.account)), { name: "sources" });
-    const none = { rejected: 0, kept: 0, keptUntil: 0, acceptedAt: null };
-    const source: Source = { ...given, id: moment.newId("src"), createdAt: moment.now, ...none };
+  further: ({ account }, draft) => quotaNeeds(draft, account, { name: "sources" }),
+  decide: (settings, draft, moment) => {
+    takeQuota(draft, requireActiveAccount(draft.get("accounts", settings.account)), { name: "sources" });
+    const counters = { rejected: 0, kept: 0, keptUntil: 0, acceptedAt: null };
+    const source: WebhookSource = { ...settings, id: moment.newId("src"), createdAt: moment.now, ...counters };
     draft.put("sources", source);
     return source;
   },
@@ -23,16 +23,17 @@ export const createSource: Decision<SourceSetUp & Pick<Source, "account" | "secr
 type Named = { account: AccountId; id: string };
 
 /** Changes what is given of a source; with a new `secretHash`, the old secret ends. Null: there is no such source. */
-export const changeSource: Decision<Named & { change: Partial<SourceSetUp & Pick<Source, "secretHash">> }, Source | null> = {
-  needs: ({ account, id }) => ({ sources: [[account, id]] }),
-  decide: ({ account, id, change }, draft) => {
-    const source = draft.get("sources", account, id);
-    if (!source) return null;
-    const changed = { ...source, ...change };
-    draft.put("sources", changed);
-    return changed;
-  },
-};
+export const changeSource: Decision<Named & { change: Partial<SourceSettings & Pick<WebhookSource, "secretHash">> }, WebhookSource | null> =
+  {
+    needs: ({ account, id }) => ({ sources: [[account, id]] }),
+    decide: ({ account, id, change }, draft) => {
+      const source = draft.get("sources", account, id);
+      if (!source) return null;
+      const changed = { ...source, ...change };
+      draft.put("sources", changed);
+      return changed;
+    },
+  };
 
 /** Removes a source with the calls it rejected. What it published stays. */
 export const deleteSource: Decision<Named, { deleted: boolean }> = {
@@ -41,13 +42,13 @@ export const deleteSource: Decision<Named, { deleted: boolean }> = {
     const source = draft.get("sources", account, id);
     if (!source) return { deleted: false };
     draft.drop("sources", account, id);
-    for (let number = 0; number < Math.min(source.kept, places); number++) draft.drop("rejections", ...rejectionKey(source, number));
+    for (let number = 0; number < Math.min(source.kept, maxRejections); number++) draft.drop("rejections", ...rejectionKey(source, number));
     return { deleted: true };
   },
 };
 
 /** Of each source so many rejected calls are kept: the last ones. */
-export const places = 100;
+export const maxRejections = 100;
 
 /** At most this many rejected calls of a source are kept at once, and then one in each interval. */
 const burst = 20;
@@ -58,9 +59,9 @@ const interval: Millis = 1_000;
  * source can make as many bad calls as he likes. (The leaky bucket as a meter: `keptUntil` moves on by the interval with
  * each, and may be ahead of now by the burst. Farther ahead it can only be because a clock went back.)
  */
-export function mayKeep({ keptUntil }: Pick<Source, "keptUntil">, now: Millis): boolean {
-  const ahead = keptUntil - now;
-  return ahead <= (burst - 1) * interval || ahead > 2 * burst * interval;
+export function mayKeepRejection({ keptUntil }: Pick<WebhookSource, "keptUntil">, now: Millis): boolean {
+  const usedAhead = keptUntil - now;
+  return usedAhead <= (burst - 1) * interval || usedAhead > 2 * burst * interval;
 }
 
 /** A call that was rejected. `body` is cut, `size` is what it was. `others`: those before it that were not even told of. */
@@ -79,7 +80,7 @@ export const keepRejection: Decision<RejectedCall, { kept: boolean }> = {
   },
   decide: ({ account, id, others, ...call }, draft, { now }) => {
     const source = draft.get("sources", account, id);
-    if (!source || !mayKeep(source, now)) return { kept: false };
+    if (!source || !mayKeepRejection(source, now)) return { kept: false };
     const { kept: number } = source;
     draft.put("rejections", { ...call, ...rejectionAt(source, number), time: now, number, others });
     const from = source.keptUntil - now > 2 * burst * interval ? now : Math.max(source.keptUntil, now);
@@ -90,19 +91,19 @@ export const keepRejection: Decision<RejectedCall, { kept: boolean }> = {
 
 const rejectionAt = ({ account, id }: Named, number: number): Pick<Rejection, "account" | "id"> => ({
   account,
-  id: `${id}/${String(number % places).padStart(2, "0")}`,
+  id: `${id}/${String(number % maxRejections).padStart(2, "0")}`,
 });
 
 const rejectionKey = (source: Named, number: number): Key => [source.account, rejectionAt(source, number).id];
 
 /** Where the rejections of a source are, in the order of ids. Both ends are exclusive. */
-export const rejectionsOf = (sourceId: string): { after: string; before: string } => ({ after: `${sourceId}/`, before: `${sourceId}0` });
+export const rejectionRange = (sourceId: string): { after: string; before: string } => ({ after: `${sourceId}/`, before: `${sourceId}0` });
 
 /** It is known to the minute when a source last accepted a call, so that this costs a busy one next to nothing. */
 const acceptanceInterval: Millis = minute;
 
 /** Whether it is time to note that a source accepted a call. */
-export const isAcceptanceNews = ({ acceptedAt }: Pick<Source, "acceptedAt">, now: Millis): boolean =>
+export const shouldNoteAcceptance = ({ acceptedAt }: Pick<WebhookSource, "acceptedAt">, now: Millis): boolean =>
   acceptedAt === null || Math.abs(now - acceptedAt) >= acceptanceInterval;
 
 /** Notes that a source accepted a call now. */
@@ -110,7 +111,7 @@ export const noteAcceptance: Decision<Named, { noted: boolean }> = {
   needs: ({ account, id }) => ({ sources: [[account, id]] }),
   decide: ({ account, id }, draft, { now }) => {
     const source = draft.get("sources", account, id);
-    if (!source || !isAcceptanceNews(source, now)) return { noted: false };
+    if (!source || !shouldNoteAcceptance(source, now)) return { noted: false };
     draft.put("sources", { ...source, acceptedAt: now });
     return { noted: true };
   },

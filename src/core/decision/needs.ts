@@ -1,19 +1,19 @@
 import type { Needs } from "./command.ts";
 
 /** The needs of many as the needs of one, where all of them are lists. */
-export function together(all: readonly Needs[]): Needs {
+export function mergeNeeds(all: readonly Needs[]): Needs {
   if (all.length === 1 && all[0]) return all[0];
   const joined: Record<string, unknown[]> = {};
   for (const needs of all) {
     for (const [name, list] of Object.entries(needs)) if (Array.isArray(list)) (joined[name] ??= []).push(...(list as unknown[]));
   }
-  const outlines = all.flatMap((needs) => needs.outlines ?? []);
+  const withoutBodies = all.flatMap((needs) => needs.withoutBodies ?? []);
   return {
     ...(joined as Needs),
-    outlines: {
-      envelopes: outlines.flatMap(({ envelopes = [] }) => envelopes),
-      deadLetters: outlines.flatMap(({ deadLetters = [] }) => deadLetters),
-      steps: outlines.flatMap(({ steps = [] }) => steps),
+    withoutBodies: {
+      storedMessages: withoutBodies.flatMap(({ storedMessages = [] }) => storedMessages),
+      deadLetters: withoutBodies.flatMap(({ deadLetters = [] }) => deadLetters),
+      steps: withoutBodies.flatMap(({ steps = [] }) => steps),
     },
   };
 }

@@ -1,7 +1,7 @@
 import type { AccountId } from "../model/message.ts";
 
 /** The tables whose rows come due. */
-export const dueTables = ["messages", "lines", "flows", "schedules", "waiters"] as const;
+export const dueTables = ["messages", "hostWaitlists", "limiters", "schedules", "waiters"] as const;
 export type DueTable = (typeof dueTables)[number];
 
 /**
@@ -15,13 +15,16 @@ export type Turns = { readonly [T in DueTable]?: AccountId };
  * them it passes at most `passed` accounts, because some have only rows that are due later. So the backlog of one account delays another by
  * one turn, and accounts with nothing pending cost nothing.
  */
-export const turn = { accounts: 16, rows: 16, passed: 256 };
+export const turnLimits = { accounts: 16, rows: 16, skippedAccounts: 256 };
 
 /**
  * Returns the same rows in rounds: the first one of each account, then the second one of each, and so on. Rows of one account keep their
  * order. So whatever is scarce, deliveries or memory, is offered to all accounts in turn. `order`: that of the rows of one round.
  */
-export function inRounds<Row extends { account: AccountId }>(rows: readonly Row[], order?: (a: Row, b: Row) => number): readonly Row[] {
+export function orderInRounds<Row extends { account: AccountId }>(
+  rows: readonly Row[],
+  order?: (a: Row, b: Row) => number,
+): readonly Row[] {
   const first = rows[0]?.account;
   if (rows.every(({ account }) => account === first)) return rows;
   const rounds: Row[][] = [];
@@ -38,12 +41,12 @@ export function inRounds<Row extends { account: AccountId }>(rows: readonly Row[
  * Returns the accounts of which more may be due after a look that did not see all: those that were behind `before`, and those of these rows. An
  * account that had its turn, after `from` and up to `to` ("": the last one), and showed fewer rows than a turn looks at, is not behind.
  */
-export function accountsBehind(
+export function listBackloggedAccounts(
   rows: readonly { account: AccountId }[],
   { before, from, to }: { before: readonly AccountId[]; from: AccountId | undefined; to: AccountId },
 ): AccountId[] {
   const counts = new Map<AccountId, number>(before.map((account) => [account, 0]));
   for (const { account } of rows) counts.set(account, (counts.get(account) ?? 0) + 1);
   const hadTurn = (account: AccountId): boolean => from !== undefined && account > from && (to === "" || account <= to);
-  return [...counts].filter(([account, count]) => count >= turn.rows || !hadTurn(account)).map(([account]) => account);
+  return [...counts].filter(([account, count]) => count >= turnLimits.rows || !hadTurn(account)).map(([account]) => account);
 }

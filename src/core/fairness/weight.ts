@@ -1,5 +1,5 @@
 import { limits } from "../values/limits.ts";
-import type { Letter } from "../model/message.ts";
+import type { MessageInput } from "../model/message.ts";
 
 /**
  * The bound of one transaction, about 1,024 rows: others wait while it is made. A call that is heavier goes alone. Bodies count as
@@ -8,54 +8,54 @@ import type { Letter } from "../model/message.ts";
 export const transaction = { rows: 1024, bytesPerRow: 4 * 1024 } as const;
 
 /** Rows that a message writes, apart from one for each of its labels. */
-const rowsOfMessage = 2;
+const rowsPerMessage = 2;
 
 /** A list of messages is stored in parts of about 256 rows, so that others have their turn in between. */
-const mostOfPart = transaction.rows / 4;
+const maxPartRows = transaction.rows / 4;
 
-type Weighed = Pick<Letter, "group" | "labels" | "body">;
+type WeighedInput = Pick<MessageInput, "group" | "labels" | "body">;
 
 /** To a group it may be as many messages as a group can have endpoints. */
-const messagesOf = ({ group }: Pick<Letter, "group">): number => (group === null ? 1 : limits.endpoints);
+const maxMessageCount = ({ group }: Pick<MessageInput, "group">): number => (group === null ? 1 : limits.endpoints);
 
-const weightOfLetter = (letter: Weighed): number =>
-  messagesOf(letter) * (rowsOfMessage + letter.labels.length + letter.body.byteLength / transaction.bytesPerRow);
+const weighInput = (input: WeighedInput): number =>
+  maxMessageCount(input) * (rowsPerMessage + input.labels.length + input.body.byteLength / transaction.bytesPerRow);
 
 /** Returns the bytes of the bodies that a command stores. */
-export function bytesOf(input: unknown): number {
-  if (typeof input !== "object" || input === null) return 0;
-  if (hasLetters(input)) return input.letters.reduce((sum, letter) => sum + messagesOf(letter) * letter.body.byteLength, 0);
-  return "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0;
+export function countBodyBytes(command: unknown): number {
+  if (typeof command !== "object" || command === null) return 0;
+  if (hasInputs(command)) return command.inputs.reduce((sum, input) => sum + maxMessageCount(input) * input.body.byteLength, 0);
+  return "body" in command && command.body instanceof Uint8Array ? command.body.byteLength : 0;
 }
 
 /** Returns how many rows a command is worth in a transaction. */
-export function weightOf(input: unknown): number {
-  if (typeof input === "object" && input !== null && hasLetters(input)) {
+export function weighCommand(command: unknown): number {
+  if (typeof command === "object" && command !== null && hasInputs(command)) {
     let weight = 0;
-    for (const letter of input.letters) weight += weightOfLetter(letter);
+    for (const input of command.inputs) weight += weighInput(input);
     return weight;
   }
-  return rowsOfMessage + bytesOf(input) / transaction.bytesPerRow;
+  return rowsPerMessage + countBodyBytes(command) / transaction.bytesPerRow;
 }
 
-const hasLetters = (input: object): input is { letters: readonly Weighed[] } => "letters" in input && Array.isArray(input.letters);
+const hasInputs = (command: object): command is { inputs: readonly WeighedInput[] } => "inputs" in command && Array.isArray(command.inputs);
 
 /**
  * Divides a list of messages into parts that are stored one after another, in their order. A message to a URL group is never divided, so it
  * reaches all of its endpoints or none; and neither is a list with messages of workflow runs, which is taken as a whole or not at all.
  */
-export function partsOf(letters: readonly Letter[]): (readonly Letter[])[] {
-  if (letters.length <= 1 || letters.some(({ post }) => post !== undefined)) return [letters];
-  const parts: Letter[][] = [];
+export function splitInputs(inputs: readonly MessageInput[]): (readonly MessageInput[])[] {
+  if (inputs.length <= 1 || inputs.some(({ post }) => post !== undefined)) return [inputs];
+  const parts: MessageInput[][] = [];
   let weight = Infinity;
-  for (const letter of letters) {
-    const own = weightOfLetter(letter);
-    if (weight + own > mostOfPart) {
+  for (const input of inputs) {
+    const inputWeight = weighInput(input);
+    if (weight + inputWeight > maxPartRows) {
       parts.push([]);
       weight = 0;
     }
-    parts.at(-1)?.push(letter);
-    weight += own;
+    parts.at(-1)?.push(input);
+    weight += inputWeight;
   }
   return parts;
 }

@@ -17,12 +17,15 @@ export type Outcome = {
   /** Not all of the response was read: its body or its headers are longer than the server takes. */
   cut?: true;
   /** Bytes of the body that a dead letter keeps. The rest is for callbacks alone. Absent: all of them. */
-  kept?: number;
+  keptBytes?: number;
   /** The log keeps the response even if it is a success. */
-  logged?: true;
+  keepsInLog?: true;
   /** Another attempt would have the same outcome. */
-  final?: true;
+  isFinal?: true;
 };
 
 /** The last response of a destination, or why there was none. */
-export type Answer = Pick<Outcome, "status" | "headers" | "body" | "digest" | "error" | "cut" | "kept" | "logged" | "final">;
+export type DestinationResponse = Pick<
+  Outcome,
+  "status" | "headers" | "body" | "digest" | "error" | "cut" | "keptBytes" | "keepsInLog" | "isFinal"
+>;

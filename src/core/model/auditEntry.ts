@@ -17,7 +17,7 @@ export type Actor = {
 };
 
 /** What was done: a word such as `queue.delete`, and to what. */
-export type Note = {
+export type AuditNote = {
   what: string;
   /** The name or id of it; of many the first one. Null: the account itself. */
   object: string | null;
@@ -28,13 +28,13 @@ export type Note = {
 };
 
 /** Who did what to the settings of an account, or to many things at once. Written with the change itself. `id` sorts by time. */
-export type AuditEntry = Note & { account: AccountId; id: string; time: Millis; by: Actor };
+export type AuditEntry = AuditNote & { account: AccountId; id: string; time: Millis; by: Actor };
 
 /** Which entries are meant. `from` and `to` are inclusive. */
 export type AuditFilter = { what?: readonly string[]; object?: string; by?: readonly ActorKind[]; from?: Millis; to?: Millis };
 
 /** Whether an entry is meant. A word without a dot means all that begin with it: `queue` means `queue.delete` as well. */
-export function isMeant({ what, object, by, from = 0, to = Infinity }: AuditFilter, entry: AuditEntry): boolean {
+export function matchesAuditFilter({ what, object, by, from = 0, to = Infinity }: AuditFilter, entry: AuditEntry): boolean {
   if (entry.time < from || entry.time > to) return false;
   if (object !== undefined && entry.object !== object) return false;
   if (by !== undefined && !by.includes(entry.by.kind)) return false;

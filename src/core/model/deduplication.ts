@@ -1,5 +1,5 @@
 import { spans } from "../values/limits.ts";
-import type { AccountId, Letter, MessageId, Millis } from "./message.ts";
+import type { AccountId, MessageInput, MessageId, Millis } from "./message.ts";
 
 /**
  * Same key until `expiresAt`: one message, or one schedule. `made`: when it was taken, and its URL if it is a message; for the key of a
@@ -14,5 +14,5 @@ export type Deduplication = {
 };
 
 /** Returns when the deduplication key of a message that is taken now is free again. */
-export const windowEnd = (now: Millis, { deduplicationWindow }: Pick<Letter, "deduplicationWindow">): Millis =>
+export const deduplicationEnd = (now: Millis, { deduplicationWindow }: Pick<MessageInput, "deduplicationWindow">): Millis =>
   now + (deduplicationWindow ?? spans.deduplication);

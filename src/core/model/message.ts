@@ -27,7 +27,7 @@ export type CallbackSettings = { url: string; delay?: Millis; labels?: readonly 
 export type FlowControl = { key: string; parallelism: number | null; rate: number | null; period: Millis | null };
 
 /** A message to be made: what a publish asks for. */
-export type Letter = SendSettings & {
+export type MessageInput = SendSettings & {
   brand: Brand;
   /** Empty if it goes to a URL group: each endpoint gets a copy with its own, and with `query` behind it. */
   url: string;
@@ -55,7 +55,7 @@ export type Letter = SendSettings & {
   /** Whether the log keeps the response of a delivery that succeeded. */
   keepResponse?: boolean;
   /** Set on callbacks: what they tell of. */
-  tells: Tells | null;
+  reportsOn: CallbackSubject | null;
   /** Of a letter that starts a workflow run, or goes on with one. */
   post?: RunPost;
 };
@@ -98,7 +98,7 @@ export type RunPart = {
   createdAt: Millis;
   kind: "step" | "call" | "result" | "failure";
   /** Its place in the history. */
-  slot: string;
+  stepKey: string;
   position: number;
   /** Bytes that are sent: its body is made of the history. 0 where the endpoint fetches that itself. */
   size: number;
@@ -107,10 +107,10 @@ export type RunPart = {
 };
 
 /** What a callback tells of: the message, and for a failure callback its entry in the dead letter queue. */
-export type Tells = { kind: "callback" | "failureCallback"; messageId: MessageId; dlqId: string | null };
+export type CallbackSubject = { kind: "callback" | "failureCallback"; messageId: MessageId; dlqId: string | null };
 
 /** A message as it was accepted. Written once, never changed, kept as long as its log or its dead letter. */
-export type Envelope = Omit<Letter, "delay" | "notBefore" | "post" | "query" | "deduplicationWindow" | "signed"> & {
+export type StoredMessage = Omit<MessageInput, "delay" | "notBefore" | "post" | "query" | "deduplicationWindow" | "signed"> & {
   account: AccountId;
   id: MessageId;
   createdAt: Millis;
@@ -128,7 +128,7 @@ export type Envelope = Omit<Letter, "delay" | "notBefore" | "post" | "query" | "
 export type Damaged = true;
 
 /** A row without its body, for those who look at the rest of it only: a body may be large. */
-export type Outline<Row extends { body: Bytes }> = Omit<Row, "body">;
+export type WithoutBody<Row extends { body: Bytes }> = Omit<Row, "body">;
 
 /**
  * Where an unfinished message stands. The row goes when the message is delivered, dead-lettered or cancelled.
@@ -147,29 +147,29 @@ export type MessageState = {
   /** Attempts that ended, lost ones included. The number of the running attempt, and the fence of its lease. */
   attempts: number;
   /** How many of them ended without a report, because the lease ran out. */
-  lost: number;
+  lostAttempts: number;
   /** Who sends it now; null: nobody does. `counted…`: it counts towards a limit of its account, in all or to its endpoint. */
   leasedBy: NodeId | null;
   counted?: true;
   countedToEndpoint?: true;
   /** What is sighted with all that is told of it: see `core/search/timeIndex.ts`. */
-  sights: Sights;
+  timeKeys: TimeKeys;
   host: string;
   endpoint: string;
   /** Bytes of the body: what the message takes up while it is sent. */
   size: number;
   /** Whether an outcome must be told to someone, so that settling a plain success need not load the envelope. */
-  tells: boolean;
+  reportsOutcome: boolean;
   queue: string | null;
-  flowKey: string | null;
+  flowControlKey: string | null;
   /** The slot of a queue that it holds: its own, or on a callback that of the message it tells of. See `core/commands/queue.ts`. */
   slot: MessageId | null;
   /** The id of the gate in whose waitlist it is held: see `core/admission/gate.ts`. */
-  line: string | null;
+  waitlist: string | null;
   /** The run that it belongs to, and goes with. */
   run: RunKey | null;
   /** What it can be searched by: see `core/search/tags.ts`. */
-  marks: readonly string[];
+  tags: readonly string[];
 };
 
 /** Whether anything is still to become of it. One that was cancelled is only here because of its places. */
@@ -179,7 +179,7 @@ export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
  * The limiter of a gate: its limits, and what it has counted. `id` is that of the gate, and `core/admission/gate.ts` says what each counter
  * is the sum of. A limit that is null does not hold.
  */
-export type Flow = {
+export type Limiter = {
   account: AccountId;
   id: string;
   createdAt: Millis;
@@ -192,7 +192,7 @@ export type Flow = {
   running: number;
   /** Messages in its waitlist. `onward`: those that wait for a limit of the account behind it, and have reserved a place here. */
   waiting: number;
-  onward?: number;
+  waitingDownstream?: number;
   rate: number | null;
   period: Millis;
   windowStart: Millis;
@@ -208,10 +208,10 @@ export type Flow = {
  * A place in a queue, taken by a message until it and its callbacks are finished. `id` is that of the message. `queue` is
  * empty when the queue was deleted meanwhile.
  */
-export type Slot = { account: AccountId; id: MessageId; queue: string; holders: number };
+export type QueueSlot = { account: AccountId; id: MessageId; queue: string; holders: number };
 
 /** A named set of endpoints. `headers`: settings for every request to it, as they were given. */
-export type Group = {
+export type UrlGroup = {
   account: AccountId;
   name: string;
   createdAt: Millis;
@@ -236,13 +236,13 @@ export type Schedule = {
   lastMessages: readonly MessageId[];
   /** Why the last firing was passed over, if it was. */
   passedOver?: string;
-  letter: Omit<Letter, "body">;
+  messageInput: Omit<MessageInput, "body">;
   body: Bytes;
   damaged?: Damaged;
 };
 
 /** An intake URL of its own for one sender. What comes in there is published to `destination` with `headers` as settings. */
-export type Source = {
+export type WebhookSource = {
   account: AccountId;
   id: string;
   name: string;
@@ -259,7 +259,7 @@ export type Source = {
   /** Calls that were rejected since the beginning, and how many of them were kept: the number of the next one. */
   rejected: number;
   kept: number;
-  /** Until when those that were kept use up what may be kept: see `mayKeep`. */
+  /** Until when those that were kept use up what may be kept: see `mayKeepRejection`. */
   keptUntil: Millis;
   /** To the minute. */
   acceptedAt: Millis | null;
@@ -286,7 +286,7 @@ export type Rejection = {
 };
 
 /** Due messages to one host for which no hand was free, in order of arrival. `dueAt`: when to look again at the latest. */
-export type Line = { account: AccountId; host: string; dueAt: Millis };
+export type HostWaitlist = { account: AccountId; host: string; dueAt: Millis };
 
 export type CallbackState = "CALLBACK_INPROGRESS" | "CALLBACK_SUCCESS" | "CALLBACK_FAIL" | "CALLBACK_CANCELED";
 export type FailureCallbackInfo = {
@@ -318,7 +318,7 @@ export type DeadLetter = {
   /** The run that failed with it. */
   run?: { key: RunKey; runId: string; createdAt: Millis; url: string; failureUrl: string | null };
   /** Those of the message, its URL and its caller: see `core/search/tags.ts`. */
-  marks: readonly string[];
+  tags: readonly string[];
   damaged?: Damaged;
 };
 
@@ -342,14 +342,14 @@ export type LogRow = {
   cut?: true;
   dlqId: string | null;
   /** Those of the message: see `core/search/tags.ts`. */
-  marks: readonly string[];
+  tags: readonly string[];
 };
 
 /** That a row of a list has something people search for, or that it was told of then: see `core/search/tags.ts` and `core/search/timeIndex.ts`. */
-export type Mark = { account: AccountId; id: string };
+export type Tag = { account: AccountId; id: string };
 
 /** What is sighted whenever something is told of a message: words, with spaces between them. */
-export type Sights = string;
+export type TimeKeys = string;
 
 export type SigningKeys = { current: string; next: string };
 
@@ -370,7 +370,7 @@ export type Account = {
 
 /** One call to a destination, leased to this node. `standardKeys`: where it is signed by Standard Webhooks, with these. */
 export type Delivery = {
-  message: Envelope;
+  message: StoredMessage;
   attempt: number;
   signingKey: string;
   standardKeys?: readonly string[];
@@ -379,8 +379,8 @@ export type Delivery = {
 };
 
 /** Names such a call: an attempt that a node says it has the lease of. */
-export type Held = { account: AccountId; messageId: MessageId; attempt: number };
+export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };
 
-export type { Answer, Outcome } from "./attempt.ts";
+export type { DestinationResponse as Answer, Outcome } from "./attempt.ts";
 
 export const noBytes: Bytes = new Uint8Array(0);

@@ -16,19 +16,19 @@ export function parseRedaction(text: string): Redaction {
   for (const item of text.split(",").map((part) => part.trim())) {
     if (item === "body") body = true;
     else if (item === "header" || item === "headers") allHeaders = true;
-    else names.add(headerNamed(item));
+    else names.add(parseHeaderItem(item));
   }
   return { body, headers: allHeaders || (names.size > 0 && [...names]) };
 }
 
-function headerNamed(item: string): string {
+function parseHeaderItem(item: string): string {
   const name = /^headers?\[([^\]]*)\]$/.exec(item)?.[1]?.trim() ?? "";
   if (/^[\w!#$%&'*+.^`|~-]+$/.test(name)) return canonicalName(name);
   throw new Refusal("invalid", `redact fields: cannot read ${JSON.stringify(item)}; use body, header or header[Name], separated by commas`);
 }
 
 /** Hides what either of two hides. */
-export function bothHidden(one: Redaction | null, other: Redaction | null): Redaction | null {
+export function mergeRedactions(one: Redaction | null, other: Redaction | null): Redaction | null {
   if (!one || !other) return one ?? other;
   const body = one.body || other.body;
   if (one.headers === true || other.headers === true) return { body, headers: true };
@@ -39,7 +39,7 @@ export function bothHidden(one: Redaction | null, other: Redaction | null): Reda
 /** The body as it may be shown. An empty one stays empty: there is nothing to hide. */
 export function redactBody(body: Bytes, redaction: Redaction | null, hash: Hash): Bytes {
   if (redaction?.body !== true || body.length === 0) return body;
-  return new TextEncoder().encode(redacted(body, hash));
+  return new TextEncoder().encode(redactValue(body, hash));
 }
 
 /** The headers (names in canonical form) as they may be shown: names and order stay, values are replaced. */
@@ -47,8 +47,8 @@ export function redactHeaders(headers: HeaderList, redaction: Redaction | null, 
   const hidden = redaction?.headers ?? false;
   if (hidden === false) return headers;
   const names = new Set(hidden === true ? headers.map(([name]) => name) : hidden);
-  return headers.map(([name, value]) => [name, names.has(name) ? redacted(value, hash) : value]);
+  return headers.map(([name, value]) => [name, names.has(name) ? redactValue(value, hash) : value]);
 }
 
 /** Equal values show as equal, and nothing else shows. */
-const redacted = (value: string | Bytes, hash: Hash): string => `REDACTED:${hash(value)}`;
+const redactValue = (value: string | Bytes, hash: Hash): string => `REDACTED:${hash(value)}`;

@@ -1,5 +1,5 @@
-import type { Aim } from "./destinations.ts";
-import { beyond, destinationsOf } from "./destinations.ts";
+import type { DestinationTarget } from "./destinations.ts";
+import { findForbiddenDestination, parseDestinations } from "./destinations.ts";
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import type { AccountId, Millis } from "./message.ts";
@@ -29,57 +29,67 @@ export type Token = {
 /** The rights of a token, for whoever has to decide by them. Plain data. */
 export type Scope = Pick<Token, "id" | "verbs" | "destinations" | "expiresAt">;
 
-export const scopeOf = ({ id, verbs: may, destinations, expiresAt }: Token): Scope => ({ id, verbs: may, destinations, expiresAt });
+export const toScope = ({ id, verbs: may, destinations, expiresAt }: Token): Scope => ({ id, verbs: may, destinations, expiresAt });
 
 /** Throws `Refusal` when a token has not a verb. */
-export function mustHave(scope: Scope, verb: Verb): void {
+export function mustHaveVerb(scope: Scope, verb: Verb): void {
   if (scope.verbs.includes(verb)) return;
   throw new Refusal(
     "forbidden",
-    `token: this request needs the verb ${verb}, and the token has ${scope.verbs.join(", ")} only; ${another}`,
+    `token: this request needs the verb ${verb}, and the token has ${scope.verbs.join(", ")} only; ${createTokenHint}`,
   );
 }
 
 /** Throws `Refusal` when a token is bound to destinations, by a request that goes elsewhere. `what`: where it goes. */
-export function mustBeFree({ destinations }: Scope, what: string): void {
+export function mustBeUnrestricted({ destinations }: Scope, action: string): void {
   if (destinations.length > 0)
-    throw new Refusal("forbidden", `token: ${what}, and the token may publish to ${shown(destinations)} only; ${another}`);
+    throw new Refusal(
+      "forbidden",
+      `token: ${action}, and the token may publish to ${formatPatterns(destinations)} only; ${createTokenHint}`,
+    );
 }
 
 /**
  * Why a token may not publish a letter; null when it may. Needs the verb to have been checked. `of`: what it is that goes there,
  * in words.
  */
-export function scopeBrokenBy({ destinations }: Scope, aim: Aim, of?: string): { refused: "forbidden"; message: string } | null {
+export function findScopeRefusal(
+  { destinations }: Scope,
+  target: DestinationTarget,
+  subject?: string,
+): { refused: "forbidden"; message: string } | null {
   if (destinations.length === 0) return null;
-  const stranger = beyond(destinationsOf(destinations), aim);
-  if (stranger === null) return null;
-  const message = `token: ${of ?? stranger} needs a token with the verb publish for it, and this one may publish to ${shown(destinations)} only; ${another}`;
+  const forbidden = findForbiddenDestination(parseDestinations(destinations), target);
+  if (forbidden === null) return null;
+  const message = `token: ${subject ?? forbidden} needs a token with the verb publish for it, and this one may publish to ${formatPatterns(destinations)} only; ${createTokenHint}`;
   return { refused: "forbidden", message };
 }
 
 /** `what`: the content that would be sent, for the error. `own`: URLs that receive it in any case. */
-type SentTo = { what: string; to: readonly string[]; own: readonly string[] };
+type ContentTarget = { content: string; urls: readonly string[]; allowedUrls: readonly string[] };
 
 /**
  * Returns why a token may not have stored content sent to these URLs; null if it may. Without the verb `read`, stored content goes to its own
  * URLs only: a caller that chooses another URL would read the content there.
  */
-export function sendingBrokenBy({ verbs: may }: Scope, { what, to, own }: SentTo): { refused: "forbidden"; message: string } | null {
+export function findDisclosureRefusal(
+  { verbs: may }: Scope,
+  { content, urls, allowedUrls }: ContentTarget,
+): { refused: "forbidden"; message: string } | null {
   if (may.includes("read")) return null;
-  const places = new Set(own.map(placeOf));
-  const stranger = to.find((url) => !places.has(placeOf(url)));
-  if (stranger === undefined) return null;
-  const message = `token: ${what} would be sent to ${stranger.slice(0, limits.nameLength)}, which needs the verb read as well, and the token has ${may.join(", ")} only; ${another}`;
+  const allowed = new Set(allowedUrls.map(withoutFragment));
+  const forbidden = urls.find((url) => !allowed.has(withoutFragment(url)));
+  if (forbidden === undefined) return null;
+  const message = `token: ${content} would be sent to ${forbidden.slice(0, limits.nameLength)}, which needs the verb read as well, and the token has ${may.join(", ")} only; ${createTokenHint}`;
   return { refused: "forbidden", message };
 }
 
 /** A URL as it is sent to: without its fragment. */
-const placeOf = (url: string): string => URL.parse(url)?.href.replace(/#.*/s, "") ?? url;
+const withoutFragment = (url: string): string => URL.parse(url)?.href.replace(/#.*/s, "") ?? url;
 
-const another = '"waypost token create" or POST /v2/tokens makes another one';
+const createTokenHint = '"waypost token create" or POST /v2/tokens makes another one';
 
-const shown = (patterns: readonly string[]): string =>
+const formatPatterns = (patterns: readonly string[]): string =>
   patterns
     .slice(0, 5)
     .concat(patterns.length > 5 ? ["…"] : [])

@@ -16,7 +16,7 @@ import type {
 } from "./message.ts";
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
-import { shortText } from "../values/name.ts";
+import { truncateText } from "../values/name.ts";
 import { base64 } from "../values/base64.ts";
 
 export type RunState = "RUN_STARTED" | "RUN_SUCCESS" | "RUN_FAILED" | "RUN_CANCELED";
@@ -62,7 +62,7 @@ export type RunFailure = {
   /** Null, where it is read, if the dead letter is gone. */
   dlqId: string | null;
   error: string;
-  /** What the endpoint has said of it; see `saidIn`. */
+  /** What the endpoint has said of it; see `readFailureMessage`. */
   said?: string;
   status: number | null;
   headers: HeaderList;
@@ -107,12 +107,12 @@ export type Step = {
   headers: HeaderList;
   body: Bytes;
   /** Of the result of a wait: since when, until when at the latest, and for which run. Runs that are older have none. */
-  waited?: Waited;
+  waited?: CompletedWait;
   damaged?: Damaged;
 };
 
 /** What is left of a waiter that has got what it waited for. */
-export type Waited = Pick<Waiter, "createdAt" | "dueAt" | "child">;
+export type CompletedWait = Pick<Waiter, "createdAt" | "dueAt" | "child">;
 
 /** What endpoints are sent of a step. */
 export type SentStep = Pick<Step, "messageId" | "callType" | "body" | "position">;
@@ -160,12 +160,12 @@ export type Notification = {
 };
 
 /** What a step says of itself. Null: it is none, or says what cannot be. */
-export function headOf(step: unknown): StepHead | null {
+export function parseStepHead(step: unknown): StepHead | null {
   if (typeof step !== "object" || step === null) return null;
   const { stepId, stepName, stepType, concurrent, targetStep }: Partial<Record<keyof StepHead, unknown>> = step;
   if (!isNumber(stepId) || typeof stepName !== "string" || typeof stepType !== "string") return null;
   return {
-    ...{ stepId, stepName: shortText(stepName, limits.nameLength), stepType: shortText(stepType, limits.nameLength) },
+    ...{ stepId, stepName: truncateText(stepName, limits.nameLength), stepType: truncateText(stepType, limits.nameLength) },
     concurrent: isNumber(concurrent) ? concurrent : 1,
     ...(isNumber(targetStep) ? { targetStep } : {}),
   };
@@ -176,7 +176,7 @@ export const isSleep = ({ head }: Pick<Step, "head">): boolean => head?.stepType
 
 /** The same of one that something is to come of later. Throws `Refusal`. */
 export function mustBeStep(step: unknown): void {
-  const head = headOf(step);
+  const head = parseStepHead(step);
   if (!head || head.stepId === 0) throw new Refusal("step-refused", "step: has no stepId of 1 or more, stepName and stepType");
 }
 
@@ -185,13 +185,13 @@ const isNumber = (value: unknown): value is number => typeof value === "number" 
 const encoder = new TextEncoder();
 
 /** The body of a delivery: the history up to the step that it carries, as endpoints read it (protocol 6.7). */
-export function historyBody(steps: readonly SentStep[]): Bytes {
-  return encoder.encode(`[${steps.map(entryText).join(",")}]`);
+export function formatHistory(steps: readonly SentStep[]): Bytes {
+  return encoder.encode(`[${steps.map(formatHistoryEntry).join(",")}]`);
 }
 
 /** One entry of it. */
-export const entryText = ({ messageId, callType, body }: SentStep): string =>
+export const formatHistoryEntry = ({ messageId, callType, body }: SentStep): string =>
   `{"messageId":${JSON.stringify(messageId)},"body":"${base64(body)}","callType":"${callType}"}`;
 
 /** Bytes that a step takes up in the body of a delivery, roughly: more than it does. */
-export const sizeInHistory = (bytes: number): number => Math.ceil(bytes / 3) * 4 + 96;
+export const historySize = (bytes: number): number => Math.ceil(bytes / 3) * 4 + 96;

@@ -1,5 +1,5 @@
-import { partsPass } from "./filter.ts";
-import { markOf } from "./tags.ts";
+import { matchesUrlParts } from "./filter.ts";
+import { toTag } from "./tags.ts";
 import type { Millis } from "../model/message.ts";
 import type { Run, RunState } from "../model/run.ts";
 
@@ -23,36 +23,36 @@ export type RunFilter = {
   to?: Millis;
 };
 
-export function passesRun(filter: RunFilter, run: Run): boolean {
+export function matchesRunFilter(filter: RunFilter, run: Run): boolean {
   return (
     run.createdAt >= (filter.from ?? 0) &&
     run.createdAt <= (filter.to ?? Infinity) &&
     (filter.createdAt === undefined || run.createdAt === filter.createdAt) &&
-    any(filter.runIds, run.runId) &&
-    any(filter.urls, run.url) &&
+    matchesAny(filter.runIds, run.runId) &&
+    matchesAny(filter.urls, run.url) &&
     (filter.urlStarts?.some((start) => run.url.startsWith(start)) ?? true) &&
-    partsPass(filter, run.url) &&
-    any(filter.states, run.state) &&
-    any(filter.callerIps, run.callerIp) &&
-    any(filter.flowControlKeys, run.settings.flowControl?.key) &&
+    matchesUrlParts(filter, run.url) &&
+    matchesAny(filter.states, run.state) &&
+    matchesAny(filter.callerIps, run.callerIp) &&
+    matchesAny(filter.flowControlKeys, run.settings.flowControl?.key) &&
     (filter.labels?.some((label) => run.labels.includes(label)) ?? true) &&
     (filter.runs?.some(({ runId, createdAt }) => runId === run.runId && createdAt === run.createdAt) ?? true)
   );
 }
 
-const any = <T>(wanted: readonly T[] | undefined, value: T | null | undefined): boolean =>
+const matchesAny = <T>(wanted: readonly T[] | undefined, value: T | null | undefined): boolean =>
   wanted === undefined || (value !== null && value !== undefined && wanted.includes(value));
 
 /** For each filter that runs have marks of, those marks: all that passes has one of each. */
-export function runMarksWanted(filter: RunFilter): string[][] {
+export function listWantedRunTags(filter: RunFilter): string[][] {
   const wanted = [
-    filter.runIds?.map(markOf.run),
-    filter.runs?.map(({ runId }) => markOf.run(runId)),
-    filter.urls?.map(markOf.url),
-    filter.labels?.map(markOf.label),
-    filter.flowControlKeys?.map(markOf.key),
-    filter.callerIps?.map(markOf.callerIp),
-    filter.states?.map(markOf.state),
+    filter.runIds?.map(toTag.run),
+    filter.runs?.map(({ runId }) => toTag.run(runId)),
+    filter.urls?.map(toTag.url),
+    filter.labels?.map(toTag.label),
+    filter.flowControlKeys?.map(toTag.key),
+    filter.callerIps?.map(toTag.callerIp),
+    filter.states?.map(toTag.state),
   ];
-  return wanted.filter((marks) => marks !== undefined);
+  return wanted.filter((tags) => tags !== undefined);
 }

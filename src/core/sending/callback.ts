@@ -1,30 +1,44 @@
 import { cutJson } from "../values/cutJson.ts";
-import type { Answer, Bytes, CallbackSettings, Envelope, HeaderList, Letter, Tells } from "../model/message.ts";
+import type { Answer, Bytes, CallbackSettings, StoredMessage, HeaderList, MessageInput, CallbackSubject } from "../model/message.ts";
 import { base64 } from "../values/base64.ts";
 
 /** `most`: bytes that the body may have at most. */
-type Told = { to: CallbackSettings; envelope: Envelope; retried: number; outcome: Answer; tells: Tells; most: number };
+type CallbackContent = {
+  callback: CallbackSettings;
+  message: StoredMessage;
+  retried: number;
+  outcome: Answer;
+  reportsOn: CallbackSubject;
+  maxBytes: number;
+};
 
 /** The message that tells what came of another one: an ordinary message, with retries and a dead letter of its own. */
-export function callbackLetter({ to, envelope, retried, outcome, tells, most }: Told): Omit<Letter, "post"> {
-  const { url, delay = null, labels = [], ...settings } = to;
+export function makeCallbackInput({
+  callback,
+  message,
+  retried,
+  outcome,
+  reportsOn,
+  maxBytes,
+}: CallbackContent): Omit<MessageInput, "post"> {
+  const { url, delay = null, labels = [], ...settings } = callback;
   return {
     ...settings,
     ...{ url, delay, labels },
-    brand: envelope.brand,
-    retries: settings.retries ?? envelope.retries,
+    brand: message.brand,
+    retries: settings.retries ?? message.retries,
     headers: settings.headers.some(([name]) => name === "Content-Type")
       ? settings.headers
       : [["Content-Type", "application/json"], ...settings.headers],
-    body: new TextEncoder().encode(callbackBody({ envelope, retried, outcome, dlqId: tells.dlqId, most })),
+    body: new TextEncoder().encode(formatCallbackBody({ message, retried, outcome, dlqId: reportsOn.dlqId, maxBytes })),
     notBefore: null,
     deduplication: null,
     ...{ group: null, endpoint: null, queue: null, scheduleId: null },
     // The body tells of the original's headers and body, so whatever is hidden there is hidden here with all of it. The headers
     // of the callback are shown with the original, too, where it hides them.
-    redaction: envelope.redaction && { ...envelope.redaction, body: true },
-    callerIp: envelope.callerIp,
-    tells,
+    redaction: message.redaction && { ...message.redaction, body: true },
+    callerIp: message.callerIp,
+    reportsOn,
   };
 }
 
@@ -33,37 +47,43 @@ export function callbackLetter({ to, envelope, retried, outcome, tells, most }: 
  * `retried` is 0 after the first attempt; times are texts, as clients know them. If not everything fits, or not all of the response was
  * read, `truncated` is true.
  */
-function callbackBody({ envelope, retried, outcome, dlqId, most }: Omit<Told, "to" | "tells"> & { dlqId: string | null }): string {
-  const answer = outcome.status === null ? new TextEncoder().encode(outcome.error ?? "") : outcome.body;
+function formatCallbackBody({
+  message,
+  retried,
+  outcome,
+  dlqId,
+  maxBytes,
+}: Omit<CallbackContent, "callback" | "reportsOn"> & { dlqId: string | null }): string {
+  const response = outcome.status === null ? new TextEncoder().encode(outcome.error ?? "") : outcome.body;
   const fields = {
     status: outcome.status ?? 0,
     header: headerMap(outcome.headers),
     body: "",
     retried,
-    maxRetries: envelope.retries,
-    sourceMessageId: envelope.id,
-    ...(envelope.group === null ? {} : { topicName: envelope.group }),
-    ...(envelope.endpoint === null ? {} : { endpointName: envelope.endpoint }),
-    url: envelope.url,
-    method: envelope.method,
-    sourceHeader: headerMap(envelope.headers),
+    maxRetries: message.retries,
+    sourceMessageId: message.id,
+    ...(message.group === null ? {} : { topicName: message.group }),
+    ...(message.endpoint === null ? {} : { endpointName: message.endpoint }),
+    url: message.url,
+    method: message.method,
+    sourceHeader: headerMap(message.headers),
     sourceBody: "",
-    notBefore: String(envelope.notBefore),
-    createdAt: String(envelope.createdAt),
-    ...(envelope.scheduleId === null ? {} : { scheduleId: envelope.scheduleId }),
-    ...(envelope.callerIp === null ? {} : { callerIP: envelope.callerIp }),
+    notBefore: String(message.notBefore),
+    createdAt: String(message.createdAt),
+    ...(message.scheduleId === null ? {} : { scheduleId: message.scheduleId }),
+    ...(message.callerIp === null ? {} : { callerIP: message.callerIp }),
     ...(dlqId === null ? {} : { dlqId }),
-    ...(envelope.run === undefined ? {} : { workflowRunId: envelope.run.runId, workflowCreatedAt: envelope.run.createdAt }),
+    ...(message.run === undefined ? {} : { workflowRunId: message.run.runId, workflowCreatedAt: message.run.createdAt }),
     ...(outcome.cut ? { truncated: true } : {}),
   };
-  const room = most - sizeOf(fields);
-  if (inBase64(answer.byteLength) + inBase64(envelope.body.byteLength) <= room) {
+  const room = maxBytes - jsonSize(fields);
+  if (base64Length(response.byteLength) + base64Length(message.body.byteLength) <= room) {
     // There may be room to close what was read in part.
-    const ofAnswer = Math.min(bytesIn(room - inBase64(envelope.body.byteLength)), 2 * answer.byteLength);
-    const whole = outcome.cut ? cutJson(answer, ofAnswer) : answer;
-    return JSON.stringify({ ...fields, body: base64(whole), sourceBody: base64(envelope.body) });
+    const responseBytes = Math.min(decodedLength(room - base64Length(message.body.byteLength)), 2 * response.byteLength);
+    const responseBody = outcome.cut ? cutJson(response, responseBytes) : response;
+    return JSON.stringify({ ...fields, body: base64(responseBody), sourceBody: base64(message.body) });
   }
-  return JSON.stringify(cutToFit({ ...fields, truncated: true }, { most, answer, source: envelope.body }));
+  return JSON.stringify(cutToFit({ ...fields, truncated: true }, { maxBytes, response, source: message.body }));
 }
 
 type Fields = { header: Record<string, string[]>; sourceHeader: Record<string, string[]>; body: string; sourceBody: string };
@@ -72,21 +92,21 @@ type Fields = { header: Record<string, string[]>; sourceHeader: Record<string, s
  * Cuts both bodies so that all of it has at most `most` bytes. Each may have half of the room, and what the other leaves. Headers go only if
  * there is no room at all without them.
  */
-function cutToFit<F extends Fields>(fields: F, { most, answer, source }: { most: number; answer: Bytes; source: Bytes }): F {
+function cutToFit<F extends Fields>(fields: F, { maxBytes, response, source }: { maxBytes: number; response: Bytes; source: Bytes }): F {
   let left = fields;
-  if (sizeOf(left) > most) left = { ...left, header: {} };
-  if (sizeOf(left) > most) left = { ...left, sourceHeader: {} };
-  const room = Math.max(0, most - sizeOf(left));
-  const ofAnswer = Math.max(Math.floor(room / 2), room - inBase64(source.byteLength));
-  const body = base64(bytesIn(ofAnswer) < answer.byteLength ? cutJson(answer, bytesIn(ofAnswer)) : answer);
-  const sourceBody = base64(source.subarray(0, bytesIn(room - body.length)));
+  if (jsonSize(left) > maxBytes) left = { ...left, header: {} };
+  if (jsonSize(left) > maxBytes) left = { ...left, sourceHeader: {} };
+  const room = Math.max(0, maxBytes - jsonSize(left));
+  const responseBytes = Math.max(Math.floor(room / 2), room - base64Length(source.byteLength));
+  const body = base64(decodedLength(responseBytes) < response.byteLength ? cutJson(response, decodedLength(responseBytes)) : response);
+  const sourceBody = base64(source.subarray(0, decodedLength(room - body.length)));
   return { ...left, body, sourceBody };
 }
 
-const sizeOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value));
+const jsonSize = (value: unknown): number => Buffer.byteLength(JSON.stringify(value));
 /** Characters that a number of bytes takes in base64, and bytes that fit into a number of characters. */
-const inBase64 = (bytes: number): number => Math.ceil(bytes / 3) * 4;
-const bytesIn = (characters: number): number => Math.floor(characters / 4) * 3;
+const base64Length = (bytes: number): number => Math.ceil(bytes / 3) * 4;
+const decodedLength = (characters: number): number => Math.floor(characters / 4) * 3;
 
 /** Header names to the list of their values, as every JSON of the interface shows headers. */
 export function headerMap(headers: HeaderList): Record<string, string[]> {

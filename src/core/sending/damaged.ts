@@ -1,50 +1,50 @@
 import type { Draft } from "../decision/command.ts";
-import { birthOf } from "../values/ids.ts";
-import type { DeadLetter, Envelope, Group, MessageState, Outline, Schedule } from "../model/message.ts";
+import { readIdTime } from "../values/ids.ts";
+import type { DeadLetter, StoredMessage, UrlGroup, MessageState, WithoutBody, Schedule } from "../model/message.ts";
 import { isUnfinished, noBytes } from "../model/message.ts";
-import { noAnswer } from "./outcome.ts";
+import { noResponse } from "./outcome.ts";
 import type { Step } from "../model/run.ts";
 import { readRunKey } from "../model/stepId.ts";
 
 // A row whose checksum differs from its content is read as one of these: its key, and nothing that may have been altered. See
 // docs/decisions/0060.
 
-const noSettings: Omit<Envelope, Unsaid> = {
+const noSettings: Omit<StoredMessage, KnownField> = {
   ...{ retryDelay: null, timeout: 0, callback: null, failureCallback: null, flowControl: null },
   // The redaction is not known, so everything is hidden: a dead letter stores its response apart from the message.
-  ...{ redaction: { body: true, headers: true }, labels: [], callerIp: null, tells: null, deduplication: null },
+  ...{ redaction: { body: true, headers: true }, labels: [], callerIp: null, reportsOn: null, deduplication: null },
   ...{ group: null, endpoint: null, queue: null, scheduleId: null },
   ...{ brand: "svc", url: "", method: "POST", headers: [], body: noBytes },
 };
 
-type Unsaid = "account" | "id" | "createdAt" | "notBefore" | "retries" | "startedAtOnce";
-type Named = { account: string; id: string };
+type KnownField = "account" | "id" | "createdAt" | "notBefore" | "retries" | "startedAtOnce";
+type RowName = { account: string; id: string };
 
 /** A message of which nothing is known but its id. */
-export const damagedEnvelope = ({ account, id }: Named): Envelope => ({
+export const damagedMessage = ({ account, id }: RowName): StoredMessage => ({
   ...noSettings,
-  ...{ account, id, retries: 0, startedAtOnce: false, createdAt: birthOf(id), notBefore: birthOf(id), damaged: true },
+  ...{ account, id, retries: 0, startedAtOnce: false, createdAt: readIdTime(id), notBefore: readIdTime(id), damaged: true },
 });
 
 /** A dead letter of which nothing is known but its id, and the message that it may be of. */
-export const damagedLetter = ({ account, id, messageId }: Named & { messageId: string }): DeadLetter => ({
+export const damagedDeadLetter = ({ account, id, messageId }: RowName & { messageId: string }): DeadLetter => ({
   ...{ account, id, messageId, status: null, headers: [], body: noBytes, error: "the stored dead letter is damaged" },
-  ...{ retried: 0, failureCallback: null, marks: [], damaged: true },
+  ...{ retried: 0, failureCallback: null, tags: [], damaged: true },
 });
 
 /** A schedule of which nothing is known but its id. */
-export const damagedSchedule = ({ account, id, dueAt }: Named & Pick<Schedule, "dueAt">): Schedule => ({
+export const damagedSchedule = ({ account, id, dueAt }: RowName & Pick<Schedule, "dueAt">): Schedule => ({
   ...{ account, id, dueAt, cron: "", createdAt: 0, paused: dueAt === null, lastAt: null, lastMessages: [], body: noBytes, damaged: true },
-  letter: { ...noSettings, retries: null, timeout: null, delay: null, notBefore: null },
+  messageInput: { ...noSettings, retries: null, timeout: null, delay: null, notBefore: null },
 });
 
 /** A URL group of which nothing is known but its name. */
-export const damagedGroup = ({ account, name }: Pick<Group, "account" | "name">): Group => ({
+export const damagedUrlGroup = ({ account, name }: Pick<UrlGroup, "account" | "name">): UrlGroup => ({
   ...{ account, name, createdAt: 0, updatedAt: 0, endpoints: [], headers: [], damaged: true },
 });
 
 /** A step of which nothing is known but its id, and the place that it may have. */
-export const damagedStep = ({ account, id, position }: Named & Pick<Step, "position">): Step => ({
+export const damagedStep = ({ account, id, position }: RowName & Pick<Step, "position">): Step => ({
   ...{
     account,
     id,
@@ -63,30 +63,38 @@ export const damagedStep = ({ account, id, position }: Named & Pick<Step, "posit
 
 /** The outcome of a message whose content cannot be trusted. */
 const damagedOutcome = {
-  ...noAnswer,
+  ...noResponse,
   error: "the stored message is damaged, so it is not sent; publish it again, or restore a backup",
 };
 
 /** Reports whether the stored content of a message was looked for, and is damaged or not there. */
-export function isSpoiled(draft: Draft, state: MessageState): boolean {
-  if (!isUnfinished(state) || !draft.isAtHand(state)) return false;
-  const envelope = draft.get("envelopes", state.account, state.id);
-  return !envelope || envelope.damaged === true;
+export function isContentDamaged(draft: Draft, state: MessageState): boolean {
+  if (!isUnfinished(state) || !draft.isBodyLoaded(state)) return false;
+  const message = draft.get("storedMessages", state.account, state.id);
+  return !message || message.damaged === true;
 }
 
 /**
  * Returns a message that is spoiled, and its outcome, for what follows from its failure. Its callbacks are left out: they would carry
  * content that is not known. A run that waits for it fails with it, as far as the run is here.
  */
-export function spoiled(
+export function toDamagedFailure(
   draft: Draft,
   { account, id, run: key }: MessageState,
-): { envelope: Outline<Envelope>; outcome: typeof damagedOutcome } {
-  const known = draft.get("envelopes", account, id) ?? damagedEnvelope({ account, id });
+): { message: WithoutBody<StoredMessage>; outcome: typeof damagedOutcome } {
+  const stored = draft.get("storedMessages", account, id) ?? damagedMessage({ account, id });
   const run = key === null ? undefined : draft.get("runs", account, key);
-  const { run: part, ...rest } = known;
-  const ofRun = run && { run: run.id, runId: run.runId, createdAt: run.createdAt, kind: "step" as const, slot: "", position: 0, size: 0 };
-  const silent = { ...rest, ...(run && { url: run.url }), callback: null, failureCallback: null };
-  const told = ofRun ?? (part?.kind === "failure" ? part : undefined);
-  return { envelope: told ? { ...silent, run: told } : silent, outcome: damagedOutcome };
+  const { run: part, ...rest } = stored;
+  const runPart = run && {
+    run: run.id,
+    runId: run.runId,
+    createdAt: run.createdAt,
+    kind: "step" as const,
+    stepKey: "",
+    position: 0,
+    size: 0,
+  };
+  const withoutCallbacks = { ...rest, ...(run && { url: run.url }), callback: null, failureCallback: null };
+  const reportedPart = runPart ?? (part?.kind === "failure" ? part : undefined);
+  return { message: reportedPart ? { ...withoutCallbacks, run: reportedPart } : withoutCallbacks, outcome: damagedOutcome };
 }

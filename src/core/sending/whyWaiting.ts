@@ -1,37 +1,37 @@
-import { endedWithServer } from "../admission/lease.ts";
+import { serverEndedDueAt } from "../admission/lease.ts";
 import type { AccountLimit, GateKind } from "../admission/gate.ts";
 import { isAccountLimit, parseGate, readWaitlist } from "../admission/gate.ts";
 import { readWindow } from "../admission/limiter.ts";
-import { flagOfLimit } from "../accounts/plans.ts";
-import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "../model/message.ts";
-import { endedWithNode } from "../nodes/takeover.ts";
+import { toLimitFlag } from "../accounts/plans.ts";
+import type { Limiter, LogRow, MessageId, MessageState, Millis, NodeId } from "../model/message.ts";
+import { nodeEndedDueAt } from "../nodes/takeover.ts";
 
 /** Messages before it in its line are counted as far as this. */
-export const mostCounted = 1_000;
+export const maxCounted = 1_000;
 /** So many places of a queue are looked at, to say who holds them. */
-export const mostPlaces = 3;
+export const maxSlotsShown = 3;
 
 /** What is known of an unfinished message, read without a lock, so that one part may be older than another. */
-export type Standing = {
+export type WaitState = {
   state: MessageState;
   retries: number;
   createdAt: Millis;
   notBefore: Millis;
   /** The last line of its log, if it has one. `said`: why an endpoint of a workflow says that it has failed. */
-  last: (Pick<LogRow, "time" | "status" | "error" | "nextDueAt"> & { said?: string }) | null;
-  queue: Flow | null;
-  key: Flow | null;
+  lastEntry: (Pick<LogRow, "time" | "status" | "error" | "nextDueAt"> & { reported?: string }) | null;
+  queue: Limiter | null;
+  key: Limiter | null;
   /** What its account may have under way, in all or to its endpoint, if it waits for that. */
-  allowance?: Flow | null;
-  /** How many stand before it in its line; one more than `mostCounted` when there are more. */
-  before: number;
-  places: readonly Place[];
+  accountLimiter?: Limiter | null;
+  /** How many stand before it in its line; one more than `maxCounted` when there are more. */
+  waitingAhead: number;
+  slotHolders: readonly SlotHolders[];
 };
 
 /** A place in the queue, and who holds it: the message itself, or its callbacks. */
-export type Place = { messageId: MessageId; holders: readonly MessageState[] };
+export type SlotHolders = { messageId: MessageId; holders: readonly MessageState[] };
 
-export const reasonNames = [
+export const waitReasonNames = [
   ...([
     "not-due",
     "retry",
@@ -50,8 +50,8 @@ export const reasonNames = [
 ] as const;
 
 /** Why a message waits, in words, and the figures that the words are made of. */
-export type Reason = {
-  reason: (typeof reasonNames)[number];
+export type WaitReason = {
+  reason: (typeof waitReasonNames)[number];
   text: string;
   since?: Millis;
   until?: Millis;
@@ -68,37 +68,37 @@ export type Reason = {
   more?: true;
   status?: number;
   error?: string;
-  behind?: readonly Behind[];
+  behind?: readonly BlockingMessage[];
 };
 
-export type Behind = { messageId: MessageId; callbackId?: MessageId; text: string };
+export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; text: string };
 
 /** Why a message is not finished, the reason that holds now first; then what will hold it back later for certain. */
-export function reasonsOf(standing: Standing, now: Millis): Reason[] {
-  const { state } = standing;
-  if (state.state === "active") return [sending(standing, now)];
+export function listWaitReasons(waitState: WaitState, now: Millis): WaitReason[] {
+  const { state } = waitState;
+  if (state.state === "active") return [describeSending(waitState, now)];
   if (state.state === "pending") {
-    const pauses = laterPauses(standing, [standing.queue, standing.key]);
-    return isStopped(standing, now) ? pauses : [untilDue(standing, now), ...pauses];
+    const pauses = listLaterPauses(waitState, [waitState.queue, waitState.key]);
+    return isQueuePaused(waitState, now) ? pauses : [describeDue(waitState, now), ...pauses];
   }
   const waitlist = readWaitlist(state);
-  if (waitlist?.kind === "queue") return [...inQueue(standing), ...laterPauses(standing, [standing.key])];
-  if (waitlist?.kind === "key") return [...behindKey(standing, now), ...laterPauses(standing, [standing.queue])];
-  const reason = waitlist !== null && isAccountLimit(waitlist) ? inAccount(standing, waitlist) : atHost(standing);
-  return [reason, ...laterPauses(standing, [standing.queue, standing.key])];
+  if (waitlist?.kind === "queue") return [...describeQueueWait(waitState), ...listLaterPauses(waitState, [waitState.key])];
+  if (waitlist?.kind === "key") return [...describeKeyWait(waitState, now), ...listLaterPauses(waitState, [waitState.queue])];
+  const reason = waitlist !== null && isAccountLimit(waitlist) ? describeAccountWait(waitState, waitlist) : describeHostWait(waitState);
+  return [reason, ...listLaterPauses(waitState, [waitState.queue, waitState.key])];
 }
 
-const isEndOfNode = (dueAt: Millis | null): boolean => dueAt === endedWithServer || dueAt === endedWithNode;
+const isNodeEnd = (dueAt: Millis | null): boolean => dueAt === serverEndedDueAt || dueAt === nodeEndedDueAt;
 
-function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
+function describeSending({ state, lastEntry, createdAt }: WaitState, now: Millis): WaitReason {
   const { leasedBy, dueAt } = state;
-  const [node, until, since] = [leasedBy ?? "?", isEndOfNode(dueAt) ? now : (dueAt ?? now), last?.time ?? createdAt];
+  const [node, until, since] = [leasedBy ?? "?", isNodeEnd(dueAt) ? now : (dueAt ?? now), lastEntry?.time ?? createdAt];
   const facts = { node, since, until };
-  if (dueAt === endedWithServer) {
+  if (dueAt === serverEndedDueAt) {
     const text = `the server was restarted while node ${node} was sending it since ${iso(since)}, so it is sent again`;
     return { reason: "lease-over", text, ...facts };
   }
-  if (dueAt === endedWithNode) {
+  if (dueAt === nodeEndedDueAt) {
     const text = `node ${node} ended while it was sending it since ${iso(since)}, so it is sent again`;
     return { reason: "lease-over", text, ...facts };
   }
@@ -110,71 +110,73 @@ function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
 }
 
 /** Whether it would be sent, had it not its place in a queue that is paused. Then its due time is when that is looked at again. */
-function isStopped({ state, queue, notBefore, last }: Standing, now: Millis): boolean {
-  const due = state.attempts > 0 ? (last?.nextDueAt ?? now) : notBefore;
+function isQueuePaused({ state, queue, notBefore, lastEntry }: WaitState, now: Millis): boolean {
+  const due = state.attempts > 0 ? (lastEntry?.nextDueAt ?? now) : notBefore;
   return queue?.paused === true && state.slot === state.id && due <= now;
 }
 
-function untilDue({ state, retries, last }: Standing, now: Millis): Reason {
-  const due = state.dueAt ?? now;
-  if (due <= now) return { reason: "due", text: `due since ${iso(due)}; the next node that looks takes it`, since: due };
-  const retried = state.attempts - state.lost;
-  if (retried === 0) return { reason: "not-due", text: `due at ${iso(due)}`, until: due };
-  const { status, error, said } = last ?? { status: null, error: null };
+function describeDue({ state, retries, lastEntry }: WaitState, now: Millis): WaitReason {
+  const dueAt = state.dueAt ?? now;
+  if (dueAt <= now) return { reason: "due", text: `due since ${iso(dueAt)}; the next node that looks takes it`, since: dueAt };
+  const retried = state.attempts - state.lostAttempts;
+  if (retried === 0) return { reason: "not-due", text: `due at ${iso(dueAt)}`, until: dueAt };
+  const { status, error, reported } = lastEntry ?? { status: null, error: null };
   return {
     reason: "retry",
-    text: `retry ${retried} of ${retries} at ${iso(due)}${afterWhat({ status, error })}${said === undefined ? "" : `: ${said}`}`,
-    ...{ until: due, used: retried, limit: retries },
+    text: `retry ${retried} of ${retries} at ${iso(dueAt)}${formatLastResult({ status, error })}${reported === undefined ? "" : `: ${reported}`}`,
+    ...{ until: dueAt, used: retried, limit: retries },
     ...(status === null ? {} : { status }),
     ...(error === null ? {} : { error }),
   };
 }
 
-function afterWhat({ status, error }: Pick<LogRow, "status" | "error">): string {
+function formatLastResult({ status, error }: Pick<LogRow, "status" | "error">): string {
   if (status !== null) return `, after status ${status}`;
   return error === null ? "" : `, after: ${error}`;
 }
 
 /** It has not been before these gates yet, and cannot pass them then, unless somebody resumes them. */
-const laterPauses = ({ state }: Standing, flows: readonly (Flow | null)[]): Reason[] =>
-  flows.flatMap((flow) => (flow?.paused && !(parseGate(flow.id).kind === "queue" && isOfOther(state)) ? [paused(flow)] : []));
+const listLaterPauses = ({ state }: WaitState, limiters: readonly (Limiter | null)[]): WaitReason[] =>
+  limiters.flatMap((limiter) =>
+    limiter?.paused && !(parseGate(limiter.id).kind === "queue" && isSharedSlot(state)) ? [describePause(limiter)] : [],
+  );
 
 /** A callback has the slot of the message it tells of, and is sent as long as that has one. */
-const isOfOther = ({ slot, id }: MessageState): boolean => slot !== null && slot !== id;
+const isSharedSlot = ({ slot, id }: MessageState): boolean => slot !== null && slot !== id;
 
-function paused(flow: Flow): Reason {
-  const { kind, name } = parseGate(flow.id);
+function describePause(limiter: Limiter): WaitReason {
+  const { kind, name } = parseGate(limiter.id);
   return kind === "queue"
     ? { reason: "queue-paused", text: `queue ${name} is paused`, queue: name }
     : { reason: "key-paused", text: `key ${name} is paused`, key: name };
 }
 
-function inQueue(standing: Standing): Reason[] {
-  const { queue, state, places } = standing;
+function describeQueueWait(waitState: WaitState): WaitReason[] {
+  const { queue, state, slotHolders } = waitState;
   const name = state.queue ?? "";
-  if (queue?.paused) return [inLine(paused(queue), standing)];
-  if (!queue || queue.parallelism === null || queue.running < queue.parallelism) return [turnOf(standing)];
-  const behind = places.flatMap((place) => behindOf(place));
-  const others = queue.running - places.length;
+  if (queue?.paused) return [addPosition(describePause(queue), waitState)];
+  if (!queue || queue.parallelism === null || queue.running < queue.parallelism) return [describeTurn(waitState)];
+  const behind = slotHolders.flatMap((slot) => describeSlotHolders(slot));
+  const others = queue.running - slotHolders.length;
   const names = [...behind.map(({ text }) => text), ...(others > 0 && behind.length > 0 ? [`${others} more`] : [])];
   const text = `queue ${name}: ${queue.running} of ${queue.parallelism} at work${names.length > 0 ? `, behind ${names.join(", ")}` : ""}`;
-  return [inLine({ reason: "queue", text, queue: name, used: queue.running, limit: queue.parallelism, behind }, standing)];
+  return [addPosition({ reason: "queue", text, queue: name, used: queue.running, limit: queue.parallelism, behind }, waitState)];
 }
 
 /** The message first, then its callbacks. Nobody, when it was finished between two reads. */
-function behindOf({ messageId, holders }: Place): Behind[] {
+function describeSlotHolders({ messageId, holders }: SlotHolders): BlockingMessage[] {
   const own = holders.find(({ id }) => id === messageId);
-  if (own) return [{ messageId, text: `message ${messageId} (${doing(own)})` }];
+  if (own) return [{ messageId, text: `message ${messageId} (${formatActivity(own)})` }];
   const callback = holders[0];
   if (!callback) return [];
-  return [{ messageId, callbackId: callback.id, text: `message ${messageId} (its callback ${callback.id}: ${doing(callback)})` }];
+  return [{ messageId, callbackId: callback.id, text: `message ${messageId} (its callback ${callback.id}: ${formatActivity(callback)})` }];
 }
 
-function doing({ state, dueAt, attempts, lost, leasedBy, line }: MessageState): string {
+function formatActivity({ state, dueAt, attempts, lostAttempts, leasedBy, waitlist }: MessageState): string {
   if (state === "active") return `being sent by node ${leasedBy ?? "?"}`;
   if (state === "cancelling") return `cancelled, and its request by node ${leasedBy ?? "?"} has not ended`;
-  if (state === "held") return `in the line of ${formatWaitlist({ line })}`;
-  return `${attempts - lost > 0 ? "in retry until" : "due at"} ${iso(dueAt ?? 0)}`;
+  if (state === "held") return `in the line of ${formatWaitlist({ waitlist })}`;
+  return `${attempts - lostAttempts > 0 ? "in retry until" : "due at"} ${iso(dueAt ?? 0)}`;
 }
 
 /** How the waitlists of the gates are called. */
@@ -186,66 +188,74 @@ const waitlistNames: Record<GateKind, (name: string) => string> = {
   capacity: (host) => `host ${host}`,
 };
 
-function formatWaitlist(state: Pick<MessageState, "line">): string {
+function formatWaitlist(state: Pick<MessageState, "waitlist">): string {
   const waitlist = readWaitlist(state);
   return waitlist === null ? "?" : waitlistNames[waitlist.kind](waitlist.name);
 }
 
 /** A key may be closed in more than one way. */
-function behindKey(standing: Standing, now: Millis): Reason[] {
-  const { key: flow, state } = standing;
-  if (!flow) return [turnOf(standing)];
-  const key = state.flowKey ?? "";
-  const reasons: Reason[] = flow.paused ? [paused(flow)] : [];
-  const { parallelism, rate, running, period, onward = 0 } = flow;
-  if (parallelism !== null && running + onward >= parallelism) {
-    const facts = { key, used: running + onward, limit: parallelism };
-    reasons.push({ reason: "key-parallelism", text: `key ${key}: ${running} of ${parallelism} in flight${ahead(flow)}`, ...facts });
+function describeKeyWait(waitState: WaitState, now: Millis): WaitReason[] {
+  const { key: limiter, state } = waitState;
+  if (!limiter) return [describeTurn(waitState)];
+  const key = state.flowControlKey ?? "";
+  const reasons: WaitReason[] = limiter.paused ? [describePause(limiter)] : [];
+  const { parallelism, rate, running, period, waitingDownstream = 0 } = limiter;
+  if (parallelism !== null && running + waitingDownstream >= parallelism) {
+    const facts = { key, used: running + waitingDownstream, limit: parallelism };
+    reasons.push({
+      reason: "key-parallelism",
+      text: `key ${key}: ${running} of ${parallelism} in flight${formatWaitingDownstream(limiter)}`,
+      ...facts,
+    });
   }
-  const { windowStart, windowUsed } = readWindow(flow, now);
-  if (rate !== null && windowUsed + onward >= rate) {
+  const { windowStart, windowUsed } = readWindow(limiter, now);
+  if (rate !== null && windowUsed + waitingDownstream >= rate) {
     const until = windowStart + period;
-    const text = `key ${key}: rate ${windowUsed} of ${rate} used until ${iso(until)}${ahead(flow)}`;
-    reasons.push({ reason: "key-rate", text, key, used: windowUsed + onward, limit: rate, until });
+    const text = `key ${key}: rate ${windowUsed} of ${rate} used until ${iso(until)}${formatWaitingDownstream(limiter)}`;
+    reasons.push({ reason: "key-rate", text, key, used: windowUsed + waitingDownstream, limit: rate, until });
   }
-  return reasons.length === 0 ? [turnOf(standing)] : reasons.map((reason) => inLine(reason, standing));
+  return reasons.length === 0 ? [describeTurn(waitState)] : reasons.map((reason) => addPosition(reason, waitState));
 }
 
 /** Those that went on to a line of the account have their places already. */
-const ahead = ({ onward = 0 }: Pick<Flow, "onward">): string => (onward > 0 ? `, ${onward} more in line for the account` : "");
+const formatWaitingDownstream = ({ waitingDownstream = 0 }: Pick<Limiter, "waitingDownstream">): string =>
+  waitingDownstream > 0 ? `, ${waitingDownstream} more in line for the account` : "";
 
-function inAccount(standing: Standing, waitlist: AccountLimit): Reason {
-  const { running = 0, parallelism = null, onward = 0 } = standing.allowance ?? {};
-  if (parallelism === null || running + onward < parallelism) return turnOf(standing);
+function describeAccountWait(waitState: WaitState, waitlist: AccountLimit): WaitReason {
+  const { running = 0, parallelism = null, waitingDownstream = 0 } = waitState.accountLimiter ?? {};
+  if (parallelism === null || running + waitingDownstream < parallelism) return describeTurn(waitState);
   // An account that may have none under way to any endpoint may have none at all.
   const names =
     waitlist.kind === "endpoint"
       ? ["parallelism" as const]
       : ["globalParallelism" as const, ...(parallelism === 0 ? ["parallelism" as const] : [])];
-  const raise = `${names.map((name) => `"waypost account limits ${standing.state.account} --${flagOfLimit(name)} ..."`).join(" or ")} raises the limit`;
-  const facts = { used: running + onward, limit: parallelism };
+  const raise = `${names.map((name) => `"waypost account limits ${waitState.state.account} --${toLimitFlag(name)} ..."`).join(" or ")} raises the limit`;
+  const facts = { used: running + waitingDownstream, limit: parallelism };
   if (waitlist.kind === "account")
-    return inLine({ reason: "account", text: `account: ${running} of ${parallelism} deliveries under way (${raise})`, ...facts }, standing);
+    return addPosition(
+      { reason: "account", text: `account: ${running} of ${parallelism} deliveries under way (${raise})`, ...facts },
+      waitState,
+    );
   const endpoint = waitlist.name;
-  const text = `account: ${running} of ${parallelism} deliveries under way to endpoint ${endpoint}${ahead({ onward })} (${raise})`;
-  return inLine({ reason: "account-endpoint", text, endpoint, ...facts }, standing);
+  const text = `account: ${running} of ${parallelism} deliveries under way to endpoint ${endpoint}${formatWaitingDownstream({ waitingDownstream })} (${raise})`;
+  return addPosition({ reason: "account-endpoint", text, endpoint, ...facts }, waitState);
 }
 
-const turnOf = (standing: Standing): Reason =>
-  inLine({ reason: "turn", text: `${formatWaitlist(standing.state)} is open; the next node that looks takes it on` }, standing);
+const describeTurn = (waitState: WaitState): WaitReason =>
+  addPosition({ reason: "turn", text: `${formatWaitlist(waitState.state)} is open; the next node that looks takes it on` }, waitState);
 
-function atHost(standing: Standing): Reason {
-  const { host } = standing.state;
-  const waitlist = readWaitlist(standing.state);
-  if (waitlist?.kind !== "capacity" || waitlist.name !== host) return turnOf(standing);
-  return inLine({ reason: "host", text: `no free hand for host ${host}`, host }, standing);
+function describeHostWait(waitState: WaitState): WaitReason {
+  const { host } = waitState.state;
+  const waitlist = readWaitlist(waitState.state);
+  if (waitlist?.kind !== "capacity" || waitlist.name !== host) return describeTurn(waitState);
+  return addPosition({ reason: "host", text: `no free hand for host ${host}`, host }, waitState);
 }
 
-function inLine(reason: Reason, { before }: Standing): Reason {
-  const more = before > mostCounted;
-  const count = more ? `more than ${mostCounted}` : before === 0 ? "nobody" : String(before);
+function addPosition(reason: WaitReason, { waitingAhead }: WaitState): WaitReason {
+  const more = waitingAhead > maxCounted;
+  const count = more ? `more than ${maxCounted}` : waitingAhead === 0 ? "nobody" : String(waitingAhead);
   const text = `${reason.text}; ${count} before it in line`;
-  return { ...reason, text, position: Math.min(before, mostCounted), ...(more ? { more } : {}) };
+  return { ...reason, text, position: Math.min(waitingAhead, maxCounted), ...(more ? { more } : {}) };
 }
 
 const iso = (time: Millis): string => new Date(time).toISOString();

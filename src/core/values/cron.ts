@@ -2,11 +2,11 @@
 import { Cron } from "croner";
 import { Refusal } from "./errors.ts";
 import type { Millis } from "./basics.ts";
-import { remembered } from "./remembered.ts";
+import { memoize } from "./memoize.ts";
 
-const longestText = 256;
+const maxCronLength = 256;
 /** One takes some 70 KB, nearly all of it a list of years that the library keeps. */
-const rememberedTexts = 256;
+const cacheSize = 256;
 
 /**
  * Checks when a schedule is to fire, and answers the text to keep: `minute hour day month weekday`, or `@daily` and the like, after
@@ -15,7 +15,7 @@ const rememberedTexts = 256;
  */
 export function parseCron(text: string): string {
   const cron = text.trim();
-  if (hasNoDay(cron) || nextAfter(cron, 0) === null) refuse(`${quoted(cron)} never fires: none of its months has such a day`);
+  if (hasImpossibleDate(cron) || nextCronTime(cron, 0) === null) refuse(`${quote(cron)} never fires: none of its months has such a day`);
   return cron;
 }
 
@@ -27,23 +27,23 @@ export function parseCron(text: string): string {
  * it keeps its pace, and passes over what the clock does. Otherwise a time that comes twice counts the first time only, and one
  * that is left out fires once, the moment the clock has moved on (unless that is the next day already).
  */
-export function nextAfter(cron: string, after: Millis): Millis | null {
+export function nextCronTime(cron: string, after: Millis): Millis | null {
   // With a date given, the answer does not depend on the present.
-  return expressionOf(cron).nextRun(new Date(after))?.getTime() ?? null;
+  return parseCached(cron).nextRun(new Date(after))?.getTime() ?? null;
 }
 
-const expressionOf = remembered(parseExpression, rememberedTexts);
+const parseCached = memoize(parseExpression, cacheSize);
 
 function parseExpression(cron: string): Cron {
-  const { zone, times } = partsOf(cron);
-  const name = zone === undefined ? "UTC" : zoneOf(zone);
+  const { zone, times } = splitZone(cron);
+  const name = zone === undefined ? "UTC" : parseZone(zone);
   // Without names of zones it is five times as fast.
-  const place = name === "UTC" ? { utcOffset: 0 } : { timezone: name };
-  return new Cron(normalized(times), { mode: "5-part", fixedTimeRule: "no-wildcard", ...place });
+  const zoneOption = name === "UTC" ? { utcOffset: 0 } : { timezone: name };
+  return new Cron(normalizeFields(times), { mode: "5-part", fixedTimeRule: "no-wildcard", ...zoneOption });
 }
 
-function partsOf(cron: string): { zone: string | undefined; times: string } {
-  if (cron.length > longestText) refuse(`has ${cron.length} characters; at most ${longestText} are read`);
+function splitZone(cron: string): { zone: string | undefined; times: string } {
+  if (cron.length > maxCronLength) refuse(`has ${cron.length} characters; at most ${maxCronLength} are read`);
   const [, zone, times = ""] = /^(?:(?:CRON_)?TZ=(\S*)\s*)?(.*)$/s.exec(cron) ?? [];
   return { zone, times };
 }
@@ -51,31 +51,31 @@ function partsOf(cron: string): { zone: string | undefined; times: string } {
 const daysOfMonths = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /** Whether none of its months has such a day. The library would look for one in each year up to 3000, which takes 4 ms. */
-function hasNoDay(cron: string): boolean {
-  const [, , days = "*", months = "*", weekdays = "*"] = normalized(partsOf(cron).times).split(" ");
+function hasImpossibleDate(cron: string): boolean {
+  const [, , days = "*", months = "*", weekdays = "*"] = normalizeFields(splitZone(cron).times).split(" ");
   if (weekdays !== "*") return false;
-  const longest = Math.max(...numbersOf(months, 1, 12).map((month) => daysOfMonths[month - 1] ?? 0));
-  return Math.min(...numbersOf(days, 1, 31)) > longest;
+  const longestMonth = Math.max(...expandField(months, 1, 12).map((month) => daysOfMonths[month - 1] ?? 0));
+  return Math.min(...expandField(days, 1, 31)) > longestMonth;
 }
 
 /** The numbers that a normalized field stands for. */
-function numbersOf(normal: string, low: number, high: number): number[] {
+function expandField(normal: string, low: number, high: number): number[] {
   return normal.split(",").flatMap((item) => {
-    const [range = "", pace = "1"] = item.split("/");
+    const [range = "", step = "1"] = item.split("/");
     const [from = low, to = range === "*" ? high : from] = range === "*" ? [] : range.split("-").map(Number);
-    return Array.from({ length: Math.floor((to - from) / Number(pace)) + 1 }, (_, at) => from + at * Number(pace));
+    return Array.from({ length: Math.floor((to - from) / Number(step)) + 1 }, (_, at) => from + at * Number(step));
   });
 }
 
 /** The name of a zone as the system spells it, so that the library, which remembers every zone, meets each one once. */
-function zoneOf(name: string): string {
+function parseZone(name: string): string {
   try {
     // Also understood there, but not by name, are offsets such as +01:00.
     if (/^[a-z]/i.test(name)) return new Intl.DateTimeFormat("en-US", { timeZone: name }).resolvedOptions().timeZone;
   } catch {
     // Unknown: refused below.
   }
-  return refuse(`there is no time zone ${quoted(name)}; expected an IANA name, as in CRON_TZ=Europe/Berlin 0 9 * * *`);
+  return refuse(`there is no time zone ${quote(name)}; expected an IANA name, as in CRON_TZ=Europe/Berlin 0 9 * * *`);
 }
 
 type Field = { name: string; low: number; high: number; words: readonly string[] };
@@ -88,65 +88,68 @@ const fields: readonly Field[] = [
   { name: "weekday", low: 0, high: 6, words: ["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
 ];
 
-const shape = 'expected five fields: minute hour day month weekday, as in "0 9 * * 1-5"';
+const expectedFields = 'expected five fields: minute hour day month weekday, as in "0 9 * * 1-5"';
 const nicknames = ["@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"];
 
 /** The fields in plain numbers, checked here so that a refusal can name the field and its bounds. */
-function normalized(times: string): string {
-  if (times === "") return refuse(`is empty; ${shape}`);
+function normalizeFields(times: string): string {
+  if (times === "") return refuse(`is empty; ${expectedFields}`);
   if (times.startsWith("@")) {
-    return nicknames.includes(times.toLowerCase()) ? times : refuse(`${quoted(times)} is not known; ${shape}, or ${nicknames.join(" ")}`);
+    return nicknames.includes(times.toLowerCase())
+      ? times
+      : refuse(`${quote(times)} is not known; ${expectedFields}, or ${nicknames.join(" ")}`);
   }
   const texts = times.split(/[ \t]+/);
-  if (texts.length !== fields.length) refuse(`${quoted(times)} has ${texts.length} ${texts.length === 1 ? "field" : "fields"}; ${shape}`);
-  return fields.map((field, at) => normalizedField(texts[at] ?? "", field)).join(" ");
+  if (texts.length !== fields.length)
+    refuse(`${quote(times)} has ${texts.length} ${texts.length === 1 ? "field" : "fields"}; ${expectedFields}`);
+  return fields.map((field, at) => normalizeField(texts[at] ?? "", field)).join(" ");
 }
 
-function normalizedField(text: string, field: Field): string {
-  const items = text.split(",").map((item) => normalizedItem(item, field));
+function normalizeField(text: string, field: Field): string {
+  const items = text.split(",").map((item) => normalizeItem(item, field));
   // In a list with a star the rest says nothing.
   return items.includes("*") ? "*" : items.join(",");
 }
 
 /** One item of a list: a star, a number or a range; with a step, a number alone begins a range to the end. */
-function normalizedItem(item: string, field: Field): string {
+function normalizeItem(item: string, field: Field): string {
   const match = /^(?:[*?]|([a-z\d]+)(?:-([a-z\d]+))?)(?:\/(\d+))?$/i.exec(item);
   if (match === null) {
-    return refuse(`the ${field.name} ${quoted(item)} is malformed; expected *, a number, a range (1-5), a step (*/15), or a list of these`);
+    return refuse(`the ${field.name} ${quote(item)} is malformed; expected *, a number, a range (1-5), a step (*/15), or a list of these`);
   }
   const [, from, to, step] = match;
-  const pace = step === undefined ? "" : `/${stepOf(step, field)}`;
-  if (from === undefined) return `*${pace}`;
-  const low = numberOf(from, field);
-  if (to === undefined) return step === undefined ? `${low}` : `${low}-${Math.max(low, field.high)}${pace}`;
-  const high = endOf(to, field);
-  if (high < low) refuse(`the ${field.name} ${quoted(item)} ends before it begins; write what goes past the end as a list of two ranges`);
-  return `${low}-${high}${pace}`;
+  const stepSuffix = step === undefined ? "" : `/${parseStep(step, field)}`;
+  if (from === undefined) return `*${stepSuffix}`;
+  const low = parseNumber(from, field);
+  if (to === undefined) return step === undefined ? `${low}` : `${low}-${Math.max(low, field.high)}${stepSuffix}`;
+  const high = parseRangeEnd(to, field);
+  if (high < low) refuse(`the ${field.name} ${quote(item)} ends before it begins; write what goes past the end as a list of two ranges`);
+  return `${low}-${high}${stepSuffix}`;
 }
 
-function stepOf(text: string, field: Field): number {
-  const longest = field.high - field.low + 1;
+function parseStep(text: string, field: Field): number {
+  const maxStep = field.high - field.low + 1;
   const step = Number(text);
-  return step >= 1 && step <= longest ? step : refuse(`the step of the ${field.name} must be 1 to ${longest}, not ${quoted(text)}`);
+  return step >= 1 && step <= maxStep ? step : refuse(`the step of the ${field.name} must be 1 to ${maxStep}, not ${quote(text)}`);
 }
 
 /** Sunday is 0, and 7 where it ends a range by name: `fri-sun`. */
-function endOf(text: string, field: Field): number {
-  return text.toLowerCase() === "sun" && field.words.includes("sun") ? 7 : numberOf(text, field);
+function parseRangeEnd(text: string, field: Field): number {
+  return text.toLowerCase() === "sun" && field.words.includes("sun") ? 7 : parseNumber(text, field);
 }
 
-function numberOf(text: string, { name, low, high, words }: Field): number {
+function parseNumber(text: string, { name, low, high, words }: Field): number {
   const word = words.indexOf(text.toLowerCase());
   if (word >= 0) return low + word;
   // Sunday has two numbers, 0 and 7.
-  const highest = words.includes("sun") ? 7 : high;
+  const maxNumber = words.includes("sun") ? 7 : high;
   const number = /^\d+$/.test(text) ? Number(text) : Number.NaN;
-  if (number >= low && number <= highest) return number;
+  if (number >= low && number <= maxNumber) return number;
   const orNames = words.length === 0 ? "" : ` or ${words[0]} to ${words.at(-1)}`;
-  return refuse(`the ${name} must be ${low} to ${highest}${orNames}, not ${quoted(text)}`);
+  return refuse(`the ${name} must be ${low} to ${maxNumber}${orNames}, not ${quote(text)}`);
 }
 
-const quoted = (text: string): string => JSON.stringify(text);
+const quote = (text: string): string => JSON.stringify(text);
 
 function refuse(reason: string): never {
   throw new Refusal("invalid", `cron: ${reason}`);

@@ -2,10 +2,10 @@ import type { Millis } from "./basics.ts";
 import { day, hour, minute, second } from "./time.ts";
 
 /** No length of time is longer than this: a century, far below where whole milliseconds lose precision. */
-const longest: Millis = 100 * 365 * day;
+const maxDuration: Millis = 100 * 365 * day;
 
 /** Longer texts are not read at all. Nobody writes `0000…01s`. */
-const longestText = 64;
+const maxTextLength = 64;
 
 const units: ReadonlyMap<string, Millis> = new Map([
   ["s", second],
@@ -22,9 +22,9 @@ const units: ReadonlyMap<string, Millis> = new Map([
  * `y` is 365). Digits alone are seconds. Null when malformed, longer than 100 years, or written in more than 64 characters.
  */
 export function parseDuration(text: string): Millis | null {
-  if (text.length > longestText) return null;
+  if (text.length > maxTextLength) return null;
   if (/^\d+$/.test(text)) return bounded(Number(text) * second);
-  const items = itemsOf(text, /(\d+)(mo|[smhdwy])/gy);
+  const items = matchItems(text, /(\d+)(mo|[smhdwy])/gy);
   if (items === null) return null;
   return bounded(items.reduce((total, [, digits = "", unit = ""]) => total + Number(digits) * (units.get(unit) ?? Number.NaN), 0));
 }
@@ -48,22 +48,22 @@ const goUnits: ReadonlyMap<string, bigint> = new Map([
  * Null when malformed, signed, longer than 100 years, or written in more than 64 characters.
  */
 export function parseGoDuration(text: string): Millis | null {
-  if (text.length > longestText) return null;
+  if (text.length > maxTextLength) return null;
   if (text === "0") return 0;
-  const items = itemsOf(text, /(?=\.?\d)(\d*)(?:\.(\d*))?(ns|us|\u00b5s|\u03bcs|ms|[smhd])/gy);
+  const items = matchItems(text, /(?=\.?\d)(\d*)(?:\.(\d*))?(ns|us|\u00b5s|\u03bcs|ms|[smhd])/gy);
   if (items === null) return null;
-  const nanos = items.reduce((total, [, whole = "", part = "", unit = ""]) => total + nanosOf(whole, part, unit), 0n);
+  const nanos = items.reduce((total, [, whole = "", part = "", unit = ""]) => total + toNanoseconds(whole, part, unit), 0n);
   return bounded(Number((nanos + 999_999n) / 1_000_000n));
 }
 
-const nanosOf = (whole: string, part: string, unit: string): bigint =>
+const toNanoseconds = (whole: string, part: string, unit: string): bigint =>
   (BigInt(whole + part) * (goUnits.get(unit) ?? 0n)) / 10n ** BigInt(part.length);
 
 /** The text cut into items from end to end; null when something is left over, or there is none. The pattern is sticky (`gy`). */
-function itemsOf(text: string, pattern: RegExp): RegExpExecArray[] | null {
+function matchItems(text: string, pattern: RegExp): RegExpExecArray[] | null {
   const items = [...text.matchAll(pattern)];
   const read = items.reduce((length, [item]) => length + item.length, 0);
   return read === text.length && items.length > 0 ? items : null;
 }
 
-const bounded = (duration: Millis): Millis | null => (duration <= longest ? duration : null);
+const bounded = (duration: Millis): Millis | null => (duration <= maxDuration ? duration : null);

@@ -29,22 +29,22 @@ export const errorCodes = {
 export type ErrorCode = keyof typeof errorCodes;
 
 /** How much of a limit is left, until when; that is a time in unix milliseconds. `warning`: a lower limit is passed. */
-export type Allowance = { limit: number; remaining: number; resetAt: number; warning?: string };
+export type RemainingQuota = { limit: number; remaining: number; resetAt: number; warning?: string };
 
 /** When asking again may help. */
-type Again = { allowance?: Allowance | undefined; retryAfter?: number | undefined };
+type RetryHints = { remainingQuota?: RemainingQuota | undefined; retryAfter?: number | undefined };
 
 /** A decision has to see more than its batch has loaded. It changes nothing, and is asked again in a batch of its own. */
-export class Later extends Error {}
+export class RetryInNextBatch extends Error {}
 
 /** The caller's fault, in words for the caller. Anything else that is thrown is a fault of ours. */
 export class Refusal extends Error {
   readonly code: ErrorCode;
   /** What is left where time brings it back. */
-  readonly allowance: Allowance | undefined;
+  readonly remainingQuota: RemainingQuota | undefined;
   /** In so many seconds it may be different. */
   readonly retryAfter: number | undefined;
-  constructor(code: ErrorCode, message: string, { allowance, retryAfter }: Again = {}) {
+  constructor(code: ErrorCode, message: string, { remainingQuota, retryAfter }: RetryHints = {}) {
     // Nobody reads where it came from. To note that takes 7 µs and 650 bytes, and a batch may have thousands of them.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
@@ -53,7 +53,7 @@ export class Refusal extends Error {
     this.retryAfter = retryAfter;
     this.name = "Refusal";
     this.code = code;
-    this.allowance = allowance;
+    this.remainingQuota = remainingQuota;
   }
 }
 
@@ -61,7 +61,7 @@ export class Refusal extends Error {
 export type NotDone = { id: string; reason: string };
 
 /** The member `failed` of the answer to an action on many; nothing if all was done. */
-export const failedIn = (failed: readonly NotDone[]): { failed?: NotDone[] } => (failed.length === 0 ? {} : { failed: [...failed] });
+export const toFailedMember = (failed: readonly NotDone[]): { failed?: NotDone[] } => (failed.length === 0 ? {} : { failed: [...failed] });
 
 /** How many were cancelled. `failed`: those that were not, and why; absent if there are none. */
 export type Cancelled = { cancelled: number; failed?: NotDone[] };

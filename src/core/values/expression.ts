@@ -1,15 +1,15 @@
 import { day } from "./time.ts";
 import { Refusal } from "./errors.ts";
 import type { Millis } from "./basics.ts";
-import { remembered } from "./remembered.ts";
+import { memoize } from "./memoize.ts";
 
 /** A retry delay in terms of `retried`, parsed: a number, the variable, or something done to others of its kind. */
 export type Expression = number | "retried" | { apply: Apply; operands: readonly Expression[] };
 type Apply = (...values: number[]) => number;
 
-const longestText = 256;
-const deepest = 32;
-const rememberedTexts = 256;
+const maxExpressionLength = 256;
+const maxDepth = 32;
+const cacheSize = 256;
 
 const functions: ReadonlyMap<string, { takes: number; apply: Apply }> = new Map([
   ["pow", { takes: 2, apply: Math.pow }],
@@ -34,12 +34,12 @@ const operators: ReadonlyMap<string, { strength: number; apply: (left: number, r
 const negate = (value: number): number => -value;
 
 /** The delay before the next attempt, between 0 and 1 day: what is negative or no number counts as 0. Throws `Refusal` when malformed. */
-export function retryDelayOf(text: string, retried: number): Millis {
-  const delay = Math.round(evaluate(parsedOnce(text), retried));
+export function evaluateRetryDelay(text: string, retried: number): Millis {
+  const delay = Math.round(evaluate(parseCached(text), retried));
   return Number.isNaN(delay) ? 0 : Math.min(Math.max(delay, 0), day);
 }
 
-const parsedOnce = remembered(parseExpression, rememberedTexts);
+const parseCached = memoize(parseExpression, cacheSize);
 
 /** The value for so many retries already made; may be negative, infinite or NaN. */
 export function evaluate(expression: Expression, retried: number): number {
@@ -54,8 +54,8 @@ export function evaluate(expression: Expression, retried: number): number {
  * also for more than 256 characters or 32 levels of nesting.
  */
 export function parseExpression(text: string): Expression {
-  if (text.length > longestText) throw refusal(`${text.length} characters, at most ${longestText} are allowed`);
-  const reader = { tokens: tokensOf(text), end: { kind: "end", text: "", position: text.length + 1 } as const, at: 0 };
+  if (text.length > maxExpressionLength) throw refusal(`${text.length} characters, at most ${maxExpressionLength} are allowed`);
+  const reader = { tokens: tokenize(text), end: { kind: "end", text: "", position: text.length + 1 } as const, at: 0 };
   const expression = readExpression(reader, 0, 0);
   if (peek(reader).kind !== "end") throw unexpected(peek(reader), "an operator or the end");
   return expression;
@@ -64,7 +64,7 @@ export function parseExpression(text: string): Expression {
 type Token = { kind: "number" | "name" | "sign" | "end"; text: string; position: number };
 type Reader = { tokens: readonly Token[]; end: Token; at: number };
 
-function tokensOf(text: string): Token[] {
+function tokenize(text: string): Token[] {
   return [...text.matchAll(/\s*(?:(\d+(?:\.\d+)?|\.\d+)|([A-Za-z_]\w*)|(\S))/guy)].map((match) => {
     const [all, number, name, sign] = match;
     const token = number ?? name ?? sign ?? "";
@@ -86,7 +86,7 @@ function readExpression(reader: Reader, before: number, depth: number): Expressi
 
 function readOperand(reader: Reader, depth: number): Expression {
   const token = take(reader);
-  if (depth > deepest) throw refusal(`nested deeper than ${deepest} levels at ${token.position}`);
+  if (depth > maxDepth) throw refusal(`nested deeper than ${maxDepth} levels at ${token.position}`);
   if (token.kind === "number") return Number(token.text);
   if (token.kind === "name") return token.text === "retried" ? "retried" : readCall(reader, token, depth);
   if (token.text === "-") return { apply: negate, operands: [readOperand(reader, depth + 1)] };

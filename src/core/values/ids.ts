@@ -17,12 +17,12 @@ function base58(value: number, width: number): string {
 
 /** The first text of this kind of id that can be born at or after `time`. Scans by time begin there. */
 export function firstIdAt(kind: IdKind, time: Millis): string {
-  if (kind === "log" || kind === "dlq") return `${padded(time, 13)}-`;
+  if (kind === "log" || kind === "dlq") return `${padNumber(time, 13)}-`;
   return `${kind}_${base58(Math.max(0, time), 8)}`;
 }
 
 /** When an id was born, as far as ids tell: never earlier than that of an id born before it. */
-export function birthOf(id: string): Millis {
+export function readIdTime(id: string): Millis {
   const before = id.indexOf("_");
   if (before < 0) return Number(id.slice(0, 13));
   let time = 0;
@@ -40,14 +40,14 @@ export const isDlqId = (text: string): boolean => /^\d{13}-\d{1,12}$/.test(text)
 /** Reports whether a text may be the id of an entry of the audit log. */
 export const isAuditId = (text: string): boolean => /^aud_\w{1,40}$/.test(text);
 
-function padded(value: number, width: number): string {
+function padNumber(value: number, width: number): string {
   const whole = Math.max(0, Math.floor(value));
-  const above = 10 ** width;
-  return whole < above ? String(above + whole).slice(1) : String(whole);
+  const overflow = 10 ** width;
+  return whole < overflow ? String(overflow + whole).slice(1) : String(whole);
 }
 
 /** Within one millisecond a maker hands out this many ids; then it lends from the next one. */
-const perMilli = 10_000;
+const idsPerMillisecond = 10_000;
 
 /**
  * Makes ids that sort by birth: time, counter, randomness. One maker never goes back, even if its clock does.
@@ -56,23 +56,23 @@ const perMilli = 10_000;
  * - `sig` (a signing key) is a secret and is all randomness.
  * - The others are their kind, 8 characters of time, 3 of counter, 9 of randomness (52 bits).
  */
-export function idMaker(random: () => number): (kind: IdKind, now: Millis) => string {
-  let last = 0;
+export function createIdGenerator(random: () => number): (kind: IdKind, now: Millis) => string {
+  let lastTime = 0;
   let counter = 0;
   // Most ids are made in a millisecond that has ids already.
-  let written = { at: last, padded: padded(last, 13), base58: base58(last, 8) };
-  const draw = (below: number): number => Math.floor(random() * below);
+  let timePrefix = { at: lastTime, padded: padNumber(lastTime, 13), base58: base58(lastTime, 8) };
+  const randomBelow = (below: number): number => Math.floor(random() * below);
   return (kind, now) => {
-    if (kind === "sig") return `sig_${Array.from({ length: 28 }, () => alphabet[draw(58)]).join("")}`;
-    if (now > last) {
-      last = now;
+    if (kind === "sig") return `sig_${Array.from({ length: 28 }, () => alphabet[randomBelow(58)]).join("")}`;
+    if (now > lastTime) {
+      lastTime = now;
       counter = 0;
-    } else if (++counter === perMilli) {
-      last++;
+    } else if (++counter === idsPerMillisecond) {
+      lastTime++;
       counter = 0;
     }
-    if (written.at !== last) written = { at: last, padded: padded(last, 13), base58: base58(last, 8) };
-    if (kind === "log" || kind === "dlq") return `${written.padded}-${padded(counter, 4)}${padded(draw(100_000), 5)}`;
-    return `${kind}_${written.base58}${base58(counter, 3)}${base58(draw(58 ** 9), 9)}`;
+    if (timePrefix.at !== lastTime) timePrefix = { at: lastTime, padded: padNumber(lastTime, 13), base58: base58(lastTime, 8) };
+    if (kind === "log" || kind === "dlq") return `${timePrefix.padded}-${padNumber(counter, 4)}${padNumber(randomBelow(100_000), 5)}`;
+    return `${kind}_${timePrefix.base58}${base58(counter, 3)}${base58(randomBelow(58 ** 9), 9)}`;
   };
 }

@@ -60,13 +60,13 @@ export const spans = {
   /** A node that is alive renews the leases of what it is sending long before this has passed. */
   lease: 30 * second,
   /** A line is served whenever a delivery of its host ends; if that was missed, after this at the latest. */
-  lineCheck: second,
+  waitlistCheck: second,
   /** A line whose account holds its share of a node is woken when one of its deliveries ends, or after this at the latest. */
-  deniedLineCheck: 5 * second,
+  deniedWaitlistCheck: 5 * second,
   /** A message that has its slot of a queue is looked at again after this while the queue is paused. */
-  stoppedCheck: 10 * second,
+  pausedQueueCheck: 10 * second,
   /** A key whose first messages met no free hand lets more go on after this, or when one of its deliveries ends. */
-  flowCheck: 100,
+  limiterCheck: 100,
   /** Same deduplication key within this time: one message. The message that was taken may have asked for another time. */
   deduplication: 10 * minute,
   /** Calls to a source with the same signature and topic within this time: one message. */
@@ -96,10 +96,10 @@ export const memory = {
 } as const;
 
 /** So often may the lease of a message run out, without using up its retries, before it is taken for dangerous. */
-export const maxLost = 5;
+export const maxLostAttempts = 5;
 
 /** A history that is longer is not sent along where the endpoint can fetch it itself. */
-export const lazyBytes = 1024 * 1024;
+export const lazyHistoryBytes = 1024 * 1024;
 
 /** Response bodies in the log are cut to this many bytes. The dead letter queue keeps more of them: see `--response-limit`. */
 export const logBodyBytes = 16 * 1024;

@@ -7,4 +7,5 @@ import { limits } from "./limits.ts";
 export const isName = (text: string): boolean => text.length <= limits.nameLength && /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/.test(text);
 
 /** The beginning of a text, at most `most` characters. One that is cut ends with an ellipsis. */
-export const shortText = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+export const truncateText = (text: string, maxLength: number): string =>
+  text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text;

@@ -1,164 +1,182 @@
-import { callbackLetter } from "../sending/callback.ts";
+import { makeCallbackInput } from "../sending/callback.ts";
 import type { Draft, Moment, Needs, StepsNeed } from "../decision/command.ts";
-import { needsOfEnding, endRun } from "./end.ts";
+import { endingNeeds, endRun } from "./end.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
 import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
-import type { Going } from "./history.ts";
-import { Later } from "../values/errors.ts";
-import { appendStep, goingRun, hasRoom, needsOfRun, noRoomFor } from "./history.ts";
-import { markOf } from "../search/tags.ts";
+import type { OngoingRun } from "./history.ts";
+import { RetryInNextBatch } from "../values/errors.ts";
+import { appendStep, findOngoingRun, fitsHistory, runNeeds, formatNoRoom } from "./history.ts";
+import { toTag } from "../search/tags.ts";
 import { noBytes } from "../model/message.ts";
-import type { Account, Answer, CallbackSettings, DeadLetter, Envelope, MessageState, Outcome, Outline, RunPart } from "../model/message.ts";
-import { together } from "../decision/needs.ts";
+import type {
+  Account,
+  Answer,
+  CallbackSettings,
+  DeadLetter,
+  StoredMessage,
+  MessageState,
+  Outcome,
+  WithoutBody,
+  RunPart,
+} from "../model/message.ts";
+import { mergeNeeds } from "../decision/needs.ts";
 import type { Failure } from "../sending/outcome.ts";
-import { answerOf, delivered, isSuccess, keepDeadLetter, lastAnswerOf, tryLater, withBody } from "../sending/outcome.ts";
-import { limitsOf } from "../accounts/plans.ts";
-import { verdictOf } from "../sending/retry.ts";
+import {
+  toLoggedResponse,
+  recordDelivery,
+  isSuccess,
+  putDeadLetter,
+  toDeadLetterResponse,
+  scheduleRetry,
+  readWithBody,
+} from "../sending/outcome.ts";
+import { readLimits } from "../accounts/plans.ts";
+import { decideNextAction } from "../sending/retry.ts";
 import type { Run, RunFailure, Step } from "../model/run.ts";
-import { historyBody } from "../model/run.ts";
+import { formatHistory } from "../model/run.ts";
 import { initialStepKey, toStepId } from "../model/stepId.ts";
-import { saidIn } from "../model/failureText.ts";
-import { problemOf } from "./problem.ts";
+import { readFailureMessage } from "../model/failureText.ts";
+import { findRunProblem } from "./problem.ts";
 
 /** A message that a run waits for: a call to its endpoint, or to a third party. */
-export type OfRun<E> = E & { run: RunPart };
+export type WithRun<E> = E & { run: RunPart };
 
 /** Whether the run of a message depends on what becomes of it. A failure callback only tells of a run that has ended. */
-export const isOfRun = <E extends Outline<Envelope>>(envelope: E): envelope is OfRun<E> =>
-  envelope.run !== undefined && envelope.run.kind !== "failure";
+export const belongsToRun = <E extends WithoutBody<StoredMessage>>(message: E): message is WithRun<E> =>
+  message.run !== undefined && message.run.kind !== "failure";
 
 /**
  * What must be seen when a message of a run has an outcome: the run, and where it ends with it all that changes then, which
  * may be much. `state`: it may be sent again; otherwise it is not.
  */
-export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope>>, outcome: Answer, state?: MessageState): Needs {
-  const { account, run: part } = envelope;
-  const own: Needs = {
-    ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], ...destinationNeeds(account, [envelope.url]) },
-    outlines: { steps: part.kind === "call" ? [[account, toStepId(part.run, part.slot)]] : [] },
+export function runOutcomeNeeds(draft: Draft, message: WithRun<WithoutBody<StoredMessage>>, outcome: Answer, state?: MessageState): Needs {
+  const { account, run: part } = message;
+  const messageNeeds: Needs = {
+    ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], ...destinationNeeds(account, [message.url]) },
+    withoutBodies: { steps: part.kind === "call" ? [[account, toStepId(part.run, part.stepKey)]] : [] },
   };
-  const going = goingRun(draft, account, part.runId, part.run);
-  if (!going) return own;
+  const ongoing = findOngoingRun(draft, account, part.runId, part.run);
+  if (!ongoing) return messageNeeds;
   // When it is sent again matters to nobody here.
-  const verdict = state ? verdictOf({ envelope, outcome, retried: retriedOf(state), now: 0 }).kind : "failed";
-  const ofRun = needsOfRun(draft, account, part.runId);
+  const nextAction = state ? decideNextAction({ message, outcome, retried: countRetries(state), now: 0 }).kind : "failed";
+  const ongoingNeeds = runNeeds(draft, account, part.runId);
   if (part.kind === "call") {
-    if (verdict === "retry") return own;
-    const isSound = !draft.outline("steps", account, toStepId(part.run, part.slot))?.damaged;
+    if (nextAction === "retry") return messageNeeds;
+    const isSound = !draft.getWithoutBody("steps", account, toStepId(part.run, part.stepKey))?.damaged;
     const ending =
-      isSound && surelyFits(going, part, outcome)
+      isSound && certainlyFits(ongoing, part, outcome)
         ? []
-        : [needsOfEnding(draft, account, part.run), needsOfFailure(account, going.run, outcome)];
-    return together([own, ofRun, { envelopes: [[account, envelope.id]] }, ...ending]);
+        : [endingNeeds(draft, account, part.run), failureNeeds(account, ongoing.run, outcome)];
+    return mergeNeeds([messageNeeds, ongoingNeeds, { storedMessages: [[account, message.id]] }, ...ending]);
   }
-  if (verdict !== "failed" && problemIn(part, outcome, []) === null) return own;
-  return together([own, ofRun, needsOfEnding(draft, account, part.run), needsOfFailure(account, going.run, outcome)]);
+  if (nextAction !== "failed" && findOutcomeProblem(part, outcome, []) === null) return messageNeeds;
+  return mergeNeeds([messageNeeds, ongoingNeeds, endingNeeds(draft, account, part.run), failureNeeds(account, ongoing.run, outcome)]);
 }
 
 /**
  * Whether the answer of a third party surely fits into the history: before its step is written, which has the answer in
  * base64, what was asked as well, and the headers of both.
  */
-const surelyFits = (going: Going, { size }: RunPart, { body }: Answer): boolean =>
-  hasRoom(going, 2 * (body.byteLength + size) + 1024 * 1024);
+const certainlyFits = (ongoing: OngoingRun, { size }: RunPart, { body }: Answer): boolean =>
+  fitsHistory(ongoing, 2 * (body.byteLength + size) + 1024 * 1024);
 
 /** Why a run cannot go on after this answer. That of a third party is for the run to look at, whatever it is. */
-const problemIn = ({ kind, first }: RunPart, outcome: Answer, steps: readonly Pick<Step, "head">[]): string | null =>
-  kind === "call" ? null : problemOf({ outcome, steps, ...(first === undefined ? {} : { first }) });
+const findOutcomeProblem = ({ kind, first }: RunPart, outcome: Answer, steps: readonly Pick<Step, "head">[]): string | null =>
+  kind === "call" ? null : findRunProblem({ outcome, steps, ...(first === undefined ? {} : { first }) });
 
-const retriedOf = ({ attempts, lost }: MessageState): number => attempts - lost;
+const countRetries = ({ attempts, lostAttempts }: MessageState): number => attempts - lostAttempts;
 
-function needsOfFailure(account: Account["id"], run: Run, outcome: Answer): Needs {
+function failureNeeds(account: Account["id"], run: Run, outcome: Answer): Needs {
   const { failureCallback } = run.settings;
-  const isMisfit = !isSuccess(outcome) && problemOf({ outcome, steps: [] }) !== null;
+  const isMismatch = !isSuccess(outcome) && findRunProblem({ outcome, steps: [] }) !== null;
   return {
-    ofRuns: isMisfit ? [{ account, run: run.id, table: "steps" }] : [],
-    stepsOf: failureCallback ? [toldOf(run)] : [],
+    runRows: isMismatch ? [{ account, run: run.id, table: "steps" }] : [],
+    runSteps: failureCallback ? [reportedStepsNeed(run)] : [],
     ...(failureCallback && destinationNeeds(account, [failureCallback.url])),
-    flows: failureCallback ? listLimiterKeysFor(account, [{ ...failureCallback, queue: null }]) : [],
+    limiters: failureCallback ? listLimiterKeysFor(account, [{ ...failureCallback, queue: null }]) : [],
   };
 }
 
 /** What a failure callback tells of the history: the initial payload, or for older clients all of it. */
-export const toldOf = ({ account, id, features }: Run): StepsNeed => ({
+export const reportedStepsNeed = ({ account, id, features }: Run): StepsNeed => ({
   account,
   run: id,
-  ...(features.initialBody ? { slot: initialStepKey } : {}),
+  ...(features.initialBody ? { stepKey: initialStepKey } : {}),
 });
 
-type Case = { account: Account; envelope: OfRun<Outline<Envelope>>; state: MessageState; outcome: Outcome };
+type RunAttempt = { account: Account; message: WithRun<WithoutBody<StoredMessage>>; state: MessageState; outcome: Outcome };
 
 /** Draws the consequences of one attempt to send a message of a run. */
-export function drawOfRun(draft: Draft, moment: Moment, of: Case): { became: "delivered" | "retry" | "failed" } {
-  const { envelope, state, outcome } = of;
-  const { run: part } = envelope;
-  const going = goingRun(draft, envelope.account, part.runId, part.run);
-  const steps = draft.ofRun("steps", envelope.account, part.run);
-  const problem = problemIn(part, outcome, steps);
-  const verdict = verdictOf({ envelope, outcome, retried: retriedOf(state), now: moment.now });
-  if (verdict.kind === "delivered" && (problem === null || !going)) {
-    const tooLong = going && part.kind === "call" ? takeAnswer(draft, moment, { ...of, going }) : null;
-    if (going && tooLong !== null) {
-      failRun(draft, moment, { ...of, going, outcome: { ...outcome, error: tooLong } });
+export function applyRunOutcome(draft: Draft, moment: Moment, attempt: RunAttempt): { became: "delivered" | "retry" | "failed" } {
+  const { message, state, outcome } = attempt;
+  const { run: part } = message;
+  const ongoing = findOngoingRun(draft, message.account, part.runId, part.run);
+  const steps = draft.listRunRows("steps", message.account, part.run);
+  const problem = findOutcomeProblem(part, outcome, steps);
+  const nextAction = decideNextAction({ message, outcome, retried: countRetries(state), now: moment.now });
+  if (nextAction.kind === "delivered" && (problem === null || !ongoing)) {
+    const tooLong = ongoing && part.kind === "call" ? appendCallResult(draft, moment, { ...attempt, ongoing }) : null;
+    if (ongoing && tooLong !== null) {
+      failRun(draft, moment, { ...attempt, ongoing, outcome: { ...outcome, error: tooLong } });
       return { became: "failed" };
     }
-    delivered(draft, moment, of);
+    recordDelivery(draft, moment, attempt);
     release(draft, moment, state);
-  } else if (going && problem === null && verdict.kind === "retry") {
-    tryLater(draft, moment, of, verdict.at);
+  } else if (ongoing && problem === null && nextAction.kind === "retry") {
+    scheduleRetry(draft, moment, attempt, nextAction.at);
   } else {
-    failOfRun(draft, moment, { ...of, outcome: problem === null ? outcome : { ...outcome, error: problem } });
+    failRunMessage(draft, moment, { ...attempt, outcome: problem === null ? outcome : { ...outcome, error: problem } });
     return { became: "failed" };
   }
-  return { became: verdict.kind };
+  return { became: nextAction.kind };
 }
 
 /**
  * A message of a run is not sent again. A request to a third party has an answer all the same, for the run to look at;
  * any other fails the run. When the run has ended before, nothing follows from it.
  */
-export function failOfRun(draft: Draft, moment: Moment, failure: Failure & { envelope: OfRun<Outline<Envelope>> }): void {
-  const { envelope, state, outcome } = failure;
-  const { run: part } = envelope;
-  const going = goingRun(draft, envelope.account, part.runId, part.run);
-  if (going && part.kind !== "call") return failRun(draft, moment, { ...failure, going });
-  const tooLong = going && takeAnswer(draft, moment, { ...failure, going });
-  if (going && tooLong !== null) return failRun(draft, moment, { ...failure, going, outcome: { ...outcome, error: tooLong } });
+export function failRunMessage(draft: Draft, moment: Moment, failure: Failure & { message: WithRun<WithoutBody<StoredMessage>> }): void {
+  const { message, state, outcome } = failure;
+  const { run: part } = message;
+  const ongoing = findOngoingRun(draft, message.account, part.runId, part.run);
+  if (ongoing && part.kind !== "call") return failRun(draft, moment, { ...failure, ongoing });
+  const tooLong = ongoing && appendCallResult(draft, moment, { ...failure, ongoing });
+  if (ongoing && tooLong !== null) return failRun(draft, moment, { ...failure, ongoing, outcome: { ...outcome, error: tooLong } });
   draft.drop("messages", state.account, state.id);
-  log(draft, moment, state, { states: going ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...answerOf(outcome) });
+  log(draft, moment, state, { states: ongoing ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...toLoggedResponse(outcome) });
   release(draft, moment, state);
 }
 
-type GoingFailure = Failure & { envelope: OfRun<Outline<Envelope>>; going: Going };
+type OngoingFailure = Failure & { message: WithRun<WithoutBody<StoredMessage>>; ongoing: OngoingRun };
 
 /**
  * The last answer of a third party becomes a step, which the endpoint is called with (protocol 6.9, 3). One that does not
  * fit is none: what is said of it, as the reason why the run fails.
  */
-function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): string | null {
-  const { callback } = envelope;
+function appendCallResult(draft: Draft, moment: Moment, { account, message, state, outcome, ongoing }: OngoingFailure): string | null {
+  const { callback } = message;
   if (!callback) return null;
-  const call = draft.outline("steps", account.id, toStepId(going.run.id, envelope.run.slot));
+  const call = draft.getWithoutBody("steps", account.id, toStepId(ongoing.run.id, message.run.stepKey));
   if (call?.damaged) {
-    if (!draft.mayEnd(account.id, going.run.id)) throw new Later();
+    if (!draft.mayEndRun(account.id, ongoing.run.id)) throw new RetryInNextBatch();
     return "the step that called the third party is damaged in the store";
   }
-  const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
-  const retried = retriedOf(state);
+  const reportsOn = { kind: "callback", messageId: message.id, dlqId: null } as const;
+  const retried = countRetries(state);
   // This answer is the last one. A client takes a failure for one that will be tried again while retries are left, and waits.
-  const retries = isSuccess(outcome) ? envelope.retries : retried;
+  const retries = isSuccess(outcome) ? message.retries : retried;
   // A step never goes on with a part of an answer. What is too long for the history is refused below.
-  const told = { envelope: { ...withBody(draft, envelope), retries }, retried, outcome, tells, most: Infinity };
-  const { body, headers } = callbackLetter({ to: callback, ...told });
-  if (!hasRoom(going, body.byteLength)) {
+  const content = { message: { ...readWithBody(draft, message), retries }, retried, outcome, reportsOn, maxBytes: Infinity };
+  const { body, headers } = makeCallbackInput({ callback, ...content });
+  if (!fitsHistory(ongoing, body.byteLength)) {
     // Others of this batch have made the history longer.
-    if (!draft.mayEnd(account.id, going.run.id)) throw new Later();
+    if (!draft.mayEndRun(account.id, ongoing.run.id)) throw new RetryInNextBatch();
     const step = call?.head ? `step ${call.head.stepId} ${JSON.stringify(call.head.stepName)}` : "a step";
-    return `${step}: ${noRoomFor(going, "the answer of the third party")}`;
+    return `${step}: ${formatNoRoom(ongoing, "the answer of the third party")}`;
   }
-  appendStep(draft, moment, account, going, {
+  appendStep(draft, moment, account, ongoing, {
     ...{
       callType: "fromCallback",
       head: call?.head ?? null,
@@ -173,65 +191,77 @@ function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, ou
 }
 
 /** Ends a run because a call to its endpoint has failed for good: it is a dead letter now, and the failure callback is told. */
-function failRun(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): void {
-  const { run } = going;
+function failRun(draft: Draft, moment: Moment, { account, message, state, outcome, ongoing }: OngoingFailure): void {
+  const { run } = ongoing;
   const { failureCallback } = run.settings;
   const id = moment.newId("dlq");
-  const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId: id, ...answerOf(outcome) });
-  const letter: DeadLetter = {
+  const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId: id, ...toLoggedResponse(outcome) });
+  const deadLetter: DeadLetter = {
     ...{ account: account.id, id, messageId: state.id, logId },
-    ...lastAnswerOf(outcome),
-    retried: retriedOf(state),
+    ...toDeadLetterResponse(outcome),
+    retried: countRetries(state),
     failureCallback: failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
     run: { key: run.id, runId: run.runId, createdAt: run.createdAt, url: run.url, failureUrl: failureCallback?.url ?? null },
-    marks: [
-      ...[...state.marks, ...new Set([markOf.url(envelope.url), markOf.url(run.url)]), markOf.run(run.runId), markOf.workflow],
-      ...(run.callerIp === null ? [] : [markOf.callerIp(run.callerIp)]),
+    tags: [
+      ...[...state.tags, ...new Set([toTag.url(message.url), toTag.url(run.url)]), toTag.run(run.runId), toTag.workflow],
+      ...(run.callerIp === null ? [] : [toTag.callerIp(run.callerIp)]),
     ],
   };
   draft.drop("messages", state.account, state.id);
-  keepDeadLetter(draft, letter);
-  const others = draft.ofRun("messages", account.id, run.id).filter(({ id }) => id !== state.id);
+  putDeadLetter(draft, deadLetter);
+  const others = draft.listRunRows("messages", account.id, run.id).filter(({ id }) => id !== state.id);
   const failure: RunFailure = {
-    ...{ messageId: state.id, dlqId: letter.id, error: outcome.error ?? "", ...saidIn(outcome.body) },
+    ...{ messageId: state.id, dlqId: deadLetter.id, error: outcome.error ?? "", ...readFailureMessage(outcome.body) },
     ...{ status: outcome.status, headers: outcome.headers },
     unfinished: others.map(({ id, dueAt, state: at }) => ({ messageId: id, dueAt: at === "pending" ? dueAt : null })),
     callback: null,
   };
-  const ended = endRun(draft, moment, account, going, { state: "RUN_FAILED", failure });
-  if (failureCallback) callBackFailure(draft, moment, { account, run: ended, letter, outcome, envelope, to: failureCallback });
+  const ended = endRun(draft, moment, account, ongoing, { state: "RUN_FAILED", failure });
+  if (failureCallback) sendFailureCallback(draft, moment, { account, run: ended, deadLetter, outcome, message, callback: failureCallback });
   release(draft, moment, state);
 }
 
-type FailureTold = { account: Account; run: Run; letter: DeadLetter; outcome: Answer; envelope: Outline<Envelope>; to: CallbackSettings };
+type FailureReport = {
+  account: Account;
+  run: Run;
+  deadLetter: DeadLetter;
+  outcome: Answer;
+  message: WithoutBody<StoredMessage>;
+  callback: CallbackSettings;
+};
 
 /** Tells the failure callback of a run that it has failed, with the initial payload, or for older clients with the history. */
-export function callBackFailure(draft: Draft, moment: Moment, { account, run, letter, outcome, envelope, to }: FailureTold): void {
-  const steps = [...draft.stepsOf(account.id, run.id, toldOf(run).slot)].sort((a, b) => a.position - b.position);
+export function sendFailureCallback(
+  draft: Draft,
+  moment: Moment,
+  { account, run, deadLetter, outcome, message, callback }: FailureReport,
+): void {
+  const steps = [...draft.listSteps(account.id, run.id, reportedStepsNeed(run).stepKey)].sort((a, b) => a.position - b.position);
   const isSound = !steps.some(({ damaged }) => damaged);
-  const known = run.features.initialBody ? steps[0]?.body : historyBody(steps);
-  const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
-  const told = {
+  const known = run.features.initialBody ? steps[0]?.body : formatHistory(steps);
+  const reportsOn = { kind: "failureCallback", messageId: message.id, dlqId: deadLetter.id } as const;
+  const content = {
     // Headers of a request to a third party, such as its credentials, are for that party only.
-    envelope: {
-      ...envelope,
+    message: {
+      ...message,
       url: run.url,
-      ...(envelope.run?.kind === "call" ? { headers: run.settings.headers } : {}),
+      ...(message.run?.kind === "call" ? { headers: run.settings.headers } : {}),
       // What is damaged is told to nobody.
       body: (isSound && known) || noBytes,
     },
-    retried: letter.retried,
+    retried: deadLetter.retried,
     outcome,
-    tells,
-    most: limitsOf(account).messageBytes,
+    reportsOn,
+    maxBytes: readLimits(account).messageBytes,
   };
   const part: RunPart = {
-    ...{ run: run.id, runId: run.runId, createdAt: run.createdAt, kind: "failure", slot: "", position: 0 },
+    ...{ run: run.id, runId: run.runId, createdAt: run.createdAt, kind: "failure", stepKey: "", position: 0 },
     size: 0,
   };
-  const callback = callbackLetter({ to: { ...to, retries: to.retries ?? run.settings.retries }, ...told });
-  const message = accept(draft, moment, account, { ...callback, run: { ...part, size: callback.body.byteLength } });
+  const input = makeCallbackInput({ callback: { ...callback, retries: callback.retries ?? run.settings.retries }, ...content });
+  const callbackMessage = accept(draft, moment, account, { ...input, run: { ...part, size: input.body.byteLength } });
   const state = "CALLBACK_INPROGRESS" as const;
-  draft.put("deadLetters", { ...letter, failureCallback: { state } });
-  if (run.failure) draft.put("runs", { ...run, failure: { ...run.failure, callback: { messageId: message.id, url: to.url, state } } });
+  draft.put("deadLetters", { ...deadLetter, failureCallback: { state } });
+  if (run.failure)
+    draft.put("runs", { ...run, failure: { ...run.failure, callback: { messageId: callbackMessage.id, url: callback.url, state } } });
 }

@@ -2,40 +2,40 @@ import { brandNames } from "../values/brand.ts";
 import type { Draft, Moment, Needs } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
-import type { Going, Posted } from "./history.ts";
-import { appendStep, checkHistory, mustGoOn, needsOfRun, send } from "./history.ts";
-import type { Account, AccountId, Envelope, InvokerPost, Letter, RunPart, RunPost } from "../model/message.ts";
+import type { OngoingRun, RunPostResult } from "./history.ts";
+import { appendStep, checkHistory, mustFindOngoingRun, runNeeds, sendStep } from "./history.ts";
+import type { Account, AccountId, StoredMessage, InvokerPost, MessageInput, RunPart, RunPost } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 import type { Invoker, Run, Waiter } from "../model/run.ts";
-import { mustBeStep, sizeInHistory } from "../model/run.ts";
+import { mustBeStep, historySize } from "../model/run.ts";
 import { initialStepKey, toResultId, toWaiterId } from "../model/stepId.ts";
 import { countRun } from "../accounts/usage.ts";
 import { putWaiter } from "./waiters.ts";
 
 type StartPost = Extract<RunPost, { kind: "start" }>;
 /** A letter that starts a workflow run. */
-export type StartLetter = Letter & { post: StartPost };
+export type StartInput = MessageInput & { post: StartPost };
 
 /** The runs that must be seen for a start: those of its name, and the one that invokes it. */
-export const runsNamedBy = (account: AccountId, post: RunPost): (readonly [AccountId, string])[] => [
+export const listNamedRuns = (account: AccountId, post: RunPost): (readonly [AccountId, string])[] => [
   ...(post.runId === "" ? [] : [[account, post.runId] as const]),
   ...(post.kind === "start" && post.invoker ? [[account, post.invoker.runId] as const] : []),
 ];
 
-export function needsOfStart(draft: Draft, account: AccountId, { post, url, flowControl }: StartLetter): Needs {
+export function startNeeds(draft: Draft, account: AccountId, { post, url, flowControl }: StartInput): Needs {
   const { invoker } = post;
   const active = draft.get("activeRuns", account, post.runId);
-  const own = needsOfRun(draft, account, post.runId);
-  const parent = invoker ? needsOfRun(draft, account, invoker.runId) : null;
-  const ofInvoker = invoker && draft.get("activeRuns", account, invoker.runId);
+  const ownNeeds = runNeeds(draft, account, post.runId);
+  const parentNeeds = invoker ? runNeeds(draft, account, invoker.runId) : null;
+  const invokerRun = invoker && draft.get("activeRuns", account, invoker.runId);
   return {
     // A run may end in the batch in which it starts, and its invoker goes on then.
     ...destinationNeeds(account, [url, ...(invoker ? [invoker.url] : [])]),
-    runs: [...own.runs, ...(parent?.runs ?? [])],
-    flows: [...listLimiterKeysFor(account, [{ queue: null, flowControl }]), ...own.flows, ...(parent?.flows ?? [])],
-    stepsOf: active && post.origin === "again" ? [{ account, run: active.run, slot: initialStepKey }] : [],
-    outlines: { steps: invoker && ofInvoker ? [[account, toResultId(ofInvoker.run, invoker.step)]] : [] },
-    waiters: invoker && ofInvoker ? [[account, toWaiterId(ofInvoker.run, invoker.step)]] : [],
+    runs: [...ownNeeds.runs, ...(parentNeeds?.runs ?? [])],
+    limiters: [...listLimiterKeysFor(account, [{ queue: null, flowControl }]), ...ownNeeds.limiters, ...(parentNeeds?.limiters ?? [])],
+    runSteps: active && post.origin === "again" ? [{ account, run: active.run, stepKey: initialStepKey }] : [],
+    withoutBodies: { steps: invoker && invokerRun ? [[account, toResultId(invokerRun.run, invoker.step)]] : [] },
+    waiters: invoker && invokerRun ? [[account, toWaiterId(invokerRun.run, invoker.step)]] : [],
   };
 }
 
@@ -45,26 +45,26 @@ export function needsOfStart(draft: Draft, account: AccountId, { post, url, flow
  * other headers (protocol 6.4.4). Without a name it gets a new one. Throws `Refusal` when the run that invokes it has
  * ended, or when it would wait for one that was not started for it.
  */
-export function startRun(draft: Draft, moment: Moment, account: Account, letter: StartLetter): Posted {
-  const { post } = letter;
-  const invoker = post.invoker && invokerOf(draft, account.id, post.invoker);
-  const asked = post.invoker && invoker && resultOfInvoke(draft, account.id, post.invoker, invoker);
-  if (asked) return asked;
+export function startRun(draft: Draft, moment: Moment, account: Account, input: StartInput): RunPostResult {
+  const { post } = input;
+  const invoker = post.invoker && findInvoker(draft, account.id, post.invoker);
+  const earlierResult = post.invoker && invoker && findInvokeResult(draft, account.id, post.invoker, invoker);
+  if (earlierResult) return earlierResult;
   const older = draft.get("activeRuns", account.id, post.runId);
   const olderRun = older && draft.get("runs", account.id, older.run);
   if (older && olderRun) {
-    if (invoker) throw notOneOfItsOwn(post.runId);
-    if (post.origin === "again") return startAgain(draft, moment, account, letter, { run: olderRun, active: older });
+    if (invoker) throw activeInvokedRunRefusal(post.runId);
+    if (post.origin === "again") return restartRun(draft, moment, account, input, { run: olderRun, active: older });
     return { messageId: older.firstMessage, deduplicated: true, run: { runId: older.runId, createdAt: olderRun.createdAt } };
   }
-  const going = begin(draft, newRun(moment, account.id, letter, invoker));
-  const { id: messageId } = sendFirst(draft, moment, account, going, letter);
-  if (post.invoker && invoker) putWaiter(draft, waiterForChild(moment, going.run, messageId, invoker));
-  return { messageId, deduplicated: false, run: { runId: going.run.runId, createdAt: going.run.createdAt } };
+  const ongoing = createRun(draft, makeRun(moment, account.id, input, invoker));
+  const { id: messageId } = sendFirst(draft, moment, account, ongoing, input);
+  if (post.invoker && invoker) putWaiter(draft, makeInvokeWaiter(moment, ongoing.run, messageId, invoker));
+  return { messageId, deduplicated: false, run: { runId: ongoing.run.runId, createdAt: ongoing.run.createdAt } };
 }
 
 /** Writes a new run, with an empty history. */
-export function begin(draft: Draft, run: Run): Going {
+export function createRun(draft: Draft, run: Run): OngoingRun {
   const active = { account: run.account, runId: run.runId, run: run.id, steps: 0, size: 0, waiting: 0, firstMessage: "" };
   draft.put("runs", run);
   draft.put("activeRuns", active);
@@ -72,9 +72,9 @@ export function begin(draft: Draft, run: Run): Going {
   return { run, active };
 }
 
-function newRun(moment: Moment, account: AccountId, letter: StartLetter, invoker: Invoker | null): Run {
-  const { post, brand, labels, redaction, callerIp } = letter;
-  const { method, headers, retries, retryDelay, timeout, flowControl, failureCallback } = letter;
+function makeRun(moment: Moment, account: AccountId, input: StartInput, invoker: Invoker | null): Run {
+  const { post, brand, labels, redaction, callerIp } = input;
+  const { method, headers, retries, retryDelay, timeout, flowControl, failureCallback } = input;
   return {
     ...{
       account,
@@ -86,53 +86,53 @@ function newRun(moment: Moment, account: AccountId, letter: StartLetter, invoker
       endedAt: null,
     },
     ...{ brand, features: post.features, labels, redaction, callerIp, invoker, origin: null, steps: 0, failure: null, body: noBytes },
-    ...(letter.keepResponse ? { keepResponse: true } : {}),
+    ...(input.keepResponse ? { keepResponse: true } : {}),
     settings: { method, headers, retries, retryDelay, timeout, flowControl, callback: null, failureCallback },
   };
 }
 
 /** Appends the initial payload, and makes the message that carries it. */
-function sendFirst(draft: Draft, moment: Moment, account: Account, going: Going, letter: StartLetter): Envelope {
-  const { features, origin } = letter.post;
+function sendFirst(draft: Draft, moment: Moment, account: Account, ongoing: OngoingRun, input: StartInput): StoredMessage {
+  const { features, origin } = input.post;
   const first: RunPart["first"] = origin === "rest" ? "rest" : "detect";
-  const message = appendStep(draft, moment, account, going, {
-    ...{ callType: "step", head: null, slot: initialStepKey, body: letter.body, url: letter.url, headers: letter.headers },
-    ...{ delay: letter.delay, notBefore: letter.notBefore, ...(features.detect ? { first } : {}) },
+  const message = appendStep(draft, moment, account, ongoing, {
+    ...{ callType: "step", head: null, stepKey: initialStepKey, body: input.body, url: input.url, headers: input.headers },
+    ...{ delay: input.delay, notBefore: input.notBefore, ...(features.detect ? { first } : {}) },
   });
-  const active = draft.get("activeRuns", account.id, going.run.runId);
+  const active = draft.get("activeRuns", account.id, ongoing.run.runId);
   if (active) draft.put("activeRuns", { ...active, firstMessage: message.id });
   return message;
 }
 
 /** By which an endpoint is asked to start the run itself, in each brand. */
-const asksToBegin: ReadonlySet<string> = new Set(
+const restartHeaders: ReadonlySet<string> = new Set(
   Object.values(brandNames).map(({ prefix }) => `${prefix.toLowerCase()}-workflow-unknown-sdk`),
 );
 
 /** The payload stays as it is; what is sent along may change, and settings that are not given stay. */
-function startAgain(draft: Draft, moment: Moment, account: Account, letter: StartLetter, { run, active }: Going): Posted {
-  const { retries, retryDelay, flowControl, failureCallback } = letter;
+function restartRun(draft: Draft, moment: Moment, account: Account, input: StartInput, { run, active }: OngoingRun): RunPostResult {
+  const { retries, retryDelay, flowControl, failureCallback } = input;
   // A client takes it out under one name. Under another one it would come back with all it forwards, and have the run begin again without end.
-  const headers = letter.headers.filter(([name]) => !asksToBegin.has(name.toLowerCase()));
+  const headers = input.headers.filter(([name]) => !restartHeaders.has(name.toLowerCase()));
   const { settings } = run;
   const changed = {
     ...{ ...settings, headers, retries: retries ?? settings.retries, retryDelay: retryDelay ?? settings.retryDelay },
     ...{ flowControl: flowControl ?? settings.flowControl, failureCallback: failureCallback ?? settings.failureCallback },
   };
-  const again: Run = { ...run, settings: changed };
-  const [initial] = draft.stepsOf(account.id, run.id, initialStepKey);
+  const restarted: Run = { ...run, settings: changed };
+  const [initial] = draft.listSteps(account.id, run.id, initialStepKey);
   if (initial?.damaged)
     throw new Refusal("step-refused", `workflow-runid: the initial payload of ${run.runId.slice(0, 200)} is damaged in the store`);
-  draft.put("runs", again);
-  const body = initial?.body ?? letter.body;
-  const message = send(draft, moment, account, again, {
+  draft.put("runs", restarted);
+  const body = initial?.body ?? input.body;
+  const message = sendStep(draft, moment, account, restarted, {
     ...{
       kind: "step",
-      slot: initialStepKey,
+      stepKey: initialStepKey,
       position: 0,
       body,
-      size: sizeInHistory(body.byteLength),
-      url: letter.url,
+      size: historySize(body.byteLength),
+      url: input.url,
       headers: [],
       first: "detect",
     },
@@ -146,33 +146,33 @@ function startAgain(draft: Draft, moment: Moment, account: Account, letter: Star
  * The run that waits for the new one. Throws `Refusal` when it has ended: also where another one of its name goes on, as
  * far as the post says when its run began. No other post of an endpoint does.
  */
-function invokerOf(draft: Draft, account: AccountId, post: InvokerPost): Invoker {
-  const going = mustGoOn(draft, account, post.runId);
-  if (post.createdAt > 0 && post.createdAt !== going.run.createdAt) {
+function findInvoker(draft: Draft, account: AccountId, post: InvokerPost): Invoker {
+  const ongoing = mustFindOngoingRun(draft, account, post.runId);
+  if (post.createdAt > 0 && post.createdAt !== ongoing.run.createdAt) {
     const problem = `there is no run ${JSON.stringify(post.runId.slice(0, 200))} that has not ended and began at ${post.createdAt}`;
     throw new Refusal("invalid", `workflow-runid: ${problem}`);
   }
-  checkHistory(going);
+  checkHistory(ongoing);
   mustBeStep(post.step);
-  return { ...post, run: going.run.id };
+  return { ...post, run: ongoing.run.id };
 }
 
 /** Its end would be told to whoever started it, and the step would wait for ever. */
-const notOneOfItsOwn = (runId: string): Refusal =>
+const activeInvokedRunRefusal = (runId: string): Refusal =>
   new Refusal(
     "step-refused",
     `workflow-runid: the run ${JSON.stringify(runId.slice(0, 200))} has not ended; a run that is invoked needs an id of its own`,
   );
 
 /** A step that was posted again has invoked its run before, and may have its result. */
-function resultOfInvoke(draft: Draft, account: AccountId, { step }: InvokerPost, { run }: Invoker): Posted | null {
+function findInvokeResult(draft: Draft, account: AccountId, { step }: InvokerPost, { run }: Invoker): RunPostResult | null {
   const child = draft.get("waiters", account, toWaiterId(run, step))?.child;
   if (child) return { messageId: child.messageId, deduplicated: false, run: { runId: child.runId, createdAt: child.createdAt } };
-  const result = draft.outline("steps", account, toResultId(run, step));
+  const result = draft.getWithoutBody("steps", account, toResultId(run, step));
   return result ? { messageId: result.messageId, deduplicated: false, run: { runId: "", createdAt: result.createdAt } } : null;
 }
 
-const waiterForChild = (moment: Moment, child: Run, messageId: string, { run, runId, url, headers, step }: Invoker): Waiter => ({
+const makeInvokeWaiter = (moment: Moment, child: Run, messageId: string, { run, runId, url, headers, step }: Invoker): Waiter => ({
   ...{ account: child.account, id: toWaiterId(run, step), run, runId, kind: "invoke", event: "", createdAt: moment.now, dueAt: null },
   ...{ url, headers, given: [], timeout: "", timeoutUrl: "", timeoutHeaders: [], timeoutGiven: [], step },
   child: { run: child.id, runId: child.runId, url: child.url, createdAt: child.createdAt, messageId },

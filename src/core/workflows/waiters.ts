@@ -7,7 +7,7 @@ import type { Waiter } from "../model/run.ts";
 /** Lets a step wait. The caller has asked for its run. */
 export function putWaiter(draft: Draft, waiter: Waiter): void {
   draft.put("waiters", waiter);
-  count(draft, waiter, 1);
+  changeWaiting(draft, waiter, 1);
 }
 
 /** A step waits no more. True if it did. The caller has asked for the waiter and its run. */
@@ -15,13 +15,13 @@ export function dropWaiter(draft: Draft, account: AccountId, id: string): boolea
   const waiter = draft.get("waiters", account, id);
   if (!waiter) return false;
   draft.drop("waiters", account, id);
-  count(draft, waiter, -1);
+  changeWaiting(draft, waiter, -1);
   return true;
 }
 
-function count(draft: Draft, { account, runId, run }: Waiter, by: 1 | -1): void {
+function changeWaiting(draft: Draft, { account, runId, run }: Waiter, change: 1 | -1): void {
   const active = draft.get("activeRuns", account, runId);
   if (active?.run !== run) return;
-  if (active.waiting + by < 0) draft.fault(`the run ${run} of account ${account} counted too few steps that wait`);
-  draft.put("activeRuns", { ...active, waiting: Math.max(0, active.waiting + by) });
+  if (active.waiting + change < 0) draft.fault(`the run ${run} of account ${account} counted too few steps that wait`);
+  draft.put("activeRuns", { ...active, waiting: Math.max(0, active.waiting + change) });
 }

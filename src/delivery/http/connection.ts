@@ -1,53 +1,56 @@
 import type { Socket } from "node:net";
 import type { AccountId, HeaderList, Bytes } from "../../core/model/message.ts";
 import type { LongWork } from "../../core/fairness/longWork.ts";
-import { AnswerReader, type Reuse } from "./response.ts";
+import { ResponseReader, type ConnectionReuse } from "./response.ts";
 
 /** A request as it is sent: names and values of `headers` in turn. All texts hold what HTTP allows there (RFC 9110, 5), in latin1. */
-export type Request = { method: string; path: string; headers: readonly string[]; body: Bytes };
+export type HttpRequest = { method: string; path: string; headers: readonly string[]; body: Bytes };
 
 /** Whoever waits for the answer to a request. After `ends` or `fails` it hears nothing more. */
-export type Caller = {
-  readonly request: Request;
+export type RequestCaller = {
+  readonly request: HttpRequest;
   /** The account on whose behalf it is sent. */
   readonly account?: AccountId;
   /** The request is sent now. Closing the connection ends it. Called a second time if the request is resent over a new connection. */
-  sent(connection: Connection): void;
+  onSent(connection: HttpConnection): void;
   /** `length`: of the body, as far as the response announces it. */
-  begins(status: number, fields: () => HeaderList, length: number | null): void;
+  onResponse(status: number, fields: () => HeaderList, length: number | null): void;
   /** The bytes are overwritten when this returns. */
-  continues(bytes: Buffer): void;
-  ends(): void;
-  fails(error: unknown): void;
+  onBody(bytes: Buffer): void;
+  onEnd(): void;
+  onFailure(error: unknown): void;
 };
 
 /** The connection ended before the answer did. */
-export class Lost extends Error {}
+export class ConnectionLost extends Error {}
 
 /**
  * Told when a connection may take another request, and when it is gone. `unheard`: the caller whose request must be resent over a new
  * connection. A connection that was reused may have been closed by the destination before the request arrived, so if it ends before
  * the first byte of a response, that is not yet a failure. See docs/decisions/0047.
  */
-export type Owner = { free(connection: Connection): void; gone(connection: Connection, unheard: Caller | null): void };
+export type ConnectionOwner = {
+  onFree(connection: HttpConnection): void;
+  onGone(connection: HttpConnection, unanswered: RequestCaller | null): void;
+};
 
 /** After a read of so many bytes a connection reads on when it has its turn. Most responses are smaller. */
-const largeRead = 16 * 1024;
+const largeReadBytes = 16 * 1024;
 
 /** A smaller read is taken at once, whatever it is. Of a larger one so many pieces of a body are taken in one turn: each costs a tenth of a microsecond. */
-const [smallRead, mostPieces] = [2 * 1024, 1_000];
+const [smallReadBytes, maxPieces] = [2 * 1024, 1_000];
 
 /** All sockets read into one place, as what was read is looked at before anything else is read. */
-const place = Buffer.allocUnsafeSlow(64 * 1024);
+const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 
-const read = "waypost read";
+const readEvent = "waypost read";
 
 /** What a socket for a `Connection` is opened with. It says what it reads by an event of its own, and makes nothing to carry it. */
-export const reading = {
+export const socketReadOptions = {
   onread: {
-    buffer: place,
+    buffer: readBuffer,
     callback(this: Socket, count: number): boolean {
-      this.emit(read, place.subarray(0, count));
+      this.emit(readEvent, readBuffer.subarray(0, count));
       return true;
     },
   },
@@ -57,18 +60,18 @@ export const reading = {
  * One connection to a destination, with one request at a time: an attempt that is cut off takes nobody else's with it. HTTP/1.1, by
  * hand, since a request and its answer cost a third of what they do in a library that can do more (docs/decisions/0035).
  */
-export class Connection {
+export class HttpConnection {
   /** So many ticks of its owner it may still wait for another request. */
-  seconds = 0;
+  idleSeconds = 0;
   readonly #socket: Socket;
   readonly #host: string;
-  readonly #owner: Owner;
-  #caller: Caller | null = null;
-  #reader: AnswerReader | null = null;
+  readonly #owner: ConnectionOwner;
+  #caller: RequestCaller | null = null;
+  #reader: ResponseReader | null = null;
   #isGone = false;
   #isPaused = false;
   /** Whether it waits for its turn to read on. */
-  #isResting = false;
+  #isWaitingForTurn = false;
   /** What was read and waits for its turn. */
   readonly #unread: Buffer[] = [];
   readonly #longWork: LongWork;
@@ -77,23 +80,23 @@ export class Connection {
   /** Whether its end means that the running request must be resent: it was reused, and no byte of the response has come. */
   #mayBeStale = false;
 
-  constructor(socket: Socket, { host, owner, longWork }: { host: string; owner: Owner; longWork: LongWork }) {
+  constructor(socket: Socket, { host, owner, longWork }: { host: string; owner: ConnectionOwner; longWork: LongWork }) {
     this.#socket = socket;
     this.#host = host;
     this.#owner = owner;
     this.#longWork = longWork;
-    socket.on(read, (bytes: Buffer) => this.#read(bytes));
-    socket.on("error", (error) => this.#lost(error));
-    socket.on("end", () => this.#ended());
-    socket.on("close", () => this.#ended());
+    socket.on(readEvent, (bytes: Buffer) => this.#read(bytes));
+    socket.on("error", (error) => this.#handleLost(error));
+    socket.on("end", () => this.#handleEnd());
+    socket.on("close", () => this.#handleEnd());
   }
 
-  send(caller: Caller): void {
+  send(caller: RequestCaller): void {
     this.#caller = caller;
-    this.#reader = new AnswerReader(caller.request.method, caller);
+    this.#reader = new ResponseReader(caller.request.method, caller);
     this.#mayBeStale = this.#isReused;
     this.#isReused = true;
-    caller.sent(this);
+    caller.onSent(this);
     if (this.#caller !== null) this.#write(caller.request);
   }
 
@@ -106,26 +109,26 @@ export class Connection {
   resume(): void {
     if (!this.#isPaused) return;
     this.#isPaused = false;
-    if (!this.#isResting) this.#socket.resume();
+    if (!this.#isWaitingForTurn) this.#socket.resume();
   }
 
   /** Closes it at once. What runs on it fails with this error. */
   close(error: unknown): void {
     if (this.#isGone) return;
-    this.#destroy()?.fails(error);
-    this.#owner.gone(this, null);
+    this.#destroy()?.onFailure(error);
+    this.#owner.onGone(this, null);
   }
 
   /** It has ended by itself. */
-  #lost(error: unknown): void {
+  #handleLost(error: unknown): void {
     this.#takeUnread();
     if (this.#isGone) return;
     if (!this.#mayBeStale) return this.close(error);
-    this.#owner.gone(this, this.#destroy());
+    this.#owner.onGone(this, this.#destroy());
   }
 
   /** Answers whose request ran on it. */
-  #destroy(): Caller | null {
+  #destroy(): RequestCaller | null {
     const caller = this.#caller;
     this.#isGone = true;
     this.#caller = null;
@@ -134,12 +137,12 @@ export class Connection {
     return caller;
   }
 
-  #write({ method, path, headers, body }: Request): void {
+  #write({ method, path, headers, body }: HttpRequest): void {
     let head = `${method} ${path} HTTP/1.1\r\nHost: ${this.#host}\r\nConnection: keep-alive\r\n`;
     for (let at = 0; at + 1 < headers.length; at += 2) head += `${headers[at]}: ${headers[at + 1]}\r\n`;
-    head += body.length > 0 || !bodiless.has(method) ? `Content-Length: ${body.length}\r\n\r\n` : "\r\n";
+    head += body.length > 0 || !bodilessMethods.has(method) ? `Content-Length: ${body.length}\r\n\r\n` : "\r\n";
     // As one text: it is copied once, on its way into the system, and leaves nothing behind for the garbage collector.
-    if (body.length <= mostAsText) return void this.#socket.write(head + latin1Of(body), "latin1");
+    if (body.length <= maxTextBytes) return void this.#socket.write(head + toLatin1Text(body), "latin1");
     this.#socket.cork();
     this.#socket.write(head, "latin1");
     this.#socket.write(body);
@@ -152,29 +155,29 @@ export class Connection {
    */
   #read(bytes: Buffer): void {
     // TLS hands over what it has decrypted although the socket is paused.
-    if (this.#isResting || this.#unread.length > 0) this.#unread.push(Buffer.from(bytes));
-    else if (bytes.length < smallRead) this.#take(bytes);
+    if (this.#isWaitingForTurn || this.#unread.length > 0) this.#unread.push(Buffer.from(bytes));
+    else if (bytes.length < smallReadBytes) this.#take(bytes);
     else this.#readSome(bytes, (rest) => Buffer.from(rest));
   }
 
   /** `kept`: makes what is left of the bytes one's own. */
-  #readSome(bytes: Buffer, kept: (rest: Buffer) => Buffer): void {
+  #readSome(bytes: Buffer, copy: (rest: Buffer) => Buffer): void {
     const account = this.#caller?.account ?? "";
     let taken = bytes.length;
-    const took = this.#longWork.timed(() => (taken = this.#take(bytes, mostPieces)));
-    if (taken < bytes.length) this.#unread.unshift(kept(bytes.subarray(taken)));
-    if (this.#isGone || this.#caller === null || (this.#unread.length === 0 && bytes.length < largeRead)) return;
-    this.#isResting = true;
+    const elapsed = this.#longWork.timed(() => (taken = this.#take(bytes, maxPieces)));
+    if (taken < bytes.length) this.#unread.unshift(copy(bytes.subarray(taken)));
+    if (this.#isGone || this.#caller === null || (this.#unread.length === 0 && bytes.length < largeReadBytes)) return;
+    this.#isWaitingForTurn = true;
     this.#socket.pause();
-    this.#longWork.next(account, () => this.#readOn(), took);
+    this.#longWork.next(account, () => this.#continueReading(), elapsed);
   }
 
-  #readOn(): void {
-    this.#isResting = false;
+  #continueReading(): void {
+    this.#isWaitingForTurn = false;
     if (this.#isGone) return;
     const [bytes] = this.#unread.splice(0, 1);
     if (bytes) this.#readSome(bytes, (rest) => rest);
-    if (!this.#isResting && !this.#isPaused && !this.#isGone) this.#socket.resume();
+    if (!this.#isWaitingForTurn && !this.#isPaused && !this.#isGone) this.#socket.resume();
   }
 
   /** Takes what was read and has not had its turn: the connection has ended. */
@@ -183,7 +186,7 @@ export class Connection {
   }
 
   /** Returns how many of the bytes were taken. */
-  #take(bytes: Buffer, most = Infinity): number {
+  #take(bytes: Buffer, maxPieces = Infinity): number {
     const reader = this.#reader;
     let taken = bytes.length;
     // What nobody asked for.
@@ -191,39 +194,39 @@ export class Connection {
     else {
       this.#mayBeStale = false;
       try {
-        taken = reader.take(bytes, most);
+        taken = reader.take(bytes, maxPieces);
       } catch (error) {
         this.close(error);
       }
-      if (reader.isWhole && !this.#isGone) this.#end(reader.reuse);
+      if (reader.isWhole && !this.#isGone) this.#finish(reader.reuse);
     }
     return taken;
   }
 
-  #ended(): void {
+  #handleEnd(): void {
     this.#takeUnread();
     if (this.#isGone) return;
-    if (this.#reader?.closed()) this.#end(null);
-    else this.#lost(new Lost());
+    if (this.#reader?.handleClose()) this.#finish(null);
+    else this.#handleLost(new ConnectionLost());
   }
 
-  #end(reuse: Reuse): void {
+  #finish(reuse: ConnectionReuse): void {
     const caller = this.#caller;
     this.#caller = null;
     this.#reader = null;
     // When an answer comes before its request was taken, nobody will read the rest.
     if (reuse === null || this.#unread.length > 0 || this.#socket.writableLength > 0) this.close(null);
-    caller?.ends();
+    caller?.onEnd();
     if (this.#isGone || reuse === null) return;
     this.resume();
-    this.seconds = reuse.seconds;
-    this.#owner.free(this);
+    this.idleSeconds = reuse.seconds;
+    this.#owner.onFree(this);
   }
 }
 
 /** They say nothing of a body that they do not have (RFC 9110, 8.6). */
-const bodiless: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
+const bodilessMethods: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
-const mostAsText = 8 * 1024;
+const maxTextBytes = 8 * 1024;
 
-const latin1Of = (bytes: Bytes): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
+const toLatin1Text = (bytes: Bytes): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");

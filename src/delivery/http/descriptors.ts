@@ -3,11 +3,11 @@ export function descriptorLimit(): number | null {
   const { report } = process;
   // Else the names of all peers would be looked up.
   Object.assign(report, { excludeNetwork: true });
-  const told: unknown = report.getReport();
-  const limits = memberOf(told, "userLimits");
-  const soft = memberOf(memberOf(limits, "open_files"), "soft");
+  const diagnostics: unknown = report.getReport();
+  const limits = readMember(diagnostics, "userLimits");
+  const soft = readMember(readMember(limits, "open_files"), "soft");
   return typeof soft === "number" && soft > 0 ? soft : null;
 }
 
-const memberOf = (value: unknown, name: string): unknown =>
+const readMember = (value: unknown, name: string): unknown =>
   typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;

@@ -9,9 +9,9 @@ import { elapsed } from "../../clock/clock.ts";
 export type Resolve = (hostname: string, account?: AccountId) => Promise<readonly string[]>;
 
 /** Names the account for which a connection is opened, and so a name resolved. */
-export const openedFor = new AsyncLocalStorage<AccountId>();
+export const resolvingAccount = new AsyncLocalStorage<AccountId>();
 
-type Ways = {
+type LookupWays = {
   /** The system's own lookup. It holds one of two threads until the name servers have answered, or for some ten seconds and more. */
   lookUp: Resolve;
   /** Returns the addresses that the name servers give; none if they know none or do not answer. Holds no thread. */
@@ -21,7 +21,7 @@ type Ways = {
 };
 
 /** Nobody waits any longer for a connection. */
-const patience: Millis = 10_000;
+const maxWait: Millis = 10_000;
 
 /**
  * The system's own way to resolve a name knows all sources of names that a machine may have, but blocks a thread for each, and there are
@@ -29,26 +29,26 @@ const patience: Millis = 10_000;
  * blocks nothing, and the addresses that they give are used. Only names without any are looked up by the system, one after another, for the
  * accounts in turns: they hold one thread (docs/decisions/0057).
  */
-export function apartFromSilent({ lookUp, ask, isListed }: Ways): Resolve {
-  const [system, servers, slow] = [sharing(lookUp), sharing(ask), new Lane(lookUp)];
+export function createResolver({ lookUp, ask, isListed }: LookupWays): Resolve {
+  const [lookUpShared, askShared, slowLookups] = [shareLookups(lookUp), shareLookups(ask), new LookupQueue(lookUp)];
   return async (hostname, account = "") => {
-    if (isLocal(hostname) || (await isListed(hostname))) return system(hostname);
-    const found = await servers(hostname);
-    return found.length > 0 ? found : slow.lookUp(hostname, account);
+    if (isLoopbackName(hostname) || (await isListed(hostname))) return lookUpShared(hostname);
+    const found = await askShared(hostname);
+    return found.length > 0 ? found : slowLookups.lookUp(hostname, account);
   };
 }
 
 /** A name that waits for its lookup. */
-type Waiting = { hostname: string; since: Millis; answer: Promise<readonly string[]> } & Omit<
+type WaitingName = { hostname: string; since: Millis; answer: Promise<readonly string[]> } & Omit<
   PromiseWithResolvers<readonly string[]>,
   "promise"
 >;
 
 /** Looks names up one after another: each account in turn, and of each account the name that has waited longest. */
-class Lane {
+class LookupQueue {
   readonly #lookUp: Resolve;
   /** The next turn is the first one's. An account without names is not here. */
-  readonly #accounts = new Map<AccountId, Map<string, Waiting>>();
+  readonly #accounts = new Map<AccountId, Map<string, WaitingName>>();
   #isBusy = false;
 
   constructor(lookUp: Resolve) {
@@ -56,9 +56,9 @@ class Lane {
   }
 
   lookUp(hostname: string, account: AccountId): Promise<readonly string[]> {
-    const own = this.#accounts.get(account) ?? new Map<string, Waiting>();
-    const known = own.get(hostname);
-    if (known) return known.answer;
+    const own = this.#accounts.get(account) ?? new Map<string, WaitingName>();
+    const pending = own.get(hostname);
+    if (pending) return pending.answer;
     const { promise: answer, ...ends } = Promise.withResolvers<readonly string[]>();
     own.set(hostname, { hostname, since: elapsed(), answer, ...ends });
     this.#accounts.set(account, own);
@@ -68,23 +68,23 @@ class Lane {
 
   async #work(): Promise<void> {
     this.#isBusy = true;
-    for (let next = this.#next(); next; next = this.#next()) {
+    for (let next = this.#takeNext(); next; next = this.#takeNext()) {
       const { hostname, since, reject } = next;
-      if (elapsed() - since > patience) {
+      if (elapsed() - since > maxWait) {
         reject(Object.assign(new Error(`the name servers of ${hostname} do not answer`), { code: "EAI_AGAIN" }));
         continue;
       }
       try {
         const addresses = await this.#lookUp(hostname);
-        for (const one of [next, ...this.#others(hostname)]) one.resolve(addresses);
+        for (const waiting of [next, ...this.#takeOthers(hostname)]) waiting.resolve(addresses);
       } catch (error) {
-        for (const one of [next, ...this.#others(hostname)]) one.reject(error);
+        for (const waiting of [next, ...this.#takeOthers(hostname)]) waiting.reject(error);
       }
     }
     this.#isBusy = false;
   }
 
-  #next(): Waiting | undefined {
+  #takeNext(): WaitingName | undefined {
     const [first] = this.#accounts;
     if (!first) return undefined;
     const [account, names] = first;
@@ -96,8 +96,8 @@ class Lane {
   }
 
   /** Other accounts that wait for the same name: what was found is found for all of them. */
-  #others(hostname: string): Waiting[] {
-    const found: Waiting[] = [];
+  #takeOthers(hostname: string): WaitingName[] {
+    const found: WaitingName[] = [];
     for (const [account, names] of [...this.#accounts]) {
       const waiting = names.get(hostname);
       if (!waiting) continue;
@@ -110,14 +110,14 @@ class Lane {
 }
 
 /** Reports whether a name stands for this machine, so that no name server is asked for it. */
-export const isLocal = (hostname: string): boolean => /(^|\.)localhost\.?$/i.test(hostname);
+export const isLoopbackName = (hostname: string): boolean => /(^|\.)localhost\.?$/i.test(hostname);
 
 /** Many connections that need the same name at the same time share one answer. */
-export function sharing(resolve: Resolve): Resolve {
+export function shareLookups(resolve: Resolve): Resolve {
   const running = new Map<string, Promise<readonly string[]>>();
   return (hostname, account) => {
-    const begun = running.get(hostname);
-    if (begun) return begun;
+    const pending = running.get(hostname);
+    if (pending) return pending;
     const answer = resolve(hostname, account).finally(() => running.delete(hostname));
     running.set(hostname, answer);
     return answer;
@@ -125,10 +125,10 @@ export function sharing(resolve: Resolve): Resolve {
 }
 
 /** How a short name is completed (resolv.conf): a name with fewer dots than `dots` is tried last as it is. */
-export type Search = { domains: readonly string[]; dots: number };
+export type SearchList = { domains: readonly string[]; dots: number };
 
 /** Reads the search list of a resolv.conf. */
-export function searchIn(text: string): Search {
+export function parseSearchList(text: string): SearchList {
   const lines = text.split("\n").map((line) => line.trim().split(/\s+/));
   const domains = lines.findLast(([word]) => word === "search" || word === "domain")?.slice(1) ?? [];
   const dots = lines.flatMap(([word, ...options]) => (word === "options" ? options : [])).findLast((option) => /^ndots:\d+$/.test(option));
@@ -136,76 +136,76 @@ export function searchIn(text: string): Search {
 }
 
 /** The names that the system would try for a name, in its order. */
-export function triedFor(hostname: string, { domains, dots }: Search): string[] {
+export function listCandidates(hostname: string, { domains, dots }: SearchList): string[] {
   if (hostname.endsWith(".")) return [hostname];
   const completed = domains.map((domain) => `${hostname}.${domain}`);
   return hostname.split(".").length > dots ? [hostname, ...completed] : [...completed, hostname];
 }
 
 /** The names that a hosts file lists, in lower case. */
-export const hostsIn = (text: string): ReadonlySet<string> =>
+export const parseHostsFile = (text: string): ReadonlySet<string> =>
   new Set(text.split("\n").flatMap((line) => (line.split("#")[0] ?? "").trim().toLowerCase().split(/\s+/).slice(1)));
 
 /** Returns a reader of a file, which reads it again only when it has changed. A file that cannot be read is taken for an empty one. */
-function watched<T>(path: string, read: (text: string) => T): () => Promise<T> {
-  let known: { version: string; value: T } | null = null;
+function createFileReader<T>(path: string, read: (text: string) => T): () => Promise<T> {
+  let cached: { version: string; value: T } | null = null;
   return async () => {
     const version = await stat(path).then(
       ({ mtimeMs, size, ino }) => `${mtimeMs} ${size} ${ino}`,
       () => "",
     );
-    if (known?.version !== version) known = { version, value: read(await readFile(path, "utf8").catch(() => "")) };
-    return known.value;
+    if (cached?.version !== version) cached = { version, value: read(await readFile(path, "utf8").catch(() => "")) };
+    return cached.value;
   };
 }
 
 const hostsFile = process.platform === "win32" ? "C:\\Windows\\System32\\drivers\\etc\\hosts" : "/etc/hosts";
 
 /** Reports whether the hosts file of this machine lists a name. */
-export function listedIn(path = hostsFile): Ways["isListed"] {
-  const names = watched(path, hostsIn);
+export function createHostsCheck(path = hostsFile): LookupWays["isListed"] {
+  const names = createFileReader(path, parseHostsFile);
   return async (hostname) => (await names()).has(hostname.toLowerCase().replace(/\.$/, ""));
 }
 
-type Servers = { resolver: Resolver; search: Search };
+type NameServers = { resolver: Resolver; search: SearchList };
 
 /** Asks the name servers of the system, completing names as it does. `servers`: instead of those of the system. */
-export function askingServers(servers?: readonly string[], path = "/etc/resolv.conf"): Ways["ask"] {
-  const make = (text: string): Servers => {
+export function createServerLookup(servers?: readonly string[], path = "/etc/resolv.conf"): LookupWays["ask"] {
+  const makeServers = (text: string): NameServers => {
     const resolver = new Resolver({ timeout: 1_000, tries: 2 });
     if (servers) resolver.setServers(servers);
-    return { resolver, search: searchIn(text) };
+    return { resolver, search: parseSearchList(text) };
   };
-  const current = watched(path, make);
+  const current = createFileReader(path, makeServers);
   return async (hostname) => {
     const { resolver, search } = await current();
-    for (const name of triedFor(hostname, search)) {
-      const { addresses, isSilent } = await addressesOf(resolver, name);
+    for (const name of listCandidates(hostname, search)) {
+      const { addresses, isSilent } = await queryAddresses(resolver, name);
       if (addresses.length > 0 || isSilent) return addresses;
     }
     return [];
   };
 }
 
-async function addressesOf(resolver: Resolver, name: string): Promise<{ addresses: string[]; isSilent: boolean }> {
+async function queryAddresses(resolver: Resolver, name: string): Promise<{ addresses: string[]; isSilent: boolean }> {
   let isSilent = false;
-  const none = (error: NodeJS.ErrnoException): string[] => {
+  const noAddresses = (error: NodeJS.ErrnoException): string[] => {
     isSilent ||= error.code === "ETIMEOUT";
     return [];
   };
-  const [four, six] = await Promise.all([resolver.resolve4(name).catch(none), resolver.resolve6(name).catch(none)]);
-  const [first, second] = prefersSix() ? [six, four] : [four, six];
+  const [ipv4, ipv6] = await Promise.all([resolver.resolve4(name).catch(noAddresses), resolver.resolve6(name).catch(noAddresses)]);
+  const [first, second] = prefersIpv6() ? [ipv6, ipv4] : [ipv4, ipv6];
   const addresses = Array.from({ length: Math.max(first.length, second.length) }, (_, at) => [first[at] ?? [], second[at] ?? []].flat());
   return { addresses: addresses.flat(), isSilent };
 }
 
 /** Whether this machine has a global address of IPv6, and so calls others by theirs (RFC 6724). */
-const prefersSix = (): boolean =>
+const prefersIpv6 = (): boolean =>
   Object.values(networkInterfaces())
     .flat()
     .some((one) => one !== undefined && one.family === "IPv6" && /^[23]/.test(one.address));
 
-export async function lookUpBySystem(hostname: string): Promise<readonly string[]> {
+export async function lookUpWithSystem(hostname: string): Promise<readonly string[]> {
   const answers = await systemLookup(hostname, { all: true });
   return answers.map(({ address }) => address);
 }

@@ -4,9 +4,17 @@ import { callbackify } from "node:util";
 import { buildConnector } from "undici";
 import type { Millis } from "../../core/model/message.ts";
 import type { RefusedHosts } from "../../core/values/refusedHost.ts";
-import { reading } from "./connection.ts";
+import { socketReadOptions } from "./connection.ts";
 import type { Resolve } from "./dns.ts";
-import { apartFromSilent, askingServers, isLocal, listedIn, lookUpBySystem, openedFor, sharing } from "./dns.ts";
+import {
+  createResolver,
+  createServerLookup,
+  isLoopbackName,
+  createHostsCheck,
+  lookUpWithSystem,
+  resolvingAccount,
+  shareLookups,
+} from "./dns.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** Decides which addresses may be called. Whatever leaves the server goes through its connector. */
@@ -32,38 +40,40 @@ export type EgressOptions = { allow: readonly string[]; resolve?: Resolve };
  */
 export class EgressRefusal extends Error {
   constructor(address: string, hostname: string) {
-    const isKnown = address === hostname || isLocal(hostname);
+    const isKnown = address === hostname || isLoopbackName(hostname);
     const subject = address === hostname ? address : isKnown ? `${address} of ${hostname}` : `of ${hostname}`;
-    const allow = adviceFor(address);
-    const advice = allow === null ? notAdvised : `allow it with WAYPOST_EGRESS_ALLOW=${allow}`;
-    super(`address ${subject} is not public: ${isKnown ? advice : unknownAddress}`);
+    const allow = findAllowEntry(address);
+    const advice = allow === null ? neverAllowedAdvice : `allow it with WAYPOST_EGRESS_ALLOW=${allow}`;
+    super(`address ${subject} is not public: ${isKnown ? advice : unknownAddressAdvice}`);
     this.name = "EgressRefusal";
   }
 }
 
-const unknownAddress = "the operator of the server can look it up, and allow it with WAYPOST_EGRESS_ALLOW";
+const unknownAddressAdvice = "the operator of the server can look it up, and allow it with WAYPOST_EGRESS_ALLOW";
 
-const notAdvised = "it is a link-local or metadata address, which is refused";
+const neverAllowedAdvice = "it is a link-local or metadata address, which is refused";
 
 /** Allows what is public, and what `allow` lists. Throws an Error that says which entry of it is malformed. */
 export function createEgress({ allow, resolve }: EgressOptions): Egress {
-  const allowed = networks(allow);
+  const allowed = parseNetworks(allow);
   const mayCall = (address: string): boolean => {
-    const plain = plainForm(address);
-    return plain !== null && (contains(allowed, plain) || isPublic(plain));
+    const plain = toPlainAddress(address);
+    return plain !== null && (containsAddress(allowed, plain) || isPublic(plain));
   };
-  const resolveOnce = resolve ? sharing(resolve) : apartFromSilent({ lookUp: lookUpBySystem, ask: askingServers(), isListed: listedIn() });
+  const resolveOnce = resolve
+    ? shareLookups(resolve)
+    : createResolver({ lookUp: lookUpWithSystem, ask: createServerLookup(), isListed: createHostsCheck() });
   // The names whose last lookup had an address that may not be called, each with that address.
   const refused = new BoundedMap<string, string>(1_000);
   const refusedHost: RefusedHosts = (host) => {
     const address = host.replace(/^\[|\]$/g, "");
-    if (isIP(address) !== 0) return mayCall(address) ? null : { address, allow: adviceFor(address), isResolved: false };
-    if (isLocal(host) && !loopback.some(mayCall)) return { address: host, allow: loopbackNetworks, isResolved: false };
+    if (isIP(address) !== 0) return mayCall(address) ? null : { address, allow: findAllowEntry(address), isResolved: false };
+    if (isLoopbackName(host) && !loopback.some(mayCall)) return { address: host, allow: loopbackNetworks, isResolved: false };
     const denied = refused.get(host);
-    return denied === undefined ? null : { address: denied, allow: adviceFor(denied), isResolved: true };
+    return denied === undefined ? null : { address: denied, allow: findAllowEntry(denied), isResolved: true };
   };
-  const vetted = async (hostname: string): Promise<LookupAnswer[]> => {
-    const addresses = await resolveOnce(hostname, openedFor.getStore());
+  const resolveAllowed = async (hostname: string): Promise<LookupAnswer[]> => {
+    const addresses = await resolveOnce(hostname, resolvingAccount.getStore());
     const denied = addresses.find((address) => !mayCall(address));
     if (denied !== undefined) {
       refused.renew(hostname, denied);
@@ -71,9 +81,13 @@ export function createEgress({ allow, resolve }: EgressOptions): Egress {
     }
     refused.delete(hostname);
     if (addresses.length === 0) throw Object.assign(new Error(`${hostname} has no address`), { code: "ENOTFOUND" });
-    return addresses.slice(0, mostAddresses).map((address) => ({ address, family: isIP(address) }));
+    return addresses.slice(0, maxAddresses).map((address) => ({ address, family: isIP(address) }));
   };
-  return { mayCall, refusedHost, connector: (connectTimeout) => guardedConnector(mayCall, lookupBy(vetted), connectTimeout) };
+  return {
+    mayCall,
+    refusedHost,
+    connector: (connectTimeout) => guardedConnector(mayCall, toLookupFunction(resolveAllowed), connectTimeout),
+  };
 }
 
 type LookupAnswer = { address: string; family: number };
@@ -83,12 +97,12 @@ const loopback = ["127.0.0.1", "::1"];
 const loopbackNetworks = "127.0.0.0/8,::1/128";
 
 /** How many addresses of one name are tried. */
-const mostAddresses = 8;
+const maxAddresses = 8;
 
 function guardedConnector(mayCall: Egress["mayCall"], lookup: LookupFunction, timeout: Millis): buildConnector.connector {
   // An address that does not answer gets half a second before the next one is tried; Node's 250 ms would cut off far continents.
   // HTTP/2 is off on purpose: one attempt is one request on one connection, and ends without touching any other.
-  const settings = { lookup, timeout, ...reading, allowH2: false, autoSelectFamily: true, autoSelectFamilyAttemptTimeout: 500 };
+  const settings = { lookup, timeout, ...socketReadOptions, allowH2: false, autoSelectFamily: true, autoSelectFamilyAttemptTimeout: 500 };
   const connectPlain = buildConnector(settings);
   let connectSecure: buildConnector.connector | null = null;
   return (options, callback) => {
@@ -105,8 +119,8 @@ function guardedConnector(mayCall: Egress["mayCall"], lookup: LookupFunction, ti
   };
 }
 
-function lookupBy(vetted: (hostname: string) => Promise<LookupAnswer[]>): LookupFunction {
-  const ask = callbackify(vetted);
+function toLookupFunction(resolve: (hostname: string) => Promise<LookupAnswer[]>): LookupFunction {
+  const ask = callbackify(resolve);
   return (hostname, { all }, callback) => {
     ask(hostname, (error, answers) => {
       if (error) callback(error, []);
@@ -117,61 +131,61 @@ function lookupBy(vetted: (hostname: string) => Promise<LookupAnswer[]>): Lookup
 }
 
 type Networks = { ipv4: BlockList; ipv6: BlockList };
-type Plain = { address: string; family: "ipv4" | "ipv6" };
+type PlainAddress = { address: string; family: "ipv4" | "ipv6" };
 
-const contains = (list: Networks, { address, family }: Plain): boolean => list[family].check(address, family);
+const containsAddress = (list: Networks, { address, family }: PlainAddress): boolean => list[family].check(address, family);
 
 /** One list per family, because a `BlockList` with both takes `::/0` to hold every IPv4 address. */
-function networks(entries: readonly string[]): Networks {
+function parseNetworks(entries: readonly string[]): Networks {
   const list: Networks = { ipv4: new BlockList(), ipv6: new BlockList() };
   for (const entry of entries) {
     const [address = "", length, ...rest] = entry.trim().split("/");
-    const plain = plainForm(address);
-    if (plain === null || rest.length > 0 || address.includes("%"))
-      throw malformed(entry, "write a network such as 10.0.0.0/8, or an address");
-    const bits = plain.family === "ipv4" ? 32 : 128;
-    if (length !== undefined && isIP(address) === 6 && bits === 32) throw malformed(entry, "write an IPv4 network in its own form");
+    const parsed = toPlainAddress(address);
+    if (parsed === null || rest.length > 0 || address.includes("%"))
+      throw makeNetworkError(entry, "write a network such as 10.0.0.0/8, or an address");
+    const bits = parsed.family === "ipv4" ? 32 : 128;
+    if (length !== undefined && isIP(address) === 6 && bits === 32) throw makeNetworkError(entry, "write an IPv4 network in its own form");
     if (length !== undefined && !(/^\d{1,3}$/.test(length) && Number(length) <= bits))
-      throw malformed(entry, `after the slash goes a number from 0 to ${bits}`);
-    list[plain.family].addSubnet(plain.address, length === undefined ? bits : Number(length), plain.family);
+      throw makeNetworkError(entry, `after the slash goes a number from 0 to ${bits}`);
+    list[parsed.family].addSubnet(parsed.address, length === undefined ? bits : Number(length), parsed.family);
   }
   return list;
 }
 
-const malformed = (entry: string, advice: string): Error => new Error(`"${entry}" is not a network: ${advice}`);
+const makeNetworkError = (entry: string, advice: string): Error => new Error(`"${entry}" is not a network: ${advice}`);
 
 /** The address without its zone, and an IPv4 address that comes as IPv6 (`::ffff:10.0.0.1`) as IPv4. Null: not an address. */
-function plainForm(text: string): Plain | null {
+function toPlainAddress(text: string): PlainAddress | null {
   const family = isIP(text);
   if (family === 0) return null;
   if (family === 4) return { address: text, family: "ipv4" };
   const [address = ""] = text.split("%");
-  const groups = groupsOf(address);
-  if (startsWith(groups, [0, 0, 0, 0, 0, 0xffff])) return { address: embedded(groups), family: "ipv4" };
+  const groups = parseIpv6Groups(address);
+  if (startsWith(groups, [0, 0, 0, 0, 0, 0xffff])) return { address: readEmbeddedIpv4(groups), family: "ipv4" };
   return { address, family: "ipv6" };
 }
 
-function isPublic({ address, family }: Plain): boolean {
-  if (family === "ipv4") return !notPublic.ipv4.check(address, "ipv4");
-  const groups = groupsOf(address);
+function isPublic({ address, family }: PlainAddress): boolean {
+  if (family === "ipv4") return !privateNetworks.ipv4.check(address, "ipv4");
+  const groups = parseIpv6Groups(address);
   // NAT64 (RFC 6052): networks that have IPv6 only reach the whole of IPv4 through it.
-  if (startsWith(groups, [0x64, 0xff9b, 0, 0, 0, 0])) return !notPublic.ipv4.check(embedded(groups), "ipv4");
-  return !notPublic.ipv6.check(address, "ipv6");
+  if (startsWith(groups, [0x64, 0xff9b, 0, 0, 0, 0])) return !privateNetworks.ipv4.check(readEmbeddedIpv4(groups), "ipv4");
+  return !privateNetworks.ipv6.check(address, "ipv6");
 }
 
 /** What WAYPOST_EGRESS_ALLOW must contain to allow an address. Null: nobody is advised to allow it. */
-function adviceFor(address: string): string | null {
-  const plain = plainForm(address);
-  return plain === null || contains(neverAdvised, plain) ? null : plain.address;
+function findAllowEntry(address: string): string | null {
+  const plain = toPlainAddress(address);
+  return plain === null || containsAddress(neverAdvisedNetworks, plain) ? null : plain.address;
 }
 
 /** The eight numbers of an IPv6 address. */
-function groupsOf(address: string): number[] {
+function parseIpv6Groups(address: string): number[] {
   // URL knows all spellings and answers with one: no dotted part, at most one `::`.
   const [head = "", tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split("::");
-  const numbers = (part: string): number[] => (part === "" ? [] : part.split(":").map((group) => Number.parseInt(group, 16)));
-  const left = numbers(head);
-  const right = numbers(tail ?? "");
+  const parseGroups = (part: string): number[] => (part === "" ? [] : part.split(":").map((group) => Number.parseInt(group, 16)));
+  const left = parseGroups(head);
+  const right = parseGroups(tail ?? "");
   return [...left, ...Array.from({ length: 8 - left.length - right.length }, () => 0), ...right];
 }
 
@@ -179,7 +193,7 @@ const startsWith = (groups: readonly number[], prefix: readonly number[]): boole
   prefix.every((group, index) => groups[index] === group);
 
 /** The last 32 bits as an IPv4 address. */
-const embedded = (groups: readonly number[]): string =>
+const readEmbeddedIpv4 = (groups: readonly number[]): string =>
   groups
     .slice(6)
     .flatMap((group) => [group >> 8, group & 255])
@@ -189,7 +203,7 @@ const embedded = (groups: readonly number[]): string =>
  * Link-local addresses, metadata services of clouds (they give credentials to whoever asks), and the ranges of IPv6 that can stand for
  * any address of IPv4, these included.
  */
-const neverAdvised = networks([
+const neverAdvisedNetworks = parseNetworks([
   "100.100.100.200",
   "168.63.129.16",
   "169.254.0.0/16",
@@ -204,7 +218,7 @@ const neverAdvised = networks([
 ]);
 
 /** The special-purpose registries of IANA (RFC 6890 and successors), less the few entries that anyone can reach. */
-const notPublic = networks([
+const privateNetworks = parseNetworks([
   "0.0.0.0/8",
   "10.0.0.0/8",
   "100.64.0.0/10",

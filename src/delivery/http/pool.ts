@@ -3,37 +3,37 @@ import type { buildConnector } from "undici";
 import type { LongWork } from "../../core/fairness/longWork.ts";
 import type { ParsedUrl } from "../../core/values/url.ts";
 import { alarm } from "../../clock/clock.ts";
-import { Connection, type Caller } from "./connection.ts";
-import { openedFor } from "./dns.ts";
-import { Opening } from "./opening.ts";
-import { Sockets } from "./sockets.ts";
+import { HttpConnection, type RequestCaller } from "./connection.ts";
+import { resolvingAccount } from "./dns.ts";
+import { ConnectionAttempt } from "./connectionAttempt.ts";
+import { SocketLimit } from "./sockets.ts";
 
-export type ConnectionsOptions = {
+export type ConnectionPoolOptions = {
   connector: buildConnector.connector;
   /** How many there may be to one origin. */
   perOrigin: number;
   longWork: LongWork;
   /** How many there may be to all origins, those that are being opened included. Absent: as many as are needed. */
-  inAll?: number;
+  maxSockets?: number;
 };
 
 /** Why a request was not sent: the connections are closed. */
-export class Closed extends Error {}
+export class PoolClosed extends Error {}
 
 /**
  * The connections of this node: to each origin (`https://shop.example:8443`) as many as are needed, up to a limit. An origin is forgotten
  * with its last connection, however many there are in a lifetime.
  */
-export class Connections {
-  readonly #options: ConnectionsOptions;
-  readonly #sockets: Sockets;
+export class ConnectionPool {
+  readonly #options: ConnectionPoolOptions;
+  readonly #sockets: SocketLimit;
   readonly #origins = new Map<string, Origin>();
-  #silence: (() => void) | null = null;
+  #cancelTick: (() => void) | null = null;
   #isClosed = false;
 
-  constructor(options: ConnectionsOptions) {
+  constructor(options: ConnectionPoolOptions) {
     this.#options = options;
-    this.#sockets = new Sockets(options.inAll ?? Infinity);
+    this.#sockets = new SocketLimit(options.maxSockets ?? Infinity);
   }
 
   /** How many sockets there are, those that are being opened included. */
@@ -47,13 +47,13 @@ export class Connections {
   }
 
   /** Sends the request as soon as there is a connection for it. What is returned takes it back while it waits for one. Throws `Closed`. */
-  send(url: ParsedUrl, caller: Caller): () => void {
-    if (this.#isClosed) throw new Closed();
+  send(url: ParsedUrl, caller: RequestCaller): () => void {
+    if (this.#isClosed) throw new PoolClosed();
     const { origin: name } = url;
     let origin = this.#origins.get(name);
     if (origin === undefined) {
       origin = new Origin(url, this.#options, {
-        ...{ idle: () => this.#watch(), empty: () => void this.#origins.delete(name), sockets: this.#sockets },
+        ...{ onIdle: () => this.#scheduleTick(), onEmpty: () => void this.#origins.delete(name), sockets: this.#sockets },
       });
       this.#origins.set(name, origin);
     }
@@ -63,115 +63,115 @@ export class Connections {
   /** Cuts all of them; what runs on them, or waits for them, ends with an error. */
   close(): void {
     this.#isClosed = true;
-    this.#silence?.();
+    this.#cancelTick?.();
     for (const origin of [...this.#origins.values()]) origin.close();
     this.#origins.clear();
   }
 
   /** While any is idle, the time goes by for them. */
-  #watch(): void {
-    if (this.#silence !== null || this.#isClosed) return;
-    this.#silence = alarm(1_000, () => {
-      this.#silence = null;
-      let left = 0;
-      for (const origin of [...this.#origins.values()]) left += origin.tick();
-      if (left > 0) this.#watch();
+  #scheduleTick(): void {
+    if (this.#cancelTick !== null || this.#isClosed) return;
+    this.#cancelTick = alarm(1_000, () => {
+      this.#cancelTick = null;
+      let idleCount = 0;
+      for (const origin of [...this.#origins.values()]) idleCount += origin.tick();
+      if (idleCount > 0) this.#scheduleTick();
     });
   }
 }
 
-type Watcher = { idle(): void; empty(): void; sockets: Sockets };
+type OriginOwner = { onIdle(): void; onEmpty(): void; sockets: SocketLimit };
 
 /** Connections to one origin, and what waits for one. */
 class Origin {
   readonly #target: buildConnector.Options;
-  readonly #options: ConnectionsOptions;
-  readonly #watcher: Watcher;
-  readonly #open = new Set<Connection>();
+  readonly #options: ConnectionPoolOptions;
+  readonly #owner: OriginOwner;
+  readonly #open = new Set<HttpConnection>();
   /** The one that was used last goes first, so that those which are not needed grow old. */
-  #idle: Connection[] = [];
+  #idle: HttpConnection[] = [];
   /** An answer has ended on them in this turn of the event loop, or in the one before it. */
-  #used: Connection[] = [];
-  #resting: Connection[] = [];
-  readonly #waiting = new Set<Caller>();
+  #justUsed: HttpConnection[] = [];
+  #settling: HttpConnection[] = [];
+  readonly #waiting = new Set<RequestCaller>();
   /** Requests that met the end of a reused connection. Each is resent once, over a new connection. */
-  readonly #unheard = new Set<Caller>();
-  readonly #openings = new Set<Opening>();
+  readonly #resending = new Set<RequestCaller>();
+  readonly #attempts = new Set<ConnectionAttempt>();
   /** The account whose request came last, and so the one for which a connection is opened. */
-  #account = "";
-  #willLook = false;
+  #lastAccount = "";
+  #isCheckScheduled = false;
   #isClosed = false;
 
-  constructor({ hostname, host, protocol, port }: ParsedUrl, options: ConnectionsOptions, watcher: Watcher) {
+  constructor({ hostname, host, protocol, port }: ParsedUrl, options: ConnectionPoolOptions, owner: OriginOwner) {
     this.#target = { hostname: hostname.replace(/^\[|\]$/g, ""), host, protocol, port };
     this.#options = options;
-    this.#watcher = watcher;
+    this.#owner = owner;
   }
 
-  send(caller: Caller): () => void {
+  send(caller: RequestCaller): () => void {
     const connection = this.#idle.pop();
     if (connection) {
-      this.#watcher.sockets.busy(connection);
+      this.#owner.sockets.markBusy(connection);
       connection.send(caller);
     } else {
       this.#waiting.add(caller);
-      this.#account = caller.account ?? "";
+      this.#lastAccount = caller.account ?? "";
       this.#openMore();
     }
     return () => {
-      if (this.#waiting.delete(caller) || this.#unheard.delete(caller)) this.#cutExcess();
+      if (this.#waiting.delete(caller) || this.#resending.delete(caller)) this.#abandonExcess();
     };
   }
 
   /** Nobody waits any longer for the connection that has been opening for longest: it may never open, and keeps a socket meanwhile. */
-  #cutExcess(): void {
-    if (this.#isClosed || this.#openings.size <= this.#unserved) return;
-    const cut = [...this.#openings].find((opening) => opening.cut());
-    if (cut) this.#openings.delete(cut);
+  #abandonExcess(): void {
+    if (this.#isClosed || this.#attempts.size <= this.#missingConnections) return;
+    const abandoned = [...this.#attempts].find((attempt) => attempt.abandon());
+    if (abandoned) this.#attempts.delete(abandoned);
     this.#openMore();
   }
 
   /** A second went by. Answers how many are not in use still. */
   tick(): number {
-    const old = this.#idle.filter((connection) => --connection.seconds <= 0);
-    if (old.length > 0) this.#idle = this.#idle.filter((connection) => connection.seconds > 0);
+    const old = this.#idle.filter((connection) => --connection.idleSeconds <= 0);
+    if (old.length > 0) this.#idle = this.#idle.filter((connection) => connection.idleSeconds > 0);
     for (const connection of old) connection.close(null);
-    return this.#idle.length + this.#used.length + this.#resting.length;
+    return this.#idle.length + this.#justUsed.length + this.#settling.length;
   }
 
   close(): void {
     this.#isClosed = true;
-    const waiting = [...this.#waiting, ...this.#unheard];
+    const waiting = [...this.#waiting, ...this.#resending];
     this.#waiting.clear();
-    this.#unheard.clear();
+    this.#resending.clear();
     this.#idle = [];
-    this.#used = [];
-    this.#resting = [];
-    for (const opening of [...this.#openings]) if (opening.cut()) this.#openings.delete(opening);
-    for (const caller of waiting) caller.fails(new Closed());
-    for (const connection of [...this.#open]) connection.close(new Closed());
+    this.#justUsed = [];
+    this.#settling = [];
+    for (const attempt of [...this.#attempts]) if (attempt.abandon()) this.#attempts.delete(attempt);
+    for (const caller of waiting) caller.onFailure(new PoolClosed());
+    for (const connection of [...this.#open]) connection.close(new PoolClosed());
   }
 
-  free(connection: Connection): void {
-    this.#used.push(connection);
-    this.#watcher.idle();
-    this.#lookSoon();
+  onFree(connection: HttpConnection): void {
+    this.#justUsed.push(connection);
+    this.#owner.onIdle();
+    this.#scheduleReuse();
   }
 
-  gone(connection: Connection, unheard: Caller | null): void {
-    if (this.#open.delete(connection)) this.#watcher.sockets.give();
-    this.#watcher.sockets.busy(connection);
-    remove(connection, this.#idle);
-    remove(connection, this.#used);
-    remove(connection, this.#resting);
-    if (unheard) this.#resend(unheard);
+  onGone(connection: HttpConnection, unanswered: RequestCaller | null): void {
+    if (this.#open.delete(connection)) this.#owner.sockets.release();
+    this.#owner.sockets.markBusy(connection);
+    removeFrom(connection, this.#idle);
+    removeFrom(connection, this.#justUsed);
+    removeFrom(connection, this.#settling);
+    if (unanswered) this.#resend(unanswered);
     this.#openMore();
   }
 
   /** Also closes the idle connections: they have been idle for longer, because the most recently used one is taken first. */
-  #resend(unheard: Caller): void {
-    if (this.#isClosed) return unheard.fails(new Closed());
-    this.#unheard.add(unheard);
+  #resend(caller: RequestCaller): void {
+    if (this.#isClosed) return caller.onFailure(new PoolClosed());
+    this.#resending.add(caller);
     for (const connection of [...this.#idle]) connection.close(null);
   }
 
@@ -180,89 +180,90 @@ class Origin {
    * would cost the next request its attempt, and bytes that nobody asked for would be taken for its answer. An immediate comes after
    * the look in which the answer ended, and a second one after the next.
    */
-  #lookSoon(): void {
-    if (this.#willLook) return;
-    this.#willLook = true;
+  #scheduleReuse(): void {
+    if (this.#isCheckScheduled) return;
+    this.#isCheckScheduled = true;
     setImmediate(() => {
-      this.#willLook = false;
-      const looked = this.#resting;
-      this.#resting = this.#used;
-      this.#used = [];
+      this.#isCheckScheduled = false;
+      const checked = this.#settling;
+      this.#settling = this.#justUsed;
+      this.#justUsed = [];
       const before = this.#idle.length;
-      this.#idle.push(...looked);
+      this.#idle.push(...checked);
       while (this.#idle.length > 0) {
         const next = takeFirst(this.#waiting);
         if (!next) break;
         const connection = this.#idle.pop();
-        if (connection) this.#watcher.sockets.busy(connection);
+        if (connection) this.#owner.sockets.markBusy(connection);
         connection?.send(next);
       }
-      for (const connection of this.#idle.slice(before)) this.#watcher.sockets.idle(connection);
-      if (this.#resting.length + this.#used.length > 0) this.#lookSoon();
+      for (const connection of this.#idle.slice(before)) this.#owner.sockets.markIdle(connection);
+      if (this.#settling.length + this.#justUsed.length > 0) this.#scheduleReuse();
     });
   }
 
   /** How many requests need a connection that is not open yet. Reused connections serve those that wait, and none that is resent. */
-  get #unserved(): number {
-    const reusable = this.#idle.length + this.#used.length + this.#resting.length;
-    return this.#unheard.size + Math.max(0, this.#waiting.size - reusable);
+  get #missingConnections(): number {
+    const reusable = this.#idle.length + this.#justUsed.length + this.#settling.length;
+    return this.#resending.size + Math.max(0, this.#waiting.size - reusable);
   }
 
   /** The request that a new connection serves first. A resent one has used up some of its time, and no other connection serves it. */
-  #takeNext(): Caller | undefined {
-    return takeFirst(this.#unheard) ?? takeFirst(this.#waiting);
+  #takeNext(): RequestCaller | undefined {
+    return takeFirst(this.#resending) ?? takeFirst(this.#waiting);
   }
 
   #openMore(): void {
-    while (this.#openings.size < this.#unserved && this.#openings.size + this.#open.size < this.#options.perOrigin) this.#connect();
-    if (this.#openings.size + this.#open.size === 0) this.#watcher.empty();
+    while (this.#attempts.size < this.#missingConnections && this.#attempts.size + this.#open.size < this.#options.perOrigin)
+      this.#connect();
+    if (this.#attempts.size + this.#open.size === 0) this.#owner.onEmpty();
   }
 
   #connect(): void {
-    const opening = new Opening({
-      ...{ target: this.#target, sockets: this.#watcher.sockets },
-      connector: (target, answered) => openedFor.run(this.#account, () => this.#options.connector(target, answered)),
-      isWanted: () => this.#waiting.size + this.#unheard.size > 0,
-      opened: (socket) => {
-        this.#openings.delete(opening);
-        this.#opened(socket);
+    const attempt = new ConnectionAttempt({
+      ...{ target: this.#target, sockets: this.#owner.sockets },
+      connector: (target, answered) => resolvingAccount.run(this.#lastAccount, () => this.#options.connector(target, answered)),
+      isWanted: () => this.#waiting.size + this.#resending.size > 0,
+      onOpened: (socket) => {
+        this.#attempts.delete(attempt);
+        this.#handleOpened(socket);
       },
-      failed: (error) => {
-        this.#openings.delete(opening);
-        this.#failed(error);
+      onFailed: (error) => {
+        this.#attempts.delete(attempt);
+        this.#handleFailed(error);
       },
     });
-    this.#openings.add(opening);
-    opening.begin();
+    this.#attempts.add(attempt);
+    attempt.begin();
   }
 
-  #opened(socket: Socket): void {
+  #handleOpened(socket: Socket): void {
     if (this.#isClosed) {
-      this.#watcher.sockets.give();
+      this.#owner.sockets.release();
       return void socket.destroy();
     }
     const { longWork } = this.#options;
-    const connection = new Connection(socket, { host: this.#target.host ?? "", owner: this, longWork });
+    const connection = new HttpConnection(socket, { host: this.#target.host ?? "", owner: this, longWork });
     this.#open.add(connection);
     const next = this.#takeNext();
     if (next) connection.send(next);
-    else this.free(connection);
+    else this.onFree(connection);
   }
 
   /** Told to the one that waits for longest, unless there is one for each. For each of the others another one is tried. */
-  #failed(error: unknown): void {
-    if (this.#unserved > 0) this.#takeNext()?.fails(error);
+  #handleFailed(error: unknown): void {
+    if (this.#missingConnections > 0) this.#takeNext()?.onFailure(error);
     this.#openMore();
   }
 }
 
-function takeFirst(callers: Set<Caller>): Caller | undefined {
+function takeFirst(callers: Set<RequestCaller>): RequestCaller | undefined {
   const [first] = callers;
   if (first) callers.delete(first);
   return first;
 }
 
-function remove(connection: Connection, list: Connection[]): void {
+function removeFrom(connection: HttpConnection, list: HttpConnection[]): void {
   const at = list.indexOf(connection);
   if (at >= 0) list.splice(at, 1);
 }

@@ -1,49 +1,49 @@
 import type { HeaderList } from "../../core/model/message.ts";
 
 /** What an answer is told to, piece by piece. */
-export type Listener = {
+export type ResponseListener = {
   /**
    * The final answer begins. `fields` reads its header fields, names as they were sent; it may be called only now. `length`: of the
    * body, as far as the answer announces it.
    */
-  begins(status: number, fields: () => HeaderList, length: number | null): void;
+  onResponse(status: number, fields: () => HeaderList, length: number | null): void;
   /** Some of the body. The bytes are overwritten when this returns. */
-  continues(bytes: Buffer): void;
+  onBody(bytes: Buffer): void;
 };
 
 /** An answer that cannot be taken. The message is a sentence that says why, and nothing of what was read. */
-export class BadAnswer extends Error {}
+export class BadResponse extends Error {}
 
-const invalid = (how: string): BadAnswer => new BadAnswer(`the answer is not valid HTTP: ${how}`);
+const makeInvalidResponse = (problem: string): BadResponse => new BadResponse(`the answer is not valid HTTP: ${problem}`);
 
 /** How long the connection may be used after the answer, in seconds. Null: it must be closed. */
-export type Reuse = { seconds: number } | null;
+export type ConnectionReuse = { seconds: number } | null;
 
 /** Of the head of an answer, and of what follows its last chunk, no more than this is read. */
-export const mostHeadBytes = 32 * 1024;
+export const maxHeadBytes = 32 * 1024;
 /** The size of a chunk, with whatever is said of it. */
-const mostChunkLine = 1024;
+const maxChunkLine = 1024;
 /** So many bytes are looked at as text at a time: most heads are shorter, and so is most of what stands between chunks. */
-const [glance, glimpse] = [2048, 32];
+const [headReadBytes, chunkLineReadBytes] = [2048, 32];
 /** Idle connections go soon, before most servers close them: a request that meets a closing connection is a failed attempt. */
-const [usualSeconds, mostSeconds] = [4, 30];
+const [defaultIdleSeconds, maxIdleSeconds] = [4, 30];
 
 /** Smaller pieces of a body are put together before the listener gets them. */
-const smallPiece = 1024;
-const together = Buffer.allocUnsafeSlow(64 * 1024);
+const smallPieceBytes = 1024;
+const pieceBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 /** From the 10,001st piece on, the pieces of a body must have 16 bytes on average: each costs the time of a few hundred bytes. */
-const [fewPieces, leastMean] = [10_000, 16];
+const [uncheckedPieces, minMeanPieceBytes] = [10_000, 16];
 
-type State = "status" | "fields" | "counted" | "to the end" | "size" | "chunk" | "after chunk" | "trailers" | "whole";
+type ReaderState = "status" | "fields" | "counted" | "to the end" | "size" | "chunk" | "after chunk" | "trailers" | "whole";
 
 /**
  * Reads one answer (RFC 9112) from the bytes of its connection, in whatever pieces they come. Strict: a line ends with CR LF, a field
  * has a name, and what gives two lengths has none, so two readers cannot see two things in the same bytes. All that it keeps is the head.
  */
-export class AnswerReader {
+export class ResponseReader {
   readonly #method: string;
-  readonly #listener: Listener;
-  #state: State = "status";
+  readonly #listener: ResponseListener;
+  #state: ReaderState = "status";
   /** A line of which the end has not come yet. */
   #line = "";
   #headBytes = 0;
@@ -52,13 +52,13 @@ export class AnswerReader {
   #isOldVersion = false;
   /** Bytes of the body, or of the chunk, that are still to come. */
   #left = 0;
-  #reuse: Reuse = null;
+  #reuse: ConnectionReuse = null;
   /** Bytes that are put together, and not passed on yet. */
-  #together = 0;
+  #bufferedBytes = 0;
   #pieces = 0;
   #bodyBytes = 0;
 
-  constructor(method: string, listener: Listener) {
+  constructor(method: string, listener: ResponseListener) {
     this.#method = method;
     this.#listener = listener;
   }
@@ -68,22 +68,22 @@ export class AnswerReader {
   }
 
   /** Null unless the answer is whole. */
-  get reuse(): Reuse {
+  get reuse(): ConnectionReuse {
     return this.isWhole ? this.#reuse : null;
   }
 
   /**
-   * Returns how many of the bytes were read: fewer than there are if they are more than `mostPieces` pieces of a body. Throws a `BadAnswer`;
+   * Returns how many of the bytes were read: fewer than there are if they are more than `maxPieces` pieces of a body. Throws a `BadResponse`;
    * nothing may follow it.
    */
-  take(bytes: Buffer, mostPieces = Infinity): number {
+  take(bytes: Buffer, maxPieces = Infinity): number {
     let at = 0;
-    const last = this.#pieces + mostPieces;
-    while (at < bytes.length && this.#pieces < last && !this.isWhole) {
-      if (this.#takesBytes()) at += this.#readBody(bytes, at);
+    const lastPiece = this.#pieces + maxPieces;
+    while (at < bytes.length && this.#pieces < lastPiece && !this.isWhole) {
+      if (this.#isInBody()) at += this.#readBody(bytes, at);
       else at += this.#readBetweenChunks(bytes, at) || this.#readLines(bytes, at);
     }
-    this.#passOn();
+    this.#flush();
     if (!this.isWhole || at === bytes.length) return at;
     // Nobody asked for more. Whoever sends it is not to be trusted with another request.
     this.#reuse = null;
@@ -91,13 +91,13 @@ export class AnswerReader {
   }
 
   /** Nothing more will come. Answers whether the answer is whole. */
-  closed(): boolean {
+  handleClose(): boolean {
     if (this.#state === "to the end") this.#state = "whole";
     this.#reuse = null;
     return this.isWhole;
   }
 
-  #takesBytes(): boolean {
+  #isInBody(): boolean {
     return this.#state === "counted" || this.#state === "chunk" || this.#state === "to the end";
   }
 
@@ -106,38 +106,38 @@ export class AnswerReader {
   }
 
   #readBody(bytes: Buffer, from: number): number {
-    const some = this.#state === "to the end" ? bytes.length - from : Math.min(this.#left, bytes.length - from);
-    this.#countPiece(some);
-    if (some < smallPiece) this.#putTogether(bytes, from, some);
+    const count = this.#state === "to the end" ? bytes.length - from : Math.min(this.#left, bytes.length - from);
+    this.#countPiece(count);
+    if (count < smallPieceBytes) this.#bufferPiece(bytes, from, count);
     else {
-      this.#passOn();
-      this.#listener.continues(bytes.subarray(from, from + some));
+      this.#flush();
+      this.#listener.onBody(bytes.subarray(from, from + count));
     }
-    this.#left -= some;
-    if (this.#state === "to the end" || this.#left > 0) return some;
+    this.#left -= count;
+    if (this.#state === "to the end" || this.#left > 0) return count;
     this.#state = this.#state === "chunk" ? "after chunk" : "whole";
-    return some;
+    return count;
   }
 
   /** A piece is a chunk, or as much of a body as one look at the connection brought. */
   #countPiece(bytes: number): void {
     this.#bodyBytes += bytes;
-    if (++this.#pieces > fewPieces && this.#bodyBytes < this.#pieces * leastMean)
-      throw new BadAnswer("the answer comes in pieces of a few bytes each");
+    if (++this.#pieces > uncheckedPieces && this.#bodyBytes < this.#pieces * minMeanPieceBytes)
+      throw new BadResponse("the answer comes in pieces of a few bytes each");
   }
 
-  #putTogether(bytes: Buffer, from: number, count: number): void {
-    if (this.#together + count > together.length) this.#passOn();
+  #bufferPiece(bytes: Buffer, from: number, count: number): void {
+    if (this.#bufferedBytes + count > pieceBuffer.length) this.#flush();
     // A call into Node takes longer than a few bytes.
-    if (count > 32) bytes.copy(together, this.#together, from, from + count);
-    else for (let n = 0; n < count; n++) together[this.#together + n] = bytes[from + n] ?? 0;
-    this.#together += count;
+    if (count > 32) bytes.copy(pieceBuffer, this.#bufferedBytes, from, from + count);
+    else for (let n = 0; n < count; n++) pieceBuffer[this.#bufferedBytes + n] = bytes[from + n] ?? 0;
+    this.#bufferedBytes += count;
   }
 
-  #passOn(): void {
-    const count = this.#together;
-    this.#together = 0;
-    if (count > 0) this.#listener.continues(together.subarray(0, count));
+  #flush(): void {
+    const count = this.#bufferedBytes;
+    this.#bufferedBytes = 0;
+    if (count > 0) this.#listener.onBody(pieceBuffer.subarray(0, count));
   }
 
   /** Reads the end of a chunk and the size of the next one in their usual form. Returns how many bytes that were; 0: read them as lines. */
@@ -150,139 +150,139 @@ export class AnswerReader {
     }
     const digits = at;
     let size = 0;
-    for (let digit = digitOf(bytes[at]); digit >= 0; digit = digitOf(bytes[++at])) size = size * 16 + digit;
-    if (at === digits || at - digits > mostDigits || bytes[at] !== 13 || bytes[at + 1] !== 10) return 0;
+    for (let digit = parseHexDigit(bytes[at]); digit >= 0; digit = parseHexDigit(bytes[++at])) size = size * 16 + digit;
+    if (at === digits || at - digits > maxSizeDigits || bytes[at] !== 13 || bytes[at + 1] !== 10) return 0;
     this.#beginChunk(size);
     return at + 2 - from;
   }
 
   /** Reads lines up to where a body begins, or the answer ends. Answers how many bytes that were. */
   #readLines(bytes: Buffer, from: number): number {
-    const text = bytes.toString("latin1", from, Math.min(bytes.length, from + (this.#isInChunks() ? glimpse : glance)));
+    const text = bytes.toString("latin1", from, Math.min(bytes.length, from + (this.#isInChunks() ? chunkLineReadBytes : headReadBytes)));
     let at = 0;
-    while (at < text.length && !this.#takesBytes() && this.#state !== "whole") {
+    while (at < text.length && !this.#isInBody() && this.#state !== "whole") {
       const end = text.indexOf("\n", at);
       if (end < 0) {
         this.#line += text.slice(at);
-        this.#mustBeShort();
+        this.#requireShortLine();
         return text.length;
       }
       const line = this.#line + text.slice(at, end);
       this.#line = "";
       at = end + 1;
-      if (!line.endsWith("\r")) throw invalid("a line does not end with CR LF");
+      if (!line.endsWith("\r")) throw makeInvalidResponse("a line does not end with CR LF");
       this.#readLine(line.slice(0, -1));
     }
     return at;
   }
 
   /** What cannot become a line is refused before its end has come, which may be never. */
-  #mustBeShort(): void {
+  #requireShortLine(): void {
     const { length } = this.#line;
-    if (this.#state === "status" && !mark.startsWith(this.#line.slice(0, mark.length)))
-      throw invalid("it does not begin with a status line");
+    if (this.#state === "status" && !versionPrefix.startsWith(this.#line.slice(0, versionPrefix.length)))
+      throw makeInvalidResponse("it does not begin with a status line");
     if (this.#isInChunks()) {
-      if (length > mostChunkLine) throw invalid("a chunk says too much of its size");
-    } else if (this.#headBytes + length > mostHeadBytes) throw tooLarge();
+      if (length > maxChunkLine) throw makeInvalidResponse("a chunk says too much of its size");
+    } else if (this.#headBytes + length > maxHeadBytes) throw makeHeadTooLarge();
   }
 
   #readLine(line: string): void {
     if (this.#state === "size") return this.#readSize(line);
     if (this.#state === "after chunk") return this.#endChunk(line);
-    this.#count(line);
+    this.#countHeadBytes(line);
     if (this.#state === "status") return this.#readStatus(line);
     if (this.#state === "trailers") {
       if (line === "") this.#state = "whole";
-    } else if (line === "") this.#begin();
-    else this.#readField(line);
+    } else if (line === "") this.#beginResponse();
+    else this.#parseField(line);
   }
 
-  #count(line: string): void {
+  #countHeadBytes(line: string): void {
     this.#headBytes += line.length + 2;
-    if (this.#headBytes > mostHeadBytes) throw tooLarge();
+    if (this.#headBytes > maxHeadBytes) throw makeHeadTooLarge();
   }
 
   #readStatus(line: string): void {
-    const [, minor, status] = statusLine.exec(line) ?? [];
-    if (status === undefined) throw invalid("it does not begin with a status line");
+    const [, minorVersion, status] = statusLine.exec(line) ?? [];
+    if (status === undefined) throw makeInvalidResponse("it does not begin with a status line");
     this.#status = Number(status);
-    this.#isOldVersion = minor === "0";
+    this.#isOldVersion = minorVersion === "0";
     this.#fields = [];
     this.#state = "fields";
   }
 
-  #readField(line: string): void {
+  #parseField(line: string): void {
     const colon = line.indexOf(":");
     const name = line.slice(0, Math.max(0, colon));
-    const value = trimmed(line, colon + 1);
-    if (!token.test(name) || notInField.test(value)) throw invalid("a header is malformed");
+    const value = trimValue(line, colon + 1);
+    if (!tokenPattern.test(name) || invalidFieldPattern.test(value)) throw makeInvalidResponse("a header is malformed");
     this.#fields.push(name, value);
   }
 
-  #begin(): void {
+  #beginResponse(): void {
     const status = this.#status;
-    if (status === 101) throw new BadAnswer("the answer is 101 Switching Protocols, which the request did not ask for");
+    if (status === 101) throw new BadResponse("the answer is 101 Switching Protocols, which the request did not ask for");
     if (status < 200) {
       // What comes before the answer says nothing of it (RFC 9110, 15.2), whether it was asked for or not.
       this.#state = "status";
       return;
     }
-    this.#reuse = this.#reuseBy();
-    const length = this.#lengthBy(status);
+    this.#reuse = this.#readReuse();
+    const length = this.#readLength(status);
     this.#left = typeof length === "number" ? length : 0;
     this.#headBytes = 0;
     this.#state = length === "chunked" ? "size" : length === null ? "to the end" : length > 0 ? "counted" : "whole";
     if (length === null) this.#reuse = null;
-    this.#listener.begins(status, () => pairs(this.#fields), typeof length === "number" ? length : null);
+    this.#listener.onResponse(status, () => toHeaderList(this.#fields), typeof length === "number" ? length : null);
     // They may take ten times their size.
     this.#fields = [];
   }
 
   /** How long the body is (RFC 9112, 6.3). Null: as long as the connection lasts. */
-  #lengthBy(status: number): number | "chunked" | null {
-    const coding = this.#valueOf("transfer-encoding");
-    const length = this.#valueOf("content-length");
-    if (coding !== null && length !== null) throw invalid("it has two lengths");
+  #readLength(status: number): number | "chunked" | null {
+    const coding = this.#readField("transfer-encoding");
+    const length = this.#readField("content-length");
+    if (coding !== null && length !== null) throw makeInvalidResponse("it has two lengths");
     if (this.#method === "HEAD" || status === 204 || status === 304) return 0;
     if (coding !== null) {
-      if (coding.toLowerCase() !== "chunked" || this.#isOldVersion) throw invalid("its transfer encoding is not known");
+      if (coding.toLowerCase() !== "chunked" || this.#isOldVersion) throw makeInvalidResponse("its transfer encoding is not known");
       return "chunked";
     }
     if (length === null) return null;
     const [first = "", ...others] = length.split(",").map((text) => text.trim());
-    if (others.some((other) => other !== first)) throw invalid("it has two lengths");
-    if (!/^\d{1,15}$/.test(first)) throw invalid("its length is not a number");
+    if (others.some((other) => other !== first)) throw makeInvalidResponse("it has two lengths");
+    if (!/^\d{1,15}$/.test(first)) throw makeInvalidResponse("its length is not a number");
     return Number(first);
   }
 
-  #reuseBy(): Reuse {
-    const options = this.#valueOf("connection")?.toLowerCase() ?? "";
+  #readReuse(): ConnectionReuse {
+    const options = this.#readField("connection")?.toLowerCase() ?? "";
     if (/(?:^|,)[ \t]*close[ \t]*(?:,|$)/.test(options) || (this.#isOldVersion && !options.includes("keep-alive"))) return null;
-    const hint = /(?:^|[,; \t])timeout=(\d{1,6})(?!\d)/i.exec(this.#valueOf("keep-alive") ?? "")?.[1];
-    const seconds = hint === undefined ? usualSeconds : Math.min(Number(hint) - 1, mostSeconds);
+    const hint = /(?:^|[,; \t])timeout=(\d{1,6})(?!\d)/i.exec(this.#readField("keep-alive") ?? "")?.[1];
+    const seconds = hint === undefined ? defaultIdleSeconds : Math.min(Number(hint) - 1, maxIdleSeconds);
     return seconds > 0 ? { seconds } : null;
   }
 
   /** All values of this name as one list (RFC 9110, 5.3). */
-  #valueOf(lower: string): string | null {
+  #readField(lowerName: string): string | null {
     const fields = this.#fields;
     let found: string | null = null;
     for (let at = 0; at < fields.length; at += 2) {
       const name = fields[at] ?? "";
-      if (name.length !== lower.length || name.toLowerCase() !== lower) continue;
+      if (name.length !== lowerName.length || name.toLowerCase() !== lowerName) continue;
       found = found === null ? (fields[at + 1] ?? "") : `${found}, ${fields[at + 1]}`;
     }
     return found;
   }
 
   #endChunk(line: string): void {
-    if (line !== "") throw invalid("a chunk is longer than its size");
+    if (line !== "") throw makeInvalidResponse("a chunk is longer than its size");
     this.#state = "size";
   }
 
   #readSize(line: string): void {
     const size = /^([0-9a-fA-F]{1,12})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/.exec(line)?.[1];
-    if (size === undefined || line.length > mostChunkLine) throw invalid("the size of a chunk is malformed");
+    if (size === undefined || line.length > maxChunkLine) throw makeInvalidResponse("the size of a chunk is malformed");
     this.#beginChunk(Number.parseInt(size, 16));
   }
 
@@ -293,7 +293,7 @@ export class AnswerReader {
 }
 
 /** The size of a chunk has no more digits. */
-const mostDigits = 12;
+const maxSizeDigits = 12;
 
 const digitValues = new Int8Array(256).fill(-1);
 for (const [value, digit] of [..."0123456789abcdef"].entries()) {
@@ -302,25 +302,25 @@ for (const [value, digit] of [..."0123456789abcdef"].entries()) {
 }
 
 /** Returns what a hexadecimal digit is worth. Below zero: it is none. */
-const digitOf = (byte: number | undefined): number => (byte === undefined ? -1 : (digitValues[byte] ?? -1));
+const parseHexDigit = (byte: number | undefined): number => (byte === undefined ? -1 : (digitValues[byte] ?? -1));
 
-const mark = "HTTP/1.";
+const versionPrefix = "HTTP/1.";
 const statusLine = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?$/;
-const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-const notInField = /[^\t\x20-\x7e\x80-\xff]/;
+const tokenPattern = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const invalidFieldPattern = /[^\t\x20-\x7e\x80-\xff]/;
 
-const tooLarge = (): BadAnswer => new BadAnswer(`response headers larger than ${mostHeadBytes / 1024} KiB`);
+const makeHeadTooLarge = (): BadResponse => new BadResponse(`response headers larger than ${maxHeadBytes / 1024} KiB`);
 
 const isBlank = (code: number): boolean => code === 32 || code === 9;
 
-function trimmed(line: string, from: number): string {
+function trimValue(line: string, from: number): string {
   let [start, end] = [from, line.length];
   while (start < end && isBlank(line.charCodeAt(start))) start++;
   while (end > start && isBlank(line.charCodeAt(end - 1))) end--;
   return line.slice(start, end);
 }
 
-function pairs(fields: readonly string[]): HeaderList {
+function toHeaderList(fields: readonly string[]): HeaderList {
   const list: [string, string][] = [];
   for (let at = 0; at + 1 < fields.length; at += 2) list.push([fields[at] ?? "", fields[at + 1] ?? ""]);
   return list;

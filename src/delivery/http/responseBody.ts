@@ -1,22 +1,22 @@
 import type { Bytes } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import { smallResponse } from "../../core/fairness/responseRoom.ts";
-import type { Room } from "./bodyBytes.ts";
+import type { ResponseRoom } from "./bodyBytes.ts";
 
 /** Bodies whose length is not known come in pieces of this size. */
 const pieceBytes = 64 * 1024;
 
 /** Memory that is not filled with zeros, which would take a millisecond for each MiB: every byte that is handed out is written before. */
-const memoryOf = (bytes: number): Uint8Array => new Uint8Array(Buffer.allocUnsafeSlow(bytes).buffer);
+const allocate = (bytes: number): Uint8Array => new Uint8Array(Buffer.allocUnsafeSlow(bytes).buffer);
 
 export type ResponseBodyOptions = {
-  room: Room;
+  room: ResponseRoom;
   /** As the destination announced it. Null: it did not. */
   length: number | null;
   /** Bytes that are read in any case, if necessary after a pause. */
-  kept: number;
+  keptBytes: number;
   /** Bytes that are read if there is room for them at once. */
-  most: number;
+  maxBytes: number;
   /** Stops reading from the destination until `resume`. */
   pause(): void;
   resume(): void;
@@ -31,8 +31,8 @@ export class ResponseBody {
   readonly #expected: number;
   readonly #pieces: Uint8Array[] = [];
   /** The last of the pieces, and how much of it is used. */
-  #last: Uint8Array = noBytes;
-  #used = 0;
+  #lastPiece: Uint8Array = noBytes;
+  #usedInLast = 0;
   #size = 0;
   /** Bytes of memory that the body has taken. */
   #taken = 0;
@@ -40,7 +40,7 @@ export class ResponseBody {
 
   constructor(options: ResponseBodyOptions) {
     this.#options = options;
-    this.#expected = Math.min(options.length ?? options.most, options.most);
+    this.#expected = Math.min(options.length ?? options.maxBytes, options.maxBytes);
   }
 
   get size(): number {
@@ -54,22 +54,22 @@ export class ResponseBody {
 
   /** Returns how many of the bytes were taken. If not all were, the body has its end there. */
   add(bytes: Uint8Array): number {
-    const { kept } = this.#options;
+    const { keptBytes } = this.#options;
     const end = Math.min(this.#size + bytes.length, this.#expected);
-    const taken = (end <= kept || this.#mayGoBeyond() ? end : Math.max(kept, this.#size)) - this.#size;
-    this.#needs(this.#size + taken);
+    const taken = (end <= keptBytes || this.#tryTakeAll() ? end : Math.max(keptBytes, this.#size)) - this.#size;
+    this.#ensureRoom(this.#size + taken);
     this.#append(bytes.subarray(0, taken));
     return taken;
   }
 
   /** Returns the whole body, exactly as large as its bytes. Nothing else is held from then on. */
   finish(): Bytes {
-    this.#rest();
+    this.#stopWaitingForRoom();
     const [first] = this.#pieces;
     let whole: Uint8Array = noBytes;
     if (first?.length === this.#size) whole = first;
     else if (this.#size > 0) {
-      whole = memoryOf(this.#size);
+      whole = allocate(this.#size);
       let at = 0;
       for (const piece of this.#pieces) {
         const some = piece.subarray(0, Math.min(piece.length, this.#size - at));
@@ -78,55 +78,55 @@ export class ResponseBody {
       }
     }
     this.#pieces.length = 0;
-    this.#options.room.keep(this.#size);
+    this.#options.room.shrinkTo(this.#size);
     return whole;
   }
 
   /** The body is not wanted. */
   drop(): void {
-    this.#rest();
+    this.#stopWaitingForRoom();
     this.#pieces.length = 0;
-    this.#options.room.keep(0);
+    this.#options.room.shrinkTo(0);
   }
 
-  #rest(): void {
+  #stopWaitingForRoom(): void {
     this.#stopWaiting?.();
     this.#stopWaiting = null;
   }
 
   /** Whether the body may have more than is kept. */
-  #mayGoBeyond(): boolean {
+  #tryTakeAll(): boolean {
     if (this.#taken >= this.#expected) return true;
     if (!this.#options.room.take(this.#expected - this.#taken)) return false;
     this.#stopWaiting?.();
-    this.#granted(this.#expected - this.#taken);
+    this.#handleGranted(this.#expected - this.#taken);
     return true;
   }
 
-  #needs(bytes: number): void {
-    const { room, kept, pause } = this.#options;
-    if (this.#taken === 0) this.#add(Math.min(this.#expected, smallResponse));
+  #ensureRoom(bytes: number): void {
+    const { room, keptBytes, pause } = this.#options;
+    if (this.#taken === 0) this.#addTaken(Math.min(this.#expected, smallResponse));
     if (bytes <= this.#taken) return;
-    if (this.#expected > kept && this.#stopWaiting === null && this.#mayGoBeyond()) return;
-    this.#add(bytes - this.#taken);
-    const wanted = Math.min(this.#expected, kept) - this.#taken;
+    if (this.#expected > keptBytes && this.#stopWaiting === null && this.#tryTakeAll()) return;
+    this.#addTaken(bytes - this.#taken);
+    const wanted = Math.min(this.#expected, keptBytes) - this.#taken;
     if (this.#stopWaiting !== null || wanted <= 0) return;
     let isTaken = false;
     const stop = room.wait(wanted, () => {
       isTaken = true;
-      this.#granted(wanted);
+      this.#handleGranted(wanted);
     });
     if (isTaken) return;
     this.#stopWaiting = stop;
     pause();
   }
 
-  #add(bytes: number): void {
+  #addTaken(bytes: number): void {
     this.#options.room.add(bytes);
     this.#taken += bytes;
   }
 
-  #granted(bytes: number): void {
+  #handleGranted(bytes: number): void {
     this.#taken += bytes;
     if (this.#stopWaiting === null) return;
     this.#stopWaiting = null;
@@ -135,22 +135,22 @@ export class ResponseBody {
 
   #append(bytes: Uint8Array): void {
     for (let from = 0; from < bytes.length;) {
-      if (this.#used === this.#last.length) this.#begin(bytes.length - from);
-      const some = bytes.subarray(from, from + this.#last.length - this.#used);
-      this.#last.set(some, this.#used);
-      this.#used += some.length;
+      if (this.#usedInLast === this.#lastPiece.length) this.#beginPiece(bytes.length - from);
+      const some = bytes.subarray(from, from + this.#lastPiece.length - this.#usedInLast);
+      this.#lastPiece.set(some, this.#usedInLast);
+      this.#usedInLast += some.length;
       this.#size += some.length;
       from += some.length;
     }
   }
 
   /** A body of known length is one piece as soon as it has its memory. The first piece of any other is as large as what has come. */
-  #begin(coming: number): void {
+  #beginPiece(coming: number): void {
     const left = this.#expected - this.#size;
     const isWhole = this.#options.length !== null && this.#taken >= this.#expected;
-    const some = this.#size === 0 ? coming : Math.max(coming, this.#taken > smallResponse ? pieceBytes : smallResponse);
-    this.#last = memoryOf(isWhole ? left : Math.min(left, some));
-    this.#used = 0;
-    this.#pieces.push(this.#last);
+    const pieceSize = this.#size === 0 ? coming : Math.max(coming, this.#taken > smallResponse ? pieceBytes : smallResponse);
+    this.#lastPiece = allocate(isWhole ? left : Math.min(left, pieceSize));
+    this.#usedInLast = 0;
+    this.#pieces.push(this.#lastPiece);
   }
 }

@@ -1,15 +1,15 @@
-import type { Connection } from "./connection.ts";
+import type { HttpConnection } from "./connection.ts";
 
 /** The sockets of a node to all destinations together: how many there may be, and which of them are idle. */
-export class Sockets {
-  readonly #most: number;
+export class SocketLimit {
+  readonly #maxSockets: number;
   #count = 0;
   /** The one that has been idle for longest is first. */
-  readonly #idle = new Set<Connection>();
+  readonly #idle = new Set<HttpConnection>();
 
   /** `most`: how many sockets there may be, those that are being opened included. */
-  constructor(most: number) {
-    this.#most = most;
+  constructor(maxSockets: number) {
+    this.#maxSockets = maxSockets;
   }
 
   get count(): number {
@@ -18,26 +18,26 @@ export class Sockets {
 
   /** Takes a place for one more socket. If there is none, the connection that has been idle for longest is closed. Returns false if none is idle. */
   take(): boolean {
-    if (this.#count >= this.#most) {
+    if (this.#count >= this.#maxSockets) {
       const [oldest] = this.#idle;
       oldest?.close(null);
     }
-    if (this.#count >= this.#most) return false;
+    if (this.#count >= this.#maxSockets) return false;
     this.#count++;
     return true;
   }
 
   /** Gives a place back: the socket is closed, or was not opened. */
-  give(): void {
+  release(): void {
     this.#count--;
   }
 
-  idle(connection: Connection): void {
+  markIdle(connection: HttpConnection): void {
     this.#idle.add(connection);
   }
 
   /** The connection is in use, or gone. */
-  busy(connection: Connection): void {
+  markBusy(connection: HttpConnection): void {
     this.#idle.delete(connection);
   }
 }

@@ -1,34 +1,34 @@
 import { listAccountLimiterKeys } from "../../core/admission/accountLimits.ts";
 import { waitlistHeadNeeds } from "../../core/admission/waitlist.ts";
-import type { Decision, DueNeed, Key, LineHead, Moment, Needs } from "../../core/decision/command.ts";
+import type { Decision, DueNeed, Key, WaitlistHead, Moment, Needs } from "../../core/decision/command.ts";
 import { commands } from "../../core/commands/index.ts";
 import type { Commands } from "../../core/commands/index.ts";
-import { Later, Refusal } from "../../core/values/errors.ts";
-import { laneOf } from "../../core/admission/capacity.ts";
-import type { Hands } from "../../core/admission/capacity.ts";
+import { RetryInNextBatch, Refusal } from "../../core/values/errors.ts";
+import { laneName } from "../../core/admission/capacity.ts";
+import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
 import type { AccountId, Millis } from "../../core/model/message.ts";
 import { WorkingSet } from "./workingSet.ts";
 import type { Loader } from "./loader.ts";
-import { RecentSightings } from "./recentTimeIndex.ts";
-import type { BatchResult, Call, Reply, Source } from "../store.ts";
+import { RecentTimeIndex } from "./recentTimeIndex.ts";
+import type { BatchResult, CommandCall, CommandReply, MomentSource } from "../store.ts";
 
 /** A decision needs no more rounds than this to have seen everything: what it names, what that leads to, and so on. */
 const maxRounds = 12;
 
 /** A call on its way. `reply`: it has failed before it came to its decision. */
-type Asking = Call & { decision: Decision<unknown, unknown>; reply: Reply | null };
+type PendingCall = CommandCall & { decision: Decision<unknown, unknown>; earlyReply: CommandReply | null };
 
 /**
  * `begun`: the time of the transaction, where nodes must agree on it, once it has begun; null: it is the source's. Most of what is
  * needed first is asked for together with the beginning.
  */
-type Deciding = {
+type BatchContext = {
   loader: Loader;
-  hands: Hands;
-  source: Source;
-  begun: Promise<Millis | null>;
+  capacity: DeliveryCapacity;
+  momentSource: MomentSource;
+  startTime: Promise<Millis | null>;
   decisions?: Commands;
-  recentSightings?: RecentSightings;
+  recentTimeIndex?: RecentTimeIndex;
 };
 
 /**
@@ -36,147 +36,155 @@ type Deciding = {
  * then what that leads to. A call that is refused, or fails, leaves no trace. The caller writes the changes of the set.
  */
 export async function decideBatch(
-  calls: readonly Call[],
-  { loader, hands, source, begun, decisions = commands, recentSightings = new RecentSightings() }: Deciding,
-): Promise<{ set: WorkingSet; replies: Reply[]; now: Millis }> {
+  calls: readonly CommandCall[],
+  { loader, capacity, momentSource, startTime, decisions = commands, recentTimeIndex = new RecentTimeIndex() }: BatchContext,
+): Promise<{ set: WorkingSet; replies: CommandReply[]; now: Millis }> {
   // The table of commands is typed by name; a call on its way is plain data again.
-  const asking = calls.map((call): Asking => ({ ...call, decision: decisions[call.name], reply: null }));
-  const set = new WorkingSet(hands, { isAlone: calls.length === 1, recentSightings });
-  const seen: Seen = { accounts: new Set(), endpoints: [] };
-  const first = needsOf(asking, ({ decision, input }) => decision.needs(input));
+  const pending = calls.map((call): PendingCall => ({ ...call, decision: decisions[call.name], earlyReply: null }));
+  const set = new WorkingSet(capacity, { isAlone: calls.length === 1, recentSightings: recentTimeIndex });
+  const requested: RequestedKeys = { accounts: new Set(), endpoints: [] };
+  const first = collectNeeds(pending, ({ decision, input }) => decision.needs(input));
   // What is due depends on the time.
   const loading = first.due ? null : set.load(loader, first, 0);
   // All is answered when this ends, also where the beginning has failed: what was asked behind the end would be part of something else.
-  await Promise.allSettled([begun, loading]);
-  const now = (await begun) ?? source.now();
+  await Promise.allSettled([startTime, loading]);
+  const now = (await startTime) ?? momentSource.now();
   await (loading ?? set.load(loader, first, now));
-  note(seen, first);
-  const curious = asking.filter(({ decision }) => decision.further);
-  for (let round = 1; curious.length > 0; round++) {
-    const asked = withHeads(
+  recordRequested(requested, first);
+  const unfinished = pending.filter(({ decision }) => decision.further);
+  for (let round = 1; unfinished.length > 0; round++) {
+    const needs = withWaitlistHeads(
       set,
-      needsOf(curious, ({ decision, input }) => decision.further?.(input, set) ?? {}),
+      collectNeeds(unfinished, ({ decision, input }) => decision.further?.(input, set) ?? {}),
     );
-    note(seen, asked);
-    const loaded = await set.load(loader, withAllowances(set, asked, seen), now);
+    recordRequested(requested, needs);
+    const loaded = await set.load(loader, withAccountLimiters(set, needs, requested), now);
     if (!loaded) break;
     if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
   }
-  const moment: Moment = { now, node: source.node, newId: (kind) => source.newId(kind, now), random: () => source.random() };
-  return { set, replies: asking.map((one) => one.reply ?? decideOne(one, set, moment)), now };
+  const moment: Moment = {
+    now,
+    node: momentSource.node,
+    newId: (kind) => momentSource.newId(kind, now),
+    random: () => momentSource.random(),
+  };
+  return { set, replies: pending.map((call) => call.earlyReply ?? decideCall(call, set, moment)), now };
 }
 
 /** What all of them need. One that fails to say so has its reply, and is asked no more. */
-function needsOf(all: readonly Asking[], ask: (one: Asking) => Needs): Needs {
+function collectNeeds(calls: readonly PendingCall[], readNeeds: (one: PendingCall) => Needs): Needs {
   const found: Needs[] = [];
-  for (const one of all) {
-    if (one.reply) continue;
+  for (const call of calls) {
+    if (call.earlyReply) continue;
     try {
-      found.push(ask(one));
+      found.push(readNeeds(call));
     } catch (error) {
-      one.reply = failureOf(error);
+      call.earlyReply = toFailureReply(error);
     }
   }
-  return merge(found);
+  return mergeNeeds(found);
 }
 
-function decideOne({ decision, input }: Asking, set: WorkingSet, moment: Moment): Reply {
+function decideCall({ decision, input }: PendingCall, set: WorkingSet, moment: Moment): CommandReply {
   try {
-    return { answer: set.attempt(() => decision.decide(input, set, moment)) };
+    return { answer: set.runCommand(() => decision.decide(input, set, moment)) };
   } catch (error) {
-    return failureOf(error);
+    return toFailureReply(error);
   }
 }
 
-function failureOf(error: unknown): Reply {
-  if (error instanceof Later) return { later: true };
+function toFailureReply(error: unknown): CommandReply {
+  if (error instanceof RetryInNextBatch) return { later: true };
   if (error instanceof Refusal) {
-    const { code, message, allowance } = error;
-    return { refused: { code, message, ...(allowance && { allowance }) } };
+    const { code, message, remainingQuota } = error;
+    return { refused: { code, message, ...(remainingQuota && { remainingQuota }) } };
   }
   return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }
 
 /** Accounts and endpoints that were asked for. */
-type Seen = { accounts: Set<AccountId>; endpoints: (readonly Key[])[] };
+type RequestedKeys = { accounts: Set<AccountId>; endpoints: (readonly Key[])[] };
 
-function note({ accounts, endpoints }: Seen, needs: Needs): void {
+function recordRequested({ accounts, endpoints }: RequestedKeys, needs: Needs): void {
   for (const [account] of needs.accounts ?? none) accounts.add(account);
   if (needs.endpoints?.length) endpoints.push(needs.endpoints);
 }
 
-function withAllowances(set: WorkingSet, asked: Needs, { accounts, endpoints }: Seen): Needs {
-  const flows = listAccountLimiterKeys(set, accounts, endpoints);
-  return flows.length === 0 ? asked : merge([asked, { flows }]);
+function withAccountLimiters(set: WorkingSet, needs: Needs, { accounts, endpoints }: RequestedKeys): Needs {
+  const limiters = listAccountLimiterKeys(set, accounts, endpoints);
+  return limiters.length === 0 ? needs : mergeNeeds([needs, { limiters }]);
 }
 
 /** Found out for all calls together: a hundred outcomes of one key name the same hundred that stand in its line. */
-const withHeads = (set: WorkingSet, asked: Needs): Needs =>
-  asked.heads?.length ? merge([asked, waitlistHeadNeeds(set, asked.heads)]) : asked;
+const withWaitlistHeads = (set: WorkingSet, needs: Needs): Needs =>
+  needs.waitlistHeads?.length ? mergeNeeds([needs, waitlistHeadNeeds(set, needs.waitlistHeads)]) : needs;
 
 /** The needs of many as the needs of one. Where each asks for the first so many of something, they ask for the sum. */
-function merge(all: readonly Needs[]): Needs {
+function mergeNeeds(all: readonly Needs[]): Needs {
   if (all.length === 1 && all[0]) return all[0];
   const lists: Record<string, unknown[]> = {};
   const merged: { -readonly [K in keyof Needs]: Needs[K] } = {};
   for (const needs of all) {
-    joinLists(lists, needs);
-    if (needs.due) merged.due = merged.due ? sumOf(merged.due, needs.due) : needs.due;
+    appendLists(lists, needs);
+    if (needs.due) merged.due = merged.due ? addDueNeeds(merged.due, needs.due) : needs.due;
     if (needs.leasedByOthers) merged.leasedByOthers = needs.leasedByOthers;
   }
   Object.assign(merged, lists);
-  const outlines = all.flatMap((needs) => needs.outlines ?? none);
-  if (outlines.length > 0) {
-    merged.outlines = {
-      envelopes: outlines.flatMap(({ envelopes }) => envelopes ?? none),
-      deadLetters: outlines.flatMap(({ deadLetters }) => deadLetters ?? none),
-      steps: outlines.flatMap(({ steps }) => steps ?? none),
+  const withoutBodies = all.flatMap((needs) => needs.withoutBodies ?? none);
+  if (withoutBodies.length > 0) {
+    merged.withoutBodies = {
+      storedMessages: withoutBodies.flatMap(({ storedMessages }) => storedMessages ?? none),
+      deadLetters: withoutBodies.flatMap(({ deadLetters }) => deadLetters ?? none),
+      steps: withoutBodies.flatMap(({ steps }) => steps ?? none),
     };
   }
   // Every outcome of one host names the same line.
-  if (merged.toSendFrom) merged.toSendFrom = [...new Map(merged.toSendFrom.map((one) => [laneOf(one.account, one.line), one])).values()];
-  if (merged.heads) merged.heads = mergeHeads(merged.heads);
+  if (merged.toSendFromWaitlists)
+    merged.toSendFromWaitlists = [
+      ...new Map(merged.toSendFromWaitlists.map((waitlist) => [laneName(waitlist.account, waitlist.waitlist), waitlist])).values(),
+    ];
+  if (merged.waitlistHeads) merged.waitlistHeads = mergeHeads(merged.waitlistHeads);
   return merged;
 }
 
 /** Each names little of most things, and this stands on the way of every message: so what it has is looked at, and nothing else. */
-function joinLists(lists: Record<string, unknown[]>, needs: Needs): void {
+function appendLists(lists: Record<string, unknown[]>, needs: Needs): void {
   for (const name in needs) {
     const list: unknown = needs[name as keyof Needs];
     if (!Array.isArray(list) || list.length === 0) continue;
-    const known = lists[name];
-    if (known) for (const one of list) known.push(one);
+    const existing = lists[name];
+    if (existing) for (const item of list) existing.push(item);
     else lists[name] = Array.from<unknown>(list);
   }
 }
 
-const sumOf = (a: DueNeed, b: DueNeed): DueNeed => ({
-  ...{ limit: a.limit + b.limit, lines: a.lines + b.lines, flows: a.flows + b.flows },
+const addDueNeeds = (a: DueNeed, b: DueNeed): DueNeed => ({
+  ...{ limit: a.limit + b.limit, hostWaitlists: a.hostWaitlists + b.hostWaitlists, limiters: a.limiters + b.limiters },
   ...{ schedules: a.schedules + b.schedules, waiters: a.waiters + b.waiters, turns: { ...a.turns, ...b.turns } },
 });
 
 const none: readonly never[] = [];
 
-function mergeHeads(all: readonly LineHead[]): LineHead[] {
-  const heads = new Map<string, LineHead>();
+function mergeHeads(all: readonly WaitlistHead[]): WaitlistHead[] {
+  const heads = new Map<string, WaitlistHead>();
   for (const head of all) {
-    const lane = laneOf(head.account, head.line);
+    const lane = laneName(head.account, head.waitlist);
     heads.set(lane, { ...head, limit: head.limit + (heads.get(lane)?.limit ?? 0) });
   }
   return [...heads.values()];
 }
 
 /** What the node has to know of a batch: its deliveries, those of them it may end, and the earliest row it left due for a claim. */
-export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
+export function makeBatchResult(set: WorkingSet, replies: CommandReply[]): BatchResult {
   let dueAt: Millis | null = null;
-  const note = (at: Millis | null): void => {
+  const noteDue = (at: Millis | null): void => {
     if (at !== null && (dueAt === null || at < dueAt)) dueAt = at;
   };
-  for (const { now } of set.changes("messages")) if (now) note(now.dueAt);
-  for (const { now } of set.changes("lines")) if (now) note(now.dueAt);
-  for (const { now } of set.changes("flows")) if (now) note(now.dueAt);
-  for (const { now } of set.changes("schedules")) if (now) note(now.dueAt);
-  for (const { now } of set.changes("waiters")) if (now) note(now.dueAt);
-  const { deliveries, calledOff, faults } = set.effects;
-  return { replies, deliveries, calledOff, dueAt, faults };
+  for (const { now } of set.changes("messages")) if (now) noteDue(now.dueAt);
+  for (const { now } of set.changes("hostWaitlists")) if (now) noteDue(now.dueAt);
+  for (const { now } of set.changes("limiters")) if (now) noteDue(now.dueAt);
+  for (const { now } of set.changes("schedules")) if (now) noteDue(now.dueAt);
+  for (const { now } of set.changes("waiters")) if (now) noteDue(now.dueAt);
+  const { deliveries, abortedLeases, faults } = set.effects;
+  return { replies, deliveries, abortedLeases, dueAt, faults };
 }

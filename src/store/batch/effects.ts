@@ -1,6 +1,6 @@
-import type { Delivery, Held } from "../../core/model/message.ts";
-import type { Sighted } from "./recentTimeIndex.ts";
-import { Tally } from "./usage.ts";
+import type { Delivery, LeaseRef } from "../../core/model/message.ts";
+import type { TimeIndexEntry } from "./recentTimeIndex.ts";
+import { BatchUsage } from "./usage.ts";
 import type { UndoLog } from "./undoLog.ts";
 
 /** What the commands of a batch do besides changing rows. It takes effect when the batch is committed. */
@@ -8,13 +8,13 @@ export class Effects {
   /** Leased messages, for the dispatcher of this node. */
   readonly deliveries: Delivery[] = [];
   /** Deliveries that the dispatcher of this node may abort. */
-  readonly calledOff: Held[] = [];
+  readonly abortedLeases: LeaseRef[] = [];
   /** Inconsistent data that was found, for the log of the server. */
   readonly faults: string[] = [];
   /** Entries of the time index that are new. */
-  readonly sighted: Sighted[] = [];
+  readonly newTimeIndexEntries: TimeIndexEntry[] = [];
   /** What accounts have used. */
-  readonly tally = new Tally();
+  readonly usage = new BatchUsage();
   readonly #undo: UndoLog;
 
   constructor(undo: UndoLog) {

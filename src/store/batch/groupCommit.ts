@@ -1,80 +1,90 @@
-import type { AnswerOf, CommandName, InputOf } from "../../core/commands/index.ts";
+import type { CommandResult, CommandName, CommandInput } from "../../core/commands/index.ts";
 import { hasCaller } from "../../core/commands/index.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal, errorCodes } from "../../core/values/errors.ts";
-import { noHands } from "../../core/admission/capacity.ts";
+import { noCapacity } from "../../core/admission/capacity.ts";
 import type { Millis } from "../../core/model/message.ts";
-import { weightOf } from "../../core/fairness/weight.ts";
-import { gather, type Look } from "./coalesce.ts";
-import { nextBatch } from "./nextBatch.ts";
+import { weighCommand } from "../../core/fairness/weight.ts";
+import { coalesce, type AfterNextPoll } from "./coalesce.ts";
+import { takeNextBatch } from "./nextBatch.ts";
 import type { Queries } from "../queries/index.ts";
-import type { BatchResult, Call, Desk, Haste, Hold, Reply, RunBatch, Store, Unsubscribe } from "../store.ts";
+import type {
+  BatchResult,
+  CommandCall,
+  DeliverySink,
+  ExecuteOptions,
+  SessionLease,
+  CommandReply,
+  RunBatch,
+  Store,
+  Unsubscribe,
+} from "../store.ts";
 import { Interrupted, Outdated, Unavailable } from "../store.ts";
 
 /** How often a store looks after a batch in flight and the calls behind it. */
-const beat: Millis = 500;
+const tickInterval: Millis = 500;
 /** A batch that takes longer than 2 s: until it ends, nobody knows whether the storage takes anything. */
-const doubtfulBeats = 4;
+const doubtfulTicks = 4;
 /** A call that a caller waits for is refused if it has not joined a batch after 10 s. */
-const mostBeats = 20;
+const maxTicks = 20;
 /** The storage is probed at most this often. */
 const probePause: Millis = 1_000;
 
 /** `weight`: what the call costs a transaction, see `core/fairness/weight.ts`. `beats`: how long it has waited for a batch, in beats. */
-type Waiting = Call & {
+type WaitingCall = CommandCall & {
   weight: number;
-  passed: number;
+  passedOver: number;
   canWait: boolean;
-  beats: number;
-  resolve(answer: never): void;
+  ticks: number;
+  resolve(result: never): void;
   reject(error: Error): void;
 };
 
-export type Parts = {
+export type StoreBackend = {
   runBatch: RunBatch;
   read: Queries;
   nextDueAt(): Promise<Millis | null>;
   /** Stores a change without a meaning, as durably as a batch. Rejects if that is not possible. */
-  tryToStore?(): Promise<void>;
+  probe?(): Promise<void>;
   /** Waits for this many milliseconds. If it is missing, a batch may take any time and calls wait without a limit. */
   pause?(time: Millis): Promise<void>;
   /** Hears of what other nodes left due. */
-  hearOthers?(listener: (at: Millis) => void): void;
+  onOtherNodesDue?(listener: (at: Millis) => void): void;
   /** The same of accounts that were changed. */
-  hearAccounts?(listener: () => void): void;
-  tellAccounts?(): Promise<void>;
+  onAccountsChanged?(listener: () => void): void;
+  notifyAccountsChanged?(): Promise<void>;
   forgetBefore?(time: Millis): Promise<void>;
-  hold?: Hold;
+  sessionLease?: SessionLease;
   /** Not given: a batch waits for nobody who comes in after this turn of the event loop. */
-  look?: Look;
+  afterNextPoll?: AfterNextPoll;
   /** For so long calls that can wait do, for the company of others; not at all where this is not given. */
-  linger?: () => Promise<void>;
+  coalesceDelay?: () => Promise<void>;
   close(): Promise<void>;
 };
 
 /** Makes a store of something that can run a batch. */
-export function groupCommit(parts: Parts): Store {
-  const group = new GroupCommit(parts);
+export function createGroupCommitStore(backend: StoreBackend): Store {
+  const group = new GroupCommit(backend);
   return {
-    execute: (name, input, how) => {
-      const answer = group.execute(name, input, how);
-      return ofAccounts.has(name) ? group.tellingAccounts(answer) : answer;
+    execute: (name, input, options) => {
+      const result = group.execute(name, input, options);
+      return accountCommandNames.has(name) ? group.withAccountNotification(result) : result;
     },
-    read: parts.read,
-    nextDueAt: () => parts.nextDueAt(),
+    read: backend.read,
+    nextDueAt: () => backend.nextDueAt(),
     takesChanges: () => group.takesChanges(),
     isInDoubt: () => group.isInDoubt(),
     onDue: (listener) => group.onDue(listener),
     onAccounts: (listener) => group.onAccounts(listener),
-    ...(parts.hold && { hold: parts.hold }),
-    attach: (desk) => group.attach(desk),
-    forgetBefore: async (time) => parts.forgetBefore?.(time),
+    ...(backend.sessionLease && { sessionLease: backend.sessionLease }),
+    attach: (sink) => group.attach(sink),
+    forgetBefore: async (time) => backend.forgetBefore?.(time),
     close: () => group.close(),
   };
 }
 
 /** Commands that change who may do what. */
-const ofAccounts: ReadonlySet<CommandName> = new Set([
+const accountCommandNames: ReadonlySet<CommandName> = new Set([
   ...(["createAccount", "changeAccount", "deleteAccount", "removeAccount", "rotateToken", "revokeToken", "noteStorage"] as const),
 ]);
 
@@ -83,58 +93,58 @@ const ofAccounts: ReadonlySet<CommandName> = new Set([
  * itself: one for a lone caller, at once; one for hundreds under load.
  */
 class GroupCommit {
-  readonly #parts: Parts;
-  readonly #waiting: Waiting[] = [];
+  readonly #backend: StoreBackend;
+  readonly #waiting: WaitingCall[] = [];
   #isRunning = false;
   readonly #listeners = new Set<(at: Millis) => void>();
   readonly #accountListeners = new Set<() => void>();
-  #desk: Desk | null = null;
-  #isPumping = false;
+  #sink: DeliverySink | null = null;
+  #isStartScheduled = false;
   /** The storage was away for a batch, or could not take it, and nothing shows that it is well again. */
-  #isAway = false;
-  #probe: Promise<void> | null = null;
+  #isUnavailable = false;
+  #probing: Promise<void> | null = null;
   /** How long the batch in flight has run, in beats. */
-  #batchBeats = 0;
-  #isBeating = false;
-  #isLingering = false;
+  #batchTicks = 0;
+  #isWatching = false;
+  #isCoalescing = false;
   #closing: Promise<void> | null = null;
-  #emptied: () => void = () => undefined;
+  #resolveEmpty: () => void = () => undefined;
 
-  constructor(parts: Parts) {
-    this.#parts = parts;
-    parts.hearOthers?.((at) => this.#tellDue(at));
-    parts.hearAccounts?.(() => this.#hearAccounts());
+  constructor(backend: StoreBackend) {
+    this.#backend = backend;
+    backend.onOtherNodesDue?.((at) => this.#notifyDue(at));
+    backend.onAccountsChanged?.(() => this.#notifyAccountListeners());
   }
 
-  execute<N extends CommandName>(name: N, input: InputOf<N>, { canWait = false }: Haste = {}): Promise<AnswerOf<N>> {
+  execute<N extends CommandName>(name: N, input: CommandInput<N>, { canWait = false }: ExecuteOptions = {}): Promise<CommandResult<N>> {
     return new Promise((resolve, reject) => {
       if (this.#closing) return reject(new Refusal("stopping", "the server is stopping; ask again"));
-      this.#waiting.push({ name, input, weight: weightOf(input), passed: 0, canWait, beats: 0, resolve, reject });
-      if (canWait && this.#parts.linger !== undefined) return void this.#linger(this.#parts.linger);
-      this.#pumpSoon();
+      this.#waiting.push({ name, input, weight: weighCommand(input), passedOver: 0, canWait, ticks: 0, resolve, reject });
+      if (canWait && this.#backend.coalesceDelay !== undefined) return void this.#coalesce(this.#backend.coalesceDelay);
+      this.#scheduleStart();
     });
   }
 
   /** Whatever is asked until then goes along. While a batch runs there is nothing to begin: its end comes back here. */
-  #pumpSoon(): void {
-    if (this.#isPumping || this.#isRunning) return;
-    this.#isPumping = true;
-    const { look } = this.#parts;
-    if (look === undefined) return queueMicrotask(() => this.#pump());
-    gather(
-      look,
+  #scheduleStart(): void {
+    if (this.#isStartScheduled || this.#isRunning) return;
+    this.#isStartScheduled = true;
+    const { afterNextPoll: afterPoll } = this.#backend;
+    if (afterPoll === undefined) return queueMicrotask(() => this.#startBatch());
+    coalesce(
+      afterPoll,
       () => this.#waiting.length,
-      () => this.#pump(),
+      () => this.#startBatch(),
     );
   }
 
   /** Half the commits of a quiet server are saved when outcomes ride along with what is published next. */
-  async #linger(pause: () => Promise<void>): Promise<void> {
-    if (this.#isLingering) return;
-    this.#isLingering = true;
-    await pause();
-    this.#isLingering = false;
-    this.#pump();
+  async #coalesce(delay: () => Promise<void>): Promise<void> {
+    if (this.#isCoalescing) return;
+    this.#isCoalescing = true;
+    await delay();
+    this.#isCoalescing = false;
+    this.#startBatch();
   }
 
   onDue(listener: (at: Millis) => void): Unsubscribe {
@@ -148,178 +158,181 @@ class GroupCommit {
   }
 
   /** Whoever asked for the change has its answer once the others were told. That they were not is no fault of the change. */
-  async tellingAccounts<T>(answer: Promise<T>): Promise<T> {
+  async withAccountNotification<T>(result: Promise<T>): Promise<T> {
     try {
-      return await answer;
+      return await result;
     } finally {
-      this.#hearAccounts();
-      await this.#parts.tellAccounts?.().catch(() => undefined);
+      this.#notifyAccountListeners();
+      await this.#backend.notifyAccountsChanged?.().catch(() => undefined);
     }
   }
 
-  #hearAccounts(): void {
+  #notifyAccountListeners(): void {
     for (const listener of this.#accountListeners) listener();
   }
 
-  attach(desk: Desk): void {
-    this.#desk = desk;
+  attach(sink: DeliverySink): void {
+    this.#sink = sink;
   }
 
   /** A batch that succeeds proves nothing: a full disk accepts one that changes nothing. */
   async takesChanges(): Promise<boolean> {
-    if (this.#isLate()) return false;
-    if (!this.#isAway) return true;
-    this.#probe ??= this.#tryToStore();
-    await this.#probe;
-    return !this.#isAway;
+    if (this.#isBatchLate()) return false;
+    if (!this.#isUnavailable) return true;
+    this.#probing ??= this.#probeStorage();
+    await this.#probing;
+    return !this.#isUnavailable;
   }
 
   /** Also begins to find out: nobody else may ask whether it takes changes. */
   isInDoubt(): boolean {
-    if (this.#isAway) this.#probe ??= this.#tryToStore();
-    return this.#isAway || this.#isLate();
+    if (this.#isUnavailable) this.#probing ??= this.#probeStorage();
+    return this.#isUnavailable || this.#isBatchLate();
   }
 
-  #isLate(): boolean {
-    return this.#isRunning && this.#batchBeats > doubtfulBeats;
+  #isBatchLate(): boolean {
+    return this.#isRunning && this.#batchTicks > doubtfulTicks;
   }
 
-  async #tryToStore(): Promise<void> {
+  async #probeStorage(): Promise<void> {
     try {
-      await this.#parts.tryToStore?.();
-      this.#isAway = false;
+      await this.#backend.probe?.();
+      this.#isUnavailable = false;
     } catch {
       // The storage is still in doubt.
     }
-    void this.#parts.pause?.(probePause).then(() => (this.#probe = null));
-    if (this.#parts.pause === undefined) queueMicrotask(() => (this.#probe = null));
+    void this.#backend.pause?.(probePause).then(() => (this.#probing = null));
+    if (this.#backend.pause === undefined) queueMicrotask(() => (this.#probing = null));
   }
 
   /** Looks after the batch in flight, twice a second, as long as there is one. */
   async #watch(): Promise<void> {
-    if (this.#isBeating || this.#parts.pause === undefined) return;
-    this.#isBeating = true;
+    if (this.#isWatching || this.#backend.pause === undefined) return;
+    this.#isWatching = true;
     while (this.#isRunning) {
-      await this.#parts.pause(beat);
-      this.#batchBeats++;
+      await this.#backend.pause(tickInterval);
+      this.#batchTicks++;
       this.#refuseLateCallers();
     }
-    this.#isBeating = false;
+    this.#isWatching = false;
   }
 
   /** A refused call has left the queue first, so it can never be stored afterwards. */
   #refuseLateCallers(): void {
-    const late: Waiting[] = [];
+    const late: WaitingCall[] = [];
     const kept = this.#waiting.filter((call) => {
-      const isLate = ++call.beats > mostBeats && hasCaller(call.name);
+      const isLate = ++call.ticks > maxTicks && hasCaller(call.name);
       if (isLate) late.push(call);
       return !isLate;
     });
     if (late.length === 0) return;
     this.#waiting.splice(0, this.#waiting.length, ...kept);
-    rejectAll(late, unavailable(new Unavailable("the batch in flight has taken longer than 10 s"), notStored));
+    rejectAll(late, makeUnavailable(new Unavailable("the batch in flight has taken longer than 10 s"), notStored));
   }
 
   close(): Promise<void> {
     if (this.#closing) return this.#closing;
     const empty = new Promise<void>((resolve) => {
-      this.#emptied = resolve;
+      this.#resolveEmpty = resolve;
       if (!this.#isRunning && this.#waiting.length === 0) resolve();
     });
-    queueMicrotask(() => this.#pump());
-    return (this.#closing = empty.then(() => this.#parts.close()));
+    queueMicrotask(() => this.#startBatch());
+    return (this.#closing = empty.then(() => this.#backend.close()));
   }
 
-  #pump(): void {
-    this.#isPumping = false;
-    if (!this.#mayBegin()) return;
+  #startBatch(): void {
+    this.#isStartScheduled = false;
+    if (!this.#mayStart()) return;
     this.#isRunning = true;
-    this.#batchBeats = 0;
+    this.#batchTicks = 0;
     void this.#watch();
-    void this.#run(nextBatch(this.#waiting)).then(() => {
+    void this.#runBatch(takeNextBatch(this.#waiting)).then(() => {
       this.#isRunning = false;
-      if (this.#waiting.length > 0) this.#pumpSoon();
-      else this.#emptied();
+      if (this.#waiting.length > 0) this.#scheduleStart();
+      else this.#resolveEmpty();
     });
   }
 
-  #mayBegin(): boolean {
+  #mayStart(): boolean {
     if (this.#isRunning || this.#waiting.length === 0) return false;
-    return !this.#isLingering || this.#closing !== null || !this.#waiting.every(({ canWait }) => canWait);
+    return !this.#isCoalescing || this.#closing !== null || !this.#waiting.every(({ canWait }) => canWait);
   }
 
-  async #run(batch: Waiting[]): Promise<void> {
+  async #runBatch(batch: WaitingCall[]): Promise<void> {
     let result: BatchResult;
     try {
       const calls = batch.map(({ name, input }) => ({ name, input }));
-      result = await this.#parts.runBatch(calls, this.#desk?.hands() ?? noHands);
+      result = await this.#backend.runBatch(calls, this.#sink?.readCapacity() ?? noCapacity);
     } catch (error) {
-      return this.#runApart(batch, error instanceof Error ? error : new Error(String(error)));
+      return this.#runSeparately(batch, error instanceof Error ? error : new Error(String(error)));
     }
-    const isLater = (index: number): boolean => "later" in (result.replies[index] ?? {});
-    const later = batch.length > 1 ? batch.filter((_, index) => isLater(index)) : [];
-    batch.forEach((call, index) => later.includes(call) || answer(call, result.replies[index]));
-    for (const what of result.faults) this.#desk?.fault(what);
-    for (const delivery of result.deliveries) this.#desk?.deliver(delivery);
-    for (const held of result.calledOff) this.#desk?.callOff(held);
-    if (result.dueAt !== null) this.#tellDue(result.dueAt);
+    const mustRetry = (index: number): boolean => "later" in (result.replies[index] ?? {});
+    const retried = batch.length > 1 ? batch.filter((_, index) => mustRetry(index)) : [];
+    batch.forEach((call, index) => retried.includes(call) || settleCall(call, result.replies[index]));
+    for (const message of result.faults) this.#sink?.fault(message);
+    for (const delivery of result.deliveries) this.#sink?.deliver(delivery);
+    for (const lease of result.abortedLeases) this.#sink?.abort(lease);
+    if (result.dueAt !== null) this.#notifyDue(result.dueAt);
     // It needs more than there was room for among the others.
-    for (const call of later) await this.#run([call]);
+    for (const call of retried) await this.#runBatch([call]);
   }
 
   /**
    * What cannot be stored together may be the fault of one: each gets its own transaction, and its own error. Not when
    * it may have been stored all the same: whoever asked must know, and ask again if a second time does no harm.
    */
-  async #runApart(batch: Waiting[], error: Error): Promise<void> {
+  async #runSeparately(batch: WaitingCall[], error: Error): Promise<void> {
     if (error instanceof Unavailable) {
-      this.#isAway = true;
-      if (error instanceof Outdated) return rejectAll(batch, outdated(error));
-      return rejectAll(batch, unavailable(error, error instanceof Interrupted ? notStored : notKnown));
+      this.#isUnavailable = true;
+      if (error instanceof Outdated) return rejectAll(batch, makeOutdated(error));
+      return rejectAll(batch, makeUnavailable(error, error instanceof Interrupted ? notStored : outcomeUnknown));
     }
     if (batch.length === 1) return rejectAll(batch, error);
-    for (const call of batch) await this.#run([call]);
+    for (const call of batch) await this.#runBatch([call]);
   }
 
-  #tellDue(at: Millis): void {
+  #notifyDue(at: Millis): void {
     for (const listener of this.#listeners) listener(at);
   }
 }
 
-const notKnown = "the request may or may not have been stored; check before you retry";
+const outcomeUnknown = "the request may or may not have been stored; check before you retry";
 const notStored = "nothing was stored; retry later";
 
 /** The refusal of a request while the storage is unavailable. The cause is for the log only. */
-const unavailable = (cause: Error, advice = "retry later"): Refusal => away(cause, `storage unavailable: ${advice}`);
+const makeUnavailable = (cause: Error, advice = "retry later"): Refusal => toUnavailableRefusal(cause, `storage unavailable: ${advice}`);
 
 /** The refusal of a node whose version is too old for the tables. Newer nodes accept the request. */
-const outdated = (cause: Error): Refusal =>
-  away(cause, "storage unavailable: the tables are those of another version than this server; nothing was stored; retry later");
+const makeOutdated = (cause: Error): Refusal =>
+  toUnavailableRefusal(
+    cause,
+    "storage unavailable: the tables are those of another version than this server; nothing was stored; retry later",
+  );
 
-function away(cause: Error, message: string): Refusal {
+function toUnavailableRefusal(cause: Error, message: string): Refusal {
   const refusal = new Refusal("unavailable", message);
   refusal.cause = cause;
   return refusal;
 }
 
 /** The answer to a read, or the refusal that says that there can be none now. */
-export function orUnavailable<T>(answer: Promise<T>): Promise<T> {
-  return answer.catch((error: unknown) => {
-    throw error instanceof Unavailable ? unavailable(error) : error;
+export function withUnavailableRefusal<T>(result: Promise<T>): Promise<T> {
+  return result.catch((error: unknown) => {
+    throw error instanceof Unavailable ? makeUnavailable(error) : error;
   });
 }
 
-function rejectAll(batch: readonly Waiting[], error: Error): void {
+function rejectAll(batch: readonly WaitingCall[], error: Error): void {
   for (const { reject } of batch) reject(error);
 }
 
-function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): void {
+function settleCall({ name, resolve, reject }: WaitingCall, reply: CommandReply | undefined): void {
   if (!reply) return reject(new Error(`${name}: no reply came back`));
   if ("answer" in reply) return resolve(reply.answer as never);
   if ("later" in reply) return reject(new Error(`${name}: needs more than one batch can load`));
   if ("failed" in reply) return reject(new Error(`${name} failed: ${reply.failed}`));
-  reject(new Refusal(codeOf(reply.refused.code), reply.refused.message, reply.refused));
+  reject(new Refusal(toErrorCode(reply.refused.code), reply.refused.message, reply.refused));
 }
 
 /** The code of a refusal that was on its way as plain data. */
-export const codeOf = (code: string): ErrorCode => (code in errorCodes ? (code as ErrorCode) : "invalid");
+export const toErrorCode = (code: string): ErrorCode => (code in errorCodes ? (code as ErrorCode) : "invalid");

@@ -8,7 +8,7 @@ export class KeptEntries {
   readonly #asked = new KeyMap<true>();
 
   /** Returns the messages that were not asked for before, each once. */
-  unasked(messages: readonly Key[]): Key[] {
+  pickUnasked(messages: readonly Key[]): Key[] {
     const unasked: Key[] = [];
     for (const key of messages) {
       if (this.#asked.has(key)) continue;
@@ -18,7 +18,7 @@ export class KeptEntries {
     return unasked;
   }
 
-  note({ account, messageId, id }: Pick<LogRow, "account" | "messageId" | "id">): void {
+  add({ account, messageId, id }: Pick<LogRow, "account" | "messageId" | "id">): void {
     const key = [account, messageId] as const;
     const ids = this.#ids.get(key);
     if (ids) ids.add(id);
@@ -26,7 +26,7 @@ export class KeptEntries {
   }
 
   /** Returns ids of entries. Some of the entries may be gone. */
-  of(account: AccountId, messageId: MessageId): readonly string[] {
+  listIds(account: AccountId, messageId: MessageId): readonly string[] {
     return [...(this.#ids.get([account, messageId]) ?? [])];
   }
 }

@@ -1,4 +1,4 @@
-import { inRounds } from "../../core/fairness/turns.ts";
+import { orderInRounds } from "../../core/fairness/turns.ts";
 import { transaction } from "../../core/fairness/weight.ts";
 
 /** Most calls in one transaction. */
@@ -8,35 +8,35 @@ const maxCalls = 512;
  * A call that waits for a batch. `weight`: see `core/fairness/weight.ts`. `passed`: the number of batches for which it was the first call of its account, and
  * nothing of its account was taken.
  */
-type Waits = { input: unknown; weight: number; passed: number };
+type QueuedCall = { input: unknown; weight: number; passedOver: number };
 
 /**
  * Takes the calls of the next batch out of those that wait, in the order in which they came. When not all of them fit, the accounts take turns,
  * light calls first in each round. The first call of an account that was passed over comes before those: so a light call waits for at most one
  * heavy call of each other account, and a heavy call for at most one batch of light calls.
  */
-export function nextBatch<Call extends Waits>(waiting: Call[]): Call[] {
-  if (howManyFit(waiting) === waiting.length) return waiting.splice(0);
-  const inTurn = inRounds(
-    waiting.map((call) => ({ account: accountOf(call), call })),
-    byTurn,
+export function takeNextBatch<Call extends QueuedCall>(waiting: Call[]): Call[] {
+  if (countFitting(waiting) === waiting.length) return waiting.splice(0);
+  const byRound = orderInRounds(
+    waiting.map((call) => ({ account: readCallAccount(call), call })),
+    compareTurns,
   ).map(({ call }) => call);
-  const taken = new Set(inTurn.slice(0, howManyFit(inTurn)));
-  const left = waiting.filter((call) => !taken.has(call));
+  const taken = new Set(byRound.slice(0, countFitting(byRound)));
+  const remaining = waiting.filter((call) => !taken.has(call));
   const batch = waiting.filter((call) => taken.has(call));
   // Accounts of which a call was taken, or one was counted.
-  const passed = new Set(batch.map(accountOf));
-  for (const call of left) {
-    const account = accountOf(call);
-    if (!passed.has(account)) call.passed++;
-    passed.add(account);
+  const seenAccounts = new Set(batch.map(readCallAccount));
+  for (const call of remaining) {
+    const account = readCallAccount(call);
+    if (!seenAccounts.has(account)) call.passedOver++;
+    seenAccounts.add(account);
   }
   waiting.length = 0;
-  for (const call of left) waiting.push(call);
+  for (const call of remaining) waiting.push(call);
   return batch;
 }
 
-function howManyFit(calls: readonly Waits[]): number {
+function countFitting(calls: readonly QueuedCall[]): number {
   let weight = 0;
   let count = 0;
   for (const call of calls) {
@@ -47,10 +47,11 @@ function howManyFit(calls: readonly Waits[]): number {
   return count;
 }
 
-const byTurn = (a: { call: Waits }, b: { call: Waits }): number => b.call.passed - a.call.passed || a.call.weight - b.call.weight;
+const compareTurns = (a: { call: QueuedCall }, b: { call: QueuedCall }): number =>
+  b.call.passedOver - a.call.passedOver || a.call.weight - b.call.weight;
 
 /** The account that a call belongs to; "" for calls of the server itself. */
-function accountOf({ input }: Waits): string {
+function readCallAccount({ input }: QueuedCall): string {
   if (typeof input !== "object" || input === null || !("account" in input)) return "";
   return typeof input.account === "string" ? input.account : "";
 }

@@ -1,6 +1,6 @@
 import type { Key, Rows, TableName } from "../../core/decision/command.ts";
-import { keyOf } from "../queries/keys.ts";
-import { tablesOf } from "../store.ts";
+import { toKey } from "../queries/keys.ts";
+import { listTables } from "../store.ts";
 import { KeptEntries } from "./keptEntries.ts";
 import { KeyMap } from "./keyMap.ts";
 import { RunIndex } from "./runIndex.ts";
@@ -15,9 +15,9 @@ export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; 
  */
 export class Overlay {
   /** Which rows belong to which run. */
-  readonly runs = new RunIndex();
+  readonly runIndex = new RunIndex();
   /** Which entries of the kept log belong to which message. */
-  readonly kept = new KeptEntries();
+  readonly keptEntries = new KeptEntries();
   readonly #tables: { [T in TableName]?: KeyMap<Change<Rows[T]>> } = {};
   readonly #undo: UndoLog;
 
@@ -32,18 +32,18 @@ export class Overlay {
 
   /** Returns what is known of a row; undefined if it was neither loaded nor written. */
   entry<T extends TableName>(table: T, key: Key): Change<Rows[T]> | undefined {
-    return this.#known(table)?.get(key);
+    return this.#table(table)?.get(key);
   }
 
   /** Takes a row from the storage. A row that is known already stays as it is. */
-  learn<T extends TableName>(table: T, row: Rows[T]): void {
-    const key = keyOf[table](row);
+  addLoaded<T extends TableName>(table: T, row: Rows[T]): void {
+    const key = toKey[table](row);
     this.#index(table, row);
     if (!this.entry(table, key)) this.#add(table, { key, loaded: true, before: row, now: row });
   }
 
   /** Takes note that the storage has no row with this key, unless a row is known. */
-  learnAbsent(table: TableName, key: Key): void {
+  addAbsent(table: TableName, key: Key): void {
     if (!this.entry(table, key)) this.#add(table, { key, loaded: true, before: undefined, now: undefined });
   }
 
@@ -64,7 +64,7 @@ export class Overlay {
 
   /** Reports whether the batch has left a row as it was loaded. */
   isUntouched<T extends TableName>(table: T, row: Rows[T]): boolean {
-    const entry = this.entry(table, keyOf[table](row));
+    const entry = this.entry(table, toKey[table](row));
     return entry?.now !== undefined && entry.now === entry.before;
   }
 
@@ -83,22 +83,22 @@ export class Overlay {
   }
 
   /** Returns the tables of which rows were loaded or written, in the order in which they are written. */
-  touched(): readonly TableName[] {
-    return tablesOf(this.#tables);
+  listTouchedTables(): readonly TableName[] {
+    return listTables(this.#tables);
   }
 
   /** Returns the net changes of a table: the rows that differ from what the storage holds. */
   changes<T extends TableName>(table: T): readonly Change<Rows[T]>[] {
-    const found: Change<Rows[T]>[] = [];
-    this.#known(table)?.each((entry) => {
-      if (entry.now !== entry.before || (!entry.loaded && entry.now === undefined)) found.push(entry);
+    const changed: Change<Rows[T]>[] = [];
+    this.#table(table)?.forEach((entry) => {
+      if (entry.now !== entry.before || (!entry.loaded && entry.now === undefined)) changed.push(entry);
     });
-    return found;
+    return changed;
   }
 
   #index(table: TableName, row: Rows[TableName]): void {
-    if ("run" in row) this.runs.note(table, row);
-    if (table === "keptLog") this.kept.note(row as Rows["keptLog"]);
+    if ("run" in row) this.runIndex.add(table, row);
+    if (table === "keptLog") this.keptEntries.add(row as Rows["keptLog"]);
   }
 
   #add<T extends TableName>(table: T, entry: Change<Rows[T]>): void {
@@ -106,7 +106,7 @@ export class Overlay {
     (tables[table] ??= new KeyMap()).set(entry.key, entry);
   }
 
-  #known<T extends TableName>(table: T): KeyMap<Change<Rows[T]>> | undefined {
+  #table<T extends TableName>(table: T): KeyMap<Change<Rows[T]>> | undefined {
     const tables: { [N in T]?: KeyMap<Change<Rows[N]>> } = this.#tables;
     return tables[table];
   }

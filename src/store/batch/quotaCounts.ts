@@ -1,41 +1,41 @@
 import type { CountNeed, Key, TableName } from "../../core/decision/command.ts";
-import { Later } from "../../core/values/errors.ts";
-import type { PlaceName } from "../../core/sending/quotas.ts";
-import { placeOf, placesOf } from "../../core/sending/quotas.ts";
+import { RetryInNextBatch } from "../../core/values/errors.ts";
+import type { QuotaName } from "../../core/sending/quotas.ts";
+import { toQuotaName, readQuotaRange } from "../../core/sending/quotas.ts";
 import type { AccountId } from "../../core/model/message.ts";
 import type { Range } from "../queries/storageReads.ts";
 import type { UndoLog } from "./undoLog.ts";
 
 /** The rows that are counted. */
-export function rangeOf({ account, name, most }: CountNeed): Range {
-  const [after, before] = placesOf(name).within;
-  return { account, limit: most, after, before };
+export function toQuotaRange({ account, name, limit }: CountNeed): Range {
+  const [after, before] = readQuotaRange(name).range;
+  return { account, limit, after, before };
 }
 
 /** How many there are of what is set up, as it was counted and as a batch changes it. */
-export class Places {
+export class QuotaCounts {
   readonly #counts = new Map<string, number>();
 
   /** Those of which nothing is known yet, each once, of several with the most that any of them wants. */
-  unknown(needs: readonly CountNeed[]): CountNeed[] {
+  pickUnknown(needs: readonly CountNeed[]): CountNeed[] {
     const unknown = new Map<string, CountNeed>();
     for (const need of needs) {
-      const key = keyOfPlace(need.account, need.name);
+      const key = toQuotaKey(need.account, need.name);
       const other = unknown.get(key);
-      if (!this.#counts.has(key) && (!other || other.most < need.most)) unknown.set(key, need);
+      if (!this.#counts.has(key) && (!other || other.limit < need.limit)) unknown.set(key, need);
     }
     return [...unknown.values()];
   }
 
-  learn(needs: readonly CountNeed[], counts: readonly number[]): void {
-    needs.forEach(({ account, name }, at) => this.#counts.set(keyOfPlace(account, name), counts[at] ?? 0));
+  record(needs: readonly CountNeed[], counts: readonly number[]): void {
+    needs.forEach(({ account, name }, at) => this.#counts.set(toQuotaKey(account, name), counts[at] ?? 0));
   }
 
   /** Counts a row that was made or removed, if its like are counted. */
   change(table: TableName, [account, id = ""]: Key, by: 1 | -1, undo: UndoLog): void {
-    const name = this.#counts.size === 0 ? null : placeOf(table, id);
+    const name = this.#counts.size === 0 ? null : toQuotaName(table, id);
     if (name === null) return;
-    const key = keyOfPlace(account, name);
+    const key = toQuotaKey(account, name);
     const count = this.#counts.get(key);
     if (count === undefined) return;
     this.#counts.set(key, count + by);
@@ -43,12 +43,12 @@ export class Places {
   }
 
   /** Throws `Later` where it was not asked for, because it could not be known before that it would be needed. */
-  of(account: AccountId, name: PlaceName): number {
-    const count = this.#counts.get(keyOfPlace(account, name));
-    if (count === undefined) throw new Later();
+  readCount(account: AccountId, name: QuotaName): number {
+    const count = this.#counts.get(toQuotaKey(account, name));
+    if (count === undefined) throw new RetryInNextBatch();
     return count;
   }
 }
 
 /** Of what is counted of an account. */
-export const keyOfPlace = (account: AccountId, name: PlaceName): string => `${name} ${account}`;
+export const toQuotaKey = (account: AccountId, name: QuotaName): string => `${name} ${account}`;

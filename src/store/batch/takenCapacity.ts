@@ -1,62 +1,62 @@
 import type { AccountId } from "../../core/model/message.ts";
-import type { Hands, Taken } from "../../core/admission/capacity.ts";
-import { accountOf, hasHand, isNewcomer, leavesOthers } from "../../core/admission/capacity.ts";
+import type { DeliveryCapacity, TakenCapacity } from "../../core/admission/capacity.ts";
+import { readLaneAccount, hasCapacity, isNewcomer, leavesShareToOthers } from "../../core/admission/capacity.ts";
 
 /** The hands of a node that a batch has promised to deliveries so far. */
-export class TakenHands {
-  readonly #hands: Hands;
-  readonly #byLane = new Map<string, Counted>();
-  readonly #byAccount = new Map<AccountId, Counted>();
-  readonly #inAll: Counted = { all: 0, bytes: 0 };
+export class BatchCapacity {
+  readonly #capacity: DeliveryCapacity;
+  readonly #byLane = new Map<string, CapacityCount>();
+  readonly #byAccount = new Map<AccountId, CapacityCount>();
+  readonly #total: CapacityCount = { deliveries: 0, bytes: 0 };
 
-  constructor(hands: Hands) {
-    this.#hands = hands;
+  constructor(capacity: DeliveryCapacity) {
+    this.#capacity = capacity;
   }
 
-  isOneFree(lane: string): boolean {
-    const taken = this.#takenBy(lane);
-    const isFree = hasHand(this.#hands, taken, lane);
-    if (!isFree && !leavesOthers(this.#hands, taken, lane)) this.#hands.denied?.(lane);
+  hasCapacity(lane: string): boolean {
+    const taken = this.#readTaken(lane);
+    const isFree = hasCapacity(this.#capacity, taken, lane);
+    if (!isFree && !leavesShareToOthers(this.#capacity, taken, lane)) this.#capacity.denied?.(lane);
     return isFree;
   }
 
   /** Reports whether the account of a destination gets no more because it holds its share of the node. */
   isDenied(lane: string): boolean {
-    return !leavesOthers(this.#hands, this.#takenBy(lane), lane);
+    return !leavesShareToOthers(this.#capacity, this.#readTaken(lane), lane);
   }
 
-  #takenBy(lane: string): Taken {
-    const { all, bytes } = this.#inAll;
-    const [ofLane, ofAccount] = [this.#byLane.get(lane), this.#byAccount.get(accountOf(lane))];
+  #readTaken(lane: string): TakenCapacity {
+    const { deliveries, bytes } = this.#total;
+    const [laneCount, accountCount] = [this.#byLane.get(lane), this.#byAccount.get(readLaneAccount(lane))];
     return {
-      ...{ all, lane: ofLane?.all ?? 0, account: ofAccount?.all ?? 0 },
-      ...{ bytes, laneBytes: ofLane?.bytes ?? 0, accountBytes: ofAccount?.bytes ?? 0 },
+      ...{ all: deliveries, lane: laneCount?.deliveries ?? 0, account: accountCount?.deliveries ?? 0 },
+      ...{ bytes, laneBytes: laneCount?.bytes ?? 0, accountBytes: accountCount?.bytes ?? 0 },
     };
   }
 
   isNewcomer(lane: string): boolean {
-    return isNewcomer(this.#hands, { all: this.#inAll.all, lane: this.#byLane.get(lane)?.all ?? 0 }, lane);
+    return isNewcomer(this.#capacity, { all: this.#total.deliveries, lane: this.#byLane.get(lane)?.deliveries ?? 0 }, lane);
   }
 
   /** Promises one. Answers how to take it back. */
   take(lane: string, size: number): () => void {
-    const all = [this.#inAll, countedOf(this.#byLane, lane), countedOf(this.#byAccount, accountOf(lane))];
-    count(all, 1, size);
-    return () => count(all, -1, -size);
+    const all = [this.#total, findOrCreateCount(this.#byLane, lane), findOrCreateCount(this.#byAccount, readLaneAccount(lane))];
+    addToCounts(all, 1, size);
+    return () => addToCounts(all, -1, -size);
   }
 }
 
-function countedOf(all: Map<string, Counted>, name: string): Counted {
+function findOrCreateCount(all: Map<string, CapacityCount>, name: string): CapacityCount {
   let found = all.get(name);
-  if (found === undefined) all.set(name, (found = { all: 0, bytes: 0 }));
+  if (found === undefined) all.set(name, (found = { deliveries: 0, bytes: 0 }));
   return found;
 }
 
-type Counted = { all: number; bytes: number };
+type CapacityCount = { deliveries: number; bytes: number };
 
-function count(counts: readonly Counted[], all: number, bytes: number): void {
-  for (const one of counts) {
-    one.all += all;
-    one.bytes += bytes;
+function addToCounts(counts: readonly CapacityCount[], deliveries: number, bytes: number): void {
+  for (const counter of counts) {
+    counter.deliveries += deliveries;
+    counter.bytes += bytes;
   }
 }

@@ -1,10 +1,10 @@
 import type { AccountId, Millis, NodeId } from "../../core/model/message.ts";
 import type { CountName, Counts, Usage } from "../../core/model/counts.ts";
 import { noCounts } from "../../core/model/counts.ts";
-import { bucketsOf } from "../../core/accounts/usage.ts";
+import { makeBuckets } from "../../core/accounts/usage.ts";
 
 /** What the commands of a batch have counted, added up by account: each command as a whole, or not at all. */
-export class Tally {
+export class BatchUsage {
   readonly #sums = new Map<AccountId, Counts>();
   #accounts: AccountId[] = [];
   #counts: Partial<Counts>[] = [];
@@ -16,12 +16,12 @@ export class Tally {
   }
 
   /** Runs a command. What it has counted is forgotten when it throws. */
-  during<Answer>(run: () => Answer): Answer {
+  countDuring<Answer>(run: () => Answer): Answer {
     this.#accounts = [];
     this.#counts = [];
-    const answer = run();
+    const result = run();
     this.#accounts.forEach((account, at) => this.add(account, this.#counts[at] ?? {}));
-    return answer;
+    return result;
   }
 
   /** Adds something for no command alone. */
@@ -34,6 +34,6 @@ export class Tally {
   /** What is to be added to which rows, in the order of their keys. */
   rows(at: { now: Millis; node: NodeId }): Usage[] {
     const accounts = [...this.#sums].sort(([one], [other]) => (one < other ? -1 : 1));
-    return accounts.flatMap(([account, counts]) => bucketsOf(account, counts, at));
+    return accounts.flatMap(([account, counts]) => makeBuckets(account, counts, at));
   }
 }

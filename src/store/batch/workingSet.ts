@@ -1,24 +1,24 @@
-import type { Draft, Key, Needs, OutlineName, Rows, RunRows, RunTableName, TableName } from "../../core/decision/command.ts";
-import { Later } from "../../core/values/errors.ts";
-import type { Hands } from "../../core/admission/capacity.ts";
-import { isBehind, laneOf } from "../../core/admission/capacity.ts";
+import type { Draft, Key, Needs, BodyTableName, Rows, RunRows, RunTableName, TableName } from "../../core/decision/command.ts";
+import { RetryInNextBatch } from "../../core/values/errors.ts";
+import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
+import { hasBacklog, laneName } from "../../core/admission/capacity.ts";
 import { hasLimiter, parseGate } from "../../core/admission/gate.ts";
-import { marksOfRow, remarked } from "../../core/search/tags.ts";
-import { glanceOf, sightingsAt } from "../../core/search/timeIndex.ts";
-import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis } from "../../core/model/message.ts";
-import type { Outline, RunKey, Schedule } from "../../core/model/message.ts";
+import { makeTagIds, retaggedTables } from "../../core/search/tags.ts";
+import { readIndexInterval, listTimeIndexIds } from "../../core/search/timeIndex.ts";
+import type { AccountId, Delivery, Limiter, LeaseRef, HostWaitlist, MessageState, Millis } from "../../core/model/message.ts";
+import type { WithoutBody, RunKey, Schedule } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { Step, Waiter } from "../../core/model/run.ts";
 import { toStepId } from "../../core/model/stepId.ts";
 import type { Turns } from "../../core/fairness/turns.ts";
-import { keyOf } from "../queries/keys.ts";
+import { toKey } from "../queries/keys.ts";
 import { Effects } from "./effects.ts";
 import type { Loader } from "./loader.ts";
 import { NeedsLoader } from "./needsLoader.ts";
 import type { Change } from "./overlay.ts";
 import { Overlay } from "./overlay.ts";
-import type { RecentSightings, Sighted } from "./recentTimeIndex.ts";
-import { TakenHands } from "./takenCapacity.ts";
+import type { RecentTimeIndex, TimeIndexEntry } from "./recentTimeIndex.ts";
+import { BatchCapacity } from "./takenCapacity.ts";
 import { UndoLog } from "./undoLog.ts";
 
 /**
@@ -30,19 +30,19 @@ export class WorkingSet implements Draft {
   readonly #overlay = new Overlay(this.#undo);
   readonly effects = new Effects(this.#undo);
   readonly #loaded: NeedsLoader;
-  readonly #hands: Hands;
-  readonly #taken: TakenHands;
+  readonly #capacity: DeliveryCapacity;
+  readonly #takenCapacity: BatchCapacity;
   readonly #isAlone: boolean;
-  readonly #recentSightings: RecentSightings;
+  readonly #recentTimeIndex: RecentTimeIndex;
   /** Messages that the running command has taken out of a waitlist. */
-  #left: MessageState[] = [];
+  #leftWaitlist: MessageState[] = [];
 
-  constructor(hands: Hands, { isAlone, recentSightings }: { isAlone: boolean; recentSightings: RecentSightings }) {
-    this.#loaded = new NeedsLoader(this.#overlay, { bytes: hands.bytes.perBatch, isAlone });
-    this.#hands = hands;
-    this.#taken = new TakenHands(hands);
+  constructor(capacity: DeliveryCapacity, { isAlone, recentSightings }: { isAlone: boolean; recentSightings: RecentTimeIndex }) {
+    this.#loaded = new NeedsLoader(this.#overlay, { bytes: capacity.bytes.perBatch, isAlone });
+    this.#capacity = capacity;
+    this.#takenCapacity = new BatchCapacity(capacity);
     this.#isAlone = isAlone;
-    this.#recentSightings = recentSightings;
+    this.#recentTimeIndex = recentSightings;
   }
 
   /** Loads what is not here yet. Returns false if everything was here. */
@@ -51,14 +51,15 @@ export class WorkingSet implements Draft {
   }
 
   /** Runs one command: all of its changes are made, or none if it throws. */
-  attempt<Answer>(run: () => Answer): Answer {
+  runCommand<Answer>(run: () => Answer): Answer {
     this.#undo.begin();
-    this.#left = [];
+    this.#leftWaitlist = [];
     try {
-      const answer = this.effects.tally.during(run);
+      const result = this.effects.usage.countDuring(run);
       // A hundred outcomes of one host would else pass over each other's messages again and again.
-      for (const left of this.#left) if (this.#lineOf(left) !== left.line) this.#loaded.heads.leave(left);
-      return answer;
+      for (const message of this.#leftWaitlist)
+        if (this.#findWaitlist(message) !== message.waitlist) this.#loaded.waitlistHeads.leave(message);
+      return result;
     } catch (error) {
       this.#undo.rollBack();
       throw error;
@@ -66,8 +67,8 @@ export class WorkingSet implements Draft {
   }
 
   /** Returns the tables of which rows were loaded or written. */
-  touched(): readonly TableName[] {
-    return this.#overlay.touched();
+  listTouchedTables(): readonly TableName[] {
+    return this.#overlay.listTouchedTables();
   }
 
   /** Returns the net changes of a table: the rows that differ from what the storage holds. */
@@ -79,163 +80,167 @@ export class WorkingSet implements Draft {
     return this.#overlay.get(table, key);
   }
 
-  outline<T extends OutlineName>(table: T, ...key: Key): Outline<Rows[T]> | undefined {
+  getWithoutBody<T extends BodyTableName>(table: T, ...key: Key): WithoutBody<Rows[T]> | undefined {
     const entry = this.#overlay.entry(table, key);
-    return entry ? entry.now : this.#loaded.outline(table, key);
+    return entry ? entry.now : this.#loaded.getWithoutBody(table, key);
   }
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
-    const key = keyOf[table](row);
+    const key = toKey[table](row);
     const before = this.#set(table, key, row);
-    if (before === undefined) this.#loaded.counts.change(table, key, 1, this.#undo);
-    const marks = marksOfRow[table];
-    if (marks && (before === undefined || remarked.has(table))) this.#remark(key[0], before ? marks(before) : [], marks(row));
-    if (table === "messages" && "state" in row && row.state === "held") this.#noteHeld(row);
+    if (before === undefined) this.#loaded.quotaCounts.change(table, key, 1, this.#undo);
+    const toTagIds = makeTagIds[table];
+    if (toTagIds && (before === undefined || retaggedTables.has(table)))
+      this.#updateTags(key[0], before ? toTagIds(before) : [], toTagIds(row));
+    if (table === "messages" && "state" in row && row.state === "held") this.#addToWaitlist(row);
   }
 
   drop(table: TableName, ...key: Key): void {
-    for (const id of this.#marks(table, key)) this.#set("marks", [key[0], id], undefined);
-    if (this.#set(table, key, undefined) !== undefined) this.#loaded.counts.change(table, key, -1, this.#undo);
+    for (const id of this.#listTags(table, key)) this.#set("tags", [key[0], id], undefined);
+    if (this.#set(table, key, undefined) !== undefined) this.#loaded.quotaCounts.change(table, key, -1, this.#undo);
   }
 
-  keep: Draft["keep"] = (row) => {
+  moveToKeptLog: Draft["moveToKeptLog"] = (row) => {
     this.#set("log", [row.account, row.id], undefined);
     this.#set("keptLog", [row.account, row.id], row);
   };
 
-  keptOf: Draft["keptOf"] = (account, messageId) =>
-    this.#overlay.kept.of(account, messageId).flatMap((id) => this.get("keptLog", account, id) ?? []);
+  listKeptLog: Draft["listKeptLog"] = (account, messageId) =>
+    this.#overlay.keptEntries.listIds(account, messageId).flatMap((id) => this.get("keptLog", account, id) ?? []);
 
-  countOf: Draft["countOf"] = (account, name) => this.#loaded.counts.of(account, name);
+  readQuotaCount: Draft["readQuotaCount"] = (account, name) => this.#loaded.quotaCounts.readCount(account, name);
 
-  sight: Draft["sight"] = (account, id, sights) => {
-    const seen: Sighted = { account, at: glanceOf(id), sights };
-    if (this.#recentSightings.has(seen)) return;
-    if (this.#recentSightings.isFull(seen, this.effects.sighted.length)) seen.sights = undefined;
-    if (this.#recentSightings.has(seen)) return;
-    const ids = sightingsAt(seen.sights, seen.at).filter((name) => !this.get("sightings", account, name));
-    for (const name of ids) this.#set("sightings", [account, name], { account, id: name });
-    if (ids.length > 0) this.effects.add(this.effects.sighted, seen);
+  indexTime: Draft["indexTime"] = (account, id, timeKeys) => {
+    const entry: TimeIndexEntry = { account, at: readIndexInterval(id), timeKeys };
+    if (this.#recentTimeIndex.has(entry)) return;
+    if (this.#recentTimeIndex.isFull(entry, this.effects.newTimeIndexEntries.length)) entry.timeKeys = undefined;
+    if (this.#recentTimeIndex.has(entry)) return;
+    const ids = listTimeIndexIds(entry.timeKeys, entry.at).filter((name) => !this.get("timeIndex", account, name));
+    for (const name of ids) this.#set("timeIndex", [account, name], { account, id: name });
+    if (ids.length > 0) this.effects.add(this.effects.newTimeIndexEntries, entry);
   };
 
-  count: Draft["count"] = (account, counts) => this.effects.tally.count(account, counts);
+  count: Draft["count"] = (account, counts) => this.effects.usage.count(account, counts);
 
   due(): readonly MessageState[] {
     const { messages, at } = this.#loaded.due;
-    return this.#current(messages).filter(({ dueAt }) => dueAt !== null && dueAt <= at);
+    return this.#readCurrent(messages).filter(({ dueAt }) => dueAt !== null && dueAt <= at);
   }
 
-  dueLines(): readonly Line[] {
-    const { lines, at } = this.#loaded.due;
-    return lines.flatMap((line) => this.get("lines", line.account, line.host) ?? []).filter(({ dueAt }) => dueAt <= at);
+  dueHostWaitlists(): readonly HostWaitlist[] {
+    const { hostWaitlists: waitlists, at } = this.#loaded.due;
+    return waitlists
+      .flatMap((waitlist) => this.get("hostWaitlists", waitlist.account, waitlist.host) ?? [])
+      .filter(({ dueAt }) => dueAt <= at);
   }
 
-  dueFlows = (): readonly Flow[] => this.#stillDue("flows", this.#loaded.due.flows);
-  dueSchedules = (): readonly Schedule[] => this.#stillDue("schedules", this.#loaded.due.schedules);
-  dueWaiters = (): readonly Waiter[] => this.#stillDue("waiters", this.#loaded.due.waiters);
+  dueLimiters = (): readonly Limiter[] => this.#listStillDue("limiters", this.#loaded.due.limiters);
+  dueSchedules = (): readonly Schedule[] => this.#listStillDue("schedules", this.#loaded.due.schedules);
+  dueWaiters = (): readonly Waiter[] => this.#listStillDue("waiters", this.#loaded.due.waiters);
   turns = (): Turns => this.#loaded.due.turns;
 
-  ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][] {
-    const find = (table === "notifications" || table === "steps" ? this.outline : this.get) as (
+  listRunRows<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][] {
+    const findRow = (table === "notifications" || table === "steps" ? this.getWithoutBody : this.get) as (
       ...key: unknown[]
     ) => RunRows[T] | undefined;
-    const ids = this.#overlay.runs.idsIn(table, { account, run });
-    return ids.flatMap((id) => find.call(this, table, account, id) ?? []).filter((row) => row.run === run);
+    const ids = this.#overlay.runIndex.listIds(table, { account, run });
+    return ids.flatMap((id) => findRow.call(this, table, account, id) ?? []).filter((row) => row.run === run);
   }
 
-  mayEnd = (account: AccountId, run: RunKey): boolean => this.#overlay.runs.wereRowsAsked({ account, run, table: "messages" });
+  mayEndRun = (account: AccountId, run: RunKey): boolean => this.#overlay.runIndex.wereRowsAsked({ account, run, table: "messages" });
 
-  stepsOf(account: AccountId, run: RunKey, slot?: string): readonly Step[] {
-    const need = { account, run, ...(slot === undefined ? {} : { slot }) };
-    if (this.#loaded.histories.isLeft(need)) throw new Later();
-    if (slot !== undefined) return [this.get("steps", account, toStepId(run, slot)) ?? []].flat();
-    if (!this.#overlay.runs.wasHistoryAsked(need)) return [];
-    return this.#overlay.runs.idsIn("steps", need).flatMap((id) => this.get("steps", account, id) ?? []);
+  listSteps(account: AccountId, run: RunKey, stepKey?: string): readonly Step[] {
+    const need = { account, run, ...(stepKey === undefined ? {} : { stepKey }) };
+    if (this.#loaded.historyBytes.isSkipped(need)) throw new RetryInNextBatch();
+    if (stepKey !== undefined) return [this.get("steps", account, toStepId(run, stepKey)) ?? []].flat();
+    if (!this.#overlay.runIndex.wasHistoryAsked(need)) return [];
+    return this.#overlay.runIndex.listIds("steps", need).flatMap((id) => this.get("steps", account, id) ?? []);
   }
 
-  head(account: AccountId, line: string): Iterable<MessageState> {
-    return this.#loaded.head(account, line);
+  waitlistHead(account: AccountId, waitlist: string): Iterable<MessageState> {
+    return this.#loaded.waitlistHead(account, waitlist);
   }
 
-  isWholeLine(account: AccountId, line: string): boolean {
-    const isKnownWhole = this.#loaded.heads.isWhole(account, line);
+  isWholeWaitlist(account: AccountId, waitlist: string): boolean {
+    const isKnownWhole = this.#loaded.waitlistHeads.isWhole(account, waitlist);
     if (isKnownWhole !== undefined) return isKnownWhole;
     // A waitlist that the storage does not have is empty.
-    const gate = parseGate(line);
+    const gate = parseGate(waitlist);
     if (hasLimiter(gate)) {
-      const flow = this.#overlay.entry("flows", [account, line]);
-      return flow !== undefined && flow.loaded && (flow.before === undefined || flow.before.waiting === 0);
+      const limiterEntry = this.#overlay.entry("limiters", [account, waitlist]);
+      return limiterEntry !== undefined && limiterEntry.loaded && (limiterEntry.before === undefined || limiterEntry.before.waiting === 0);
     }
-    const hosts = this.#overlay.entry("lines", [account, gate.name]);
-    return hosts !== undefined && hosts.loaded && hosts.before === undefined;
+    const waitlistEntry = this.#overlay.entry("hostWaitlists", [account, gate.name]);
+    return waitlistEntry !== undefined && waitlistEntry.loaded && waitlistEntry.before === undefined;
   }
 
-  leasedByOthers = (): readonly MessageState[] => this.#current(this.#loaded.leasedByOthers);
+  leasedByOthers = (): readonly MessageState[] => this.#readCurrent(this.#loaded.leasedByOthers);
 
-  expired: Draft["expired"] = (account) => this.#loaded.expired.of(account, this, (table, row) => this.#overlay.isUntouched(table, row));
+  expired: Draft["expired"] = (account) =>
+    this.#loaded.expirations.readExpired(account, this, (table, row) => this.#overlay.isUntouched(table, row));
 
-  hasHand(account: AccountId, host: string): boolean {
-    return this.#taken.isOneFree(laneOf(account, host));
+  hasCapacity(account: AccountId, host: string): boolean {
+    return this.#takenCapacity.hasCapacity(laneName(account, host));
   }
 
-  isDenied = (account: AccountId, host: string): boolean => this.#taken.isDenied(laneOf(account, host));
+  isDenied = (account: AccountId, host: string): boolean => this.#takenCapacity.isDenied(laneName(account, host));
 
-  takeHand(account: AccountId, host: string, size: number): boolean {
-    if (!this.hasHand(account, host)) return false;
-    this.#undo.push(this.#taken.take(laneOf(account, host), size));
+  takeCapacity(account: AccountId, host: string, size: number): boolean {
+    if (!this.hasCapacity(account, host)) return false;
+    this.#undo.push(this.#takenCapacity.take(laneName(account, host), size));
     return true;
   }
 
-  isAtHand({ account, id }: Pick<MessageState, "account" | "id">): boolean {
-    return this.#overlay.entry("envelopes", [account, id]) !== undefined;
+  isBodyLoaded({ account, id }: Pick<MessageState, "account" | "id">): boolean {
+    return this.#overlay.entry("storedMessages", [account, id]) !== undefined;
   }
 
-  isNewcomer = (account: AccountId, host: string): boolean => this.#taken.isNewcomer(laneOf(account, host));
+  isNewcomer = (account: AccountId, host: string): boolean => this.#takenCapacity.isNewcomer(laneName(account, host));
   isAlone = (): boolean => this.#isAlone;
-  isBehind = (account: AccountId): boolean => isBehind(this.#hands, account);
+  hasBacklog = (account: AccountId): boolean => hasBacklog(this.#capacity, account);
   hasChanged = (): boolean => !this.#undo.isEmpty();
-  isCrowded = (message: Pick<MessageState, "account" | "host">): boolean => this.#loaded.toSend.isCrowded(message);
-  fault = (what: string): void => this.effects.add(this.effects.faults, what);
+  isOverByteShare = (message: Pick<MessageState, "account" | "host">): boolean => this.#loaded.bodiesToLoad.isOverByteShare(message);
+  fault = (message: string): void => this.effects.add(this.effects.faults, message);
   deliver = (delivery: Delivery): void => this.effects.add(this.effects.deliveries, delivery);
-  callOff = (held: Held): void => this.effects.add(this.effects.calledOff, held);
+  abort = (lease: LeaseRef): void => this.effects.add(this.effects.abortedLeases, lease);
 
   /** Like `Overlay.set`; also notes the messages that were held, which may have left their waitlist. */
   #set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): Rows[T] | undefined {
     const before = this.#overlay.set(table, key, row);
-    if (before && "state" in before && before.state === "held") this.#left.push(before);
+    if (before && "state" in before && before.state === "held") this.#leftWaitlist.push(before);
     return before;
   }
 
-  #remark(account: AccountId, before: readonly string[], now: readonly string[]): void {
-    for (const id of before) if (!now.includes(id)) this.#set("marks", [account, id], undefined);
-    for (const id of now) if (!before.includes(id)) this.#set("marks", [account, id], { account, id });
+  #updateTags(account: AccountId, before: readonly string[], now: readonly string[]): void {
+    for (const id of before) if (!now.includes(id)) this.#set("tags", [account, id], undefined);
+    for (const id of now) if (!before.includes(id)) this.#set("tags", [account, id], { account, id });
   }
 
   /** Returns the tags that go with a row. */
-  #marks<T extends TableName>(table: T, key: Key): readonly string[] {
+  #listTags<T extends TableName>(table: T, key: Key): readonly string[] {
     const row = this.#overlay.get(table, key);
-    if (row) return marksOfRow[table]?.(row) ?? [];
-    const letter = table === "deadLetters" ? this.outline("deadLetters", ...key) : undefined;
-    return (letter && marksOfRow.deadLetters?.({ ...letter, body: noBytes })) ?? [];
+    if (row) return makeTagIds[table]?.(row) ?? [];
+    const deadLetter = table === "deadLetters" ? this.getWithoutBody("deadLetters", ...key) : undefined;
+    return (deadLetter && makeTagIds.deadLetters?.({ ...deadLetter, body: noBytes })) ?? [];
   }
 
   /**
    * A message that is held now is seen by those that serve its waitlist later in the batch, unless messages before it
    * have not been loaded.
    */
-  #noteHeld(state: MessageState): void {
-    if (state.line !== null && this.isWholeLine(state.account, state.line)) this.#loaded.heads.join(state);
+  #addToWaitlist(state: MessageState): void {
+    if (state.waitlist !== null && this.isWholeWaitlist(state.account, state.waitlist)) this.#loaded.waitlistHeads.join(state);
   }
 
-  #lineOf = ({ account, id }: MessageState): string | null | undefined => this.get("messages", account, id)?.line;
+  #findWaitlist = ({ account, id }: MessageState): string | null | undefined => this.get("messages", account, id)?.waitlist;
 
-  #stillDue<T extends "flows" | "schedules" | "waiters">(table: T, due: readonly Rows[T][]): Rows[T][] {
+  #listStillDue<T extends "limiters" | "schedules" | "waiters">(table: T, due: readonly Rows[T][]): Rows[T][] {
     const rows = due.flatMap(({ account, id }) => this.get(table, account, id) ?? []);
     return rows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#loaded.due.at);
   }
 
   /** Returns loaded states as they are now, without those that are gone. */
-  #current(states: readonly MessageState[]): MessageState[] {
+  #readCurrent(states: readonly MessageState[]): MessageState[] {
     return states.flatMap((state) => this.get("messages", state.account, state.id) ?? []);
   }
 }

@@ -10,24 +10,24 @@ import { StorageRefused } from "../store.ts";
 export type Cell = string | bigint | number | Uint8Array | null;
 
 /** Tables that describe a database and its nodes, not the data in it. */
-export const notMoved: readonly string[] = ["store_schema", "storage_probe", "nodes"];
+export const unmovedTables: readonly string[] = ["store_schema", "storage_probe", "nodes"];
 
 /** Reports whether a column is not moved: on PostgreSQL rows have no checksums. */
 export const isChecksum = (column: string): boolean => column === "checksum" || column === "body_checksum";
 
 /** `key`: the columns of its primary key, in their order. */
-export type MovedTable = { name: string; columns: readonly { name: string; type: string }[]; key: readonly string[] };
+export type TableLayout = { name: string; columns: readonly { name: string; type: string }[]; key: readonly string[] };
 
 /** One of the two stores. */
-export type Side = {
+export type MoveEndpoint = {
   /** For people. */
   name: string;
-  /** All tables but those of `notMoved`. */
-  tables(): Promise<readonly MovedTable[]>;
+  /** All tables but those of `unmovedTables`. */
+  tables(): Promise<readonly TableLayout[]>;
   /** Runs a statement; `?` stand for the values. */
   query(sql: string, values: readonly Cell[]): Promise<Cell[][]>;
   /** Adds rows, all or none, on the disk when it answers. */
-  insert(table: MovedTable, rows: readonly Cell[][]): Promise<void>;
+  insert(table: TableLayout, rows: readonly Cell[][]): Promise<void>;
   /** Called when everything is there. */
   finish(): Promise<void>;
   close(): Promise<void>;
@@ -43,100 +43,110 @@ const batchesPerLine = 10;
  * Copies all rows, from where an earlier call was interrupted, and then compares both sides. Throws when the target has
  * other data, and when the two are not the same in the end. `say`: takes lines for people.
  */
-export async function move({ from, to, say }: { from: Side; to: Side; say(line: string): void }): Promise<void> {
-  const tables = sameTables(await from.tables(), await to.tables());
-  await claimTarget(to, tables, say);
-  for (const table of tables) await copy(table, { from, to, say });
+export async function move({ from, to, report }: { from: MoveEndpoint; to: MoveEndpoint; report(line: string): void }): Promise<void> {
+  const tables = requireSameTables(await from.tables(), await to.tables());
+  await claimTarget(to, tables, report);
+  for (const table of tables) await copyTable(table, { from, to, report });
   for (const table of tables) {
-    const [here, there] = await Promise.all([digestOf(from, table), digestOf(to, table)]);
-    if (here.rows !== there.rows || here.digest !== there.digest) {
+    const [source, target] = await Promise.all([digestTable(from, table), digestTable(to, table)]);
+    if (source.rows !== target.rows || source.digest !== target.digest) {
       throw new StorageRefused(
-        `${table.name}: ${from.name} has ${here.rows} rows with the digest ${here.digest}, ${to.name} has ${there.rows} with ${there.digest}; ` +
+        `${table.name}: ${from.name} has ${source.rows} rows with the digest ${source.digest}, ${to.name} has ${target.rows} with ${target.digest}; ` +
           "the source was changed since the move began: empty the target, and begin again",
       );
     }
-    say(`${table.name}: ${here.rows} rows, the same on both sides, SHA-256 ${here.digest}`);
+    report(`${table.name}: ${source.rows} rows, the same on both sides, SHA-256 ${source.digest}`);
   }
   await to.query(moveMark.remove, []);
   await to.finish();
 }
 
 /** Both have the same tables with the same columns. The keys are those of the source. */
-function sameTables(here: readonly MovedTable[], there: readonly MovedTable[]): readonly MovedTable[] {
-  const shapeOf = ({ name, columns }: MovedTable): string =>
+function requireSameTables(sourceTables: readonly TableLayout[], targetTables: readonly TableLayout[]): readonly TableLayout[] {
+  const formatLayout = ({ name, columns }: TableLayout): string =>
     `${name} (${columns
       .map((column) => column.name)
       .sort()
       .join(", ")})`;
-  const [left, right] = [here.map(shapeOf).sort(), there.map(shapeOf).sort()];
-  const different = [...left.filter((shape) => !right.includes(shape)), ...right.filter((shape) => !left.includes(shape))];
+  const [sourceLayouts, targetLayouts] = [sourceTables.map(formatLayout).sort(), targetTables.map(formatLayout).sort()];
+  const different = [
+    ...sourceLayouts.filter((shape) => !targetLayouts.includes(shape)),
+    ...targetLayouts.filter((shape) => !sourceLayouts.includes(shape)),
+  ];
   if (different.length > 0) throw new StorageRefused(`the two stores do not have the same tables: ${different.join("; ")}`);
-  const keyless = here.find(({ key }) => key.length === 0);
-  if (keyless) throw new StorageRefused(`${keyless.name}: cannot be moved, because it has no primary key`);
-  return [...here].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const withoutKey = sourceTables.find(({ key }) => key.length === 0);
+  if (withoutKey) throw new StorageRefused(`${withoutKey.name}: cannot be moved, because it has no primary key`);
+  return [...sourceTables].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /** An empty store becomes the target of a move; one that is a target already goes on to be. */
-async function claimTarget(to: Side, tables: readonly MovedTable[], say: (line: string) => void): Promise<void> {
-  const marks = await to.query(moveMark.find, []);
-  if (marks.length > 0) return say(`going on with what was moved to ${to.name} before`);
-  const full: string[] = [];
-  for (const { name } of tables) if ((await to.query(`select 1 from ${name} limit 1`, [])).length > 0) full.push(name);
-  if (full.length > 0) {
-    throw new StorageRefused(`${to.name}: there is other data already (${full.join(", ")}); name an empty one`);
+async function claimTarget(to: MoveEndpoint, tables: readonly TableLayout[], report: (line: string) => void): Promise<void> {
+  const unfinished = await to.query(moveMark.find, []);
+  if (unfinished.length > 0) return report(`going on with what was moved to ${to.name} before`);
+  const nonEmpty: string[] = [];
+  for (const { name } of tables) if ((await to.query(`select 1 from ${name} limit 1`, [])).length > 0) nonEmpty.push(name);
+  if (nonEmpty.length > 0) {
+    throw new StorageRefused(`${to.name}: there is other data already (${nonEmpty.join(", ")}); name an empty one`);
   }
   await to.query(moveMark.add, []);
 }
 
-type Moving = { from: Side; to: Side; say(line: string): void };
+type MoveContext = { from: MoveEndpoint; to: MoveEndpoint; report(line: string): void };
 
-async function copy(table: MovedTable, { from, to, say }: Moving): Promise<void> {
+async function copyTable(table: TableLayout, { from, to, report }: MoveContext): Promise<void> {
   const [[rows = 0] = []] = await from.query(`select count(*) from ${table.name}`, []);
   const [[present = 0] = []] = await to.query(`select count(*) from ${table.name}`, []);
-  const backwards = table.key.map((column) => `${column} desc`).join(", ");
-  const [last = null] = await to.query(`select ${table.key.join(", ")} from ${table.name} order by ${backwards} limit 1`, []);
+  const descendingKey = table.key.map((column) => `${column} desc`).join(", ");
+  const [last = null] = await to.query(`select ${table.key.join(", ")} from ${table.name} order by ${descendingKey} limit 1`, []);
   let [done, batches] = [Number(present), 0];
-  for await (const batch of batchesOf(from, table, last)) {
+  for await (const batch of readBatches(from, table, last)) {
     await to.insert(table, batch);
     done += batch.length;
-    if (++batches % batchesPerLine === 0) say(`${table.name}: ${done} of ${String(rows)}`);
+    if (++batches % batchesPerLine === 0) report(`${table.name}: ${done} of ${String(rows)}`);
   }
-  say(`${table.name}: ${done} of ${String(rows)}`);
+  report(`${table.name}: ${done} of ${String(rows)}`);
 }
 
 /** All rows behind a key, in the order of their keys, with their cells in the order of `columns`. */
-async function* batchesOf(side: Side, { name, columns, key }: MovedTable, last: readonly Cell[] | null): AsyncGenerator<Cell[][]> {
+async function* readBatches(
+  side: MoveEndpoint,
+  { name, columns, key }: TableLayout,
+  last: readonly Cell[] | null,
+): AsyncGenerator<Cell[][]> {
   const order = key.join(", ");
-  const places = key.map(() => "?").join(", ");
-  const large = columns.filter(({ type }) => /^(text|bytea)$/.test(type)).map((column) => `coalesce(length(${column.name}), 0)`);
-  const size = large.length > 0 ? large.join(" + ") : "0";
-  const all = columns.map((column) => column.name).join(", ");
-  for (let at = last; ;) {
-    const behind = at === null ? "" : ` where (${order}) > (${places})`;
-    const ahead = await side.query(`select ${order}, ${size} from ${name}${behind} order by ${order} limit ${batchRows}`, at ?? []);
-    if (ahead.length === 0) return;
+  const placeholders = key.map(() => "?").join(", ");
+  const bodySizes = columns.filter(({ type }) => /^(text|bytea)$/.test(type)).map((column) => `coalesce(length(${column.name}), 0)`);
+  const size = bodySizes.length > 0 ? bodySizes.join(" + ") : "0";
+  const columnList = columns.map((column) => column.name).join(", ");
+  for (let position = last; ;) {
+    const afterLast = position === null ? "" : ` where (${order}) > (${placeholders})`;
+    const nextKeys = await side.query(
+      `select ${order}, ${size} from ${name}${afterLast} order by ${order} limit ${batchRows}`,
+      position ?? [],
+    );
+    if (nextKeys.length === 0) return;
     let [count, bytes] = [0, 0];
-    while (count < ahead.length && (count === 0 || bytes < batchBytes)) bytes += Number(ahead[count++]?.at(-1) ?? 0);
-    const until = ahead[count - 1]?.slice(0, key.length) ?? [];
-    const upTo = `${behind === "" ? " where" : `${behind} and`} (${order}) <= (${places})`;
-    yield await side.query(`select ${all} from ${name}${upTo} order by ${order}`, [...(at ?? []), ...until]);
-    at = until;
+    while (count < nextKeys.length && (count === 0 || bytes < batchBytes)) bytes += Number(nextKeys[count++]?.at(-1) ?? 0);
+    const lastKey = nextKeys[count - 1]?.slice(0, key.length) ?? [];
+    const upTo = `${afterLast === "" ? " where" : `${afterLast} and`} (${order}) <= (${placeholders})`;
+    yield await side.query(`select ${columnList} from ${name}${upTo} order by ${order}`, [...(position ?? []), ...lastKey]);
+    position = lastKey;
   }
 }
 
 /** The same for the same rows, on whichever side, and however they are read. */
-async function digestOf(side: Side, table: MovedTable): Promise<{ rows: number; digest: string }> {
+async function digestTable(side: MoveEndpoint, table: TableLayout): Promise<{ rows: number; digest: string }> {
   const hash = createHash("sha256");
   let rows = 0;
-  for await (const batch of batchesOf(side, table, null)) {
+  for await (const batch of readBatches(side, table, null)) {
     rows += batch.length;
-    for (const row of batch) for (const cell of row) feed(hash, cell);
+    for (const row of batch) for (const cell of row) updateHash(hash, cell);
   }
   return { rows, digest: hash.digest("hex") };
 }
 
 /** Each cell with what it is and how long it is, so that no two rows read alike. */
-function feed(hash: ReturnType<typeof createHash>, cell: Cell): void {
+function updateHash(hash: ReturnType<typeof createHash>, cell: Cell): void {
   if (cell === null) return void hash.update("-");
   if (typeof cell === "bigint" || typeof cell === "number") return void hash.update(`${typeof cell} ${cell};`);
   const bytes = typeof cell === "string" ? Buffer.from(cell) : cell;

@@ -1,13 +1,13 @@
 import type { Client } from "pg";
 import { types } from "pg";
 import type { CustomTypesConfig } from "pg";
-import { makeRoomFor } from "../postgres/logParts.ts";
-import type { Cell, MovedTable, Side } from "./move.ts";
-import { isChecksum, notMoved } from "./move.ts";
+import { createPartitionsFor } from "../postgres/partitions.ts";
+import type { Cell, TableLayout, MoveEndpoint } from "./move.ts";
+import { isChecksum, unmovedTables } from "./move.ts";
 import { createPostgresTables, locks } from "../postgres/schema.ts";
 import { requireOwnConnections } from "../postgres/pooling.ts";
 import type { PostgresOptions } from "../postgres/session.ts";
-import { codeOf, connect } from "../postgres/session.ts";
+import { readSqlState, connect } from "../postgres/session.ts";
 import { StorageRefused } from "../store.ts";
 
 /** A source that is locked for longer is being used. */
@@ -17,18 +17,18 @@ const lockTimeout = 5_000;
  * A PostgreSQL database, for `move`: its tables are created if there are none. Throws when a server uses it. As a source it stands
  * still until `close`: what would change it waits.
  */
-export async function postgresSide(
+export async function openPostgresForMove(
   url: string,
-  { name, moves, clock }: { name: string; moves: boolean } & Pick<PostgresOptions, "clock">,
-): Promise<Side> {
+  { name, isTarget, clock }: { name: string; isTarget: boolean } & Pick<PostgresOptions, "clock">,
+): Promise<MoveEndpoint> {
   await requireOwnConnections({ url }, { name: "move", advice: "name the database itself to migrate-store", kind: "migration" });
-  await createPostgresTables({ url, clock }, { isMoveTarget: moves });
+  await createPostgresTables({ url, clock }, { isMoveTarget: isTarget });
   const client = await connect({ url }, { kind: "migration" });
   try {
-    await keepOthersAway(client, name);
-    const side = sideOf(client, name);
-    if (!moves) await client.query(removeForgotten);
-    if (!moves) await standStill(client, { name, tables: await side.tables() });
+    await requireNoOtherUsers(client, name);
+    const side = createPostgresEndpoint(client, name);
+    if (!isTarget) await client.query(deleteForgottenLog);
+    if (!isTarget) await lockAllTables(client, { name, tables: await side.tables() });
     return side;
   } catch (error) {
     await client.end();
@@ -37,12 +37,12 @@ export async function postgresSide(
 }
 
 /** Lines of the log that are gone for everybody, and are only waiting for their day to be dropped. */
-const removeForgotten = `
+const deleteForgottenLog = `
   delete from log using log_cuts as gone where log.account = gone.account and log.id <= gone.up_to;
   delete from log_cuts`;
 
 /** The lock goes with the connection. */
-async function keepOthersAway(client: Client, name: string): Promise<void> {
+async function requireNoOtherUsers(client: Client, name: string): Promise<void> {
   const { rows } = await client.query<{ free: boolean; others: number }>(
     `select pg_try_advisory_lock($1) as free, (select count(*) from pg_stat_activity
       where datname = current_database() and application_name like 'waypost %' and pid <> pg_backend_pid())::int as others`,
@@ -53,12 +53,12 @@ async function keepOthersAway(client: Client, name: string): Promise<void> {
 }
 
 /** One moment of all tables, which nobody changes meanwhile. */
-async function standStill(client: Client, { name, tables }: { name: string; tables: readonly MovedTable[] }): Promise<void> {
+async function lockAllTables(client: Client, { name, tables }: { name: string; tables: readonly TableLayout[] }): Promise<void> {
   try {
     await client.query(`begin isolation level repeatable read; set local lock_timeout = ${lockTimeout}`);
     await client.query(`lock table ${tables.map((table) => table.name).join(", ")} in share mode`);
   } catch (error) {
-    if (codeOf(error) !== "55P03") throw error;
+    if (readSqlState(error) !== "55P03") throw error;
     throw new StorageRefused(`${name}: something is writing to it; stop all servers of this database first`);
   }
 }
@@ -70,39 +70,41 @@ const listTables = `
   join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
   left join pg_index i on i.indrelid = c.oid and i.indisprimary
   where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-    and c.relname not in (${notMoved.map((name) => `'${name}'`).join(", ")})
+    and c.relname not in (${unmovedTables.map((name) => `'${name}'`).join(", ")})
   order by c.relname, a.attnum`;
 
-function sideOf(client: Client, name: string): Side {
+function createPostgresEndpoint(client: Client, name: string): MoveEndpoint {
   const query = async (sql: string, values: readonly Cell[]): Promise<Cell[][]> => {
     let count = 0;
     const text = sql.replace(/\?/g, () => `$${++count}`);
-    const { rows } = await client.query<Cell[]>({ text, values: values.map(given), rowMode: "array", types: exact });
+    const { rows } = await client.query<Cell[]>({ text, values: values.map(toParameter), rowMode: "array", types: bigintParsers });
     return rows;
   };
   return {
     ...{ name, query },
     tables: async () => {
-      const tables = new Map<string, { name: string; columns: { name: string; type: string }[]; places: [number, string][] }>();
-      for (const [table, column, type, place] of await query(listTables, [])) {
-        const shape = tables.get(String(table)) ?? { name: String(table), columns: [], places: [] };
-        tables.set(shape.name, shape);
-        if (!isChecksum(String(column))) shape.columns.push({ name: String(column), type: String(type) });
-        if (Number(place) >= 0) shape.places.push([Number(place), String(column)]);
+      const tables = new Map<string, { name: string; columns: { name: string; type: string }[]; keyColumns: [number, string][] }>();
+      for (const [table, column, type, keyPosition] of await query(listTables, [])) {
+        const layout = tables.get(String(table)) ?? { name: String(table), columns: [], keyColumns: [] };
+        tables.set(layout.name, layout);
+        if (!isChecksum(String(column))) layout.columns.push({ name: String(column), type: String(type) });
+        if (Number(keyPosition) >= 0) layout.keyColumns.push([Number(keyPosition), String(column)]);
       }
-      return [...tables.values()].map(({ name: table, columns, places }) => {
-        const key = places.sort(([a], [b]) => a - b).map(([, column]) => column);
+      return [...tables.values()].map(({ name: table, columns, keyColumns }) => {
+        const key = keyColumns.sort(([a], [b]) => a - b).map(([, column]) => column);
         return { name: table, columns, key };
       });
     },
     insert: async ({ name: table, columns }, rows) => {
-      if (table === "log") await makeRoomFor(client, idsOf(columns, rows));
-      const own = new Map((await query(listTables, [])).filter(([one]) => one === table).map(([, column, type]) => [column, String(type)]));
-      const arrays = columns.map((column, index) => `$${index + 1}::${own.get(column.name)}[]`);
+      if (table === "log") await createPartitionsFor(client, listIds(columns, rows));
+      const columnTypes = new Map(
+        (await query(listTables, [])).filter(([one]) => one === table).map(([, column, type]) => [column, String(type)]),
+      );
+      const arrays = columns.map((column, index) => `$${index + 1}::${columnTypes.get(column.name)}[]`);
       const text = `insert into ${table} (${columns.map((column) => column.name).join(", ")}) select * from unnest(${arrays.join(", ")})`;
       await client.query(
         text,
-        columns.map((_, index) => rows.map((row) => given(row[index] ?? null))),
+        columns.map((_, index) => rows.map((row) => toParameter(row[index] ?? null))),
       );
     },
     // The planner knows nothing of tables that were just filled.
@@ -112,17 +114,17 @@ function sideOf(client: Client, name: string): Side {
 }
 
 /** The clock of the other machine may have been ahead, and the tables may have been made days ago. */
-function idsOf(columns: MovedTable["columns"], rows: readonly Cell[][]): string[] {
-  const place = columns.findIndex(({ name }) => name === "id");
-  return rows.map((row) => String(row[place]));
+function listIds(columns: TableLayout["columns"], rows: readonly Cell[][]): string[] {
+  const idColumn = columns.findIndex(({ name }) => name === "id");
+  return rows.map((row) => String(row[idColumn]));
 }
 
-const given = (cell: Cell): string | number | Uint8Array | null => (typeof cell === "bigint" ? String(cell) : cell);
+const toParameter = (cell: Cell): string | number | Uint8Array | null => (typeof cell === "bigint" ? String(cell) : cell);
 
 const [int8, int2, int4] = [20, 21, 23];
 
 /** Whole numbers as they are; the rest as the driver reads it. */
-const exact: CustomTypesConfig = {
+const bigintParsers: CustomTypesConfig = {
   getTypeParser: ((oid: number, format: "text"): unknown =>
     [int8, int2, int4].includes(oid) ? BigInt : types.getTypeParser(oid, format)) as CustomTypesConfig["getTypeParser"],
 };

@@ -1,34 +1,34 @@
 import { DatabaseSync } from "node:sqlite";
-import type { Cell, MovedTable, Side } from "./move.ts";
-import { isChecksum, notMoved } from "./move.ts";
+import type { Cell, TableLayout, MoveEndpoint } from "./move.ts";
+import { isChecksum, unmovedTables } from "./move.ts";
 import { checkFiles } from "../sqlite/fileCheck.ts";
 import { openSqlite } from "../sqlite/database.ts";
 import { StorageRefused } from "../store.ts";
 
 /** The file of an embedded store, for `move`: its tables are created if there are none. The caller keeps servers away from it. */
-export async function sqliteSide(path: string, { name, moves }: { name: string; moves: boolean }): Promise<Side> {
+export async function openSqliteForMove(path: string, { name, isTarget }: { name: string; isTarget: boolean }): Promise<MoveEndpoint> {
   if (checkFiles(path).cut) throw new StorageRefused(`${path}-wal: damaged; start a server on this folder first, which says what is lost`);
   const database = openSqlite(path);
-  await database.createTables({ isMoveTarget: moves }).finally(() => database.close());
+  await database.createTables({ isMoveTarget: isTarget }).finally(() => database.close());
   const db = new DatabaseSync(path);
   db.exec("pragma synchronous = full");
-  const rowsOf = (sql: string, values: readonly Cell[]): Cell[][] => {
+  const readRows = (sql: string, values: readonly Cell[]): Cell[][] => {
     const statement = db.prepare(sql);
     statement.setReturnArrays(true);
     statement.setReadBigInts(true);
     return statement.all(...values) as unknown as Cell[][];
   };
-  const namesOf = (): string[] =>
-    rowsOf(`select name from sqlite_schema where type = 'table' and name not like 'sqlite\\_%' escape '\\'`, []).map(([one]) =>
+  const listTableNames = (): string[] =>
+    readRows(`select name from sqlite_schema where type = 'table' and name not like 'sqlite\\_%' escape '\\'`, []).map(([one]) =>
       String(one),
     );
   return {
     name,
     tables: async () =>
-      namesOf()
-        .filter((table) => !notMoved.includes(table))
-        .map((table) => shapeOf(table, rowsOf(`select name, lower(type), pk from pragma_table_info(?) order by cid`, [table]))),
-    query: async (sql, values) => rowsOf(sql, values),
+      listTableNames()
+        .filter((table) => !unmovedTables.includes(table))
+        .map((table) => toTableLayout(table, readRows(`select name, lower(type), pk from pragma_table_info(?) order by cid`, [table]))),
+    query: async (sql, values) => readRows(sql, values),
     insert: async ({ name: table, columns }, rows) => {
       const statement = db.prepare(
         `insert into ${table} (${columns.map((column) => column.name).join(", ")}) values (${columns.map(() => "?").join(", ")})`,
@@ -49,10 +49,10 @@ export async function sqliteSide(path: string, { name, moves }: { name: string; 
 }
 
 /** `pk`: the place in the primary key, from 1 on. */
-function shapeOf(name: string, found: readonly Cell[][]): MovedTable {
-  const columns = found
+function toTableLayout(name: string, columnRows: readonly Cell[][]): TableLayout {
+  const columns = columnRows
     .map(([column, type]) => ({ name: String(column), type: String(type) }))
     .filter(({ name: column }) => !isChecksum(column));
-  const key = found.filter(([, , pk]) => Number(pk) > 0).sort((a, b) => Number(a[2]) - Number(b[2]));
+  const key = columnRows.filter(([, , pk]) => Number(pk) > 0).sort((a, b) => Number(a[2]) - Number(b[2]));
   return { name, columns, key: key.map(([column]) => String(column)) };
 }

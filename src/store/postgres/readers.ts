@@ -1,18 +1,18 @@
 import type { Client, QueryConfig } from "pg";
 import type { Millis } from "../../core/model/message.ts";
-import type { Connection } from "../sql/database.ts";
-import { orUnavailable } from "../batch/groupCommit.ts";
-import { sealsOf } from "../sql/keyRing.ts";
-import type { Answer, Place } from "./session.ts";
-import { connect, connectionOf, inTransaction, isPrepared } from "./session.ts";
-import { Silent, whileHostAnswers } from "./silence.ts";
+import type { DatabaseConnection } from "../sql/database.ts";
+import { withUnavailableRefusal } from "../batch/groupCommit.ts";
+import { createCipher } from "../sql/keyRing.ts";
+import type { QueryResult, DatabaseLocation } from "./session.ts";
+import { connect, createConnection, runRead, canPrepare } from "./session.ts";
+import { HostSilent, whileHostAnswers } from "./hostProbe.ts";
 import { Unavailable } from "../store.ts";
 
-const readers = 4;
+const readerCount = 4;
 /** A read that has no connection after this time is refused. */
-const queuePatience: Millis = 10_000;
+const queueTimeout: Millis = 10_000;
 
-export type Readers = { connection: Connection; close(): Promise<void> };
+export type Readers = { connection: DatabaseConnection; close(): Promise<void> };
 
 /** `pause`: waits for this many milliseconds, or until `wake` is aborted. */
 type Pause = (time: Millis, wake: AbortSignal) => Promise<void>;
@@ -22,15 +22,15 @@ type Pause = (time: Millis, wake: AbortSignal) => Promise<void>;
  * the database does not answer, a read fails with `Unavailable` after 10 s of waiting for a connection, or 8 s on one; without `pause`
  * it waits for as long as the driver does.
  */
-export function readersOf(place: Place, pause: Pause = untilWoken): Readers {
-  const pool = new Pool(place, pause);
-  const seals = sealsOf(place.keys ?? null);
-  const { dialect, query, each } = connectionOf((asked) => pool.ask(asked), { prepares: isPrepared(place), seals });
+export function openReaders(location: DatabaseLocation, pause: Pause = untilWoken): Readers {
+  const pool = new ReaderPool(location, pause);
+  const cipher = createCipher(location.keys ?? null);
+  const { dialect, query, each } = createConnection((config) => pool.run(config), { prepares: canPrepare(location), cipher });
   return {
     connection: {
-      ...{ dialect, seals },
-      query: (sql, values) => orUnavailable(query(sql, values)),
-      each: (sql, types, rows) => orUnavailable(each(sql, types, rows)),
+      ...{ dialect, cipher },
+      query: (sql, values) => withUnavailableRefusal(query(sql, values)),
+      each: (sql, types, rows) => withUnavailableRefusal(each(sql, types, rows)),
     },
     close: () => pool.close(),
   };
@@ -38,25 +38,25 @@ export function readersOf(place: Place, pause: Pause = untilWoken): Readers {
 
 const untilWoken: Pause = (_, wake) => new Promise((resolve) => wake.addEventListener("abort", () => resolve(), { once: true }));
 
-class Pool {
-  readonly #place: Place;
+class ReaderPool {
+  readonly #location: DatabaseLocation;
   readonly #pause: Pause;
   readonly #idle: Client[] = [];
   /** Reads that wait for a connection. Each belongs to a request, so the server bounds their number. */
   readonly #waiting = new Set<() => void>();
-  #free = readers;
+  #free = readerCount;
   #isClosed = false;
 
-  constructor(place: Place, pause: Pause) {
-    this.#place = place;
+  constructor(location: DatabaseLocation, pause: Pause) {
+    this.#location = location;
     this.#pause = pause;
   }
 
-  async ask(query: QueryConfig): Promise<Answer> {
-    await this.#takeTurn();
+  async run(query: QueryConfig): Promise<QueryResult> {
+    await this.#waitForConnection();
     try {
-      return await this.#once(query).catch((error: unknown) => {
-        if (error instanceof Unavailable && !(error instanceof Silent)) return this.#once(query);
+      return await this.#runOnce(query).catch((error: unknown) => {
+        if (error instanceof Unavailable && !(error instanceof HostSilent)) return this.#runOnce(query);
         throw error;
       });
     } finally {
@@ -67,7 +67,7 @@ class Pool {
   }
 
   /** Waits for one of the connections to be free. Throws `Unavailable` if none is in time. */
-  async #takeTurn(): Promise<void> {
+  async #waitForConnection(): Promise<void> {
     if (this.#free > 0) return void this.#free--;
     const taken = new AbortController();
     const turn = (): void => {
@@ -75,7 +75,7 @@ class Pool {
       taken.abort();
     };
     this.#waiting.add(turn);
-    await this.#pause(queuePatience, taken.signal);
+    await this.#pause(queueTimeout, taken.signal);
     this.#waiting.delete(turn);
     if (!taken.signal.aborted) throw new Unavailable("all connections for reading have been busy for 10 s");
   }
@@ -85,12 +85,12 @@ class Pool {
     await Promise.all(this.#idle.splice(0).map((client) => client.end().catch(() => undefined)));
   }
 
-  async #once(query: QueryConfig): Promise<Answer> {
+  async #runOnce(query: QueryConfig): Promise<QueryResult> {
     const client = this.#idle.pop() ?? (await this.#open());
     let isLost = false;
     try {
-      const answer = inTransaction(client, this.#place, query);
-      return await whileHostAnswers(answer, { client, place: this.#place, pause: this.#pause });
+      const answer = runRead(client, this.#location, query);
+      return await whileHostAnswers(answer, { client, location: this.#location, pause: this.#pause });
     } catch (error) {
       isLost = error instanceof Unavailable;
       throw error;
@@ -101,10 +101,10 @@ class Pool {
   }
 
   async #open(): Promise<Client> {
-    const client = await connect(this.#place, { kind: "reader" });
+    const client = await connect(this.#location, { kind: "reader" });
     client.once("end", () => {
-      const place = this.#idle.indexOf(client);
-      if (place >= 0) this.#idle.splice(place, 1);
+      const index = this.#idle.indexOf(client);
+      if (index >= 0) this.#idle.splice(index, 1);
     });
     return client;
   }

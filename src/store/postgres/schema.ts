@@ -2,8 +2,8 @@ import type { Client } from "pg";
 import { spans } from "../../core/values/limits.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { createTables } from "../sql/schema.ts";
-import type { Place, PostgresOptions } from "./session.ts";
-import { codeOf, connect, connectionOf, isPrepared, plainly } from "./session.ts";
+import type { DatabaseLocation, PostgresOptions } from "./session.ts";
+import { readSqlState, connect, createConnection, canPrepare, runPlain } from "./session.ts";
 import { Unavailable } from "../store.ts";
 
 /** Any numbers will do that no other program uses on this database. */
@@ -16,7 +16,7 @@ const pause: Millis = 1_000;
 /** Tries for about ten minutes, because another node may be creating the tables. */
 const maxTries = 200;
 
-type Placed = Place & Pick<PostgresOptions, "clock">;
+type Placed = DatabaseLocation & Pick<PostgresOptions, "clock">;
 
 /** Creates the tables if there are none. Of several nodes that start at once, one creates them and the others wait. */
 export async function createPostgresTables({ clock, ...place }: Placed, { isMoveTarget = false } = {}): Promise<void> {
@@ -24,19 +24,19 @@ export async function createPostgresTables({ clock, ...place }: Placed, { isMove
     try {
       return await alone(place, "schema", (client) =>
         createTables(
-          connectionOf((query) => client.query(query), { prepares: isPrepared(place) }),
+          createConnection((query) => client.query(query), { prepares: canPrepare(place) }),
           "postgres",
           {
             name: "the database",
             place: "an empty database",
             isMoveTarget,
-            run: async (sql) => void (await plainly(client, sql)),
-            hasTable: async (name) => (await plainly(client, `select to_regclass('${name}')::text as name`))[0]?.name !== null,
+            run: async (sql) => void (await runPlain(client, sql)),
+            hasTable: async (name) => (await runPlain(client, `select to_regclass('${name}')::text as name`))[0]?.name !== null,
           },
         ),
       );
     } catch (error) {
-      if (codeOf(error) !== lockNotAvailable) throw error;
+      if (readSqlState(error) !== lockNotAvailable) throw error;
       if (turn === maxTries) throw new Unavailable("the tables could not be created: others hold them locked", { cause: error });
       await clock.sleep(clock.now() + pause, new AbortController().signal);
     }
@@ -49,14 +49,14 @@ const lockNotAvailable = "55P03";
  * Runs something while no other node does the same: within a transaction, so that it works through any pooler. One that was stopped, or
  * whose machine is gone, keeps the others waiting for the time of a lease, and not until the database misses it.
  */
-export async function alone<T>(place: Place, lock: keyof typeof locks, run: (client: Client) => Promise<T>): Promise<T> {
+export async function alone<T>(place: DatabaseLocation, lock: keyof typeof locks, run: (client: Client) => Promise<T>): Promise<T> {
   // Batches wait for a part of the log: where the database does not answer any more, that must come to an end.
   const client = await connect(place, { kind: lock === "partitions" ? "reader" : "migration" });
   try {
     const limits = `set local lock_timeout = ${lockTimeout}; set local idle_in_transaction_session_timeout = ${spans.lease}`;
-    await plainly(client, `begin; ${limits}; select pg_advisory_xact_lock(${locks[lock]})`);
+    await runPlain(client, `begin; ${limits}; select pg_advisory_xact_lock(${locks[lock]})`);
     const result = await run(client);
-    await plainly(client, "commit");
+    await runPlain(client, "commit");
     return result;
   } finally {
     await client.end();
@@ -69,7 +69,7 @@ export async function inFoundation<T>({ clock, ...place }: Placed, run: () => Pr
     try {
       return await alone(place, "foundation", run);
     } catch (error) {
-      if (codeOf(error) !== lockNotAvailable) throw error;
+      if (readSqlState(error) !== lockNotAvailable) throw error;
       await clock.sleep(clock.now() + pause, new AbortController().signal);
     }
   }

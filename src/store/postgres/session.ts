@@ -1,14 +1,14 @@
 import { Socket } from "node:net";
 import { Client, DatabaseError, types } from "pg";
 import type { ClientConfig, CustomTypesConfig, QueryConfig } from "pg";
-import type { Loss } from "../../core/nodes/acknowledged.ts";
+import type { CommitLoss } from "../../core/nodes/commitLoss.ts";
 import { spans } from "../../core/values/limits.ts";
 import type { Millis, NodeId } from "../../core/model/message.ts";
-import { columnLiteral } from "./arrayLiteral.ts";
-import type { Connection, Dialect } from "../sql/database.ts";
-import type { KeySource, Seals } from "../sql/keyRing.ts";
-import { noSeals } from "../sql/keyRing.ts";
-import { addressesOf } from "./url.ts";
+import { formatColumnArray } from "./arrayLiteral.ts";
+import type { DatabaseConnection, Dialect } from "../sql/database.ts";
+import type { KeySource, SecretCipher } from "../sql/keyRing.ts";
+import { plaintextCipher } from "../sql/keyRing.ts";
+import { parseDatabaseUrl } from "./url.ts";
 import { Unavailable } from "../store.ts";
 import type { Columns, ColumnType, Value } from "../sql/tables.ts";
 import { second } from "../../core/values/time.ts";
@@ -18,7 +18,7 @@ import { second } from "../../core/values/time.ts";
  * lends us a connection of the database for one transaction at a time, as PgBouncer can. Then nothing that outlives a transaction
  * is used: nothing is prepared, set or listened for.
  */
-export type Place = {
+export type DatabaseLocation = {
   /** `postgres://user:password@host:port/database?sslmode=…`, with one host or several. */
   url: string;
   pooling?: Pooling;
@@ -27,7 +27,7 @@ export type Place = {
 };
 export type Pooling = "session" | "transaction";
 
-export type PostgresOptions = Place & {
+export type PostgresOptions = DatabaseLocation & {
   node: NodeId;
   random(): number;
   /** The time of this machine, as its dispatcher knows it, and waiting. */
@@ -37,13 +37,13 @@ export type PostgresOptions = Place & {
   /** Called with the round trip to the database in milliseconds, after the first one and whenever the fastest of five exceeds `slowRoundTrip`. */
   onRoundTrip?(roundTrip: Millis): void;
   /** Called when the database has lost batches that it had acknowledged to this node, after a failover for example. */
-  onLoss?(loss: Loss): void;
+  onLoss?(loss: CommitLoss): void;
   /** A stopwatch that nobody sets: milliseconds since some moment. If it is missing, `clock` is taken for one. */
   elapsed?(): Millis;
   /** Called when the clock of the database has jumped by more than 5 s, with the milliseconds; below 0: it went back. */
   onClockJump?(jump: Millis): void;
   /** Is told when the tables have become newer than this program can work with. From then on it changes nothing any more. */
-  onOutdated?(trouble: string): void;
+  onOutdated?(message: string): void;
 };
 
 /** A statement that takes longer is ended by the server; where not even that is heard of, the connection is given up. */
@@ -59,69 +59,71 @@ const connectTimeout = 3 * second;
  * `writer`, `listener`: statements go out without waiting for the answers of those before, which the driver allows only where it is told so at
  * first (`pipeline`). All others put one at a time. `migration`: may take its time. `look`: is at work on nothing.
  */
-export type Kind = "writer" | "reader" | "listener" | "migration" | "look";
+export type ConnectionKind = "writer" | "reader" | "listener" | "migration" | "look";
 
 /** Which of its hosts a URL led to last: after a failover the next connection need not wait for one that is gone. */
-const foundAt = new Map<string, number>();
+const lastHostByUrl = new Map<string, number>();
 
-const socketOf = new WeakMap<Client, Socket>();
+const clientSockets = new WeakMap<Client, Socket>();
 
 /** Cuts a connection. What is in flight on it fails at once, where `end` would wait for the answers. */
-export const cut = (client: Client): void => void socketOf.get(client)?.destroy();
+export const cutConnection = (client: Client): void => void clientSockets.get(client)?.destroy();
 
 /** The host that each connection leads to, by its place in the URL. */
-const hostOfClient = new WeakMap<Client, number>();
+const clientHosts = new WeakMap<Client, number>();
 
 /** A transaction holds its row locks for several round trips, so a slow network of one node slows down the others. */
 export const slowRoundTrip: Millis = 250;
 
 /** Opens a connection, to the first host that has one for us. Throws `Unavailable` when there is none to be had. */
-export async function connect({ url, pooling }: Place, { kind }: { kind: Kind }): Promise<Client> {
-  const { urls, mustWrite } = addressesOf(url);
-  const first = foundAt.get(url) ?? 0;
-  let trouble: unknown;
-  for (let turn = 0; turn < urls.length; turn++) {
-    const at = (first + turn) % urls.length;
+export async function connect({ url, pooling }: DatabaseLocation, { kind }: { kind: ConnectionKind }): Promise<Client> {
+  const { urls, mustWrite } = parseDatabaseUrl(url);
+  const first = lastHostByUrl.get(url) ?? 0;
+  let lastError: unknown;
+  for (let attempt = 0; attempt < urls.length; attempt++) {
+    const hostIndex = (first + attempt) % urls.length;
     try {
-      const client = await connectTo(urls[at] ?? url, { kind, pooling });
-      await ready(client, { mustWrite, keeps: kind === "writer" && pooling !== "transaction" });
-      foundAt.set(url, at);
-      hostOfClient.set(client, at);
+      const client = await connectTo(urls[hostIndex] ?? url, { kind, pooling });
+      await prepareConnection(client, { mustWrite, keepsSettings: kind === "writer" && pooling !== "transaction" });
+      lastHostByUrl.set(url, hostIndex);
+      clientHosts.set(client, hostIndex);
       return client;
     } catch (error) {
-      trouble = error;
+      lastError = error;
     }
   }
-  throw outage(trouble);
+  throw toUnavailable(lastError);
 }
 
 /** Opens a connection to the host of `client` and asks it `select 1`. A refusal is an answer, too. Throws if none comes. */
-export async function probeHostOf(client: Client, { url, pooling }: Place): Promise<void> {
-  const { urls } = addressesOf(url);
+export async function probeHost(client: Client, { url, pooling }: DatabaseLocation): Promise<void> {
+  const { urls } = parseDatabaseUrl(url);
   let probe: Client | null = null;
   try {
-    probe = await connectTo(urls[hostOfClient.get(client) ?? 0] ?? url, { kind: "look", pooling });
-    await plainly(probe, "select 1");
+    probe = await connectTo(urls[clientHosts.get(client) ?? 0] ?? url, { kind: "look", pooling });
+    await runPlain(probe, "select 1");
   } catch (error) {
-    if (!isRefusal(error)) throw error;
+    if (!isDatabaseRefusal(error)) throw error;
   } finally {
-    if (probe) cut(probe);
+    if (probe) cutConnection(probe);
   }
 }
 
-const isRefusal = (error: unknown): boolean => (error instanceof Unavailable ? isRefusal(error.cause) : codeOf(error) !== undefined);
+const isDatabaseRefusal = (error: unknown): boolean =>
+  error instanceof Unavailable ? isDatabaseRefusal(error.cause) : readSqlState(error) !== undefined;
 
 /** Makes the next connection begin with another host than that of `client`, if the URL names several. */
-export function avoidHostOf(client: Client, { url }: Place): void {
-  const at = hostOfClient.get(client);
-  if (at !== undefined && foundAt.get(url) === at) foundAt.set(url, (at + 1) % addressesOf(url).urls.length);
+export function avoidHost(client: Client, { url }: DatabaseLocation): void {
+  const hostIndex = clientHosts.get(client);
+  if (hostIndex !== undefined && lastHostByUrl.get(url) === hostIndex)
+    lastHostByUrl.set(url, (hostIndex + 1) % parseDatabaseUrl(url).urls.length);
 }
 
-async function connectTo(url: string, { kind, pooling }: { kind: Kind; pooling: Pooling | undefined }): Promise<Client> {
+async function connectTo(url: string, { kind, pooling }: { kind: ConnectionKind; pooling: Pooling | undefined }): Promise<Client> {
   const isPipelined = kind === "writer" || kind === "listener" || (kind === "reader" && pooling === "transaction");
   const socket = new Socket();
-  const client = new Client({ ...settings(url, { kind, pooling }), pipeline: isPipelined, stream: () => socket });
-  socketOf.set(client, socket);
+  const client = new Client({ ...makeClientConfig(url, { kind, pooling }), pipeline: isPipelined, stream: () => socket });
+  clientSockets.set(client, socket);
   // Whoever waits for an answer is told as well; without a listener the process would end.
   client.on("error", () => undefined);
   try {
@@ -134,28 +136,31 @@ async function connectTo(url: string, { kind, pooling }: { kind: Kind; pooling: 
 }
 
 /** One that is of no use is closed. */
-async function ready(client: Client, { mustWrite, keeps }: { mustWrite: boolean; keeps: boolean }): Promise<void> {
+async function prepareConnection(
+  client: Client,
+  { mustWrite, keepsSettings }: { mustWrite: boolean; keepsSettings: boolean },
+): Promise<void> {
   try {
-    const [row] = mustWrite ? await plainly(client, "show transaction_read_only") : [];
+    const [row] = mustWrite ? await runPlain(client, "show transaction_read_only") : [];
     if (row && row.transaction_read_only !== "off")
       throw new Unavailable("no host of the database takes changes; the last one asked is a standby");
-    if (keeps) await plainly(client, kept);
+    if (keepsSettings) await runPlain(client, sessionSettingsSql);
   } catch (error) {
     await client.end().catch(() => undefined);
     throw error;
   }
 }
 
-function settings(url: string, { kind, pooling }: { kind: Kind; pooling: Pooling | undefined }): ClientConfig {
+function makeClientConfig(url: string, { kind, pooling }: { kind: ConnectionKind; pooling: Pooling | undefined }): ClientConfig {
   const common: ClientConfig = {
     ...{ connectionString: url, types: parsers, application_name: `waypost ${kind}` },
     ...{ keepAlive: true, keepAliveInitialDelayMillis: 10 * second, connectionTimeoutMillis: connectTimeout },
   };
   if (kind === "migration") return common;
-  const patient: ClientConfig = { ...common, query_timeout: statementTimeout + 5 * second };
+  const withTimeout: ClientConfig = { ...common, query_timeout: statementTimeout + 5 * second };
   // A pooler refuses connections that ask for these.
-  if (pooling === "transaction") return patient;
-  return { ...patient, statement_timeout: statementTimeout, idle_in_transaction_session_timeout: idleInTransaction() };
+  if (pooling === "transaction") return withTimeout;
+  return { ...withTimeout, statement_timeout: statementTimeout, idle_in_transaction_session_timeout: idleInTransaction() };
 }
 
 /**
@@ -168,31 +173,31 @@ export const firstLockTimeout: Millis = 50;
  * How whoever writes finds rows: by their keys, whatever the statistics say. Those of tables that fill and empty all the time are never right, and
  * going through a small table with thousands of dead rows for thirty that live took half of the time of a batch.
  */
-const byKeys = ["enable_seqscan = off", "enable_hashjoin = off", "enable_mergejoin = off", "jit = off"];
+const plannerSettings = ["enable_seqscan = off", "enable_hashjoin = off", "enable_mergejoin = off", "jit = off"];
 
 /** The limits of a transaction, where they are not those of its connection. */
-export const limitsWithin = ({ pooling }: Place): string =>
+export const formatTransactionLimits = ({ pooling }: DatabaseLocation): string =>
   pooling === "transaction"
-    ? [...[`statement_timeout = ${statementTimeout}`, `idle_in_transaction_session_timeout = ${idleInTransaction()}`], ...byKeys]
+    ? [...[`statement_timeout = ${statementTimeout}`, `idle_in_transaction_session_timeout = ${idleInTransaction()}`], ...plannerSettings]
         .map((setting) => `; set local ${setting}`)
         .join("")
     : "";
 
 /** What a connection keeps, and a transaction need not say again. All that go by keys are planned once, for any number of them. */
-const kept = [...byKeys, "plan_cache_mode = force_generic_plan", `lock_timeout = ${firstLockTimeout}`]
+const sessionSettingsSql = [...plannerSettings, "plan_cache_mode = force_generic_plan", `lock_timeout = ${firstLockTimeout}`]
   .map((setting) => `set ${setting}`)
   .join("; ");
 
 /** Whether texts of statements may be kept on a connection. */
-export const isPrepared = ({ pooling }: Place): boolean => pooling !== "transaction";
+export const canPrepare = ({ pooling }: DatabaseLocation): boolean => pooling !== "transaction";
 
 /** Puts one read. Where a connection is lent for a transaction, it is one, which has the limits that the connection has not. */
-export async function inTransaction(client: Client, place: Place, query: QueryConfig): Promise<Answer> {
-  if (isPrepared(place)) return client.query<Columns>(query).catch(rethrow);
+export async function runRead(client: Client, location: DatabaseLocation, query: QueryConfig): Promise<QueryResult> {
+  if (canPrepare(location)) return client.query<Columns>(query).catch(rethrowFault);
   const [, answer] = await Promise.all([
-    plainly(client, `begin read only${limitsWithin(place)}`),
-    client.query<Columns>(query).catch(rethrow),
-    plainly(client, "commit"),
+    runPlain(client, `begin read only${formatTransactionLimits(location)}`),
+    client.query<Columns>(query).catch(rethrowFault),
+    runPlain(client, "commit"),
   ]);
   return answer;
 }
@@ -204,38 +209,38 @@ const bytea = 17;
 const parsers: CustomTypesConfig = {
   getTypeParser: ((oid: number, format: "text"): unknown => {
     if (oid === int8) return Number;
-    return oid === bytea ? bytesOf : types.getTypeParser(oid, format);
+    return oid === bytea ? parseBytea : types.getTypeParser(oid, format);
   }) as CustomTypesConfig["getTypeParser"],
 };
 
 /** `\x` and hexadecimal digits. */
-function bytesOf(text: string): Uint8Array {
+function parseBytea(text: string): Uint8Array {
   const buffer = Buffer.from(text.slice(2), "hex");
   return new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
 }
 
-export type Answer = { rows: Columns[] };
+export type QueryResult = { rows: Columns[] };
 
-type How = { prepares?: boolean; seals?: Seals };
+type ConnectionOptions = { prepares?: boolean; cipher?: SecretCipher };
 
 /** A connection that puts its statements through `run`. Where it `prepares`, every text is prepared once on each of the driver's connections. */
-export function connectionOf(
-  run: (query: QueryConfig<unknown[]>) => Promise<Answer>,
-  { prepares = true, seals = noSeals }: How = {},
-): Connection {
-  const inWords = prepares ? prepared : unprepared;
+export function createConnection(
+  run: (query: QueryConfig<unknown[]>) => Promise<QueryResult>,
+  { prepares = true, cipher = plaintextCipher }: ConnectionOptions = {},
+): DatabaseConnection {
+  const toStatement = prepares ? prepareStatement : toUnprepared;
   return {
-    ...{ dialect, seals },
-    query: async (sql, values) => (await run({ ...inWords(sql), values: values.map(storable) }).catch(rethrow)).rows,
+    ...{ dialect, cipher },
+    query: async (sql, values) => (await run({ ...toStatement(sql), values: values.map(withoutNul) }).catch(rethrowFault)).rows,
     each: async (sql, types, rows) => {
-      const found: Columns[] = [];
-      for (const portion of types.includes("bytea") ? portionsOf(rows) : [rows]) {
-        const columns = types.map((_: ColumnType, index) => columnLiteral(portion, index));
-        const { rows: answered } = await run({ ...inWords(sql), values: columns }).catch(rethrow);
-        if (portion.length === rows.length) return answered;
-        for (const one of answered) found.push(one);
+      const collected: Columns[] = [];
+      for (const portion of types.includes("bytea") ? splitRows(rows) : [rows]) {
+        const columns = types.map((_: ColumnType, index) => formatColumnArray(portion, index));
+        const { rows: rowsOfPortion } = await run({ ...toStatement(sql), values: columns }).catch(rethrowFault);
+        if (portion.length === rows.length) return rowsOfPortion;
+        for (const one of rowsOfPortion) collected.push(one);
       }
-      return found;
+      return collected;
     },
   };
 }
@@ -244,7 +249,7 @@ export function connectionOf(
 const statementBytes = 32 * 1024 * 1024;
 
 /** Rows, as many at a time as a statement can carry: one after another, so that not all of them are in memory as texts. */
-function portionsOf(rows: readonly (readonly Value[])[]): (readonly (readonly Value[])[])[] {
+function splitRows(rows: readonly (readonly Value[])[]): (readonly (readonly Value[])[])[] {
   const portions: [(readonly Value[])[], ...(readonly Value[])[][]] = [[]];
   let [portion, bytes] = [portions[0], 0];
   for (const row of rows) {
@@ -260,15 +265,15 @@ function portionsOf(rows: readonly (readonly Value[])[]): (readonly (readonly Va
 }
 
 /** Runs statements that take no values, in one go. Answers the rows of the last. */
-export async function plainly(client: Client, sql: string): Promise<Columns[]> {
-  const answers: unknown = await client.query<Columns>(sql).catch(rethrow);
-  const last = (Array.isArray(answers) ? answers.at(-1) : answers) as Answer;
+export async function runPlain(client: Client, sql: string): Promise<Columns[]> {
+  const answers: unknown = await client.query<Columns>(sql).catch(rethrowFault);
+  const last = (Array.isArray(answers) ? answers.at(-1) : answers) as QueryResult;
   return last.rows;
 }
 
 /** A list of rows goes as one array per column, however many there are: so the statement is always the same. */
 const dialect: Dialect = {
-  given: (types) => {
+  givenRows: (types) => {
     const arrays = types.map((type, index) => `$${index + 1}::${type}[]`);
     const relation = `unnest(${arrays.join(", ")}) as given(${types.map((_, index) => `g${index}`).join(", ")})`;
     return {
@@ -276,18 +281,18 @@ const dialect: Dialect = {
       column: (index) => `given.g${index}`,
     };
   },
-  lock: (of, skip) => ` for update of ${of}${skip ? ` ${skip}` : ""}`,
+  lock: (table, skip) => ` for update of ${table}${skip ? ` ${skip}` : ""}`,
   // As a range, by which rows can be found through the index of their key and in no other way: see docs/decisions/0041.
   isRow: (columns, key) => [">=", "<="].map((bound) => `(${columns.join(", ")}) ${bound} (${key.join(", ")})`).join(" and "),
-  by: () => "",
-  turn: ({ also, column }) => `select pg_advisory_xact_lock(hashtextextended(${column(0)}, 0)) from (select 1 as one) as one${also}`,
-  forgottenUpTo: (account) => `coalesce((select up_to from log_cuts where log_cuts.account = ${account}), '')`,
+  useIndex: () => "",
+  lockNames: ({ also, column }) => `select pg_advisory_xact_lock(hashtextextended(${column(0)}, 0)) from (select 1 as one) as one${also}`,
+  logForgottenUpTo: (account) => `coalesce((select up_to from log_cuts where log_cuts.account = ${account}), '')`,
 };
 
 const statements = new Map<string, { name: string; text: string }>();
 
 /** There are some dozens of texts, so all are kept. */
-function prepared(sql: string): { name: string; text: string } {
+function prepareStatement(sql: string): { name: string; text: string } {
   const known = statements.get(sql);
   if (known) return known;
   let count = 0;
@@ -296,49 +301,49 @@ function prepared(sql: string): { name: string; text: string } {
   return statement;
 }
 
-const unprepared = (sql: string): { text: string } => ({ text: prepared(sql).text });
+const toUnprepared = (sql: string): { text: string } => ({ text: prepareStatement(sql).text });
 
 /** PostgreSQL has no text with a NUL in it, so none that is stored has one; what asks for one shall find nothing. */
-const storable = (value: Value): Value => (typeof value === "string" && value.includes("\0") ? value.replaceAll("\0", "\uFFFD") : value);
+const withoutNul = (value: Value): Value => (typeof value === "string" && value.includes("\0") ? value.replaceAll("\0", "\uFFFD") : value);
 
-const rethrow = (error: unknown): never => {
-  throw faultOf(error);
+const rethrowFault = (error: unknown): never => {
+  throw toStorageError(error);
 };
 
 /** Returns the five characters by which the database names an error (SQLSTATE). */
-export const codeOf = (error: unknown): string | undefined => (error instanceof DatabaseError ? error.code : undefined);
+export const readSqlState = (error: unknown): string | undefined => (error instanceof DatabaseError ? error.code : undefined);
 
 /** Reports whether the database has ended a transaction because it waited too long for its next statement. That statement has not run. */
-export const isEndedIdle = (error: unknown): boolean =>
-  error instanceof Unavailable ? isEndedIdle(error.cause) : codeOf(error) === "25P03";
+export const isIdleTimeout = (error: unknown): boolean =>
+  error instanceof Unavailable ? isIdleTimeout(error.cause) : readSqlState(error) === "25P03";
 
 /** Reports whether the database lacks a resource, such as room on its disk (class 53). Trying again at once makes it worse. */
 export const isOutOfResources = (error: unknown): boolean =>
-  error instanceof Unavailable ? isOutOfResources(error.cause) : (codeOf(error)?.startsWith("53") ?? false);
+  error instanceof Unavailable ? isOutOfResources(error.cause) : (readSqlState(error)?.startsWith("53") ?? false);
 
 /**
  * Connection failures, missing resources, operator intervention, system errors, a standby, a transaction ended for
  * idleness: the fault of no statement. (PostgreSQL, Appendix A.)
  */
-const outages = /^(08|53|57|58)|^(25006|25P03)/;
+const outageCodes = /^(08|53|57|58)|^(25006|25P03)/;
 
 /** An error of the driver, as `Unavailable` where the database is not at hand: then it has no code of the database, or a certain one. */
-function faultOf(error: unknown): Error {
+function toStorageError(error: unknown): Error {
   if (error instanceof Unavailable) return error;
   const fault = error instanceof Error ? error : new Error(String(error));
-  const code = codeOf(fault);
-  return code !== undefined && !outages.test(code) ? fault : outage(fault);
+  const code = readSqlState(fault);
+  return code !== undefined && !outageCodes.test(code) ? fault : toUnavailable(fault);
 }
 
-function outage(cause: unknown): Unavailable {
+function toUnavailable(cause: unknown): Unavailable {
   if (cause instanceof Unavailable) return cause;
-  const why = cause instanceof Error ? cause.message || cause.name : String(cause);
-  const [, advice] = advices.find(([words]) => words.test(why)) ?? [];
-  return new Unavailable(`PostgreSQL cannot be reached: ${why}${advice === undefined ? "" : `; ${advice}`}`, { cause });
+  const reason = cause instanceof Error ? cause.message || cause.name : String(cause);
+  const [, advice] = adviceByMessage.find(([pattern]) => pattern.test(reason)) ?? [];
+  return new Unavailable(`PostgreSQL cannot be reached: ${reason}${advice === undefined ? "" : `; ${advice}`}`, { cause });
 }
 
 /** What to do about it, by the words of PgBouncer, of Node.js, of the driver, and of PostgreSQL. */
-const advices: readonly (readonly [words: RegExp, advice: string])[] = [
+const adviceByMessage: readonly (readonly [words: RegExp, advice: string])[] = [
   [/unsupported startup parameter/, "behind a pooler, start with --database-pooling transaction"],
   [
     /self-signed certificate|unable to (verify the first|get (local )?issuer) certificate/,

@@ -1,24 +1,24 @@
 import type { Key, Rows, TableName } from "../../core/decision/command.ts";
 
 /** How the rows of a table are named. */
-export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
+export const toKey: { [T in TableName]: (row: Rows[T]) => Key } = {
   accounts: (row) => [row.id],
-  envelopes: (row) => [row.account, row.id],
+  storedMessages: (row) => [row.account, row.id],
   messages: (row) => [row.account, row.id],
   deduplications: (row) => [row.account, row.key],
   deadLetters: (row) => [row.account, row.id],
-  lines: (row) => [row.account, row.host],
-  flows: (row) => [row.account, row.id],
-  slots: (row) => [row.account, row.id],
-  groups: (row) => [row.account, row.name],
+  hostWaitlists: (row) => [row.account, row.host],
+  limiters: (row) => [row.account, row.id],
+  queueSlots: (row) => [row.account, row.id],
+  urlGroups: (row) => [row.account, row.name],
   schedules: (row) => [row.account, row.id],
   sources: (row) => [row.account, row.id],
   tokens: (row) => [row.account, row.id],
   rejections: (row) => [row.account, row.id],
   log: (row) => [row.account, row.id],
   keptLog: (row) => [row.account, row.id],
-  marks: (row) => [row.account, row.id],
-  sightings: (row) => [row.account, row.id],
+  tags: (row) => [row.account, row.id],
+  timeIndex: (row) => [row.account, row.id],
   runs: (row) => [row.account, row.id],
   activeRuns: (row) => [row.account, row.runId],
   steps: (row) => [row.account, row.id],
@@ -30,4 +30,4 @@ export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
   audit: (row) => [row.account, row.id],
 };
 
-export const keyText = ([account, id]: Key): string => (id === undefined ? account : `${account}\n${id}`);
+export const formatKey = ([account, id]: Key): string => (id === undefined ? account : `${account}\n${id}`);

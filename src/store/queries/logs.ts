@@ -1,70 +1,70 @@
 import { Refusal } from "../../core/values/errors.ts";
-import { passes } from "../../core/search/filter.ts";
-import { birthOf, firstIdAt } from "../../core/values/ids.ts";
+import { matchesFilter } from "../../core/search/filter.ts";
+import { readIdTime, firstIdAt } from "../../core/values/ids.ts";
 import { logBodyBytes } from "../../core/values/limits.ts";
-import type { AccountId, Envelope, LogRow, LogState, Millis } from "../../core/model/message.ts";
-import { chunksOf, withEnvelopes } from "./pages.ts";
-import { inOrder } from "./byTag.ts";
-import type { ListQuery, Range, Shelf } from "./storageReads.ts";
-import { fittingPage, keysOf, lastTime, past, scanLimit } from "./storageReads.ts";
-import type { Way } from "./byTime.ts";
-import { wayThrough } from "./byTime.ts";
-import { wholeLog } from "./wholeLog.ts";
+import type { AccountId, StoredMessage, LogRow, LogState, Millis } from "../../core/model/message.ts";
+import { readChunks, withMessages } from "./pages.ts";
+import { mergeSorted } from "./byTag.ts";
+import type { ListQuery, Range, StorageReads } from "./storageReads.ts";
+import { countFittingPage, toKeys, lastTime, rangePast, scanLimit } from "./storageReads.ts";
+import type { ScanPlan } from "./byTime.ts";
+import { planScan } from "./byTime.ts";
+import { withKeptLog } from "./wholeLog.ts";
 
 /** One line of the log as people see it. `row` is absent where the envelope itself tells: CREATED, and a first ACTIVE. */
-export type LogEvent = { time: Millis; state: LogState; envelope: Envelope; row: LogRow | null };
+export type LogEvent = { time: Millis; state: LogState; message: StoredMessage; row: LogRow | null };
 export type LogPage = { events: LogEvent[]; cursor: string | null };
 
 /**
  * A place in the log. The log is the envelopes (rank 0: they tell of their own birth) and the log rows (rank 1) merged
  * by time; `index` counts the states that one row tells of.
  */
-type Place = { time: Millis; rank: number; id: string; index: number };
+type LogPosition = { time: Millis; rank: number; id: string; index: number };
 
 /** One page of the log of an account, by time. It ends early rather than become larger than a page may be. */
-export async function logPage(shelf: Shelf, query: ListQuery): Promise<LogPage> {
-  const { placed, cursor } = await outlined(shelf, query);
-  const keys = keysOf(
+export async function readLogPage(storageReads: StorageReads, query: ListQuery): Promise<LogPage> {
+  const { positioned, cursor } = await listWithoutBodies(storageReads, query);
+  const keys = toKeys(
     query.account,
-    placed.map(({ event }) => event.envelope.id),
+    positioned.map(({ event }) => event.message.id),
   );
-  const sizes = await shelf.sizes("envelopes", keys);
+  const sizes = await storageReads.sizes("storedMessages", keys);
   const counted = new Set<string>();
-  const page = placed.slice(0, fittingPage(placed.map(({ event }) => newBytes(event, sizes, counted))));
-  const events = await filled(
-    shelf,
+  const page = positioned.slice(0, countFittingPage(positioned.map(({ event }) => countNewBytes(event, sizes, counted))));
+  const events = await withBodies(
+    storageReads,
     query.account,
     page.map(({ event }) => event),
   );
   const last = page.at(-1);
-  return { events, cursor: page.length < placed.length && last ? placeText(last.place) : cursor };
+  return { events, cursor: page.length < positioned.length && last ? formatPosition(last.position) : cursor };
 }
 
 /** The bytes by which an event makes a page larger. Events of one message share its envelope. */
-function newBytes({ envelope, row }: LogEvent, sizes: ReadonlyMap<string, number>, counted: Set<string>): number {
-  const ofEnvelope = counted.has(envelope.id) ? 0 : (sizes.get(envelope.id) ?? 0);
-  counted.add(envelope.id);
-  return ofEnvelope + (row ? logBodyBytes : 0);
+function countNewBytes({ message, row }: LogEvent, sizes: ReadonlyMap<string, number>, countedMessages: Set<string>): number {
+  const messageBytes = countedMessages.has(message.id) ? 0 : (sizes.get(message.id) ?? 0);
+  countedMessages.add(message.id);
+  return messageBytes + (row ? logBodyBytes : 0);
 }
 
 /** Events with their bodies. */
-async function filled(shelf: Shelf, account: AccountId, events: readonly LogEvent[]): Promise<LogEvent[]> {
-  const envelopes = new Map(
+async function withBodies(storageReads: StorageReads, account: AccountId, events: readonly LogEvent[]): Promise<LogEvent[]> {
+  const messages = new Map(
     (
-      await shelf.rows(
-        "envelopes",
-        keysOf(
+      await storageReads.rows(
+        "storedMessages",
+        toKeys(
           account,
-          events.map(({ envelope }) => envelope.id),
+          events.map(({ message }) => message.id),
         ),
       )
-    ).map((envelope) => [envelope.id, envelope]),
+    ).map((message) => [message.id, message]),
   );
   const rows = new Map(
     (
-      await wholeLog(shelf).rows(
+      await withKeptLog(storageReads).rows(
         "log",
-        keysOf(
+        toKeys(
           account,
           events.flatMap(({ row }) => row?.id ?? []),
         ),
@@ -74,31 +74,37 @@ async function filled(shelf: Shelf, account: AccountId, events: readonly LogEven
   // What has gone meanwhile is shown without its body.
   return events.map((event) => ({
     ...event,
-    envelope: envelopes.get(event.envelope.id) ?? event.envelope,
+    message: messages.get(event.message.id) ?? event.message,
     row: event.row && (rows.get(event.row.id) ?? event.row),
   }));
 }
 
-async function outlined(shelf: Shelf, query: ListQuery): Promise<{ placed: Placed[]; cursor: string | null }> {
-  const from = query.cursor === null ? null : parsePlace(query.cursor, query.order);
-  const source = query.filter.messageIds ? ofMessages(shelf, query, query.filter.messageIds, from) : merged(shelf, query, from);
-  const placed: Placed[] = [];
-  let last: Place | null = null;
+async function listWithoutBodies(
+  storageReads: StorageReads,
+  query: ListQuery,
+): Promise<{ positioned: PositionedEvent[]; cursor: string | null }> {
+  const from = query.cursor === null ? null : parsePosition(query.cursor, query.order);
+  const source = query.filter.messageIds
+    ? listEventsOfMessages(storageReads, query, query.filter.messageIds, from)
+    : listAllEvents(storageReads, query, from);
+  const positioned: PositionedEvent[] = [];
+  let lastPosition: LogPosition | null = null;
   let scanned = 0;
-  for await (const { place, event } of source) {
-    if (from && !isPast(place, from, query.order)) continue;
-    if (placed.length === query.count || scanned++ >= scanLimit) return { placed, cursor: last && placeText(last) };
-    last = place;
-    const seen = { envelope: event.envelope, time: event.time, state: event.state };
-    if (passes(query.filter, seen)) placed.push({ place, event });
+  for await (const { position, event } of source) {
+    if (from && !isPastPosition(position, from, query.order)) continue;
+    if (positioned.length === query.count || scanned++ >= scanLimit)
+      return { positioned, cursor: lastPosition && formatPosition(lastPosition) };
+    lastPosition = position;
+    const item = { message: event.message, time: event.time, state: event.state };
+    if (matchesFilter(query.filter, item)) positioned.push({ position, event });
   }
-  return { placed, cursor: scanned >= scanLimit && last ? placeText(last) : null };
+  return { positioned, cursor: scanned >= scanLimit && lastPosition ? formatPosition(lastPosition) : null };
 }
 
-const placeText = ({ time, rank, id, index }: Place): string => `${time}-${rank}${index}-${id}`;
+const formatPosition = ({ time, rank, id, index }: LogPosition): string => `${time}-${rank}${index}-${id}`;
 
 /** A place that the list gave out; or a moment alone, as clients may begin with, where all of that moment is still to come. */
-function parsePlace(text: string, order: ListQuery["order"]): Place {
+function parsePosition(text: string, order: ListQuery["order"]): LogPosition {
   if (/^\d{1,15}$/.test(text)) return { time: Number(text), rank: order === "latestFirst" ? 2 : -1, index: 0, id: "" };
   const parts = /^(\d{1,15})-([01])(\d)-([\w-]{1,64})$/.exec(text);
   if (!parts) throw new Refusal("invalid", "cursor: not one that this list has given out");
@@ -107,93 +113,107 @@ function parsePlace(text: string, order: ListQuery["order"]): Place {
 }
 
 /** Orders places from early to late. */
-function compare(a: Place, b: Place): number {
+function comparePositions(a: LogPosition, b: LogPosition): number {
   return a.time - b.time || a.rank - b.rank || (a.id === b.id ? a.index - b.index : a.id < b.id ? -1 : 1);
 }
 
-const isPast = (place: Place, from: Place, order: ListQuery["order"]): boolean =>
-  order === "latestFirst" ? compare(place, from) < 0 : compare(place, from) > 0;
+const isPastPosition = (position: LogPosition, from: LogPosition, order: ListQuery["order"]): boolean =>
+  order === "latestFirst" ? comparePositions(position, from) < 0 : comparePositions(position, from) > 0;
 
-type Placed = { place: Place; event: LogEvent };
+type PositionedEvent = { position: LogPosition; event: LogEvent };
 
-function born(envelope: Envelope): Placed[] {
-  const states: LogState[] = envelope.startedAtOnce ? ["CREATED", "ACTIVE"] : ["CREATED"];
-  const place = { time: birthOf(envelope.id), rank: 0, id: envelope.id };
-  return states.map((state, index) => ({ place: { ...place, index }, event: { time: envelope.createdAt, state, envelope, row: null } }));
+function makeCreationEvents(message: StoredMessage): PositionedEvent[] {
+  const states: LogState[] = message.startedAtOnce ? ["CREATED", "ACTIVE"] : ["CREATED"];
+  const position = { time: readIdTime(message.id), rank: 0, id: message.id };
+  return states.map((state, index) => ({
+    position: { ...position, index },
+    event: { time: message.createdAt, state, message, row: null },
+  }));
 }
 
-function told(row: LogRow, envelope: Envelope): Placed[] {
-  const place = { time: birthOf(row.id), rank: 1, id: row.id };
-  return row.states.map((state, index) => ({ place: { ...place, index }, event: { time: row.time, state, envelope, row } }));
+function makeLogEvents(row: LogRow, message: StoredMessage): PositionedEvent[] {
+  const position = { time: readIdTime(row.id), rank: 1, id: row.id };
+  return row.states.map((state, index) => ({ position: { ...position, index }, event: { time: row.time, state, message, row } }));
 }
 
 /** The log of some messages: so many sources of few rows each that a long one is never in memory as a whole. */
-async function* ofMessages(shelf: Shelf, query: ListQuery, ids: readonly string[], from: Place | null): AsyncGenerator<Placed> {
+async function* listEventsOfMessages(
+  storageReads: StorageReads,
+  query: ListQuery,
+  ids: readonly string[],
+  from: LogPosition | null,
+): AsyncGenerator<PositionedEvent> {
   const { account } = query;
   const descending = query.order === "latestFirst";
-  const envelopes = await shelf.rows("envelopes", keysOf(account, ids), { bodies: false });
-  const limit = Math.min(chunk, Math.max(4, Math.ceil(1_000 / Math.max(1, envelopes.length))));
-  const range: Range = { account, descending, limit, bodies: false, ...stretch("log", query, from) };
-  yield* inOrder(
-    envelopes.map((envelope) => lifeOf(shelf, envelope, range)),
+  const messages = await storageReads.rows("storedMessages", toKeys(account, ids), { bodies: false });
+  const limit = Math.min(chunk, Math.max(4, Math.ceil(1_000 / Math.max(1, messages.length))));
+  const range: Range = { account, descending, limit, bodies: false, ...toIdRange("log", query, from) };
+  yield* mergeSorted(
+    messages.map((message) => listMessageEvents(storageReads, message, range)),
     precedes(descending),
   );
 }
 
-async function* lifeOf(shelf: Shelf, envelope: Envelope, range: Range): AsyncGenerator<Placed> {
-  if (!range.descending) yield* born(envelope);
+async function* listMessageEvents(storageReads: StorageReads, message: StoredMessage, range: Range): AsyncGenerator<PositionedEvent> {
+  if (!range.descending) yield* makeCreationEvents(message);
   let next = range;
   for (;;) {
-    const rows = await wholeLog(shelf).logOf(envelope.id, next);
-    for (const row of rows) yield* turned(told(row, envelope), range);
+    const rows = await withKeptLog(storageReads).messageLog(message.id, next);
+    for (const row of rows) yield* inListOrder(makeLogEvents(row, message), range);
     const last = rows.at(-1);
     if (!last || rows.length < range.limit) break;
-    next = { ...range, ...past(last.id, range) };
+    next = { ...range, ...rangePast(last.id, range) };
   }
-  if (range.descending) yield* born(envelope).reverse();
+  if (range.descending) yield* makeCreationEvents(message).reverse();
 }
 
 const precedes =
   (descending: boolean) =>
-  (a: Placed, b: Placed): boolean =>
-    compare(a.place, b.place) < 0 !== descending;
+  (a: PositionedEvent, b: PositionedEvent): boolean =>
+    comparePositions(a.position, b.position) < 0 !== descending;
 
 /** Births and log rows, as far as they can be of a wanted state. */
-async function* merged(shelf: Shelf, query: ListQuery, from: Place | null): AsyncGenerator<Placed> {
+async function* listAllEvents(storageReads: StorageReads, query: ListQuery, from: LogPosition | null): AsyncGenerator<PositionedEvent> {
   const { account, filter, order } = query;
   const descending = order === "latestFirst";
-  const sources: AsyncGenerator<Placed>[] = [];
+  const sources: AsyncGenerator<PositionedEvent>[] = [];
   if (filter.states?.some((state) => state === "CREATED" || state === "ACTIVE") ?? true) {
-    const range = { account, descending, ...stretch("msg", query, from) };
-    sources.push(births(shelf, await wayThrough(shelf, { list: "born", kind: "msg", filter, range })));
+    const range = { account, descending, ...toIdRange("msg", query, from) };
+    sources.push(listCreationEvents(storageReads, await planScan(storageReads, { list: "born", kind: "msg", filter, range })));
   }
   if (filter.states?.some((state) => state !== "CREATED") ?? true) {
-    const range = { account, descending, ...stretch("log", query, from) };
-    sources.push(tellings(shelf, { ...(await wayThrough(shelf, { list: "log", kind: "log", filter, range })), limit: query.count + 1 }));
+    const range = { account, descending, ...toIdRange("log", query, from) };
+    sources.push(
+      listRowEvents(storageReads, {
+        ...(await planScan(storageReads, { list: "log", kind: "log", filter, range })),
+        limit: query.count + 1,
+      }),
+    );
   }
-  yield* inOrder(sources, precedes(descending));
+  yield* mergeSorted(sources, precedes(descending));
 }
 
 const chunk = 200;
 
-type Through = Way & { limit?: number };
+type LimitedScan = ScanPlan & { limit?: number };
 
-async function* births(shelf: Shelf, of: Through): AsyncGenerator<Placed> {
-  for await (const envelopes of chunksOf(shelf, "envelopes", { ...of, limit: chunk })) {
-    for (const envelope of envelopes) yield* turned(born(envelope), of.range);
+async function* listCreationEvents(storageReads: StorageReads, scan: LimitedScan): AsyncGenerator<PositionedEvent> {
+  for await (const messages of readChunks(storageReads, "storedMessages", { ...scan, limit: chunk })) {
+    for (const message of messages) yield* inListOrder(makeCreationEvents(message), scan.range);
   }
 }
 
-async function* tellings(shelf: Shelf, of: Through): AsyncGenerator<Placed> {
-  const chunks = chunksOf(wholeLog(shelf), "log", of);
-  const source = withEnvelopes(shelf, { account: of.range.account, chunks, messageIdOf: ({ messageId }) => messageId });
-  for await (const { row, envelope } of source) if (envelope) yield* turned(told(row, envelope), of.range);
+async function* listRowEvents(storageReads: StorageReads, scan: LimitedScan): AsyncGenerator<PositionedEvent> {
+  const chunks = readChunks(withKeptLog(storageReads), "log", scan);
+  const source = withMessages(storageReads, { account: scan.range.account, chunks, toMessageId: ({ messageId }) => messageId });
+  for await (const { row, message } of source) if (message) yield* inListOrder(makeLogEvents(row, message), scan.range);
 }
 
-const turned = (placed: Placed[], { descending }: Omit<Range, "limit">): Placed[] => (descending ? placed.reverse() : placed);
+const inListOrder = (positioned: PositionedEvent[], { descending }: Omit<Range, "limit">): PositionedEvent[] =>
+  descending ? positioned.reverse() : positioned;
 
 /** The ids of a kind in which the wanted time, and what lies past the cursor, can be. */
-function stretch(kind: "msg" | "log", { filter, order }: ListQuery, from: Place | null): { after?: string; before?: string } {
+function toIdRange(kind: "msg" | "log", { filter, order }: ListQuery, from: LogPosition | null): { after?: string; before?: string } {
   const start = Math.max(filter.from ?? 0, order === "earliestFirst" && from ? from.time : 0);
   const end = Math.min(filter.to ?? Infinity, order === "latestFirst" && from ? from.time : Infinity);
   return {

@@ -1,18 +1,18 @@
 import { logBodyBytes, memory } from "../../core/values/limits.ts";
-import type { AccountId, Envelope, HeaderList, LogRow, MessageId } from "../../core/model/message.ts";
+import type { AccountId, StoredMessage, HeaderList, LogRow, MessageId } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { Child, KnownRun } from "../../core/workflows/log/view.ts";
 import type { Run, Step } from "../../core/model/run.ts";
 import { formatStepKey, initialStepKey, listRunBounds, parseStepId, readRunPart, toStepId } from "../../core/model/stepId.ts";
-import { passesRun } from "../../core/search/runFilter.ts";
+import { matchesRunFilter } from "../../core/search/runFilter.ts";
 import type { RunQuery } from "./runs.ts";
-import { runsFound, withDeadLetters } from "./runs.ts";
-import type { Shelf } from "./storageReads.ts";
-import { keysOf } from "./storageReads.ts";
-import { wholeLog } from "./wholeLog.ts";
+import { findRuns, dropMissingDeadLetters } from "./runs.ts";
+import type { StorageReads } from "./storageReads.ts";
+import { toKeys } from "./storageReads.ts";
+import { withKeptLog } from "./wholeLog.ts";
 
 /** `messageId`: only the run that this message belongs to. `room`: bytes, for whoever puts several pages together. */
-export type RunLogQuery = RunQuery & { messageId?: MessageId; room?: number };
+export type RunLogQuery = RunQuery & { messageId?: MessageId; byteLimit?: number };
 /** `bytes`: what it takes up, roughly. */
 export type RunLogPage = { runs: KnownRun[]; cursor: string | null; bytes: number };
 
@@ -20,107 +20,122 @@ export type RunLogPage = { runs: KnownRun[]; cursor: string | null; bytes: numbe
  * A page of runs with all that their logs are made of. It ends early rather than become larger than a page may be; of a
  * run that is larger by itself, what no longer fits is cut.
  */
-export async function runLogPage(shelf: Shelf, query: RunLogQuery): Promise<RunLogPage> {
-  const { account, room = memory.page } = query;
-  const page = await pageOf(shelf, query);
-  const found = await withDeadLetters(shelf, account, page.runs);
-  const outlines = await outlinesOf(shelf, account, found, room);
-  const sizes = await sizesOf(shelf, account, outlines);
-  const count = Math.max(1, countFitting(outlines, sizes, room));
-  const fitting: Fitting[] = [];
-  let left = room;
+export async function readRunLogPage(storageReads: StorageReads, query: RunLogQuery): Promise<RunLogPage> {
+  const { account, byteLimit = memory.page } = query;
+  const page = await readRunPage(storageReads, query);
+  const found = await dropMissingDeadLetters(storageReads, account, page.runs);
+  const outlines = await readRunsWithoutBodies(storageReads, account, found, byteLimit);
+  const sizes = await readSizes(storageReads, account, outlines);
+  const count = Math.max(1, countFitting(outlines, sizes, byteLimit));
+  const fitting: FittingRun[] = [];
+  let bytesLeft = byteLimit;
   for (const outline of outlines.slice(0, count)) {
-    const one = fit(outline, sizes, left);
-    fitting.push(one);
-    left -= one.bytes;
+    const run = fitRun(outline, sizes, bytesLeft);
+    fitting.push(run);
+    bytesLeft -= run.bytes;
   }
-  const runs = await filled(shelf, account, fitting, left);
+  const runs = await withBodies(storageReads, account, fitting, bytesLeft);
   const isWhole = fitting.length === page.runs.length;
-  return { runs, cursor: isWhole ? page.cursor : (fitting.at(-1)?.run.id ?? page.cursor), bytes: room - left };
+  return { runs, cursor: isWhole ? page.cursor : (fitting.at(-1)?.run.id ?? page.cursor), bytes: byteLimit - bytesLeft };
 }
 
-async function pageOf(shelf: Shelf, query: RunLogQuery): Promise<{ runs: Run[]; cursor: string | null }> {
+async function readRunPage(storageReads: StorageReads, query: RunLogQuery): Promise<{ runs: Run[]; cursor: string | null }> {
   const { account, filter, cursor, messageId } = query;
-  if (messageId === undefined) return runsFound(shelf, query);
-  const [envelope] = await shelf.rows("envelopes", [[account, messageId]], { bodies: false });
-  const key = envelope?.run?.run;
+  if (messageId === undefined) return findRuns(storageReads, query);
+  const [message] = await storageReads.rows("storedMessages", [[account, messageId]], { bodies: false });
+  const key = message?.run?.run;
   const found =
-    key === undefined || (cursor !== null && key >= cursor) ? [] : await shelf.rows("runs", [[account, key]], { bodies: false });
-  return { runs: found.filter((run) => passesRun(filter, run)), cursor: null };
+    key === undefined || (cursor !== null && key >= cursor) ? [] : await storageReads.rows("runs", [[account, key]], { bodies: false });
+  return { runs: found.filter((run) => matchesRunFilter(filter, run)), cursor: null };
 }
 
 /** A run without any bodies. */
-type Outline = Pick<KnownRun, "run" | "waiters" | "messages" | "log" | "envelopes" | "kin"> & {
+type RunWithoutBodies = Pick<KnownRun, "run" | "waiters" | "messages" | "log" | "storedMessages" | "lineage"> & {
   steps: Step[];
   children: Run[];
   cut: Set<string>;
 };
 
 /** As many rows of histories are looked at for one page; of the first run all there are. */
-const mostSteps = 10_000;
-const mostWaiters = 1_000;
-const mostChildren = 200;
+const maxSteps = 10_000;
+const maxWaiters = 1_000;
+const maxChildren = 200;
 const chunk = 500;
 
 /** The first runs of a page, as many as have few enough steps together. */
-async function outlinesOf(shelf: Shelf, account: AccountId, runs: readonly Run[], room: number): Promise<Outline[]> {
-  const going = keysOf(
+async function readRunsWithoutBodies(
+  storageReads: StorageReads,
+  account: AccountId,
+  runs: readonly Run[],
+  byteLimit: number,
+): Promise<RunWithoutBodies[]> {
+  const activeKeys = toKeys(
     account,
     runs.flatMap(({ state, runId }) => (state === "RUN_STARTED" ? [runId] : [])),
   );
-  const active = new Map((await shelf.rows("activeRuns", going)).map(({ run, steps }) => [run, steps]));
+  const active = new Map((await storageReads.rows("activeRuns", activeKeys)).map(({ run, steps }) => [run, steps]));
   let steps = 0;
-  const few = runs.filter((run, index) => (steps += active.get(run.id) ?? run.steps) <= mostSteps || index === 0);
-  return Promise.all(few.map((run) => outlineOf(shelf, account, run, room / few.length)));
+  const withinStepLimit = runs.filter((run, index) => (steps += active.get(run.id) ?? run.steps) <= maxSteps || index === 0);
+  return Promise.all(withinStepLimit.map((run) => readRunWithoutBodies(storageReads, account, run, byteLimit / withinStepLimit.length)));
 }
 
-async function outlineOf(shelf: Shelf, account: AccountId, run: Run, room: number): Promise<Outline> {
-  const isGoing = run.state === "RUN_STARTED";
+async function readRunWithoutBodies(
+  storageReads: StorageReads,
+  account: AccountId,
+  run: Run,
+  byteLimit: number,
+): Promise<RunWithoutBodies> {
+  const isActive = run.state === "RUN_STARTED";
   const cut = new Set<string>();
   const [steps, waiters, messages] = await Promise.all([
-    stepsOf(shelf, account, run, { room, cut }),
-    isGoing ? shelf.range("waiters", { account, ...listRunBounds(run.id), limit: mostWaiters }) : [],
-    isGoing ? shelf.messagesOfRun(account, run.id) : [],
+    readSteps(storageReads, account, run, { byteLimit, cut }),
+    isActive ? storageReads.range("waiters", { account, ...listRunBounds(run.id), limit: maxWaiters }) : [],
+    isActive ? storageReads.runMessages(account, run.id) : [],
   ]);
   const { failure } = run;
   const ids = [...steps, ...(failure ? [failure] : []), ...(failure?.callback ? [failure.callback] : [])].map(({ messageId }) => messageId);
-  const told = [...new Set([...ids, ...messages.map(({ id }) => id)])];
+  const loggedIds = [...new Set([...ids, ...messages.map(({ id }) => id)])];
   const ownSettings = steps.filter(({ callType }) => callType === "toCallback" || !run.features.captured);
-  const invoked = [...waiters, ...steps.flatMap(({ waited }) => waited ?? [])].flatMap(({ child }) => child?.run ?? []);
+  const childKeys = [...waiters, ...steps.flatMap(({ waited }) => waited ?? [])].flatMap(({ child }) => child?.run ?? []);
   const related = [run.origin, run.continuedBy?.key].flatMap((key) => key ?? []);
-  const [log, envelopes, children, kin] = await Promise.all([
-    wholeLog(shelf).logsOf(account, told, told.length > 2_000 ? 5 : told.length > 200 ? 20 : 100),
-    shelf.rows(
-      "envelopes",
-      keysOf(
+  const [log, storedMessages, children, relatedRuns] = await Promise.all([
+    withKeptLog(storageReads).messageLogs(account, loggedIds, loggedIds.length > 2_000 ? 5 : loggedIds.length > 200 ? 20 : 100),
+    storageReads.rows(
+      "storedMessages",
+      toKeys(
         account,
         ownSettings.map(({ messageId }) => messageId),
       ),
       { bodies: false },
     ),
-    shelf.rows("runs", keysOf(account, invoked.slice(0, mostChildren)), { bodies: false }),
-    shelf.rows("runs", keysOf(account, related), { bodies: false }),
+    storageReads.rows("runs", toKeys(account, childKeys.slice(0, maxChildren)), { bodies: false }),
+    storageReads.rows("runs", toKeys(account, related), { bodies: false }),
   ]);
-  const kinAt = (key: string | null | undefined): Run | null => kin.find(({ id }) => id === key) ?? null;
+  const findRelated = (key: string | null | undefined): Run | null => relatedRuns.find(({ id }) => id === key) ?? null;
   return {
-    ...{ run, steps, waiters, messages, log: inOrder(log), envelopes: inOrder(envelopes), children: inOrder(children), cut },
-    kin: { origin: kinAt(run.origin), next: kinAt(run.continuedBy?.key) },
+    ...{ run, steps, waiters, messages, log: sortById(log), storedMessages: sortById(storedMessages), children: sortById(children), cut },
+    lineage: { origin: findRelated(run.origin), next: findRelated(run.continuedBy?.key) },
   };
 }
 
-const inOrder = <Row extends { id: string }>(rows: readonly Row[]): Row[] => rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+const sortById = <Row extends { id: string }>(rows: readonly Row[]): Row[] => rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
 
 /** The history in order, without bodies; without headers, too, where they are too many to be kept. */
-async function stepsOf(shelf: Shelf, account: AccountId, { id }: Run, { room, cut }: { room: number; cut: Set<string> }): Promise<Step[]> {
+async function readSteps(
+  storageReads: StorageReads,
+  account: AccountId,
+  { id }: Run,
+  { byteLimit, cut }: { byteLimit: number; cut: Set<string> },
+): Promise<Step[]> {
   const found: Step[] = [];
-  let left = room;
+  let bytesLeft = byteLimit;
   const { after: start, before } = listRunBounds(id);
   for (let after = start; ;) {
-    const rows = await shelf.range("steps", { account, after, before, limit: chunk, bodies: false });
+    const rows = await storageReads.range("steps", { account, after, before, limit: chunk, bodies: false });
     for (const step of rows) {
-      left -= headerBytes(step.headers);
-      if (left < 0) cut.add(step.id);
-      found.push(left < 0 ? { ...step, headers: [] } : step);
+      bytesLeft -= countHeaderBytes(step.headers);
+      if (bytesLeft < 0) cut.add(step.id);
+      found.push(bytesLeft < 0 ? { ...step, headers: [] } : step);
     }
     const last = rows.at(-1);
     if (!last || rows.length < chunk) return found.sort((a, b) => a.position - b.position);
@@ -128,30 +143,30 @@ async function stepsOf(shelf: Shelf, account: AccountId, { id }: Run, { room, cu
   }
 }
 
-const headerBytes = (headers: HeaderList): number => headers.reduce((sum, [name, value]) => sum + name.length + value.length + 8, 0);
+const countHeaderBytes = (headers: HeaderList): number => headers.reduce((sum, [name, value]) => sum + name.length + value.length + 8, 0);
 
 /** Bytes of bodies, by the ids of their rows. */
-type Sizes = ReadonlyMap<string, number>;
+type BodySizes = ReadonlyMap<string, number>;
 
-const runKeys = (account: AccountId, outlines: readonly Pick<Outline, "run">[]) =>
-  keysOf(
+const listRunKeys = (account: AccountId, outlines: readonly Pick<RunWithoutBodies, "run">[]) =>
+  toKeys(
     account,
     outlines.map(({ run }) => run.id),
   );
 
-async function sizesOf(shelf: Shelf, account: AccountId, outlines: readonly Outline[]): Promise<Sizes> {
+async function readSizes(storageReads: StorageReads, account: AccountId, outlines: readonly RunWithoutBodies[]): Promise<BodySizes> {
   const steps = outlines.flatMap(({ steps }) => steps.map(({ id }) => id));
   const payloads = outlines.flatMap(({ children }) => children.map(({ id }) => toStepId(id, initialStepKey)));
   const found = await Promise.all([
-    shelf.sizes("runs", runKeys(account, outlines)),
-    shelf.sizes("steps", keysOf(account, [...steps, ...payloads])),
-    shelf.sizes("envelopes", keysOf(account, outlines.flatMap(unanswered))),
+    storageReads.sizes("runs", listRunKeys(account, outlines)),
+    storageReads.sizes("steps", toKeys(account, [...steps, ...payloads])),
+    storageReads.sizes("storedMessages", toKeys(account, outlines.flatMap(listUnansweredCalls))),
   ]);
   return new Map(found.flatMap((sizes) => sizes.entries().toArray()));
 }
 
 /** Requests to third parties whose answers do not tell of them. */
-function unanswered({ steps }: Pick<Outline, "steps">): MessageId[] {
+function listUnansweredCalls({ steps }: Pick<RunWithoutBodies, "steps">): MessageId[] {
   const slots = new Set(steps.map(({ id }) => readRunPart(id)));
   return steps.flatMap(({ id, callType, messageId }) =>
     callType === "toCallback" && !slots.has(formatStepKey({ kind: "answer", number: parseStepId(id).number })) ? [messageId] : [],
@@ -161,32 +176,36 @@ function unanswered({ steps }: Pick<Outline, "steps">): MessageId[] {
 /** What a step comes to in an answer, besides its body and its headers. */
 const stepBytes = 500;
 
-const costOf = (step: Step, { run }: Outline, sizes: Sizes): number =>
-  stepBytes + (sizes.get(step.id) ?? 0) + (sizes.get(step.messageId) ?? 0) + headerBytes(step.headers) + headerBytes(run.settings.headers);
+const countStepBytes = (step: Step, { run }: RunWithoutBodies, sizes: BodySizes): number =>
+  stepBytes +
+  (sizes.get(step.id) ?? 0) +
+  (sizes.get(step.messageId) ?? 0) +
+  countHeaderBytes(step.headers) +
+  countHeaderBytes(run.settings.headers);
 
 /** How many of the first runs fit on a page as a whole. */
-function countFitting(outlines: readonly Outline[], sizes: Sizes, room: number): number {
-  let left = room;
-  const past = outlines.findIndex((outline) => {
-    left -= outline.steps.reduce((sum, step) => sum + costOf(step, outline, sizes), sizes.get(outline.run.id) ?? 0);
-    left -= outline.children.reduce((sum, { id }) => sum + (sizes.get(toStepId(id, initialStepKey)) ?? 0), 0);
-    return left < 0;
+function countFitting(outlines: readonly RunWithoutBodies[], sizes: BodySizes, byteLimit: number): number {
+  let bytesLeft = byteLimit;
+  const firstTooLarge = outlines.findIndex((outline) => {
+    bytesLeft -= outline.steps.reduce((sum, step) => sum + countStepBytes(step, outline, sizes), sizes.get(outline.run.id) ?? 0);
+    bytesLeft -= outline.children.reduce((sum, { id }) => sum + (sizes.get(toStepId(id, initialStepKey)) ?? 0), 0);
+    return bytesLeft < 0;
   });
-  return past < 0 ? outlines.length : past;
+  return firstTooLarge < 0 ? outlines.length : firstTooLarge;
 }
 
 /** A run with what of it is to be loaded. */
-type Fitting = Outline & { bodies: string[]; payloads: string[]; bytes: number };
+type FittingRun = RunWithoutBodies & { bodies: string[]; payloads: string[]; bytes: number };
 
 /** Takes the bodies of a run in order, as far as they fit; a large one does not keep out what comes behind it. */
-function fit(outline: Outline, sizes: Sizes, room: number): Fitting {
+function fitRun(outline: RunWithoutBodies, sizes: BodySizes, byteLimit: number): FittingRun {
   const { run, steps, children } = outline;
   const cut = new Set(outline.cut);
   let bytes = sizes.get(run.id) ?? 0;
   const bodies: string[] = [];
   for (const step of steps) {
-    const cost = costOf(step, outline, sizes);
-    if (bytes + cost > room || cut.has(step.id)) cut.add(step.id);
+    const cost = countStepBytes(step, outline, sizes);
+    if (bytes + cost > byteLimit || cut.has(step.id)) cut.add(step.id);
     else bodies.push(step.id);
     bytes += cut.has(step.id) ? stepBytes : cost;
   }
@@ -194,58 +213,71 @@ function fit(outline: Outline, sizes: Sizes, room: number): Fitting {
   for (const { id } of children) {
     const payload = toStepId(id, initialStepKey);
     const cost = sizes.get(payload) ?? 0;
-    if (bytes + cost > room) continue;
+    if (bytes + cost > byteLimit) continue;
     bytes += cost;
     payloads.push(payload);
   }
   return { ...outline, cut, bodies, payloads, bytes };
 }
 
-async function filled(shelf: Shelf, account: AccountId, fitting: readonly Fitting[], left: number): Promise<KnownRun[]> {
+async function withBodies(
+  storageReads: StorageReads,
+  account: AccountId,
+  fitting: readonly FittingRun[],
+  bytesLeft: number,
+): Promise<KnownRun[]> {
   const errors = fitting.flatMap(({ log, run }) =>
     log.filter(({ states }) => states.includes("ERROR") || (run.keepResponse && states.includes("DELIVERED"))).map(({ id }) => id),
   );
   // The newest ones, as far as there is room: the last failure tells the most.
-  const shown = errors.slice(-Math.max(10, Math.floor(left / logBodyBytes)));
+  const shown = errors.slice(-Math.max(10, Math.floor(bytesLeft / logBodyBytes)));
   const isLeftOut = new Set(errors.slice(0, -shown.length));
-  const requests = fitting.flatMap((one) => {
-    const calls = new Map(one.steps.map((step) => [step.messageId, step.id]));
-    return unanswered(one).filter((id) => !one.cut.has(calls.get(id) ?? ""));
+  const requests = fitting.flatMap((run) => {
+    const calls = new Map(run.steps.map((step) => [step.messageId, step.id]));
+    return listUnansweredCalls(run).filter((id) => !run.cut.has(calls.get(id) ?? ""));
   });
-  const [runs, steps, envelopes, log] = await Promise.all([
-    shelf.rows("runs", runKeys(account, fitting)),
-    shelf.rows(
+  const [runs, steps, storedMessages, log] = await Promise.all([
+    storageReads.rows("runs", listRunKeys(account, fitting)),
+    storageReads.rows(
       "steps",
-      keysOf(
+      toKeys(
         account,
         fitting.flatMap(({ bodies, payloads }) => [...bodies, ...payloads]),
       ),
     ),
-    shelf.rows("envelopes", keysOf(account, requests)),
-    wholeLog(shelf).rows("log", keysOf(account, shown)),
+    storageReads.rows("storedMessages", toKeys(account, requests)),
+    withKeptLog(storageReads).rows("log", toKeys(account, shown)),
   ]);
-  const loaded = { runs: byId(runs), steps: byId(steps), envelopes: byId(envelopes), log: byId(log), isLeftOut };
+  const loaded = { runs: mapById(runs), steps: mapById(steps), storedMessages: mapById(storedMessages), log: mapById(log), isLeftOut };
   // What has gone meanwhile is shown without its body.
-  return fitting.map((one) => known(one, loaded));
+  return fitting.map((run) => toKnownRun(run, loaded));
 }
 
-type Loaded = { runs: Map<string, Run>; steps: Map<string, Step>; envelopes: Map<string, Envelope>; log: Map<string, LogRow> } & {
+type LoadedBodies = {
+  runs: Map<string, Run>;
+  steps: Map<string, Step>;
+  storedMessages: Map<string, StoredMessage>;
+  log: Map<string, LogRow>;
+} & {
   /** Lines of the log for whose bodies there is no room. */
   isLeftOut: ReadonlySet<string>;
 };
 
-const byId = <Row extends { id: string }>(rows: readonly Row[]): Map<string, Row> => new Map(rows.map((row) => [row.id, row]));
+const mapById = <Row extends { id: string }>(rows: readonly Row[]): Map<string, Row> => new Map(rows.map((row) => [row.id, row]));
 
-function known({ run, steps, waiters, messages, log, envelopes, children, kin, cut, payloads }: Fitting, loaded: Loaded): KnownRun {
-  const here = new Set(payloads);
+function toKnownRun(
+  { run, steps, waiters, messages, log, storedMessages, children, lineage, cut, payloads }: FittingRun,
+  loaded: LoadedBodies,
+): KnownRun {
+  const loadedPayloads = new Set(payloads);
   return {
-    ...{ waiters, messages, kin, cut, run: { ...run, body: loaded.runs.get(run.id)?.body ?? noBytes } },
+    ...{ waiters, messages, lineage, cut, run: { ...run, body: loaded.runs.get(run.id)?.body ?? noBytes } },
     steps: steps.map((step) => ({ ...step, body: loaded.steps.get(step.id)?.body ?? noBytes })),
     log: log.map((row) => loaded.log.get(row.id) ?? (loaded.isLeftOut.has(row.id) ? { ...row, cut: true } : row)),
-    envelopes: envelopes.map((envelope) => loaded.envelopes.get(envelope.id) ?? envelope),
+    storedMessages: storedMessages.map((message) => loaded.storedMessages.get(message.id) ?? message),
     children: children.map((child): Child => {
       const key = toStepId(child.id, initialStepKey);
-      return { run: child, payload: here.has(key) ? (loaded.steps.get(key)?.body ?? null) : null };
+      return { run: child, payload: loadedPayloads.has(key) ? (loaded.steps.get(key)?.body ?? null) : null };
     }),
   };
 }

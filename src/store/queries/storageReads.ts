@@ -1,73 +1,73 @@
-import type { Key, OutlineName, Rows, TableName } from "../../core/decision/command.ts";
+import type { Key, BodyTableName, Rows, TableName } from "../../core/decision/command.ts";
 import type { Filter } from "../../core/search/filter.ts";
 import { memory } from "../../core/values/limits.ts";
 import type {
   Account,
   AccountId,
-  Envelope,
+  StoredMessage,
   LogRow,
   MessageId,
   MessageState,
   Millis,
   RunKey,
-  Slot,
-  Source,
+  QueueSlot,
+  WebhookSource,
 } from "../../core/model/message.ts";
 import type { Waiter } from "../../core/model/run.ts";
 import type { Token } from "../../core/model/rights.ts";
 
 /** Bodies are left out: empty, whatever they are. For those who look at many rows and want the rest of them only. */
-export type Bodies = { bodies?: false };
+export type BodyOptions = { bodies?: false };
 
 /** A stretch of a table within one account, by id. `after` and `before` are exclusive. */
-export type Range = { account: AccountId; after?: string; before?: string; descending?: boolean; limit: number } & Bodies;
+export type Range = { account: AccountId; after?: string; before?: string; descending?: boolean; limit: number } & BodyOptions;
 
 /** What a storage must be able to answer, so that every question can be put to it. Reads only; its own connection. */
-export interface Shelf {
-  rows<T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]>;
+export interface StorageReads {
+  rows<T extends TableName>(table: T, keys: readonly Key[], options?: BodyOptions): Promise<readonly Rows[T][]>;
   /** The sizes of bodies, by id. */
-  sizes(table: OutlineName | "steps" | "runs", keys: readonly Key[]): Promise<ReadonlyMap<string, number>>;
+  sizes(table: BodyTableName | "steps" | "runs", keys: readonly Key[]): Promise<ReadonlyMap<string, number>>;
   /** The sizes of the rows of a stretch, in its order. */
-  sizesIn(table: SizedName, range: Range): Promise<readonly RowSize[]>;
+  rangeSizes(table: SizedName, range: Range): Promise<readonly RowSize[]>;
   range<T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]>;
   /** A stretch of the log of one message, or of the kept log. */
-  logOf(messageId: MessageId, range: Range, table?: LogName): Promise<readonly LogRow[]>;
+  messageLog(messageId: MessageId, range: Range, table?: LogName): Promise<readonly LogRow[]>;
   /** Unfinished messages to a host, oldest first. */
-  messagesTo(host: string, range: Range): Promise<readonly MessageState[]>;
+  messagesToHost(host: string, range: Range): Promise<readonly MessageState[]>;
   /** How many stand before a held message in its line, counted up to `most`. */
-  countBefore(state: MessageState, most: number): Promise<number>;
-  slotsOfQueue(account: AccountId, queue: string, limit: number): Promise<readonly Slot[]>;
+  countAhead(state: MessageState, limit: number): Promise<number>;
+  queueSlots(account: AccountId, queue: string, limit: number): Promise<readonly QueueSlot[]>;
   /** The unfinished messages that hold a slot: the message itself, and its callbacks. */
-  holdersOf(account: AccountId, slot: MessageId, limit: number): Promise<readonly MessageState[]>;
+  slotHolders(account: AccountId, slotId: MessageId, limit: number): Promise<readonly MessageState[]>;
   accountByToken(tokenHash: string): Promise<Account | null>;
   accounts(): Promise<readonly Account[]>;
   /** Rows of a stretch, counted up to its limit. */
   count(table: TableName, range: Range): Promise<number>;
   /** The id of the newest row of an account besides so many that are newer still. */
-  idBehind(table: LogName | "deadLetters" | "audit", account: AccountId, newer: number): Promise<string | null>;
+  findIdBehind(table: LogName | "deadLetters" | "audit", account: AccountId, newer: number): Promise<string | null>;
   tokenByHash(hash: string): Promise<Token | null>;
-  sourceBySecret(secretHash: string): Promise<Source | null>;
+  sourceBySecret(secretHash: string): Promise<WebhookSource | null>;
   /** How the secrets of rows are kept, in the order of their keys. */
-  sealing(table: SealedName, range: SealingRange): Promise<readonly Sealing[]>;
+  encryptionStatus(table: EncryptedTableName, range: EncryptionRange): Promise<readonly EncryptionStatus[]>;
   /** The oldest unfinished messages of a queue, those that wait for their time included. */
-  messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
+  queueMessages(need: QueueNeed): Promise<readonly MessageId[]>;
   /** Of the first `scan` messages that fall due after `now`, those of the account that are being sent: their lease is their due time. */
-  countLeased(of: { account: AccountId; now: Millis; until: Millis; scan: number }): Promise<number>;
+  countLeased(need: { account: AccountId; now: Millis; until: Millis; scan: number }): Promise<number>;
   /** The stored bytes of those of these accounts that have a bucket between two ids, in no order. */
-  storedBytes(accounts: readonly AccountId[], having: { after: string; before: string }): Promise<readonly StoredSum[]>;
+  storedBytes(accounts: readonly AccountId[], changedBuckets: { after: string; before: string }): Promise<readonly StoredSum[]>;
   earliestDeduplicationEnd(account: AccountId): Promise<Millis | null>;
   /** When the first of the runs that are kept ended. */
-  earliestRunEnd(account: AccountId, how: { failed: boolean }): Promise<Millis | null>;
+  earliestRunEnd(account: AccountId, options: { failed: boolean }): Promise<Millis | null>;
   /** The last lines, at most `limit`, of the log of each of these messages, without their bodies, in no order. */
-  logsOf(account: AccountId, messageIds: readonly MessageId[], limit: number, table?: LogName): Promise<readonly LogRow[]>;
+  messageLogs(account: AccountId, messageIds: readonly MessageId[], limit: number, table?: LogName): Promise<readonly LogRow[]>;
   /** Unfinished messages of a run. */
-  messagesOfRun(account: AccountId, run: RunKey): Promise<readonly MessageState[]>;
+  runMessages(account: AccountId, run: RunKey): Promise<readonly MessageState[]>;
   /** What waits for an event, in any run, in the order of ids. */
-  waitersOfEvent(event: string, range: Range): Promise<readonly Waiter[]>;
+  eventWaiters(event: string, range: Range): Promise<readonly Waiter[]>;
 }
 
 /** Tables of what people set up whose rows may be large. */
-export type SizedName = "schedules" | "groups";
+export type SizedName = "schedules" | "urlGroups";
 
 /** The size of a row: bytes of its body, and characters of everything else. */
 export type RowSize = { body: number; settings: number };
@@ -79,10 +79,10 @@ export type StoredSum = { account: AccountId; bytes: number };
 export type LogName = "log" | "keptLog";
 
 /** Tables that have secrets in them. */
-export type SealedName = "accounts" | "sources";
-export type SealingRange = { after: readonly [account: AccountId, id: string]; limit: number };
+export type EncryptedTableName = "accounts" | "sources";
+export type EncryptionRange = { after: readonly [account: AccountId, id: string]; limit: number };
 /** `id`: of an account empty. `seal`: the version of a key; in clear; or there is nothing to seal. */
-export type Sealing = { account: AccountId; id: string; seal: number | "clear" | "nothing" };
+export type EncryptionStatus = { account: AccountId; id: string; keyVersion: number | "clear" | "nothing" };
 
 export type QueueNeed = { account: AccountId; queue: string; limit: number };
 
@@ -94,24 +94,28 @@ export const scanLimit = 4_000;
 export const lastTime = 1e14;
 
 /** The stretch that is left behind a row. */
-export const past = (id: string, { descending }: Pick<Range, "descending">): { after: string } | { before: string } =>
+export const rangePast = (id: string, { descending }: Pick<Range, "descending">): { after: string } | { before: string } =>
   descending ? { before: id } : { after: id };
 
-export const keysOf = (account: AccountId, ids: Iterable<string>): Key[] => [...new Set(ids)].map((id) => [account, id] as const);
+export const toKeys = (account: AccountId, ids: Iterable<string>): Key[] => [...new Set(ids)].map((id) => [account, id] as const);
 
 /** Envelopes by id, without their bodies; those that are gone are absent. */
-export async function envelopesOf(shelf: Shelf, account: AccountId, ids: readonly MessageId[]): Promise<Map<MessageId, Envelope>> {
-  const envelopes = await shelf.rows("envelopes", keysOf(account, ids), { bodies: false });
-  return new Map(envelopes.map((envelope) => [envelope.id, envelope]));
+export async function readMessages(
+  storageReads: StorageReads,
+  account: AccountId,
+  ids: readonly MessageId[],
+): Promise<Map<MessageId, StoredMessage>> {
+  const messages = await storageReads.rows("storedMessages", toKeys(account, ids), { bodies: false });
+  return new Map(messages.map((message) => [message.id, message]));
 }
 
 /** How many of the first ones fit on a page of `most` bytes, by their sizes; at least one. */
-export function fittingPage(sizes: Iterable<number>, most: number = memory.page): number {
+export function countFittingPage(sizes: Iterable<number>, maxBytes: number = memory.page): number {
   let bytes = 0;
   let count = 0;
   for (const size of sizes) {
     bytes += size;
-    if (count > 0 && bytes > most) break;
+    if (count > 0 && bytes > maxBytes) break;
     count++;
   }
   return count;

@@ -1,52 +1,55 @@
-import type { AccountId, Envelope, LogRow, MessageId, MessageState, Outline } from "../../core/model/message.ts";
+import type { AccountId, StoredMessage, LogRow, MessageId, MessageState, WithoutBody } from "../../core/model/message.ts";
 import { isUnfinished } from "../../core/model/message.ts";
-import { saidIn } from "../../core/model/failureText.ts";
+import { readFailureMessage } from "../../core/model/failureText.ts";
 import type { LimiterGate } from "../../core/admission/gate.ts";
 import { formatGate, isAccountLimit, keyGate, parseGate, queueGate, readWaitlist } from "../../core/admission/gate.ts";
 import { toLimiterKey } from "../../core/admission/limiter.ts";
-import type { Standing } from "../../core/sending/whyWaiting.ts";
-import { mostCounted, mostPlaces } from "../../core/sending/whyWaiting.ts";
-import type { Shelf } from "./storageReads.ts";
-import { wholeLog } from "./wholeLog.ts";
+import type { WaitState } from "../../core/sending/whyWaiting.ts";
+import { maxCounted, maxSlotsShown } from "../../core/sending/whyWaiting.ts";
+import type { StorageReads } from "./storageReads.ts";
+import { withKeptLog } from "./wholeLog.ts";
 
 /** How an unfinished message stands, by a bounded number of reads. Null when it has been finished. */
-export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId): Promise<Standing | null> {
-  const [[state], [envelope], [last]] = await Promise.all([
-    shelf.rows("messages", [[account, id]]),
-    shelf.rows("envelopes", [[account, id]], { bodies: false }),
-    wholeLog(shelf).logOf(id, { account, descending: true, limit: 1 }),
+export async function readWaitState(storageReads: StorageReads, account: AccountId, id: MessageId): Promise<WaitState | null> {
+  const [[state], [message], [lastEntry]] = await Promise.all([
+    storageReads.rows("messages", [[account, id]]),
+    storageReads.rows("storedMessages", [[account, id]], { bodies: false }),
+    withKeptLog(storageReads).messageLog(id, { account, descending: true, limit: 1 }),
   ]);
-  if (!state || !envelope || !isUnfinished(state)) return null;
+  if (!state || !message || !isUnfinished(state)) return null;
   const waitlist = readWaitlist(state);
   const gates: LimiterGate[] = [
     ...(state.queue === null ? [] : [queueGate(state.queue)]),
-    ...(state.flowKey === null ? [] : [keyGate(state.flowKey)]),
+    ...(state.flowControlKey === null ? [] : [keyGate(state.flowControlKey)]),
     ...(waitlist !== null && isAccountLimit(waitlist) ? [waitlist] : []),
   ];
-  const rows = await shelf.rows(
-    "flows",
+  const rows = await storageReads.rows(
+    "limiters",
     gates.map((gate) => toLimiterKey({ account, gate })),
   );
   const limiters = new Map(rows.map((row) => [parseGate(row.id).kind, row]));
   return {
     state,
-    ...{ retries: envelope.retries, createdAt: envelope.createdAt, notBefore: envelope.notBefore },
-    last: last ? { ...last, ...saidOf(envelope, last) } : null,
+    ...{ retries: message.retries, createdAt: message.createdAt, notBefore: message.notBefore },
+    lastEntry: lastEntry ? { ...lastEntry, ...readReported(message, lastEntry) } : null,
     queue: limiters.get("queue") ?? null,
     key: limiters.get("key") ?? null,
-    allowance: limiters.get("endpoint") ?? limiters.get("account") ?? null,
-    before: state.line === null ? 0 : await shelf.countBefore(state, mostCounted + 1),
-    places: await placesOf(shelf, state),
+    accountLimiter: limiters.get("endpoint") ?? limiters.get("account") ?? null,
+    waitingAhead: state.waitlist === null ? 0 : await storageReads.countAhead(state, maxCounted + 1),
+    slotHolders: await readSlotHolders(storageReads, state),
   };
 }
 
 /** What the endpoint of a workflow said of its failure, unless bodies are hidden. Any other destination speaks to whoever reads the log. */
-const saidOf = ({ run, redaction }: Outline<Envelope>, { body }: LogRow): { said?: string } =>
-  run === undefined || run.kind === "call" || redaction?.body ? {} : saidIn(body);
+function readReported({ run, redaction }: WithoutBody<StoredMessage>, { body }: LogRow): { reported?: string } {
+  if (run === undefined || run.kind === "call" || redaction?.body) return {};
+  const { said } = readFailureMessage(body);
+  return said === undefined ? {} : { reported: said };
+}
 
 /** Who holds the places of its queue, if that is what it waits for. */
-async function placesOf(shelf: Shelf, { account, queue, line }: MessageState): Promise<Standing["places"]> {
-  if (queue === null || line !== formatGate(queueGate(queue))) return [];
-  const slots = await shelf.slotsOfQueue(account, queue, mostPlaces);
-  return Promise.all(slots.map(async ({ id }) => ({ messageId: id, holders: await shelf.holdersOf(account, id, mostPlaces) })));
+async function readSlotHolders(storageReads: StorageReads, { account, queue, waitlist }: MessageState): Promise<WaitState["slotHolders"]> {
+  if (queue === null || waitlist !== formatGate(queueGate(queue))) return [];
+  const slots = await storageReads.queueSlots(account, queue, maxSlotsShown);
+  return Promise.all(slots.map(async ({ id }) => ({ messageId: id, holders: await storageReads.slotHolders(account, id, maxSlotsShown) })));
 }

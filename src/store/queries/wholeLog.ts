@@ -1,39 +1,44 @@
 import type { Key, Rows, TableName } from "../../core/decision/command.ts";
 import type { LogRow } from "../../core/model/message.ts";
-import type { Bodies, Range, Shelf } from "./storageReads.ts";
+import type { BodyOptions, Range, StorageReads } from "./storageReads.ts";
 
 /**
  * Returns the plain reads of a storage with the log and the kept log as one. An entry may move from the first to the second between two reads, so the
  * log is read first: an entry that is found in both counts once, and none is missed.
  */
-export function wholeLog(shelf: Shelf): Shelf {
+export function withKeptLog(storageReads: StorageReads): StorageReads {
   return {
-    ...shelf,
-    rows: async <T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]> => {
-      const found = await shelf.rows(table, keys, how);
+    ...storageReads,
+    rows: async <T extends TableName>(table: T, keys: readonly Key[], options?: BodyOptions): Promise<readonly Rows[T][]> => {
+      const found = await storageReads.rows(table, keys, options);
       if (table !== "log" || found.length === keys.length) return found;
       const known = new Set((found as readonly LogRow[]).map(({ id }) => id));
       const missing = keys.filter(([, id = ""]) => !known.has(id));
-      return [...found, ...((await shelf.rows("keptLog", missing, how)) as readonly Rows[T][])];
+      return [...found, ...((await storageReads.rows("keptLog", missing, options)) as readonly Rows[T][])];
     },
     range: async <T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]> => {
-      const found = await shelf.range(table, range);
+      const found = await storageReads.range(table, range);
       if (table !== "log") return found;
-      return joined(found as readonly LogRow[], await shelf.range("keptLog", range), range) as readonly Rows[T][];
+      return mergeLogs(found as readonly LogRow[], await storageReads.range("keptLog", range), range) as readonly Rows[T][];
     },
-    logOf: async (messageId, range) => joined(await shelf.logOf(messageId, range), await shelf.logOf(messageId, range, "keptLog"), range),
-    logsOf: async (account, messageIds, limit) => {
-      const log = await shelf.logsOf(account, messageIds, limit);
-      const kept = await shelf.logsOf(account, messageIds, limit, "keptLog");
+    messageLog: async (messageId, range) =>
+      mergeLogs(await storageReads.messageLog(messageId, range), await storageReads.messageLog(messageId, range, "keptLog"), range),
+    messageLogs: async (account, messageIds, limit) => {
+      const log = await storageReads.messageLogs(account, messageIds, limit);
+      const kept = await storageReads.messageLogs(account, messageIds, limit, "keptLog");
       if (kept.length === 0) return log;
       const byMessage = Map.groupBy([...log, ...kept], ({ messageId }) => messageId);
-      return [...byMessage.values()].flatMap((rows) => joined(rows, [], { descending: true, limit }));
+      return [...byMessage.values()].flatMap((rows) => mergeLogs(rows, [], { descending: true, limit }));
     },
   };
 }
 
 /** The first of both, in the order of the range. */
-function joined(log: readonly LogRow[], kept: readonly LogRow[], { descending = false, limit }: Omit<Range, "account">): readonly LogRow[] {
+function mergeLogs(
+  log: readonly LogRow[],
+  kept: readonly LogRow[],
+  { descending = false, limit }: Omit<Range, "account">,
+): readonly LogRow[] {
   if (kept.length === 0 && log.length <= limit) return log;
   const rows = [...new Map([...log, ...kept].map((row) => [row.id, row])).values()];
   return rows.sort((a, b) => (a.id < b.id !== descending ? -1 : 1)).slice(0, limit);

@@ -1,12 +1,21 @@
 import type { AccountId, LogRow, MessageId, Millis } from "../../core/model/message.ts";
-import type { Connection, Dialect } from "./database.ts";
-import { sealOf } from "./sealedTables.ts";
-import type { LogName, Range, RowSize, SealedName, Sealing, SealingRange, Shelf, SizedName } from "../queries/storageReads.ts";
-import { countIn, reader, rows, stretch } from "./rows.ts";
-import { columnsOf, eachByItself, keyValues, statementsOf } from "./statements.ts";
+import type { DatabaseConnection, Dialect } from "./database.ts";
+import { readKeyVersion } from "./encryptedColumns.ts";
+import type {
+  LogName,
+  Range,
+  RowSize,
+  EncryptedTableName,
+  EncryptionStatus,
+  EncryptionRange,
+  StorageReads,
+  SizedName,
+} from "../queries/storageReads.ts";
+import { countRange, createReader, readRowsByKey, makeRangeClause } from "./rows.ts";
+import { listColumns, selectEach, keyValues, getStatements } from "./statements.ts";
 import { tables } from "./tables.ts";
 
-const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where leased_by is null and due_at is not null and id <> ''
+const nextDueSql = `select min(due_at) as at from (select min(due_at) as due_at from messages where leased_by is null and due_at is not null and id <> ''
   union all select min(due_at) as due_at from messages where leased_by is not null
   union all select min(due_at) as due_at from host_waitlists
   union all select min(due_at) as due_at from limiters where due_at is not null
@@ -14,98 +23,100 @@ const nextDue = `select min(due_at) as at from (select min(due_at) as due_at fro
   union all select min(due_at) as due_at from waiters where due_at is not null) as earliest`;
 
 /** When the next message, line, schedule or waiter falls due. */
-export async function nextDueAt(connection: Connection): Promise<Millis | null> {
-  const [row] = await connection.query(nextDue, []);
+export async function readNextDueAt(connection: DatabaseConnection): Promise<Millis | null> {
+  const [row] = await connection.query(nextDueSql, []);
   return typeof row?.at === "number" ? row.at : null;
 }
 
-const countLeased = `select count(*) as leased from (select account from messages
+const countLeasedSql = `select count(*) as leased from (select account from messages
   where leased_by is not null and due_at > ? and due_at <= ? order by due_at, id limit ?) as soon where account = ?`;
 
-const countBefore = ({ by }: Dialect): string => `select count(*) as before from (select id from messages ${by("messages_waitlist")}
+const makeCountAheadSql = ({
+  useIndex,
+}: Dialect): string => `select count(*) as before from (select id from messages ${useIndex("messages_waitlist")}
   where waitlist is not null and account = ? and waitlist = ? and id < ? limit ?) as earlier`;
 
 /** How long lists are, and how much is stored. */
-const sumsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count" | "storedBytes"> => ({
-  idBehind: async (name, account, newer) => {
-    const { where, values } = stretch({ account }, { of: name, dialect: connection.dialect });
+const createCounts = (connection: DatabaseConnection): Pick<StorageReads, "findIdBehind" | "count" | "storedBytes"> => ({
+  findIdBehind: async (name, account, newer) => {
+    const { where, values } = makeRangeClause({ account }, { tableName: name, dialect: connection.dialect });
     const newest = `select id from ${tables[name].name} ${where} order by id desc limit 1 offset ?`;
     const [row] = await connection.query(newest, [...values, newer]);
     return row ? String(row.id) : null;
   },
-  count: (name, range) => countIn(connection, name, range),
-  storedBytes: storedBytesIn(connection),
+  count: (name, range) => countRange(connection, name, range),
+  storedBytes: createStoredBytesReader(connection),
 });
 
 /** The index by which entries are found by their message, and the condition that it has on PostgreSQL. */
-const byMessage = { log: "log_message", keptLog: "kept_log_message" } as const;
-const isIndexed = { log: "", keptLog: "and id <> ''" } as const;
+const messageIndex = { log: "log_message", keptLog: "kept_log_message" } as const;
+const messageIndexCondition = { log: "", keptLog: "and id <> ''" } as const;
 
 /** The plain reads of a database. */
-export function sqlShelf(connection: Connection): Shelf {
-  const read = reader(connection);
+export function createSqlReads(connection: DatabaseConnection): StorageReads {
+  const read = createReader(connection);
   const { dialect } = connection;
   return {
-    rows: (name, keys, how) => rows(connection, name, keys, { to: "look", ...how }),
+    rows: (name, keys, options) => readRowsByKey(connection, name, keys, { mode: "plain", ...options }),
     sizes: async (name, keys) => {
-      const { sizes, keyTypes } = statementsOf(connection.dialect, name);
+      const { sizes, keyTypes } = getStatements(connection.dialect, name);
       const found = await connection.each(sizes, keyTypes, keys.map(keyValues));
       return new Map(found.map(({ id, size }) => [String(id), Number(size)]));
     },
-    sizesIn: (name, range) => sizesIn(connection, name, range),
+    rangeSizes: (name, range) => readRangeSizes(connection, name, range),
     range: async (name, range) => {
       const id = tables[name].key.at(-1) ?? "id";
-      const { where, values } = stretch(range, { of: name, dialect });
+      const { where, values } = makeRangeClause(range, { tableName: name, dialect });
       return read(tables[name], `${where} order by ${id} ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit], range);
     },
-    logOf: (messageId, range, table = "log") => {
-      const { where, values } = stretch(range, { of: table, dialect });
+    messageLog: (messageId, range, table = "log") => {
+      const { where, values } = makeRangeClause(range, { tableName: table, dialect });
       const order = `order by id ${range.descending ? "desc" : "asc"} limit ?`;
-      const rest = `${dialect.by(byMessage[table])} ${where} and message_id = ? ${isIndexed[table]} ${order}`;
+      const rest = `${dialect.useIndex(messageIndex[table])} ${where} and message_id = ? ${messageIndexCondition[table]} ${order}`;
       return read(tables[table], rest, [...values, messageId, range.limit], range);
     },
-    logsOf: (account, messageIds, limit, table) => logsOf(connection, account, messageIds, { limit, table }),
-    messagesTo: (host, range) => {
-      const { where, values } = stretch(range, { of: "messages", dialect });
-      return read(tables.messages, `${dialect.by("messages_host")} ${where} and host = ? and id <> '' order by id limit ?`, [
+    messageLogs: (account, messageIds, limit, table) => readMessageLogs(connection, account, messageIds, { limit, table }),
+    messagesToHost: (host, range) => {
+      const { where, values } = makeRangeClause(range, { tableName: "messages", dialect });
+      return read(tables.messages, `${dialect.useIndex("messages_host")} ${where} and host = ? and id <> '' order by id limit ?`, [
         ...values,
         host,
         range.limit,
       ]);
     },
-    countBefore: async ({ account, line, id }, most) => {
-      const [row] = await connection.query(countBefore(dialect), [account, line, id, most]);
+    countAhead: async ({ account, waitlist, id }, limit) => {
+      const [row] = await connection.query(makeCountAheadSql(dialect), [account, waitlist, id, limit]);
       return Number(row?.before ?? 0);
     },
-    slotsOfQueue: (account, queue, limit) =>
-      read(tables.slots, `${dialect.by("queue_slots_queue")} where account = ? and queue = ? and id <> '' order by id limit ?`, [
+    queueSlots: (account, queue, limit) =>
+      read(tables.queueSlots, `${dialect.useIndex("queue_slots_queue")} where account = ? and queue = ? and id <> '' order by id limit ?`, [
         account,
         queue,
         limit,
       ]),
-    holdersOf: (account, slot, limit) => {
-      const rest = `${dialect.by("messages_queue_slot")} where queue_slot is not null and account = ? and queue_slot = ? order by id limit ?`;
-      return read(tables.messages, rest, [account, slot, limit]);
+    slotHolders: (account, slotId, limit) => {
+      const rest = `${dialect.useIndex("messages_queue_slot")} where queue_slot is not null and account = ? and queue_slot = ? order by id limit ?`;
+      return read(tables.messages, rest, [account, slotId, limit]);
     },
     accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
     accounts: () => read(tables.accounts, `order by id`, []),
-    ...sumsOf(connection),
-    sealing: (name, range) => sealing(connection, name, range),
+    ...createCounts(connection),
+    encryptionStatus: (name, range) => readEncryptionStatus(connection, name, range),
     tokenByHash: async (hash) => (await read(tables.tokens, `where token_hash = ?`, [hash]))[0] ?? null,
     sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,
-    messagesOfQueue: async ({ account, queue, limit }) => {
+    queueMessages: async ({ account, queue, limit }) => {
       const found = await connection.query(
-        `select id from messages ${dialect.by("messages_queue")} where queue is not null and account = ? and queue = ?
+        `select id from messages ${dialect.useIndex("messages_queue")} where queue is not null and account = ? and queue = ?
           and state <> 'cancelling' order by id limit ?`,
         [account, queue, limit],
       );
       return found.map(({ id }) => String(id));
     },
     countLeased: async ({ account, now, until, scan }) => {
-      const [row] = await connection.query(countLeased, [now, until, scan, account]);
+      const [row] = await connection.query(countLeasedSql, [now, until, scan, account]);
       return Number(row?.leased ?? 0);
     },
-    ...shelfOfRuns(connection),
+    ...createRunReads(connection),
     earliestDeduplicationEnd: async (account) => {
       const [row] = await connection.query(`select min(expires_at) as at from deduplications where account = ? and key <> ''`, [account]);
       return typeof row?.at === "number" ? row.at : null;
@@ -114,16 +125,16 @@ export function sqlShelf(connection: Connection): Shelf {
 }
 
 /** For each account by itself: one bucket is looked for, and if there is one, the largest buckets are added up. */
-function storedBytesIn(connection: Connection): Shelf["storedBytes"] {
+function createStoredBytesReader(connection: DatabaseConnection): StorageReads["storedBytes"] {
   const types = ["text", "text", "text"] as const;
-  const { from, column } = connection.dialect.given(types);
+  const { from, column } = connection.dialect.givenRows(types);
   const within = (after: string, before: string): string =>
     `from usage where usage.account = ${column(0)} and usage.id > ${after} and usage.id < ${before}`;
   const sum = `(select coalesce(sum(stored_bytes), 0) ${within("'3h/'", "'3h0'")})`;
   const statement = `select ${column(0)} as account, ${sum} as bytes${from} where exists (select 1 ${within(column(1), column(2))})`;
   return async (accounts, { after, before }) => {
-    const asked = accounts.map((account) => [account, after, before]);
-    return (await connection.each(statement, types, asked)).map(({ account, bytes }) => ({
+    const parameters = accounts.map((account) => [account, after, before]);
+    return (await connection.each(statement, types, parameters)).map(({ account, bytes }) => ({
       account: String(account),
       bytes: Number(bytes),
     }));
@@ -131,23 +142,27 @@ function storedBytesIn(connection: Connection): Shelf["storedBytes"] {
 }
 
 /** The account is all of the key of an account, and the first part of that of a source. */
-async function sealing(connection: Connection, name: SealedName, { after, limit }: SealingRange): Promise<Sealing[]> {
+async function readEncryptionStatus(
+  connection: DatabaseConnection,
+  name: EncryptedTableName,
+  { after, limit }: EncryptionRange,
+): Promise<EncryptionStatus[]> {
   const id = name === "accounts" ? "''" : "id";
   const owner = name === "accounts" ? "id" : "account";
   const order = name === "accounts" ? "id" : "account, id";
-  const behind = name === "accounts" ? "id > ?" : "(account, id) > (?, ?)";
+  const afterKey = name === "accounts" ? "id > ?" : "(account, id) > (?, ?)";
   const values = name === "accounts" ? after.slice(0, 1) : after;
   const found = await connection.query(
-    `select ${owner} as account, ${id} as id, detail from ${name} where ${behind} order by ${order} limit ?`,
+    `select ${owner} as account, ${id} as id, detail from ${name} where ${afterKey} order by ${order} limit ?`,
     [...values, limit],
   );
-  return found.map((row) => ({ account: String(row.account), id: String(row.id), seal: sealOf(row) }));
+  return found.map((row) => ({ account: String(row.account), id: String(row.id), keyVersion: readKeyVersion(row) }));
 }
 
-async function sizesIn(connection: Connection, of: SizedName, range: Range): Promise<RowSize[]> {
-  const { where, values } = stretch(range, { of, dialect: connection.dialect });
-  const { name, key } = tables[of];
-  const body = of === "schedules" && range.bodies !== false ? "coalesce(length(body), 0)" : "0";
+async function readRangeSizes(connection: DatabaseConnection, tableName: SizedName, range: Range): Promise<RowSize[]> {
+  const { where, values } = makeRangeClause(range, { tableName, dialect: connection.dialect });
+  const { name, key } = tables[tableName];
+  const body = tableName === "schedules" && range.bodies !== false ? "coalesce(length(body), 0)" : "0";
   const sizes = `select ${body} as body, length(detail) as settings from ${name} ${where}
     order by ${key.at(-1) ?? "id"} ${range.descending ? "desc" : "asc"} limit ?`;
   const found = await connection.query(sizes, [...values, range.limit]);
@@ -155,8 +170,8 @@ async function sizesIn(connection: Connection, of: SizedName, range: Range): Pro
 }
 
 /** A few lines for each of many messages: for each of them the index is read from its end. */
-async function logsOf(
-  connection: Connection,
+async function readMessageLogs(
+  connection: DatabaseConnection,
   account: AccountId,
   messageIds: readonly MessageId[],
   { limit, table = "log" }: { limit: number; table: LogName | undefined },
@@ -164,11 +179,12 @@ async function logsOf(
   const { dialect } = connection;
   const { name } = tables[table];
   const keyTypes = ["text", "text"] as const;
-  const { also, column } = dialect.given(keyTypes);
-  const isKept = table === "log" && dialect.forgottenUpTo ? `and log.id > ${dialect.forgottenUpTo(column(0))}` : isIndexed[table];
-  const ofOne = `select ${columnsOf(tables[table], { bodies: false })} from ${name} ${dialect.by(byMessage[table])}
-    where ${name}.account = ${column(0)} and ${name}.message_id = ${column(1)} ${isKept} order by ${name}.id desc limit ${limit}`;
-  const statement = eachByItself({ also }, name, ofOne);
+  const { also, column } = dialect.givenRows(keyTypes);
+  const isStillKept =
+    table === "log" && dialect.logForgottenUpTo ? `and log.id > ${dialect.logForgottenUpTo(column(0))}` : messageIndexCondition[table];
+  const messageSql = `select ${listColumns(tables[table], { bodies: false })} from ${name} ${dialect.useIndex(messageIndex[table])}
+    where ${name}.account = ${column(0)} and ${name}.message_id = ${column(1)} ${isStillKept} order by ${name}.id desc limit ${limit}`;
+  const statement = selectEach({ also }, name, messageSql);
   const found = await connection.each(
     statement,
     keyTypes,
@@ -178,20 +194,23 @@ async function logsOf(
 }
 
 /** The plain reads of what belongs to workflow runs. */
-function shelfOfRuns(connection: Connection): Pick<Shelf, "earliestRunEnd" | "messagesOfRun" | "waitersOfEvent"> {
-  const read = reader(connection);
+function createRunReads(connection: DatabaseConnection): Pick<StorageReads, "earliestRunEnd" | "runMessages" | "eventWaiters"> {
+  const read = createReader(connection);
   const { dialect } = connection;
   return {
     earliestRunEnd: async (account, { failed }) => {
-      const first = `select min(ended_at) as at from runs ${dialect.by("runs_end")} where ended_at is not null and account = ? and failed = ?`;
+      const first = `select min(ended_at) as at from runs ${dialect.useIndex("runs_end")} where ended_at is not null and account = ? and failed = ?`;
       const [row] = await connection.query(first, [account, failed ? 1 : 0]);
       return typeof row?.at === "number" ? row.at : null;
     },
-    messagesOfRun: (account, run) =>
-      read(tables.messages, `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id`, [account, run]),
-    waitersOfEvent: (event, range) => {
-      const { where, values } = stretch(range, { of: "waiters", dialect });
-      return read(tables.waiters, `${dialect.by("waiters_event")} ${where} and event = ? and id <> '' order by id limit ?`, [
+    runMessages: (account, run) =>
+      read(tables.messages, `${dialect.useIndex("messages_run")} where run is not null and account = ? and run = ? order by id`, [
+        account,
+        run,
+      ]),
+    eventWaiters: (event, range) => {
+      const { where, values } = makeRangeClause(range, { tableName: "waiters", dialect });
+      return read(tables.waiters, `${dialect.useIndex("waiters_event")} ${where} and event = ? and id <> '' order by id limit ?`, [
         ...values,
         event,
         range.limit,

@@ -1,26 +1,26 @@
 import type { CountNeed } from "../../core/decision/command.ts";
-import { placeOf } from "../../core/sending/quotas.ts";
+import { toQuotaName } from "../../core/sending/quotas.ts";
 import type { WorkingSet } from "../batch/workingSet.ts";
 import type { Loader } from "../batch/loader.ts";
-import { keyOfPlace } from "../batch/quotaCounts.ts";
+import { toQuotaKey } from "../batch/quotaCounts.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** Of several kinds and accounts. */
-const most = 1_000;
-const counted = ["groups", "flows", "schedules", "sources", "tokens"] as const;
+const maxCounts = 1_000;
+const countedTables = ["urlGroups", "limiters", "schedules", "sources", "tokens"] as const;
 
 /** How many there are of what is set up, so that not all are counted for each that is made. For a storage with one writer. */
 export class RecentCounts {
-  readonly #counts = new BoundedMap<string, number>(most);
+  readonly #counts = new BoundedMap<string, number>(maxCounts);
 
   /** Learns what a batch has stored. */
-  learn(set: Pick<WorkingSet, "changes">): void {
+  record(set: Pick<WorkingSet, "changes">): void {
     if (this.#counts.size === 0) return;
-    for (const table of counted) {
+    for (const table of countedTables) {
       for (const { key, loaded, before, now } of set.changes(table)) {
-        const name = placeOf(table, key[1] ?? "");
+        const name = toQuotaName(table, key[1] ?? "");
         if (name === null) continue;
-        const id = keyOfPlace(key[0], name);
+        const id = toQuotaKey(key[0], name);
         const count = this.#counts.get(id);
         if (count === undefined) continue;
         // Of what was removed unseen it is not known whether it was there.
@@ -35,19 +35,19 @@ export class RecentCounts {
   }
 
   /** The same counts as `loader`, which is asked for those that are not known. */
-  before({ counts }: Pick<Loader, "counts">): Loader["counts"] {
+  cachedCounts({ quotaCounts }: Pick<Loader, "quotaCounts">): Loader["quotaCounts"] {
     return async (needs) => {
-      const known = needs.map(({ account, name }) => this.#counts.get(keyOfPlace(account, name)));
+      const known = needs.map(({ account, name }) => this.#counts.get(toQuotaKey(account, name)));
       const unknown = needs.filter((_need, at) => known[at] === undefined);
-      const found = unknown.length === 0 ? [] : await counts(unknown);
+      const found = unknown.length === 0 ? [] : await quotaCounts(unknown);
       for (const [at, need] of unknown.entries()) this.#note(need, found[at] ?? 0);
       let next = 0;
-      return needs.map((need, at) => Math.min(need.most, known[at] ?? found[next++] ?? 0));
+      return needs.map((need, at) => Math.min(need.limit, known[at] ?? found[next++] ?? 0));
     };
   }
 
   /** Where as many were counted as were asked for, there may be more. */
-  #note({ account, name, most: upTo }: CountNeed, count: number): void {
-    if (count < upTo) this.#counts.set(keyOfPlace(account, name), count);
+  #note({ account, name, limit }: CountNeed, count: number): void {
+    if (count < limit) this.#counts.set(toQuotaKey(account, name), count);
   }
 }

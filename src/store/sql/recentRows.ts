@@ -6,17 +6,17 @@ import { RecentCounts } from "./recentCounts.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** Rows that change again some milliseconds after they were written. */
-const followed = ["messages", "activeRuns", "runs"] as const;
-type Followed = (typeof followed)[number];
+const cachedTables = ["messages", "activeRuns", "runs"] as const;
+type CachedTable = (typeof cachedTables)[number];
 
 /**
  * Rows of a generation. Of messages, some 400 bytes each, and of what runs have counted, these are more than this node can have under way;
  * of runs, which carry the headers they were started with, fewer.
  */
-const most: { readonly [T in Followed]: number } = { messages: 5_000, activeRuns: 5_000, runs: 1_000 };
-const mostAccounts = 1_000;
+const maxRows: { readonly [T in CachedTable]: number } = { messages: 5_000, activeRuns: 5_000, runs: 1_000 };
+const maxAccounts = 1_000;
 /** Letters of the headers that a run is sent with. */
-const longestHeaders = 4_096;
+const maxHeaderLength = 4_096;
 
 /**
  * What was written last, so that it need not be asked for again: most messages are looked at once more, when their outcome comes, some
@@ -24,59 +24,59 @@ const longestHeaders = 4_096;
  * something changed behind its back.
  */
 export class RecentRows {
-  readonly #rows = { messages: new Recent("messages"), activeRuns: new Recent("activeRuns"), runs: new Recent("runs") };
-  readonly #accounts = new BoundedMap<AccountId, Account>(mostAccounts);
+  readonly #rows = { messages: new RowCache("messages"), activeRuns: new RowCache("activeRuns"), runs: new RowCache("runs") };
+  readonly #accounts = new BoundedMap<AccountId, Account>(maxAccounts);
   readonly #counts = new RecentCounts();
 
   /** Learns what a batch has written. To be told when it is stored, and not before. */
-  learn(set: Pick<WorkingSet, "changes">): void {
+  record(set: Pick<WorkingSet, "changes">): void {
     // An account is changed only where it still is what was read, so it must have been read.
     for (const { key } of set.changes("accounts")) this.#accounts.delete(key[0]);
-    for (const table of followed) this.#learn(table, set);
-    this.#counts.learn(set);
+    for (const table of cachedTables) this.#recordTable(table, set);
+    this.#counts.record(set);
   }
 
-  #learn<T extends Followed>(table: T, set: Pick<WorkingSet, "changes">): void {
-    const recent = this.#of(table);
+  #recordTable<T extends CachedTable>(table: T, set: Pick<WorkingSet, "changes">): void {
+    const recent = this.#table(table);
     for (const { key, now } of set.changes(table)) recent.keep(key, now);
   }
 
   forget(): void {
-    for (const table of followed) this.#rows[table].forget();
+    for (const table of cachedTables) this.#rows[table].forget();
     this.#counts.forget();
     this.#accounts.clear();
   }
 
   /** The same rows as `loader`, which is asked only for those that are not known. */
-  before(loader: Loader): Loader {
-    const rows = async <T extends TableName>(table: T, keys: readonly Key[], how?: { bodies?: false }): Promise<readonly Rows[T][]> => {
-      const ask = (rest: readonly Key[]): Promise<readonly Rows[T][]> => loader.rows(table, rest, how);
-      if (isFollowed(table)) return withKnown(keys, (key) => this.#of(table).get(key) as Rows[T] | undefined, ask);
-      if (table !== "accounts") return ask(keys);
-      const found = await withKnown(keys, ([id]) => this.#accounts.get(id) as Rows[T] | undefined, ask);
-      for (const account of found as readonly Account[]) this.#accounts.set(account.id, account);
-      return found;
+  cachedLoader(loader: Loader): Loader {
+    const rows = async <T extends TableName>(table: T, keys: readonly Key[], options?: { bodies?: false }): Promise<readonly Rows[T][]> => {
+      const loadRest = (rest: readonly Key[]): Promise<readonly Rows[T][]> => loader.rows(table, rest, options);
+      if (isCachedTable(table)) return loadMissing(keys, (key) => this.#table(table).get(key) as Rows[T] | undefined, loadRest);
+      if (table !== "accounts") return loadRest(keys);
+      const accounts = await loadMissing(keys, ([id]) => this.#accounts.get(id) as Rows[T] | undefined, loadRest);
+      for (const account of accounts as readonly Account[]) this.#accounts.set(account.id, account);
+      return accounts;
     };
-    return { ...loader, rows, counts: this.#counts.before(loader) };
+    return { ...loader, rows, quotaCounts: this.#counts.cachedCounts(loader) };
   }
 
-  #of<T extends Followed>(table: T): Recent<T> {
-    const all: { readonly [N in Followed]: Recent<N> } = this.#rows;
+  #table<T extends CachedTable>(table: T): RowCache<T> {
+    const all: { readonly [N in CachedTable]: RowCache<N> } = this.#rows;
     return all[table];
   }
 }
 
-const isFollowed = (table: TableName): table is Followed => (followed as readonly TableName[]).includes(table);
+const isCachedTable = (table: TableName): table is CachedTable => (cachedTables as readonly TableName[]).includes(table);
 
 /** Rows of a table by their ids, in two generations, each in a `Map` of its own: see docs/decisions/0034. */
-class Recent<T extends Followed> {
-  readonly #most: number;
+class RowCache<T extends CachedTable> {
+  readonly #maxRows: number;
   #young = new Map<string, Rows[T]>();
   #older = new Map<string, Rows[T]>();
-  #learned = 0;
+  #added = 0;
 
   constructor(table: T) {
-    this.#most = most[table];
+    this.#maxRows = maxRows[table];
   }
 
   /** Accounts may have rows of the same id, of which the one that was written last is known. */
@@ -86,14 +86,14 @@ class Recent<T extends Followed> {
   }
 
   keep([, id = ""]: Key, row: Rows[T] | undefined): void {
-    if (row === undefined || !isWorthIt(row)) {
+    if (row === undefined || !isWorthCaching(row)) {
       this.#young.delete(id);
       this.#older.delete(id);
       return;
     }
     this.#young.set(id, row);
-    if (++this.#learned < this.#most) return;
-    this.#learned = 0;
+    if (++this.#added < this.#maxRows) return;
+    this.#added = 0;
     this.#older = this.#young;
     this.#young = new Map();
   }
@@ -105,26 +105,26 @@ class Recent<T extends Followed> {
 }
 
 /** A run that has ended changes no more. Few have long headers, or an invoker, whose step is kept with them. */
-const isWorthIt = (row: Rows[Followed]): boolean =>
-  !("settings" in row) || (row.endedAt === null && row.invoker === null && lettersOf(row.settings) <= longestHeaders);
+const isWorthCaching = (row: Rows[CachedTable]): boolean =>
+  !("settings" in row) || (row.endedAt === null && row.invoker === null && countHeaderCharacters(row.settings) <= maxHeaderLength);
 
-const lettersOf = ({ headers, callback, failureCallback }: SendSettings): number =>
+const countHeaderCharacters = ({ headers, callback, failureCallback }: SendSettings): number =>
   [callback, failureCallback].reduce(
-    (sum, told) => sum + (told ? lettersOf(told) : 0),
+    (sum, settings) => sum + (settings ? countHeaderCharacters(settings) : 0),
     headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0),
   );
 
-async function withKnown<Row>(
+async function loadMissing<Row>(
   keys: readonly Key[],
-  known: (key: Key) => Row | undefined,
-  ask: (keys: readonly Key[]) => Promise<readonly Row[]>,
+  findCached: (key: Key) => Row | undefined,
+  load: (keys: readonly Key[]) => Promise<readonly Row[]>,
 ): Promise<readonly Row[]> {
   const rest: Key[] = [];
   const found: Row[] = [];
   for (const key of keys) {
-    const row = known(key);
+    const row = findCached(key);
     if (row === undefined) rest.push(key);
     else found.push(row);
   }
-  return rest.length === 0 ? found : found.concat(await ask(rest));
+  return rest.length === 0 ? found : found.concat(await load(rest));
 }

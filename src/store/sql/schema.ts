@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import type { Connection } from "./database.ts";
+import type { DatabaseConnection } from "./database.ts";
 import { StorageRefused } from "../store.ts";
 
 type DatabaseKind = "sqlite" | "postgres";
@@ -72,7 +72,7 @@ export type TableCreation = StoreName & {
 };
 
 /** Creates the tables of an empty database, within the caller's transaction. Throws `StorageRefused` if there are other tables of Waypost. */
-export async function createTables(connection: Connection, database: DatabaseKind, creation: TableCreation): Promise<void> {
+export async function createTables(connection: DatabaseConnection, database: DatabaseKind, creation: TableCreation): Promise<void> {
   const { sql, hash } = schemaFor(database);
   const { run, hasTable, isMoveTarget = false } = creation;
   if (!(await hasTable(schemaTable))) {

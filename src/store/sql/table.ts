@@ -1,12 +1,12 @@
 import type { Rows, TableName } from "../../core/decision/command.ts";
-import type { Seals } from "./keyRing.ts";
+import type { SecretCipher } from "./keyRing.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
 export type Value = string | number | Uint8Array | null;
 export type Columns = Record<string, Value>;
 
 /** What a table looks like in the database. */
-export type Shape = {
+export type TableSchema = {
   name: string;
   columns: Record<string, ColumnType>;
   key: readonly string[];
@@ -19,14 +19,14 @@ export type Shape = {
   /** Compares two ids of one account, where rows are not locked and made in the order of their ids. */
   compareIds?: (a: string, b: string) => number;
   /** A row says the same whoever makes it, so that it does no harm to make one that is there. */
-  repeatable?: true;
+  idempotent?: true;
 };
 
 /** How a row becomes columns, and back. */
-export type Table<Row> = Shape & {
+export type Table<Row> = TableSchema & {
   /** All columns, in the order of `columns`. */
-  write(row: Row, seals?: Seals): Columns;
-  read(columns: Columns, seals?: Seals): Row;
+  write(row: Row, cipher?: SecretCipher): Columns;
+  read(columns: Columns, cipher?: SecretCipher): Row;
 };
 
 export type Tables = { [T in TableName]: Table<Rows[T]> };

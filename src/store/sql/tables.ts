@@ -4,12 +4,12 @@ import type { AuditEntry } from "../../core/model/auditEntry.ts";
 import type {
   Bytes,
   DeadLetter,
-  Envelope,
-  Flow,
-  Group,
+  StoredMessage,
+  Limiter,
+  UrlGroup,
   LogRow,
   LogState,
-  Mark,
+  Tag,
   MessageState,
   Rejection,
   Schedule,
@@ -20,14 +20,14 @@ import { readRunKey } from "../../core/model/stepId.ts";
 import type { CountName, Counts } from "../../core/model/counts.ts";
 import { countNames } from "../../core/model/counts.ts";
 import type { Token } from "../../core/model/rights.ts";
-import { noSeals } from "./keyRing.ts";
-import { withChecksums } from "./checked.ts";
+import { plaintextCipher } from "./keyRing.ts";
+import { withChecksums } from "./checksums.ts";
 import type { LogDetail } from "./detail.ts";
-import { envelopeJson, hasDetail, logJson, rare } from "./detail.ts";
+import { formatStoredMessage, hasDetail, formatLogDetail, emptyFields } from "./detail.ts";
 import type { Columns, ColumnType, Table, Tables, Value } from "./table.ts";
-import { readAccount, readSource, writeAccount, writeSource } from "./sealedTables.ts";
+import { readAccount, readSource, writeAccount, writeSource } from "./encryptedColumns.ts";
 
-export type { Columns, ColumnType, Shape, Table, Value } from "./table.ts";
+export type { Columns, ColumnType, TableSchema as Shape, Table, Value } from "./table.ts";
 
 const text = (value: Value | undefined): string => (typeof value === "string" ? value : "");
 const number = (value: Value | undefined): number => (typeof value === "number" ? value : 0);
@@ -35,16 +35,17 @@ const bytes = (value: Value | undefined): Bytes => (value instanceof Uint8Array 
 const orNull = <T extends Value>(value: Value | undefined, read: (value: Value | undefined) => T): T | null =>
   value === null || value === undefined ? null : read(value);
 /** What was written as JSON, by `write` of the same table. */
-const detailOf = <Row>(row: Columns): Row => JSON.parse(text(row.detail)) as Row;
-const bodyOf = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : body);
+const parseDetail = <Row>(row: Columns): Row => JSON.parse(text(row.detail)) as Row;
+const toBodyColumn = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : body);
 
 /** `workflowRuns` is the column `workflow_runs`. */
-export const columnOfCount = (name: CountName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-const countColumns = countNames.map((name) => [name, columnOfCount(name)] as const);
-const countsIn = (row: Columns): Counts => Object.fromEntries(countColumns.map(([name, column]) => [name, number(row[column])])) as Counts;
+export const toCountColumn = (name: CountName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+const countColumns = countNames.map((name) => [name, toCountColumn(name)] as const);
+const readCounts = (row: Columns): Counts =>
+  Object.fromEntries(countColumns.map(([name, column]) => [name, number(row[column])])) as Counts;
 
 /** A table of rows that are nothing but their keys. */
-const bare: Omit<Table<Mark>, "name"> = {
+const keyOnlyTable: Omit<Table<Tag>, "name"> = {
   columns: { account: "text", id: "text" },
   key: ["account", "id"],
   write: ({ account, id }) => ({ account, id }),
@@ -52,7 +53,7 @@ const bare: Omit<Table<Mark>, "name"> = {
 };
 
 /** A table of entries of the log. */
-const entries: Omit<Table<LogRow>, "name"> = {
+const logTable: Omit<Table<LogRow>, "name"> = {
   columns: {
     ...{ account: "text", id: "text", message_id: "text", time: "bigint" },
     ...{ states: "text", status: "integer", detail: "text", body: "bytea" },
@@ -66,14 +67,14 @@ const entries: Omit<Table<LogRow>, "name"> = {
     states: row.states.join(" "),
     status: row.status,
     // A plain success has nothing to add, and is by far the most frequent row.
-    detail: hasDetail(row) ? logJson(row) : null,
-    body: bodyOf(row.body),
+    detail: hasDetail(row) ? formatLogDetail(row) : null,
+    body: toBodyColumn(row.body),
   }),
   read: (row) => ({
     ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), time: number(row.time) },
     ...{ states: text(row.states).split(" ") as LogState[], status: orNull(row.status, number), body: bytes(row.body) },
-    ...{ error: null, nextDueAt: null, headers: [], dlqId: null, marks: [] },
-    ...(row.detail === null ? {} : detailOf<Partial<LogDetail>>(row)),
+    ...{ error: null, nextDueAt: null, headers: [], dlqId: null, tags: [] },
+    ...(row.detail === null ? {} : parseDetail<Partial<LogDetail>>(row)),
   }),
 };
 
@@ -84,16 +85,22 @@ export const tables: Tables = withChecksums({
     columns: { id: "text", token_hash: "text", detail: "text" },
     key: ["id"],
     unlocked: true,
-    write: (account, seals = noSeals) => writeAccount(account, seals),
-    read: (row, seals = noSeals) => readAccount(row, seals),
+    write: (account, cipher = plaintextCipher) => writeAccount(account, cipher),
+    read: (row, cipher = plaintextCipher) => readAccount(row, cipher),
   },
-  envelopes: {
+  storedMessages: {
     name: "stored_messages",
     columns: { account: "text", id: "text", detail: "text", body: "bytea" },
     key: ["account", "id"],
     unlocked: true,
-    write: (row) => ({ account: row.account, id: row.id, detail: envelopeJson(row), body: bodyOf(row.body) }),
-    read: (row) => ({ ...rare, ...detailOf<Envelope>(row), account: text(row.account), id: text(row.id), body: bytes(row.body) }),
+    write: (row) => ({ account: row.account, id: row.id, detail: formatStoredMessage(row), body: toBodyColumn(row.body) }),
+    read: (row) => ({
+      ...emptyFields,
+      ...parseDetail<StoredMessage>(row),
+      account: text(row.account),
+      id: text(row.id),
+      body: bytes(row.body),
+    }),
   },
   messages: {
     name: "messages",
@@ -112,29 +119,29 @@ export const tables: Tables = withChecksums({
       state: row.state,
       due_at: row.dueAt,
       attempts: row.attempts,
-      lost_attempts: row.lost,
+      lost_attempts: row.lostAttempts,
       leased_by: row.leasedBy,
       host: row.host,
       size: row.size,
-      reports_outcome: row.tells ? 1 : 0,
+      reports_outcome: row.reportsOutcome ? 1 : 0,
       queue: row.queue,
-      flow_control_key: row.flowKey,
+      flow_control_key: row.flowControlKey,
       queue_slot: row.slot,
-      waitlist: row.line,
-      tags: row.marks.length > 0 ? row.marks.join(" ") : null,
+      waitlist: row.waitlist,
+      tags: row.tags.length > 0 ? row.tags.join(" ") : null,
       run: row.run,
       counted_to_account: row.counted ? 1 : null,
       counted_to_endpoint: row.countedToEndpoint ? 1 : null,
-      time_keys: row.sights,
+      time_keys: row.timeKeys,
       endpoint: row.endpoint,
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
-      ...{ dueAt: orNull(row.due_at, number), attempts: number(row.attempts), lost: number(row.lost_attempts) },
-      ...{ leasedBy: orNull(row.leased_by, text), size: number(row.size), tells: number(row.reports_outcome) === 1 },
-      ...{ queue: orNull(row.queue, text), flowKey: orNull(row.flow_control_key, text) },
-      ...{ slot: orNull(row.queue_slot, text), line: orNull(row.waitlist, text), marks: row.tags ? text(row.tags).split(" ") : [] },
-      ...{ run: orNull(row.run, text), sights: text(row.time_keys), endpoint: text(row.endpoint) },
+      ...{ dueAt: orNull(row.due_at, number), attempts: number(row.attempts), lostAttempts: number(row.lost_attempts) },
+      ...{ leasedBy: orNull(row.leased_by, text), size: number(row.size), reportsOutcome: number(row.reports_outcome) === 1 },
+      ...{ queue: orNull(row.queue, text), flowControlKey: orNull(row.flow_control_key, text) },
+      ...{ slot: orNull(row.queue_slot, text), waitlist: orNull(row.waitlist, text), tags: row.tags ? text(row.tags).split(" ") : [] },
+      ...{ run: orNull(row.run, text), timeKeys: text(row.time_keys), endpoint: text(row.endpoint) },
       ...(row.counted_to_account === null ? {} : { counted: true }),
       ...(row.counted_to_endpoint === null ? {} : { countedToEndpoint: true }),
     }),
@@ -150,7 +157,7 @@ export const tables: Tables = withChecksums({
     }),
     read: (row) => ({
       ...{ account: text(row.account), key: text(row.key), messageId: text(row.message_id), expiresAt: number(row.expires_at) },
-      made: detailOf<Deduplication["made"]>(row),
+      made: parseDetail<Deduplication["made"]>(row),
     }),
   },
   deadLetters: {
@@ -158,14 +165,14 @@ export const tables: Tables = withChecksums({
     columns: { account: "text", id: "text", message_id: "text", detail: "text", body: "bytea" },
     key: ["account", "id"],
     write: ({ account, id, messageId, body, ...detail }) => ({
-      ...{ account, id, message_id: messageId, detail: JSON.stringify(detail), body: bodyOf(body) },
+      ...{ account, id, message_id: messageId, detail: JSON.stringify(detail), body: toBodyColumn(body) },
     }),
     read: (row) => ({
-      ...detailOf<DeadLetter>(row),
+      ...parseDetail<DeadLetter>(row),
       ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), body: bytes(row.body) },
     }),
   },
-  lines: {
+  hostWaitlists: {
     name: "host_waitlists",
     columns: { account: "text", host: "text", due_at: "bigint" },
     key: ["account", "host"],
@@ -173,7 +180,7 @@ export const tables: Tables = withChecksums({
     write: ({ account, host, dueAt }) => ({ account, host, due_at: dueAt }),
     read: (row) => ({ account: text(row.account), host: text(row.host), dueAt: number(row.due_at) }),
   },
-  flows: {
+  limiters: {
     name: "limiters",
     compareIds: compareForLocking,
     columns: {
@@ -187,26 +194,26 @@ export const tables: Tables = withChecksums({
       detail: JSON.stringify(detail),
     }),
     read: (row) => ({
-      ...detailOf<Flow>(row),
+      ...parseDetail<Limiter>(row),
       ...{ account: text(row.account), id: text(row.id), dueAt: orNull(row.due_at, number) },
       ...{ running: number(row.running), waiting: number(row.waiting), updatedAt: number(row.updated_at) },
       ...{ windowStart: number(row.window_start), windowUsed: number(row.window_used) },
     }),
   },
-  slots: {
+  queueSlots: {
     name: "queue_slots",
     columns: { account: "text", id: "text", queue: "text", holders: "integer" },
     key: ["account", "id"],
     write: ({ account, id, queue, holders }) => ({ account, id, queue, holders }),
     read: (row) => ({ account: text(row.account), id: text(row.id), queue: text(row.queue), holders: number(row.holders) }),
   },
-  groups: {
+  urlGroups: {
     name: "url_groups",
     columns: { account: "text", name: "text", detail: "text" },
     key: ["account", "name"],
     contested: true,
     write: ({ account, name, ...detail }) => ({ account, name, detail: JSON.stringify(detail) }),
-    read: (row) => ({ ...detailOf<Group>(row), account: text(row.account), name: text(row.name) }),
+    read: (row) => ({ ...parseDetail<UrlGroup>(row), account: text(row.account), name: text(row.name) }),
   },
   schedules: {
     name: "schedules",
@@ -214,10 +221,10 @@ export const tables: Tables = withChecksums({
     key: ["account", "id"],
     contested: true,
     write: ({ account, id, dueAt, body, ...detail }) => ({
-      ...{ account, id, due_at: dueAt, detail: JSON.stringify(detail), body: bodyOf(body) },
+      ...{ account, id, due_at: dueAt, detail: JSON.stringify(detail), body: toBodyColumn(body) },
     }),
     read: (row) => ({
-      ...detailOf<Schedule>(row),
+      ...parseDetail<Schedule>(row),
       ...{ account: text(row.account), id: text(row.id), dueAt: orNull(row.due_at, number), body: bytes(row.body) },
     }),
   },
@@ -225,39 +232,39 @@ export const tables: Tables = withChecksums({
     name: "sources",
     columns: { account: "text", id: "text", secret_hash: "text", detail: "text" },
     key: ["account", "id"],
-    write: (source, seals = noSeals) => writeSource(source, seals),
-    read: (row, seals = noSeals) => readSource(row, seals),
+    write: (source, cipher = plaintextCipher) => writeSource(source, cipher),
+    read: (row, cipher = plaintextCipher) => readSource(row, cipher),
   },
   tokens: {
     name: "tokens",
     columns: { account: "text", id: "text", token_hash: "text", detail: "text" },
     key: ["account", "id"],
     write: ({ account, id, hash, ...detail }) => ({ account, id, token_hash: hash, detail: JSON.stringify(detail) }),
-    read: (row) => ({ ...detailOf<Token>(row), account: text(row.account), id: text(row.id), hash: text(row.token_hash) }),
+    read: (row) => ({ ...parseDetail<Token>(row), account: text(row.account), id: text(row.id), hash: text(row.token_hash) }),
   },
   rejections: {
     name: "rejections",
     columns: { account: "text", id: "text", time: "bigint", detail: "text", body: "bytea" },
     key: ["account", "id"],
     contested: true,
-    write: ({ account, id, time, body, ...detail }) => ({ account, id, time, detail: JSON.stringify(detail), body: bodyOf(body) }),
+    write: ({ account, id, time, body, ...detail }) => ({ account, id, time, detail: JSON.stringify(detail), body: toBodyColumn(body) }),
     read: (row) => ({
-      ...detailOf<Rejection>(row),
+      ...parseDetail<Rejection>(row),
       ...{ account: text(row.account), id: text(row.id), time: number(row.time), body: bytes(row.body) },
     }),
   },
-  log: { name: "log", ...entries },
-  keptLog: { name: "kept_log", ...entries },
+  log: { name: "log", ...logTable },
+  keptLog: { name: "kept_log", ...logTable },
   runs: {
     name: "runs",
     columns: { account: "text", id: "text", failed: "integer", ended_at: "bigint", detail: "text", body: "bytea" },
     key: ["account", "id"],
     write: ({ account, id, endedAt, body, ...detail }) => ({
       ...{ account, id, failed: detail.state === "RUN_FAILED" ? 1 : 0, ended_at: endedAt },
-      ...{ detail: JSON.stringify(detail), body: bodyOf(body) },
+      ...{ detail: JSON.stringify(detail), body: toBodyColumn(body) },
     }),
     read: (row) => ({
-      ...detailOf<Run>(row),
+      ...parseDetail<Run>(row),
       ...{ account: text(row.account), id: text(row.id), endedAt: orNull(row.ended_at, number), body: bytes(row.body) },
     }),
   },
@@ -291,10 +298,10 @@ export const tables: Tables = withChecksums({
     key: ["account", "id"],
     write: ({ account, id, position, messageId, callType, createdAt, head, url, headers, body, waited }) => ({
       ...{ account, id, position, message_id: messageId, call_type: callType, created_at: createdAt },
-      ...{ detail: JSON.stringify({ head, url, headers, ...(waited && { waited }) }), body: bodyOf(body) },
+      ...{ detail: JSON.stringify({ head, url, headers, ...(waited && { waited }) }), body: toBodyColumn(body) },
     }),
     read: (row) => ({
-      ...detailOf<Pick<Step, "head" | "url" | "headers" | "waited">>(row),
+      ...parseDetail<Pick<Step, "head" | "url" | "headers" | "waited">>(row),
       ...{
         account: text(row.account),
         id: text(row.id),
@@ -313,7 +320,7 @@ export const tables: Tables = withChecksums({
       ...{ account, id, kind, event, due_at: dueAt, detail: JSON.stringify(detail) },
     }),
     read: (row) => ({
-      ...detailOf<Waiter>(row),
+      ...parseDetail<Waiter>(row),
       ...{ account: text(row.account), id: text(row.id), run: readRunKey(text(row.id)), kind: text(row.kind) as Waiter["kind"] },
       ...{ event: text(row.event), dueAt: orNull(row.due_at, number) },
     }),
@@ -322,7 +329,14 @@ export const tables: Tables = withChecksums({
     name: "notifications",
     columns: { account: "text", id: "text", kind: "text", event: "text", created_at: "bigint", body: "bytea" },
     key: ["account", "id"],
-    write: ({ account, id, kind, event, createdAt, body }) => ({ account, id, kind, event, created_at: createdAt, body: bodyOf(body) }),
+    write: ({ account, id, kind, event, createdAt, body }) => ({
+      account,
+      id,
+      kind,
+      event,
+      created_at: createdAt,
+      body: toBodyColumn(body),
+    }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), run: readRunKey(text(row.id)), kind: text(row.kind) as Notification["kind"] },
       ...{ event: text(row.event), createdAt: number(row.created_at) },
@@ -342,7 +356,7 @@ export const tables: Tables = withChecksums({
       id: row.id,
       ...Object.fromEntries(countColumns.map(([name, column]) => [column, row[name]])),
     }),
-    read: (row) => ({ account: text(row.account), id: text(row.id), ...countsIn(row) }),
+    read: (row) => ({ account: text(row.account), id: text(row.id), ...readCounts(row) }),
   },
   dayCounts: {
     name: "day_counts",
@@ -366,10 +380,10 @@ export const tables: Tables = withChecksums({
     key: ["account", "id"],
     write: ({ account, id, time, what, ...detail }) => ({ account, id, time, action: what, detail: JSON.stringify(detail) }),
     read: (row) => ({
-      ...detailOf<AuditEntry>(row),
+      ...parseDetail<AuditEntry>(row),
       ...{ account: text(row.account), id: text(row.id), time: number(row.time), what: text(row.action) },
     }),
   },
-  marks: { name: "tags", ...bare },
-  sightings: { name: "time_index", ...bare, contested: true, repeatable: true },
+  tags: { name: "tags", ...keyOnlyTable },
+  timeIndex: { name: "time_index", ...keyOnlyTable, contested: true, idempotent: true },
 });

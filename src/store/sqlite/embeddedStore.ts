@@ -1,24 +1,24 @@
 import type { Millis } from "../../core/model/message.ts";
 import type { OnDamage } from "./fileCheck.ts";
 import type { Disk } from "./sync.ts";
-import { diskOf } from "./sync.ts";
-import { Folding } from "./walCheckpoint.ts";
-import { afterLook } from "../batch/coalesce.ts";
+import { openDisk } from "./sync.ts";
+import { WalCheckpoints } from "./walCheckpoint.ts";
+import { afterNextPoll } from "../batch/coalesce.ts";
 import { limits } from "../../core/values/limits.ts";
-import { bytesOf } from "../../core/fairness/weight.ts";
-import { groupCommit, orUnavailable } from "../batch/groupCommit.ts";
+import { countBodyBytes } from "../../core/fairness/weight.ts";
+import { createGroupCommitStore, withUnavailableRefusal } from "../batch/groupCommit.ts";
 import type { KeySource } from "../sql/keyRing.ts";
 import { runSqlBatch } from "../sql/transaction.ts";
-import { nextDueAt } from "../sql/reads.ts";
+import { readNextDueAt } from "../sql/reads.ts";
 import { openChecked } from "./openChecked.ts";
-import type { Call, Source, Store } from "../store.ts";
+import type { CommandCall, MomentSource, Store } from "../store.ts";
 import { Unavailable } from "../store.ts";
-import { foldingThread, readingThread } from "./worker.ts";
-import { turns } from "../turns.ts";
+import { startCheckpointThread, startReadingThread } from "./worker.ts";
+import { createSequencer } from "../sequencer.ts";
 
-export type Embedded = {
+export type EmbeddedStoreOptions = {
   path: string;
-  source: Source;
+  momentSource: MomentSource;
   keys?: KeySource;
   pause(time: Millis): Promise<void>;
   /** A stopwatch that nobody sets. */
@@ -30,59 +30,63 @@ export type Embedded = {
   /** Instead of that of the write-ahead log. */
   openDisk?(path: string): Disk;
   /** Instead of the thread that folds the log. */
-  openFolding?: typeof foldingThread;
+  openCheckpointing?: typeof startCheckpointThread;
 };
 
 /** Outcomes wait so long for the next publish, whose commit they can share. */
-const lingerTime: Millis = 5;
+const coalesceTime: Millis = 5;
 /** For five seconds, while others keep the file locked. */
-const whileLocked = { time: 50, tries: 100 } as const;
+const lockedRetries = { pause: 50, tries: 100 } as const;
 
 /**
  * SQLite in a file, for a server. Batches are decided and committed here, among requests and deliveries. What takes long is done
  * elsewhere: a disk that is not quick is waited for, before anybody is answered; lists are read, and the write-ahead log is folded back,
  * on threads of their own. See docs/decisions/0029.
  */
-export async function embeddedStore(embedded: Embedded): Promise<Store> {
-  const { path, source, keys = null, pause, elapsed, onBroken, openFolding = foldingThread } = embedded;
-  const { openDisk = (file: string) => diskOf(file, elapsed) } = embedded;
-  const onDamage = once(embedded.onDamage);
-  const apart = { pause: () => pause(whileLocked.time), tries: whileLocked.tries };
-  const database = await openChecked(path, { keys, apart, onDamage });
-  const disk = openDisk(path);
-  const commits = new Commits(disk, onBroken);
+export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Store> {
+  const { path, momentSource, keys = null, pause, elapsed, onBroken, openCheckpointing = startCheckpointThread } = options;
+  const openStoreDisk = options.openDisk ?? ((file: string) => openDisk(file, elapsed));
+  const onDamage = reportOnce(options.onDamage);
+  const deferredSync = { pause: () => pause(lockedRetries.pause), maxTries: lockedRetries.tries };
+  const database = await openChecked(path, { keys, deferredSync, onDamage });
+  const disk = openStoreDisk(path);
+  const commits = new CommitSync(disk, onBroken);
   await commits.sync();
-  const [reading, folding] = [readingThread({ path, keys }, onDamage), openFolding({ path, keys }, onDamage)];
-  const fold = async (): Promise<{ isWhole: boolean }> => {
-    const { isWhole, failed } = await folding.fold();
+  const [reading, checkpointing] = [startReadingThread({ path, keys }, onDamage), openCheckpointing({ path, keys }, onDamage)];
+  const checkpoint = async (): Promise<{ isWhole: boolean }> => {
+    const { isWhole, failed } = await checkpointing.checkpoint();
     if (failed !== undefined) commits.fail(new Error(failed));
     return { isWhole };
   };
-  const log = new Folding({ log: () => database.log(), room: () => disk.room(), fold });
+  const walCheckpoints = new WalCheckpoints({
+    walLength: () => database.walLength(),
+    readFreeBytes: () => disk.readFreeBytes(),
+    checkpoint,
+  });
   // Whatever uses the connection must not do so in the middle of a transaction.
-  const inTurn = turns();
-  return groupCommit({
-    look: afterLook,
-    linger: () => pause(lingerTime),
-    runBatch: async (calls, hands) => {
-      await log.rest();
-      commits.mustBeWhole();
-      const before = database.written();
-      const result = await inTurn(() => runSqlBatch(database, source, calls, hands));
-      if (database.written() === before) return result;
+  const inSequence = createSequencer();
+  return createGroupCommitStore({
+    afterNextPoll: afterNextPoll,
+    coalesceDelay: () => pause(coalesceTime),
+    runBatch: async (calls, capacity) => {
+      await walCheckpoints.finish();
+      commits.throwIfFailed();
+      const writesBefore = database.writeCount();
+      const result = await inSequence(() => runSqlBatch(database, momentSource, calls, capacity));
+      if (database.writeCount() === writesBefore) return result;
       await commits.sync();
-      log.wrote(bytesWrittenBy(calls));
+      walCheckpoints.recordWritten(estimateWrittenBytes(calls));
       return result;
     },
     read: reading.queries,
-    nextDueAt: () => orUnavailable(inTurn(() => nextDueAt(database.connection))),
-    tryToStore: async () => {
-      commits.mustHaveRoom();
-      await inTurn(() => database.tryToStore());
+    nextDueAt: () => withUnavailableRefusal(inSequence(() => readNextDueAt(database.connection))),
+    probe: async () => {
+      commits.requireFreeSpace();
+      await inSequence(() => database.probe());
       await commits.sync();
     },
     close: async () => {
-      await Promise.all([reading.close(), folding.close()]);
+      await Promise.all([reading.close(), checkpointing.close()]);
       database.close();
       commits.close();
     },
@@ -90,30 +94,31 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
 }
 
 /** Tells of a row, or of one kind of error of a file, once. What is found after a thousand of them is told by whoever meets it. */
-function once(onDamage: OnDamage = () => undefined): OnDamage {
-  const told = new Set<string>();
+function reportOnce(onDamage: OnDamage = () => undefined): OnDamage {
+  const reported = new Set<string>();
   return (damage) => {
-    if (told.has(damage.text) || told.size >= mostTold) return;
-    told.add(damage.text);
+    if (reported.has(damage.text) || reported.size >= maxReported) return;
+    reported.add(damage.text);
     onDamage(damage);
   };
 }
 
-const mostTold = 1_000;
+const maxReported = 1_000;
 
 /** Bytes that the disk must have free after a change could not be stored: a message of 8 MiB is written to the log, and then to the file. */
-const leastRoom = 2 * limits.messageBytes;
+const minFreeBytes = 2 * limits.messageBytes;
 
 /** The pages that the smallest batch writes, and what a call adds to them besides its bodies. */
-const [ofBatch, ofCall] = [128 * 1024, 2 * 1024];
+const [bytesPerBatch, bytesPerCall] = [128 * 1024, 2 * 1024];
 
-const bytesWrittenBy = (calls: readonly Call[]): number => calls.reduce((sum, { input }) => sum + ofCall + bytesOf(input), ofBatch);
+const estimateWrittenBytes = (calls: readonly CommandCall[]): number =>
+  calls.reduce((sum, { input }) => sum + bytesPerCall + countBodyBytes(input), bytesPerBatch);
 
 /** Commits on their way to the disk. */
-class Commits {
+class CommitSync {
   readonly #disk: Disk;
   readonly #onBroken: (error: Error) => void;
-  #broken: Error | null = null;
+  #failure: Error | null = null;
 
   constructor(disk: Disk, onBroken: (error: Error) => void = () => undefined) {
     this.#disk = disk;
@@ -121,8 +126,8 @@ class Commits {
   }
 
   /** Throws `Unavailable` when the disk has failed before. */
-  mustBeWhole(): void {
-    if (this.#broken) throw new Unavailable(`the disk has failed: ${this.#broken.message}`, { cause: this.#broken });
+  throwIfFailed(): void {
+    if (this.#failure) throw new Unavailable(`the disk has failed: ${this.#failure.message}`, { cause: this.#failure });
   }
 
   /**
@@ -135,19 +140,19 @@ class Commits {
     } catch (error) {
       this.fail(error instanceof Error ? error : new Error(String(error)));
     }
-    this.mustBeWhole();
+    this.throwIfFailed();
   }
 
   /** Throws `Unavailable` if a batch with the largest message might not fit. The smallest one, which is tried, nearly always does. */
-  mustHaveRoom(): void {
-    const room = this.#disk.room();
-    if (room < leastRoom) throw new Unavailable(`the disk is full: ${room} bytes are left`);
+  requireFreeSpace(): void {
+    const freeBytes = this.#disk.readFreeBytes();
+    if (freeBytes < minFreeBytes) throw new Unavailable(`the disk is full: ${freeBytes} bytes are left`);
   }
 
   /** From now on nothing is stored any more. */
   fail(error: Error): void {
-    if (this.#broken) return;
-    this.#broken = error;
+    if (this.#failure) return;
+    this.#failure = error;
     this.#onBroken(error);
   }
 

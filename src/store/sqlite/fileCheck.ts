@@ -1,6 +1,6 @@
 import { closeSync, openSync, readSync, statSync } from "node:fs";
 import { StorageRefused } from "../store.ts";
-import type { Cut, LogCheck } from "./writeAheadLog.ts";
+import type { LogDamage, LogCheck } from "./writeAheadLog.ts";
 import { checkLog } from "./writeAheadLog.ts";
 
 /** A find of damage. `isFile`: SQLite found it in the structure of the file; otherwise one row is damaged. */
@@ -8,11 +8,11 @@ export type Damage = { isFile: boolean; text: string };
 export type OnDamage = (damage: Damage) => void;
 
 /** Returns the advice for a damaged database file. */
-export const remedyOf = (path: string): string =>
+export const formatRemedy = (path: string): string =>
   `restore it from a backup; or, with the server stopped: sqlite3 ${path} reindex, if "pragma integrity_check" finds damage in indexes alone, else sqlite3 ${path} .recover, which saves what can be read`;
 
 /** The page at this place of the file is never used: SQLite locks bytes of it. */
-const lockedByte = 0x40000000;
+const lockByteOffset = 0x40000000;
 
 /**
  * Looks at the files of a database before SQLite does, which would not say that its log was altered, and would miss the end of the file only
@@ -20,38 +20,38 @@ const lockedByte = 0x40000000;
  */
 export function checkFiles(path: string): Pick<LogCheck, "cut"> {
   const { pages, inLog, cut } = checkLog(path);
-  if (cut !== null) mustBeTorn(path, cut);
-  const file = headOf(path);
+  if (cut !== null) requireTornLog(path, cut);
+  const file = readHeader(path);
   if (!file) return { cut };
-  const there = Math.floor(file.bytes / file.pageBytes);
-  const lockPage = Math.floor(lockedByte / file.pageBytes) + 1;
-  const wanted = pages ?? file.pages;
-  for (let page = there + 1; page <= wanted; page++) {
+  const presentPages = Math.floor(file.bytes / file.pageBytes);
+  const lockPage = Math.floor(lockByteOffset / file.pageBytes) + 1;
+  const expectedPages = pages ?? file.pages;
+  for (let page = presentPages + 1; page <= expectedPages; page++) {
     if (inLog.has(page) || page === lockPage) continue;
     throw new StorageRefused(
-      `${path}: damaged: the file has ${there} pages, and page ${page} of ${wanted} is not there; ${remedyOf(path)}`,
+      `${path}: damaged: the file has ${presentPages} pages, and page ${page} of ${expectedPages} is not there; ${formatRemedy(path)}`,
     );
   }
   return { cut };
 }
 
 /** Commits that may be in a log without having been synced: those of two batches, and a probe of the disk. */
-const mostUnsynced = 3;
+const maxUnsyncedCommits = 3;
 
 /**
  * Throws `StorageRefused` if the log was altered. After a power failure the last commits may be torn, and nobody was told that they were stored:
  * a log with more commits behind the place, or of which some are in the file already, is no such log. If all of it is in the file,
  * nothing is lost.
  */
-function mustBeTorn(path: string, { at, frames, commits, folded }: Cut): void {
-  if (folded === "all" || (folded === "none" && commits <= mostUnsynced)) return;
-  const what = `${path}-wal: damaged at frame ${at}; ${commits} acknowledged changes are behind it, in ${frames} frames, and nothing was changed`;
+function requireTornLog(path: string, { frame, frames, commits, checkpointed }: LogDamage): void {
+  if (checkpointed === "all" || (checkpointed === "none" && commits <= maxUnsyncedCommits)) return;
+  const finding = `${path}-wal: damaged at frame ${frame}; ${commits} acknowledged changes are behind it, in ${frames} frames, and nothing was changed`;
   const lastBytes = `copy both files, cut the log there (truncate -s <bytes> ${path}-wal, see docs/security.md), and check with "pragma integrity_check"`;
-  throw new StorageRefused(`${what}; restore both files from a backup; or, to lose these changes: ${lastBytes}`);
+  throw new StorageRefused(`${finding}; restore both files from a backup; or, to lose these changes: ${lastBytes}`);
 }
 
 /** How long a database file is, and says that it is. Null: it does not exist, is new, or is not a database. */
-function headOf(path: string): { bytes: number; pageBytes: number; pages: number } | null {
+function readHeader(path: string): { bytes: number; pageBytes: number; pages: number } | null {
   const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (bytes < 100) return null;
   const file = openSync(path, "r");

@@ -1,70 +1,70 @@
 /** Bytes of a write-ahead log: all that was written since it began anew, and what of it is in the file as well. */
-export type LogLength = { all: number; folded: number };
+export type WalLength = { written: number; checkpointed: number };
 
 /** What folding needs of a database. */
-type Parts = {
-  log(): LogLength;
+type CheckpointOptions = {
+  walLength(): WalLength;
   /** How many bytes the disk takes before it is full. */
-  room(): number;
+  readFreeBytes(): number;
   /** Brings what it can of the log into the file, elsewhere. Answers whether that was all of it. */
-  fold(): Promise<{ isWhole: boolean }>;
+  checkpoint(): Promise<{ isWhole: boolean }>;
 };
 
 /** So many bytes are folded at a time, and a quarter of what is left on a disk that is nearly full: folding takes room, and makes the log begin anew. */
-const portion = 16 * 1024 * 1024;
-const shareOfRoom = 1 / 4;
+const checkpointBytes = 16 * 1024 * 1024;
+const freeSpaceShare = 1 / 4;
 /** The log is looked at after about so many bytes, as that takes as long as writing a message. */
-const glance = 1024 * 1024;
+const checkBytes = 1024 * 1024;
 /** If so many bytes are written while a fold is running, the next batch waits for it: a fold that is slower than the batches would let the log grow. */
-const mostMeanwhile = 2 * portion;
+const maxBytesMeanwhile = 2 * checkpointBytes;
 
 /**
  * Folds the write-ahead log of SQLite back into its file, so that it begins anew instead of growing. Nearly all of it is done while
  * batches go on. What these have added meanwhile, a mebibyte or less, is done before the next one: only when nothing is added can the
  * log be at its end.
  */
-export class Folding {
-  readonly #parts: Parts;
+export class WalCheckpoints {
+  readonly #options: CheckpointOptions;
   #running: Promise<void> | null = null;
-  #isRestLeft = false;
+  #isUnfinished = false;
   /** How long the log was at the last try. Where somebody reads an old state of the file for long, folding comes to nothing. */
   #triedAt = 0;
   /** Written since the last look, which began the fold that is running. */
-  #bytes = glance;
+  #bytesSinceCheck = checkBytes;
 
-  constructor(parts: Parts) {
-    this.#parts = parts;
+  constructor(options: CheckpointOptions) {
+    this.#options = options;
   }
 
   /** To be waited for before a batch begins. */
-  async rest(): Promise<void> {
-    if (this.#bytes >= mostMeanwhile) await this.#running;
-    if (!this.#isRestLeft) return;
-    this.#isRestLeft = false;
-    await this.#parts.fold().catch(() => undefined);
+  async finish(): Promise<void> {
+    if (this.#bytesSinceCheck >= maxBytesMeanwhile) await this.#running;
+    if (!this.#isUnfinished) return;
+    this.#isUnfinished = false;
+    await this.#options.checkpoint().catch(() => undefined);
   }
 
   /**
    * To be told of each batch that has written anything, and of how many bytes that was about. Never fails: the batch is stored, and would
    * be stored once more.
    */
-  wrote(bytes: number): void {
-    this.#bytes += bytes;
-    if (this.#bytes < glance || this.#running || this.#isRestLeft) return;
-    this.#bytes = 0;
-    const log = this.#log();
+  recordWritten(bytes: number): void {
+    this.#bytesSinceCheck += bytes;
+    if (this.#bytesSinceCheck < checkBytes || this.#running || this.#isUnfinished) return;
+    this.#bytesSinceCheck = 0;
+    const log = this.#readLengths();
     if (!log) return;
-    const { all, folded, room } = log;
-    if (all < this.#triedAt) this.#triedAt = 0;
-    if (all - Math.max(folded, this.#triedAt) < Math.min(portion, shareOfRoom * room)) return;
-    this.#triedAt = all;
+    const { written, checkpointed, freeBytes } = log;
+    if (written < this.#triedAt) this.#triedAt = 0;
+    if (written - Math.max(checkpointed, this.#triedAt) < Math.min(checkpointBytes, freeSpaceShare * freeBytes)) return;
+    this.#triedAt = written;
     this.#running = this.#begin();
   }
 
   /** Null: the log, or the disk, cannot be looked at. */
-  #log(): (LogLength & { room: number }) | null {
+  #readLengths(): (WalLength & { freeBytes: number }) | null {
     try {
-      return { ...this.#parts.log(), room: this.#parts.room() };
+      return { ...this.#options.walLength(), freeBytes: this.#options.readFreeBytes() };
     } catch {
       return null;
     }
@@ -72,8 +72,8 @@ export class Folding {
 
   /** That it failed is no fault of any batch. It is tried again when the log has grown by as much. */
   async #begin(): Promise<void> {
-    const { isWhole } = await this.#parts.fold().catch(() => ({ isWhole: true }));
+    const { isWhole } = await this.#options.checkpoint().catch(() => ({ isWhole: true }));
     this.#running = null;
-    this.#isRestLeft = !isWhole;
+    this.#isUnfinished = !isWhole;
   }
 }

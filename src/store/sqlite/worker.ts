@@ -1,39 +1,45 @@
 import { Worker } from "node:worker_threads";
 import { Refusal } from "../../core/values/errors.ts";
 import type { OnDamage } from "./fileCheck.ts";
-import { codeOf, orUnavailable } from "../batch/groupCommit.ts";
+import { toErrorCode, withUnavailableRefusal } from "../batch/groupCommit.ts";
 import type { Queries } from "../queries/index.ts";
-import { queriesOf } from "../queries/index.ts";
-import type { Shelf } from "../queries/storageReads.ts";
-import type { Folded, ThreadFind, ThreadReply, ThreadRequest, ThreadRole } from "./workerMain.ts";
+import { createQueries } from "../queries/index.ts";
+import type { StorageReads } from "../queries/storageReads.ts";
+import type { CheckpointResult, ThreadFind, ThreadReply, ThreadRequest, ThreadRole } from "./workerMain.ts";
 import { StorageRefused, Unavailable } from "../store.ts";
 
-type Place = Omit<ThreadRole, "role">;
+type ThreadLocation = Omit<ThreadRole, "role">;
 
 /** A thread that answers every query, with a connection of its own, so that a long list holds up nobody else. It starts with the first one. */
-export function readingThread(place: Place, onDamage?: OnDamage): { queries: Queries; close(): Promise<void> } {
-  const thread = startedWhenAsked({ role: "reading", ...place }, onDamage);
-  return { queries: readsThrough((query, args) => orUnavailable(thread.ask({ kind: "read", query, args }))), close: thread.close };
+export function startReadingThread(location: ThreadLocation, onDamage?: OnDamage): { queries: Queries; close(): Promise<void> } {
+  const thread = createLazyThread({ role: "reading", ...location }, onDamage);
+  return {
+    queries: createRemoteQueries((query, args) => withUnavailableRefusal(thread.send({ kind: "read", query, args }))),
+    close: thread.close,
+  };
 }
 
 /** A thread that folds the write-ahead log back into the file. It starts when there is something to fold. */
-export function foldingThread(place: Place, onDamage?: OnDamage): { fold(): Promise<Folded>; close(): Promise<void> } {
-  const thread = startedWhenAsked({ role: "folding", ...place }, onDamage);
-  return { fold: () => thread.ask({ kind: "fold" }), close: thread.close };
+export function startCheckpointThread(
+  location: ThreadLocation,
+  onDamage?: OnDamage,
+): { checkpoint(): Promise<CheckpointResult>; close(): Promise<void> } {
+  const thread = createLazyThread({ role: "folding", ...location }, onDamage);
+  return { checkpoint: () => thread.send({ kind: "fold" }), close: thread.close };
 }
 
-type Asked<Request> = Request extends { id: number } ? Omit<Request, "id"> : never;
-type Thread = { ask<Answer>(request: Asked<ThreadRequest>): Promise<Answer>; close(): Promise<void> };
+type WithoutRequestId<Request> = Request extends { id: number } ? Omit<Request, "id"> : never;
+type Thread = { send<Answer>(request: WithoutRequestId<ThreadRequest>): Promise<Answer>; close(): Promise<void> };
 
 /** One that has ended, as when an answer needed more memory than there is, fails those who wait for it, and is replaced for the next one. */
-function startedWhenAsked(role: ThreadRole, onDamage: OnDamage = () => undefined): Thread {
+function createLazyThread(role: ThreadRole, onDamage: OnDamage = () => undefined): Thread {
   let running: (Thread & { hasEnded(): boolean }) | null = null;
   let isClosed = false;
   return {
-    ask: async (request) => {
+    send: async (request) => {
       if (isClosed) throw new Unavailable("the storage is closed");
-      if (running === null || running.hasEnded()) running = thread(role, onDamage);
-      return running.ask(request);
+      if (running === null || running.hasEnded()) running = startThread(role, onDamage);
+      return running.send(request);
     },
     close: async () => {
       isClosed = true;
@@ -43,52 +49,52 @@ function startedWhenAsked(role: ThreadRole, onDamage: OnDamage = () => undefined
 }
 
 /** Every query by its name; the thread knows what it means. */
-function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => Promise<unknown>): Queries {
-  const call = (query: string) => [query, (...args: unknown[]) => ask(query as keyof Queries, args)] as const;
-  return Object.fromEntries(Object.keys(queriesOf(unread)).map(call)) as unknown as Queries;
+function createRemoteQueries(send: (query: keyof Queries, args: readonly unknown[]) => Promise<unknown>): Queries {
+  const call = (query: string) => [query, (...args: unknown[]) => send(query as keyof Queries, args)] as const;
+  return Object.fromEntries(Object.keys(createQueries(unread)).map(call)) as unknown as Queries;
 }
 
 /** A storage of which only the names of the queries are asked. */
-const unread = {} as Shelf;
+const unread = {} as StorageReads;
 
-function thread(role: ThreadRole, onDamage: OnDamage): Thread & { hasEnded(): boolean } {
+function startThread(role: ThreadRole, onDamage: OnDamage): Thread & { hasEnded(): boolean } {
   const worker = new Worker(new URL("./workerMain.ts", import.meta.url), { workerData: role, name: `store-${role.role}` });
-  const asked = new Map<number, { resolve(value: never): void; reject(error: Error): void }>();
+  const pending = new Map<number, { resolve(value: never): void; reject(error: Error): void }>();
   let lastId = 0;
-  let ended: Error | null = null;
-  const ask = <Answer>(request: Asked<ThreadRequest>): Promise<Answer> =>
+  let endError: Error | null = null;
+  const send = <Answer>(request: WithoutRequestId<ThreadRequest>): Promise<Answer> =>
     new Promise((resolve, reject) => {
-      if (ended) return reject(ended);
+      if (endError) return reject(endError);
       const id = ++lastId;
-      asked.set(id, { resolve, reject });
+      pending.set(id, { resolve, reject });
       worker.postMessage({ ...request, id });
     });
   const failAll = (error: Error): void => {
-    ended ??= error;
-    for (const { reject } of asked.values()) reject(error);
-    asked.clear();
+    endError ??= error;
+    for (const { reject } of pending.values()) reject(error);
+    pending.clear();
   };
   worker.on("message", (reply: ThreadReply | ThreadFind) => {
     if ("damage" in reply) return onDamage(reply.damage);
-    const call = asked.get(reply.id);
-    asked.delete(reply.id);
+    const call = pending.get(reply.id);
+    pending.delete(reply.id);
     if ("value" in reply) call?.resolve(reply.value as never);
-    else call?.reject(errorOf(reply));
+    else call?.reject(toError(reply));
   });
   worker.on("error", (error: Error) => failAll(new Unavailable(`the storage thread ended: ${error.message}`, { cause: error })));
   worker.on("exit", (code) => failAll(new Unavailable(`the storage thread ended with code ${code}`)));
   return {
-    ask,
-    hasEnded: () => ended !== null,
+    send,
+    hasEnded: () => endError !== null,
     close: async () => {
-      await ask({ kind: "close" }).catch(() => undefined);
+      await send({ kind: "close" }).catch(() => undefined);
       await worker.terminate();
     },
   };
 }
 
-function errorOf({ error, refusedCode }: Extract<ThreadReply, { error: string }>): Error {
+function toError({ error, refusedCode }: Extract<ThreadReply, { error: string }>): Error {
   if (refusedCode === undefined) return new Error(error);
   if (refusedCode === "unavailable") return new Unavailable(error);
-  return refusedCode === "storage" ? new StorageRefused(error) : new Refusal(codeOf(refusedCode), error);
+  return refusedCode === "storage" ? new StorageRefused(error) : new Refusal(toErrorCode(refusedCode), error);
 }

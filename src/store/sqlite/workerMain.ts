@@ -1,7 +1,7 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { Refusal } from "../../core/values/errors.ts";
-import { queriesOf } from "../queries/index.ts";
-import { sqlShelf } from "../sql/reads.ts";
+import { createQueries } from "../queries/index.ts";
+import { createSqlReads } from "../sql/reads.ts";
 import type { SqliteDatabase } from "./database.ts";
 import { openSqlite } from "./database.ts";
 import { StorageRefused, Unavailable } from "../store.ts";
@@ -20,7 +20,7 @@ export type ThreadReply = { id: number; value: unknown } | { id: number; error: 
 /** Something was found damaged. */
 export type ThreadFind = { damage: Damage };
 /** `failed`: the disk did not keep what was written to the file, now or when less was folded; so the log must not be given up. */
-export type Folded = { isWhole: boolean; failed?: string };
+export type CheckpointResult = { isWhole: boolean; failed?: string };
 export type ThreadRole = { role: "reading" | "folding"; path: string; keys: KeySource };
 
 const { role, path, keys } = workerData as ThreadRole;
@@ -29,30 +29,30 @@ if (!port) throw new Error("this file is run as a thread: store/sqlite/worker.ts
 
 const onDamage = (damage: Damage): void => port.postMessage({ damage } satisfies ThreadFind);
 
-let opened: ((request: ThreadRequest) => Promise<unknown>) | null = null;
-let turn: Promise<void> = Promise.resolve();
+let handler: ((request: ThreadRequest) => Promise<unknown>) | null = null;
+let lastRequest: Promise<void> = Promise.resolve();
 port.on("message", (request: ThreadRequest) => {
-  turn = turn.then(async () => port.postMessage(await answerTo(request)));
+  lastRequest = lastRequest.then(async () => port.postMessage(await handleRequest(request)));
 });
 
-async function answerTo(request: ThreadRequest): Promise<ThreadReply> {
+async function handleRequest(request: ThreadRequest): Promise<ThreadReply> {
   try {
     // What keeps it from being opened, as too many open files, is told to whoever asks, and may be over when the next one does.
-    opened ??= serving(openSqlite(path, { readOnly: role === "reading", keys, onDamage }));
-    return { id: request.id, value: await opened(request) };
+    handler ??= createHandler(openSqlite(path, { readOnly: role === "reading", keys, onDamage }));
+    return { id: request.id, value: await handler(request) };
   } catch (error) {
-    return failure(request.id, error);
+    return toFailureReply(request.id, error);
   }
 }
 
-function serving(database: SqliteDatabase): (request: ThreadRequest) => Promise<unknown> {
-  const queries = queriesOf(sqlShelf(database.connection));
+function createHandler(database: SqliteDatabase): (request: ThreadRequest) => Promise<unknown> {
+  const queries = createQueries(createSqlReads(database.connection));
   return async (request) => {
     switch (request.kind) {
       case "read":
         return (queries[request.query] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
       case "fold":
-        return fold(database);
+        return runCheckpoint(database);
       case "close":
         return database.close();
     }
@@ -62,18 +62,18 @@ function serving(database: SqliteDatabase): (request: ThreadRequest) => Promise<
 /** The system does not write again what it failed to write, so that the next try would succeed and mean nothing. */
 const fileNotSynced = 1034;
 
-async function fold(database: SqliteDatabase): Promise<Folded> {
+async function runCheckpoint(database: SqliteDatabase): Promise<CheckpointResult> {
   try {
     await database.connection.query("pragma wal_checkpoint(passive)", []);
   } catch (error) {
     if (!(error instanceof Error) || Reflect.get(error, "errcode") !== fileNotSynced) throw error;
     return { isWhole: false, failed: `${error.message}, when the log was folded into the file` };
   }
-  const { all, folded } = database.log();
-  return { isWhole: all === folded };
+  const { written, checkpointed } = database.walLength();
+  return { isWhole: written === checkpointed };
 }
 
-function failure(id: number, error: unknown): ThreadReply {
+function toFailureReply(id: number, error: unknown): ThreadReply {
   const text = error instanceof Error ? error.message : String(error);
   if (error instanceof StorageRefused) return { id, error: text, refusedCode: "storage" };
   if (error instanceof Unavailable) return { id, error: text, refusedCode: "unavailable" };

@@ -7,19 +7,19 @@ export type LogCheck = {
   /** The pages that it will read from the log. */
   inLog: ReadonlySet<number>;
   /** The log was altered, and there are commits behind that place. Null: it is whole. */
-  cut: Cut | null;
+  cut: LogDamage | null;
 };
 
 /** A place in a log from which on SQLite does not read it. */
-export type Cut = {
+export type LogDamage = {
   /** The first frame that does not fit; the first of all is 0. */
-  at: number;
+  frame: number;
   /** It, and those behind it up to the last commit. */
   frames: number;
   /** Commits behind it. */
   commits: number;
   /** What the database file has of the log: all of it, so that nothing is lost; something from behind the place; or neither. */
-  folded: "all" | "behind" | "none";
+  checkpointed: "all" | "behind" | "none";
 };
 
 const [headerBytes, frameHeaderBytes] = [32, 24];
@@ -27,16 +27,16 @@ const [headerBytes, frameHeaderBytes] = [32, 24];
 const magic = 0x377f0682;
 const batchBytes = 1024 * 1024;
 
-const untouched: LogCheck = { pages: null, inLog: new Set(), cut: null };
+const emptyCheck: LogCheck = { pages: null, inLog: new Set(), cut: null };
 
 /**
  * Reads the write-ahead log as SQLite does at its next start, and behind the place at which SQLite stops. A commit behind that place, of the
  * same log, shows that something before it was altered, or never came to the disk: a log only grows at its end.
  */
 export function checkLog(path: string): LogCheck {
-  const log = opened(`${path}-wal`);
-  if (log === null) return untouched;
-  const database = opened(path);
+  const log = openIfPresent(`${path}-wal`);
+  if (log === null) return emptyCheck;
+  const database = openIfPresent(path);
   try {
     return new LogReader(log, database).check();
   } finally {
@@ -45,7 +45,7 @@ export function checkLog(path: string): LogCheck {
   }
 }
 
-function opened(path: string): number | null {
+function openIfPresent(path: string): number | null {
   try {
     return openSync(path, "r");
   } catch {
@@ -61,8 +61,8 @@ export function keepDamagedLog(path: string): string {
   return copy;
 }
 
-type Sum = readonly [number, number];
-type Frame = { page: number; size: number; salts: string; stored: Sum; at: number };
+type Checksum = readonly [number, number];
+type Frame = { page: number; size: number; salts: string; stored: Checksum; at: number };
 
 class LogReader {
   readonly #file: number;
@@ -79,53 +79,59 @@ class LogReader {
   }
 
   check(): LogCheck {
-    const header = this.#at(0, headerBytes);
-    if (!header) return untouched;
+    const header = this.#readAt(0, headerBytes);
+    if (!header) return emptyCheck;
     const isBigEndian = header.readUInt32BE(0) === magic + 1;
     const isKnown = isBigEndian || header.readUInt32BE(0) === magic;
     const pageBytes = header.readUInt32BE(8);
     const isPage = pageBytes >= 512 && pageBytes <= 65_536 && (pageBytes & (pageBytes - 1)) === 0;
-    const start = sumOf(header.subarray(0, 24), [0, 0], isBigEndian);
+    const start = computeChecksum(header.subarray(0, 24), [0, 0], isBigEndian);
     const isWhole = isKnown && isPage && isSame(start, [header.readUInt32BE(24), header.readUInt32BE(28)]);
     // If the header was altered, these are guesses: the page size of new files, and the byte order of most processors.
-    const of = { pageBytes: isPage ? pageBytes : 8_192, isBigEndian: isKnown && isBigEndian };
-    return this.#frames(of, isWhole ? { salts: header.toString("hex", 16, 24), sum: start } : null);
+    const format = { pageBytes: isPage ? pageBytes : 8_192, isBigEndian: isKnown && isBigEndian };
+    return this.#readFrames(format, isWhole ? { salts: header.toString("hex", 16, 24), sum: start } : null);
   }
 
   /** `begun`: what the header says. Null: it was altered, and SQLite reads nothing. */
-  #frames({ pageBytes, isBigEndian }: { pageBytes: number; isBigEndian: boolean }, begun: { salts: string; sum: Sum } | null): LogCheck {
+  #readFrames(
+    { pageBytes, isBigEndian }: { pageBytes: number; isBigEndian: boolean },
+    header: { salts: string; sum: Checksum } | null,
+  ): LogCheck {
     const committed = new Set<number>();
     let pages: number | null = null;
     let pending: number[] = [];
-    let salts = begun?.salts;
-    let sum: Sum | null = begun?.sum ?? null;
-    let stoppedAt: number | null = begun ? null : 0;
+    let salts = header?.salts;
+    let sum: Checksum | null = header?.sum ?? null;
+    let stoppedAt: number | null = header ? null : 0;
     let lastCommit = -1;
     let commits = 0;
     // The last frame of each page, before the place where SQLite stops and behind it.
-    const [before, behind] = [new Map<number, number>(), new Map<number, number>()];
+    const [validFrames, laterFrames] = [new Map<number, number>(), new Map<number, number>()];
     for (let n = 0; ; n++) {
       const at = headerBytes + n * (frameHeaderBytes + pageBytes);
-      const bytes = this.#at(at, frameHeaderBytes + pageBytes);
+      const bytes = this.#readAt(at, frameHeaderBytes + pageBytes);
       if (!bytes) break;
-      const frame = frameOf(bytes, n);
+      const frame = parseFrame(bytes, n);
       salts ??= frame.salts;
       const isFollowing =
         sum !== null &&
-        isSame(sumOf(bytes.subarray(frameHeaderBytes), sumOf(bytes.subarray(0, 8), sum, isBigEndian), isBigEndian), frame.stored);
-      const isOfLog = frame.salts === salts && frame.page > 0;
-      if (stoppedAt === null && isFollowing && isOfLog) {
+        isSame(
+          computeChecksum(bytes.subarray(frameHeaderBytes), computeChecksum(bytes.subarray(0, 8), sum, isBigEndian), isBigEndian),
+          frame.stored,
+        );
+      const isSameLog = frame.salts === salts && frame.page > 0;
+      if (stoppedAt === null && isFollowing && isSameLog) {
         pending.push(frame.page);
         if (frame.size > 0) {
           for (const page of pending) committed.add(page);
           [pages, pending] = [frame.size, []];
         }
-        before.set(frame.page, n);
+        validFrames.set(frame.page, n);
       } else {
         stoppedAt ??= n;
-        if (n === stoppedAt || (isFollowing && isOfLog)) behind.set(frame.page, n);
+        if (n === stoppedAt || (isFollowing && isSameLog)) laterFrames.set(frame.page, n);
         // It follows the frame before it, even if that one was altered.
-        if (isFollowing && isOfLog && frame.size > 0) {
+        if (isFollowing && isSameLog && frame.size > 0) {
           lastCommit = n;
           commits++;
         }
@@ -133,26 +139,26 @@ class LogReader {
       sum = frame.stored;
     }
     if (stoppedAt === null || lastCommit < stoppedAt) return { pages, inLog: committed, cut: null };
-    const folded = this.#folded({ pageBytes, before, behind, stoppedAt });
-    return { pages, inLog: committed, cut: { at: stoppedAt, frames: lastCommit + 1 - stoppedAt, commits, folded } };
+    const checkpointed = this.#readCheckpointed({ pageBytes, validFrames, laterFrames, stoppedAt });
+    return { pages, inLog: committed, cut: { frame: stoppedAt, frames: lastCommit + 1 - stoppedAt, commits, checkpointed } };
   }
 
   /** Compares the last image of each page in the log with the file. The frame that does not fit may differ in a few bytes. */
-  #folded({ pageBytes, before, behind, stoppedAt }: Images): Cut["folded"] {
+  #readCheckpointed({ pageBytes, validFrames, laterFrames, stoppedAt }: PageImages): LogDamage["checkpointed"] {
     let [isAll, isBehind] = [true, false];
-    for (const [page, frame] of [...before, ...behind]) {
-      if (behind.has(page) && behind.get(page) !== frame) continue;
-      const inFile = this.#isInFile(frame, { page, pageBytes, mayDiffer: frame === stoppedAt ? fewBytes : 0 });
+    for (const [page, frame] of [...validFrames, ...laterFrames]) {
+      if (laterFrames.has(page) && laterFrames.get(page) !== frame) continue;
+      const inFile = this.#isInFile(frame, { page, pageBytes, mayDiffer: frame === stoppedAt ? maxDifferingBytes : 0 });
       isAll &&= inFile;
-      const earlier = before.get(page);
-      if (inFile && behind.has(page) && frame !== stoppedAt)
+      const earlier = validFrames.get(page);
+      if (inFile && laterFrames.has(page) && frame !== stoppedAt)
         isBehind ||= earlier === undefined || !this.#isInFile(earlier, { page, pageBytes, mayDiffer: 0 });
     }
     return isAll ? "all" : isBehind ? "behind" : "none";
   }
 
   #isInFile(frame: number, { page, pageBytes, mayDiffer }: { page: number; pageBytes: number; mayDiffer: number }): boolean {
-    const image = this.#at(headerBytes + frame * (frameHeaderBytes + pageBytes) + frameHeaderBytes, pageBytes);
+    const image = this.#readAt(headerBytes + frame * (frameHeaderBytes + pageBytes) + frameHeaderBytes, pageBytes);
     const there = Buffer.alloc(pageBytes);
     if (image === null || this.#database === null || page < 1) return false;
     if (readSync(this.#database, there, 0, pageBytes, (page - 1) * pageBytes) < pageBytes) return false;
@@ -163,7 +169,7 @@ class LogReader {
   }
 
   /** Null: the file ends before. */
-  #at(offset: number, length: number): Buffer | null {
+  #readAt(offset: number, length: number): Buffer | null {
     if (offset + length > this.#size) return null;
     if (offset < this.#batchAt || offset + length > this.#batchAt + this.#batch.length) {
       const batch = Buffer.alloc(Math.min(Math.max(batchBytes, length), this.#size - offset));
@@ -175,20 +181,25 @@ class LogReader {
   }
 }
 
-type Images = { pageBytes: number; before: ReadonlyMap<number, number>; behind: ReadonlyMap<number, number>; stoppedAt: number };
+type PageImages = {
+  pageBytes: number;
+  validFrames: ReadonlyMap<number, number>;
+  laterFrames: ReadonlyMap<number, number>;
+  stoppedAt: number;
+};
 
 /** Bytes of an altered frame that may differ from the page that it was folded to. */
-const fewBytes = 16;
+const maxDifferingBytes = 16;
 
-const frameOf = (bytes: Buffer, at: number): Frame => ({
+const parseFrame = (bytes: Buffer, at: number): Frame => ({
   ...{ at, page: bytes.readUInt32BE(0), size: bytes.readUInt32BE(4), salts: bytes.toString("hex", 8, 16) },
   stored: [bytes.readUInt32BE(16), bytes.readUInt32BE(20)],
 });
 
-const isSame = (one: Sum, other: Sum): boolean => one[0] === other[0] && one[1] === other[1];
+const isSame = (one: Checksum, other: Checksum): boolean => one[0] === other[0] && one[1] === other[1];
 
 /** The checksum of SQLite over words of 32 bits, which continues the checksum of the bytes before. */
-function sumOf(bytes: Buffer, [first, second]: Sum, isBigEndian: boolean): Sum {
+function computeChecksum(bytes: Buffer, [first, second]: Checksum, isBigEndian: boolean): Checksum {
   let [one, two] = [first | 0, second | 0];
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   for (let at = 0; at < bytes.byteLength; at += 8) {

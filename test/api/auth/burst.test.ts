@@ -1,16 +1,16 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { Bursts } from "../../../src/api/auth/bursts.ts";
-import { countedFrom } from "../../../src/api/auth/counted.ts";
+import { createAccessCounters } from "../../../src/api/auth/accessCounters.ts";
 import { routes } from "../../../src/api/routes/index.ts";
 import type { Terms } from "../../../src/core/model/accountTerms.ts";
-import { at, house, otherToken } from "../house.ts";
-import type { House } from "../house.ts";
+import { testTime, createTestServer, otherToken } from "../testServer.ts";
+import type { TestServer } from "../testServer.ts";
 
-let home: House;
+let home: TestServer;
 const limit = (requestsPerSecond: number): Promise<unknown> =>
   home.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", limits: { requestsPerSecond } } });
 beforeEach(async () => {
-  home = await house();
+  home = await createTestServer();
   await limit(2);
 });
 
@@ -20,7 +20,7 @@ describe("requests in a second", () => {
   test("are refused beyond the limit with their own headers, and with words on the limit", async () => {
     const burst = (remaining: number) => ({
       ...{ "burst-ratelimit-limit": "2", "burst-ratelimit-remaining": String(remaining) },
-      "burst-ratelimit-reset": String(at / 1000 + 1),
+      "burst-ratelimit-reset": String(testTime / 1000 + 1),
     });
     expect(await list()).toMatchObject({ status: 200, headers: burst(1) });
     expect(await list()).toMatchObject({ status: 200, headers: burst(0) });
@@ -52,9 +52,9 @@ describe("requests in a second", () => {
   });
 
   test("are counted together at both ports of a server", async () => {
-    const counted = countedFrom(() => at);
-    const main = await house({ counted });
-    const accounts = await house({ counted, servesAccountsOnly: true, wrap: () => main.store });
+    const counted = createAccessCounters(() => testTime);
+    const main = await createTestServer({ counted });
+    const accounts = await createTestServer({ counted, servesAccountsOnly: true, wrap: () => main.store });
     await main.store.execute("changeAccount", { account: "acc_1", change: { limits: { requestsPerSecond: 2 } } });
     const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
     const read = () => accounts.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
@@ -92,9 +92,9 @@ test("nothing is kept of seconds that are over, nor of accounts without a limit"
     ...{ id, name: id, password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" }, createdAt: 0 },
     ...terms,
   });
-  expect(bursts.ask(account("a"), at)).toBeNull();
-  expect(bursts.ask(account("b", { limits: { requestsPerSecond: 1 } }), at)).toMatchObject({ taken: true });
-  expect(bursts.ask(account("b", { limits: { requestsPerSecond: 1 } }), at)).toMatchObject({ taken: false });
+  expect(bursts.count(account("a"), testTime)).toBeNull();
+  expect(bursts.count(account("b", { limits: { requestsPerSecond: 1 } }), testTime)).toMatchObject({ taken: true });
+  expect(bursts.count(account("b", { limits: { requestsPerSecond: 1 } }), testTime)).toMatchObject({ taken: false });
   // Also for a clock that is put back.
-  expect(bursts.ask(account("b", { limits: { requestsPerSecond: 1 } }), at - 1000)).toMatchObject({ taken: true });
+  expect(bursts.count(account("b", { limits: { requestsPerSecond: 1 } }), testTime - 1000)).toMatchObject({ taken: true });
 });

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { RefusedRequests } from "../../../src/api/auth/refusedRequests.ts";
-import { countedFrom } from "../../../src/api/auth/counted.ts";
+import { createAccessCounters } from "../../../src/api/auth/accessCounters.ts";
 import { routes } from "../../../src/api/routes/index.ts";
-import { at, house, operatorPassword, token } from "../house.ts";
-import type { House } from "../house.ts";
-import { listen, replyIn, request, send } from "../wire.ts";
+import { testTime, createTestServer, operatorPassword, token } from "../testServer.ts";
+import type { TestServer } from "../testServer.ts";
+import { listen, parseReply, request, send } from "../wire.ts";
 
 const most = 5;
 const from = (address: string) => ({ "x-forwarded-for": address });
@@ -12,14 +12,14 @@ const tooMany =
   "requests: more than 5 from this address in this second were refused or had no valid token; retry in 1 s, or with a valid token";
 
 /** A server that lets 5 requests of an address be refused in a second. */
-async function strict(trustProxy = false): Promise<House> {
-  const clock = { now: at };
-  const home = await house({ trustProxy, counted: countedFrom(() => clock.now, undefined, most) });
+async function strict(trustProxy = false): Promise<TestServer> {
+  const clock = { now: testTime };
+  const home = await createTestServer({ trustProxy, counted: createAccessCounters(() => clock.now, undefined, most) });
   return { ...home, clock };
 }
 
 /** So many are refused as they are, the rest as too many. */
-async function useUp({ ask }: House, headers: Record<string, string> = {}): Promise<void> {
+async function useUp({ ask }: TestServer, headers: Record<string, string> = {}): Promise<void> {
   for (let count = 0; count < most; count++) expect((await ask("GET", "/", { token: null, headers })).status).toBe(404);
   expect(await ask("GET", "/", { token: null, headers })).toMatchObject({
     status: 429,
@@ -105,7 +105,7 @@ test.each(["/", "/v2/queues", "/v2/svc/users", "/V2/Queues/?token=x", "/v2/publi
       await useUp(home);
       const port = await listen(home);
       for (const method of ["GET", "HEAD", "PUT", "POST"])
-        replies.push(replyIn(await send(port, request(`${method} ${path} HTTP/1.1`, [], method === "POST" ? "body" : ""))));
+        replies.push(parseReply(await send(port, request(`${method} ${path} HTTP/1.1`, [], method === "POST" ? "body" : ""))));
       expect(home.lines.at(-1)).toMatchObject({ method: "POST", status: 429, account: null });
     }
     const shown = replies.map(({ status, head, body }) => ({ status, body, head: head.toLowerCase().split("\r\n").toSorted() }));
@@ -116,7 +116,7 @@ test.each(["/", "/v2/queues", "/v2/svc/users", "/V2/Queues/?token=x", "/v2/publi
 );
 
 test("no more than 10,000 addresses of a second are remembered; those beyond are counted as one", () => {
-  const clock = { now: at };
+  const clock = { now: testTime };
   const refused = new RefusedRequests(() => clock.now, 2);
   const codes = (address: string, times: number) => Array.from({ length: times }, () => refused.count(address)?.code ?? null);
   for (let place = 0; place < 10_000; place++) codes(`10.0.${Math.floor(place / 256)}.${place % 256}`, 1);

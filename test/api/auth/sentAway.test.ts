@@ -2,12 +2,12 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { Delivery } from "../../../src/core/model/message.ts";
 import type { Route } from "../../../src/api/route/route.ts";
-import { verbOf } from "../../../src/api/route/route.ts";
+import { requiredVerb } from "../../../src/api/route/route.ts";
 import { routes } from "../../../src/api/routes/index.ts";
-import { house } from "../house.ts";
-import type { House } from "../house.ts";
-import type { Asked, Possessions } from "../routes/accounts/possessions.ts";
-import { asking, possess, requestOf } from "../routes/accounts/possessions.ts";
+import { createTestServer } from "../testServer.ts";
+import type { TestServer } from "../testServer.ts";
+import type { RequestParts, Possessions } from "../routes/accounts/possessions.ts";
+import { sendRequest, createPossessions, makeRequest } from "../routes/accounts/possessions.ts";
 
 // A token that may do everything but read asks every route, with a URL of its own in every place that takes one. Then life goes on. What
 // the account has stored must be in no answer, and must not arrive at that URL.
@@ -16,7 +16,7 @@ const mark = "markofhers";
 const thief = "https://e.example";
 const [callback, failureCallback] = [`${thief}/callback`, `${thief}/failure`];
 
-type Variant = { name: string; change(asked: Asked, she: Possessions): Asked };
+type Variant = { name: string; change(asked: RequestParts, she: Possessions): RequestParts };
 type Json = { properties?: Record<string, Json>; items?: Json; anyOf?: Json[]; additionalProperties?: Json | boolean; type?: string };
 
 const withHeaders = (name: string, headers: Record<string, string>): Variant => ({
@@ -55,7 +55,7 @@ function ofBody({ body }: Route): Variant[] {
     const value = urlFor(field, one);
     if (value === undefined) return [];
     const put = (item: object) => ({ ...item, [field]: value });
-    const change = (asked: Asked): Asked => {
+    const change = (asked: RequestParts): RequestParts => {
       const given: unknown = JSON.parse(asked.body ?? "{}");
       return { ...asked, body: JSON.stringify(Array.isArray(given) ? given.map(put) : put(given as object)) };
     };
@@ -80,11 +80,11 @@ const variantsOf = (row: Route): Variant[] => [
 ];
 
 const cases = routes
-  .filter((row) => row.access === "token" && verbOf(row) !== "read")
+  .filter((row) => row.access === "token" && requiredVerb(row) !== "read")
   .flatMap((row) => variantsOf(row).map((variant) => ({ row, variant, name: `${row.method} ${row.path} with ${variant.name}` })));
 
 /** All that was sent in a year, in which her group, her source and her schedules are used. */
-async function yearOf(home: House, { ids, token, url }: Possessions, status: number): Promise<Delivery[]> {
+async function yearOf(home: TestServer, { ids, token, url }: Possessions, status: number): Promise<Delivery[]> {
   const sent: Delivery[] = [];
   await home.ask("POST", `/v2/publish/${ids.group}`, { token, body: mark, headers: { "svc-forward-x": mark } });
   await home.ask("POST", `/v2/in/${ids.secret}`, { token: null, body: mark });
@@ -105,9 +105,9 @@ async function yearOf(home: House, { ids, token, url }: Possessions, status: num
 const opened = (text: string): string =>
   text + (text.match(/[\w+/]{12,}=*/g) ?? []).map((one) => Buffer.from(one, "base64").toString("latin1")).join("\n");
 
-async function homeWithToken(): Promise<{ home: House; she: Possessions; blind: string }> {
-  const home = await house();
-  const she = await possess(home, "acc_a", mark);
+async function homeWithToken(): Promise<{ home: TestServer; she: Possessions; blind: string }> {
+  const home = await createTestServer();
+  const she = await createPossessions(home, "acc_a", mark);
   const headers = { "Svc-Forward-Authorization": mark };
   await home.ask("PATCH", `/v2/topics/${she.ids.group}`, { token: she.token, body: JSON.stringify({ headers }) });
   await home.ask("PATCH", `/v2/sources/${she.ids.sourceId}`, { token: she.token, body: JSON.stringify({ settings: headers }) });
@@ -122,8 +122,8 @@ describe("without the verb read", () => {
   test.each(cases)("$name", async ({ row, variant, name }) => {
     const { home, she, blind } = await homeWithToken();
     home.deliveries.splice(0);
-    const asked = variant.change(requestOf(row, she), she);
-    const reply = await asking(home, { ...asked, headers: { ...asked.headers, authorization: `Bearer ${blind}` } });
+    const asked = variant.change(makeRequest(row, she), she);
+    const reply = await sendRequest(home, { ...asked, headers: { ...asked.headers, authorization: `Bearer ${blind}` } });
     const told = JSON.stringify([reply.body, reply.headers]);
     if (!JSON.stringify(asked).includes(mark)) expect(told).not.toContain(mark);
     if (reply.status === 403) needingRead.push(name);

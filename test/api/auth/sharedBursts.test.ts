@@ -1,13 +1,13 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { countedFrom } from "../../../src/api/auth/counted.ts";
+import { createAccessCounters } from "../../../src/api/auth/accessCounters.ts";
 import { SharedBursts } from "../../../src/api/auth/sharedBursts.ts";
 import type { Burst } from "../../../src/core/accounts/requestRate.ts";
 import type { CommandName } from "../../../src/core/commands/index.ts";
 import type { Account, Millis } from "../../../src/core/model/message.ts";
 import { Memory, memoryStore } from "../../model/memoryStore.ts";
 import type { Store } from "../../../src/store/store.ts";
-import { accountNamed, sourceOf, TestClock } from "../../store/world.ts";
-import { at, house } from "../house.ts";
+import { makeAccount, createSource, TestClock } from "../../store/storeFixture.ts";
+import { testTime, createTestServer } from "../testServer.ts";
 
 // One node among several, which share the requests of a second by their store.
 
@@ -22,17 +22,17 @@ const forever = new Promise<void>(() => undefined);
 
 /** A node, which waits for the store as long as the test says. */
 function node(name: string, { ask, patience = forever }: { ask?: () => Promise<never> | null; patience?: Promise<void> } = {}) {
-  const store = memoryStore(sourceOf(clock, name), memory);
+  const store = memoryStore(createSource(clock, name), memory);
   const execute = ((command: CommandName, input: never) => {
     asked.push(command);
     return ask?.() ?? store.execute(command, input);
   }) as Store["execute"];
   const bursts = new SharedBursts({ store: { execute }, now: () => clock.now, sleep: () => patience });
-  return (): Promise<Burst | null> => Promise.resolve(bursts.ask(account, clock.now));
+  return (): Promise<Burst | null> => Promise.resolve(bursts.count(account, clock.now));
 }
 
 async function limit(requestsPerSecond: number | null): Promise<void> {
-  const store = memoryStore(sourceOf(clock, "nod_z"), memory);
+  const store = memoryStore(createSource(clock, "nod_z"), memory);
   account = await store.execute("changeAccount", { account: "acc", change: { limits: { requestsPerSecond } } });
 }
 
@@ -40,7 +40,7 @@ beforeEach(async () => {
   memory = new Memory();
   asked = [];
   clock.now = Math.ceil((clock.now + 1) / second) * second;
-  await memoryStore(sourceOf(clock, "nod_z"), memory).execute("createAccount", accountNamed("acc"));
+  await memoryStore(createSource(clock, "nod_z"), memory).execute("createAccount", makeAccount("acc"));
   await limit(50);
 });
 
@@ -137,8 +137,8 @@ describe("a store that fails, or takes too long", () => {
       now: () => clock.now,
       sleep: async (at) => void (isSlow ? until.push(at) : await forever),
     });
-    const store = memoryStore(sourceOf(clock, "nod_a"), memory);
-    const ask = async () => bursts.ask(account, clock.now);
+    const store = memoryStore(createSource(clock, "nod_a"), memory);
+    const ask = async () => bursts.count(account, clock.now);
     expect(await ask()).toMatchObject({ taken: true, remaining: 2 });
     expect(until).toEqual([clock.now + 2_000]);
     expect([await ask(), await ask(), await ask()].map((burst) => burst?.taken)).toEqual([true, true, false]);
@@ -159,14 +159,14 @@ test("two nodes refuse with the headers and the words of one, and ask nothing fo
   });
   const own: { store?: Store } = {};
   const take = ((name: CommandName, input: never) => counting(own.store as Store).execute(name, input)) as Store["execute"];
-  const sharing = { store: { execute: take }, now: () => at, sleep: () => forever };
-  const one = await house({ counted: countedFrom(() => at, sharing), wrap: counting });
+  const sharing = { store: { execute: take }, now: () => testTime, sleep: () => forever };
+  const one = await createTestServer({ counted: createAccessCounters(() => testTime, sharing), wrap: counting });
   own.store = one.store;
-  const two = await house({ counted: countedFrom(() => at, sharing), wrap: () => one.store });
+  const two = await createTestServer({ counted: createAccessCounters(() => testTime, sharing), wrap: () => one.store });
   await one.store.execute("changeAccount", { account: "acc_1", change: { limits: { requestsPerSecond: 3 } } });
   const list = (home: typeof one) => home.ask("GET", "/v2/queues");
   const told = (left: number) => ({
-    ...{ "burst-ratelimit-limit": "3", "burst-ratelimit-remaining": String(left), "burst-ratelimit-reset": String(at / 1000 + 1) },
+    ...{ "burst-ratelimit-limit": "3", "burst-ratelimit-remaining": String(left), "burst-ratelimit-reset": String(testTime / 1000 + 1) },
   });
   expect(await list(one)).toMatchObject({ status: 200, headers: told(2) });
   expect(await list(two)).toMatchObject({ status: 200, headers: told(1) });

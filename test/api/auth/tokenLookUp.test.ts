@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { authenticator } from "../../../src/api/auth/bearer.ts";
-import { hashOfToken } from "../../../src/api/auth/token.ts";
+import { createAuthenticator } from "../../../src/api/auth/bearer.ts";
+import { hashToken } from "../../../src/api/auth/token.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";
 import type { Store } from "../../../src/store/store.ts";
 
@@ -21,15 +21,15 @@ function openStore() {
     state.asked++;
     if (isHolding) await new Promise<void>((resolve) => held.push(resolve));
     if (state.isAway) throw new Refusal("unavailable", "storage unavailable: retry later");
-    return !state.isRevoked && hash === hashOfToken(token) ? { id: "acc", token } : null;
+    return !state.isRevoked && hash === hashToken(token) ? { id: "acc", token } : null;
   };
   const store = {
     read: { accountByToken, tokenByHash: async () => null, account: async () => null },
     isInDoubt: () => state.isInDoubt,
     onAccounts: (listener: () => void) => void (tellAccounts = listener),
   };
-  const lockout = { refusalFor: (_: unknown, refusal: Refusal) => refusal };
-  const auth = authenticator({ store: store as unknown as Store, now: () => state.now, lockout: lockout as never });
+  const lockout = { recordFailure: (_: unknown, refusal: Refusal) => refusal };
+  const auth = createAuthenticator({ store: store as unknown as Store, now: () => state.now, lockout: lockout as never });
   return {
     ...{ state, auth, tellAccounts: () => tellAccounts() },
     hold: () => (isHolding = true),
@@ -64,9 +64,9 @@ test("while the storage is in doubt a token that is remembered is not looked up 
   const { state, auth } = openStore();
   await auth.authenticate(tokens());
   Object.assign(state, { isInDoubt: true, now: state.now + 30_000 });
-  expect(auth.known(tokens().authorization)).toMatchObject({ account: { id: "acc" } });
+  expect(auth.getCached(tokens().authorization)).toMatchObject({ account: { id: "acc" } });
   state.isInDoubt = false;
-  expect(auth.known(tokens().authorization)).toBe(null);
+  expect(auth.getCached(tokens().authorization)).toBe(null);
   expect(state.asked).toBe(1);
 });
 
@@ -88,5 +88,5 @@ test("a token that is revoked is not remembered, whether this node is told of it
   release();
   await Promise.allSettled([before, after]);
   await expect(after).rejects.toMatchObject({ code: "unauthorized" });
-  expect(auth.known(tokens().authorization)).toBe(null);
+  expect(auth.getCached(tokens().authorization)).toBe(null);
 });

@@ -2,13 +2,13 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { Refusal } from "../../../src/core/values/errors.ts";
-import { house, otherToken, token } from "../house.ts";
-import type { House } from "../house.ts";
-import { asker, listen, replyIn, request, send } from "../wire.ts";
+import { createTestServer, otherToken, token } from "../testServer.ts";
+import type { TestServer } from "../testServer.ts";
+import { createRawClient, listen, parseReply, request, send } from "../wire.ts";
 
 /** A server that counts which requests come to its framework. */
-async function open(options: Parameters<typeof house>[0] = {}): Promise<House & { port: number; usual: string[] }> {
-  const home = await house(options);
+async function open(options: Parameters<typeof createTestServer>[0] = {}): Promise<TestServer & { port: number; usual: string[] }> {
+  const home = await createTestServer(options);
   const usual: string[] = [];
   home.api.addHook("onResponse", async ({ originalUrl }) => void usual.push(originalUrl));
   return { ...home, port: await listen(home), usual };
@@ -152,7 +152,7 @@ test.each([[["*"]], [["https://app.example"]]])("what a page of %s may read is t
 test("with the fast path turned off, the framework answers all, also what another connection was used for before", async () => {
   const { ask, port, usual, deliveries } = await open({ fastPath: false });
   await ask("GET", "/v2/queues");
-  const { ask: askOver, close } = asker(port, token);
+  const { ask: askOver, close } = createRawClient(port, token);
   onTestFinished(close);
   usual.length = 0;
   for (const method of ["POST", "GET", "POST"] as const)
@@ -164,7 +164,7 @@ test("on a connection that was used for something else before, a plain publish i
   const { ask, port, usual, deliveries } = await open({ intakeBytes: 100 });
   await ask("GET", "/v2/queues");
   usual.length = 0;
-  const { ask: askOver, close } = asker(port, token);
+  const { ask: askOver, close } = createRawClient(port, token);
   onTestFinished(close);
   const publish = (body: string): Promise<{ status: number; text: string }> =>
     askOver({ method: "POST", target: "/v2/publish/https://e.example/", body });
@@ -204,14 +204,14 @@ test.each([
   await ask("GET", "/v2/queues");
   usual.length = 0;
   const received = await send(port, request(line, headers, "x"));
-  expect([replyIn(received.replace(/^HTTP\/1.1 100 Continue\r\n\r\n/, "")).status, usual.length]).toEqual([status, 1]);
+  expect([parseReply(received.replace(/^HTTP\/1.1 100 Continue\r\n\r\n/, "")).status, usual.length]).toEqual([status, 1]);
 });
 
 test("tokens that may not do everything go the usual way, and are refused there", async () => {
   const { ask, port, usual, store } = await open();
   const made = await ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: ["read"] }) });
   const publish = async (secret: string): Promise<number> =>
-    replyIn(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer(secret)], "x"))).status;
+    parseReply(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer(secret)], "x"))).status;
   expect([await publish(made.body.token), await publish(made.body.token)]).toEqual([403, 403]);
   expect(usual.slice(-2)).toHaveLength(2);
   // The account of a token that is good may not be known from another one.
@@ -223,7 +223,7 @@ test("tokens that may not do everything go the usual way, and are refused there"
 test("an account that is disabled or gone between two publishes is refused at the second", async () => {
   const { port, store } = await open();
   const publish = async (): Promise<number> =>
-    replyIn(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x"))).status;
+    parseReply(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x"))).status;
   expect([await publish(), await publish()]).toEqual([200, 200]);
   await store.execute("rotateToken", { account: "acc_1", token: "new", tokenHash: "new", password: "new" });
   expect(await publish()).toBe(401);
@@ -233,7 +233,7 @@ test("no room for bodies: refused with when to come again, and the room is given
   const { ask, port } = await open({ intakeBytes: 100 });
   await ask("GET", "/v2/queues");
   const publish = async (bytes: number): Promise<[number, boolean]> => {
-    const { status, head } = replyIn(
+    const { status, head } = parseReply(
       await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x".repeat(bytes))),
     );
     return [status, /^retry-after: 1$/im.test(head)];
@@ -259,7 +259,7 @@ test.each([
     socket.destroy();
     await new Promise((resolve) => setTimeout(resolve, 30));
   }
-  const { status } = replyIn(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x".repeat(90))));
+  const { status } = parseReply(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x".repeat(90))));
   expect([status, deliveries.length]).toEqual([200, 1]);
 });
 
@@ -272,7 +272,7 @@ test("a fault of ours is told to the log, not to the sender, and the next one is
     }),
   });
   await ask("GET", "/v2/queues");
-  const publish = async () => replyIn(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x")));
+  const publish = async () => parseReply(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x")));
   isOdd = true;
   const { status, body: text } = await publish();
   expect([status, text.includes("odd")]).toEqual([500, false]);
@@ -291,7 +291,7 @@ test("why the storage is away is told to the log, and not to those who ask", asy
   });
   await ask("GET", "/v2/queues");
   isAway = true;
-  const plain = replyIn(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x")));
+  const plain = parseReply(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x")));
   const usual = await ask("POST", "/v2/queues", {
     body: JSON.stringify({ queueName: "q" }),
     headers: { "content-type": "application/json" },
@@ -307,6 +307,6 @@ test("behind a proxy that is believed, and on a port of accounts, all go the usu
   await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer(), "X-Forwarded-For: 192.0.2.7"], "x"));
   expect(usual).toHaveLength(1);
   const accounts = await open({ servesAccountsOnly: true });
-  const { status } = replyIn(await send(accounts.port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x")));
+  const { status } = parseReply(await send(accounts.port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x")));
   expect(status).toBe(404);
 });

@@ -4,10 +4,10 @@ import type { AddressInfo } from "node:net";
 import fc from "fast-check";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { PlainHead } from "../../../src/api/fastPublish/parse.ts";
-import { plainHead } from "../../../src/api/fastPublish/parse.ts";
+import { parsePlainHead } from "../../../src/api/fastPublish/parse.ts";
 
 const line = "POST /v2/publish/https://e.example/a?b=%20 HTTP/1.1";
-const read = (text: string): PlainHead | null => plainHead(Buffer.from(text, "latin1"));
+const read = (text: string): PlainHead | null => parsePlainHead(Buffer.from(text, "latin1"));
 const head = (...fields: string[]): string => [line, ...fields, "", ""].join("\r\n");
 
 test("a plain head is read as it was sent", () => {
@@ -22,7 +22,7 @@ test("a plain head is read as it was sent", () => {
     authorization: "Bearer a",
     headBytes: text.length,
     length: 12,
-    isKept: true,
+    keepsAlive: true,
   });
 });
 
@@ -33,7 +33,7 @@ test.each([
   ["Connection: close", false],
   ["CONNECTION: CLOSE", false],
 ])("%j: the connection is kept: %s", (field, isKept) => {
-  expect(read(head("Content-Length: 0", ...(field ? [field] : [])))?.isKept).toBe(isKept);
+  expect(read(head("Content-Length: 0", ...(field ? [field] : [])))?.keepsAlive).toBe(isKept);
 });
 
 describe("not plain", () => {
@@ -166,11 +166,11 @@ test("whatever is taken for plain, Node's own parser reads the same in it", asyn
     fc.asyncProperty(request, async ([first, fields, body]) => {
       const text = [first, ...fields, "", ""].join("\r\n");
       const bytes = Buffer.concat([Buffer.from(text, "latin1"), body]);
-      const found = plainHead(bytes);
+      const found = parsePlainHead(bytes);
       if (found === null || found.headBytes + found.length !== bytes.length) return;
       plain++;
-      const { method, target: url, rawHeaders, isKept, headBytes } = found;
-      expect(await node(bytes)).toEqual({ method, url, rawHeaders, isKept, body: bytes.toString("latin1", headBytes) });
+      const { method, target: url, rawHeaders, keepsAlive, headBytes } = found;
+      expect(await node(bytes)).toEqual({ method, url, rawHeaders, isKept: keepsAlive, body: bytes.toString("latin1", headBytes) });
     }),
     { numRuns: 3_000 },
   );
@@ -178,7 +178,7 @@ test("whatever is taken for plain, Node's own parser reads the same in it", asyn
 });
 
 test("any bytes are taken or not, and a long head costs no more than it is long", () => {
-  fc.assert(fc.property(fc.uint8Array({ maxLength: 400 }), (some) => void plainHead(Buffer.from(some))));
+  fc.assert(fc.property(fc.uint8Array({ maxLength: 400 }), (some) => void parsePlainHead(Buffer.from(some))));
   for (const filler of ["a: b\r\n", "a:\r\n", "\t: \t", "\r", "a"]) {
     const text = `${line}\r\n${filler.repeat(Math.floor(65_000 / filler.length))}\r\nContent-Length: 0\r\n\r\n`;
     expect(() => read(text)).not.toThrow();

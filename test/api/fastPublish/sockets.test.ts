@@ -4,8 +4,8 @@ import type { Socket } from "node:net";
 import { promisify } from "node:util";
 import fc from "fast-check";
 import { expect, onTestFinished, test } from "vitest";
-import { house, token } from "../house.ts";
-import type { House } from "../house.ts";
+import { createTestServer, token } from "../testServer.ts";
+import type { TestServer } from "../testServer.ts";
 import { listen } from "../wire.ts";
 
 type Answer = { status: number; head: string; body: string };
@@ -61,11 +61,11 @@ class Talk {
 
 const pause = (time: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, time));
 
-type Open = House & { port: number; usual: string[]; talk(): Talk };
+type Open = TestServer & { port: number; usual: string[]; talk(): Talk };
 
 /** A server whose token was used a moment ago, and that tells which requests Node's own parser has read. */
-async function open(options: Parameters<typeof house>[0] = {}): Promise<Open> {
-  const home = await house(options);
+async function open(options: Parameters<typeof createTestServer>[0] = {}): Promise<Open> {
+  const home = await createTestServer(options);
   const usual: string[] = [];
   home.api.server.on("request", ({ method, url }) => void usual.push(`${method} ${url}`));
   const port = await listen(home);
@@ -79,7 +79,7 @@ async function open(options: Parameters<typeof house>[0] = {}): Promise<Open> {
 const request = (body: string, more: readonly string[] = [], line = "POST /v2/publish/https://e.example/ HTTP/1.1"): string =>
   [line, "Host: x", `Authorization: Bearer ${token}`, ...more, `Content-Length: ${body.length}`, "", body].join("\r\n");
 
-const bodies = ({ deliveries }: House): string[] => deliveries.map(({ message }) => Buffer.from(message.body).toString("latin1"));
+const bodies = ({ deliveries }: TestServer): string[] => deliveries.map(({ message }) => Buffer.from(message.body).toString("latin1"));
 
 test("one publish after the other on a connection, each as one piece or as a few", async () => {
   const home = await open();
@@ -375,7 +375,7 @@ test.each(["CONNECT e.example:443 HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost x\r
   "who is refused and never closes loses the connection: %j",
   { tags: "long" },
   async (bytes) => {
-    const home = await house();
+    const home = await createTestServer();
     const socket = connect({ port: await listen(home), host: "127.0.0.1", allowHalfOpen: true });
     onTestFinished(() => void socket.destroy());
     socket.on("error", () => undefined).resume();
@@ -386,7 +386,7 @@ test.each(["CONNECT e.example:443 HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost x\r
 );
 
 test("who asks for CONNECT and breaks off does no harm", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const port = await listen(home);
   const breakOff = async (): Promise<void> => {
     const socket = connect({ port, host: "127.0.0.1" }).on("error", () => undefined);

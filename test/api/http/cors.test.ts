@@ -2,24 +2,24 @@ import { connect } from "node:net";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
-import { house, operatorPassword, token } from "../house.ts";
-import type { House } from "../house.ts";
-import { basicOf } from "../routes/accounts/possessions.ts";
+import { createTestServer, operatorPassword, token } from "../testServer.ts";
+import type { TestServer } from "../testServer.ts";
+import { formatBasic } from "../routes/accounts/possessions.ts";
 
 const [app, stranger] = ["https://app.example", "https://app.example.evil.example"];
 const to = "/v2/publish/https://e.example/x";
 
 /** Asks as a page of this origin. */
-const from = (home: House, origin: string, method: string, url: string, headers: Record<string, string> = {}) =>
+const from = (home: TestServer, origin: string, method: string, url: string, headers: Record<string, string> = {}) =>
   home.api.inject({ method: method as "GET", url, headers: { origin, ...headers } });
-const preflight = (home: House, origin: string, url: string, method = "POST", headers = "authorization, svc-retries") =>
+const preflight = (home: TestServer, origin: string, url: string, method = "POST", headers = "authorization, svc-retries") =>
   from(home, origin, "OPTIONS", url, { "access-control-request-method": method, "access-control-request-headers": headers });
 const corsOf = (headers: Record<string, unknown>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("access-control-") || name === "vary"));
 
 describe("without --cors-origin", () => {
   test("nothing is said to browsers", async () => {
-    const home = await house();
+    const home = await createTestServer();
     expect(await preflight(home, app, to)).toMatchObject({ statusCode: 405 });
     for (const answer of [await preflight(home, app, to), await from(home, app, "GET", "/v2/health"), await from(home, app, "POST", to)])
       expect(corsOf(answer.headers)).toEqual({});
@@ -37,7 +37,7 @@ describe("with an origin", () => {
     ["/v2/workflows/hooks/a/b/c", "PUT", "POST, GET, PUT, PATCH, DELETE"],
     ["/v2/health", "GET", "GET, HEAD"],
   ])("a preflight request to %s is answered with what its page may send", async (url, method, methods) => {
-    const home = await house({ corsOrigins: ["https://other.example", app] });
+    const home = await createTestServer({ corsOrigins: ["https://other.example", app] });
     const answer = await preflight(home, app, url, method);
     expect([answer.statusCode, answer.body]).toEqual([204, ""]);
     expect(corsOf(answer.headers)).toEqual({
@@ -52,7 +52,7 @@ describe("with an origin", () => {
   });
 
   test("answers and refusals can be read by its pages", async () => {
-    const home = await house({ corsOrigins: [app], intakeBytes: 10_000_000 });
+    const home = await createTestServer({ corsOrigins: [app], intakeBytes: 10_000_000 });
     const authorization = `Bearer ${token}`;
     const large = { method: "POST" as const, url: to, headers: { origin: app, authorization }, payload: Buffer.alloc(9_000_000) };
     const answers = [
@@ -74,7 +74,7 @@ describe("with an origin", () => {
   test.each([stranger, "null", "https://APP.example", "http://app.example", "https://app.example:8443", ""])(
     "%j is another one, and learns nothing",
     async (origin) => {
-      const home = await house({ corsOrigins: [app] });
+      const home = await createTestServer({ corsOrigins: [app] });
       expect((await preflight(home, origin, to)).statusCode).toBe(405);
       for (const answer of [await preflight(home, origin, to), await from(home, origin, "GET", "/v2/health")])
         expect(corsOf(answer.headers)).toEqual({ vary: "Origin" });
@@ -82,11 +82,11 @@ describe("with an origin", () => {
   );
 
   test("requests that take a password stay closed", async () => {
-    const home = await house({ corsOrigins: ["*"] });
+    const home = await createTestServer({ corsOrigins: ["*"] });
     for (const [url, authorization] of [
-      ["/v2/svc/users", basicOf("acc_1", "pass")],
-      ["/v2/qstash/users", basicOf("acc_1", "pass")],
-      ["/v2/admin/accounts", basicOf("operator", operatorPassword)],
+      ["/v2/svc/users", formatBasic("acc_1", "pass")],
+      ["/v2/qstash/users", formatBasic("acc_1", "pass")],
+      ["/v2/admin/accounts", formatBasic("operator", operatorPassword)],
     ] as const) {
       expect((await preflight(home, app, url, "GET")).statusCode).toBe(405);
       const answer = await from(home, app, "GET", url, { authorization });
@@ -95,7 +95,7 @@ describe("with an origin", () => {
   });
 
   test("a path with nothing at it, an OPTIONS that asks nothing, and names that are none are not answered as if there was something", async () => {
-    const home = await house({ corsOrigins: [app] });
+    const home = await createTestServer({ corsOrigins: [app] });
     expect((await preflight(home, app, "/v2/nothing")).statusCode).toBe(404);
     expect((await from(home, app, "OPTIONS", to)).statusCode).toBe(405);
     const odd = await preflight(home, app, to, "POST", "a b, <x>");
@@ -104,7 +104,7 @@ describe("with an origin", () => {
 
   test("credentials of a browser are never asked for", async () => {
     for (const corsOrigins of [[app], ["*"]]) {
-      const home = await house({ corsOrigins });
+      const home = await createTestServer({ corsOrigins });
       for (const answer of [await preflight(home, app, to), await from(home, app, "GET", "/v2/health")])
         expect(answer.headers).not.toHaveProperty("access-control-allow-credentials");
     }
@@ -112,7 +112,7 @@ describe("with an origin", () => {
 });
 
 test("with * every origin is allowed, by a star and not by its name", async () => {
-  const home = await house({ corsOrigins: ["*"] });
+  const home = await createTestServer({ corsOrigins: ["*"] });
   for (const origin of [app, stranger, "null"]) {
     expect((await preflight(home, origin, to)).statusCode).toBe(204);
     expect((await from(home, origin, "GET", "/v2/health")).headers).toMatchObject({ "access-control-allow-origin": "*" });
@@ -120,7 +120,7 @@ test("with * every origin is allowed, by a star and not by its name", async () =
 });
 
 test("a plain publish over a connection of its own is answered so that a page can read it, and others as before", async () => {
-  const home = await house({ corsOrigins: [app] });
+  const home = await createTestServer({ corsOrigins: [app] });
   await home.api.listen({ port: 0 });
   const { port } = home.api.server.address() as { port: number };
   const publish = async (...more: string[]): Promise<string> => {

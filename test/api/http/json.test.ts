@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { readJson, readJsonList } from "../../../src/api/http/json.ts";
-import { sharedEventLoop } from "../../../src/clock/clock.ts";
-import { house } from "../house.ts";
+import { createLongWork } from "../../../src/clock/clock.ts";
+import { createTestServer } from "../testServer.ts";
 
 const names = (count: number): string => Array.from({ length: count }, (_, at) => `"k${at}":"x"`).join(",");
 const tooMany = "body: JSON with more than";
@@ -14,12 +14,12 @@ test.each([
   ["POST", "/v2/sources", `{"destination":"https://e.example","settings":{${names(20_000)}}}`, `${tooMany} 20000 names`],
   ["POST", "/v2/tokens", `{"verbs":[${'"publish",'.repeat(40_000)}"read"]}`, `${tooMany} 40000 parts`],
 ])("settings with more parts than any could have are refused before a schema looks at each: %s %s", async (method, path, body, error) => {
-  const { ask } = await house();
+  const { ask } = await createTestServer();
   expect(await ask(method, path, { body })).toMatchObject({ status: 400, body: { error } });
 });
 
 test("as many settings as a group and a source can have are taken", async () => {
-  const { ask } = await house();
+  const { ask } = await createTestServer();
   // Names and values have 64 KiB together.
   const settings = Object.fromEntries(Array.from({ length: 3_800 }, (_, at) => [`Svc-Forward-A${at}`, ""]));
   const endpoints = Array.from({ length: 100 }, (_, at) => ({ name: `n${at}`, url: `https://e.example/${at}` }));
@@ -30,7 +30,7 @@ test("as many settings as a group and a source can have are taken", async () => 
 });
 
 test("of the unknown members of an item of a batch, the first is named, and of the other brand's the first hundred are passed over", async () => {
-  const { ask } = await house();
+  const { ask } = await createTestServer();
   const item = (destination: string) => `[{"destination":"${destination}",${names(200_000)}}]`;
   expect(await ask("POST", "/v2/batch", { body: item("https://e.example") })).toMatchObject({
     status: 400,
@@ -43,13 +43,13 @@ test("of the unknown members of an item of a batch, the first is named, and of t
 });
 
 describe("a list that is read in slices", () => {
-  const longWork = sharedEventLoop();
+  const longWork = createLongWork();
   const read = (text: string, sliceBytes: number) =>
     readJsonList(Buffer.from(text), {
       longWork,
       owner: "acme",
       sliceBytes,
-      make: (items, part) => (expect(readJson(part)).toEqual(items), items),
+      convert: (items, part) => (expect(readJson(part)).toEqual(items), items),
     });
 
   test("is what it is when it is read in one go, whatever it is and wherever it is cut", async () => {

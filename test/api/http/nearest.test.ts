@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { nearest } from "../../../src/api/http/nearest.ts";
+import { findNearest } from "../../../src/api/http/nearest.ts";
 
 test.each([
   ["lable", ["label", "delay"], "label"],
@@ -13,14 +13,14 @@ test.each([
   ["nothing", ["label", "delay"], null],
   ["l".repeat(65), ["l".repeat(65)], null],
 ])("%s among %j", (name, known, expected) => {
-  expect(nearest(name, known)).toBe(expected);
+  expect(findNearest(name, known)).toBe(expected);
 });
 
 test("two neighbours swapped are one change, wherever they are", () => {
   fc.assert(
     fc.property(fc.string({ minLength: 3, maxLength: 60 }), fc.nat(), (name, n) => {
       const at = n % (name.length - 1);
-      expect(nearest(name.slice(0, at) + name[at + 1] + name[at] + name.slice(at + 2), [name])).toBe(name);
+      expect(findNearest(name.slice(0, at) + name[at + 1] + name[at] + name.slice(at + 2), [name])).toBe(name);
     }),
   );
 });

@@ -2,11 +2,11 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
 import type { Route } from "../../../src/api/route/route.ts";
-import { fieldsInBody } from "../../../src/api/route/route.ts";
+import { takesFieldsInBody } from "../../../src/api/route/route.ts";
 import { routes } from "../../../src/api/routes/index.ts";
 import type { Store } from "../../../src/store/store.ts";
-import { house, operatorPassword, otherToken, token } from "../house.ts";
-import { listen, replyIn, request, send } from "../wire.ts";
+import { createTestServer, operatorPassword, otherToken, token } from "../testServer.ts";
+import { listen, parseReply, request, send } from "../wire.ts";
 
 const urlOf = (path: string): string => path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
 const rows = routes.map((row) => ({ row, name: `${row.method} ${row.path}`, url: urlOf(row.path) }));
@@ -49,14 +49,14 @@ describe.each(guarded)("$name", ({ row, url }) => {
     ["with another scheme", { authorization: `Basic ${token}` }, /^token: missing; send/],
     ["with two tokens in one", { authorization: `Bearer ${token} ${otherToken}` }, /^token: missing; send/],
   ])("%s is answered with 401", async (_, headers: Record<string, string>, error) => {
-    const { ask, lines } = await house();
+    const { ask, lines } = await createTestServer();
     const reply = await ask(row.method, url, { ...neededBy(row), headers, token: null });
     expect(reply).toMatchObject({ status: 401, headers: { "www-authenticate": "Bearer" }, body: { error: expect.stringMatching(error) } });
     expect(lines).toMatchObject([{ status: 401, account: null }]);
   });
 
   test.each(["svc_token", "qstash_token"])("takes the token as %s", async (name) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const { status } = await ask(row.method, `${url}?${name}=${encodeURIComponent(token)}`, { token: null, ...neededBy(row) });
     expect(status).not.toBe(401);
     expect((await ask(row.method, `${url}?${name}=wrong`, { token: null })).status).toBe(401);
@@ -64,14 +64,14 @@ describe.each(guarded)("$name", ({ row, url }) => {
   });
 
   test("is there with a slash at its end", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const { status, body } = await ask(row.method, `${url}/`, neededBy(row));
     expect(body?.error ?? "").not.toMatch(/^path:/);
     expect(status).not.toBe(405);
   });
 
   test("refuses what it does not know", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     // What is no setting belongs to the destination.
     const names = row.path.endsWith("{destination}") ? ["svc-retrys", "svc-__proto__"] : ["surprise", "svc-retrys", "__proto__", "a%00"];
     for (const name of names) {
@@ -82,8 +82,8 @@ describe.each(guarded)("$name", ({ row, url }) => {
   });
 
   test("refuses what it does not know in a body, where it takes none of another kind", async () => {
-    const { ask } = await house();
-    if (!fieldsInBody(row)) return;
+    const { ask } = await createTestServer();
+    if (!takesFieldsInBody(row)) return;
     const names = ["surprise", "Svc-Retries", "__proto__", ...("dryRun" in row.query.shape ? [] : ["dryRun"])];
     for (const name of names) {
       const reply = await ask(row.method, url, { body: `{${JSON.stringify(name)}:true}` });
@@ -91,11 +91,11 @@ describe.each(guarded)("$name", ({ row, url }) => {
     }
     for (const body of ["true", "[]", "{", "null"])
       expect(await ask(row.method, url, { body })).toMatchObject({ status: 400, body: { error: expect.stringContaining("body: not ") } });
-    expect((await ask(row.method, url, { body: "{}" })).status).toBe((await (await house()).ask(row.method, url)).status);
+    expect((await ask(row.method, url, { body: "{}" })).status).toBe((await (await createTestServer()).ask(row.method, url)).status);
   });
 
   test("may be refused in the ways its row names", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     if (row.refusals.includes("not-found")) {
       const missing = row.path === "/v2/batch" ? { body: '[{"destination":"group"}]' } : neededBy(row);
       const gone = await ask(row.method, url.replace("https://e.example/x", "group"), missing);
@@ -106,7 +106,7 @@ describe.each(guarded)("$name", ({ row, url }) => {
 
 describe.each(rows)("$name", ({ row, url }) => {
   test("is 405 for methods that the path does not have, and names those it has", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const allowed: ReadonlySet<string> = new Set(routes.filter(({ path }) => path === row.path).map(({ method }) => method));
     for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].filter((other) => !allowed.has(other))) {
       const reply = await ask(method, url);
@@ -128,7 +128,7 @@ describe.each(rows)("$name", ({ row, url }) => {
       const read = new Proxy(store.read, { get: (target, name) => (name === "accountByToken" ? target.accountByToken : fail) });
       return { ...store, execute: fail, read, nextDueAt: fail };
     };
-    const { ask, lines } = await house({ wrap: broken });
+    const { ask, lines } = await createTestServer({ wrap: broken });
     const query = row.path.endsWith("/pin") ? "?parallelism=1" : "";
     const reply = await ask(
       row.method,
@@ -146,7 +146,7 @@ describe.each(rows)("$name", ({ row, url }) => {
 test.each(["/", "/v2", "/v1/publish/https://e.example", "/v2/publisher", "/v2/messages/a/b", "//v2/keys", "/v2/keyss"])(
   "%s is 404",
   async (url) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     expect(await ask("GET", url, { token: null })).toMatchObject({
       status: 404,
       body: { error: expect.stringMatching(/^path: there is nothing/) },
@@ -155,7 +155,7 @@ test.each(["/", "/v2", "/v1/publish/https://e.example", "/v2/publisher", "/v2/me
 );
 
 test("each request has one line in the log, however it ended", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const port = await listen(home);
   const questions: [line: string, status: number][] = [
     ["GET /v2/keys HTTP/1.1", 200],
@@ -172,14 +172,14 @@ test("each request has one line in the log, however it ended", async () => {
 
 describe("tokens", () => {
   test("the header wins over the parameter", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     await ask("POST", `/v2/keys/rotate?svc_token=${otherToken}`);
     expect((await ask("GET", "/v2/keys")).body.current).toBe("sig_2");
     expect((await ask("GET", "/v2/keys", { token: otherToken })).body.current).toBe("sig_1");
   });
 
   test("never appear in a log line or an error, nor do queries, bodies and paths of destinations", async () => {
-    const { ask, lines } = await house();
+    const { ask, lines } = await createTestServer();
     await ask("POST", `/v2/publish/https://u:p@e.example/secret/path?secret=1&svc_token=${encodeURIComponent(token)}`, {
       body: "secret",
       token: null,
@@ -201,7 +201,7 @@ describe("tokens", () => {
     ["http://host#a@b", "http://host"],
     ["http:/user:secret@host/a", "http://host"],
   ])("and passwords in %s never appear in a log line", async (url, shown) => {
-    const { ask, lines } = await house();
+    const { ask, lines } = await createTestServer();
     await ask("POST", `/v2/publish/${url}`);
     expect(lines).toMatchObject([{ path: `/v2/publish/${shown}` }]);
   });
@@ -212,7 +212,7 @@ describe("tokens", () => {
       ...store,
       read: { ...store.read, accountByToken: (hash) => (asked++, store.read.accountByToken(hash)) },
     });
-    const { ask, clock } = await house({ wrap: counted });
+    const { ask, clock } = await createTestServer({ wrap: counted });
     for (let n = 0; n < 3; n++) await ask("GET", "/v2/keys");
     expect(asked).toBe(1);
     clock.now += 5_000;
@@ -236,7 +236,7 @@ describe("the caller's address", () => {
     [true, "::ffff:9.9.9.9", "9.9.9.9"],
     [true, "2001:db8::1", "2001:db8::1"],
   ])("with proxies %o trusted and X-Forwarded-For %s is %s", async (trustProxy, forwardedFor, expected) => {
-    const { ask, delivery } = await house({ trustProxy });
+    const { ask, delivery } = await createTestServer({ trustProxy });
     await ask("POST", "/v2/publish/https://e.example", { headers: { "x-forwarded-for": forwardedFor } });
     expect(delivery().message.callerIp).toBe(expected);
   });
@@ -266,7 +266,7 @@ describe("over the wire", () => {
     ["TRACE", request("TRACE /v2/keys HTTP/1.1"), 405],
     ["OPTIONS of the server", request("OPTIONS * HTTP/1.1"), 404],
   ])("%s is answered in JSON", async (_, bytes, status) => {
-    const reply = replyIn(await send(await listen(await house()), bytes));
+    const reply = parseReply(await send(await listen(await createTestServer()), bytes));
     expect(reply.status).toBe(status);
     expect(reply.head).toMatch(/content-type: application\/json/i);
     expect(JSON.parse(reply.body)).toEqual({ error: expect.stringMatching(/^\w+: \S/) });
@@ -274,15 +274,17 @@ describe("over the wire", () => {
 
   test("a body that grows too large in chunks is refused with its limit", async () => {
     const chunk = `100000\r\n${"a".repeat(0x100000)}\r\n`;
-    const reply = replyIn(await send(await listen(await house()), `${head}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(9)}`));
+    const reply = parseReply(
+      await send(await listen(await createTestServer()), `${head}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(9)}`),
+    );
     expect(reply).toMatchObject({ status: 413 });
     expect(JSON.parse(reply.body).error).toContain("8388608");
   });
 
   test("a request needs no Host, and may ask for an upgrade in vain", async () => {
-    const port = await listen(await house());
-    expect(replyIn(await send(port, "GET /v2/health HTTP/1.1\r\nConnection: close\r\n\r\n")).status).toBe(200);
-    expect(replyIn(await send(port, "GET /v2/health HTTP/1.1\r\nConnection: close, Upgrade\r\nUpgrade: h2c\r\n\r\n")).status).toBe(200);
+    const port = await listen(await createTestServer());
+    expect(parseReply(await send(port, "GET /v2/health HTTP/1.1\r\nConnection: close\r\n\r\n")).status).toBe(200);
+    expect(parseReply(await send(port, "GET /v2/health HTTP/1.1\r\nConnection: close, Upgrade\r\nUpgrade: h2c\r\n\r\n")).status).toBe(200);
   });
 
   test("while the server stops, running requests end, and later ones on the same connection are refused", async () => {
@@ -298,7 +300,7 @@ describe("over the wire", () => {
         return store.execute(name, input);
       },
     });
-    const home = await house({ wrap: slow });
+    const home = await createTestServer({ wrap: slow });
     const port = await listen(home);
     const connection = once(home.api.server, "connection");
     const socket = connect(port, "127.0.0.1");
@@ -323,7 +325,7 @@ describe("a body that waits for 100 Continue", () => {
   const head = "POST /v2/publish/https://e.example HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n";
 
   test("is asked for once the token is known to be good", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const socket = connect(await listen(home), "127.0.0.1");
     socket.write(`${head}${authorization}\r\n\r\n`);
     const [first] = await once(socket, "data");
@@ -336,15 +338,15 @@ describe("a body that waits for 100 Continue", () => {
   });
 
   test("is not asked for when the request is refused", async () => {
-    const port = await listen(await house());
-    expect(replyIn(await send(port, `${head}Authorization: Bearer wrong\r\n\r\n`)).status).toBe(401);
+    const port = await listen(await createTestServer());
+    expect(parseReply(await send(port, `${head}Authorization: Bearer wrong\r\n\r\n`)).status).toBe(401);
     const large = head.replace("Length: 3", "Length: 99999999");
-    expect(replyIn(await send(port, `${large}${authorization}\r\n\r\n`)).status).toBe(413);
+    expect(parseReply(await send(port, `${large}${authorization}\r\n\r\n`)).status).toBe(413);
   });
 });
 
 test("a client that sends slowly is given up, and header lines are never left out", async () => {
-  const { api } = await house();
+  const { api } = await createTestServer();
   const { headersTimeout, requestTimeout, keepAliveTimeout, maxHeadersCount } = api.server;
   expect({ headersTimeout, requestTimeout, keepAliveTimeout, maxHeadersCount }).toEqual({
     headersTimeout: 30_000,
@@ -356,14 +358,14 @@ test("a client that sends slowly is given up, and header lines are never left ou
 
 describe("health", () => {
   test("is told without a token, with figures", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     expect(await ask("GET", "/v2/health", { token: null })).toMatchObject({ status: 200, body: { status: "ok", pending: 0 } });
   });
 
   test.each(["/v2/health?ready=true", "/v2/health/ready", "/v2/readiness"])(
     "%s is 503 while the server stops, and while its store is silent",
     async (url) => {
-      const well = await house();
+      const well = await createTestServer();
       expect((await well.ask("GET", url, { token: null })).status).toBe(200);
       well.stop();
       expect(await well.ask("GET", url, { token: null })).toMatchObject({
@@ -371,9 +373,9 @@ describe("health", () => {
         body: { error: expect.stringContaining("stopping") },
       });
       expect((await well.ask("GET", "/v2/health", { token: null })).status).toBe(200);
-      const failing = await house({ wrap: (store) => ({ ...store, nextDueAt: () => Promise.reject(new Error("gone")) }) });
+      const failing = await createTestServer({ wrap: (store) => ({ ...store, nextDueAt: () => Promise.reject(new Error("gone")) }) });
       expect((await failing.ask("GET", url, { token: null })).status).toBe(503);
-      const silent = await house({ wrap: (store) => ({ ...store, nextDueAt: () => new Promise(() => {}) }) });
+      const silent = await createTestServer({ wrap: (store) => ({ ...store, nextDueAt: () => new Promise(() => {}) }) });
       expect((await silent.ask("GET", url, { token: null })).status).toBe(503);
     },
   );

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { warn } from "../../../src/api/http/warnings.ts";
+import { addWarning } from "../../../src/api/http/warnings.ts";
 import { routes } from "../../../src/api/routes/index.ts";
-import { house, operatorPassword, token } from "../house.ts";
-import { basicOf } from "../routes/accounts/possessions.ts";
+import { createTestServer, operatorPassword, token } from "../testServer.ts";
+import { formatBasic } from "../routes/accounts/possessions.ts";
 
 /** Lists whose pages hold so many entries at most. */
 const lists = routes.filter(({ method, query }) => method === "GET" && "count" in query.shape);
-const authorizationOf: Record<string, string> = { token: `Bearer ${token}`, operator: basicOf("operator", operatorPassword) };
+const authorizationOf: Record<string, string> = { token: `Bearer ${token}`, operator: formatBasic("operator", operatorPassword) };
 
 test("there are lists to look at", () => {
   const paths = lists.map(({ path }) => path);
@@ -16,7 +16,7 @@ test("there are lists to look at", () => {
 
 describe.each(lists.map(({ path, access }) => ({ path, access })))("$path", ({ path, access }) => {
   test("answers a count beyond its page, and says so", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers = { authorization: authorizationOf[access] ?? "" };
     const ask = (count: string) => home.ask("GET", `${path.replaceAll(/\{\w+\}/g, "none")}?count=${count}`, { token: null, headers });
     const [much, one] = [await ask("123456"), await ask("1")];
@@ -29,7 +29,7 @@ describe.each(lists.map(({ path, access }) => ({ path, access })))("$path", ({ p
 });
 
 test("GET /v2/workflows/logs answers 10 runs at most, whatever is asked for", async () => {
-  const home = await house();
+  const home = await createTestServer();
   for (const count of ["11", "999999999999999"])
     expect((await home.ask("GET", `/v2/workflows/logs?count=${count}`)).headers["waypost-warning"]).toBe(
       `count: ${count} asked for; the limit is 10`,
@@ -39,6 +39,6 @@ test("GET /v2/workflows/logs answers 10 runs at most, whatever is asked for", as
 });
 
 test("several warnings are one list, without what a header cannot have", () => {
-  expect(warn({ "Waypost-Warning": "one: 1" }, "two: \u20ac\r\n")).toEqual({ "Waypost-Warning": "one: 1, two: ???" });
-  expect(warn({ A: "b" }, "one: 1")).toEqual({ A: "b", "Waypost-Warning": "one: 1" });
+  expect(addWarning({ "Waypost-Warning": "one: 1" }, "two: \u20ac\r\n")).toEqual({ "Waypost-Warning": "one: 1, two: ???" });
+  expect(addWarning({ A: "b" }, "one: 1")).toEqual({ A: "b", "Waypost-Warning": "one: 1" });
 });

@@ -2,12 +2,12 @@ import type { AddressInfo } from "node:net";
 import { describe, expect, test } from "vitest";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
 import type { RefusedHosts } from "../../../src/core/values/refusedHost.ts";
-import { house, token } from "../house.ts";
-import type { House, Reply } from "../house.ts";
+import { createTestServer, token } from "../testServer.ts";
+import type { TestServer, Reply } from "../testServer.ts";
 
 const { refusedHost } = createEgress({ allow: ["10.9.0.0/16"], resolve: () => expect.unreachable("a publish asks no name server") });
 const warningOf = ({ headers }: Reply): unknown => headers["waypost-warning"];
-const rules = (): Promise<House> => house({ refusedHost });
+const rules = (): Promise<TestServer> => createTestServer({ refusedHost });
 
 const publicOnly = (host: string, allow = host): string =>
   `destination: ${host} is not public and refused: allow with WAYPOST_EGRESS_ALLOW=${allow}`;
@@ -43,7 +43,7 @@ test.each(["169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.1
 test("a name is known to be refused after a delivery to it has been", async () => {
   const answers = [["10.0.0.7"], ["8.8.8.8"]];
   const egress = createEgress({ allow: [], resolve: async () => answers.shift() ?? [] });
-  const { ask } = await house({ refusedHost: egress.refusedHost });
+  const { ask } = await createTestServer({ refusedHost: egress.refusedHost });
   const publish = async (): Promise<unknown> => warningOf(await ask("POST", "/v2/publish/http://app.internal/"));
   const connector = egress.connector(10);
   const target = { hostname: "app.internal", host: "app.internal", protocol: "http:", port: "1" };
@@ -106,7 +106,7 @@ test("a batch names at most five hosts, each once, and counts the others", async
 
 test("whatever a URL has, the warning is one line of ASCII with at most 2,000 characters", async () => {
   const everything: RefusedHosts = (host) => ({ address: host, allow: "127.0.0.1", isResolved: true });
-  const { ask } = await house({ refusedHost: everything });
+  const { ask } = await createTestServer({ refusedHost: everything });
   const odd = ['http://a"b,c;d.localhost/', "http://ünï.localhost/", `http://${"a.".repeat(100)}localhost/`, "http://{x}=`y`.localhost/"];
   const items = [...odd, "http://x%0d%0aset-cookie:a.localhost/", "http://x\r\ny.localhost/"].map((destination) => ({ destination }));
   const warning = String(warningOf(await ask("POST", "/v2/batch", { body: JSON.stringify(items) })));
@@ -116,7 +116,7 @@ test("whatever a URL has, the warning is one line of ASCII with at most 2,000 ch
 });
 
 describe("a token with its own rights", () => {
-  const boundTo = async (here: House, destinations: string[]): Promise<string> => {
+  const boundTo = async (here: TestServer, destinations: string[]): Promise<string> => {
     const { body } = await here.ask("POST", "/v2/tokens", { body: JSON.stringify({ name: "bound", verbs: ["publish"], destinations }) });
     return body.token as string;
   };
@@ -131,7 +131,7 @@ describe("a token with its own rights", () => {
   test("is warned of an address that it sent, and not of one that a name server gave", async () => {
     const resolved: RefusedHosts = (host) =>
       host === "app.internal" ? { address: "10.0.0.7", allow: "10.0.0.7", isResolved: true } : refusedHost(host);
-    const here = await house({ refusedHost: resolved });
+    const here = await createTestServer({ refusedHost: resolved });
     const bound = await boundTo(here, ["http://10.0.0.1/*", "http://app.internal/*"]);
     expect(warningOf(await here.ask("POST", "/v2/publish/http://10.0.0.1/a", { token: bound }))).toBe(publicOnly("10.0.0.1"));
     expect(warningOf(await here.ask("POST", "/v2/publish/http://app.internal/a", { token: bound }))).toBeUndefined();

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { shownPath } from "../../../src/api/route/requestLog.ts";
-import { tokenOf } from "../../../src/api/auth/token.ts";
+import { makeToken } from "../../../src/api/auth/token.ts";
 
 /** With characters that the two alphabets of base64 write in two ways. */
-const token = tokenOf("usér-\u{ffff}?", "pass\u{3ff}?~\u{ffff}word");
+const token = makeToken("usér-\u{ffff}?", "pass\u{3ff}?~\u{ffff}word");
 const shown = (path: string): string => shownPath({ path, query: null });
 
 describe("the path of a request in the log", () => {

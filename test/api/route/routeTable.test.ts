@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import type { HTTPMethods } from "fastify";
 import { expect, test } from "vitest";
-import { methodsOf } from "../../../src/api/route/route.ts";
+import { listMethods } from "../../../src/api/route/route.ts";
 import { routeTable } from "../../../src/api/route/routeTable.ts";
 import type { Found } from "../../../src/api/route/routeTable.ts";
 import { routes } from "../../../src/api/routes/index.ts";
-import { house } from "../house.ts";
+import { createTestServer } from "../testServer.ts";
 
 const table = routeTable(routes);
 const find = (method: string, target: string): Found | null => table.find({ method, target, rawHeaders: [] });
@@ -17,7 +17,7 @@ test("every route is found at its path, with its parameters", () => {
     );
     const target = route.path.replace("{destination}", "https://e.example/x?y=%").replaceAll(/\{(\w+)\}/g, "Id_$1");
     const params = Object.fromEntries(names.map((name) => [name, `Id_${name}`]));
-    for (const method of methodsOf(route)) expect(find(method, target), `${method} ${target}`).toEqual({ route, params });
+    for (const method of listMethods(route)) expect(find(method, target), `${method} ${target}`).toEqual({ route, params });
   }
 });
 
@@ -47,7 +47,7 @@ const target = fc
   });
 
 test("what is found is what the router of the framework chooses", async () => {
-  const { api } = await house();
+  const { api } = await createTestServer();
   const chosen: unknown[] = [];
   api.addHook("onResponse", async ({ routeOptions, params }) => void chosen.push({ route: routeOptions.config.route, params }));
   let compared = 0;

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { house, otherToken, token } from "../house.ts";
-import type { House } from "../house.ts";
-import { listen, replyIn, request, send } from "../wire.ts";
+import { createTestServer, otherToken, token } from "../testServer.ts";
+import type { TestServer } from "../testServer.ts";
+import { listen, parseReply, request, send } from "../wire.ts";
 
 const authorization = `Authorization: Bearer ${token}`;
 
 /** Publishes over a socket: `target` and header lines go out byte for byte. */
 async function publish(target: string, headers: readonly string[] = [authorization], body = "") {
-  const home = await house();
-  const reply = replyIn(await send(await listen(home), request(`POST /v2/publish/${target} HTTP/1.1`, headers, body)));
+  const home = await createTestServer();
+  const reply = parseReply(await send(await listen(home), request(`POST /v2/publish/${target} HTTP/1.1`, headers, body)));
   return { reply, json: JSON.parse(reply.body), message: home.deliveries[0]?.message, home };
 }
 
@@ -54,7 +54,7 @@ describe("a destination in the path", () => {
     const { reply, home } = await publish(target.replace("TOKEN", encodeURIComponent(token)), []);
     expect(reply).toMatchObject({ status: 200 });
     const view = await home.store.read.message("acc_1", JSON.parse(reply.body).messageId);
-    expect(view?.envelope.url).toBe(url);
+    expect(view?.message.url).toBe(url);
   });
 
   test.each([
@@ -86,7 +86,7 @@ describe("a destination in the path", () => {
   });
 
   test("with a host that is longer than any is refused, for a schedule as well", async () => {
-    const { ask, store } = await house();
+    const { ask, store } = await createTestServer();
     const error = expect.stringMatching(/ has a host of 256 characters, the limit is 255$/);
     for (const path of ["publish", "schedules"]) {
       const post = (host: string) =>
@@ -94,7 +94,7 @@ describe("a destination in the path", () => {
       expect(await post("x".repeat(256))).toMatchObject({ status: 400, body: { error } });
       expect((await post("x".repeat(255))).status).toBe(200);
     }
-    expect(await store.read.allSetUp("schedules", { account: "acc_1", limit: 10 })).toHaveLength(1);
+    expect(await store.read.listResources("schedules", { account: "acc_1", limit: 10 })).toHaveLength(1);
   });
 });
 
@@ -127,7 +127,7 @@ describe("a publish over the wire", () => {
   });
 
   test("delivers a body that came in chunks", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const head = `POST /v2/publish/https://e.example HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${authorization}\r\nTransfer-Encoding: chunked\r\n\r\n`;
     await send(await listen(home), `${head}2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n`);
     expect(Buffer.from(home.delivery().message.body).toString()).toBe("abcde");
@@ -140,7 +140,7 @@ describe("a publish over the wire", () => {
   });
 
   test("takes a target in absolute form, and an expectation it does not know", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const port = await listen(home);
     await send(port, request("POST http://proxy.example/v2/publish/https://e.example/a HTTP/1.1", [authorization, "Expect: wonders"]));
     expect(home.delivery().message.url).toBe("https://e.example/a");
@@ -337,11 +337,11 @@ describe("the brand of a message", () => {
 });
 
 describe("deduplication", () => {
-  const post = async ({ ask }: House, url: string, headers: Record<string, string>, body = "b", by = token) =>
+  const post = async ({ ask }: TestServer, url: string, headers: Record<string, string>, body = "b", by = token) =>
     ask("POST", `/v2/publish/${url}`, { headers, body, token: by });
 
   test("an id that was seen is answered with the older message and 202, in its account", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const first = await post(home, "https://e.example", { "svc-deduplication-id": "1" });
     const second = await post(home, "https://other.example", {
       "upstash-deduplication-id": "1",
@@ -353,7 +353,7 @@ describe("deduplication", () => {
   });
 
   test("the order of headers is no content, that of the values of one is", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const publish = async (...headers: [string, string][]) => {
       const given = headers.map(([name, value]) => ({ [`svc-forward-${name}`]: value }));
       const all = Object.assign({ "svc-content-based-deduplication": "true" }, ...given);
@@ -373,7 +373,7 @@ describe("deduplication", () => {
   });
 
   test("content is destination, body, content type and forwarded headers", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const same = { "svc-content-based-deduplication": "true", "content-type": "text/plain", "svc-forward-a": "12" };
     const variants: [url: string, headers: Record<string, string>, body: string][] = [
       ["https://e.example", same, "b"],

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { house } from "../house.ts";
+import { createTestServer } from "../testServer.ts";
 
 test("a message is published, read, fails, is seen in the dead letter queue and the log, and is sent again", async () => {
-  const { ask, delivery, settle, clock } = await house();
+  const { ask, delivery, settle, clock } = await createTestServer();
   const headers = { "upstash-retries": "0", "upstash-label": "a, b", "content-type": "text/plain", "upstash-forward-x-a": "1" };
   const published = await ask("POST", "/v2/publish/https://example.com/hook", { headers, body: "hello" });
   const { messageId } = published.body;

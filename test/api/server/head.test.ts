@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { methodsOf } from "../../../src/api/route/route.ts";
+import { listMethods } from "../../../src/api/route/route.ts";
 import { routes } from "../../../src/api/routes/index.ts";
-import { house, operatorPassword, token } from "../house.ts";
-import { basicOf } from "../routes/accounts/possessions.ts";
+import { createTestServer, operatorPassword, token } from "../testServer.ts";
+import { formatBasic } from "../routes/accounts/possessions.ts";
 
 const urlOf = (path: string): string =>
   path
@@ -11,16 +11,16 @@ const urlOf = (path: string): string =>
     .replaceAll(/\{\w+\}/g, "none");
 const authorizationOf: Record<string, string> = {
   token: `Bearer ${token}`,
-  account: basicOf("acc_1", "pass"),
-  operator: basicOf("operator", operatorPassword),
+  account: formatBasic("acc_1", "pass"),
+  operator: formatBasic("operator", operatorPassword),
 };
 
-const reading = routes.filter((row) => methodsOf(row).includes("HEAD"));
-const others = routes.filter((row) => row.method === "GET" && !methodsOf(row).includes("HEAD"));
+const reading = routes.filter((row) => listMethods(row).includes("HEAD"));
+const others = routes.filter((row) => row.method === "GET" && !listMethods(row).includes("HEAD"));
 
 describe.each(reading.map((row) => ({ row, name: row.path })))("HEAD $name", ({ row: { path, access } }) => {
   test("answers the status and the headers of a GET, and no body", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers: Record<string, string> = access in authorizationOf ? { authorization: authorizationOf[access] ?? "" } : {};
     const ask = (method: "GET" | "HEAD") => home.api.inject({ method, url: urlOf(path), headers });
     const [got, head] = [await ask("GET"), await ask("HEAD")];
@@ -36,7 +36,7 @@ test("is answered wherever a GET changes nothing, and takes no part in a webhook
 });
 
 test("is named by a refusal of another method, and refused where a GET changes something", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const put = await home.ask("PUT", "/v2/health");
   expect(put).toMatchObject({ status: 405, headers: { allow: "GET, HEAD" }, body: { error: expect.stringContaining("GET or HEAD") } });
   for (const url of ["/v2/keys/rotate", "/v2/workflows/hooks/acc_1/run/event"]) {
@@ -46,7 +46,7 @@ test("is named by a refusal of another method, and refused where a GET changes s
 });
 
 test("needs the same rights as a GET", async () => {
-  const home = await house();
+  const home = await createTestServer();
   expect((await home.api.inject({ method: "HEAD", url: "/v2/keys" })).statusCode).toBe(401);
   expect((await home.api.inject({ method: "HEAD", url: "/v2/svc/users" })).headers["www-authenticate"]).toContain("Basic");
 });

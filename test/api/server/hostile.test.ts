@@ -4,8 +4,8 @@ import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { routes } from "../../../src/api/routes/index.ts";
 import { settingRows } from "../../../src/api/settings/table.ts";
-import { house, token } from "../house.ts";
-import { asker, listen, replyIn, send } from "../wire.ts";
+import { createTestServer, token } from "../testServer.ts";
+import { createRawClient, listen, parseReply, send } from "../wire.ts";
 
 const oddities = [
   "%zz",
@@ -92,9 +92,9 @@ const valueOf = (text: string): string =>
 
 describe("whatever is asked", () => {
   test("through any route is answered in JSON, and never with a failure of ours", async () => {
-    const home = await house({ trustProxy: true });
+    const home = await createTestServer({ trustProxy: true });
     const { lines } = home;
-    const { ask, close } = asker(await listen(home), token);
+    const { ask, close } = createRawClient(await listen(home), token);
     const request = fc.record({ method, path, query, headers, body });
     await fc.assert(
       fc.asyncProperty(request, async ({ method, path, query, headers, body }) => {
@@ -112,7 +112,7 @@ describe("whatever is asked", () => {
   });
 
   test("over a connection, in any bytes, leaves the server well", async () => {
-    const port = await listen(await house());
+    const port = await listen(await createTestServer());
     const head = `POST /v2/publish/https://e.example HTTP/1.1\r\nAuthorization: Bearer ${token}\r\n`;
     const bytes = fc.oneof(
       fc.uint8Array({ maxLength: 200 }),
@@ -129,11 +129,11 @@ describe("whatever is asked", () => {
       }),
       { numRuns: 300 },
     );
-    expect(replyIn(await send(port, "GET /v2/health HTTP/1.1\r\nConnection: close\r\n\r\n")).status).toBe(200);
+    expect(parseReply(await send(port, "GET /v2/health HTTP/1.1\r\nConnection: close\r\n\r\n")).status).toBe(200);
   });
 
   test("names what is stored so that it can be read again", async () => {
-    const { ask, close } = asker(await listen(await house()), token);
+    const { ask, close } = createRawClient(await listen(await createTestServer()), token);
     await fc.assert(
       fc.asyncProperty(oddText, fc.uint8Array({ maxLength: 50 }), async (rest, body) => {
         const url = `https://e.example/${targetOf(rest)}`;

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { shownPath } from "../../../src/api/route/requestLog.ts";
 import { routes } from "../../../src/api/routes/index.ts";
-import { house, token } from "../house.ts";
-import { listen, replyIn, request, send } from "../wire.ts";
+import { createTestServer, token } from "../testServer.ts";
+import { listen, parseReply, request, send } from "../wire.ts";
 
 const shouted = (path: string): string =>
   path
@@ -12,7 +12,7 @@ const shouted = (path: string): string =>
 
 describe("the fixed parts of a path", () => {
   test.each(routes.map(({ method, path }) => ({ method, path })))("$method $path is found in capitals", async ({ method, path }) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const target = shouted(path)
       .replace("{destination}", "ftp://x")
       .replaceAll(/\{\w+\}/g, "Name");
@@ -24,7 +24,7 @@ describe("the fixed parts of a path", () => {
   });
 
   test("are matched in any case, and names, ids and destinations keep theirs", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { ask } = home;
     const headers = { "upstash-cron": "*/5 * * * *", "upstash-schedule-id": "Daily-One" };
     expect((await ask("POST", "/v2/Schedules/https://E.example/Path?Q=1", { headers })).body).toEqual({ scheduleId: "Daily-One" });
@@ -45,7 +45,7 @@ describe("the fixed parts of a path", () => {
   });
 
   test("are so for secrets, hints and refusals", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const made = await ask("POST", "/v2/Sources", { body: JSON.stringify({ name: "s", destination: "https://e.example" }) });
     const secret = String(made.body.url).split("/").at(-1) ?? "";
     expect((await ask("POST", `/V2/IN/${secret}`, { token: null })).status).toBe(200);
@@ -67,14 +67,14 @@ describe("the fixed parts of a path", () => {
   });
 
   test("are so for plain requests, which take the short way", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const usual: string[] = [];
     home.api.addHook("onResponse", async ({ originalUrl }) => void usual.push(originalUrl));
     const port = await listen(home);
     await home.ask("GET", "/v2/keys");
     usual.length = 0;
     const ask = async (line: string, body = "x") =>
-      replyIn(await send(port, request(`${line} HTTP/1.1`, [`Authorization: Bearer ${token}`], body)));
+      parseReply(await send(port, request(`${line} HTTP/1.1`, [`Authorization: Bearer ${token}`], body)));
     expect(JSON.parse((await ask("POST /V2/Publish/https://E.example/X")).body)).toMatchObject({ url: "https://E.example/X" });
     const steps = { "Upstash-Workflow-RunId": "Run_1", "Upstash-Workflow-Init": "true", "Upstash-Workflow-Url": "https://e.example" };
     const list = JSON.stringify([{ destination: "https://e.example", headers: steps }]);

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { tells } from "../../../src/api/settings/forward.ts";
-import { idMaker } from "../../../src/core/values/ids.ts";
-import { newAccount } from "../../../src/server/credentials.ts";
-import { tokenOf } from "../../../src/api/auth/token.ts";
-import { house, token } from "../house.ts";
+import { containsToken } from "../../../src/api/settings/forward.ts";
+import { createIdGenerator } from "../../../src/core/values/ids.ts";
+import { makeAccount } from "../../../src/server/credentials.ts";
+import { makeToken } from "../../../src/api/auth/token.ts";
+import { createTestServer, token } from "../testServer.ts";
 import { endpoint } from "../routes/workflows/workflow.ts";
 
 const secret = "eyJVc2VySUQiOiJhY21lIiwiUGFzc3dvcmQiOiJwYXM/c3cvb3JkIn0+Pz4/Pj8=";
@@ -28,25 +28,29 @@ test.each([
   ["in base64, percent-encoded, in base64", btoa(encodeURIComponent(btoa(`u:${secret}`)))],
   ["in hex", Buffer.from(`u:${secret}`).toString("hex")],
 ])("a token is found %s", (_, value) => {
-  expect(tells(value, secret)).toBe(true);
+  expect(containsToken(value, secret)).toBe(true);
 });
 
 test("the password of an account that the server made is found by itself", () => {
-  const { id, password, token } = newAccount({ id: "acme", name: "acme", secret: () => idMaker(Math.random)("sig", Date.now()) });
-  for (const value of [password, `Basic ${btoa(`${id}:${password}`)}`]) expect(tells(value, token)).toBe(true);
+  const { id, password, token } = makeAccount({
+    id: "acme",
+    name: "acme",
+    secret: () => createIdGenerator(Math.random)("sig", Date.now()),
+  });
+  for (const value of [password, `Basic ${btoa(`${id}:${password}`)}`]) expect(containsToken(value, token)).toBe(true);
 });
 
 test("the password in a token is found like the token, unless it is short", () => {
   const password = "p4ssw0rd-of-at-least-32-characters";
-  const own = tokenOf("acme", password);
+  const own = makeToken("acme", password);
   for (const value of [password, `x=${percent(password)}`, `Basic ${btoa(`acme:${password}`)}`, JSON.stringify({ Password: password })])
-    expect(tells(value, own)).toBe(true);
-  expect(tells(password.slice(1), own)).toBe(false);
-  expect(tells("a pass in the hand", tokenOf("acme", "pass"))).toBe(false);
+    expect(containsToken(value, own)).toBe(true);
+  expect(containsToken(password.slice(1), own)).toBe(false);
+  expect(containsToken("a pass in the hand", makeToken("acme", "pass"))).toBe(false);
 });
 
 test("neither a type of content nor a step that waits brings the token along", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const type = `text/plain; t=${encodeURIComponent(token)}`;
   await home.ask("POST", "/v2/publish/https://example.com", { headers: { "content-type": type }, body: "x" });
   expect(JSON.stringify(home.delivery().message.headers)).not.toContain("t=");
@@ -60,12 +64,12 @@ test("neither a type of content nor a step that waits brings the token along", a
 test.each(["", "100 % sure", "%zz %2", "a%20b%2520c", "text/plain; q=0.5", secret.slice(0, 30), encodeURIComponent("x/y=z")])(
   "%s tells nothing",
   (value) => {
-    expect(tells(value, secret)).toBe(false);
+    expect(containsToken(value, secret)).toBe(false);
   },
 );
 
 test("a header that has the token in it is not forwarded, however it is encoded, and others are", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const twice = encodeURIComponent(encodeURIComponent(token));
   const headers = { "svc-header-forward": "true", "x-twice": twice, "x-bare": token.replace(/=+$/, ""), "x-other": "a%2520b" };
   expect((await home.ask("POST", "/v2/publish/https://example.com", { headers, body: "x" })).status).toBe(200);

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import type { SettingName } from "../../../src/api/settings/table.ts";
+import type { MessageSettingName } from "../../../src/api/settings/table.ts";
 import { settingRows } from "../../../src/api/settings/table.ts";
 import { canonicalName } from "../../../src/core/values/headers.ts";
-import type { Letter } from "../../../src/core/model/message.ts";
-import { at, house } from "../house.ts";
+import type { MessageInput } from "../../../src/core/model/message.ts";
+import { testTime, createTestServer } from "../testServer.ts";
 
-type Case = { good: [text: string, expected: Partial<Letter>][]; bad: string[] };
+type Case = { good: [text: string, expected: Partial<MessageInput>][]; bad: string[] };
 const day = 86_400_000;
 const noCallback = {
   method: "POST",
@@ -19,7 +19,7 @@ const noCallback = {
 };
 
 /** For every setting: texts that are taken, what becomes of the message, and texts that are refused. */
-const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
+const cases: Record<Exclude<MessageSettingName, "cron" | "queue-name">, Case> = {
   method: {
     good: [
       ["GET", { method: "GET" }],
@@ -29,17 +29,17 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
   },
   delay: {
     good: [
-      ["50s", { notBefore: at + 50_000 }],
-      ["1d10h30m", { notBefore: at + day + 37_800_000 }],
-      ["7", { notBefore: at + 7_000 }],
+      ["50s", { notBefore: testTime + 50_000 }],
+      ["1d10h30m", { notBefore: testTime + day + 37_800_000 }],
+      ["7", { notBefore: testTime + 7_000 }],
     ],
     bad: ["", "-1s", "1.5h", "1 s", "soon", "9".repeat(30)],
   },
   "not-before": {
     good: [
-      [String(at / 1000 + 60), { notBefore: at + 60_000 }],
-      [`${at / 1000 + 60}.4`, { notBefore: at + 60_000 }],
-      ["1", { notBefore: at }],
+      [String(testTime / 1000 + 60), { notBefore: testTime + 60_000 }],
+      [`${testTime / 1000 + 60}.4`, { notBefore: testTime + 60_000 }],
+      ["1", { notBefore: testTime }],
     ],
     bad: ["", "-1", "tomorrow", "1e9", "9".repeat(15), "253402300800"],
   },
@@ -83,11 +83,11 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
     bad: ["", "3", "parallelism", "parallelism=0", "parallelism=-1", "rate=1.5", "rate=1,rate=2", "rate=5,period=0", "speed=9", "rate=1,"],
   },
   callback: {
-    good: [["https://c.example/x?y", { callback: { url: "https://c.example/x?y", ...noCallback } } as Partial<Letter>]],
+    good: [["https://c.example/x?y", { callback: { url: "https://c.example/x?y", ...noCallback } } as Partial<MessageInput>]],
     bad: ["", "c.example", "ftp://c.example", "https://", "https:///x", "http://a b/", `https://c.example/${"x".repeat(17_000)}`],
   },
   "failure-callback": {
-    good: [["http://c.example", { failureCallback: { url: "http://c.example", ...noCallback } } as Partial<Letter>]],
+    good: [["http://c.example", { failureCallback: { url: "http://c.example", ...noCallback } } as Partial<MessageInput>]],
     bad: ["", "/relative", "javascript:alert(1)"],
   },
   "deduplication-id": { good: [["order 1", { deduplication: expect.stringMatching(/^i:[0-9a-f]{64}$/) }]], bad: ["", "x".repeat(513)] },
@@ -133,7 +133,7 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
 };
 
 /** What a setting needs beside it. */
-const beside: { [N in SettingName]?: (readonly [name: string, text: string])[] } = {
+const beside: { [N in MessageSettingName]?: (readonly [name: string, text: string])[] } = {
   "deduplication-window": [["deduplication-id", "1"]],
   "flow-control-key": [["flow-control-value", "parallelism=1"]],
   "flow-control-value": [["flow-control-key", "k"]],
@@ -154,14 +154,14 @@ test("every setting that a message can have has its cases", () => {
 
 describe.each(ways)("as $how", ({ written, byQuery }) => {
   const publish = async (all: readonly (readonly [name: string, text: string])[]) => {
-    const { ask, store } = await house();
+    const { ask, store } = await createTestServer();
     const url = "https://d.example/path";
     const query = byQuery ? `?${all.map(([name, text]) => `${written(name)}=${encodeURIComponent(text)}`).join("&")}` : "";
     const latin1 = (text: string): string => Buffer.from(text).toString("latin1");
     const headers = byQuery ? {} : Object.fromEntries(all.map(([name, text]) => [written(name), latin1(text)]));
     const reply = await ask("POST", `/v2/publish/${url}${query}`, { headers, body: "x" });
     const view = reply.status === 200 ? await store.read.message("acc_1", reply.body.messageId) : null;
-    return { reply, envelope: view?.envelope, url };
+    return { reply, envelope: view?.message, url };
   };
 
   test.each(names.flatMap((name) => cases[name].good.map(([text, expected]) => ({ name, text, expected }))))(
@@ -264,10 +264,10 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
 describe("settings that meet", () => {
   const url = "/v2/publish/https://d.example/path";
   const publish = async (query: string, headers: Record<string, string> = {}) => {
-    const { ask, store } = await house();
+    const { ask, store } = await createTestServer();
     const reply = await ask("POST", `${url}${query}`, { headers, body: "x" });
     const view = reply.status < 300 ? await store.read.message("acc_1", reply.body.messageId) : null;
-    return { reply, envelope: view?.envelope };
+    return { reply, envelope: view?.message };
   };
 
   test("a header wins over a parameter, also that of the other brand", async () => {
@@ -319,7 +319,7 @@ describe("settings that meet", () => {
   });
 
   test("labels and fields to redact may be given in several headers, parameters, or values of a group", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers = { "svc-label": ["a", "b,c"], "upstash-redact-fields": ["body", "header[X]"] };
     await home.ask("POST", "/v2/topics/g/endpoints", { body: '{"endpoints":[{"url":"https://e.example"}]}' });
     expect((await home.ask("PATCH", "/v2/topics/g", { body: JSON.stringify({ headers }) })).status).toBe(200);
@@ -333,16 +333,16 @@ describe("settings that meet", () => {
     ["retries", { "svc-retries": "1001" }],
     ["timeout", { "svc-timeout": "12h1s" }],
     ["delay", { "svc-delay": "367d" }],
-    ["not-before", { "svc-not-before": String(at / 1000 + 367 * 86_400) }],
+    ["not-before", { "svc-not-before": String(testTime / 1000 + 367 * 86_400) }],
     ["retries of a callback", { "svc-callback": "https://c.example", "svc-callback-retries": "9".repeat(20) }],
   ])("%s beyond the limit are answered with 412", async (_, headers) => {
     expect((await publish("", headers)).reply).toMatchObject({ status: 412, body: { error: expect.stringMatching(/the limit is/) } });
   });
 
   test("not-before wins over delay, unless the delay is in a header and it is not", async () => {
-    const notBefore = String(at / 1000 + 5);
-    expect((await publish("", { "svc-delay": "1h", "svc-not-before": notBefore })).envelope?.notBefore).toBe(at + 5_000);
-    expect((await publish(`?svc-not-before=${notBefore}`, { "svc-delay": "1h" })).envelope?.notBefore).toBe(at + 3_600_000);
-    expect((await publish("?svc-delay=1h", { "svc-not-before": notBefore })).envelope?.notBefore).toBe(at + 5_000);
+    const notBefore = String(testTime / 1000 + 5);
+    expect((await publish("", { "svc-delay": "1h", "svc-not-before": notBefore })).envelope?.notBefore).toBe(testTime + 5_000);
+    expect((await publish(`?svc-not-before=${notBefore}`, { "svc-delay": "1h" })).envelope?.notBefore).toBe(testTime + 3_600_000);
+    expect((await publish("?svc-delay=1h", { "svc-not-before": notBefore })).envelope?.notBefore).toBe(testTime + 5_000);
   });
 });

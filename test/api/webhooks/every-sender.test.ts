@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Verification, WebhookCall } from "../../../src/api/webhooks/verification.ts";
 import { verificationSchema, verify } from "../../../src/api/webhooks/verification.ts";
 import type { Sender } from "./senders.ts";
-import { senders, valueOf, withHeader } from "./senders.ts";
+import { senders, getHeader, withHeader } from "./senders.ts";
 
 // What holds for whoever sends. What is a sender's own is in the other files of this folder.
 
@@ -27,7 +27,7 @@ const otherSecret = (sender: Sender): string => others[/^wh(sec|pk)_/.exec(secre
 
 describe.each(senders)("$name", (sender) => {
   const { verification, call, header, eventId, topic } = sender;
-  const signature = valueOf(call, header);
+  const signature = getHeader(call, header);
 
   test("is accepted as it was signed, and its event has the sender's id, or its signature where no id is signed", () => {
     const signed = { signature: signature.replace("sha256=", ""), topic };

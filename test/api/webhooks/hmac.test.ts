@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import type { Verification } from "../../../src/api/webhooks/verification.ts";
 import { verificationSchema, verify } from "../../../src/api/webhooks/verification.ts";
-import { callOf, notUtf8, senderOf, withHeader } from "./senders.ts";
+import { makeCall, notUtf8, findSender, withHeader } from "./senders.ts";
 
 const plain = { scheme: "hmac", secret: "key", header: "X-Signature" };
 const stored = (options: object): Verification => verificationSchema.parse({ ...plain, ...options });
-const signed = (signature: string) => callOf({ headers: { "X-Signature": signature }, body: notUtf8 });
+const signed = (signature: string) => makeCall({ headers: { "X-Signature": signature }, body: notUtf8 });
 
 const digests = {
   sha1: ["d6329ccc532c5255bedacff99cfa908ba426135f", "1jKczFMsUlW+2s/5nPqQi6QmE18="],
@@ -36,7 +36,7 @@ test("is SHA-256 of the body in hex, unless it says otherwise", () => {
 describe("a signed time", () => {
   const verification = stored({ signed: "{timestamp}.{body}", timestamp: { header: "X-Time" } });
   const call = {
-    ...callOf({
+    ...makeCall({
       headers: { "X-Signature": "2bcf96fae7631da3717e847d1b300ea25f7fa560b69fa1190c48247d4f33970a", "X-Time": "1700000000" },
       body: notUtf8,
     }),
@@ -64,7 +64,7 @@ describe("handshakes", () => {
     handshake: { kind: "hub", verifyToken: "meatyhamhock" },
   });
   const url = "https://waypost.example/v2/in/s3cr3t";
-  const asked = (query: string, method = "GET") => callOf({ url: `${url}?${query}`, method, headers: {}, body: "" });
+  const asked = (query: string, method = "GET") => makeCall({ url: `${url}?${query}`, method, headers: {}, body: "" });
 
   test("hub: a challenge is answered to who knows the token", () => {
     expect(verify(meta, asked("hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=meatyhamhock"))).toMatchObject({
@@ -85,7 +85,7 @@ describe("handshakes", () => {
     for (const call of [asked("hub.mode=unsubscribe"), asked("hub.mode=subscribe&hub.challenge=1&hub.verify_token=meatyhamhock", "POST")])
       expect(verify(meta, call)).toMatchObject({ kind: "rejected", reason: expect.stringContaining("X-Hub-Signature-256: missing") });
     const headers = { "X-Hub-Signature-256": "sha256=0e9e0080a310f376450c46d999aa4d49ed772bfe43c13205f38a3a6e6611ed2b" };
-    expect(verify(meta, callOf({ headers, body: '{"object":"page","entry":[]}' })).kind).toBe("accepted");
+    expect(verify(meta, makeCall({ headers, body: '{"object":"page","entry":[]}' })).kind).toBe("accepted");
   });
 
   test("echo: the parameter of a call without a body is answered", () => {
@@ -100,7 +100,7 @@ describe("handshakes", () => {
   });
 
   test("are not answered where they were not asked for", () => {
-    for (const { verification } of [senderOf("hmac, of the body"), senderOf("github, published")])
+    for (const { verification } of [findSender("hmac, of the body"), findSender("github, published")])
       expect(verify(verification, asked("challenge=1&validationToken=1&hub.mode=subscribe&hub.challenge=1")).kind).toBe("rejected");
   });
 });

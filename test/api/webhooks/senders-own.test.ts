@@ -2,10 +2,10 @@ import { createHmac } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import type { Verification } from "../../../src/api/webhooks/verification.ts";
 import { verify } from "../../../src/api/webhooks/verification.ts";
-import { callOf, senderOf, slackCall, slackSecret, slackTime, valueOf, withHeader } from "./senders.ts";
+import { makeCall, findSender, slackCall, slackSecret, slackTime, getHeader, withHeader } from "./senders.ts";
 
 describe("stripe", () => {
-  const { verification, call } = senderOf("stripe");
+  const { verification, call } = findSender("stripe");
   const right = "a4d8cf7bf8f4f9daf3d0d4a5905396c32f725d47d08d91a0998fa1fefe70c66a";
   const other = "b1cade626cbc98eca6b654a2931afd6549957468efdf911739ac0f77601c4737";
   const signedAs = (text: string) => verify(verification, withHeader(call, "Stripe-Signature", text));
@@ -19,7 +19,7 @@ describe("stripe", () => {
   test("accepts a body that is no UTF-8, and finds no id in it", () => {
     const body = Uint8Array.from([...new TextEncoder().encode('{"id":"evt_'), 0xff, ...new TextEncoder().encode('"}')]);
     const headers = { "Stripe-Signature": "t=1492774577,v1=57edd760566045577fddd3fbe8da1a3c2d6de6f78f9f2601f735f97c5e46dbf1" };
-    expect(verify(verification, callOf({ headers, body, now: call.now }))).toEqual({ kind: "accepted", eventId: null });
+    expect(verify(verification, makeCall({ headers, body, now: call.now }))).toEqual({ kind: "accepted", eventId: null });
   });
 
   test("does not take a signature of another version", () => {
@@ -83,10 +83,10 @@ describe("slack", () => {
 });
 
 describe("github", () => {
-  const { verification, call } = senderOf("github, published");
+  const { verification, call } = findSender("github, published");
 
   test("takes a signature in capitals, and none without its prefix or with the old SHA-1", () => {
-    const digits = valueOf(call, "X-Hub-Signature-256").slice("sha256=".length);
+    const digits = getHeader(call, "X-Hub-Signature-256").slice("sha256=".length);
     const signedAs = (text: string) => verify(verification, withHeader(call, "X-Hub-Signature-256", text)).kind;
     expect(signedAs(`sha256=${digits.toUpperCase()}`)).toBe("accepted");
     expect(signedAs(digits)).toBe("rejected");
@@ -110,16 +110,16 @@ describe("the id of an event", () => {
   ])("is one only of a length that can be kept", (id, kept) => {
     const body = JSON.stringify({ id });
     const headers = { "Stripe-Signature": `t=1000,v1=${signedBy(body, 1000)}` };
-    expect(verify(verification, callOf({ headers, body, now: 1_000_000 }))).toEqual({ kind: "accepted", eventId: kept });
+    expect(verify(verification, makeCall({ headers, body, now: 1_000_000 }))).toEqual({ kind: "accepted", eventId: kept });
   });
 });
 
 describe("shopify", () => {
-  const { verification, call } = senderOf("shopify");
+  const { verification, call } = findSender("shopify");
   const verdictWith = (headers: string[]) => verify(verification, { ...call, headers: [...call.headers, ...headers] });
 
   test("is known by its signature, for each topic", () => {
-    const signature = valueOf(call, "X-Shopify-Hmac-Sha256");
+    const signature = getHeader(call, "X-Shopify-Hmac-Sha256");
     const known = (topic: string) => ({ kind: "accepted", eventId: null, signed: { signature, topic } });
     expect(verdictWith(["X-Shopify-Event-Id", "98880550"])).toEqual(known(""));
     expect(verdictWith(["X-Shopify-Event-Id", "98880550", "X-Shopify-Topic", "orders/paid"])).toEqual(known("orders/paid"));
@@ -127,7 +127,7 @@ describe("shopify", () => {
 });
 
 describe("linear", () => {
-  const { verification } = senderOf("linear");
+  const { verification } = findSender("linear");
 
   test.each([
     ["no time", '{"action":"create"}', "11c5f2085f1b5109af0047bd3ba11bfa9526eead34858087e905ac45bd73c6b6", "missing in the body"],
@@ -141,19 +141,19 @@ describe("linear", () => {
     ["no object", "null", "f46a2294703dc3468a3d1470e930c87fc55cf5af8de56dc81bd897c23ec8d137", "missing in the body"],
     ["no UTF-8", Uint8Array.of(0xff, 0xfe), "3f6123afb95d9243392fb9411e3823ce94b8f4abf97c3a94c6bc782d99934bf3", "missing in the body"],
   ])("is rejected with %s, though it is signed", (_, body, signature, reason) => {
-    const call = callOf({ headers: { "Linear-Signature": signature }, body, now: 1_676_056_940_508 });
+    const call = makeCall({ headers: { "Linear-Signature": signature }, body, now: 1_676_056_940_508 });
     expect(verify(verification, call)).toMatchObject({ kind: "rejected", reason: expect.stringContaining(reason) });
   });
 });
 
 describe("standard", () => {
-  const { verification, call } = senderOf("standard, published");
-  const { verification: publicKey, call: signedByKey } = senderOf("standard, with a public key");
+  const { verification, call } = findSender("standard, published");
+  const { verification: publicKey, call: signedByKey } = findSender("standard, with a public key");
   const right = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
   const wrong = `v1,${"A".repeat(43)}=`;
 
   test("accepts when one of several signatures is right, of whatever version", () => {
-    const byKey = valueOf(signedByKey, "webhook-signature");
+    const byKey = getHeader(signedByKey, "webhook-signature");
     for (const text of [`${wrong} ${right}`, `${right} ${wrong}`, `v2,x ${right}`, `${byKey} ${right}`]) {
       expect(verify(verification, withHeader(call, "webhook-signature", text)).kind, text).toBe("accepted");
     }
@@ -178,7 +178,7 @@ describe("standard", () => {
   });
 
   test("does not mix the two names of its headers", () => {
-    const { call: svix } = senderOf("standard, under the names of Svix");
+    const { call: svix } = findSender("standard, under the names of Svix");
     expect(verify(verification, withHeader(svix, "webhook-id", "msg_other")).kind).toBe("rejected");
     const mixed = withHeader(call, "webhook-id", null);
     expect(verify(verification, { ...mixed, headers: [...mixed.headers, "svix-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"] }).kind).toBe(
@@ -191,20 +191,20 @@ describe("microsoft", () => {
   const verification: Verification = { scheme: "microsoft", secret: ["s1", "s2"] };
   const url = "https://waypost.example/v2/in/s3cr3t";
   const notified = (...states: unknown[]) =>
-    verify(verification, callOf({ headers: {}, body: JSON.stringify({ value: states.map((clientState) => ({ clientState })) }) }));
+    verify(verification, makeCall({ headers: {}, body: JSON.stringify({ value: states.map((clientState) => ({ clientState })) }) }));
 
   test("has its validation token answered, decoded", () => {
-    const call = callOf({ url: `${url}?validationToken=Validation%3a+Testing+%3cb%3e`, headers: {}, body: "" });
+    const call = makeCall({ url: `${url}?validationToken=Validation%3a+Testing+%3cb%3e`, headers: {}, body: "" });
     expect(verify(verification, call)).toMatchObject({ kind: "answered", status: 200, body: "Validation: Testing <b>" });
   });
 
   test("takes a call with a body for no question, whatever its URL has", () => {
-    const call = callOf({ url: `${url}?validationToken=x`, headers: {}, body: '{"value":[{"clientState":"s1"}]}' });
+    const call = makeCall({ url: `${url}?validationToken=x`, headers: {}, body: '{"value":[{"clientState":"s1"}]}' });
     expect(verify(verification, call)).toEqual({ kind: "accepted", eventId: null });
   });
 
   test("has no token answered that is longer than one can be", () => {
-    const call = callOf({ url: `${url}?validationToken=${"x".repeat(2049)}`, headers: {}, body: "" });
+    const call = makeCall({ url: `${url}?validationToken=${"x".repeat(2049)}`, headers: {}, body: "" });
     expect(verify(verification, call)).toMatchObject({ kind: "rejected", reason: expect.stringContaining("2049") });
   });
 
@@ -227,7 +227,7 @@ describe("microsoft", () => {
   test.each(["", "null", "[]", '{"value":{}}', '{"value":[null]}', '{"value":["s1"]}', "\ufffd{"])(
     "is rejected with the body %j",
     (body) => {
-      expect(verify(verification, callOf({ headers: {}, body })).kind).toBe("rejected");
+      expect(verify(verification, makeCall({ headers: {}, body })).kind).toBe("rejected");
     },
   );
 });

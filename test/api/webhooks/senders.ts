@@ -19,7 +19,13 @@ export type Sender = {
 
 type Given = { url?: string; method?: string; headers: Record<string, string>; body: string | Uint8Array; now?: number };
 
-export const callOf = ({ url = "https://waypost.example/v2/in/s3cr3t", method = "POST", headers, body, now = 0 }: Given): WebhookCall => ({
+export const makeCall = ({
+  url = "https://waypost.example/v2/in/s3cr3t",
+  method = "POST",
+  headers,
+  body,
+  now = 0,
+}: Given): WebhookCall => ({
   ...{ method, url, headers: Object.entries(headers).flat(), now },
   body: typeof body === "string" ? new TextEncoder().encode(body) : body,
 });
@@ -32,14 +38,14 @@ export function withHeader(call: WebhookCall, name: string, value: string | null
   return { ...call, headers: value === null ? kept : [...kept, name, value] };
 }
 
-export const valueOf = (call: WebhookCall, name: string): string => call.headers[call.headers.indexOf(name) + 1] ?? "";
+export const getHeader = (call: WebhookCall, name: string): string => call.headers[call.headers.indexOf(name) + 1] ?? "";
 
 const form = { "Content-Type": "application/x-www-form-urlencoded" };
 
 const stripe: Sender = {
   name: "stripe",
   verification: { scheme: "stripe", secret: "whsec_test_secret" },
-  call: callOf({
+  call: makeCall({
     headers: { "Stripe-Signature": "t=1492774577,v1=a4d8cf7bf8f4f9daf3d0d4a5905396c32f725d47d08d91a0998fa1fefe70c66a,v0=6ffbb59b" },
     body: '{"id":"evt_1NG8Du2eZvKYlo2CUI79vXWy","object":"event","type":"charge.succeeded"}',
     now: 1_492_774_577_000,
@@ -50,7 +56,7 @@ const stripe: Sender = {
 const github: Sender = {
   name: "github, published",
   verification: { scheme: "github", secret: "It's a Secret to Everybody" },
-  call: callOf({
+  call: makeCall({
     headers: {
       "X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
       "X-GitHub-Delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958",
@@ -64,7 +70,7 @@ const github: Sender = {
 export const slackSecret = "8f742231b10e8888abcd99yyyzzz85a5";
 export const slackTime = 1_531_420_618;
 export const slackCall = (body: string, signature: string): WebhookCall =>
-  callOf({
+  makeCall({
     headers: { "X-Slack-Request-Timestamp": String(slackTime), "X-Slack-Signature": signature },
     ...{ body, now: slackTime * 1000 },
   });
@@ -84,7 +90,7 @@ const slack: Sender = {
 const shopify: Sender = {
   name: "shopify",
   verification: { scheme: "shopify", secret: "hush" },
-  call: callOf({
+  call: makeCall({
     headers: { "X-Shopify-Hmac-Sha256": "XEYCPSbGtdhP6PZ+r0hjL3ujEHWaBLaDBADxMdhcFMM=", "X-Shopify-Webhook-Id": "b54557e4" },
     body: '{"id":820982911946154508,"note":"café"}',
   }),
@@ -94,7 +100,7 @@ const shopify: Sender = {
 const twilio: Sender = {
   name: "twilio, published",
   verification: { scheme: "twilio", secret: "12345" },
-  call: callOf({
+  call: makeCall({
     url: "https://mycompany.com/myapp.php?foo=1&bar=2",
     headers: { ...form, "X-Twilio-Signature": "RSOYDt4T1cUTdK1PDd93/VVr8B8=", "I-Twilio-Idempotency-Token": "a1b2" },
     body: "To=%2B18005551212&CallSid=CA1234567890ABCDE&Caller=%2B14158675309&Digits=1234&From=%2B14158675309",
@@ -105,7 +111,7 @@ const twilio: Sender = {
 const twilioJson: Sender = {
   name: "twilio, a body that is no form",
   verification: { scheme: "twilio", secret: "12345" },
-  call: callOf({
+  call: makeCall({
     url: "https://mycompany.com/myapp.php?bodySHA256=e4ba61f28c2f5934bdbabfdf4d4d76c8761abd17e9b81590c1857a7e81bfdcb2",
     headers: { "Content-Type": "application/json", "X-Twilio-Signature": "xf9FBEFtggViTaOlgnuwa3shs9g=" },
     body: '{"specversion":"1.0","type":"com.twilio.messaging.message.sent"}',
@@ -116,7 +122,7 @@ const twilioJson: Sender = {
 const linear: Sender = {
   name: "linear",
   verification: { scheme: "linear", secret: "lin_wh_secret" },
-  call: callOf({
+  call: makeCall({
     headers: {
       "Linear-Signature": "7f1b01e2282c7612f4ba310248a964ea16327e81ef037d2f5a0080bf80b4e551",
       "Linear-Delivery": "234d1a4e-b617-4388-90fe-adc3633d6b72",
@@ -128,7 +134,7 @@ const linear: Sender = {
 };
 
 const standardCall = (brand: string, signature: string): WebhookCall =>
-  callOf({
+  makeCall({
     headers: {
       [`${brand}-id`]: "msg_p5jXN8AQM9LWM0D4loKWxJek",
       [`${brand}-timestamp`]: "1614265330",
@@ -173,7 +179,7 @@ const hmacPlain: Sender = {
     prefix: "",
     signed: "{body}",
   },
-  call: callOf({
+  call: makeCall({
     headers: {
       "X-Signature": "CEuX4wIAKurOCDxg+YAMIGFRR/CpVyhZRXGUdPHlZuM9lfRa7KNcH0cmMZ3x6TA0ntJXVbaoJDZW60BJiq3cxA==",
     },
@@ -189,7 +195,7 @@ const hmacTimed: Sender = {
     timestamp: { header: "X-Time", unit: "milliseconds", toleranceSeconds: 30 },
     ...{ signed: "v1:{timestamp}:{body}:end", eventIdHeader: "X-Event" },
   },
-  call: callOf({
+  call: makeCall({
     headers: {
       "X-Signature": "s=86db6c91a8c0a43fb886705b51f69d2e5accf648fd41580879578915feb76acf",
       ...{ "X-Time": "1700000000123", "X-Event": "e-1" },
@@ -204,7 +210,7 @@ export const senders: readonly Sender[] = [
   ...[standard, svix, asymmetric, hmacPlain, hmacTimed],
 ];
 
-export const senderOf = (name: string): Sender => {
+export const findSender = (name: string): Sender => {
   const found = senders.find((sender) => sender.name === name);
   if (!found) throw new Error(`no sender ${name}`);
   return found;

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import type { Verification } from "../../../src/api/webhooks/verification.ts";
 import { verify } from "../../../src/api/webhooks/verification.ts";
-import { callOf, senderOf, withHeader } from "./senders.ts";
+import { makeCall, findSender, withHeader } from "./senders.ts";
 
 const verification: Verification = { scheme: "twilio", secret: "12345" };
-const { call } = senderOf("twilio, published");
-const { call: json } = senderOf("twilio, a body that is no form");
+const { call } = findSender("twilio, published");
+const { call: json } = findSender("twilio, a body that is no form");
 
 const received = (given: { url?: string; signature: string; body: string; headers?: Record<string, string>; method?: string }) =>
-  callOf({
+  makeCall({
     ...{ url: given.url ?? "https://mycompany.com/in", method: given.method ?? "POST", body: given.body },
     headers: {
       "Content-Type": "application/x-www-form-urlencoded; charset=UTF-8",

@@ -1,7 +1,7 @@
 import { request } from "node:http";
 import { expect } from "vitest";
 import type { z } from "zod";
-import { eventually } from "../house.ts";
+import { eventually } from "../clientTestServer.ts";
 
 /** Header lines in the order and the case in which a client writes them. A name may occur more than once. */
 export type Lines = readonly (readonly [name: string, value: string])[];

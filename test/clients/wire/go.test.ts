@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startDestination } from "../../process/waypost.ts";
-import type { House } from "../house.ts";
-import { startHouse } from "../house.ts";
+import type { ClientTestServer } from "../clientTestServer.ts";
+import { startClientTestServer } from "../clientTestServer.ts";
 import { go, goJson } from "./dialects.ts";
 import type { Row } from "./exchange.ts";
 import { expectReplay } from "./exchange.ts";
@@ -290,23 +290,23 @@ const finished: Row[] = [
 ];
 
 describe("the Go client", () => {
-  let house: House;
+  let house: ClientTestServer;
 
   beforeAll(async () => {
-    house = await startHouse("SQLite");
+    house = await startClientTestServer("SQLite");
   });
 
   afterAll(() => house.close());
 
   test.each(Object.entries({ publishing, groups, queues, batches, schedules, keys }))("%s", async (_, rows) => {
-    await expectReplay(go, house.newcomer(), rows);
+    await expectReplay(go, house.createUser(), rows);
   });
 
   test("messages that are delivered, and messages that fail", async () => {
     const destination = await startDestination(({ path }) =>
       path === "/missing" ? { status: 404, body: "404 Not Found" } : { status: 200 },
     );
-    await expectReplay(go, house.newcomer(), finished, { url: destination.url });
+    await expectReplay(go, house.createUser(), finished, { url: destination.url });
     expect(destination.arrivals[0]).toMatchObject({
       ...{ method: "POST", path: "/fine", body: Buffer.from('{"ex_key":"ex_value"}') },
       headers: { "test-header": "test-value", "content-type": "application/json" },

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { WorkflowContext } from "@upstash/workflow";
-import type { WorkflowHouse } from "../workflowHouse.ts";
-import { resultOf, startWorkflowHouse } from "../workflowHouse.ts";
+import type { WorkflowTestServer } from "../workflowTestServer.ts";
+import { waitForResult, startWorkflowTestServer } from "../workflowTestServer.ts";
 import { go, goJson } from "./dialects.ts";
 import type { Row } from "./exchange.ts";
 import { expectReplay } from "./exchange.ts";
@@ -39,16 +39,16 @@ const lists = (state: string): Row[] => [
 ];
 
 describe("the Go workflow client", () => {
-  let house: WorkflowHouse;
+  let house: WorkflowTestServer;
 
   beforeAll(async () => {
-    house = await startWorkflowHouse("SQLite");
+    house = await startWorkflowTestServer("SQLite");
   });
 
   afterAll(() => house.close());
 
   test("starts a run, wakes it with an event, and reads its log", async () => {
-    const author = house.author();
+    const author = house.createUser();
     const work = author.serve(async (context: WorkflowContext<{ order: number }>) => {
       const first = await context.run("first", () => context.requestPayload.order + 1);
       const { eventData } = await context.waitForEvent<string>("wait", "go-event", { timeout: 100 });
@@ -80,11 +80,11 @@ describe("the Go workflow client", () => {
       ],
       memory,
     );
-    expect(await resultOf(author, { workflowRunId: "wfr_go" })).toEqual([2, "paid", "test-value"]);
+    expect(await waitForResult(author, { workflowRunId: "wfr_go" })).toEqual([2, "paid", "test-value"]);
   });
 
   test("cancels one run, several, those of a URL, and all", async () => {
-    const author = house.author();
+    const author = house.createUser();
     const work = author.serve((context) => context.sleep("long", 1000));
     const cancel = (call: string, what: object, cancelled: number): Row => ({
       ...{ call, send: "DELETE /v2/workflows/runs", headers: json, body: goJson(what) },
@@ -107,7 +107,7 @@ describe("the Go workflow client", () => {
   });
 
   test("reads the log of a run that failed and of runs that invoke", async () => {
-    const author = house.author();
+    const author = house.createUser();
     const { parent, child } = author.serveMany((byName) => ({
       parent: async (context) => context.invoke("child", { workflow: byName("child"), body: "p", retries: 0 }),
       child: async (context: WorkflowContext<string>) => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
-import type { House } from "../house.ts";
-import { startHouse, startVerifying } from "../house.ts";
+import type { ClientTestServer } from "../clientTestServer.ts";
+import { startClientTestServer, startVerifyingDestination } from "../clientTestServer.ts";
 import type { Row } from "./exchange.ts";
 import { expectReplay } from "./exchange.ts";
 import { python, pythonJson } from "./dialects.ts";
@@ -350,21 +350,21 @@ const finished: Row[] = [
 ];
 
 describe("the Python client", () => {
-  let house: House;
+  let house: ClientTestServer;
 
   beforeAll(async () => {
-    house = await startHouse("SQLite");
+    house = await startClientTestServer("SQLite");
   });
 
   afterAll(() => house.close());
 
   test.each(Object.entries({ publishing, groups, queues, batches, schedules, others }))("%s", async (_, rows) => {
-    await expectReplay(python, house.newcomer(), rows);
+    await expectReplay(python, house.createUser(), rows);
   });
 
   test("messages that are delivered, and messages that fail", async () => {
-    const newcomer = house.newcomer();
-    const destination = await startVerifying(newcomer, ({ path }) =>
+    const newcomer = house.createUser();
+    const destination = await startVerifyingDestination(newcomer, ({ path }) =>
       path === "/missing" ? { status: 404, body: "404 Not Found" } : { status: 200 },
     );
     await expectReplay(python, newcomer, finished, { url: destination.url });
@@ -375,7 +375,7 @@ describe("the Python client", () => {
   });
 
   test("what a call is refused for is a text", async () => {
-    await expectReplay(python, house.newcomer(), [
+    await expectReplay(python, house.createUser(), [
       { call: "message.get", send: "GET /v2/messages/msg_none", status: 404, reads: z.object({ error: text }) },
       { call: "schedule.get", send: "GET /v2/schedules/none", status: 404, reads: z.object({ error: text }) },
       { call: "message.publish", send: "POST /v2/publish/nothing", body: "b", status: 404, reads: z.object({ error: text }) },

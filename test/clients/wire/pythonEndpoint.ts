@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { Author, Place } from "../workflowHouse.ts";
+import type { WorkflowUser, RecordedUrl } from "../workflowTestServer.ts";
 import { python, pythonJson } from "./dialects.ts";
 import { exchange } from "./exchange.ts";
 
@@ -48,13 +48,13 @@ class Posted extends Error {}
 const noStep = { out: null, sleepFor: null, sleepUntil: null, callUrl: null, callMethod: null, callBody: null, callHeaders: null };
 
 /** Serves a workflow as the Python package does. Every request is verified with the keys of the account. */
-export function servePython(author: Author, route: Route, options: Options): Place {
-  const place: Place = author.answer(async (request) => {
+export function servePython(user: WorkflowUser, route: Route, options: Options): RecordedUrl {
+  const place: RecordedUrl = user.answer(async (request) => {
     const body = await request.text();
     const url = request.url.split("?")[0] ?? "";
-    await author.receiver.verify({ signature: request.headers.get("upstash-signature") ?? "", body });
+    await user.receiver.verify({ signature: request.headers.get("upstash-signature") ?? "", body });
     try {
-      const workflowRunId = await handled({ author, route, options, url }, request.headers, body);
+      const workflowRunId = await handleRequest({ user, route, options, url }, request.headers, body);
       // Versions that name the feature tell the server that they are an endpoint for workflows.
       const tells = options.features.includes("WF_DetectTrigger") ? { "Upstash-Workflow-Sdk-Version": "1" } : {};
       return Response.json({ workflowRunId }, { headers: tells });
@@ -65,23 +65,23 @@ export function servePython(author: Author, route: Route, options: Options): Pla
   return place;
 }
 
-type Served = { author: Author; route: Route; options: Options; url: string };
+type Served = { user: WorkflowUser; route: Route; options: Options; url: string };
 
 /** Does what one request to the endpoint asks for. Returns the id of the run. */
-async function handled(served: Served, headers: Headers, body: string): Promise<string> {
-  if (headers.get("upstash-workflow-is-failure") === "true") return failed(served, body);
+async function handleRequest(served: Served, headers: Headers, body: string): Promise<string> {
+  if (headers.get("upstash-workflow-is-failure") === "true") return callFailureFunction(served, body);
   const isFirst = headers.get("upstash-workflow-sdk-version") === null;
   const own = ownHeaders(headers);
-  if (headers.get("upstash-workflow-callback") !== null) return called(served, headers, body);
+  if (headers.get("upstash-workflow-callback") !== null) return handleCallback(served, headers, body);
   const runId = isFirst ? `wfr_${randomUUID()}` : (headers.get("upstash-workflow-runid") ?? "");
   if (isFirst) {
-    await post(served, "publish", { ...forRun(served, runId, "true"), ...forwarded(own), "Content-Type": "application/json" }, body);
+    await post(served, "publish", { ...forRun(served, runId, "true"), ...toForwardHeaders(own), "Content-Type": "application/json" }, body);
     return runId;
   }
   const [initial, ...history] = (JSON.parse(body) as { body: string; callType: string }[]).filter(({ callType }) => callType === "step");
   const steps = history.map((entry) => JSON.parse(decoded(entry.body)) as Step);
   try {
-    await served.route(contextOf(served, { runId, own, payload: payloadOf(decoded(initial?.body ?? "")), steps }));
+    await served.route(createContext(served, { runId, own, payload: parsePayload(decoded(initial?.body ?? "")), steps }));
   } catch (error) {
     if (error instanceof Posted) return runId;
     throw error;
@@ -92,7 +92,7 @@ async function handled(served: Served, headers: Headers, body: string): Promise<
 
 type Run = { runId: string; own: Record<string, string>; payload: Json; steps: Step[] };
 
-function contextOf(served: Served, run: Run): PythonContext {
+function createContext(served: Served, run: Run): PythonContext {
   let count = 0;
   const step = async (now: () => Partial<Step>, stepName: string, stepType: Step["stepType"], retries = 0): Promise<Json> => {
     const stepId = ++count;
@@ -104,7 +104,7 @@ function contextOf(served: Served, run: Run): PythonContext {
     if (done.stepName !== stepName || done.stepType !== stepType) throw new Error(`Incompatible step ${done.stepName}, not ${stepName}`);
     // The client indexes this member: a step without it ends the call with an error.
     if (done.out === undefined) throw new Error(`the step ${stepName} has no result`);
-    return typeof done.out === "string" ? payloadOf(done.out) : done.out;
+    return typeof done.out === "string" ? parsePayload(done.out) : done.out;
   };
   return {
     ...{ requestPayload: run.payload, headers: run.own, workflowRunId: run.runId },
@@ -114,7 +114,7 @@ function contextOf(served: Served, run: Run): PythonContext {
     call: async (name, { url, method = "GET", body = null, headers = {}, retries = 0 }) => {
       const call = { callUrl: url, callMethod: method, callBody: body, callHeaders: headers };
       const result = (await step(() => call, name, "Call", retries)) as CallResult;
-      return { ...result, body: payloadOf(result.body as string) };
+      return { ...result, body: parsePayload(result.body as string) };
     },
   };
 }
@@ -128,7 +128,7 @@ function postStep(served: Served, { runId, own }: Run, step: Step, callRetries: 
   };
   const headers = isCall
     ? { "Content-Type": "application/json", "Upstash-Method": step.callMethod ?? "", ...forCall(served, runId, own, step, callRetries) }
-    : { "Content-Type": "application/json", ...forRun(served, runId, "false"), ...forwarded(own), ...timing };
+    : { "Content-Type": "application/json", ...forRun(served, runId, "false"), ...toForwardHeaders(own), ...timing };
   const body = isCall ? step.callBody : { method: "POST", ...step, out: pythonJson(step.out), concurrent: 1, targetStep: null };
   const item = { destination: step.callUrl ?? served.url, headers, body: pythonJson(body), queue: null };
   return ask(served, "POST", "/v2/batch", { "Content-Type": "application/json" }, pythonJson([item]));
@@ -170,7 +170,7 @@ function forCall({ url, options }: Served, runId: string, own: Run["own"], step:
 }
 
 /** Posts the outcome of a call, which a callback tells, as the result of its step. */
-async function called(served: Served, headers: Headers, body: string): Promise<string> {
+async function handleCallback(served: Served, headers: Headers, body: string): Promise<string> {
   const outcome = JSON.parse(body) as {
     status: number;
     body?: string;
@@ -190,19 +190,19 @@ async function called(served: Served, headers: Headers, body: string): Promise<s
     ...{ stepId: Number(of("stepid")), stepName: of("stepname"), stepType: of("steptype") },
     ...{ out: pythonJson(result), concurrent: Number(of("concurrent")) },
   };
-  const all = { ...forRun(served, runId, "false"), ...forwarded(ownHeaders(headers)), "Content-Type": "application/json" };
+  const all = { ...forRun(served, runId, "false"), ...toForwardHeaders(ownHeaders(headers)), "Content-Type": "application/json" };
   await post(served, "publish", all, pythonJson(step));
   return runId;
 }
 
 /** Calls the failure function with what a failure callback tells. */
-function failed({ options }: Served, body: string): string {
+function callFailureFunction({ options }: Served, body: string): string {
   type Told = { status: number; body: string; header: Record<string, string[]>; url: string; workflowRunId: string };
   const failure = JSON.parse(body) as Told & { sourceBody: string; sourceHeader: Record<string, string[]> };
   const { message } = JSON.parse(decoded(failure.body)) as { message: string };
   options.failureFunction?.({
     ...{ status: failure.status, message, workflowRunId: failure.workflowRunId, headers: failure.sourceHeader },
-    payload: payloadOf(decoded(failure.sourceBody)),
+    payload: parsePayload(decoded(failure.sourceBody)),
   });
   return failure.workflowRunId;
 }
@@ -211,9 +211,9 @@ const post = (served: Served, route: string, headers: Record<string, string>, bo
   ask(served, "POST", `/v2/${route}/${served.url}`, headers, body);
 
 /** Calls the server. Throws if it refuses, as the client does. */
-async function ask({ author }: Served, method: string, path: string, headers: Record<string, string> = {}, body?: string): Promise<string> {
+async function ask({ user }: Served, method: string, path: string, headers: Record<string, string> = {}, body?: string): Promise<string> {
   const request = { method, path, headers: Object.entries(headers), body };
-  const { status, text } = await exchange(author.url, { ...request, headers: python(new URL(author.url).host, author.token, request) });
+  const { status, text } = await exchange(user.url, { ...request, headers: python(new URL(user.url).host, user.token, request) });
   if (status >= 300) throw new Error(`Request failed with status: ${status}, body: ${text}`);
   return text;
 }
@@ -224,7 +224,7 @@ const ownHeaders = (headers: Headers): Record<string, string> =>
     [...headers].filter(([name]) => !/^(upstash-workflow-|x-vercel-|x-forwarded-)|^(cf-connecting-ip|cdn-loop)$/.test(name)),
   );
 
-const forwarded = (own: Readonly<Record<string, string>>): Record<string, string> =>
+const toForwardHeaders = (own: Readonly<Record<string, string>>): Record<string, string> =>
   Object.fromEntries(
     Object.entries(own).flatMap(([name, value]) => [
       [`Upstash-Forward-${name}`, value],
@@ -234,7 +234,7 @@ const forwarded = (own: Readonly<Record<string, string>>): Record<string, string
 
 const decoded = (base64: string): string => Buffer.from(base64, "base64").toString();
 
-function payloadOf(text: string): Json {
+function parsePayload(text: string): Json {
   try {
     return JSON.parse(text) as Json;
   } catch {

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { eventually } from "../house.ts";
-import type { Author, WorkflowHouse } from "../workflowHouse.ts";
-import { countOf, deadLetterOf, ended, startWorkflowHouse } from "../workflowHouse.ts";
+import { eventually } from "../clientTestServer.ts";
+import type { WorkflowUser, WorkflowTestServer } from "../workflowTestServer.ts";
+import { waitForCount, findDeadLetter, waitForEnd, startWorkflowTestServer } from "../workflowTestServer.ts";
 import { python, pythonJson } from "./dialects.ts";
 import type { Row } from "./exchange.ts";
 import { expectReplay } from "./exchange.ts";
@@ -12,7 +12,7 @@ import { servePython } from "./pythonEndpoint.ts";
 const json = { "Content-Type": "application/json" };
 
 /** Starts a workflow as its users do: with a publish to its endpoint, which starts the run itself. */
-async function start(author: Author, url: string, payload: unknown): Promise<{ workflowRunId: string }> {
+async function start(author: WorkflowUser, url: string, payload: unknown): Promise<{ workflowRunId: string }> {
   const body = pythonJson(payload);
   const headers = { ...json, "Upstash-Forward-X-Mine": "mine" };
   await expectReplay(python, author, [{ call: "message.publish_json", send: `POST /v2/publish/${url}`, headers, body }]);
@@ -24,16 +24,16 @@ async function start(author: Author, url: string, payload: unknown): Promise<{ w
 }
 
 describe.each(["LazyFetch,InitialBody", "LazyFetch,InitialBody,WF_DetectTrigger"])("a Python workflow with %s", (features) => {
-  let house: WorkflowHouse;
+  let house: WorkflowTestServer;
 
   beforeAll(async () => {
-    house = await startWorkflowHouse("SQLite");
+    house = await startWorkflowTestServer("SQLite");
   });
 
   afterAll(() => house.close());
 
   test("takes its first and all other steps: run, sleep, sleep until a time, and a call with an object", async () => {
-    const author = house.author();
+    const author = house.createUser();
     const other = author.answer(() => Response.json({ called: "ü" }, { status: 201, headers: { "x-answer": "a" } }));
     const [executed, results]: [string[], unknown[]] = [[], []];
     const work = servePython(
@@ -55,7 +55,7 @@ describe.each(["LazyFetch,InitialBody", "LazyFetch,InitialBody,WF_DetectTrigger"
       { features },
     );
     const run = await start(author, work.url, { n: 7 });
-    expect(await ended(author, run)).toMatchObject({ workflowState: "RUN_SUCCESS" });
+    expect(await waitForEnd(author, run)).toMatchObject({ workflowState: "RUN_SUCCESS" });
     expect(executed).toEqual(["first", "second", "third"]);
     expect(results).toEqual([[{ first: "7 ü €", list: [1, null, true] }, 201, { called: "ü" }, 201, "mine"]]);
     expect(other.calls).toMatchObject([
@@ -63,12 +63,12 @@ describe.each(["LazyFetch,InitialBody", "LazyFetch,InitialBody,WF_DetectTrigger"
       { method: "GET" },
     ]);
     // Two for the start, one for each of nine steps, and a callback for each call.
-    expect(await countOf(work, 13)).toBe(13);
+    expect(await waitForCount(work, 13)).toBe(13);
     expect(work.calls.every(({ status }) => status === 200)).toBe(true);
   });
 
   test("fails when its retries are used up, and its failure function gets the error and the payload", async () => {
-    const author = house.author();
+    const author = house.createUser();
     const failures: PythonFailure[] = [];
     const failureFunction = (failure: PythonFailure): void => void failures.push(failure);
     const work = servePython(
@@ -82,18 +82,18 @@ describe.each(["LazyFetch,InitialBody", "LazyFetch,InitialBody,WF_DetectTrigger"
       { features, retries: 0, failureFunction },
     );
     const run = await start(author, work.url, { n: 1 });
-    expect(await ended(author, run)).toMatchObject({ workflowState: "RUN_FAILED" });
+    expect(await waitForEnd(author, run)).toMatchObject({ workflowState: "RUN_FAILED" });
     await eventually(
       async () => failures,
       ({ length }) => length > 0,
     );
     expect(failures).toMatchObject([{ status: 500, message: "sorry", payload: { n: 1 }, ...run }]);
     expect(failures[0]?.headers).toMatchObject({ "X-Mine": ["mine"] });
-    expect(await deadLetterOf(author, run)).toMatchObject({ workflowUrl: work.url, responseStatus: 500 });
+    expect(await findDeadLetter(author, run)).toMatchObject({ workflowUrl: work.url, responseStatus: 500 });
   });
 
   test("continues after a call that fails for good, and knows its status", async () => {
-    const author = house.author();
+    const author = house.createUser();
     const other = author.answer(() => new Response("no", { status: 404 }));
     const results: unknown[] = [];
     const work = servePython(
@@ -105,7 +105,7 @@ describe.each(["LazyFetch,InitialBody", "LazyFetch,InitialBody,WF_DetectTrigger"
       { features },
     );
     const run = await start(author, work.url, null);
-    expect(await ended(author, run)).toMatchObject({ workflowState: "RUN_SUCCESS" });
+    expect(await waitForEnd(author, run)).toMatchObject({ workflowState: "RUN_SUCCESS" });
     expect(results).toEqual([[404, "no"]]);
     expect(other.calls).toMatchObject([{ method: "PUT", body: '"text"' }]);
   });
@@ -114,16 +114,16 @@ describe.each(["LazyFetch,InitialBody", "LazyFetch,InitialBody,WF_DetectTrigger"
 describe("the Python workflow client", () => {
   const waiters = z.array(z.object({ workflowRunId: z.string(), eventId: z.string() }));
   const notified = z.array(z.object({ messageId: z.string(), workflowRunId: z.string(), url: z.string() }));
-  let house: WorkflowHouse;
+  let house: WorkflowTestServer;
 
   beforeAll(async () => {
-    house = await startWorkflowHouse("SQLite");
+    house = await startWorkflowTestServer("SQLite");
   });
 
   afterAll(() => house.close());
 
   test("wakes a run that waits, by the event alone and by the run, and cancels one", async () => {
-    const author = house.author();
+    const author = house.createUser();
     const work = author.serve(async (context) => {
       const one = await context.waitForEvent("one", "python-event", { timeout: 100 });
       const two = await context.waitForEvent("two", "python-event-2", { timeout: 100 });
@@ -152,6 +152,6 @@ describe("the Python workflow client", () => {
       ],
       { run: workflowRunId },
     );
-    expect(await ended(author, { workflowRunId })).toMatchObject({ workflowState: "RUN_CANCELED" });
+    expect(await waitForEnd(author, { workflowRunId })).toMatchObject({ workflowState: "RUN_CANCELED" });
   });
 });

@@ -2,8 +2,8 @@ import { createHash, createHmac } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Arrival } from "../../process/waypost.ts";
 import { startDestination } from "../../process/waypost.ts";
-import type { House, Newcomer } from "../house.ts";
-import { startHouse } from "../house.ts";
+import type { ClientTestServer, TestUser } from "../clientTestServer.ts";
+import { startClientTestServer } from "../clientTestServer.ts";
 import { go } from "./dialects.ts";
 import type { Row } from "./exchange.ts";
 import { expectReplay } from "./exchange.ts";
@@ -33,16 +33,16 @@ function rejected({ headers, body }: Arrival, { key, url, now }: { key: string; 
 const bodies = ["", "text", '{"ex_key": "ex_välue"}', "a".repeat(100_000)];
 
 describe("a strict verifier", () => {
-  let house: House;
+  let house: ClientTestServer;
 
   beforeAll(async () => {
-    house = await startHouse("SQLite");
+    house = await startClientTestServer("SQLite");
   });
 
   afterAll(() => house.close());
 
   test.each(bodies.map((body) => [body.slice(0, 30), body]))("takes a message with the body %j, and its callback", async (_, body) => {
-    const newcomer = house.newcomer();
+    const newcomer = house.createUser();
     const { first, second } = await delivered(newcomer, body);
     const key = await currentKey(newcomer);
     const now = Math.floor(Date.now() / 1000);
@@ -54,7 +54,7 @@ describe("a strict verifier", () => {
   });
 
   test("knows a message after a rotation by the key that was the next one", async () => {
-    const newcomer = house.newcomer();
+    const newcomer = house.createUser();
     const { first } = await delivered(newcomer, "before");
     const [current, next] = [await currentKey(newcomer), await currentKey(newcomer, "next")];
     await expectReplay(go, newcomer, [{ call: "rotate", send: "POST /v2/keys/rotate" }]);
@@ -66,7 +66,7 @@ describe("a strict verifier", () => {
 });
 
 /** Publishes a message with a callback. Returns what came at both places. */
-async function delivered(newcomer: Newcomer, body: string) {
+async function delivered(newcomer: TestUser, body: string) {
   const destination = await startDestination(() => ({ status: 200, body: "fine" }));
   const [url, callback] = [`${destination.url}/first?a=1`, `${destination.url}/second`];
   await expectReplay(go, newcomer, [{ call: "Publish", send: `POST /v2/publish/${url}`, headers: { "Upstash-Callback": callback }, body }]);
@@ -75,7 +75,7 @@ async function delivered(newcomer: Newcomer, body: string) {
   return { first: { arrival: first, url }, second: { arrival: second, url: callback } };
 }
 
-async function currentKey(newcomer: Newcomer, which: "current" | "next" = "current"): Promise<string> {
+async function currentKey(newcomer: TestUser, which: "current" | "next" = "current"): Promise<string> {
   let key = "";
   const keep = (keys: Record<string, string>) => ({ key: (key = keys[which] ?? "") });
   const row: Row = { call: "Keys().Get", send: "GET /v2/keys", keep };

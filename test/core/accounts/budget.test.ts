@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from "vitest";
 import type { Terms } from "../../../src/core/model/accountTerms.ts";
-import { Broker, bytes, letterOf } from "../broker.ts";
+import { CommandRunner, bytes, makeInput } from "../commandRunner.ts";
 
 const minute = 60_000;
 const january = Date.UTC(2026, 0, 1);
@@ -9,18 +9,18 @@ const february = Date.UTC(2026, 1, 1);
 const endpoint = "https://app.example/workflow";
 const features = { lazyFetch: true, initialBody: true, detect: true, captured: true };
 const startOf = (runId: string) =>
-  letterOf({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker: null } });
+  makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker: null } });
 const head = { stepId: 1, stepName: "s", stepType: "Run", concurrent: 1 };
-const stepOf = (runId: string) => letterOf({ url: endpoint, body: bytes("1"), post: { kind: "step", runId, head } });
+const stepOf = (runId: string) => makeInput({ url: endpoint, body: bytes("1"), post: { kind: "step", runId, head } });
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 const change = (terms: Pick<Terms, "budget">) => broker.run("changeAccount", { account: "acme", change: terms });
 const spend = (dollars: number) => broker.run("noteSpending", { account: "acme", dollars, month: january });
-const publish = async () => (await broker.run("publish", { account: "acme", letters: [letterOf()] }))[0];
+const publish = async () => (await broker.run("publish", { account: "acme", inputs: [makeInput()] }))[0];
 
 const spent = {
   refused: "limit-exceeded",
@@ -70,13 +70,13 @@ test("nothing more is published once the budget is spent, until it is raised, li
 });
 
 test("a schedule passes over its times while the budget is spent, and publishes what it would have published before", async () => {
-  const { body, ...letter } = letterOf();
-  await broker.run("createSchedule", { account: "acme", id: "tick", cron: "* * * * *", letter, body });
+  const { body, ...messageInput } = makeInput();
+  await broker.run("createSchedule", { account: "acme", id: "tick", cron: "* * * * *", messageInput, body });
   const schedule = () => broker.memory.tables.schedules.get("acme\ntick");
   const made = async (): Promise<number> => {
-    const before = broker.memory.tables.envelopes.size;
+    const before = broker.memory.tables.storedMessages.size;
     await broker.run("claim", { limit: 10 });
-    return broker.memory.tables.envelopes.size - before;
+    return broker.memory.tables.storedMessages.size - before;
   };
   const fired = (): Promise<number> => {
     broker.now += minute;
@@ -106,9 +106,9 @@ test("a schedule passes over its times while the budget is spent, and publishes 
 });
 
 test("what has begun goes on: the steps of a run, and none is started", async () => {
-  await broker.run("publish", { account: "acme", letters: [startOf("wfr_1")] });
+  await broker.run("publish", { account: "acme", inputs: [startOf("wfr_1")] });
   await change({ budget: 20 });
   await spend(20.5);
-  expect(await broker.run("publish", { account: "acme", letters: [stepOf("wfr_1")] })).toMatchObject([{ messageId: expect.any(String) }]);
-  await expect(broker.run("publish", { account: "acme", letters: [startOf("wfr_2")] })).rejects.toThrow("20.50 dollars are spent");
+  expect(await broker.run("publish", { account: "acme", inputs: [stepOf("wfr_1")] })).toMatchObject([{ messageId: expect.any(String) }]);
+  await expect(broker.run("publish", { account: "acme", inputs: [startOf("wfr_2")] })).rejects.toThrow("20.50 dollars are spent");
 });

@@ -2,11 +2,11 @@ import { beforeEach, describe, expect, test } from "vitest";
 import type { RunPost } from "../../../src/core/model/message.ts";
 import type { PublishResult } from "../../../src/core/commands/publish.ts";
 import type { Terms } from "../../../src/core/model/accountTerms.ts";
-import { Broker, letterOf, noon } from "../broker.ts";
+import { CommandRunner, makeInput, noon } from "../commandRunner.ts";
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 function grant(terms: Terms): void {
@@ -16,7 +16,7 @@ function grant(terms: Terms): void {
 
 const limited = (soft: number, hard: number): void => grant({ limits: { requestsPerDay: soft, requestsPerDayHard: hard } });
 const publish = (count: number) =>
-  broker.run("publish", { account: "acme", letters: Array.from({ length: count }, (_, index) => letterOf({ labels: [`${index}`] })) });
+  broker.run("publish", { account: "acme", inputs: Array.from({ length: count }, (_, index) => makeInput({ labels: [`${index}`] })) });
 const taken = (results: readonly PublishResult[]): number => results.filter((result) => !("refused" in result)).length;
 const dayCount = () => broker.memory.tables.dayCounts.get("acme");
 /** 2 January 2026, midnight. */
@@ -33,19 +33,19 @@ describe("requests of a day", () => {
     limited(3, 5);
     const results = await publish(7);
     expect(taken(results)).toBe(5);
-    expect(results[4]).toMatchObject({ messageId: expect.any(String), allowance: { limit: 5, remaining: 0, resetAt: midnight } });
+    expect(results[4]).toMatchObject({ messageId: expect.any(String), remainingQuota: { limit: 5, remaining: 0, resetAt: midnight } });
     expect(results[5]).toEqual({
       refused: "day-limit-exceeded",
       message:
         'requests: 5 were taken today, and one more was asked for; the limit is 5 in a day, which ends at 00:00 UTC; it is the limit of this account (plan selfHosted): "waypost account limits acme --requests-per-day-hard ..." raises it',
-      allowance: { limit: 5, remaining: 0, resetAt: midnight, warning: expect.any(String) },
+      remainingQuota: { limit: 5, remaining: 0, resetAt: midnight, warning: expect.any(String) },
     });
     expect(dayCount()).toEqual({ account: "acme", day: midnight - 86_400_000, requests: 5 });
   });
 
   test("are warned of beyond the soft limit, and no sooner", async () => {
     limited(2, 5);
-    const warnings = (await publish(4)).map(({ allowance }) => allowance?.warning);
+    const warnings = (await publish(4)).map(({ remainingQuota }) => remainingQuota?.warning);
     expect(warnings).toEqual([
       undefined,
       undefined,
@@ -68,31 +68,31 @@ describe("requests of a day", () => {
   test("are of a plan as well", async () => {
     grant({ plan: "free" });
     const [result] = await publish(1);
-    expect(result).toMatchObject({ allowance: { limit: 1000, remaining: 999 } });
+    expect(result).toMatchObject({ remainingQuota: { limit: 1000, remaining: 999 } });
   });
 
   test("are not used up by what is refused, or was taken in before", async () => {
     limited(5, 1);
-    const letters = [letterOf({ retries: 1_000_000 }), letterOf({ deduplication: "d" }), letterOf({ deduplication: "d" })];
-    const results = await broker.run("publish", { account: "acme", letters });
+    const inputs = [makeInput({ retries: 1_000_000 }), makeInput({ deduplication: "d" }), makeInput({ deduplication: "d" })];
+    const results = await broker.run("publish", { account: "acme", inputs });
     expect(results.map((one) => ("refused" in one ? one.refused : "deduplicated" in one && one.deduplicated))).toEqual([
       "limit-exceeded",
       false,
       true,
     ]);
-    expect(results[2]).toMatchObject({ allowance: { remaining: 0 } });
+    expect(results[2]).toMatchObject({ remainingQuota: { remaining: 0 } });
   });
 
   test("of a URL group are as many as it has endpoints, all or none", async () => {
     const endpoints = ["a", "b"].map((name) => ({ name, url: `https://${name}.example/` }));
     await broker.run("addEndpoints", { account: "acme", name: "g", endpoints });
     limited(5, 3);
-    const letters = [letterOf({ url: "", group: "g" }), letterOf({ url: "", group: "g" }), letterOf()];
-    const results = await broker.run("publish", { account: "acme", letters });
+    const inputs = [makeInput({ url: "", group: "g" }), makeInput({ url: "", group: "g" }), makeInput()];
+    const results = await broker.run("publish", { account: "acme", inputs });
     expect(results).toMatchObject([
       { each: [{}, {}] },
-      { refused: "day-limit-exceeded", allowance: { remaining: 1 } },
-      { allowance: { remaining: 0 } },
+      { refused: "day-limit-exceeded", remainingQuota: { remaining: 1 } },
+      { remainingQuota: { remaining: 0 } },
     ]);
   });
 
@@ -110,7 +110,7 @@ describe("requests of a day", () => {
       limits: { requestsPerDay: 2, requestsPerDayHard: 2 },
     });
     await publish(1);
-    const results = await broker.run("publish", { account: "other", letters: [letterOf(), letterOf(), letterOf()] });
+    const results = await broker.run("publish", { account: "other", inputs: [makeInput(), makeInput(), makeInput()] });
     expect(taken(results)).toBe(2);
   });
 });
@@ -121,7 +121,7 @@ describe("of workflows", () => {
     ...{ kind: "start", runId, url: "https://w.example/", features, origin: "sdk", invoker: null },
   });
   const send = (...posts: RunPost[]) =>
-    broker.run("publish", { account: "acme", letters: posts.map((post) => letterOf({ url: "https://w.example/", post })) });
+    broker.run("publish", { account: "acme", inputs: posts.map((post) => makeInput({ url: "https://w.example/", post })) });
   const step = (stepId: number): RunPost => ({
     ...{ kind: "step", runId: "r", head: { stepId, stepName: "s", stepType: "Run", concurrent: 1 } },
   });

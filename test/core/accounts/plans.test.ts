@@ -1,15 +1,15 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { limits as house } from "../../../src/core/values/limits.ts";
-import { limitNames, limitsOf, planNames, plans } from "../../../src/core/accounts/plans.ts";
+import { limitNames, readLimits, planNames, plans } from "../../../src/core/accounts/plans.ts";
 import { retentionFor } from "../../../src/core/commands/retention.ts";
 import type { Terms } from "../../../src/core/model/accountTerms.ts";
-import { Broker, bytes, callbackTo, letterOf, noon } from "../broker.ts";
+import { CommandRunner, bytes, callbackTo, makeInput, noon } from "../commandRunner.ts";
 
 const second = 1000;
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 function grant(terms: Terms): void {
@@ -19,7 +19,7 @@ function grant(terms: Terms): void {
 
 describe("the limits of an account", () => {
   test("are those of the server when it was made without a plan", () => {
-    const { messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism } = limitsOf({});
+    const { messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism } = readLimits({});
     expect({ messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism }).toEqual({
       ...{ messageBytes: house.messageBytes, retries: house.retries, delay: house.delay, timeout: house.timeout },
       ...{ schedules: house.schedules, groups: house.groups, endpoints: house.endpoints, sources: house.sources },
@@ -28,12 +28,12 @@ describe("the limits of an account", () => {
   });
 
   test("are those of its plan, then its own, and never beyond the server's", () => {
-    expect(limitsOf({ plan: "free" })).toEqual(plans.free);
-    expect(limitsOf({ plan: "free", limits: { retries: 5 } })).toEqual({ ...plans.free, retries: 5 });
-    expect(limitsOf({ limits: { retries: house.retries + 1 } }).retries).toBe(house.retries);
-    expect(limitsOf({ plan: "paid", limits: { requestsPerDayHard: 70 } })).toMatchObject({ requestsPerDay: 70, requestsPerDayHard: 70 });
-    expect(limitsOf({ limits: { requestsPerDay: 90, requestsPerDayHard: 70 } }).requestsPerDay).toBe(70);
-    expect(limitsOf({ limits: { requestsPerDay: 60, requestsPerDayHard: 70 } }).requestsPerDay).toBe(60);
+    expect(readLimits({ plan: "free" })).toEqual(plans.free);
+    expect(readLimits({ plan: "free", limits: { retries: 5 } })).toEqual({ ...plans.free, retries: 5 });
+    expect(readLimits({ limits: { retries: house.retries + 1 } }).retries).toBe(house.retries);
+    expect(readLimits({ plan: "paid", limits: { requestsPerDayHard: 70 } })).toMatchObject({ requestsPerDay: 70, requestsPerDayHard: 70 });
+    expect(readLimits({ limits: { requestsPerDay: 90, requestsPerDayHard: 70 } }).requestsPerDay).toBe(70);
+    expect(readLimits({ limits: { requestsPerDay: 60, requestsPerDayHard: 70 } }).requestsPerDay).toBe(60);
   });
 
   // Operators sell by these numbers.
@@ -95,8 +95,8 @@ describe("a publish beyond a limit of the account", () => {
     ],
   ])("is refused, by name and number, with the way to raise it: %s %j", async (flag, taken, refused, code, said) => {
     grant({ plan: "free", limits: { delay: 10 * second, retries: 2, timeout: 5 * second, messageBytes: 5 } });
-    const letters = [letterOf({ body: bytes(""), ...taken }), letterOf({ body: bytes(""), ...refused })];
-    const [one, other] = await broker.run("publish", { account: "acme", letters });
+    const inputs = [makeInput({ body: bytes(""), ...taken }), makeInput({ body: bytes(""), ...refused })];
+    const [one, other] = await broker.run("publish", { account: "acme", inputs });
     expect(one).toMatchObject({ messageId: expect.any(String) });
     expect(other).toMatchObject({ refused: code, message: expect.stringContaining(said) });
     expect(other).toMatchObject({ message: expect.stringMatching(raises(flag)) });
@@ -109,7 +109,7 @@ describe("a publish beyond a limit of the account", () => {
   });
 
   test("says nothing of the account where the limit is the server's", async () => {
-    const [result] = await broker.run("publish", { account: "acme", letters: [letterOf({ retries: house.retries + 1 })] });
+    const [result] = await broker.run("publish", { account: "acme", inputs: [makeInput({ retries: house.retries + 1 })] });
     expect(result).toEqual({ refused: "limit-exceeded", message: `retries: 1001 asked for, the limit is ${house.retries}` });
   });
 });
@@ -163,18 +163,20 @@ describe("a passive account", () => {
 
   test("publishes nothing and makes nothing, and says how to go on", async () => {
     grant({ state: "passive" });
-    const { body, ...letter } = letterOf();
+    const { body, ...messageInput } = makeInput();
     const refused = /forbidden.*waypost account enable acme/;
     await expect(broker.publish()).rejects.toThrow(refused);
-    await expect(broker.run("createSchedule", { account: "acme", id: "s", cron: "* * * * *", letter, body })).rejects.toThrow(refused);
+    await expect(broker.run("createSchedule", { account: "acme", id: "s", cron: "* * * * *", messageInput, body })).rejects.toThrow(
+      refused,
+    );
     await expect(broker.run("upsertQueue", { account: "acme", name: "q" })).rejects.toThrow(refused);
     await expect(broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [] })).rejects.toThrow(refused);
-    expect(broker.memory.tables.envelopes.size + broker.memory.tables.schedules.size).toBe(0);
+    expect(broker.memory.tables.storedMessages.size + broker.memory.tables.schedules.size).toBe(0);
   });
 
   test("still has what it published before delivered, and its schedules pass over their times", async () => {
-    const { body, ...letter } = letterOf();
-    await broker.run("createSchedule", { account: "acme", id: "s", cron: "* * * * *", letter, body });
+    const { body, ...messageInput } = makeInput();
+    await broker.run("createSchedule", { account: "acme", id: "s", cron: "* * * * *", messageInput, body });
     const id = await broker.publish({ delay: 30 * second });
     grant({ state: "passive" });
     broker.now = noon + 90 * second;

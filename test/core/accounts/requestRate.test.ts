@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { burstOf } from "../../../src/core/accounts/requestRate.ts";
+import { countInBurst } from "../../../src/core/accounts/requestRate.ts";
 import type { Terms } from "../../../src/core/model/accountTerms.ts";
-import { Broker } from "../broker.ts";
+import { CommandRunner } from "../commandRunner.ts";
 
 const now = 1_800_000_000_250;
 
@@ -11,18 +11,18 @@ test.each([
   [3, 3, { taken: false, remaining: 0 }],
   [1, 0, { taken: true, remaining: 0 }],
 ])("of %d requests in a second, after %d", (limit, asked, expected) => {
-  expect(burstOf(limit, asked, now)).toEqual({ ...expected, limit, resetAt: 1_800_000_001 });
+  expect(countInBurst(limit, asked, now)).toEqual({ ...expected, limit, resetAt: 1_800_000_001 });
 });
 
 describe("what a node takes of the requests of a second", () => {
-  let broker: Broker;
+  let broker: CommandRunner;
   const grant = (terms: Terms): void => {
     for (const [key, account] of broker.memory.tables.accounts) broker.memory.tables.accounts.set(key, { ...account, ...terms });
   };
   const take = (needed: number, wanted = 0) => broker.run("takeBurst", { account: "acme", needed, wanted });
   const counted = () => broker.memory.tables.secondCounts.get("acme");
   beforeEach(async () => {
-    broker = await Broker.open();
+    broker = await CommandRunner.open();
     broker.now = now;
     grant({ limits: { requestsPerSecond: 100 } });
   });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { costOf, deadLettersIn, monthOf, periods, pointsOf, stretchOf } from "../../../src/core/accounts/statistics.ts";
+import { calculateCost, sumDeadLetters, toMonthRange, periods, sumPoints, toPeriodRange } from "../../../src/core/accounts/statistics.ts";
 import type { Usage } from "../../../src/core/model/counts.ts";
 import { noCounts } from "../../../src/core/model/counts.ts";
 import { bucketSizes } from "../../../src/core/accounts/usage.ts";
@@ -17,7 +17,7 @@ describe("a period", () => {
 
   test.each(periods)("%s has all of its time in points of equal length, the last of which is that of now", (period) => {
     const now = Date.UTC(2026, 0, 31, 23, 59, 59, 999);
-    const { from, step, points, size } = stretchOf(period, now);
+    const { from, step, points, size } = toPeriodRange(period, now);
     expect([points, points * step]).toEqual([period === "30d" ? 240 : 60, lengths[period] * minute]);
     expect(from + points * step).toBeGreaterThan(now);
     expect(from + (points - 1) * step).toBeLessThanOrEqual(now);
@@ -35,7 +35,7 @@ describe("a period", () => {
       bucket("1m", 123 * minute, { messages: 4, failed: 1 }),
       bucket("1m", 126 * minute, { messages: 100 }),
     ];
-    expect(pointsOf(buckets, stretch)).toEqual([
+    expect(sumPoints(buckets, stretch)).toEqual([
       { at: 120 * minute, counts: { ...noCounts, messages: 3, bytesIn: 5 } },
       { at: 123 * minute, counts: { ...noCounts, messages: 4, failed: 1 } },
     ]);
@@ -50,21 +50,21 @@ describe("a month", () => {
     ["February of a leap year", Date.UTC(2028, 1, 29, 12), Date.UTC(2028, 1, 1), 29],
     ["December", Date.UTC(2026, 11, 31, 23), Date.UTC(2026, 11, 1), 31],
   ])("has all of its days: %s", (_, now, from, points) => {
-    expect(monthOf(now)).toEqual({ from, points, step: day });
+    expect(toMonthRange(now)).toEqual({ from, points, step: day });
   });
 
   test("is kept whole until its end", () => {
     const now = Date.UTC(2026, 1, 1) - 1;
-    expect(now - monthOf(now).from).toBeLessThan(bucketSizes["3h"].kept);
+    expect(now - toMonthRange(now).from).toBeLessThan(bucketSizes["3h"].kept);
   });
 });
 
 test("dead letters are what came less what went", () => {
-  expect(deadLettersIn([bucket("3h", 0, { deadLetters: 5 }), bucket("3h", 1, { deadLetters: -3 })])).toBe(2);
+  expect(sumDeadLetters([bucket("3h", 0, { deadLetters: 5 }), bucket("3h", 1, { deadLetters: -3 })])).toBe(2);
 });
 
 test("messages and bytes cost what they are said to", () => {
   const prices = { messages: 1, workflowMessages: 2, gigabyte: 10 };
   const used = { ...noCounts, messages: 150_000, workflowMessages: 50_000, bytesIn: 4e8, bytesOut: 1e8 };
-  expect(costOf(used, prices)).toBe(1.5 + 1 + 5);
+  expect(calculateCost(used, prices)).toBe(1.5 + 1 + 5);
 });

@@ -1,25 +1,25 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { RunPost } from "../../../src/core/model/message.ts";
-import { storageLevel, weightOf } from "../../../src/core/accounts/storageQuota.ts";
-import { carriedId } from "../../../src/core/accounts/usage.ts";
-import { expectCountedIn } from "../../store/sql/stored.ts";
-import { Broker, bytes, letterOf } from "../broker.ts";
+import { toStorageLevel, weighRow } from "../../../src/core/accounts/storageQuota.ts";
+import { carriedBalancesId } from "../../../src/core/accounts/usage.ts";
+import { expectStoredBytesInMemory } from "../../store/sql/stored.ts";
+import { CommandRunner, bytes, makeInput } from "../commandRunner.ts";
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 const quota = (storageBytes: number | null) => broker.run("changeAccount", { account: "acme", change: { limits: { storageBytes } } });
 const note = (stored: number) => broker.run("noteStorage", { account: "acme", bytes: stored });
 const noted = () => broker.memory.tables.accounts.get("acme")?.storedBytes;
-const publish = async (letter = letterOf()) => (await broker.run("publish", { account: "acme", letters: [letter] }))[0];
+const publish = async (letter = makeInput()) => (await broker.run("publish", { account: "acme", inputs: [letter] }))[0];
 const stored = (): number =>
   [...broker.memory.tables.usage.values()].reduce((sum, { id, storedBytes }) => (id.startsWith("3h/") ? sum + storedBytes : sum), 0);
 
 test("a row weighs its detail and its body, and 100 bytes", () => {
-  expect(weightOf([])).toBe(100);
-  expect(weightOf([250, 1000])).toBe(1350);
+  expect(weighRow([])).toBe(100);
+  expect(weighRow([250, 1000])).toBe(1350);
 });
 
 describe("stored bytes", () => {
@@ -33,7 +33,7 @@ describe("stored bytes", () => {
     broker.now += 1001;
     await broker.run("expire", { account: "acme", retention: { log: 1000, deadLetters: 1000 }, now: broker.now, limit: 100 });
     expect(stored()).toBe(before);
-    expectCountedIn(broker.memory);
+    expectStoredBytesInMemory(broker.memory);
   });
 
   test("are counted in bytes of UTF-8", async () => {
@@ -42,7 +42,7 @@ describe("stored bytes", () => {
     const two = stored();
     await broker.publish({ labels: ["𝄞"] });
     expect(stored() - two).toBe(two - one + 3);
-    expectCountedIn(broker.memory);
+    expectStoredBytesInMemory(broker.memory);
   });
 
   test("are carried when their bucket goes, and are none of a deleted account", async () => {
@@ -52,7 +52,7 @@ describe("stored bytes", () => {
       broker.run("expire", { account: "acme", retention: { log: 1e12, deadLetters: 1e12 }, now: broker.now, limit: 100 });
     broker.now += 40 * 86_400_000;
     await expire();
-    expect([...broker.memory.tables.usage.values()]).toMatchObject([{ id: carriedId, storedBytes: before }]);
+    expect([...broker.memory.tables.usage.values()]).toMatchObject([{ id: carriedBalancesId, storedBytes: before }]);
     await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });
     await broker.run("deleteAccount", { account: "acme" });
     await expire();
@@ -63,8 +63,8 @@ describe("stored bytes", () => {
 describe("an account", () => {
   test("is full beyond its quota, and overfull above 125 % of it", () => {
     const account = { limits: { storageBytes: 1000 } };
-    expect([1000, 1001, 1250, 1251].map((sum) => storageLevel(account, sum))).toEqual([null, "full", "full", "overfull"]);
-    expect(storageLevel({}, 1e14)).toBeNull();
+    expect([1000, 1001, 1250, 1251].map((sum) => toStorageLevel(account, sum))).toEqual([null, "full", "full", "overfull"]);
+    expect(toStorageLevel({}, 1e14)).toBeNull();
   });
 
   test("is written only when its level changes", async () => {
@@ -95,7 +95,7 @@ const features = { lazyFetch: false, initialBody: true, detect: false, captured:
 const start = (runId: string): RunPost => ({ kind: "start", runId, url: "https://w.example/", features, origin: "sdk", invoker: null });
 const head = { stepId: 1, stepName: "one", stepType: "Run", concurrent: 1 };
 const step: RunPost = { kind: "step", runId: "r", head };
-const post = (one: RunPost) => publish(letterOf({ url: "https://w.example/", body: bytes("{}"), post: one }));
+const post = (one: RunPost) => publish(makeInput({ url: "https://w.example/", body: bytes("{}"), post: one }));
 const waiter = {
   ...{
     kind: "event" as const,
@@ -124,8 +124,8 @@ describe("over the quota", () => {
         'or raise it with "waypost account limits acme --storage-bytes <n>"',
     });
     await expect(post(start("s"))).rejects.toThrow("storage-quota-exceeded");
-    const letter = { ...letterOf(), deduplication: null };
-    const schedule = { account: "acme", id: "scd", cron: "* * * * *", letter, body: bytes("x") };
+    const messageInput = { ...makeInput(), deduplication: null };
+    const schedule = { account: "acme", id: "scd", cron: "* * * * *", messageInput, body: bytes("x") };
     await expect(broker.run("createSchedule", schedule)).rejects.toThrow("storage-quota-exceeded");
   });
 
@@ -137,11 +137,11 @@ describe("over the quota", () => {
     await expect(broker.run("retryDeadLetters", { ...of, dlqIds })).rejects.toThrow("storage-quota-exceeded");
     await expect(broker.run("resumeRun", { ...of, dlqId: dlqIds[0] ?? "", from: "failure" })).rejects.toThrow("storage-quota-exceeded");
     expect(await broker.run("deleteDeadLetters", { account: "acme", dlqIds, logRetention: 1e9 })).toEqual({ deleted: 1 });
-    expectCountedIn(broker.memory);
+    expectStoredBytesInMemory(broker.memory);
   });
 
   test("a schedule passes over its times, and fires again when there is room", async () => {
-    await broker.run("createSchedule", { account: "acme", id: "scd", cron: "* * * * *", letter: letterOf(), body: bytes("x") });
+    await broker.run("createSchedule", { account: "acme", id: "scd", cron: "* * * * *", messageInput: makeInput(), body: bytes("x") });
     await note(1001);
     const schedule = () => broker.memory.tables.schedules.get("acme\nscd");
     broker.now += 60_000;
@@ -181,6 +181,6 @@ describe("over the quota", () => {
     expect(await post(step)).toHaveProperty("messageId");
     expect(await broker.run("wait", { account: "acme", runId: "r", waiter })).toEqual({ waits: true });
     expect(await broker.run("notify", event)).toMatchObject({ stored: false });
-    expectCountedIn(broker.memory);
+    expectStoredBytesInMemory(broker.memory);
   });
 });

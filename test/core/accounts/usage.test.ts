@@ -2,12 +2,12 @@ import { beforeEach, describe, expect, test } from "vitest";
 import type { RunPost } from "../../../src/core/model/message.ts";
 import type { Counts, Usage } from "../../../src/core/model/counts.ts";
 import { countNames } from "../../../src/core/model/counts.ts";
-import { bucketSizes, carriedId, startOf } from "../../../src/core/accounts/usage.ts";
-import { Broker, bytes, callbackTo, letterOf, noon } from "../broker.ts";
+import { bucketSizes, carriedBalancesId, readBucketStart } from "../../../src/core/accounts/usage.ts";
+import { CommandRunner, bytes, callbackTo, makeInput, noon } from "../commandRunner.ts";
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 const rows = (account = "acme"): Usage[] => [...broker.memory.tables.usage.values()].filter((row) => row.account === account);
@@ -62,8 +62,8 @@ describe("of messages is counted", () => {
   });
 
   test("nothing of what is refused, deduplicated, late, or asked in vain", async () => {
-    const letters = [letterOf({ retries: 1_000_000 }), letterOf({ deduplication: "d" }), letterOf({ deduplication: "d" })];
-    const [, one] = await broker.run("publish", { account: "acme", letters });
+    const inputs = [makeInput({ retries: 1_000_000 }), makeInput({ deduplication: "d" }), makeInput({ deduplication: "d" })];
+    const [, one] = await broker.run("publish", { account: "acme", inputs });
     expect(counted()).toEqual({ messages: 1, bytesIn: 10, bytesOut: 5 });
     const id = one && "messageId" in one ? one.messageId : "";
     await broker.settle(id, { attempt: 7 });
@@ -73,8 +73,8 @@ describe("of messages is counted", () => {
   });
 
   test("nothing of a command that fails as a whole", async () => {
-    const letters = [letterOf(), letterOf({ post: { kind: "step", runId: "none", head: null } })];
-    await expect(broker.run("publish", { account: "acme", letters })).rejects.toThrow("there is no run");
+    const inputs = [makeInput(), makeInput({ post: { kind: "step", runId: "none", head: null } })];
+    await expect(broker.run("publish", { account: "acme", inputs })).rejects.toThrow("there is no run");
     expect(rows()).toEqual([]);
   });
 });
@@ -89,7 +89,7 @@ const post = (more: Partial<Extract<RunPost, { kind: "step" | "call" }>>): RunPo
 const publishForRun = (...posts: RunPost[]) =>
   broker.run("publish", {
     account: "acme",
-    letters: posts.map((one) => letterOf({ url: "https://w.example/", body: bytes("{}"), post: one })),
+    inputs: posts.map((one) => makeInput({ url: "https://w.example/", body: bytes("{}"), post: one })),
   });
 
 describe("of a workflow is counted", () => {
@@ -110,10 +110,10 @@ describe("of a workflow is counted", () => {
   });
 
   test("two for a call: the request, and its answer as a step", async () => {
-    const letter = letterOf({ url: "https://third.example/", callback: callbackTo("https://w.example/") });
+    const letter = makeInput({ url: "https://third.example/", callback: callbackTo("https://w.example/") });
     const [called] = await broker.run("publish", {
       account: "acme",
-      letters: [{ ...letter, post: post({ kind: "call", head: head(1) }) }],
+      inputs: [{ ...letter, post: post({ kind: "call", head: head(1) }) }],
     });
     expect(counted()).toMatchObject({ workflowMessages: 2 });
     await broker.settle(called && "messageId" in called ? called.messageId : "", { status: 200 });
@@ -121,8 +121,8 @@ describe("of a workflow is counted", () => {
   });
 
   test("what is left out when it is cancelled", async () => {
-    const sleep = letterOf({ url: "https://w.example/", delay: 1000, post: post({ head: head(1) }) });
-    await broker.run("publish", { account: "acme", letters: [sleep] });
+    const sleep = makeInput({ url: "https://w.example/", delay: 1000, post: post({ head: head(1) }) });
+    await broker.run("publish", { account: "acme", inputs: [sleep] });
     await broker.run("cancelRuns", { account: "acme", runIds: ["r"] });
     // What is being sent is left to arrive.
     expect(counted()).toMatchObject({ workflowMessages: 2, workflowCancelled: 1 });
@@ -162,14 +162,14 @@ describe("a bucket", () => {
       ...{ id: "other", name: "other", password: "", token: "o", tokenHash: "o", signingKeys: { current: "a", next: "b" } },
     });
     await broker.publish();
-    await broker.run("publish", { account: "other", letters: [letterOf(), letterOf()] });
+    await broker.run("publish", { account: "other", inputs: [makeInput(), makeInput()] });
     expect([counted().messages, counted("other").messages]).toEqual([1, 2]);
   });
 
   test("goes when its time has come, and not before, whatever the clock of who asks says", async () => {
     await broker.publish({ delay: 1000 });
     const expire = (now: number) => broker.run("expire", { account: "acme", retention: { log: 1e12, deadLetters: 1e12 }, now, limit: 100 });
-    const buckets = () => rows().filter(({ id }) => id !== carriedId);
+    const buckets = () => rows().filter(({ id }) => id !== carriedBalancesId);
     const sizes = () => buckets().map(({ id }) => id.split("/")[0]);
     for (const [size, left] of [
       ["1m", ["12m", "3h"]],
@@ -195,16 +195,16 @@ describe("a bucket", () => {
     await expire(20);
     await fail();
     await expire(20);
-    expect(rows().find(({ id }) => id === carriedId)).toMatchObject({ deadLetters: 2, messages: 0 });
+    expect(rows().find(({ id }) => id === carriedBalancesId)).toMatchObject({ deadLetters: 2, messages: 0 });
     expect(counted()).toMatchObject({ deadLetters: 3 });
     await broker.run("deleteDeadLetters", { account: "acme", dlqIds: broker.deadLetters.map(({ id }) => id), logRetention: 1e12 });
     expect(counted()).not.toHaveProperty("deadLetters");
     await expire(40);
-    expect(rows()).toMatchObject([{ id: carriedId, deadLetters: 0 }]);
+    expect(rows()).toMatchObject([{ id: carriedBalancesId, deadLetters: 0 }]);
   });
 
   test("tells when it begins", () => {
-    expect(startOf({ id: "12m/1800000000000/nod_a" })).toBe(1_800_000_000_000);
-    expect(startOf({ id: carriedId })).toBe(0);
+    expect(readBucketStart({ id: "12m/1800000000000/nod_a" })).toBe(1_800_000_000_000);
+    expect(readBucketStart({ id: carriedBalancesId })).toBe(0);
   });
 });

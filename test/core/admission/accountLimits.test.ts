@@ -1,14 +1,14 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { spans } from "../../../src/core/values/limits.ts";
 import type { Terms } from "../../../src/core/model/accountTerms.ts";
-import { callbackTo, letterOf, none, noon } from "../broker.ts";
-import { RecountedBroker, withKey } from "../recount.ts";
+import { callbackTo, makeInput, noCapacity, noon } from "../commandRunner.ts";
+import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";
 
 const second = 1000;
 
-let broker: RecountedBroker;
+let broker: RecountedCommandRunner;
 beforeEach(async () => {
-  broker = await RecountedBroker.open();
+  broker = await RecountedCommandRunner.open();
 });
 
 const allow = (globalParallelism: number | null): Promise<unknown> =>
@@ -23,12 +23,12 @@ describe("what an account may have under way", () => {
     await broker.send("b", at("two"));
     await broker.send("c", at("three"));
     await broker.send("d", at("one"));
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     expect(broker.counts("account:")).toEqual([2, 2]);
     await broker.end("b");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     await broker.end("a c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
     await broker.end("d");
     expect(broker.counts("account:")).toEqual([0, 0]);
   });
@@ -38,10 +38,10 @@ describe("what an account may have under way", () => {
     const terms: Terms = { plan: "free" };
     await broker.run("createAccount", { id: "b", name: "b", password: "", token: "b", tokenHash: "b", signingKeys: keys, ...terms });
     // To one host each: a host may have two only.
-    const letters = Array.from({ length: 12 }, (_, index) => letterOf({ url: `https://host-${index}.example/` }));
-    await broker.run("publish", { account: "b", letters });
+    const inputs = Array.from({ length: 12 }, (_, index) => makeInput({ url: `https://host-${index}.example/` }));
+    await broker.run("publish", { account: "b", inputs });
     expect(broker.deliveries).toHaveLength(10);
-    await broker.run("publish", { account: "acme", letters });
+    await broker.run("publish", { account: "acme", inputs });
     expect(broker.deliveries).toHaveLength(12);
     expect(broker.counts("account:")).toBeNull();
   });
@@ -49,51 +49,51 @@ describe("what an account may have under way", () => {
   test("counts callbacks and retries while they are sent, and not while they wait for their time", async () => {
     await allow(1);
     await broker.send("a b", { callback: callbackTo("https://told.example/"), retryDelay: "5000" });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
     // The callback of the attempt is younger than b.
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     await broker.end("b");
-    expect(await broker.begun()).toBe("https://told.example/");
+    expect(await broker.listStarted()).toBe("https://told.example/");
     broker.now += 5 * second;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("https://told.example/");
     // The retry is the oldest of those that wait, the callback of b the other one.
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
   });
 
   test("gets the place back of who is cancelled while it waits, and of who is while it is sent once that has ended", async () => {
     await allow(1);
     await broker.send("a b c");
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.cancel("b");
     expect(broker.counts("account:")).toEqual([1, 1]);
     await broker.cancel("a");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("a");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
   });
 
   test("gets the place back of a node that died, when its lease is over", async () => {
     await allow(1);
     await broker.send("a b");
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     broker.node = "nod_b";
     broker.now += 29 * second;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     broker.now += second;
     // The line is served before what has come due, and a has to stand in it: it is older than b, and goes first.
-    expect(await broker.begun()).toMatch(/^[ab]$/);
+    expect(await broker.listStarted()).toMatch(/^[ab]$/);
     expect(broker.counts("account:")).toEqual([1, 1]);
   });
 
   test("gets back what a node gives back that stops", async () => {
     await allow(1);
     await broker.send("a b");
-    expect(await broker.begun()).toBe("a");
-    await broker.run("giveBack", { held: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+    expect(await broker.listStarted()).toBe("a");
+    await broker.run("returnLeases", { leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
     expect(broker.counts("account:")).toEqual([0, 1]);
-    expect(await broker.begun()).toMatch(/^[ab]$/);
+    expect(await broker.listStarted()).toMatch(/^[ab]$/);
     expect(broker.counts("account:")?.[0]).toBe(1);
   });
 });
@@ -102,11 +102,11 @@ describe("a limit that is changed", () => {
   test("lets more go on at once when it is raised, and all when it is taken away", async () => {
     await allow(1);
     await broker.send("a b c d e");
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await allow(3);
-    expect(await broker.begun()).toBe("b c");
+    expect(await broker.listStarted()).toBe("b c");
     await allow(null);
-    expect(await broker.begun()).toBe("d e");
+    expect(await broker.listStarted()).toBe("d e");
     await broker.end("a b c d e");
     expect(broker.counts("account:")).toEqual([0, 0]);
   });
@@ -115,11 +115,11 @@ describe("a limit that is changed", () => {
     await broker.send("a b");
     await allow(1);
     await broker.send("c d");
-    expect(await broker.begun()).toBe("a b c");
+    expect(await broker.listStarted()).toBe("a b c");
     await broker.end("a b");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
   });
 
   test("is forgotten with its counters when nothing has been sent for an hour", async () => {
@@ -127,20 +127,20 @@ describe("a limit that is changed", () => {
     await broker.send("a");
     await broker.end("a");
     broker.now = noon + 3600 * second;
-    await broker.begun();
-    expect(broker.flow("account:")).toBeUndefined();
+    await broker.listStarted();
+    expect(broker.findLimiter("account:")).toBeUndefined();
   });
 
   test("that comes with another version of a plan is followed, and nobody looks in vain again and again", async () => {
     await allow(2);
     await broker.send("a b c d");
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     const { accounts } = broker.memory.tables;
     for (const [key, account] of accounts) accounts.set(key, { ...account, limits: { globalParallelism: 1 } });
     await broker.end("a");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("b");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
   });
 });
 
@@ -148,47 +148,47 @@ describe("with other gates", () => {
   test("no more of a key wait before the account than could begin, so that others are not held up by them", async () => {
     await allow(2);
     await broker.send("a b");
-    await broker.send("k1 k2 k3 k4", withKey("k", { parallelism: 1 }));
+    await broker.send("k1 k2 k3 k4", makeFlowControl("k", { parallelism: 1 }));
     await broker.send("x y z");
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     expect([broker.counts("account:"), broker.counts("key:k")]).toEqual([
       [2, 4],
       [0, 3],
     ]);
     await broker.end("a b");
-    expect(await broker.begun()).toBe("k1 x");
+    expect(await broker.listStarted()).toBe("k1 x");
     await broker.end("x");
-    expect(await broker.begun()).toBe("y");
+    expect(await broker.listStarted()).toBe("y");
     await broker.end("y");
-    expect(await broker.begun()).toBe("z");
+    expect(await broker.listStarted()).toBe("z");
     await broker.end("k1");
-    expect(await broker.begun()).toBe("k2");
+    expect(await broker.listStarted()).toBe("k2");
   });
 
   test("a rate is kept by those that waited before the account as well", async () => {
     await allow(1);
     await broker.send("a");
-    await broker.send("k1 k2 k3 k4 k5", withKey("k", { rate: 2, period: 10 * second }));
-    await broker.begun();
+    await broker.send("k1 k2 k3 k4 k5", makeFlowControl("k", { rate: 2, period: 10 * second }));
+    await broker.listStarted();
     await allow(10);
-    expect(await broker.begun()).toBe("k1 k2");
+    expect(await broker.listStarted()).toBe("k1 k2");
     broker.now += 10 * second;
-    expect(await broker.begun()).toBe("k3 k4");
+    expect(await broker.listStarted()).toBe("k3 k4");
   });
 
   test("a key that is paused gets those back that wait before the account", async () => {
     await allow(1);
     await broker.send("a");
-    await broker.send("k1 k2", withKey("k", { parallelism: 1 }));
+    await broker.send("k1 k2", makeFlowControl("k", { parallelism: 1 }));
     await broker.send("x");
-    expect(await broker.begun()).toBe("a");
-    await broker.run("pauseFlow", { account: "acme", id: "key:k" });
+    expect(await broker.listStarted()).toBe("a");
+    await broker.run("pauseLimiter", { account: "acme", id: "key:k" });
     await broker.end("a");
-    broker.now += spans.flowCheck;
-    expect(await broker.begun()).toBe("x");
+    broker.now += spans.limiterCheck;
+    expect(await broker.listStarted()).toBe("x");
     await broker.end("x");
-    await broker.run("resumeFlow", { account: "acme", id: "key:k" });
-    expect(await broker.begun()).toBe("k1");
+    await broker.run("resumeLimiter", { account: "acme", id: "key:k" });
+    expect(await broker.listStarted()).toBe("k1");
   });
 
   test("a queue keeps its order", async () => {
@@ -196,24 +196,24 @@ describe("with other gates", () => {
     await broker.send("a");
     await broker.send("q1 q2", { queue: "q" });
     await broker.send("x");
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     for (const [ended, next] of [
       ["a", "q1"],
       ["q1", "x"],
       ["x", "q2"],
     ] as const) {
       await broker.end(ended);
-      expect(await broker.begun()).toBe(next);
+      expect(await broker.listStarted()).toBe(next);
     }
   });
 
   test("who waits for a hand takes no place of its account", async () => {
     await allow(1);
-    broker.hands = none;
+    broker.capacity = noCapacity;
     await broker.send("a", at("one"));
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts("account:")).toBeNull();
-    broker.hands = { ...none, free: 10, perHost: 10 };
+    broker.capacity = { ...noCapacity, free: 10, perHost: 10 };
     await broker.send("b", at("two"));
     broker.now += second;
     await broker.run("claim", { limit: 10 });

@@ -1,36 +1,36 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { maxLost, spans } from "../../../src/core/values/limits.ts";
-import type { Letter } from "../../../src/core/model/message.ts";
+import { maxLostAttempts, spans } from "../../../src/core/values/limits.ts";
+import type { MessageInput } from "../../../src/core/model/message.ts";
 import type { AccountLimits } from "../../../src/core/model/accountTerms.ts";
-import { callbackTo, none, plenty } from "../broker.ts";
-import { RecountedBroker, withKey } from "../recount.ts";
+import { callbackTo, noCapacity, ampleCapacity } from "../commandRunner.ts";
+import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";
 
 const second = 1000;
 
-let broker: RecountedBroker;
+let broker: RecountedCommandRunner;
 beforeEach(async () => {
-  broker = await RecountedBroker.open();
+  broker = await RecountedCommandRunner.open();
 });
 
 const unbound = { globalParallelism: null, parallelism: null };
 const allow = (limits: Partial<AccountLimits>): Promise<unknown> =>
   broker.run("changeAccount", { account: "acme", change: { limits: { ...unbound, ...limits } } });
 
-const at = (path: string): Pick<Letter, "url"> => ({ url: `https://gateway.example${path}` });
+const at = (path: string): Pick<MessageInput, "url"> => ({ url: `https://gateway.example${path}` });
 const flowAt = (path: string): string => `endpoint:https://gateway.example${path}`;
 /** The flows of endpoints that there are. */
-const kept = (): string[] => [...broker.memory.tables.flows.keys()].flatMap((key) => /endpoint:.+/.exec(key) ?? []);
+const kept = (): string[] => [...broker.memory.tables.limiters.keys()].flatMap((key) => /endpoint:.+/.exec(key) ?? []);
 
 describe("endpoints of one host", () => {
   test("have their places each for itself, so that one that is full stops no other", async () => {
     await allow({ parallelism: 2 });
     await broker.send("a b c d", at("/a"));
     await broker.send("x y z", at("/x"));
-    expect(await broker.begun()).toBe("a b x y");
+    expect(await broker.listStarted()).toBe("a b x y");
     await broker.end("x y");
-    expect(await broker.begun()).toBe("z");
+    expect(await broker.listStarted()).toBe("z");
     await broker.send("v w", at("/x"));
-    expect(await broker.begun()).toBe("v");
+    expect(await broker.listStarted()).toBe("v");
     expect([broker.counts(flowAt("/a")), broker.counts(flowAt("/x"))]).toEqual([
       [2, 2],
       [2, 1],
@@ -54,23 +54,23 @@ describe("endpoints of one host", () => {
       ["i", "https://gateway.example/%68ook"],
     ] as const)
       await broker.send(name, { url });
-    expect(await broker.begun()).toBe("a e f g h i");
+    expect(await broker.listStarted()).toBe("a e f g h i");
     await broker.end("a");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
   });
 
   test("share the hands for their host; who waits for one uses up no place, and moves to the line of an endpoint that is full by then", async () => {
     await allow({ parallelism: 1 });
-    broker.hands = none;
+    broker.capacity = noCapacity;
     await broker.send("a b c", at("/a"));
     await broker.send("x", at("/x"));
-    expect(await broker.begun()).toBe("");
-    const lines = "a b c x".split(" ").map((name) => broker.state(broker.id(name))?.line);
+    expect(await broker.listStarted()).toBe("");
+    const lines = "a b c x".split(" ").map((name) => broker.state(broker.id(name))?.waitlist);
     expect([lines, kept()]).toEqual([Array(4).fill("capacity:gateway.example"), []]);
-    broker.hands = plenty;
-    broker.now += spans.lineCheck;
+    broker.capacity = ampleCapacity;
+    broker.now += spans.waitlistCheck;
     await broker.run("claim", { limit: 10 });
-    expect(await broker.begun()).toBe("a x");
+    expect(await broker.listStarted()).toBe("a x");
     expect(broker.counts(flowAt("/a"))).toEqual([1, 2]);
   });
 
@@ -81,10 +81,10 @@ describe("endpoints of one host", () => {
     await broker.send("b", at(`${path}?a=1`));
     await broker.send("c", at(`${path}y`));
     await broker.send("d", at(`${path}y#b`));
-    expect(await broker.begun()).toBe("a c");
+    expect(await broker.listStarted()).toBe("a c");
     expect(kept().map((id) => id.length < 60 && id.startsWith("endpoint:https://gateway.example "))).toEqual([true, true]);
     await broker.end("a c");
-    expect(await broker.begun()).toBe("b d");
+    expect(await broker.listStarted()).toBe("b d");
     await broker.end("b d");
     expect(kept()).toEqual([]);
   });
@@ -93,9 +93,9 @@ describe("endpoints of one host", () => {
 describe("the row of an endpoint goes with its last place, when", () => {
   beforeEach(() => allow({ parallelism: 1 }));
 
-  const sent = async (letter: Partial<Letter> = {}): Promise<void> => {
+  const sent = async (letter: Partial<MessageInput> = {}): Promise<void> => {
     await broker.send("a", { ...at("/a"), ...letter });
-    await broker.begun();
+    await broker.listStarted();
     expect(broker.counts(flowAt("/a"))).toEqual([1, 0]);
   };
 
@@ -103,7 +103,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     await sent();
     await broker.send("b", at("/a"));
     await broker.end("a");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     expect(kept()).toEqual([flowAt("/a")]);
     await broker.end("b");
     expect(kept()).toEqual([]);
@@ -114,14 +114,14 @@ describe("the row of an endpoint goes with its last place, when", () => {
     await broker.end("a", { status: 500 });
     expect(kept()).toEqual([]);
     broker.now += 5 * second;
-    expect([await broker.begun(), kept()]).toEqual(["a", [flowAt("/a")]]);
+    expect([await broker.listStarted(), kept()]).toEqual(["a", [flowAt("/a")]]);
   });
 
   test("it goes to the dead letter queue, whose failure callback has a row of its own as long as it is sent", async () => {
     await sent({ retries: 0, failureCallback: callbackTo("https://sad.example/a") });
     await broker.end("a", { status: 500 });
     expect(broker.deadLetters).toHaveLength(1);
-    await broker.begun();
+    await broker.listStarted();
     expect(kept()).toEqual(["endpoint:https://sad.example/a"]);
     await broker.end("https://sad.example/a");
     expect(kept()).toEqual([]);
@@ -130,7 +130,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
   test("its callback is sent to the same endpoint, and has been", async () => {
     await sent({ callback: callbackTo("https://gateway.example/a?told") });
     await broker.end("a");
-    await broker.begun();
+    await broker.listStarted();
     expect(kept()).toEqual([flowAt("/a")]);
     await broker.end("https://gateway.example/a?told");
     expect(kept()).toEqual([]);
@@ -149,61 +149,61 @@ describe("the row of an endpoint goes with its last place, when", () => {
 
   test("its lease is lost for the last time, and when the lease of a cancelled message is", async () => {
     await sent();
-    for (let lost = 0; lost <= maxLost; lost++) {
+    for (let lost = 0; lost <= maxLostAttempts; lost++) {
       expect(kept()).toEqual([flowAt("/a")]);
       broker.now += spans.lease;
-      await broker.begun();
+      await broker.listStarted();
     }
     expect([broker.deadLetters.length, kept()]).toEqual([1, []]);
     await sent();
     await broker.cancel("a");
     broker.now += spans.lease;
-    await broker.begun();
+    await broker.listStarted();
     expect(kept()).toEqual([]);
   });
 
   test("its node gives it back, and as it is put aside because it cannot be stored", async () => {
     await sent();
-    await broker.run("giveBack", { held: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+    await broker.run("returnLeases", { leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
     expect(kept()).toEqual([]);
-    await broker.run("putAside", { row: { table: "messages", account: "acme", id: broker.id("a") }, reason: "odd" });
+    await broker.run("quarantine", { row: { table: "messages", account: "acme", id: broker.id("a") }, reason: "odd" });
     expect([broker.deadLetters.length, kept()]).toEqual([1, []]);
   });
 
   test("its queue is paused while it waits for the endpoint", async () => {
     await sent();
     await broker.send("q", { ...at("/a"), queue: "q" });
-    await broker.begun();
+    await broker.listStarted();
     expect(broker.counts(flowAt("/a"))).toEqual([1, 1]);
-    await broker.run("pauseFlow", { account: "acme", id: "queue:q" });
+    await broker.run("pauseLimiter", { account: "acme", id: "queue:q" });
     await broker.end("a");
-    expect([await broker.begun(), kept()]).toEqual(["", []]);
-    await broker.run("resumeFlow", { account: "acme", id: "queue:q" });
-    broker.now += spans.stoppedCheck;
-    expect([await broker.begun(), kept()]).toEqual(["q", [flowAt("/a")]]);
+    expect([await broker.listStarted(), kept()]).toEqual(["", []]);
+    await broker.run("resumeLimiter", { account: "acme", id: "queue:q" });
+    broker.now += spans.pausedQueueCheck;
+    expect([await broker.listStarted(), kept()]).toEqual(["q", [flowAt("/a")]]);
   });
 
   test("its key is paused while it waits for the endpoint", async () => {
     await sent();
-    await broker.send("k", { ...at("/a"), ...withKey("k", { parallelism: 5 }) });
-    await broker.begun();
-    await broker.run("pauseFlow", { account: "acme", id: "key:k" });
+    await broker.send("k", { ...at("/a"), ...makeFlowControl("k", { parallelism: 5 }) });
+    await broker.listStarted();
+    await broker.run("pauseLimiter", { account: "acme", id: "key:k" });
     await broker.end("a");
-    expect([await broker.begun(), kept(), broker.state(broker.id("k"))?.line]).toEqual(["", [], "key:k"]);
+    expect([await broker.listStarted(), kept(), broker.state(broker.id("k"))?.waitlist]).toEqual(["", [], "key:k"]);
   });
 
   test("it goes on from the line of the account to one of a host, and comes to an end there", async () => {
     await allow({ parallelism: 1, globalParallelism: 1 });
     await sent();
     await broker.send("b", at("/b"));
-    expect(broker.flow(flowAt("/b"))).toMatchObject({ running: 0, waiting: 0, onward: 1 });
-    broker.hands = none;
+    expect(broker.findLimiter(flowAt("/b"))).toMatchObject({ running: 0, waiting: 0, waitingDownstream: 1 });
+    broker.capacity = noCapacity;
     await broker.end("a");
-    broker.now += spans.flowCheck;
-    expect([await broker.begun(), kept(), broker.state(broker.id("b"))?.line]).toEqual(["", [], "capacity:gateway.example"]);
-    broker.hands = plenty;
-    broker.now += spans.lineCheck;
-    expect(await broker.begun()).toBe("b");
+    broker.now += spans.limiterCheck;
+    expect([await broker.listStarted(), kept(), broker.state(broker.id("b"))?.waitlist]).toEqual(["", [], "capacity:gateway.example"]);
+    broker.capacity = ampleCapacity;
+    broker.now += spans.waitlistCheck;
+    expect(await broker.listStarted()).toBe("b");
     await broker.end("b");
     expect(kept()).toEqual([]);
   });
@@ -213,7 +213,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     await broker.send("b", at("/a"));
     await allow({});
     await broker.end("a");
-    expect([await broker.begun(), kept()]).toEqual(["b", []]);
+    expect([await broker.listStarted(), kept()]).toEqual(["b", []]);
   });
 });
 
@@ -222,12 +222,12 @@ describe("however many endpoints there are", () => {
     await allow({ parallelism: 1, globalParallelism: 1 });
     await broker.send("z", at("/z"));
     for (const name of ["a", "b", "c"]) await broker.send(`${name}1 ${name}2`, at(`/${name}`));
-    await broker.begun();
+    await broker.listStarted();
     for (const name of ["a", "b", "c"])
-      expect(broker.flow(flowAt(`/${name}`))).toMatchObject({ running: 0, waiting: 1, onward: 1, dueAt: null });
+      expect(broker.findLimiter(flowAt(`/${name}`))).toMatchObject({ running: 0, waiting: 1, waitingDownstream: 1, dueAt: null });
     for (const [ended, next] of ["z a1", "a1 b1", "b1 a2", "a2 b2", "b2 c1", "c1 c2"].map((both) => both.split(" "))) {
       await broker.end(ended ?? "");
-      expect(await broker.begun()).toBe(next);
+      expect(await broker.listStarted()).toBe(next);
     }
     await broker.end("c2");
     expect(kept()).toEqual([]);
@@ -238,7 +238,7 @@ describe("however many endpoints there are", () => {
     await broker.send("z", at("/z"));
     await broker.send("a1 a2 a3", at("/a"));
     await allow({ parallelism: 3, globalParallelism: 10 });
-    expect(await broker.begun()).toBe("z a1 a2 a3");
+    expect(await broker.listStarted()).toBe("z a1 a2 a3");
     await broker.send("b1", at("/z"));
     await allow({ parallelism: 1, globalParallelism: 4 });
     await broker.send("c1 c2 c3", at("/c"));
@@ -246,20 +246,20 @@ describe("however many endpoints there are", () => {
     await allow({ globalParallelism: 4 });
     await broker.end("z a1 a2 a3");
     await broker.run("claim", { limit: 10 });
-    broker.now += spans.flowCheck;
-    expect((await broker.begun()).split(" ").toSorted()).toEqual(["b1", "c1", "c2", "c3"]);
+    broker.now += spans.limiterCheck;
+    expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["b1", "c1", "c2", "c3"]);
   });
 
   test("a limit of 0 holds all back in one line, and leaves no row for an endpoint", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b", at("/a"));
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await allow({ parallelism: 0 });
     await broker.send("x", at("/x"));
     await broker.end("a");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect([broker.counts("account:"), kept()]).toEqual([[0, 2], []]);
     await allow({ parallelism: 1 });
-    expect(await broker.begun()).toBe("b x");
+    expect(await broker.listStarted()).toBe("b x");
   });
 });

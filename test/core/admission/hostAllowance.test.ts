@@ -1,14 +1,14 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { spans } from "../../../src/core/values/limits.ts";
 import type { AccountLimits, Terms } from "../../../src/core/model/accountTerms.ts";
-import { callbackTo, letterOf, none, noon, plenty } from "../broker.ts";
-import { RecountedBroker, withKey } from "../recount.ts";
+import { callbackTo, makeInput, noCapacity, noon, ampleCapacity } from "../commandRunner.ts";
+import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";
 
 const second = 1000;
 
-let broker: RecountedBroker;
+let broker: RecountedCommandRunner;
 beforeEach(async () => {
-  broker = await RecountedBroker.open();
+  broker = await RecountedCommandRunner.open();
 });
 
 const unbound = { globalParallelism: null, parallelism: null };
@@ -24,7 +24,7 @@ describe("what an account may have under way to one endpoint", () => {
     await allow({ parallelism: 2 });
     await broker.send("a b c d", at("one"));
     await broker.send("x y z", at("two"));
-    expect(await broker.begun()).toBe("a b x y");
+    expect(await broker.listStarted()).toBe("a b x y");
     expect([broker.counts(toOne), broker.counts(toTwo)]).toEqual([
       [2, 2],
       [2, 1],
@@ -32,16 +32,16 @@ describe("what an account may have under way to one endpoint", () => {
     // Another node, all of whose hands are free.
     broker.node = "nod_b";
     await broker.send("e", at("one"));
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     broker.node = "nod_a";
     await broker.end("a");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     await broker.end("b c");
-    expect(await broker.begun()).toBe("d e");
+    expect(await broker.listStarted()).toBe("d e");
     await broker.end("d e x y");
-    expect(await broker.begun()).toBe("z");
+    expect(await broker.listStarted()).toBe("z");
     await broker.end("z");
-    expect([broker.flow(toOne), broker.flow(toTwo)]).toEqual([undefined, undefined]);
+    expect([broker.findLimiter(toOne), broker.findLimiter(toTwo)]).toEqual([undefined, undefined]);
   });
 
   test.each([
@@ -54,10 +54,10 @@ describe("what an account may have under way to one endpoint", () => {
     const keys = { current: "1", next: "2" };
     const terms: Terms = plan ? { plan } : {};
     await broker.run("createAccount", { id: "b", name: "b", password: "", token: "b", tokenHash: "b", signingKeys: keys, ...terms });
-    const letters = Array.from({ length: 150 }, () => letterOf(at("one")));
-    await broker.run("publish", { account: "b", letters });
+    const inputs = Array.from({ length: 150 }, () => makeInput(at("one")));
+    await broker.run("publish", { account: "b", inputs });
     expect(broker.deliveries).toHaveLength(most);
-    await broker.run("publish", { account: "acme", letters });
+    await broker.run("publish", { account: "acme", inputs });
     expect(broker.deliveries).toHaveLength(150);
     expect(broker.counts(toOne)).toBeNull();
   });
@@ -65,58 +65,58 @@ describe("what an account may have under way to one endpoint", () => {
   test("counts callbacks and retries while they are sent, and not while they wait for their time", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b", { ...at("one"), callback: callbackTo("https://one/?told"), retryDelay: "5000" });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     await broker.end("b");
-    expect(await broker.begun()).toBe("https://one/?told");
+    expect(await broker.listStarted()).toBe("https://one/?told");
     broker.now += 5 * second;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("https://one/?told");
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
   });
 
   test("gets the place back of who is cancelled while it waits, and of who is while it is sent once that has ended", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b c", at("one"));
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.cancel("b");
     expect(broker.counts(toOne)).toEqual([1, 1]);
     await broker.cancel("a");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("a");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
   });
 
   test("gets the place back of a node that died, when its lease is over, and what a node gives back that stops", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b", at("one"));
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     broker.node = "nod_b";
     broker.now += 29 * second;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     broker.now += second;
-    const first = await broker.begun();
+    const first = await broker.listStarted();
     expect(first).toMatch(/^[ab]$/);
     expect(broker.counts(toOne)).toEqual([1, 1]);
-    await broker.run("giveBack", {
-      held: [{ account: "acme", messageId: broker.id(first), attempt: broker.state(broker.id(first))?.attempts ?? 0 }],
+    await broker.run("returnLeases", {
+      leases: [{ account: "acme", messageId: broker.id(first), attempt: broker.state(broker.id(first))?.attempts ?? 0 }],
     });
     expect(broker.counts(toOne)).toEqual([0, 1]);
-    expect(await broker.begun()).toMatch(/^[ab]$/);
+    expect(await broker.listStarted()).toMatch(/^[ab]$/);
     expect(broker.counts(toOne)).toEqual([1, 1]);
   });
 
   test("takes no hand away from others, and who waits for a hand takes no place", async () => {
     await allow({ parallelism: 1 });
-    broker.hands = none;
+    broker.capacity = noCapacity;
     await broker.send("a b", at("one"));
-    expect(await broker.begun()).toBe("");
-    expect([broker.state(broker.id("a"))?.line, broker.counts(toOne)]).toEqual(["capacity:one", null]);
-    broker.hands = plenty;
-    broker.now += spans.lineCheck;
+    expect(await broker.listStarted()).toBe("");
+    expect([broker.state(broker.id("a"))?.waitlist, broker.counts(toOne)]).toEqual(["capacity:one", null]);
+    broker.capacity = ampleCapacity;
+    broker.now += spans.waitlistCheck;
     await broker.run("claim", { limit: 10 });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(broker.counts(toOne)).toEqual([1, 1]);
   });
 });
@@ -125,39 +125,39 @@ describe("such a limit that is changed", () => {
   test("lets more go on within a second when it is raised, and all when it is taken away", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b c d e", at("one"));
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await allow({ parallelism: 3 });
-    broker.now += spans.lineCheck;
-    expect(await broker.begun()).toBe("b c");
+    broker.now += spans.waitlistCheck;
+    expect(await broker.listStarted()).toBe("b c");
     await allow({});
-    broker.now += spans.lineCheck;
-    expect(await broker.begun()).toBe("d e");
+    broker.now += spans.waitlistCheck;
+    expect(await broker.listStarted()).toBe("d e");
     await broker.end("a b c d e");
-    expect(broker.flow(toOne)).toBeUndefined();
+    expect(broker.findLimiter(toOne)).toBeUndefined();
   });
 
   test("holds from the next delivery on when it is lowered", async () => {
     await allow({ parallelism: 3 });
     await broker.send("a b c d e", at("one"));
-    expect(await broker.begun()).toBe("a b c");
+    expect(await broker.listStarted()).toBe("a b c");
     await allow({ parallelism: 1 });
     await broker.end("a b");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts(toOne)).toEqual([1, 2]);
     await broker.end("c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
   });
 
   test("counts what begins from then on when there was none, and stops nothing that is under way", async () => {
     await broker.send("a b", at("one"));
     await allow({ parallelism: 1 });
     await broker.send("c d", at("one"));
-    expect(await broker.begun()).toBe("a b c");
+    expect(await broker.listStarted()).toBe("a b c");
     expect(broker.counts(toOne)).toEqual([1, 1]);
     await broker.end("a b");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
   });
 
   test("comes and goes while messages wait for their account in all", async () => {
@@ -166,16 +166,16 @@ describe("such a limit that is changed", () => {
     await allow({ globalParallelism: 1, parallelism: 1 });
     await broker.send("c d", at("one"));
     // Those from before are not counted; of those since then one stands for the place.
-    expect([broker.counts("account:"), broker.counts(toOne), broker.flow(toOne)?.onward]).toEqual([[1, 2], [0, 1], 1]);
+    expect([broker.counts("account:"), broker.counts(toOne), broker.findLimiter(toOne)?.waitingDownstream]).toEqual([[1, 2], [0, 1], 1]);
     await allow({ globalParallelism: 1 });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
-    expect(await broker.begun()).toBe("b");
-    broker.now += spans.lineCheck;
+    expect(await broker.listStarted()).toBe("b");
+    broker.now += spans.waitlistCheck;
     await broker.end("b");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     await broker.end("c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
     await broker.end("d");
     expect([broker.counts("account:"), broker.counts(toOne)]).toEqual([[0, 0], null]);
   });
@@ -183,11 +183,11 @@ describe("such a limit that is changed", () => {
   test("is looked at once in a second while others wait for it, and not more often", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b c", at("one"));
-    await broker.begun();
-    expect(broker.flow(toOne)?.dueAt).toBe(noon + spans.lineCheck);
-    broker.now += spans.lineCheck;
+    await broker.listStarted();
+    expect(broker.findLimiter(toOne)?.dueAt).toBe(noon + spans.waitlistCheck);
+    broker.now += spans.waitlistCheck;
     await broker.run("claim", { limit: 10 });
-    expect(broker.flow(toOne)?.dueAt).toBe(noon + 2 * spans.lineCheck);
+    expect(broker.findLimiter(toOne)?.dueAt).toBe(noon + 2 * spans.waitlistCheck);
   });
 });
 
@@ -197,7 +197,7 @@ describe("with other gates", () => {
     await broker.send("a1 a2 a3 a4 a5 a6 a7 a8", at("one"));
     await broker.send("b1 b2 b3", at("two"));
     await broker.send("c1", at("three"));
-    expect(await broker.begun()).toBe("a1 a2 b1 b2");
+    expect(await broker.listStarted()).toBe("a1 a2 b1 b2");
     expect([broker.counts("account:"), broker.counts(toOne), broker.counts(toTwo)]).toEqual([
       [4, 1],
       [2, 6],
@@ -210,7 +210,7 @@ describe("with other gates", () => {
       ["a2", "a4"],
     ] as const) {
       await broker.end(ended);
-      expect(await broker.begun()).toBe(next);
+      expect(await broker.listStarted()).toBe(next);
     }
   });
 
@@ -219,8 +219,8 @@ describe("with other gates", () => {
     await broker.send("x", at("two"));
     await broker.send("a1 a2 a3 a4", at("one"));
     await broker.send("y", at("two"));
-    expect(await broker.begun()).toBe("x");
-    expect([broker.counts("account:"), broker.counts(toOne), broker.flow(toOne)?.onward]).toEqual([[1, 3], [0, 2], 2]);
+    expect(await broker.listStarted()).toBe("x");
+    expect([broker.counts("account:"), broker.counts(toOne), broker.findLimiter(toOne)?.waitingDownstream]).toEqual([[1, 3], [0, 2], 2]);
     for (const [ended, next] of [
       ["x", "a1"],
       ["a1", "a2"],
@@ -229,50 +229,50 @@ describe("with other gates", () => {
       ["a4", "y"],
     ] as const) {
       await broker.end(ended);
-      expect(await broker.begun()).toBe(next);
+      expect(await broker.listStarted()).toBe(next);
     }
   });
 
   test("no more of a key wait before an endpoint than could begin, so that others are not held up by them", async () => {
     await allow({ parallelism: 2 });
     await broker.send("a b", at("one"));
-    await broker.send("k1 k2 k3 k4", { ...at("one"), ...withKey("k", { parallelism: 1 }) });
+    await broker.send("k1 k2 k3 k4", { ...at("one"), ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.send("x y", at("one"));
-    expect(await broker.begun()).toBe("a b");
-    expect([broker.counts(toOne), broker.counts("key:k"), broker.flow("key:k")?.onward]).toEqual([[2, 3], [0, 3], 1]);
+    expect(await broker.listStarted()).toBe("a b");
+    expect([broker.counts(toOne), broker.counts("key:k"), broker.findLimiter("key:k")?.waitingDownstream]).toEqual([[2, 3], [0, 3], 1]);
     await broker.end("a b");
-    expect(await broker.begun()).toBe("k1 x");
+    expect(await broker.listStarted()).toBe("k1 x");
     await broker.end("x");
-    expect(await broker.begun()).toBe("y");
+    expect(await broker.listStarted()).toBe("y");
     await broker.end("k1");
-    expect(await broker.begun()).toBe("k2");
+    expect(await broker.listStarted()).toBe("k2");
   });
 
   test("a rate is kept by those that waited before an endpoint as well", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a", at("one"));
-    await broker.send("k1 k2 k3 k4 k5", { ...at("one"), ...withKey("k", { rate: 2, period: 10 * second }) });
-    await broker.begun();
+    await broker.send("k1 k2 k3 k4 k5", { ...at("one"), ...makeFlowControl("k", { rate: 2, period: 10 * second }) });
+    await broker.listStarted();
     await allow({ parallelism: 10 });
-    broker.now += spans.lineCheck;
-    expect(await broker.begun()).toBe("k1 k2");
+    broker.now += spans.waitlistCheck;
+    expect(await broker.listStarted()).toBe("k1 k2");
     broker.now += 10 * second;
-    expect(await broker.begun()).toBe("k3 k4");
+    expect(await broker.listStarted()).toBe("k3 k4");
   });
 
   test("a key that is paused gets those back that wait before an endpoint", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a", at("one"));
-    await broker.send("k1 k2", { ...at("one"), ...withKey("k", { parallelism: 1 }) });
+    await broker.send("k1 k2", { ...at("one"), ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.send("x", at("one"));
-    expect(await broker.begun()).toBe("a");
-    await broker.run("pauseFlow", { account: "acme", id: "key:k" });
+    expect(await broker.listStarted()).toBe("a");
+    await broker.run("pauseLimiter", { account: "acme", id: "key:k" });
     await broker.end("a");
-    broker.now += spans.flowCheck;
-    expect(await broker.begun()).toBe("x");
+    broker.now += spans.limiterCheck;
+    expect(await broker.listStarted()).toBe("x");
     await broker.end("x");
-    await broker.run("resumeFlow", { account: "acme", id: "key:k" });
-    expect(await broker.begun()).toBe("k1");
+    await broker.run("resumeLimiter", { account: "acme", id: "key:k" });
+    expect(await broker.listStarted()).toBe("k1");
   });
 
   test("a queue keeps its order, whatever endpoints its messages go to", async () => {
@@ -281,13 +281,13 @@ describe("with other gates", () => {
     await broker.send("q1", { ...at("one"), queue: "q" });
     await broker.send("q2", { ...at("two"), queue: "q" });
     await broker.send("x", at("one"));
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     for (const [ended, next] of [
       ["a", "q1"],
       ["q1", "x q2"],
     ] as const) {
       await broker.end(ended);
-      expect((await broker.begun()).split(" ").toSorted()).toEqual(next.split(" ").toSorted());
+      expect((await broker.listStarted()).split(" ").toSorted()).toEqual(next.split(" ").toSorted());
     }
   });
 });

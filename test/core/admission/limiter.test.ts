@@ -1,24 +1,24 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { callbackTo, none, noon } from "../broker.ts";
-import { RecountedBroker, withKey } from "../recount.ts";
+import { callbackTo, noCapacity, noon } from "../commandRunner.ts";
+import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";
 
 const second = 1000;
 const minute = 60 * second;
 const hour = 60 * minute;
 
-let broker: RecountedBroker;
+let broker: RecountedCommandRunner;
 beforeEach(async () => {
-  broker = await RecountedBroker.open();
+  broker = await RecountedCommandRunner.open();
 });
 
 /** What begins, with the second after noon at which it does, as long as anything is due within `within`. */
 async function timeline(within: number): Promise<string[]> {
   const lines: string[] = [];
   for (;;) {
-    const begun = await broker.begun();
+    const begun = await broker.listStarted();
     if (begun !== "") lines.push(`${(broker.now - noon) / second}s ${begun}`);
-    const { messages, flows } = broker.memory.tables;
-    const times = [...messages.values(), ...flows.values()].flatMap(({ dueAt }) => (dueAt === null ? [] : [dueAt]));
+    const { messages, limiters } = broker.memory.tables;
+    const times = [...messages.values(), ...limiters.values()].flatMap(({ dueAt }) => (dueAt === null ? [] : [dueAt]));
     const next = Math.min(...times, Infinity);
     if (next > noon + within) return lines;
     broker.now = next;
@@ -26,73 +26,73 @@ async function timeline(within: number): Promise<string[]> {
 }
 
 describe("parallelism of a key", () => {
-  const letter = withKey("k", { parallelism: 2 });
+  const letter = makeFlowControl("k", { parallelism: 2 });
 
   test("bounds what is being sent, whatever the destination, in order of arrival", async () => {
     await broker.send("a b", letter);
     await broker.send("c d", { ...letter, url: "https://other.example/" });
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     expect(broker.counts("key:k")).toEqual([2, 2]);
     await broker.end("b");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     await broker.end("a c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
     await broker.end("d");
     expect(broker.counts("key:k")).toEqual([0, 0]);
   });
 
   test("does not count a message that waits to be sent again", async () => {
     await broker.send("a b c", { ...letter, retryDelay: "60000" });
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     await broker.end("a", { status: 500 });
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     expect(broker.counts("key:k")).toEqual([2, 0]);
     await broker.end("b c");
     broker.now += minute;
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
   });
 
   test("makes a message that is to be sent again stand in line, before younger ones", async () => {
     await broker.send("a b c d", { ...letter, retryDelay: "1000" });
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     await broker.end("a", { status: 500 });
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     broker.now += second;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts("key:k")).toEqual([2, 2]);
     await broker.end("b");
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
   });
 
   test("does not count callbacks, which have settings of their own", async () => {
-    await broker.send("a b", { ...withKey("k", { parallelism: 1 }), callback: callbackTo("https://told.example/") });
-    expect(await broker.begun()).toBe("a");
+    await broker.send("a b", { ...makeFlowControl("k", { parallelism: 1 }), callback: callbackTo("https://told.example/") });
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
-    expect(await broker.begun()).toBe("https://told.example/ b");
+    expect(await broker.listStarted()).toBe("https://told.example/ b");
     expect(broker.counts("key:k")).toEqual([1, 0]);
   });
 
   test("counts callbacks under the key of their own", async () => {
-    await broker.send("x", withKey("c", { parallelism: 1 }));
-    await broker.send("a", { callback: { ...callbackTo("https://told.example/"), ...withKey("c", { parallelism: 1 }) } });
-    expect(await broker.begun()).toBe("x a");
+    await broker.send("x", makeFlowControl("c", { parallelism: 1 }));
+    await broker.send("a", { callback: { ...callbackTo("https://told.example/"), ...makeFlowControl("c", { parallelism: 1 }) } });
+    expect(await broker.listStarted()).toBe("x a");
     await broker.end("a");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts("key:c")).toEqual([1, 1]);
     await broker.end("x");
-    expect(await broker.begun()).toBe("https://told.example/");
+    expect(await broker.listStarted()).toBe("https://told.example/");
   });
 
   test("is that of each account and key by itself", async () => {
-    await broker.send("a b", withKey("k", { parallelism: 1 }));
-    await broker.send("c", withKey("l", { parallelism: 1 }));
+    await broker.send("a b", makeFlowControl("k", { parallelism: 1 }));
+    await broker.send("c", makeFlowControl("l", { parallelism: 1 }));
     await broker.send("d");
-    expect(await broker.begun()).toBe("a c d");
+    expect(await broker.listStarted()).toBe("a c d");
   });
 });
 
 describe("the rate of a key", () => {
-  const letter = withKey("k", { rate: 2, period: 10 * second });
+  const letter = makeFlowControl("k", { rate: 2, period: 10 * second });
 
   test("lets exactly so many begin in each window", async () => {
     await broker.send("a b c d e", letter);
@@ -104,109 +104,109 @@ describe("the rate of a key", () => {
     await broker.end("a");
     broker.now += 25 * second;
     await broker.send("b c d e f", letter);
-    expect(await broker.begun()).toBe("a b c");
+    expect(await broker.listStarted()).toBe("a b c");
     await broker.end("b c");
     broker.now += 10 * second - 1;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     broker.now += 1;
-    expect(await broker.begun()).toBe("d e");
+    expect(await broker.listStarted()).toBe("d e");
   });
 
   test("counts retries and attempts whose lease was lost as well", async () => {
     await broker.send("a b c", { ...letter, retryDelay: "1000" });
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     await broker.end("a", { status: 500 });
     broker.now = noon + 10 * second;
     // Oldest first: a is to be sent again since 9 seconds, c waits since 10.
-    expect((await broker.begun()).split(" ").toSorted()).toEqual(["a", "c"]);
-    expect(broker.flow("key:k")).toMatchObject({ windowStart: noon + 10 * second, windowUsed: 2 });
+    expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["a", "c"]);
+    expect(broker.findLimiter("key:k")).toMatchObject({ windowStart: noon + 10 * second, windowUsed: 2 });
     await broker.end("a", { status: 500 });
     broker.now = noon + 11 * second;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts("key:k")).toEqual([2, 1]);
   });
 
   test("holds for messages whose time comes together", async () => {
     await broker.send("a b c d e", { ...letter, delay: minute });
     broker.now += minute;
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     expect(broker.counts("key:k")).toEqual([2, 3]);
   });
 
   test("is not stretched by a clock that is put back", async () => {
     await broker.send("a b c", letter);
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     broker.now = noon - hour;
     await broker.end("a b");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     broker.now += 10 * second;
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
   });
 
   test("and parallelism hold together", async () => {
-    await broker.send("a b c d", withKey("k", { parallelism: 1, rate: 2, period: 10 * second }));
-    expect(await broker.begun()).toBe("a");
+    await broker.send("a b c d", makeFlowControl("k", { parallelism: 1, rate: 2, period: 10 * second }));
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     await broker.end("b");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     broker.now += 10 * second;
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     expect(broker.counts("key:k")).toEqual([1, 1]);
   });
 });
 
 describe("the limits of a key", () => {
   test("are those of the message that came last", async () => {
-    await broker.send("a b c", withKey("k", { parallelism: 1 }));
-    await broker.send("d", withKey("k", { parallelism: 3 }));
-    expect(await broker.begun()).toBe("a b c");
-    await broker.send("e", withKey("k", { parallelism: 1 }));
+    await broker.send("a b c", makeFlowControl("k", { parallelism: 1 }));
+    await broker.send("d", makeFlowControl("k", { parallelism: 3 }));
+    expect(await broker.listStarted()).toBe("a b c");
+    await broker.send("e", makeFlowControl("k", { parallelism: 1 }));
     await broker.end("a b");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
   });
 
   test("follow a message whose time has not come, too", async () => {
-    await broker.send("a", withKey("k", { parallelism: 1 }));
-    await broker.send("late", { ...withKey("k", { parallelism: 7 }), delay: minute });
-    expect(broker.flow("key:k")).toMatchObject({ parallelism: 7, running: 1 });
+    await broker.send("a", makeFlowControl("k", { parallelism: 1 }));
+    await broker.send("late", { ...makeFlowControl("k", { parallelism: 7 }), delay: minute });
+    expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: 7, running: 1 });
   });
 
   test("that a message does not bring do not hold any more", async () => {
-    await broker.send("a b", withKey("k", { parallelism: 1 }));
-    await broker.send("c", withKey("k", { rate: 9, period: minute }));
-    expect(broker.flow("key:k")).toMatchObject({ parallelism: null, rate: 9, period: minute });
-    expect((await broker.begun()).split(" ").toSorted()).toEqual(["a", "b", "c"]);
+    await broker.send("a b", makeFlowControl("k", { parallelism: 1 }));
+    await broker.send("c", makeFlowControl("k", { rate: 9, period: minute }));
+    expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: null, rate: 9, period: minute });
+    expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["a", "b", "c"]);
   });
 
   test("that change within a window do not begin a new one", async () => {
-    await broker.send("a b", withKey("k", { rate: 2, period: minute }));
+    await broker.send("a b", makeFlowControl("k", { rate: 2, period: minute }));
     broker.now += 10 * second;
-    await broker.send("c", withKey("k", { rate: 3, period: 30 * second }));
-    expect(await broker.begun()).toBe("a b c");
-    await broker.send("d", withKey("k", { rate: 3, period: 30 * second }));
+    await broker.send("c", makeFlowControl("k", { rate: 3, period: 30 * second }));
+    expect(await broker.listStarted()).toBe("a b c");
+    await broker.send("d", makeFlowControl("k", { rate: 3, period: 30 * second }));
     broker.now = noon + 30 * second - 1;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     broker.now += 1;
     // The lease of a and b ran out just now, too, and they are older than d.
-    expect((await broker.begun()).split(" ").toSorted()).toEqual(["a", "b", "d"]);
+    expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["a", "b", "d"]);
   });
 });
 
 describe("what a message counts for is given back", () => {
-  const letter = { ...withKey("k", { parallelism: 1 }), retryDelay: "1000" };
+  const letter = { ...makeFlowControl("k", { parallelism: 1 }), retryDelay: "1000" };
 
   test("when it is cancelled while it is sent, waits, or is to be sent again", async () => {
     await broker.send("a b c d", letter);
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.cancel("a c");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("a");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     await broker.end("b", { status: 500 });
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
     await broker.cancel("b");
     expect(broker.counts("key:k")).toEqual([1, 0]);
     await broker.end("d");
@@ -215,76 +215,76 @@ describe("what a message counts for is given back", () => {
 
   test("when its lease is lost, so that it begins again in the order of age", async () => {
     await broker.send("a b", letter);
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     broker.now += 30 * second;
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(broker.counts("key:k")).toEqual([1, 1]);
   });
 
   test("when its node gives it back, or is gone", async () => {
     await broker.send("a b", letter);
-    expect(await broker.begun()).toBe("a");
-    await broker.run("giveBack", { held: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+    expect(await broker.listStarted()).toBe("a");
+    await broker.run("returnLeases", { leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
     expect(broker.counts("key:k")).toEqual([0, 1]);
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     expect(broker.counts("key:k")).toEqual([1, 1]);
     broker.node = "nod_b";
     await broker.run("reclaim", { node: "nod_b", limit: 10 });
     // b has lost its turn, and a is older.
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(broker.counts("key:k")).toEqual([1, 1]);
   });
 
   test("when it fails for good, and again when it is sent from the dead letter queue", async () => {
     await broker.send("a b", { ...letter, retries: 0 });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
     await broker.run("retryDeadLetters", {
       ...{ account: "acme", dlqIds: broker.deadLetters.map(({ id }) => id), logRetention: hour },
       overrides: { flowControl: { key: "k", parallelism: 2, rate: null, period: null } },
     });
-    expect((await broker.begun()).split(" ").toSorted()).toEqual(["a", "b"]);
+    expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["a", "b"]);
     expect(broker.counts("key:k")).toEqual([2, 0]);
   });
 });
 
 describe("when hands are short", () => {
   test("who waits for a hand does not take the place of others in a key", async () => {
-    broker.hands = none;
-    await broker.send("a", withKey("k", { parallelism: 1 }));
-    await broker.send("b", { ...withKey("k", { parallelism: 1 }), url: "https://other.example/" });
-    broker.hands = { ...none, free: 2, perHost: 1, busy: new Map([["acme shop.example", 1]]) };
+    broker.capacity = noCapacity;
+    await broker.send("a", makeFlowControl("k", { parallelism: 1 }));
+    await broker.send("b", { ...makeFlowControl("k", { parallelism: 1 }), url: "https://other.example/" });
+    broker.capacity = { ...noCapacity, free: 2, perHost: 1, runningByLane: new Map([["acme shop.example", 1]]) };
     await broker.run("claim", { limit: 10 });
-    expect(broker.state(broker.id("a"))).toMatchObject({ state: "held", line: "capacity:shop.example" });
+    expect(broker.state(broker.id("a"))).toMatchObject({ state: "held", waitlist: "capacity:shop.example" });
     expect(broker.state(broker.id("b"))?.state).toBe("active");
     expect(broker.counts("key:k")).toEqual([1, 0]);
-    broker.hands = { ...none, free: 10, perHost: 10 };
+    broker.capacity = { ...noCapacity, free: 10, perHost: 10 };
     broker.now += second;
     // There is a hand now, and the key is taken.
     await broker.run("claim", { limit: 10 });
-    expect(broker.state(broker.id("a"))).toMatchObject({ line: "key:k" });
+    expect(broker.state(broker.id("a"))).toMatchObject({ waitlist: "key:k" });
     expect(broker.counts("key:k")).toEqual([1, 1]);
     await broker.end("b");
-    expect(await broker.begun()).toMatch(/a$/);
-    expect(broker.memory.tables.lines.size).toBe(0);
+    expect(await broker.listStarted()).toMatch(/a$/);
+    expect(broker.memory.tables.hostWaitlists.size).toBe(0);
   });
 
   test("a key whose first messages met no hand lets more go on a little later, or when one of its deliveries ends", async () => {
-    await broker.run("pauseFlow", { account: "acme", id: "key:k" });
-    await broker.send("a b c d e f g", withKey("k", { parallelism: 2 }));
-    await broker.run("resumeFlow", { account: "acme", id: "key:k" });
-    broker.hands = { ...none, free: 5, perHost: 1, busy: new Map([["acme shop.example", 1]]) };
+    await broker.run("pauseLimiter", { account: "acme", id: "key:k" });
+    await broker.send("a b c d e f g", makeFlowControl("k", { parallelism: 2 }));
+    await broker.run("resumeLimiter", { account: "acme", id: "key:k" });
+    broker.capacity = { ...noCapacity, free: 5, perHost: 1, runningByLane: new Map([["acme shop.example", 1]]) };
     await broker.run("claim", { limit: 10 });
     expect(broker.counts("key:k")).toEqual([0, 5]);
-    const dueAt = (): number | null | undefined => broker.memory.tables.flows.get("acme\nkey:k")?.dueAt;
+    const dueAt = (): number | null | undefined => broker.memory.tables.limiters.get("acme\nkey:k")?.dueAt;
     expect(dueAt()).toBe(broker.now + 100);
     broker.now += 100;
     await broker.run("claim", { limit: 10 });
     expect(broker.counts("key:k")).toEqual([0, 3]);
     // One of them goes out by the line of its host, and comes back.
-    broker.hands = { ...none, free: 10, perHost: 1 };
+    broker.capacity = { ...noCapacity, free: 10, perHost: 1 };
     broker.now += second;
-    await broker.run("claim", { limit: 10, flows: 0 });
+    await broker.run("claim", { limit: 10, limiters: 0 });
     expect(broker.counts("key:k")).toEqual([1, 3]);
     await broker.end("a");
     // The next one of the host goes out, and one of the key takes its place there.

@@ -1,19 +1,19 @@
 import { describe, expect, test } from "vitest";
 import type { AccountChange } from "../../../src/core/commands/account.ts";
-import { accountChangeOf, isTime } from "../../../src/core/commands/accountAsked.ts";
-import { limitNames, mostOf } from "../../../src/core/accounts/plans.ts";
+import { parseAccountChange, isDurationLimit } from "../../../src/core/commands/accountRequest.ts";
+import { limitNames, serverLimit } from "../../../src/core/accounts/plans.ts";
 import type { LimitName } from "../../../src/core/model/accountTerms.ts";
 import { noCounts } from "../../../src/core/model/counts.ts";
-import { carriedId } from "../../../src/core/accounts/usage.ts";
-import { Broker } from "../broker.ts";
+import { carriedBalancesId } from "../../../src/core/accounts/usage.ts";
+import { CommandRunner } from "../commandRunner.ts";
 
-const change = async (broker: Broker, given: AccountChange) => {
+const change = async (broker: CommandRunner, given: AccountChange) => {
   await broker.run("changeAccount", { account: "acme", change: given });
   return broker.memory.tables.accounts.get("acme");
 };
 
 test("of an account what is given is changed, limits one by one, and null takes one back", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   expect(await change(broker, { limits: { retries: 5, delay: 10 } })).toMatchObject({ limits: { retries: 5, delay: 10 } });
   expect((await change(broker, { limits: { delay: null, queues: 2 } }))?.limits).toEqual({ retries: 5, queues: 2 });
   expect((await change(broker, { limits: { delay: null } }))?.limits).toEqual({ retries: 5, queues: 2 });
@@ -23,7 +23,7 @@ test("of an account what is given is changed, limits one by one, and null takes 
 });
 
 test("a plan that whoever runs the server has set is changed by nobody else, however fresh it is", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await change(broker, { plan: "fixed_1m" });
   await change(broker, { plan: "free", isPlanHeld: true });
   await expect(change(broker, { plan: "paid" })).rejects.toThrow("plan_name: the plan of this account is set by whoever runs the server");
@@ -32,7 +32,7 @@ test("a plan that whoever runs the server has set is changed by nobody else, how
 });
 
 test("what is asked for an account names what was given alone, and the word plan takes a limit back", () => {
-  const asked = (given: Parameters<typeof accountChangeOf>[0]) => accountChangeOf(given, (field) => field);
+  const asked = (given: Parameters<typeof parseAccountChange>[0]) => parseAccountChange(given, (field) => field);
   expect(asked({})).toEqual({});
   expect(asked({ retries: "5", delay: "plan", timeout: "30s" })).toEqual({ limits: { retries: 5, delay: null, timeout: 30_000 } });
   expect(asked({ plan: "paid" })).toEqual({ plan: "paid", isPlanHeld: true });
@@ -44,15 +44,15 @@ test.each([
   ["logRetention", "0s", "60s"],
   ["auditRetention", "5s", "60s"],
 ] as const)("a limit that leaves no time is none: %s of %s", (name, written, least) => {
-  const asked = (text: string) => accountChangeOf({ [name]: text }, (field) => field);
+  const asked = (text: string) => parseAccountChange({ [name]: text }, (field) => field);
   expect(() => asked(written)).toThrow(`${name}: ${written} is too short; give ${least} or more`);
   expect(asked(least).limits?.[name]).toBe(Number.parseInt(least, 10) * 1000);
-  expect(accountChangeOf({ reservedPrice: "9.5" }, (field) => field)).toEqual({ reservedPrice: 9.5 });
-  expect(accountChangeOf({ delay: "0s", retries: "0" }, (field) => field)).toEqual({ limits: { delay: 0, retries: 0 } });
+  expect(parseAccountChange({ reservedPrice: "9.5" }, (field) => field)).toEqual({ reservedPrice: 9.5 });
+  expect(parseAccountChange({ delay: "0s", retries: "0" }, (field) => field)).toEqual({ limits: { delay: 0, retries: 0 } });
 });
 
 test("credentials are replaced only for whoever proved the ones that still hold", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const rotate = (tokenHash: string, replaces?: string) =>
     broker.run("rotateToken", { ...{ account: "acme", password: tokenHash, token: tokenHash, tokenHash }, ...(replaces && { replaces }) });
   await rotate("first");
@@ -64,17 +64,17 @@ test("credentials are replaced only for whoever proved the ones that still hold"
 
 describe("an account that is deleted", () => {
   const day = 86_400_000;
-  const row = (broker: Broker) => broker.memory.tables.accounts.get("acme");
-  const remove = (broker: Broker) => broker.run("removeAccount", { account: "acme", beside: "other" });
-  const beside = (broker: Broker) =>
+  const row = (broker: CommandRunner) => broker.memory.tables.accounts.get("acme");
+  const remove = (broker: CommandRunner) => broker.run("removeAccount", { account: "acme", remaining: "other" });
+  const beside = (broker: CommandRunner) =>
     broker.run("createAccount", {
       ...{ id: "other", name: "other", password: "p" },
       token: "t",
       tokenHash: "h",
       signingKeys: { current: "", next: "" },
     });
-  const deleted = async (): Promise<Broker> => {
-    const broker = await Broker.open();
+  const deleted = async (): Promise<CommandRunner> => {
+    const broker = await CommandRunner.open();
     await beside(broker);
     await change(broker, { state: "passive" });
     await broker.run("deleteAccount", { account: "acme" });
@@ -82,7 +82,7 @@ describe("an account that is deleted", () => {
   };
 
   test("is not removed before what it had under way is over, and no other account is", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     await beside(broker);
     for (const state of ["active", "passive"] as const) {
       await change(broker, { state });
@@ -102,7 +102,7 @@ describe("an account that is deleted", () => {
   test("takes its count of requests and its balance of dead letters along", async () => {
     const broker = await deleted();
     const { usage, dayCounts, secondCounts } = broker.memory.tables;
-    usage.set(`acme\n${carriedId}`, { ...noCounts, account: "acme", id: carriedId, deadLetters: 1 });
+    usage.set(`acme\n${carriedBalancesId}`, { ...noCounts, account: "acme", id: carriedBalancesId, deadLetters: 1 });
     dayCounts.set("acme", { account: "acme", day: 0, requests: 1 });
     secondCounts.set("acme", { account: "acme", second: 0, requests: 1 });
     broker.now += 7 * day;
@@ -117,7 +117,7 @@ describe("an account that is deleted", () => {
     broker.now += 100 * day;
     expect(await remove(broker)).toEqual({ removed: false });
     for (const other of ["acme", "none"])
-      expect(await broker.run("removeAccount", { account: "acme", beside: other })).toEqual({ removed: false });
+      expect(await broker.run("removeAccount", { account: "acme", remaining: other })).toEqual({ removed: false });
     expect([...broker.memory.tables.accounts.keys()]).toEqual(["acme", "other"]);
   });
 
@@ -133,7 +133,7 @@ describe("an account that is deleted", () => {
 });
 
 describe("a limit as whoever runs the server gives it", () => {
-  const asked = (name: LimitName, written: string) => accountChangeOf({ [name]: written }, (field) => `--${field}`);
+  const asked = (name: LimitName, written: string) => parseAccountChange({ [name]: written }, (field) => `--${field}`);
 
   test.each(["parallelism", "globalParallelism", "requestsPerSecond", "requestsPerDayHard"] as const)(
     "%s: 0 is refused, because nothing would be sent or answered any more",
@@ -144,8 +144,8 @@ describe("a limit as whoever runs the server gives it", () => {
   );
 
   test.each(limitNames)("%s is refused beyond what the server can bear, and not cut", (name) => {
-    const most = mostOf(name);
-    const [written, more, told] = isTime(name)
+    const most = serverLimit(name);
+    const [written, more, told] = isDurationLimit(name)
       ? [`${most / 1000}s`, `${most / 1000 + 1}s`, `${most / 1000}s`]
       : [`${most}`, `${most + 1}`, `${most}`];
     expect(asked(name, written)).toEqual({ limits: { [name]: most } });
@@ -153,12 +153,12 @@ describe("a limit as whoever runs the server gives it", () => {
   });
 
   test("0 stays none for every other count", () => {
-    const counts = limitNames.filter((name) => !isTime(name) && !/arallelism|requestsPerSecond|requestsPerDayHard/.test(name));
+    const counts = limitNames.filter((name) => !isDurationLimit(name) && !/arallelism|requestsPerSecond|requestsPerDayHard/.test(name));
     expect(counts.map((name) => asked(name, "0"))).toEqual(counts.map((name) => ({ limits: { [name]: 0 } })));
   });
 
   test("a daily warning beyond the requests that are refused is refused, and one below is not", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     await change(broker, { plan: "free" });
     const said = "requestsPerDay: 1001 is more than requestsPerDayHard, which is 1000; raise that as well";
     await expect(change(broker, { limits: { requestsPerDay: 1_001 } })).rejects.toThrow(said);

@@ -1,43 +1,35 @@
 import { expect, test } from "vitest";
-import {
-  audited,
-  noteOf,
-  noteOfAccount,
-  noteOfAccountChange,
-  noteOfChange,
-  noteOfFlow,
-  noteOfMany,
-} from "../../../src/core/commands/audit.ts";
+import { audited, noteNamed, noteAccount, noteAccountChange, noteChange, noteLimiter, noteMany } from "../../../src/core/commands/audit.ts";
 import type { Draft } from "../../../src/core/decision/command.ts";
 import { formatGate, keyGate, queueGate } from "../../../src/core/admission/gate.ts";
 
 test("an entry names what it is about by its key, name or id", () => {
-  const note = noteOf("source.delete");
+  const note = noteNamed("source.delete");
   expect(note({ id: "src_1" }, {})).toEqual({ what: "source.delete", object: "src_1" });
   expect(note({ name: "n" }, { deleted: 1 })).toEqual({ what: "source.delete", object: "n" });
   expect(note({ key: "k" }, { deleted: true })).toEqual({ what: "source.delete", object: "k" });
 });
 
 test("an answer that says that there was none is no entry", () => {
-  for (const answer of [null, { deleted: false }, { deleted: 0 }]) expect(noteOf("source.delete")({ id: "src_1" }, answer)).toBeNull();
-  expect(noteOf("source.delete")({ id: "src_1" }, "text")).not.toBeNull();
-  expect(noteOfFlow("pause")({ id: formatGate(queueGate("q")) }, null)).toBeNull();
-  expect(noteOfChange("source.change")({ id: "src_1", change: {} }, null)).toBeNull();
+  for (const answer of [null, { deleted: false }, { deleted: 0 }]) expect(noteNamed("source.delete")({ id: "src_1" }, answer)).toBeNull();
+  expect(noteNamed("source.delete")({ id: "src_1" }, "text")).not.toBeNull();
+  expect(noteLimiter("pause")({ id: formatGate(queueGate("q")) }, null)).toBeNull();
+  expect(noteChange("source.change")({ id: "src_1", change: {} }, null)).toBeNull();
 });
 
 test("an entry of a change lists its fields, and never a secret", () => {
-  expect(noteOfChange("source.change")({ id: "src_1", change: { secretHash: "x", url: "y" } }, {})).toEqual({
+  expect(noteChange("source.change")({ id: "src_1", change: { secretHash: "x", url: "y" } }, {})).toEqual({
     ...{ what: "source.change", object: "src_1", fields: ["secret", "url"] },
   });
 });
 
 test("an entry of a flow tells queues from keys", () => {
-  expect(noteOfFlow("pause")({ id: formatGate(queueGate("q")) }, {})).toEqual({ what: "queue.pause", object: "q" });
-  expect(noteOfFlow("pause")({ id: formatGate(keyGate("k")) }, {})).toEqual({ what: "flowControl.pause", object: "k" });
+  expect(noteLimiter("pause")({ id: formatGate(queueGate("q")) }, {})).toEqual({ what: "queue.pause", object: "q" });
+  expect(noteLimiter("pause")({ id: formatGate(keyGate("k")) }, {})).toEqual({ what: "flowControl.pause", object: "k" });
 });
 
 test("an entry of many counts them", () => {
-  const note = noteOfMany(
+  const note = noteMany(
     "message.cancel",
     (ids: string[]) => ids,
     (count: number) => count,
@@ -48,10 +40,10 @@ test("an entry of many counts them", () => {
 });
 
 test("an account is disabled, enabled or changed", () => {
-  expect(noteOfAccount("account.create")()).toEqual({ what: "account.create", object: null });
-  expect(noteOfAccountChange({ state: "passive" })).toEqual({ what: "account.disable", object: null });
-  expect(noteOfAccountChange({ state: "active" })).toEqual({ what: "account.enable", object: null });
-  expect(noteOfAccountChange({ state: "active", plan: "free", limits: { queues: 1, delay: null } })).toEqual({
+  expect(noteAccount("account.create")()).toEqual({ what: "account.create", object: null });
+  expect(noteAccountChange({ state: "passive" })).toEqual({ what: "account.disable", object: null });
+  expect(noteAccountChange({ state: "active" })).toEqual({ what: "account.enable", object: null });
+  expect(noteAccountChange({ state: "active", plan: "free", limits: { queues: 1, delay: null } })).toEqual({
     ...{ what: "account.change", object: null, fields: ["state", "plan", "limits.queues", "limits.delay"] },
   });
 });
@@ -60,7 +52,7 @@ test("an entry is kept with a change that somebody asked for, and with nothing e
   const kept: unknown[] = [];
   const decision = audited<{ id: string; deleted: boolean }, { deleted: boolean }>(
     { needs: () => ({}), decide: ({ deleted }) => ({ deleted }) },
-    noteOf("account.delete"),
+    noteNamed("account.delete"),
   );
   const by = { via: "token", ip: null } as never;
   const moment = { now: 7, newId: (kind: string) => `${kind}_1` } as never;

@@ -1,16 +1,20 @@
 import { expect, test } from "vitest";
 import { commands, hasCaller } from "../../../src/core/commands/index.ts";
-import type { CommandName, InputOf } from "../../../src/core/commands/index.ts";
+import type { CommandName, CommandInput } from "../../../src/core/commands/index.ts";
 import { formatGate, keyGate, queueGate } from "../../../src/core/admission/gate.ts";
-import { Broker, letterOf } from "../broker.ts";
+import { CommandRunner, makeInput } from "../commandRunner.ts";
 
 const by = { kind: "account", ip: null } as never;
 const url = "https://shop.example/";
 
 /** Runs a command for somebody, and returns what the audit log says of it. */
-async function entriesOf<N extends CommandName>(broker: Broker, name: N, input: Omit<InputOf<N>, "account">): Promise<unknown[]> {
+async function entriesOf<N extends CommandName>(
+  broker: CommandRunner,
+  name: N,
+  input: Omit<CommandInput<N>, "account">,
+): Promise<unknown[]> {
   const before = broker.memory.tables.audit.size;
-  await broker.run(name, { account: "acme", by, ...input } as unknown as InputOf<N>);
+  await broker.run(name, { account: "acme", by, ...input } as unknown as CommandInput<N>);
   const entries: unknown[] = [];
   for (const { account: _account, id: _id, time: _time, by: _by, ...note } of [...broker.memory.tables.audit.values()].slice(before))
     entries.push(note);
@@ -18,7 +22,7 @@ async function entriesOf<N extends CommandName>(broker: Broker, name: N, input: 
 }
 
 test("groups, queues and keys", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const endpoints = [
     { name: null, url },
     { name: null, url: `${url}2` },
@@ -31,18 +35,18 @@ test("groups, queues and keys", async () => {
   expect(await entriesOf(broker, "removeEndpoints", { ...group, endpoints: [{ name: null, url }] })).toEqual([]);
   expect(await entriesOf(broker, "deleteGroup", group)).toEqual([{ what: "group.delete", object: "g" }]);
   expect(await entriesOf(broker, "upsertQueue", { ...queue, parallelism: 2 })).toEqual([{ what: "queue.set", object: "q" }]);
-  expect(await entriesOf(broker, "pauseFlow", { id: formatGate(queueGate("q")) })).toEqual([{ what: "queue.pause", object: "q" }]);
-  expect(await entriesOf(broker, "resumeFlow", { id: formatGate(queueGate("q")) })).toEqual([{ what: "queue.resume", object: "q" }]);
-  expect(await entriesOf(broker, "pauseFlow", { id: formatGate(keyGate("k")) })).toEqual([{ what: "flowControl.pause", object: "k" }]);
-  expect(await entriesOf(broker, "pinFlow", { ...key, parallelism: 1 })).toEqual([{ what: "flowControl.pin", object: "k" }]);
+  expect(await entriesOf(broker, "pauseLimiter", { id: formatGate(queueGate("q")) })).toEqual([{ what: "queue.pause", object: "q" }]);
+  expect(await entriesOf(broker, "resumeLimiter", { id: formatGate(queueGate("q")) })).toEqual([{ what: "queue.resume", object: "q" }]);
+  expect(await entriesOf(broker, "pauseLimiter", { id: formatGate(keyGate("k")) })).toEqual([{ what: "flowControl.pause", object: "k" }]);
+  expect(await entriesOf(broker, "pinFlowControl", { ...key, parallelism: 1 })).toEqual([{ what: "flowControl.pin", object: "k" }]);
   expect(await entriesOf(broker, "deleteQueue", { ...queue, slots: [] })).toEqual([{ what: "queue.delete", object: "q" }]);
 });
 
 test("messages and dead letters, with how many there were", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const messageId = await broker.publish({ delay: 1_000 });
   expect(await entriesOf(broker, "cancel", { messageIds: [messageId] })).toEqual([{ what: "message.cancel", object: messageId, count: 1 }]);
-  for (const letter of [letterOf({ retries: 0 }), letterOf({ retries: 0 })]) await broker.settle(await broker.publish(letter));
+  for (const letter of [makeInput({ retries: 0 }), makeInput({ retries: 0 })]) await broker.settle(await broker.publish(letter));
   const [one = "", other = ""] = broker.deadLetters.map(({ id }) => id);
   const days = { logRetention: 1 };
   expect(await entriesOf(broker, "retryDeadLetters", { dlqIds: [one], overrides: {}, ...days })).toEqual([
@@ -54,7 +58,7 @@ test("messages and dead letters, with how many there were", async () => {
 });
 
 test("tokens and the account itself", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const asked = { hash: "h", scope: null, name: "ci", verbs: ["read"], destinations: [], expiresAt: null };
   const [made] = await entriesOf(broker, "createToken", asked as never);
   const [id = ""] = [...broker.memory.tables.tokens.values()].map((token) => token.id);
@@ -69,7 +73,7 @@ test("tokens and the account itself", async () => {
 test("commands of the server itself have no caller", () => {
   const own = (Object.keys(commands) as CommandName[]).filter((name) => !hasCaller(name)).toSorted();
   expect(own).toEqual([
-    ...["claim", "expire", "giveBack", "listDue", "noteAcceptance", "noteSpending", "noteTokenUse", "putAside", "reclaim"],
-    ...["removeAccount", "renew", "rewrite", "settle", "takeOver", "trim", "wakeLines"],
+    ...["claim", "expire", "listDue", "noteAcceptance", "noteSpending", "noteTokenUse", "quarantine", "reclaim"],
+    ...["removeAccount", "renew", "returnLeases", "rewrite", "settle", "takeOver", "trim", "wakeHostWaitlists"],
   ]);
 });

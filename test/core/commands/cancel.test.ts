@@ -1,13 +1,13 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { callbackTo, noon } from "../broker.ts";
-import { RecountedBroker, withKey } from "../recount.ts";
+import { callbackTo, noon } from "../commandRunner.ts";
+import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";
 
 const second = 1000;
 const hour = 3_600_000;
 
-let broker: RecountedBroker;
+let broker: RecountedCommandRunner;
 beforeEach(async () => {
-  broker = await RecountedBroker.open();
+  broker = await RecountedCommandRunner.open();
 });
 
 const cancelling = (names: string) =>
@@ -28,11 +28,11 @@ test("a message that waits is gone at once", async () => {
 });
 
 describe("a message that is being sent", () => {
-  const one = { queue: "q", ...withKey("k", { parallelism: 1 }) };
+  const one = { queue: "q", ...makeFlowControl("k", { parallelism: 1 }) };
 
   test("is cancelled once, and keeps its lease and its places until its request has ended", async () => {
     await broker.send("a b", one);
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(await cancelling("a a")).toEqual({ cancelled: 1 });
     expect(broker.calledOff).toEqual([held("a")]);
     expect(log("a")).toBe("CANCEL_REQUESTED");
@@ -46,9 +46,9 @@ describe("a message that is being sent", () => {
       [1, 1],
       [1, 0],
     ]);
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(await broker.settle(broker.id("a"), { status: null, error: "aborted" })).toBe("cancelled");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     expect(log("a")).toBe("CANCEL_REQUESTED CANCELLED");
     expect(await broker.settle(broker.id("a"))).toBe("late");
   });
@@ -66,7 +66,7 @@ describe("a message that is being sent", () => {
     await cancelling("a");
     expect(await broker.settle(broker.id("a"), outcome)).toBe("cancelled");
     expect(lastRow("a")).toMatchObject({ states: ["CANCELLED"], ...row });
-    expect(broker.tellersOf(broker.id("a"))).toEqual([]);
+    expect(broker.listReporters(broker.id("a"))).toEqual([]);
     expect(broker.deadLetters).toEqual([]);
     expect(broker.memory.tables.messages.size).toBe(0);
   });
@@ -90,7 +90,7 @@ describe("a message that is being sent", () => {
     expect(broker.calledOff).toEqual([]);
     broker.node = "nod_a";
     broker.now += 29 * second;
-    expect(await broker.run("renew", { held: [held("a"), held("b")] })).toEqual({ renewed: 2 });
+    expect(await broker.run("renew", { leases: [held("a"), held("b")] })).toEqual({ renewed: 2 });
     expect(broker.calledOff).toEqual([held("a")]);
     expect(broker.state(broker.id("a"))).toMatchObject({ state: "cancelling", dueAt: noon + 59 * second });
   });
@@ -99,26 +99,26 @@ describe("a message that is being sent", () => {
     await broker.send("a b", one);
     for (let lost = 0; lost < 5; lost++) {
       broker.now += 30 * second;
-      await broker.begun();
+      await broker.listStarted();
     }
     await cancelling("a");
     broker.now += 30 * second;
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     expect(lastRow("a")).toMatchObject({ states: ["CANCELLED"], status: null, error: "no report: the lease of node nod_a ran out" });
     expect(broker.deadLetters).toEqual([]);
   });
 
   test("ends when its node gives it back, or is gone", async () => {
     await broker.send("a b c", one);
-    await broker.begun();
+    await broker.listStarted();
     await cancelling("a");
-    expect(await broker.run("giveBack", { held: [held("a")] })).toEqual({ returned: 1 });
+    expect(await broker.run("returnLeases", { leases: [held("a")] })).toEqual({ returned: 1 });
     expect(lastRow("a")).toMatchObject({ states: ["CANCELLED"], status: null, error: null });
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     await cancelling("b");
     broker.node = "nod_b";
     expect(await broker.run("reclaim", { node: "nod_b", limit: 10 })).toEqual({ reclaimed: 1 });
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     expect(log("b")).toMatch(/CANCEL_REQUESTED CANCELLED$/);
   });
 
@@ -127,11 +127,11 @@ describe("a message that is being sent", () => {
     await broker.send("b", { queue: "q" });
     await broker.end("a", { status: 500 });
     broker.now += second;
-    expect(await broker.begun()).toBe("a https://told.example/ a");
+    expect(await broker.listStarted()).toBe("a https://told.example/ a");
     await cancelling("a");
     await broker.end("https://told.example/");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.settle(broker.id("a"), { attempt: 1 });
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
   });
 });

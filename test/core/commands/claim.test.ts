@@ -1,13 +1,13 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { Broker, callbackTo, none, noon } from "../broker.ts";
+import { CommandRunner, callbackTo, noCapacity, noon } from "../commandRunner.ts";
 
 const second = 1000;
 const lease = 30 * second;
-const { hands: plenty } = new Broker();
+const { capacity: plenty } = new CommandRunner();
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 const claim = (limit = 10) => broker.run("claim", { limit });
@@ -19,7 +19,7 @@ describe("a claim", () => {
     const late = await broker.publish({ delay: 3 * second });
     const later = await broker.publish({ delay: 3 * second + 1 });
     broker.now += 3 * second;
-    expect(await claim()).toEqual({ more: false, now: noon + 3 * second, turns: {}, behind: [] });
+    expect(await claim()).toEqual({ more: false, now: noon + 3 * second, turns: {}, backlogged: [] });
     expect(idsOf()).toEqual([early, late]);
     expect(broker.state(early)).toMatchObject({ state: "active", leasedBy: "nod_a", dueAt: broker.now + lease, attempts: 0 });
     expect(broker.log(early)).toBe("ACTIVE");
@@ -27,9 +27,9 @@ describe("a claim", () => {
   });
 
   test("looks at no more than it was told to, and says that there may be more", async () => {
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const ids = [await broker.publish(), await broker.publish(), await broker.publish()];
-    broker.hands = plenty;
+    broker.capacity = plenty;
     expect(await claim(2)).toMatchObject({ more: true });
     expect(idsOf()).toEqual(ids.slice(0, 2));
     expect(await claim(2)).toMatchObject({ more: false });
@@ -53,7 +53,7 @@ describe("a lease that ran out", () => {
     broker.node = "nod_b";
     await claim();
     expect(broker.deliveries).toMatchObject([{ message: { id }, attempt: 1 }]);
-    expect(broker.state(id)).toMatchObject({ attempts: 1, lost: 1, leasedBy: "nod_b" });
+    expect(broker.state(id)).toMatchObject({ attempts: 1, lostAttempts: 1, leasedBy: "nod_b" });
     expect(broker.log(id)).toBe("ERROR RETRY ACTIVE");
     expect(broker.logRows(id)[0]?.error).toBe("no report: the lease of node nod_a ran out");
   });
@@ -70,7 +70,7 @@ describe("a lease that ran out", () => {
     for (let lost = 1; lost <= 5; lost++) {
       broker.now += lease;
       await claim();
-      expect(broker.state(id)).toMatchObject({ attempts: lost, lost });
+      expect(broker.state(id)).toMatchObject({ attempts: lost, lostAttempts: lost });
     }
     broker.now += lease;
     await claim();
@@ -78,7 +78,7 @@ describe("a lease that ran out", () => {
     expect(broker.deadLetters).toMatchObject([
       { messageId: id, status: null, retried: 0, error: "no report: the lease of node nod_a ran out" },
     ]);
-    expect(broker.tellersOf(id)).toHaveLength(1);
+    expect(broker.listReporters(id)).toHaveLength(1);
     expect(broker.memory.tables.deduplications.size).toBe(0);
   });
 
@@ -97,48 +97,48 @@ describe("a line", () => {
   const one: typeof plenty = { ...plenty, free: 1 };
 
   test("is where due messages wait that find no hand, out of sight of further claims", async () => {
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const ids = [await broker.publish(), await broker.publish()];
     await claim();
     for (const id of ids) expect(broker.state(id)).toMatchObject({ state: "held", dueAt: null });
-    expect([...broker.memory.tables.lines.values()]).toEqual([{ account: "acme", host: "shop.example", dueAt: noon + second }]);
+    expect([...broker.memory.tables.hostWaitlists.values()]).toEqual([{ account: "acme", host: "shop.example", dueAt: noon + second }]);
   });
 
   test("is served in order of arrival, and ends with its last message", async () => {
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const ids = [await broker.publish(), await broker.publish()];
     await claim();
     broker.now += second;
-    broker.hands = one;
+    broker.capacity = one;
     await claim();
     expect(idsOf()).toEqual(ids.slice(0, 1));
-    expect(broker.memory.tables.lines.size).toBe(1);
+    expect(broker.memory.tables.hostWaitlists.size).toBe(1);
     broker.now += second;
     await claim();
     expect(idsOf()).toEqual(ids.slice(1));
-    expect(broker.memory.tables.lines.size).toBe(0);
+    expect(broker.memory.tables.hostWaitlists.size).toBe(0);
   });
 
   test("is served when a delivery of its host has ended", async () => {
     const sent = await broker.publish();
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const waiting = await broker.publish();
     await claim();
-    broker.hands = one;
+    broker.capacity = one;
     await broker.settle(sent, { status: 200 });
     expect(idsOf()).toEqual([waiting]);
   });
 
   test("is left to the next claim when hands are short, and that serves the host that has waited longest", async () => {
     const sent = await broker.publish();
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const waiting = await broker.publish();
     await claim();
     broker.now += 1;
     const other = await broker.publish({ url: "https://other.example" });
     await claim();
     broker.now += second;
-    broker.hands = { ...one, behind: true };
+    broker.capacity = { ...one, backlog: true };
     await broker.settle(sent, { status: 200 });
     expect(broker.deliveries).toEqual([]);
     await claim(1);
@@ -149,14 +149,14 @@ describe("a line", () => {
 
   test("of a host that has just given back a hand comes after those of others that were due before", async () => {
     const sent = await broker.publish();
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const other = await broker.publish({ url: "https://other.example" });
     await claim();
     broker.now += second / 2;
     const waiting = await broker.publish();
     await claim();
     broker.now += second / 2;
-    broker.hands = { ...one, behind: true };
+    broker.capacity = { ...one, backlog: true };
     await broker.settle(sent, { status: 200 });
     await claim(1);
     expect(idsOf()).toEqual([other]);
@@ -165,20 +165,20 @@ describe("a line", () => {
   });
 
   test("whose last message was cancelled ends when it is looked at", async () => {
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const id = await broker.publish();
     await claim();
     await broker.run("cancel", { account: "acme", messageIds: [id] });
     broker.now += second;
     await claim();
-    expect(broker.memory.tables.lines.size).toBe(0);
+    expect(broker.memory.tables.hostWaitlists.size).toBe(0);
   });
 
   test("has those behind it who come later, even if a hand is free by then", async () => {
-    broker.hands = none;
+    broker.capacity = noCapacity;
     await broker.publish();
     await claim();
-    broker.hands = plenty;
+    broker.capacity = plenty;
     const later = await broker.publish();
     expect(broker.deliveries).toEqual([]);
     expect(broker.state(later)).toMatchObject({ state: "pending" });
@@ -186,23 +186,23 @@ describe("a line", () => {
 
   test("is not forgotten when there is more of it than was looked at", async () => {
     const sent = await broker.publish();
-    broker.hands = none;
+    broker.capacity = noCapacity;
     for (let count = 0; count < 10; count++) await broker.publish();
     await claim(100);
-    broker.hands = plenty;
+    broker.capacity = plenty;
     await broker.settle(sent, { status: 200 });
     expect(broker.deliveries).toHaveLength(2);
-    expect([...broker.memory.tables.lines.values()]).toMatchObject([{ dueAt: broker.now }]);
+    expect([...broker.memory.tables.hostWaitlists.values()]).toMatchObject([{ dueAt: broker.now }]);
     await claim(100);
     expect(broker.deliveries).toHaveLength(8);
-    expect(broker.memory.tables.lines.size).toBe(0);
+    expect(broker.memory.tables.hostWaitlists.size).toBe(0);
   });
 });
 
 describe("a message that has lost its envelope", () => {
   test("fails, which people are told, and does not stop the others", async () => {
     const [broken, whole] = [await broker.publish({ delay: second }), await broker.publish({ delay: second })];
-    broker.memory.tables.envelopes.delete(`acme\n${broken}`);
+    broker.memory.tables.storedMessages.delete(`acme\n${broken}`);
     broker.now += second;
     expect(await claim()).toMatchObject({ more: false });
     expect(idsOf()).toEqual([whole]);
@@ -213,11 +213,11 @@ describe("a message that has lost its envelope", () => {
 
   test("so it is in a line", async () => {
     const sent = await broker.publish();
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const [broken, whole] = [await broker.publish(), await broker.publish()];
     await claim();
-    broker.memory.tables.envelopes.delete(`acme\n${broken}`);
-    broker.hands = plenty;
+    broker.memory.tables.storedMessages.delete(`acme\n${broken}`);
+    broker.capacity = plenty;
     await broker.settle(sent, { status: 200 });
     const begun = idsOf();
     await claim();
@@ -228,7 +228,7 @@ describe("a message that has lost its envelope", () => {
 
   test("so it is when its attempt failed, and when its last lease ran out", async () => {
     const [failing, lost] = [await broker.publish(), await broker.publish()];
-    for (const id of [failing, lost]) broker.memory.tables.envelopes.delete(`acme\n${id}`);
+    for (const id of [failing, lost]) broker.memory.tables.storedMessages.delete(`acme\n${id}`);
     expect(await broker.settle(failing, { status: 500 })).toBe("retry");
     await claim();
     expect(broker.faults).toEqual([expect.stringContaining(failing)]);
@@ -246,7 +246,7 @@ describe("after a restart", () => {
     expect(await broker.run("reclaim", { node: "nod_b", limit: 10 })).toEqual({ reclaimed: 1 });
     await claim();
     expect(broker.deliveries).toMatchObject([{ message: { id }, attempt: 1 }]);
-    expect(broker.state(id)).toMatchObject({ attempts: 1, lost: 1 });
+    expect(broker.state(id)).toMatchObject({ attempts: 1, lostAttempts: 1 });
     expect(broker.logRows(id)[0]?.error).toBe("no report: the server was restarted while node nod_a was sending it");
   });
 

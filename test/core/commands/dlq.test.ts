@@ -1,15 +1,15 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { DeadLetter } from "../../../src/core/model/message.ts";
-import { Broker, bytes, callbackTo, none, noon } from "../broker.ts";
+import { CommandRunner, bytes, callbackTo, noCapacity, noon } from "../commandRunner.ts";
 
 const hour = 3_600_000;
 const logRetention = 24 * hour;
 
-let broker: Broker;
+let broker: CommandRunner;
 let id: string;
 let dlqId: string;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
   id = await broker.publish({ retries: 0, body: bytes("hello"), labels: ["a"], headers: [["X-A", "1"]], deduplication: "key", delay: 0 });
   await broker.settle(id);
   dlqId = broker.deadLetters[0]?.id ?? "";
@@ -17,7 +17,7 @@ beforeEach(async () => {
 
 const retry = (dlqIds: string[], overrides = {}) => broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention, overrides });
 const remove = (dlqIds: string[]) => broker.run("deleteDeadLetters", { account: "acme", dlqIds, logRetention });
-const envelope = (id: string) => broker.memory.tables.envelopes.get(`acme\n${id}`);
+const envelope = (id: string) => broker.memory.tables.storedMessages.get(`acme\n${id}`);
 
 test("the id of a dead letter begins with the time of the failure", () => {
   expect(dlqId).toMatch(new RegExp(`^${noon}-\\d{9}$`));
@@ -36,11 +36,11 @@ describe("a dead letter that is sent again", () => {
   });
 
   test("stands behind those that wait for its host", async () => {
-    const { hands } = broker;
-    broker.hands = none;
+    const { capacity } = broker;
+    broker.capacity = noCapacity;
     await broker.publish();
     await broker.run("claim", { limit: 10 });
-    broker.hands = hands;
+    broker.capacity = capacity;
     const [again] = await retry([dlqId]);
     expect(broker.deliveries).toEqual([]);
     expect(broker.state(again?.messageId ?? "")).toMatchObject({ state: "pending" });
@@ -64,7 +64,7 @@ describe("a dead letter that is sent again", () => {
   test("if it was a failure callback, still tells the dead letter it was about", async () => {
     const failed = await broker.publish({ retries: 0, failureCallback: callbackTo("https://told.example") });
     await broker.settle(failed);
-    const told = broker.tellersOf(failed)[0]?.id ?? "";
+    const told = broker.listReporters(failed)[0]?.id ?? "";
     await broker.settle(told, { status: 489, headers: [["Svc-Nonretryable-Error", "true"]] });
     const own = broker.deadLetters.find(({ messageId }) => messageId === told)?.id ?? "";
     const [again] = await retry([own]);

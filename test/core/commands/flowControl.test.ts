@@ -1,46 +1,46 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { noon } from "../broker.ts";
-import { RecountedBroker, withKey } from "../recount.ts";
+import { noon } from "../commandRunner.ts";
+import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";
 
 const second = 1000;
 const minute = 60 * second;
 const hour = 60 * minute;
 
-let broker: RecountedBroker;
+let broker: RecountedCommandRunner;
 beforeEach(async () => {
-  broker = await RecountedBroker.open();
+  broker = await RecountedCommandRunner.open();
 });
 
 describe("a paused key", () => {
   const id = "key:k";
 
   test("takes messages in and sends none, until it is resumed: then the oldest first", async () => {
-    await broker.run("pauseFlow", { account: "acme", id });
-    await broker.send("a b c", withKey("k", { parallelism: 2 }));
+    await broker.run("pauseLimiter", { account: "acme", id });
+    await broker.send("a b c", makeFlowControl("k", { parallelism: 2 }));
     broker.now += minute;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts(id)).toEqual([0, 3]);
-    await broker.run("resumeFlow", { account: "acme", id });
-    expect(await broker.begun()).toBe("a b");
+    await broker.run("resumeLimiter", { account: "acme", id });
+    expect(await broker.listStarted()).toBe("a b");
   });
 
   test("holds back retries as well, and lets what is being sent come to its end", async () => {
-    await broker.send("a", { ...withKey("k"), retryDelay: "1000" });
-    expect(await broker.begun()).toBe("a");
-    await broker.run("pauseFlow", { account: "acme", id });
+    await broker.send("a", { ...makeFlowControl("k"), retryDelay: "1000" });
+    expect(await broker.listStarted()).toBe("a");
+    await broker.run("pauseLimiter", { account: "acme", id });
     await broker.end("a", { status: 500 });
     broker.now += minute;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts(id)).toEqual([0, 1]);
   });
 
   test("lets its window run on", async () => {
-    await broker.send("a b", withKey("k", { rate: 1, period: minute }));
-    await broker.run("pauseFlow", { account: "acme", id });
+    await broker.send("a b", makeFlowControl("k", { rate: 1, period: minute }));
+    await broker.run("pauseLimiter", { account: "acme", id });
     broker.now += minute;
-    await broker.run("resumeFlow", { account: "acme", id });
+    await broker.run("resumeLimiter", { account: "acme", id });
     await broker.end("a");
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
   });
 });
 
@@ -48,131 +48,137 @@ describe("a pinned key", () => {
   const pin = { account: "acme", key: "k" };
 
   test("has the limits that were pinned, at once and whatever messages bring", async () => {
-    await broker.send("a b c d", withKey("k", { parallelism: 1 }));
-    expect(await broker.run("pinFlow", { ...pin, parallelism: 3 })).toMatchObject({
+    await broker.send("a b c d", makeFlowControl("k", { parallelism: 1 }));
+    expect(await broker.run("pinFlowControl", { ...pin, parallelism: 3 })).toMatchObject({
       ...{ parallelism: 3, rate: null, pinned: { parallelism: true, rate: false } },
     });
-    expect(await broker.begun()).toBe("a b c");
-    await broker.send("e", withKey("k", { parallelism: 100, rate: 5, period: minute }));
-    expect(broker.flow("key:k")).toMatchObject({ parallelism: 3, rate: 5, period: minute });
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("a b c");
+    await broker.send("e", makeFlowControl("k", { parallelism: 100, rate: 5, period: minute }));
+    expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: 3, rate: 5, period: minute });
+    expect(await broker.listStarted()).toBe("");
   });
 
   test("begins a new window when its rate is pinned", async () => {
-    await broker.send("a b c d", withKey("k", { rate: 2, period: minute }));
+    await broker.send("a b c d", makeFlowControl("k", { rate: 2, period: minute }));
     broker.now += second;
-    await broker.run("pinFlow", { ...pin, rate: 1 });
-    expect(broker.flow("key:k")).toMatchObject({ rate: 1, period: minute, windowStart: noon + second, windowUsed: 0, parallelism: null });
-    expect(await broker.begun()).toBe("a b c");
-    await broker.send("e", withKey("k", { parallelism: 4, rate: 1000 }));
-    expect(broker.flow("key:k")).toMatchObject({ parallelism: 4, rate: 1, windowUsed: 1 });
-    expect(await broker.begun()).toBe("");
+    await broker.run("pinFlowControl", { ...pin, rate: 1 });
+    expect(broker.findLimiter("key:k")).toMatchObject({
+      rate: 1,
+      period: minute,
+      windowStart: noon + second,
+      windowUsed: 0,
+      parallelism: null,
+    });
+    expect(await broker.listStarted()).toBe("a b c");
+    await broker.send("e", makeFlowControl("k", { parallelism: 4, rate: 1000 }));
+    expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: 4, rate: 1, windowUsed: 1 });
+    expect(await broker.listStarted()).toBe("");
   });
 
   test("keeps its values when it is unpinned, until a message brings others", async () => {
-    await broker.run("pinFlow", { ...pin, parallelism: 3, rate: 7, period: minute });
-    await broker.run("unpinFlow", { ...pin, parallelism: true, rate: false });
-    expect(broker.flow("key:k")).toMatchObject({ parallelism: 3, rate: 7, pinned: { parallelism: false, rate: true } });
-    await broker.send("a", withKey("k", { parallelism: 9, rate: 9 }));
-    expect(broker.flow("key:k")).toMatchObject({ parallelism: 9, rate: 7, period: minute });
-    await broker.run("unpinFlow", { ...pin, parallelism: false, rate: true });
-    await broker.send("b", withKey("k", { rate: 9 }));
-    expect(broker.flow("key:k")).toMatchObject({ parallelism: null, rate: 9, period: second });
+    await broker.run("pinFlowControl", { ...pin, parallelism: 3, rate: 7, period: minute });
+    await broker.run("unpinFlowControl", { ...pin, parallelism: true, rate: false });
+    expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: 3, rate: 7, pinned: { parallelism: false, rate: true } });
+    await broker.send("a", makeFlowControl("k", { parallelism: 9, rate: 9 }));
+    expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: 9, rate: 7, period: minute });
+    await broker.run("unpinFlowControl", { ...pin, parallelism: false, rate: true });
+    await broker.send("b", makeFlowControl("k", { rate: 9 }));
+    expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: null, rate: 9, period: second });
   });
 
   test("has limits that the interface allows", async () => {
-    await expect(broker.run("pinFlow", { ...pin, parallelism: 10_001 })).rejects.toThrow(/limit-exceeded/);
-    await expect(broker.run("pinFlow", { ...pin, rate: 1_000_001 })).rejects.toThrow(/limit-exceeded/);
-    await expect(broker.run("pinFlow", { account: "acme", key: "no rate", period: hour })).rejects.toThrow(
+    await expect(broker.run("pinFlowControl", { ...pin, parallelism: 10_001 })).rejects.toThrow(/limit-exceeded/);
+    await expect(broker.run("pinFlowControl", { ...pin, rate: 1_000_001 })).rejects.toThrow(/limit-exceeded/);
+    await expect(broker.run("pinFlowControl", { account: "acme", key: "no rate", period: hour })).rejects.toThrow(
       /invalid.*period: the key has no rate/,
     );
-    await expect(broker.run("pinFlow", { ...pin, rate: 1, period: 8 * 24 * hour })).rejects.toThrow(/invalid.*period: /);
-    expect(broker.memory.tables.flows.size).toBe(0);
+    await expect(broker.run("pinFlowControl", { ...pin, rate: 1, period: 8 * 24 * hour })).rejects.toThrow(/invalid.*period: /);
+    expect(broker.memory.tables.limiters.size).toBe(0);
   });
 });
 
 test("resetting the rate lets as many begin again, and leaves the count of what is under way", async () => {
-  await broker.send("a b c", withKey("k", { rate: 2, period: minute, parallelism: 3 }));
-  expect(await broker.begun()).toBe("a b");
+  await broker.send("a b c", makeFlowControl("k", { rate: 2, period: minute, parallelism: 3 }));
+  expect(await broker.listStarted()).toBe("a b");
   broker.now += second;
   expect(await broker.run("resetRate", { account: "acme", key: "k" })).toMatchObject({ windowStart: noon + second, running: 2 });
-  expect(await broker.begun()).toBe("c");
-  expect(broker.flow("key:k")).toMatchObject({ running: 3, windowUsed: 1 });
+  expect(await broker.listStarted()).toBe("c");
+  expect(broker.findLimiter("key:k")).toMatchObject({ running: 3, windowUsed: 1 });
 });
 
 test("nothing is made of a key that is not known by resuming, unpinning or resetting it", async () => {
   const named = { account: "acme", key: "k" };
-  expect(await broker.run("resumeFlow", { account: "acme", id: "key:k" })).toBeNull();
-  expect(await broker.run("unpinFlow", { ...named, parallelism: true, rate: true })).toBeNull();
+  expect(await broker.run("resumeLimiter", { account: "acme", id: "key:k" })).toBeNull();
+  expect(await broker.run("unpinFlowControl", { ...named, parallelism: true, rate: true })).toBeNull();
   expect(await broker.run("resetRate", named)).toBeNull();
-  expect(broker.memory.tables.flows.size).toBe(0);
+  expect(broker.memory.tables.limiters.size).toBe(0);
 });
 
 describe("a key that nobody uses", () => {
   test("is forgotten after an hour, and not before", async () => {
-    await broker.send("a", withKey("k", { parallelism: 1 }));
+    await broker.send("a", makeFlowControl("k", { parallelism: 1 }));
     await broker.end("a");
     broker.now = noon + hour - 1;
-    await broker.begun();
-    expect(broker.flow("key:k")).toBeDefined();
+    await broker.listStarted();
+    expect(broker.findLimiter("key:k")).toBeDefined();
     broker.now += 1;
-    await broker.begun();
-    expect(broker.flow("key:k")).toBeUndefined();
+    await broker.listStarted();
+    expect(broker.findLimiter("key:k")).toBeUndefined();
   });
 
   test.each([
-    ["paused", "pauseFlow", { account: "acme", id: "key:k" }],
-    ["pinned", "pinFlow", { account: "acme", key: "k", parallelism: 1 }],
+    ["paused", "pauseLimiter", { account: "acme", id: "key:k" }],
+    ["pinned", "pinFlowControl", { account: "acme", key: "k", parallelism: 1 }],
   ] as const)("stays when it is %s", async (_, command, input) => {
     await broker.run(command, input);
     broker.now += 100 * hour;
-    await broker.begun();
-    expect(broker.flow("key:k")).toBeDefined();
+    await broker.listStarted();
+    expect(broker.findLimiter("key:k")).toBeDefined();
   });
 
   test("is forgotten an hour after it is resumed or unpinned", async () => {
-    await broker.run("pauseFlow", { account: "acme", id: "key:k" });
-    await broker.run("pinFlow", { account: "acme", key: "k", rate: 1 });
-    await broker.run("resumeFlow", { account: "acme", id: "key:k" });
+    await broker.run("pauseLimiter", { account: "acme", id: "key:k" });
+    await broker.run("pinFlowControl", { account: "acme", key: "k", rate: 1 });
+    await broker.run("resumeLimiter", { account: "acme", id: "key:k" });
     broker.now += 2 * hour;
-    await broker.begun();
-    await broker.run("unpinFlow", { account: "acme", key: "k", parallelism: false, rate: true });
+    await broker.listStarted();
+    await broker.run("unpinFlowControl", { account: "acme", key: "k", parallelism: false, rate: true });
     broker.now += hour;
-    await broker.begun();
-    expect(broker.flow("key:k")).toBeUndefined();
+    await broker.listStarted();
+    expect(broker.findLimiter("key:k")).toBeUndefined();
   });
 
   test("is not forgotten before its period has passed", async () => {
-    await broker.send("a", withKey("k", { rate: 1, period: 3 * hour }));
+    await broker.send("a", makeFlowControl("k", { rate: 1, period: 3 * hour }));
     await broker.end("a");
     broker.now = noon + 3 * hour - 1;
-    await broker.begun();
-    await broker.send("b", withKey("k", { rate: 1, period: 3 * hour }));
-    expect(await broker.begun()).toBe("");
+    await broker.listStarted();
+    await broker.send("b", makeFlowControl("k", { rate: 1, period: 3 * hour }));
+    expect(await broker.listStarted()).toBe("");
     broker.now += 1;
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
   });
 
   test("keeps its limits for messages that are to be sent much later", async () => {
-    await broker.send("a b c", { ...withKey("k", { parallelism: 1 }), delay: 5 * hour });
+    await broker.send("a b c", { ...makeFlowControl("k", { parallelism: 1 }), delay: 5 * hour });
     for (let passed = 1; passed < 5; passed++) {
       broker.now += hour;
-      expect(await broker.begun()).toBe("");
+      expect(await broker.listStarted()).toBe("");
     }
     broker.now += hour;
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(broker.counts("key:k")).toEqual([1, 2]);
   });
 
   test("keeps its limits for messages that are to be sent again much later", async () => {
-    await broker.send("a b", { ...withKey("k", { parallelism: 2 }), retryDelay: String(5 * hour) });
-    expect(await broker.begun()).toBe("a b");
+    await broker.send("a b", { ...makeFlowControl("k", { parallelism: 2 }), retryDelay: String(5 * hour) });
+    expect(await broker.listStarted()).toBe("a b");
     await broker.end("a b", { status: 500 });
-    await broker.run("pinFlow", { account: "acme", key: "k", parallelism: 1 });
-    await broker.run("unpinFlow", { account: "acme", key: "k", parallelism: true, rate: false });
+    await broker.run("pinFlowControl", { account: "acme", key: "k", parallelism: 1 });
+    await broker.run("unpinFlowControl", { account: "acme", key: "k", parallelism: true, rate: false });
     broker.now += 2 * hour;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     broker.now += 3 * hour;
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
   });
 });

@@ -1,13 +1,13 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { laneOf } from "../../../src/core/admission/capacity.ts";
-import { Broker, callbackTo, letterOf, none, noon } from "../broker.ts";
+import { laneName } from "../../../src/core/admission/capacity.ts";
+import { CommandRunner, callbackTo, makeInput, noCapacity, noon } from "../commandRunner.ts";
 
 const second = 1000;
 const minute = 60 * second;
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 describe("a message that is due", () => {
@@ -21,40 +21,40 @@ describe("a message that is due", () => {
       leasedBy: "nod_a",
       dueAt: noon + 30 * second,
       attempts: 0,
-      lost: 0,
+      lostAttempts: 0,
       size: 5,
-      tells: false,
+      reportsOutcome: false,
     });
     expect(broker.logRows(id)).toEqual([]);
   });
 
   test("waits for a claim when there is no hand", async () => {
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const id = await broker.publish();
     expect(broker.deliveries).toEqual([]);
     expect(broker.state(id)).toMatchObject({ state: "pending", leasedBy: null, dueAt: noon });
   });
 
   describe("while others wait for a claim", () => {
-    const one = laneOf("acme", "shop.example");
+    const one = laneName("acme", "shop.example");
 
     test("does not overtake them if something is running to its host", async () => {
-      broker.hands = { ...broker.hands, behind: true, busy: new Map([[one, 1]]) };
+      broker.capacity = { ...broker.capacity, backlog: true, runningByLane: new Map([[one, 1]]) };
       expect(broker.state(await broker.publish())).toMatchObject({ state: "pending", dueAt: noon });
     });
 
     test("goes at once if nothing is, and the next one does not", async () => {
-      broker.hands = { ...broker.hands, behind: true };
+      broker.capacity = { ...broker.capacity, backlog: true };
       expect(broker.state(await broker.publish())).toMatchObject({ state: "active" });
-      const results = await broker.run("publish", { account: "acme", letters: [letterOf(), letterOf()] });
+      const results = await broker.run("publish", { account: "acme", inputs: [makeInput(), makeInput()] });
       const states = results.map((result) => "messageId" in result && broker.state(result.messageId)?.state);
       expect(states).toEqual(["active", "pending"]);
     });
 
     test("does not take a hand that others will miss", async () => {
-      broker.hands = { ...broker.hands, free: 1, behind: true, busy: new Map([["acme other.example", 1]]) };
+      broker.capacity = { ...broker.capacity, free: 1, backlog: true, runningByLane: new Map([["acme other.example", 1]]) };
       expect(broker.state(await broker.publish())).toMatchObject({ state: "pending" });
-      broker.hands = { ...broker.hands, free: 2 };
+      broker.capacity = { ...broker.capacity, free: 2 };
       expect(broker.state(await broker.publish())).toMatchObject({ state: "active" });
     });
   });
@@ -68,17 +68,17 @@ test.each([
   [{ notBefore: noon - minute, delay: minute }, noon],
   [{ delay: 0 }, noon],
 ])("of %j follows when it is sent", async (letter, dueAt) => {
-  broker.hands = none;
+  broker.capacity = noCapacity;
   expect(broker.state(await broker.publish(letter))).toMatchObject({ state: "pending", dueAt });
 });
 
 describe("the same deduplication key", () => {
-  const publish = () => broker.run("publish", { account: "acme", letters: [letterOf({ deduplication: "key" })] });
+  const publish = () => broker.run("publish", { account: "acme", inputs: [makeInput({ deduplication: "key" })] });
 
   test("within ten minutes makes nothing, and names the older message", async () => {
     const [first] = await publish();
     broker.now += 10 * minute - 1;
-    expect(await publish()).toEqual([{ ...first, deduplicated: true, url: letterOf({}).url }]);
+    expect(await publish()).toEqual([{ ...first, deduplicated: true, url: makeInput({}).url }]);
     broker.now += 1;
     const [later] = await publish();
     expect(later).toMatchObject({ deduplicated: false });
@@ -86,10 +86,10 @@ describe("the same deduplication key", () => {
   });
 
   test("counts within one batch", async () => {
-    const letters = [letterOf({ deduplication: "key" }), letterOf({ deduplication: "key" }), letterOf({ deduplication: "other" })];
-    const results = await broker.run("publish", { account: "acme", letters });
+    const inputs = [makeInput({ deduplication: "key" }), makeInput({ deduplication: "key" }), makeInput({ deduplication: "other" })];
+    const results = await broker.run("publish", { account: "acme", inputs });
     expect(results).toMatchObject([{ deduplicated: false }, { deduplicated: true }, { deduplicated: false }]);
-    expect(broker.memory.tables.envelopes.size).toBe(2);
+    expect(broker.memory.tables.storedMessages.size).toBe(2);
   });
 
   test("holds after a delivery, and not after a cancel or a failure", async () => {
@@ -108,8 +108,12 @@ describe("the same deduplication key", () => {
 });
 
 test("a letter that is refused does not stop the others, and the answers are in their order", async () => {
-  const letters = [letterOf({ retries: 1001 }), letterOf(), letterOf({ callback: { ...callbackTo("https://a.example"), retries: 1001 } })];
-  expect(await broker.run("publish", { account: "acme", letters })).toEqual([
+  const inputs = [
+    makeInput({ retries: 1001 }),
+    makeInput(),
+    makeInput({ callback: { ...callbackTo("https://a.example"), retries: 1001 } }),
+  ];
+  expect(await broker.run("publish", { account: "acme", inputs })).toEqual([
     { refused: "limit-exceeded", message: "retries: 1001 asked for, the limit is 1000" },
     { messageId: expect.stringMatching(/^msg_/), deduplicated: false },
     { refused: "limit-exceeded", message: "retries: 1001 asked for, the limit is 1000" },
@@ -122,9 +126,9 @@ test.each([
   [{ timeout: 12 * 60 * minute + second }, "limit-exceeded"],
   [{ headers: [["X-Long", "x".repeat(64 * 1024)] as const] }, "limit-exceeded"],
 ])("of %# the limit is told", async (letter, refused) => {
-  expect(await broker.run("publish", { account: "acme", letters: [letterOf(letter)] })).toMatchObject([{ refused }]);
+  expect(await broker.run("publish", { account: "acme", inputs: [makeInput(letter)] })).toMatchObject([{ refused }]);
 });
 
 test("an account that is not there may publish nothing", async () => {
-  await expect(broker.run("publish", { account: "nobody", letters: [letterOf()] })).rejects.toThrow("does not exist");
+  await expect(broker.run("publish", { account: "nobody", inputs: [makeInput()] })).rejects.toThrow("does not exist");
 });

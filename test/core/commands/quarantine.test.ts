@@ -1,18 +1,18 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { DueRow } from "../../../src/core/commands/quarantine.ts";
 import { spans } from "../../../src/core/values/limits.ts";
-import { callbackTo, none } from "../broker.ts";
-import { RecountedBroker, withKey } from "../recount.ts";
+import { callbackTo, noCapacity } from "../commandRunner.ts";
+import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";
 
 const minute = 60_000;
 
-let broker: RecountedBroker;
+let broker: RecountedCommandRunner;
 beforeEach(async () => {
-  broker = await RecountedBroker.open();
+  broker = await RecountedCommandRunner.open();
 });
 
 const putAside = async (table: DueRow["table"], id: string): Promise<string | null> =>
-  (await broker.run("putAside", { row: { table, account: "acme", id }, reason: "no\u0000 \ud800 good\n    at line 5" })).what;
+  (await broker.run("quarantine", { row: { table, account: "acme", id }, reason: "no\u0000 \ud800 good\n    at line 5" })).description;
 
 const aside = (name: string): string => `message ${broker.id(name)} of account acme`;
 const failed = () => broker.deadLetters.map(({ messageId, error }) => [messageId, error]);
@@ -20,57 +20,60 @@ const error = "could not be stored: no good";
 
 describe("a message that is put aside", () => {
   test("is a dead letter, tells nobody, and its deduplication id is free", async () => {
-    broker.hands = none;
+    broker.capacity = noCapacity;
     const callback = callbackTo("https://told.example/");
     await broker.send("a", { deduplication: "d", callback, failureCallback: callback });
     expect(await putAside("messages", broker.id("a"))).toBe(aside("a"));
     expect(failed()).toEqual([[broker.id("a"), error]]);
     expect(broker.log(broker.id("a"))).toBe("ERROR FAILED");
-    expect(broker.tellersOf(broker.id("a"))).toEqual([]);
+    expect(broker.listReporters(broker.id("a"))).toEqual([]);
     expect(broker.state(broker.id("a"))).toBeUndefined();
     await broker.send("b", { deduplication: "d" });
     expect(broker.id("b")).not.toBe(broker.id("a"));
   });
 
   test("gives back what it holds when its lease has run out: its place under the key, and its slot", async () => {
-    await broker.send("a b", { queue: "q", ...withKey("k", { parallelism: 1 }) });
-    expect(await broker.begun()).toBe("a");
+    await broker.send("a b", { queue: "q", ...makeFlowControl("k", { parallelism: 1 }) });
+    expect(await broker.listStarted()).toBe("a");
     broker.now += spans.lease;
     expect(await putAside("messages", broker.id("a"))).toBe(aside("a"));
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
   });
 
   test("tells the dead letter of which it was the failure callback", async () => {
     await broker.send("a", { retries: 0, failureCallback: callbackTo("https://told.example/") });
     await broker.end("a", { status: 500 });
-    await broker.begun();
+    await broker.listStarted();
     broker.now += spans.lease;
     await putAside("messages", broker.id("https://told.example/"));
     expect(broker.deadLetters[0]).toMatchObject({ messageId: broker.id("a"), failureCallback: { state: "CALLBACK_FAIL" } });
   });
 
   test.each([
-    ["a queue", "flows", "queue:q", { queue: "q" }],
-    ["a key", "flows", "key:k", withKey("k", { parallelism: 1 })],
+    ["a queue", "limiters", "queue:q", { queue: "q" }],
+    ["a key", "limiters", "key:k", makeFlowControl("k", { parallelism: 1 })],
   ] as const)("is the first one in the line of %s", async (_, table, id, letter) => {
     await broker.send("a b c", letter);
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(await putAside(table, id)).toBe(aside("b"));
     expect(failed()).toEqual([[broker.id("b"), error]]);
   });
 
   test("is the first one in the line of a host", async () => {
-    broker.hands = none;
+    broker.capacity = noCapacity;
     await broker.send("a b");
-    expect(await broker.begun()).toBe("");
-    expect(await putAside("lines", "shop.example")).toBe(aside("a"));
+    expect(await broker.listStarted()).toBe("");
+    expect(await putAside("hostWaitlists", "shop.example")).toBe(aside("a"));
     expect(failed()).toEqual([[broker.id("a"), error]]);
   });
 });
 
-test.each(["messages", "lines", "flows", "schedules"] as const)("nothing is put aside of %s that are not there", async (table) => {
-  expect(await putAside(table, "key:x")).toBeNull();
-});
+test.each(["messages", "hostWaitlists", "limiters", "schedules"] as const)(
+  "nothing is put aside of %s that are not there",
+  async (table) => {
+    expect(await putAside(table, "key:x")).toBeNull();
+  },
+);
 
 test("a message that is being sent, or waits for its time, stays", async () => {
   await broker.send("a");

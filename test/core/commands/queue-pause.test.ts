@@ -1,88 +1,88 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { noon } from "../broker.ts";
-import { RecountedBroker, withKey } from "../recount.ts";
+import { noon } from "../commandRunner.ts";
+import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";
 
 const second = 1000;
 const minute = 60 * second;
 const queue = "q";
 
-let broker: RecountedBroker;
+let broker: RecountedCommandRunner;
 beforeEach(async () => {
-  broker = await RecountedBroker.open();
+  broker = await RecountedCommandRunner.open();
 });
 
 describe("a paused queue", () => {
   const id = "queue:q";
 
   test("takes messages in and sends none, until it is resumed: then the oldest first", async () => {
-    await broker.run("pauseFlow", { account: "acme", id });
+    await broker.run("pauseLimiter", { account: "acme", id });
     await broker.send("a b", { queue });
     broker.now += minute;
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts(id)).toEqual([0, 2]);
-    await broker.run("resumeFlow", { account: "acme", id });
-    expect(await broker.begun()).toBe("a");
+    await broker.run("resumeLimiter", { account: "acme", id });
+    expect(await broker.listStarted()).toBe("a");
   });
 
   test("lets what is being sent end, with its callbacks, and sends it again when it is resumed, before any other", async () => {
     await broker.send("a b", { queue, retryDelay: "1000" });
-    expect(await broker.begun()).toBe("a");
-    await broker.run("pauseFlow", { account: "acme", id });
+    expect(await broker.listStarted()).toBe("a");
+    await broker.run("pauseLimiter", { account: "acme", id });
     await broker.end("a", { status: 500 });
     for (let looks = 0; looks < 3; looks++) {
       broker.now += 10 * second;
-      expect(await broker.begun()).toBe("");
+      expect(await broker.listStarted()).toBe("");
     }
     expect(broker.counts(id)).toEqual([1, 1]);
-    await broker.run("resumeFlow", { account: "acme", id });
+    await broker.run("resumeLimiter", { account: "acme", id });
     broker.now += 10 * second;
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
   });
 
   test.each(["key", "host", "account"])(
     "holds back what has its place in the queue and waits in another line: that of its %s",
     async (kind) => {
-      const { hands } = broker;
+      const { capacity } = broker;
       if (kind === "account") await broker.run("changeAccount", { account: "acme", change: { limits: { globalParallelism: 1 } } });
-      const letter = kind === "key" ? withKey("k", { parallelism: 1 }) : {};
+      const letter = kind === "key" ? makeFlowControl("k", { parallelism: 1 }) : {};
       await broker.send("first", letter);
-      expect(await broker.begun()).toBe("first");
-      if (kind === "host") broker.hands = { ...hands, free: 0 };
+      expect(await broker.listStarted()).toBe("first");
+      if (kind === "host") broker.capacity = { ...capacity, free: 0 };
       await broker.send("a", { ...letter, queue });
-      expect(await broker.begun()).toBe("");
-      broker.hands = hands;
-      await broker.run("pauseFlow", { account: "acme", id });
+      expect(await broker.listStarted()).toBe("");
+      broker.capacity = capacity;
+      await broker.run("pauseLimiter", { account: "acme", id });
       await broker.end("first");
       broker.now += minute;
-      expect(await broker.begun()).toBe("");
-      await broker.run("resumeFlow", { account: "acme", id });
+      expect(await broker.listStarted()).toBe("");
+      await broker.run("resumeLimiter", { account: "acme", id });
       broker.now += 10 * second;
-      expect(await broker.begun()).toBe("a");
+      expect(await broker.listStarted()).toBe("a");
       await broker.end("a");
       expect(broker.counts(id)).toEqual([0, 0]);
-      expect(broker.memory.tables.slots.size).toBe(0);
+      expect(broker.memory.tables.queueSlots.size).toBe(0);
     },
   );
 
   test("is not passed by a lease that is lost", async () => {
     await broker.send("a", { queue });
-    expect(await broker.begun()).toBe("a");
-    await broker.run("pauseFlow", { account: "acme", id });
+    expect(await broker.listStarted()).toBe("a");
+    await broker.run("pauseLimiter", { account: "acme", id });
     broker.now += minute;
-    expect(await broker.begun()).toBe("");
-    await broker.run("resumeFlow", { account: "acme", id });
+    expect(await broker.listStarted()).toBe("");
+    await broker.run("resumeLimiter", { account: "acme", id });
     broker.now += 10 * second;
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
   });
 
   test("is paused once, however often it is asked to be, and that changes its time of change", async () => {
     broker.now += minute;
-    const first = await broker.run("pauseFlow", { account: "acme", id });
+    const first = await broker.run("pauseLimiter", { account: "acme", id });
     expect(first).toMatchObject({ paused: true, createdAt: noon + minute, updatedAt: noon + minute });
     broker.now += minute;
-    expect(await broker.run("pauseFlow", { account: "acme", id })).toEqual(first);
-    expect(await broker.run("resumeFlow", { account: "acme", id })).toMatchObject({ paused: false, updatedAt: noon + 2 * minute });
+    expect(await broker.run("pauseLimiter", { account: "acme", id })).toEqual(first);
+    expect(await broker.run("resumeLimiter", { account: "acme", id })).toMatchObject({ paused: false, updatedAt: noon + 2 * minute });
   });
 });

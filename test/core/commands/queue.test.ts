@@ -1,172 +1,172 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { Broker, callbackTo, none, noon } from "../broker.ts";
-import { RecountedBroker, disagreements, withKey } from "../recount.ts";
+import { CommandRunner, callbackTo, noCapacity, noon } from "../commandRunner.ts";
+import { RecountedCommandRunner, findDisagreements, makeFlowControl } from "../recount.ts";
 
 const second = 1000;
 const minute = 60 * second;
 const queue = "q";
 
-let broker: RecountedBroker;
+let broker: RecountedCommandRunner;
 beforeEach(async () => {
-  broker = await RecountedBroker.open();
+  broker = await RecountedCommandRunner.open();
 });
 
 describe("a queue of parallelism 1", () => {
   test("sends one message after another, in order of arrival", async () => {
     await broker.send("a b c", { queue });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(broker.counts("queue:q")).toEqual([1, 2]);
     await broker.end("a");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     await broker.send("d", { queue });
     await broker.end("b");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     await broker.end("c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
     await broker.end("d");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts("queue:q")).toEqual([0, 0]);
-    expect(broker.memory.tables.slots.size).toBe(0);
+    expect(broker.memory.tables.queueSlots.size).toBe(0);
   });
 
   test("waits for all retries of a message, and goes on when it has failed", async () => {
     await broker.send("a b", { queue, retries: 2, retryDelay: "10000" });
     for (const attempt of [0, 1]) {
-      expect(await broker.begun()).toBe("a");
+      expect(await broker.listStarted()).toBe("a");
       expect(await broker.settle(broker.id("a"), { attempt })).toBe("retry");
-      expect(await broker.begun()).toBe("");
+      expect(await broker.listStarted()).toBe("");
       expect(broker.counts("queue:q")).toEqual([1, 1]);
       broker.now += 10 * second;
     }
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(await broker.settle(broker.id("a"))).toBe("failed");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
   });
 
   test("waits for the callback, its retries, and the callback of the callback", async () => {
     const callback = { ...callbackTo("https://told.example/"), callback: callbackTo("https://toldtoo.example/"), retryDelay: "1000" };
     await broker.send("a", { queue, callback });
     await broker.send("b", { queue });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
-    expect(await broker.begun()).toBe("https://told.example/");
+    expect(await broker.listStarted()).toBe("https://told.example/");
     await broker.end("https://told.example/", { status: 500 });
-    expect(await broker.begun()).toBe("https://toldtoo.example/");
+    expect(await broker.listStarted()).toBe("https://toldtoo.example/");
     await broker.end("https://toldtoo.example/");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(broker.counts("queue:q")).toEqual([1, 1]);
     broker.now += second;
-    expect(await broker.begun()).toBe("https://told.example/");
+    expect(await broker.listStarted()).toBe("https://told.example/");
     await broker.end("https://told.example/");
-    expect(await broker.begun()).toBe("https://toldtoo.example/");
+    expect(await broker.listStarted()).toBe("https://toldtoo.example/");
     await broker.end("https://toldtoo.example/");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
   });
 
   test("does not wait for a callback with a delay, which comes when its time has come", async () => {
     const callback = { ...callbackTo("https://told.example/"), delay: minute, callback: callbackTo("https://toldtoo.example/") };
     await broker.send("a", { queue, callback, retries: 0, failureCallback: { ...callbackTo("https://sad.example/"), delay: 2 * minute } });
     await broker.send("b", { queue });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     await broker.end("b");
     expect(broker.counts("queue:q")).toEqual([0, 0]);
-    expect(broker.memory.tables.slots.size).toBe(0);
+    expect(broker.memory.tables.queueSlots.size).toBe(0);
     broker.now += minute;
-    expect(await broker.begun()).toBe("https://told.example/");
+    expect(await broker.listStarted()).toBe("https://told.example/");
     await broker.end("https://told.example/");
-    expect(await broker.begun()).toBe("https://toldtoo.example/");
+    expect(await broker.listStarted()).toBe("https://toldtoo.example/");
     await broker.end("https://toldtoo.example/");
     broker.now += minute;
-    expect(await broker.begun()).toBe("https://sad.example/");
+    expect(await broker.listStarted()).toBe("https://sad.example/");
   });
 
   test("waits for the failure callback, even when that fails as well", async () => {
     await broker.send("a", { queue, retries: 0, failureCallback: { ...callbackTo("https://sad.example/"), retries: 0 } });
     await broker.send("b", { queue });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
-    expect(await broker.begun()).toBe("https://sad.example/");
+    expect(await broker.listStarted()).toBe("https://sad.example/");
     await broker.end("https://sad.example/", { status: 500 });
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     expect(broker.deadLetters).toHaveLength(2);
   });
 
   test("goes on when the callback it waits for is cancelled", async () => {
     await broker.send("a", { queue, callback: callbackTo("https://told.example/") });
     await broker.send("b", { queue });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
-    expect(await broker.begun()).toBe("https://told.example/");
+    expect(await broker.listStarted()).toBe("https://told.example/");
     await broker.cancel("https://told.example/");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("https://told.example/", { status: null });
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
   });
 
   test("is not held up by a message whose time has not come, and takes it in when it has", async () => {
     await broker.send("late", { queue, delay: minute });
     expect(broker.counts("queue:q")).toEqual([0, 0]);
     await broker.send("a b", { queue });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     broker.now = noon + minute;
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(broker.counts("queue:q")).toEqual([1, 2]);
     await broker.end("a");
     // It came first, and its time has come.
-    expect(await broker.begun()).toBe("late");
+    expect(await broker.listStarted()).toBe("late");
   });
 
   test("keeps its order when hands are short", async () => {
-    broker.hands = none;
+    broker.capacity = noCapacity;
     await broker.send("a b c", { queue });
     expect(broker.state(broker.id("a"))).toMatchObject({ state: "pending", slot: broker.id("a") });
     expect(broker.counts("queue:q")).toEqual([1, 2]);
     await broker.run("claim", { limit: 10 });
-    expect(broker.state(broker.id("a"))).toMatchObject({ state: "held", line: "capacity:shop.example" });
+    expect(broker.state(broker.id("a"))).toMatchObject({ state: "held", waitlist: "capacity:shop.example" });
     expect(broker.counts("queue:q")).toEqual([1, 2]);
-    broker.hands = { ...none, free: 10 };
+    broker.capacity = { ...noCapacity, free: 10 };
     broker.now += second;
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
   });
 });
 
 test("a queue exists from the first message on, even if its time has not come", async () => {
   await broker.send("late", { queue, delay: minute });
-  expect(broker.flow("queue:q")).toMatchObject({ parallelism: 1, running: 0, waiting: 0, paused: false, createdAt: noon });
+  expect(broker.findLimiter("queue:q")).toMatchObject({ parallelism: 1, running: 0, waiting: 0, paused: false, createdAt: noon });
 });
 
 test("a queue of parallelism 3 has three messages under way, as long as there are three", async () => {
   await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 3 });
   await broker.send("a b c d e", { queue });
-  expect(await broker.begun()).toBe("a b c");
+  expect(await broker.listStarted()).toBe("a b c");
   await broker.end("b");
-  expect(await broker.begun()).toBe("d");
+  expect(await broker.listStarted()).toBe("d");
   await broker.end("c a");
-  expect(await broker.begun()).toBe("e");
+  expect(await broker.listStarted()).toBe("e");
   expect(broker.counts("queue:q")).toEqual([2, 0]);
 });
 
 describe("a queue that gets other limits", () => {
   test("lets more through at once", async () => {
     await broker.send("a b c d", { queue });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 3 });
-    expect(await broker.begun()).toBe("b c");
+    expect(await broker.listStarted()).toBe("b c");
   });
 
   test("lets nothing through until it is below the new ones", async () => {
     await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 3 });
     await broker.send("a b c d", { queue });
-    expect(await broker.begun()).toBe("a b c");
+    expect(await broker.listStarted()).toBe("a b c");
     await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 1 });
     await broker.end("a b");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.end("c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
   });
 
   test("keeps what is not said", async () => {
@@ -185,24 +185,24 @@ describe("a queue that gets other limits", () => {
     await expect(broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 10_001 })).rejects.toThrow(
       /limit-exceeded.*parallelism: 10001 asked for, the limit is 10000/,
     );
-    expect(broker.flow("queue:q")).toBeUndefined();
+    expect(broker.findLimiter("queue:q")).toBeUndefined();
   });
 });
 
 describe("what a message holds is given back", () => {
   test("when it is cancelled while it waits, is sent, or is to be sent again", async () => {
     await broker.send("a b c d", { queue, retryDelay: "60000" });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.cancel("b");
     expect(broker.counts("queue:q")).toEqual([1, 2]);
     await broker.cancel("a");
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     expect(await broker.settle(broker.id("a"), { attempt: 0, status: 200 })).toBe("cancelled");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     await broker.end("c", { status: 500 });
-    expect(await broker.begun()).toBe("");
+    expect(await broker.listStarted()).toBe("");
     await broker.cancel("c");
-    expect(await broker.begun()).toBe("d");
+    expect(await broker.listStarted()).toBe("d");
     await broker.cancel("d");
     expect(broker.counts("queue:q")).toEqual([1, 0]);
     await broker.end("d");
@@ -211,39 +211,39 @@ describe("what a message holds is given back", () => {
 
   test("when all its leases are lost", async () => {
     await broker.send("a b", { queue });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     for (let lost = 1; lost <= 5; lost++) {
       broker.now += 30 * second;
-      expect(await broker.begun()).toBe("a");
+      expect(await broker.listStarted()).toBe("a");
       expect(broker.counts("queue:q")).toEqual([1, 1]);
     }
     broker.now += 30 * second;
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     expect(broker.deadLetters).toMatchObject([{ messageId: broker.id("a") }]);
   });
 
   test("but not when its node gives it back", async () => {
     await broker.send("a b", { queue });
-    expect(await broker.begun()).toBe("a");
-    await broker.run("giveBack", { held: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+    expect(await broker.listStarted()).toBe("a");
+    await broker.run("returnLeases", { leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
     expect(broker.counts("queue:q")).toEqual([1, 1]);
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
   });
 
   test("but not when its node is gone and another one takes over", async () => {
     await broker.send("a b", { queue });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     broker.node = "nod_b";
     await broker.run("reclaim", { node: "nod_b", limit: 10 });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     expect(broker.counts("queue:q")).toEqual([1, 1]);
   });
 
   test("even if its envelope is lost", async () => {
-    const plain = await Broker.open();
+    const plain = await CommandRunner.open();
     const callback = callbackTo("https://told.example/");
-    const [sent, waits] = [await plain.publish({ queue, callback, ...withKey("k") }), await plain.publish({ queue, callback })];
-    plain.memory.tables.envelopes.clear();
+    const [sent, waits] = [await plain.publish({ queue, callback, ...makeFlowControl("k") }), await plain.publish({ queue, callback })];
+    plain.memory.tables.storedMessages.clear();
     await plain.settle(sent);
     const told = [...plain.faults];
     for (let n = 0; n < 3; n++) {
@@ -251,58 +251,58 @@ describe("what a message holds is given back", () => {
       told.push(...plain.faults);
     }
     expect(told).toMatchObject([sent, waits].map((id) => expect.stringContaining(`message ${id} of account acme`)));
-    expect(disagreements(plain.memory)).toEqual([]);
-    expect(plain.memory.tables.slots.size).toBe(0);
+    expect(findDisagreements(plain.memory)).toEqual([]);
+    expect(plain.memory.tables.queueSlots.size).toBe(0);
   });
 });
 
 describe("a dead letter that is sent again", () => {
   test("goes through its queue again, behind those that wait", async () => {
     await broker.send("a b c", { queue, retries: 0 });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
     const dlqIds = broker.deadLetters.map(({ id }) => id);
     await broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention: minute, overrides: {} });
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     expect(broker.counts("queue:q")).toEqual([1, 2]);
     await broker.end("b");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
     await broker.end("c");
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
   });
 });
 
 describe("a message with a queue and a key", () => {
   test("passes both gates, and keeps its place in the queue while it waits for the key", async () => {
-    await broker.send("other", { ...withKey("k", { parallelism: 1 }) });
-    await broker.send("a b", { queue, ...withKey("k", { parallelism: 1 }) });
+    await broker.send("other", { ...makeFlowControl("k", { parallelism: 1 }) });
+    await broker.send("a b", { queue, ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.send("c", { queue });
-    expect(await broker.begun()).toBe("other");
-    expect(broker.state(broker.id("a"))).toMatchObject({ line: "key:k", slot: broker.id("a") });
+    expect(await broker.listStarted()).toBe("other");
+    expect(broker.state(broker.id("a"))).toMatchObject({ waitlist: "key:k", slot: broker.id("a") });
     expect([broker.counts("queue:q"), broker.counts("key:k")]).toEqual([
       [1, 2],
       [1, 1],
     ]);
     await broker.end("other");
-    expect(await broker.begun()).toBe("a");
-    await broker.send("other2", { ...withKey("k", { parallelism: 1 }) });
+    expect(await broker.listStarted()).toBe("a");
+    await broker.send("other2", { ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.end("a");
     // The key was open when b still stood before the queue.
-    expect(await broker.begun()).toBe("other2");
-    expect(broker.state(broker.id("b"))).toMatchObject({ line: "key:k", slot: broker.id("b") });
+    expect(await broker.listStarted()).toBe("other2");
+    expect(broker.state(broker.id("b"))).toMatchObject({ waitlist: "key:k", slot: broker.id("b") });
     await broker.end("other2");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     await broker.end("b");
-    expect(await broker.begun()).toBe("c");
+    expect(await broker.listStarted()).toBe("c");
   });
 
   test("gives both back when it is cancelled in the line of the key", async () => {
-    await broker.send("other", { ...withKey("k", { parallelism: 1 }) });
-    await broker.send("a", { queue, ...withKey("k", { parallelism: 1 }) });
+    await broker.send("other", { ...makeFlowControl("k", { parallelism: 1 }) });
+    await broker.send("a", { queue, ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.send("b", { queue });
-    expect(await broker.begun()).toBe("other");
+    expect(await broker.listStarted()).toBe("other");
     await broker.cancel("a");
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     expect([broker.counts("queue:q"), broker.counts("key:k")]).toEqual([
       [1, 0],
       [1, 0],
@@ -316,11 +316,11 @@ describe("deleting a queue", () => {
   test("removes one that is empty, and the next message makes a new one", async () => {
     await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 5, paused: true });
     expect(await broker.run("deleteQueue", deleting)).toEqual({ deleted: true });
-    expect(broker.flow("queue:q")).toBeUndefined();
+    expect(broker.findLimiter("queue:q")).toBeUndefined();
     expect(await broker.run("deleteQueue", deleting)).toEqual({ deleted: true });
     await broker.send("a b", { queue });
-    expect(await broker.begun()).toBe("a");
-    expect(broker.flow("queue:q")).toMatchObject({ parallelism: 1, paused: false });
+    expect(await broker.listStarted()).toBe("a");
+    expect(broker.findLimiter("queue:q")).toMatchObject({ parallelism: 1, paused: false });
   });
 
   test("removes none in which messages wait or are under way", async () => {
@@ -338,10 +338,10 @@ describe("deleting a queue", () => {
     await broker.cancel("a");
     expect(await broker.run("deleteQueue", { ...deleting, slots: [broker.id("a")] })).toEqual({ deleted: true });
     await broker.send("b c", { queue });
-    expect(await broker.begun()).toBe("a b");
+    expect(await broker.listStarted()).toBe("a b");
     await broker.end("a");
     expect(broker.counts("queue:q")).toEqual([1, 1]);
-    expect(broker.memory.tables.slots.size).toBe(1);
+    expect(broker.memory.tables.queueSlots.size).toBe(1);
   });
 
   test("lets callbacks go on, which held places in it, and a new queue of that name does not count them", async () => {
@@ -349,18 +349,18 @@ describe("deleting a queue", () => {
       queue,
       callback: { ...callbackTo("https://told.example/"), callback: callbackTo("https://toldtoo.example/") },
     });
-    expect(await broker.begun()).toBe("a");
+    expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
-    expect(await broker.begun()).toBe("https://told.example/");
+    expect(await broker.listStarted()).toBe("https://told.example/");
     expect(await broker.run("deleteQueue", deleting)).toEqual({ deleted: false });
     expect(await broker.run("deleteQueue", { ...deleting, slots: [broker.id("a"), "msg_unknown"] })).toEqual({ deleted: true });
     await broker.send("b c", { queue });
-    expect(await broker.begun()).toBe("b");
+    expect(await broker.listStarted()).toBe("b");
     await broker.end("https://told.example/");
-    expect(await broker.begun()).toBe("https://toldtoo.example/");
+    expect(await broker.listStarted()).toBe("https://toldtoo.example/");
     await broker.end("https://toldtoo.example/");
     expect(broker.counts("queue:q")).toEqual([1, 1]);
-    expect(await broker.begun()).toBe("");
-    expect([...broker.memory.tables.slots.keys()]).toEqual([`acme\n${broker.id("b")}`]);
+    expect(await broker.listStarted()).toBe("");
+    expect([...broker.memory.tables.queueSlots.keys()]).toEqual([`acme\n${broker.id("b")}`]);
   });
 });

@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { markOf } from "../../../src/core/search/tags.ts";
-import { planOfResume } from "../../../src/core/commands/resume.ts";
+import { toTag } from "../../../src/core/search/tags.ts";
+import { planResume } from "../../../src/core/commands/resume.ts";
 import type { ResumePlan } from "../../../src/core/commands/resume.ts";
 import { readRunPart } from "../../../src/core/model/stepId.ts";
 import type { Step } from "../../../src/core/model/run.ts";
-import { Broker, bytes, callbackTo, letterOf } from "../broker.ts";
+import { CommandRunner, bytes, callbackTo, makeInput } from "../commandRunner.ts";
 import type { Kind, Program } from "./resumeModel.ts";
 import { ModelRun } from "./resumeModel.ts";
 
@@ -16,13 +16,13 @@ const step = (slot: string, position: number): Step => ({
 });
 
 const shown = (plan: ResumePlan): string =>
-  plan.map(({ step: { id }, again }) => `${readRunPart(id)}${again ? "!" : ""}${again?.notBefore === 5 ? "5" : ""}`).join(" ");
+  plan.map(({ step: { id }, resend }) => `${readRunPart(id)}${resend ? "!" : ""}${resend?.notBefore === 5 ? "5" : ""}`).join(" ");
 
 /** Words are the places of a history; the second text names those whose messages were not finished, one that slept with `+`. */
 function resumed(history: string, unfinished: string): string {
   const steps = history.split(" ").map(step);
   const names = unfinished.split(" ").filter((name) => name !== "");
-  return shown(planOfResume(steps, new Map(names.map((name) => [`m-${name.replace("+", "")}`, name.endsWith("+") ? 5 : null]))));
+  return shown(planResume(steps, new Map(names.map((name) => [`m-${name.replace("+", "")}`, name.endsWith("+") ? 5 : null]))));
 }
 
 describe("what is sent again", () => {
@@ -75,7 +75,7 @@ function failAndResume(run: ModelRun, program: Program, of: { failing: number; l
   const unfinished = run.unfinished(of.failing);
   // A run that was invoked may end later, and its result is only noted then.
   for (const number of run.waiting.filter((number) => program.flat()[number - 1] === "invoke").slice(of.late)) run.answer(number);
-  const next = new ModelRun(program, of.name, planOfResume(run.steps, unfinished));
+  const next = new ModelRun(program, of.name, planResume(run.steps, unfinished));
   expect(next.steps.map(({ position }) => position)).toEqual(next.steps.map((_, at) => at));
   expect(next.sent.length).toBeGreaterThan(0);
   expect(next.sent.every(({ step }) => step.callType !== "toCallback")).toBe(true);
@@ -130,15 +130,15 @@ describe("a history that is copied", () => {
   const endpoint = "https://app.example/order";
   const features = { lazyFetch: true, initialBody: true, detect: false, captured: true };
 
-  async function post(broker: Broker, letter: Partial<Parameters<typeof letterOf>[0]>): Promise<string> {
-    const [result] = await broker.run("publish", { account: "acme", letters: [letterOf({ url: endpoint, ...letter })] });
+  async function post(broker: CommandRunner, letter: Partial<Parameters<typeof makeInput>[0]>): Promise<string> {
+    const [result] = await broker.run("publish", { account: "acme", inputs: [makeInput({ url: endpoint, ...letter })] });
     if (result && "messageId" in result) return result.messageId;
     throw new Error(JSON.stringify(result));
   }
 
   /** A history of the payload, a request to a third party that has no answer, and a post that cannot be read, which fails. */
-  async function failedRun(): Promise<{ broker: Broker; dlqId: string }> {
-    const broker = await Broker.open();
+  async function failedRun(): Promise<{ broker: CommandRunner; dlqId: string }> {
+    const broker = await CommandRunner.open();
     const start = { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null } as const;
     const first = await post(broker, { post: start, retries: 0 });
     await broker.settle(first, { status: 200 });
@@ -149,7 +149,7 @@ describe("a history that is copied", () => {
     return { broker, dlqId: broker.deadLetters[0]?.id ?? "" };
   }
 
-  const historyOf = (broker: Broker, run: string): string[] =>
+  const historyOf = (broker: CommandRunner, run: string): string[] =>
     [...broker.memory.tables.steps.values()]
       .filter((one) => one.run === run)
       .sort((a, b) => a.position - b.position)
@@ -181,8 +181,8 @@ describe("a history that is copied", () => {
   const hour = 3_600_000;
 
   /** A run with a failure callback that failed, too, and two steps that have results. */
-  async function longFailed({ initialBody = true } = {}): Promise<{ broker: Broker; dlqId: string; key: string }> {
-    const broker = await Broker.open();
+  async function longFailed({ initialBody = true } = {}): Promise<{ broker: CommandRunner; dlqId: string; key: string }> {
+    const broker = await CommandRunner.open();
     const start = {
       kind: "start",
       runId: "wfr_1",
@@ -204,16 +204,16 @@ describe("a history that is copied", () => {
     return { broker, dlqId: broker.deadLetters[0]?.id ?? "", key: [...broker.memory.tables.runs.values()][0]?.id ?? "" };
   }
 
-  const expire = (broker: Broker, { log = hour, deadLetters = 10 * hour, limit = 100 } = {}) =>
+  const expire = (broker: CommandRunner, { log = hour, deadLetters = 10 * hour, limit = 100 } = {}) =>
     broker.run("expire", { account: "acme", retention: { log, deadLetters }, now: broker.now, limit });
 
   test("is whole, however long ago the log of the run has gone", async () => {
     const { broker, dlqId } = await longFailed();
     broker.now += 5 * hour;
     while ((await expire(broker, { limit: 2 })).more);
-    const { log, envelopes } = broker.memory.tables;
+    const { log, storedMessages } = broker.memory.tables;
     // What failed is shown by the dead letter.
-    expect([log.size, envelopes.size]).toEqual([0, 1]);
+    expect([log.size, storedMessages.size]).toEqual([0, 1]);
     await broker.run("repeatFailureCallback", { account: "acme", dlqId });
     expect(broker.deliveries.map(({ message }) => JSON.parse(new TextDecoder().decode(message.body)).sourceBody)).toEqual([
       btoa("payload"),
@@ -234,7 +234,7 @@ describe("a history that is copied", () => {
     const [letter] = deadLetters.values();
     // Others are older, so that the entry goes later than the first steps.
     for (const id of ["0000000000001-0", "0000000000002-0"])
-      if (letter) deadLetters.set(`acme\n${id}`, { ...letter, id, messageId: id, marks: [] });
+      if (letter) deadLetters.set(`acme\n${id}`, { ...letter, id, messageId: id, tags: [] });
     broker.now += 11 * hour;
     await expire(broker, { limit: 1 });
     expect([historyOf(broker, key), deadLetters.has(`acme\n${dlqId}`)]).toEqual([["r1@1", "r2@2"], true]);
@@ -258,14 +258,14 @@ describe("a history that is copied", () => {
 
 describe("a dead letter of a run", () => {
   test("is found by the URL of its workflow, and by that where its message went", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     const start = { kind: "start", runId: "wfr_1", url: "https://app.example/flow", origin: "sdk", invoker: null } as const;
     const features = { lazyFetch: true, initialBody: true, detect: false, captured: true };
-    const letters = [letterOf({ url: "https://proxy.example", retries: 0, post: { ...start, features } })];
-    const [first] = await broker.run("publish", { account: "acme", letters });
+    const inputs = [makeInput({ url: "https://proxy.example", retries: 0, post: { ...start, features } })];
+    const [first] = await broker.run("publish", { account: "acme", inputs });
     await broker.settle(first && "messageId" in first ? first.messageId : "", { host: "proxy.example" });
-    const marks = broker.deadLetters[0]?.marks ?? [];
-    for (const url of ["https://app.example/flow", "https://proxy.example"]) expect(marks).toContain(markOf.url(url));
+    const marks = broker.deadLetters[0]?.tags ?? [];
+    for (const url of ["https://app.example/flow", "https://proxy.example"]) expect(marks).toContain(toTag.url(url));
     expect(marks).toEqual([...new Set(marks)]);
   });
 });

@@ -7,13 +7,13 @@ import type { CallType, Step } from "../../../src/core/model/run.ts";
 export type Kind = "run" | "sleep" | "wait" | "call" | "invoke";
 export type Program = readonly (readonly Kind[])[];
 
-type Sent = { step: Step; dueAt: Millis | null };
+type SentStep = { step: Step; dueAt: Millis | null };
 
 /** A run of a workflow as the published client drives it (protocol 6.8), with every message in the order that the test picks. */
 export class ModelRun {
   readonly steps: Step[];
   /** Messages to the endpoint that have not been answered. */
-  sent: Sent[] = [];
+  sent: SentStep[] = [];
   /** Requests to third parties, and steps that wait or have invoked a run. */
   calls: number[] = [];
   waiting: number[] = [];
@@ -27,11 +27,11 @@ export class ModelRun {
     this.#program = program;
     this.#name = name;
     this.steps = [];
-    for (const { step, again } of plan ?? []) {
-      const messageId = again ? this.#newMessage() : step.messageId;
+    for (const { step, resend } of plan ?? []) {
+      const messageId = resend ? this.#newMessage() : step.messageId;
       const copy = { ...step, id: toStepId(name, readRunPart(step.id)), run: name, position: this.steps.length, messageId };
       this.steps.push(copy);
-      if (again) this.sent.push({ step: copy, dueAt: again.notBefore });
+      if (resend) this.sent.push({ step: copy, dueAt: resend.notBefore });
     }
     if (!plan) this.#append("i", "step", null, null);
   }
@@ -43,7 +43,7 @@ export class ModelRun {
     if (answered) this.sent.splice(at, 1);
     const [, kind = "", number = ""] = /^([iprf])(\d*)$/.exec(readRunPart(sent.step.id)) ?? [];
     if (kind === "f") this.#post(`r${number}`, "step", null);
-    else this.#goOn(this.steps.slice(0, sent.step.position + 1));
+    else this.#continue(this.steps.slice(0, sent.step.position + 1));
   }
 
   /** A third party answers, or what a step waited for has come. */
@@ -66,7 +66,7 @@ export class ModelRun {
     return this.steps.some(({ id }) => readRunPart(id) === `r${number}`);
   }
 
-  #goOn(seen: readonly Step[]): void {
+  #continue(seen: readonly Step[]): void {
     const slots = seen.map(({ id }) => readRunPart(id));
     let first = 1;
     for (const group of this.#program) {

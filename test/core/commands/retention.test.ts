@@ -1,22 +1,22 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { noBytes } from "../../../src/core/model/message.ts";
 import type { Run, Step } from "../../../src/core/model/run.ts";
-import { Broker, noon } from "../broker.ts";
+import { CommandRunner, noon } from "../commandRunner.ts";
 
 const hour = 3_600_000;
 const minute = 60_000;
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 const expire = ({ log = 2 * hour, deadLetters = 2 * hour, now = broker.now, limit = 100 } = {}) =>
   broker.run("expire", { account: "acme", retention: { log, deadLetters }, now, limit });
 const sizes = () => {
-  const { envelopes, log, keptLog, deadLetters, deduplications, messages } = broker.memory.tables;
+  const { storedMessages, log, keptLog, deadLetters, deduplications, messages } = broker.memory.tables;
   return {
-    envelopes: envelopes.size,
+    envelopes: storedMessages.size,
     log: log.size,
     keptLog: keptLog.size,
     deadLetters: deadLetters.size,
@@ -114,13 +114,13 @@ describe("the log of a dead letter", () => {
 
   test("keeps its marks, and takes them along", async () => {
     await broker.settle(await broker.publish({ retries: 0, labels: ["eu"] }));
-    const marks = [...broker.memory.tables.marks.keys()];
+    const marks = [...broker.memory.tables.tags.keys()];
     broker.now = noon + hour + 1;
     await expire({ log: hour });
-    expect([...broker.memory.tables.marks.keys()]).toEqual(marks);
+    expect([...broker.memory.tables.tags.keys()]).toEqual(marks);
     broker.now = noon + 2 * hour + 1;
     await expire({ log: hour });
-    expect(broker.memory.tables.marks.size).toBe(0);
+    expect(broker.memory.tables.tags.size).toBe(0);
   });
 
   test("stays for its own time when that is longer than that of the dead letter", async () => {

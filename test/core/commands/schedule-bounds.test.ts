@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { Broker, letterOf, noon } from "../broker.ts";
+import { CommandRunner, makeInput, noon } from "../commandRunner.ts";
 
 test.each([
   ["so many messages", 100, 0, 10],
   ["so many bytes", 2, 4 * 1024 * 1024, 4],
   ["one, whatever it makes,", 10, 8 * 1024 * 1024, 1],
 ])("of several schedules that are due at once, %s fire in one claim, and the others in the next ones", async (_, count, size, expected) => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const endpoints = Array.from({ length: count }, (_, at) => ({ name: null, url: `https://${at}.example` }));
-  broker.memory.tables.groups.set("acme\nshops", {
+  broker.memory.tables.urlGroups.set("acme\nshops", {
     account: "acme",
     name: "shops",
     createdAt: noon,
@@ -17,23 +17,23 @@ test.each([
     headers: [],
   });
   const ids = Array.from({ length: 12 }, (_, number) => `many${10 + number}`);
-  const { body: _body, ...letter } = letterOf({ group: "shops" });
+  const { body: _body, ...messageInput } = makeInput({ group: "shops" });
   const body = new Uint8Array(size);
-  for (const id of ids) await broker.run("createSchedule", { account: "acme", id, cron: "*/5 * * * *", letter, body });
+  for (const id of ids) await broker.run("createSchedule", { account: "acme", id, cron: "*/5 * * * *", messageInput, body });
   broker.now += 300_000;
   const fired = () => ids.filter((id) => broker.memory.tables.schedules.get(`acme\n${id}`)?.lastAt !== null);
   expect(await broker.run("claim", { limit: 100 })).toMatchObject({ more: true });
   expect(fired()).toEqual(ids.slice(0, expected));
   for (let round = 1; round < ids.length; round++) await broker.run("claim", { limit: 100 });
   expect(fired()).toEqual(ids);
-  expect([...broker.memory.tables.envelopes.values()]).toHaveLength(ids.length * count);
+  expect([...broker.memory.tables.storedMessages.values()]).toHaveLength(ids.length * count);
 });
 
 test("a body that is too much for all endpoints of its group is published to none of them, and others fire", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const ofGroup = (count: number): void => {
     const endpoints = Array.from({ length: count }, (_, at) => ({ name: null, url: `https://${at}.example` }));
-    broker.memory.tables.groups.set("acme\nshops", {
+    broker.memory.tables.urlGroups.set("acme\nshops", {
       account: "acme",
       name: "shops",
       createdAt: noon,
@@ -42,10 +42,10 @@ test("a body that is too much for all endpoints of its group is published to non
       headers: [],
     });
   };
-  const { body: _body, ...letter } = letterOf({ group: "shops" });
+  const { body: _body, ...messageInput } = makeInput({ group: "shops" });
   const input = { account: "acme", cron: "*/5 * * * *" };
-  await broker.run("createSchedule", { ...input, id: "large", letter, body: new Uint8Array(8 * 1024 * 1024) });
-  await broker.run("createSchedule", { ...input, id: "other", letter: { ...letter, group: null }, body: new Uint8Array(0) });
+  await broker.run("createSchedule", { ...input, id: "large", messageInput, body: new Uint8Array(8 * 1024 * 1024) });
+  await broker.run("createSchedule", { ...input, id: "other", messageInput: { ...messageInput, group: null }, body: new Uint8Array(0) });
   const fireAll = async (): Promise<void> => {
     broker.now += 300_000;
     for (let round = 0; round < 2; round++) await broker.run("claim", { limit: 100 });

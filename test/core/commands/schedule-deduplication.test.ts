@@ -1,24 +1,24 @@
 import { beforeEach, expect, test } from "vitest";
-import type { Letter, Schedule } from "../../../src/core/model/message.ts";
+import type { MessageInput, Schedule } from "../../../src/core/model/message.ts";
 import type { ScheduleInput } from "../../../src/core/commands/schedule.ts";
-import { Broker, bytes, letterOf, noon } from "../broker.ts";
+import { CommandRunner, bytes, makeInput, noon } from "../commandRunner.ts";
 
 // Deduplication of schedules.
 
 const second = 1000;
 const minute = 60 * second;
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
-type Wanted = Partial<Omit<ScheduleInput, "letter">> & { letter?: Partial<Letter> };
+type Wanted = Partial<Omit<ScheduleInput, "messageInput">> & { letter?: Partial<MessageInput> };
 
 const create = ({ letter, ...over }: Wanted) => {
-  const { body: _, ...rest } = letterOf(letter);
+  const { body: _, ...rest } = makeInput(letter);
   return broker.run("createSchedule", {
-    ...{ account: "acme", id: "tick", cron: "*/5 * * * *", letter: rest, body: bytes("hello") },
+    ...{ account: "acme", id: "tick", cron: "*/5 * * * *", messageInput: rest, body: bytes("hello") },
     ...over,
   });
 };
@@ -29,9 +29,9 @@ test("holds for the making of schedules, not for what they publish", async () =>
   const { scheduleId } = await create({ id: null, letter });
   expect(await create({ id: "other", letter })).toEqual({ scheduleId, deduplicated: true });
   expect(schedule("other")).toBeUndefined();
-  expect(schedule(scheduleId)?.letter.deduplication).toBeNull();
+  expect(schedule(scheduleId)?.messageInput.deduplication).toBeNull();
   for (; broker.now <= noon + 600 * second; broker.now += second) await broker.run("claim", { limit: 100 });
-  const born = [...broker.memory.tables.envelopes.values()].map(({ createdAt }) => (createdAt - noon) / second);
+  const born = [...broker.memory.tables.storedMessages.values()].map(({ createdAt }) => (createdAt - noon) / second);
   expect(born).toEqual([300, 600]);
 });
 
@@ -56,7 +56,7 @@ test("is of the schedule as it was made: what has replaced it can be replaced by
   ];
   for (const letter of [one, two, one]) {
     expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: false });
-    expect(schedule("tick")?.letter.url).toBe(letter.url);
+    expect(schedule("tick")?.messageInput.url).toBe(letter.url);
     expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: true });
     broker.now += minute;
   }

@@ -1,34 +1,34 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { Endpoint, Letter, Schedule } from "../../../src/core/model/message.ts";
+import type { Endpoint, MessageInput, Schedule } from "../../../src/core/model/message.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
 import type { ScheduleInput } from "../../../src/core/commands/schedule.ts";
-import { Broker, bytes, letterOf, none, noon } from "../broker.ts";
+import { CommandRunner, bytes, makeInput, noCapacity, noon } from "../commandRunner.ts";
 
 const second = 1000;
 const minute = 60 * second;
 const hour = 60 * minute;
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
-type Wanted = Partial<Omit<ScheduleInput, "letter">> & { letter?: Partial<Letter> };
+type Wanted = Partial<Omit<ScheduleInput, "messageInput">> & { letter?: Partial<MessageInput> };
 
 function inputOf({ letter, ...over }: Wanted = {}): ScheduleInput {
-  const { body: _, ...rest } = letterOf(letter);
-  return { account: "acme", id: "tick", cron: "*/5 * * * *", letter: rest, body: bytes("hello"), ...over };
+  const { body: _, ...rest } = makeInput(letter);
+  return { account: "acme", id: "tick", cron: "*/5 * * * *", messageInput: rest, body: bytes("hello"), ...over };
 }
 
 const create = (wanted?: Wanted) => broker.run("createSchedule", inputOf(wanted));
 const schedule = (id = "tick"): Schedule | undefined => broker.memory.tables.schedules.get(`acme\n${id}`);
 const claim = () => broker.run("claim", { limit: 100 });
-const messages = () => [...broker.memory.tables.envelopes.values()];
+const messages = () => [...broker.memory.tables.storedMessages.values()];
 const times = () => messages().map(({ createdAt }) => (createdAt - noon) / second);
 
 function setGroup(endpoints: readonly Endpoint[]): void {
   const row = { account: "acme", name: "shops", createdAt: noon, updatedAt: noon, endpoints, headers: [] };
-  broker.memory.tables.groups.set("acme\nshops", row);
+  broker.memory.tables.urlGroups.set("acme\nshops", row);
 }
 
 /** Claims each second from now on until that many seconds after noon. */
@@ -58,7 +58,7 @@ describe("a schedule that is made", () => {
     const [first, second] = [await create({ id: null }), await create({ id: null })];
     expect(first.scheduleId).toMatch(/^scd_[1-9A-Za-z]{20}$/);
     expect(second.scheduleId).not.toBe(first.scheduleId);
-    expect(schedule(first.scheduleId)?.letter.scheduleId).toBe(first.scheduleId);
+    expect(schedule(first.scheduleId)?.messageInput.scheduleId).toBe(first.scheduleId);
   });
 
   test("keeps the text of its expression without the spaces around it", async () => {
@@ -113,7 +113,10 @@ describe("a schedule of the same id", () => {
       paused: false,
       lastAt: null,
     });
-    expect(schedule()).toMatchObject({ lastMessages: [], letter: { url: "https://new.example/", labels: [], delay: null, queue: null } });
+    expect(schedule()).toMatchObject({
+      lastMessages: [],
+      messageInput: { url: "https://new.example/", labels: [], delay: null, queue: null },
+    });
     expect(broker.memory.tables.schedules.size).toBe(1);
   });
 
@@ -146,7 +149,7 @@ describe("a schedule of the same id", () => {
     await create();
     await create({ account: "other", letter: { url: "https://other.example/" } });
     await broker.run("deleteSchedule", { account: "other", id: "tick" });
-    expect(schedule()?.letter.url).toBe("https://shop.example/hook");
+    expect(schedule()?.messageInput.url).toBe("https://shop.example/hook");
     await expect(broker.run("pauseSchedule", { account: "other", id: "tick" })).rejects.toThrow("not-found");
     expect(schedule()?.paused).toBe(false);
   });
@@ -203,7 +206,7 @@ describe("a firing", () => {
   test("without a free hand leaves its message to a later claim", async () => {
     await create();
     broker.now = noon + 5 * minute;
-    broker.hands = none;
+    broker.capacity = noCapacity;
     await claim();
     expect(broker.state(messages()[0]?.id ?? "")).toMatchObject({ state: "pending", dueAt: broker.now });
   });
@@ -212,24 +215,24 @@ describe("a firing", () => {
     const flowControl = { key: "k", parallelism: 2, rate: null, period: null };
     await create({ letter: { queue: "reports", flowControl } });
     await create({ id: "again", letter: { queue: "reports", flowControl } });
-    const { flows } = broker.memory.tables;
-    expect(flows.size).toBe(0);
+    const { limiters } = broker.memory.tables;
+    expect(limiters.size).toBe(0);
     broker.now = noon + 5 * minute;
     await claim();
-    expect(flows.get("acme\nqueue:reports")).toMatchObject({ parallelism: 1, running: 1, waiting: 1 });
-    expect(flows.get("acme\nkey:k")).toMatchObject({ parallelism: 2, running: 1, waiting: 0 });
+    expect(limiters.get("acme\nqueue:reports")).toMatchObject({ parallelism: 1, running: 1, waiting: 1 });
+    expect(limiters.get("acme\nkey:k")).toMatchObject({ parallelism: 2, running: 1, waiting: 0 });
   });
 
   test("leaves a queue as it is that is there already", async () => {
     await create({ letter: { queue: "reports" } });
     broker.now = noon + 5 * minute - 1;
     await broker.publish({ queue: "reports" });
-    const { flows } = broker.memory.tables;
-    const flow = flows.get("acme\nqueue:reports");
-    if (flow) flows.set("acme\nqueue:reports", { ...flow, parallelism: 5 });
+    const { limiters } = broker.memory.tables;
+    const flow = limiters.get("acme\nqueue:reports");
+    if (flow) limiters.set("acme\nqueue:reports", { ...flow, parallelism: 5 });
     broker.now += 1;
     await claim();
-    expect(flows.get("acme\nqueue:reports")).toMatchObject({ parallelism: 5, running: 2, waiting: 0 });
+    expect(limiters.get("acme\nqueue:reports")).toMatchObject({ parallelism: 5, running: 2, waiting: 0 });
   });
 
   test("does not happen any more when the schedule is deleted while it is due", async () => {
@@ -325,8 +328,8 @@ describe("what is wrong with one schedule does not stop the others", () => {
   });
 
   test("a stored URL that is none any more: it publishes nothing, and is told", async () => {
-    const letter = { ...inputOf().letter, url: "https://[broken" };
-    damaged({ letter });
+    const messageInput = { ...inputOf().messageInput, url: "https://[broken" };
+    damaged({ messageInput });
     broker.now = noon + 5 * minute;
     await claim();
     expect(messages()).toMatchObject([{ scheduleId: "tick" }]);

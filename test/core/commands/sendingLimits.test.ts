@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { flowLimitBrokenBy, parallelismBrokenBy, sendingLimitBrokenBy } from "../../../src/core/commands/publish.ts";
+import { findFlowControlRefusal, findParallelismRefusal, findSendingRefusal } from "../../../src/core/commands/publish.ts";
 import type { Account } from "../../../src/core/model/message.ts";
-import { callbackTo, letterOf, noon } from "../broker.ts";
+import { callbackTo, makeInput, noon } from "../commandRunner.ts";
 
 const account = { id: "acme", limits: { delay: 10_000, retries: 5, timeout: 30_000, parallelism: 3 } } as unknown as Account;
 const callback = callbackTo("https://e.example/");
-const broken = (letter: Parameters<typeof letterOf>[0]) => sendingLimitBrokenBy(account, letterOf(letter), noon);
+const broken = (letter: Parameters<typeof makeInput>[0]) => findSendingRefusal(account, makeInput(letter), noon);
 
 test.each([
   [{ delay: 10_001 }, "delay: 10.001 seconds asked for, the limit is 10"],
@@ -30,16 +30,16 @@ test("as much as the limits say may be asked for", () => {
 });
 
 test("the limits of a queue or a key", () => {
-  expect(flowLimitBrokenBy({})).toBeNull();
-  expect(flowLimitBrokenBy({ parallelism: 10_000, rate: 1_000_000, period: 604_800_000 })).toBeNull();
-  expect(flowLimitBrokenBy({ rate: 1_000_001 })).toEqual({
+  expect(findFlowControlRefusal({})).toBeNull();
+  expect(findFlowControlRefusal({ parallelism: 10_000, rate: 1_000_000, period: 604_800_000 })).toBeNull();
+  expect(findFlowControlRefusal({ rate: 1_000_001 })).toEqual({
     ...{ refused: "limit-exceeded", message: "rate: 1000001 asked for, the limit is 1000000" },
   });
-  expect(flowLimitBrokenBy({ period: 604_801_000 })).toEqual({
+  expect(findFlowControlRefusal({ period: 604_801_000 })).toEqual({
     ...{ refused: "invalid", message: "period: 604801 seconds asked for, the limit is 604800" },
   });
-  expect(parallelismBrokenBy(account, 3)).toBeNull();
-  expect(parallelismBrokenBy(account, 4)).toMatchObject({
+  expect(findParallelismRefusal(account, 3)).toBeNull();
+  expect(findParallelismRefusal(account, 4)).toMatchObject({
     ...{ refused: "limit-exceeded", message: expect.stringContaining("parallelism: 4 asked for, the limit is 3") },
   });
 });

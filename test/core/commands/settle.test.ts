@@ -1,12 +1,12 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { Broker, bytes, callbackTo, letterOf, none, noon } from "../broker.ts";
+import { CommandRunner, bytes, callbackTo, makeInput, noCapacity, noon } from "../commandRunner.ts";
 
 const second = 1000;
 const minute = 60 * second;
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 /** Goes to where the message is due, and claims it. */
@@ -53,7 +53,7 @@ describe("three retries", () => {
 test("no answer counts like a bad one, and the log says why", async () => {
   const id = await broker.publish({ retries: 1, retryDelay: "500" });
   await broker.settle(id, { status: null, error: "connection refused" });
-  expect(broker.state(id)).toMatchObject({ state: "pending", attempts: 1, lost: 0, leasedBy: null, dueAt: noon + 500 });
+  expect(broker.state(id)).toMatchObject({ state: "pending", attempts: 1, lostAttempts: 0, leasedBy: null, dueAt: noon + 500 });
   expect(broker.logRows(id)).toMatchObject([{ states: ["ERROR", "RETRY"], error: "connection refused", nextDueAt: noon + 500 }]);
 });
 
@@ -103,7 +103,7 @@ describe("a report changes nothing", () => {
 });
 
 describe("a lease", () => {
-  const held = (messageId: string) => ({ held: [{ account: "acme", messageId, attempt: 0 }] });
+  const held = (messageId: string) => ({ leases: [{ account: "acme", messageId, attempt: 0 }] });
 
   test("is renewed for half a minute from now", async () => {
     const id = await broker.publish();
@@ -116,9 +116,9 @@ describe("a lease", () => {
 
   test("that is given back is due at once, and no attempt", async () => {
     const id = await broker.publish();
-    expect(await broker.run("giveBack", held(id))).toEqual({ returned: 1 });
-    expect(broker.state(id)).toMatchObject({ state: "pending", dueAt: noon, attempts: 0, lost: 0, leasedBy: null });
-    expect(await broker.run("giveBack", held(id))).toEqual({ returned: 0 });
+    expect(await broker.run("returnLeases", held(id))).toEqual({ returned: 1 });
+    expect(broker.state(id)).toMatchObject({ state: "pending", dueAt: noon, attempts: 0, lostAttempts: 0, leasedBy: null });
+    expect(await broker.run("returnLeases", held(id))).toEqual({ returned: 0 });
     expect(await broker.settle(id, { status: 200 })).toBe("late");
   });
 });
@@ -148,7 +148,7 @@ describe("a callback", () => {
       ],
       body: bytes("no"),
     });
-    const [first] = broker.tellersOf(id);
+    const [first] = broker.listReporters(id);
     expect(first).toMatchObject({
       url: "https://told.example/x",
       method: "POST",
@@ -178,7 +178,7 @@ describe("a callback", () => {
 
     await broker.run("claim", { limit: 10 });
     await broker.settle(id, { status: 200, body: bytes("") });
-    const [, second] = broker.tellersOf(id);
+    const [, second] = broker.listReporters(id);
     expect(second && bodyOf(second)).toEqual({ ...body, status: 200, header: {}, body: "", retried: 1 });
   });
 
@@ -195,7 +195,7 @@ describe("a callback", () => {
       [id, minute],
       [failing, 2 * minute],
     ] as const) {
-      const [told] = broker.tellersOf(one);
+      const [told] = broker.listReporters(one);
       expect(told).toMatchObject({ notBefore: broker.now + delay, startedAtOnce: false, labels: ["a", "b"] });
       expect(broker.state(told?.id ?? "")).toMatchObject({ state: "pending", dueAt: broker.now + delay });
     }
@@ -206,7 +206,7 @@ describe("a callback", () => {
     const plain = await broker.publish({ callback });
     const id = await broker.publish({ callback, scheduleId: "scd_1", group: null, endpoint: "first" });
     for (const one of [plain, id]) await broker.settle(one, { status: 200 });
-    const told = [plain, id].map((one) => broker.tellersOf(one)[0]).map((teller) => teller && bodyOf(teller));
+    const told = [plain, id].map((one) => broker.listReporters(one)[0]).map((teller) => teller && bodyOf(teller));
     expect(told[0]).not.toHaveProperty("scheduleId");
     expect(told[0]).not.toHaveProperty("topicName");
     expect(told[1]).toMatchObject({ scheduleId: "scd_1", endpointName: "first" });
@@ -215,33 +215,33 @@ describe("a callback", () => {
   test("says 0 and why when there was no answer", async () => {
     const id = await broker.publish({ callback: callbackTo("https://told.example") });
     await broker.settle(id, { status: null, error: "timed out", body: bytes("") });
-    const [told] = broker.tellersOf(id);
+    const [told] = broker.listReporters(id);
     expect(told && bodyOf(told)).toMatchObject({ status: 0, body: Buffer.from("timed out").toString("base64") });
   });
 
   test("keeps the content type it was given", async () => {
     const id = await broker.publish({ callback: { ...callbackTo("https://told.example"), headers: [["Content-Type", "text/x"]] } });
     await broker.settle(id, { status: 200 });
-    expect(broker.tellersOf(id)).toMatchObject([{ headers: [["Content-Type", "text/x"]] }]);
+    expect(broker.listReporters(id)).toMatchObject([{ headers: [["Content-Type", "text/x"]] }]);
   });
 
   test("hides its body where anything of the original is hidden, since it tells of all of it", async () => {
     const redaction = { body: false, headers: ["Authorization"] };
     const id = await broker.publish({ redaction, callback: callbackTo("https://told.example") });
     await broker.settle(id, { status: 200 });
-    expect(broker.tellersOf(id)).toMatchObject([{ redaction: { body: true, headers: ["Authorization"] } }]);
+    expect(broker.listReporters(id)).toMatchObject([{ redaction: { body: true, headers: ["Authorization"] } }]);
   });
 
   test("stands behind those that wait for its host", async () => {
     const id = await broker.publish({ callback: callbackTo("https://told.example") });
-    const { hands } = broker;
-    broker.hands = none;
+    const { capacity } = broker;
+    broker.capacity = noCapacity;
     await broker.publish({ url: "https://told.example" });
     await broker.run("claim", { limit: 10 });
-    broker.hands = hands;
+    broker.capacity = capacity;
     await broker.settle(id, { status: 200 });
     expect(broker.deliveries).toEqual([]);
-    expect(broker.tellersOf(id).map(({ id }) => broker.state(id)?.state)).toEqual(["pending"]);
+    expect(broker.listReporters(id).map(({ id }) => broker.state(id)?.state)).toEqual(["pending"]);
   });
 
   test("goes out from the same batch", async () => {
@@ -255,20 +255,20 @@ describe("a failure callback", () => {
   const failed = async (): Promise<{ id: string; told: string }> => {
     const id = await broker.publish({ retries: 0, failureCallback: { ...callbackTo("https://told.example"), retries: 0 } });
     await broker.settle(id);
-    const [told] = broker.tellersOf(id);
+    const [told] = broker.listReporters(id);
     return { id, told: told?.id ?? "" };
   };
 
   test("is sent once, when all is over, with the id of the dead letter", async () => {
     const id = await broker.publish({ retries: 1, retryDelay: "0", failureCallback: callbackTo("https://told.example") });
     await broker.settle(id);
-    expect(broker.tellersOf(id)).toEqual([]);
+    expect(broker.listReporters(id)).toEqual([]);
     await broker.run("claim", { limit: 1 });
     await broker.settle(id);
     const [letter] = broker.deadLetters;
-    const [told, ...more] = broker.tellersOf(id);
+    const [told, ...more] = broker.listReporters(id);
     expect(more).toEqual([]);
-    expect(told?.tells).toEqual({ kind: "failureCallback", messageId: id, dlqId: letter?.id });
+    expect(told?.reportsOn).toEqual({ kind: "failureCallback", messageId: id, dlqId: letter?.id });
     expect(told && bodyOf(told)).toMatchObject({ dlqId: letter?.id, retried: 1, maxRetries: 1, status: 500 });
     expect(letter?.failureCallback).toEqual({ state: "CALLBACK_INPROGRESS" });
   });
@@ -276,7 +276,7 @@ describe("a failure callback", () => {
   test("is not sent for what is delivered", async () => {
     const id = await broker.publish({ failureCallback: callbackTo("https://told.example") });
     await broker.settle(id, { status: 204 });
-    expect(broker.tellersOf(id)).toEqual([]);
+    expect(broker.listReporters(id)).toEqual([]);
   });
 
   test("that arrives is noted with the dead letter", async () => {
@@ -306,6 +306,6 @@ describe("a failure callback", () => {
 });
 
 test("an outcome that comes for an unknown message is late", async () => {
-  await broker.run("publish", { account: "acme", letters: [letterOf()] });
+  await broker.run("publish", { account: "acme", inputs: [makeInput()] });
   expect(await broker.settle("msg_unknown")).toBe("late");
 });

@@ -1,21 +1,21 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { Rejection, Source } from "../../../src/core/model/message.ts";
-import { mayKeep, places, rejectionsOf } from "../../../src/core/commands/source.ts";
-import { Broker, bytes, noon } from "../broker.ts";
+import type { Rejection, WebhookSource } from "../../../src/core/model/message.ts";
+import { mayKeepRejection, maxRejections, rejectionRange } from "../../../src/core/commands/source.ts";
+import { CommandRunner, bytes, noon } from "../commandRunner.ts";
 
-let broker: Broker;
-let source: Source;
+let broker: CommandRunner;
+let source: WebhookSource;
 
 const setUp = {
   ...{ name: "shop", destination: "https://shop.example/hook", headers: [], verification: null, deduplicate: true, paused: false },
 };
 
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
   source = await broker.run("createSource", { account: "acme", secretHash: "hash-1", ...setUp });
 });
 
-const current = (id = source.id): Source | undefined => broker.memory.tables.sources.get(`acme\n${id}`);
+const current = (id = source.id): WebhookSource | undefined => broker.memory.tables.sources.get(`acme\n${id}`);
 const rejections = (): Rejection[] => [...broker.memory.tables.rejections.values()].toSorted((a, b) => a.number - b.number);
 const reject = (reason = "r", { id = source.id, account = "acme", others = 0 } = {}) =>
   broker.run("keepRejection", {
@@ -79,18 +79,18 @@ describe("rejected calls", () => {
     broker.now += 3_600_000;
     await reject();
     broker.now = noon;
-    expect(mayKeep(current() ?? source, noon)).toBe(true);
+    expect(mayKeepRejection(current() ?? source, noon)).toBe(true);
     expect(await reject()).toEqual({ kept: true });
     expect(current()?.keptUntil).toBe(noon + 1_000);
   });
 
   test("take the place of the oldest when all places are taken", async () => {
-    for (let call = 0; call < places + 30; call++) {
+    for (let call = 0; call < maxRejections + 30; call++) {
       await reject(`r${call}`);
       broker.now += 1_000;
     }
-    expect(rejections().map(({ reason }) => reason)).toEqual(Array.from({ length: places }, (_, at) => `r${at + 30}`));
-    expect(current()).toMatchObject({ rejected: places + 30, kept: places + 30 });
+    expect(rejections().map(({ reason }) => reason)).toEqual(Array.from({ length: maxRejections }, (_, at) => `r${at + 30}`));
+    expect(current()).toMatchObject({ rejected: maxRejections + 30, kept: maxRejections + 30 });
   });
 
   test("of a source that is gone are not kept", async () => {
@@ -104,14 +104,14 @@ describe("rejected calls", () => {
     expect(rejections()).toEqual([]);
   });
 
-  test.each([1, places, places + 7])("go with their source, and only with it: %i", async (calls) => {
+  test.each([1, maxRejections, maxRejections + 7])("go with their source, and only with it: %i", async (calls) => {
     const other = await broker.run("createSource", { account: "acme", secretHash: "hash-2", ...setUp });
     await reject("of the other", { id: other.id });
     for (let call = 0; call < calls; call++) {
       await reject();
       broker.now += 1_000;
     }
-    expect(rejections().length).toBe(Math.min(calls, places) + 1);
+    expect(rejections().length).toBe(Math.min(calls, maxRejections) + 1);
     expect(await broker.run("deleteSource", { account: "acme", id: source.id })).toEqual({ deleted: true });
     expect(current()).toBeUndefined();
     expect(rejections()).toMatchObject([{ reason: "of the other" }]);
@@ -119,7 +119,7 @@ describe("rejected calls", () => {
   });
 
   test("are found by their source, and by no other", () => {
-    const { after, before } = rejectionsOf("src_1");
+    const { after, before } = rejectionRange("src_1");
     const isWithin = (id: string): boolean => id > after && id < before;
     expect(["src_1/00", "src_1/99"].map(isWithin)).toEqual([true, true]);
     expect(["src_1", "src_10/00", "src_2/00", "src_11", "src_1A/00"].map(isWithin)).toEqual([false, false, false, false, false]);

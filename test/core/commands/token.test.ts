@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { isUseNews } from "../../../src/core/commands/token.ts";
+import { shouldNoteUse } from "../../../src/core/commands/token.ts";
 import type { Scope } from "../../../src/core/model/rights.ts";
-import { Broker, noon } from "../broker.ts";
+import { CommandRunner, noon } from "../commandRunner.ts";
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 const asked = { name: "ci", verbs: ["read", "publish"] as const, destinations: [] as string[], expiresAt: null };
@@ -79,7 +79,7 @@ test("a use is noted once a minute", async () => {
   expect(await use()).toEqual({ noted: true });
   expect(token(id)?.usedAt).toBe(noon + 60_000);
   expect(await broker.run("noteTokenUse", { account: "acme", id: "tok_none" })).toEqual({ noted: false });
-  expect([null, noon - 60_000, noon + 60_000, noon - 59_999].map((usedAt) => isUseNews({ usedAt }, noon))).toEqual([
+  expect([null, noon - 60_000, noon + 60_000, noon - 59_999].map((usedAt) => shouldNoteUse({ usedAt }, noon))).toEqual([
     true,
     true,
     true,

@@ -1,9 +1,9 @@
 import { beforeEach, expect, test } from "vitest";
-import { Broker } from "../broker.ts";
+import { CommandRunner } from "../commandRunner.ts";
 
-let broker: Broker;
+let broker: CommandRunner;
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 const limits = (change: object) => broker.run("changeAccount", { account: "acme", change: { limits: change } });
@@ -24,10 +24,10 @@ test("the log goes up to the newest entry that is too many, and the account coun
   await deliver(4);
   await limits({ logEntries: 2 });
   const ids = idsIn("log");
-  expect(await trim({ log: { id: ids[1], most: 2 } })).toEqual({ removed: 2, more: false });
+  expect(await trim({ log: { id: ids[1], limit: 2 } })).toEqual({ removed: 2, more: false });
   expect(idsIn("log")).toEqual(ids.slice(2));
   expect(dropped()).toEqual({ log: 2, deadLetters: 0 });
-  expect(await trim({ log: { id: ids[2], most: 2 } })).toEqual({ removed: 1, more: false });
+  expect(await trim({ log: { id: ids[2], limit: 2 } })).toEqual({ removed: 1, more: false });
   expect(dropped()).toEqual({ log: 3, deadLetters: 0 });
 });
 
@@ -38,7 +38,7 @@ test("dead letters go up to the newest one that is too many", async () => {
   }
   await limits({ deadLetters: 1 });
   const ids = idsIn("deadLetters");
-  expect(await trim({ deadLetters: { id: ids[1], most: 1 } })).toMatchObject({ more: false });
+  expect(await trim({ deadLetters: { id: ids[1], limit: 1 } })).toMatchObject({ more: false });
   expect(idsIn("deadLetters")).toEqual(ids.slice(2));
   expect(dropped()).toEqual({ log: 0, deadLetters: 2 });
 });
@@ -51,7 +51,7 @@ test("the audit log goes up to the newest entry that is too many, and is not cou
   }
   await limits({ auditEntries: 1 });
   const ids = idsIn("audit");
-  expect(await trim({ audit: { id: ids[1], most: 1 } })).toEqual({ removed: 2, more: false });
+  expect(await trim({ audit: { id: ids[1], limit: 1 } })).toEqual({ removed: 2, more: false });
   expect(idsIn("audit")).toEqual(ids.slice(2));
   expect(dropped()).toBeUndefined();
 });
@@ -60,7 +60,7 @@ test("nothing goes when the account may have more by now, or when nothing is too
   await deliver(2);
   const [id] = idsIn("log");
   await limits({ logEntries: 2 });
-  expect(await trim({ log: { id, most: 1 } })).toEqual({ removed: 0, more: false });
+  expect(await trim({ log: { id, limit: 1 } })).toEqual({ removed: 0, more: false });
   expect(await trim({})).toEqual({ removed: 0, more: false });
   expect(idsIn("log")).toHaveLength(2);
 });
@@ -69,6 +69,6 @@ test("as many go at once as are asked for", async () => {
   await deliver(4);
   await limits({ logEntries: 1 });
   const ids = idsIn("log");
-  expect(await trim({ log: { id: ids[2], most: 1 } }, 2)).toEqual({ removed: 2, more: true });
+  expect(await trim({ log: { id: ids[2], limit: 1 } }, 2)).toEqual({ removed: 2, more: true });
   expect(idsIn("log")).toEqual(ids.slice(2));
 });

@@ -1,21 +1,21 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { limits } from "../../../src/core/values/limits.ts";
-import type { Endpoint, Letter } from "../../../src/core/model/message.ts";
-import { Broker, letterOf, noon } from "../broker.ts";
+import type { Endpoint, MessageInput } from "../../../src/core/model/message.ts";
+import { CommandRunner, makeInput, noon } from "../commandRunner.ts";
 
 const [a, b, c] = ["https://a.example/x", "https://b.example/y", "https://c.example/z"] as const;
 const bare = (...urls: string[]): Endpoint[] => urls.map((url) => ({ name: null, url }));
 const acme = { account: "acme", name: "orders" };
 
-const groupOf = (broker: Broker, account = "acme") => broker.memory.tables.groups.get(`${account}\norders`);
-const add = (broker: Broker, endpoints: readonly Endpoint[], of = acme) => broker.run("addEndpoints", { ...of, endpoints });
-const publish = async (broker: Broker, letter: Partial<Letter> = {}, account = "acme") => {
-  const [result] = await broker.run("publish", { account, letters: [letterOf({ url: "", group: "orders", ...letter })] });
+const groupOf = (broker: CommandRunner, account = "acme") => broker.memory.tables.urlGroups.get(`${account}\norders`);
+const add = (broker: CommandRunner, endpoints: readonly Endpoint[], of = acme) => broker.run("addEndpoints", { ...of, endpoints });
+const publish = async (broker: CommandRunner, letter: Partial<MessageInput> = {}, account = "acme") => {
+  const [result] = await broker.run("publish", { account, inputs: [makeInput({ url: "", group: "orders", ...letter })] });
   return result;
 };
 const openWith = async (...endpoints: Endpoint[]) => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await add(broker, endpoints);
   return broker;
 };
@@ -74,7 +74,7 @@ describe("adding endpoints", () => {
     });
     await fc.assert(
       fc.asyncProperty(fc.array(fc.array(endpoint, { minLength: 1, maxLength: 6 }), { minLength: 1, maxLength: 4 }), async (rounds) => {
-        const broker = await Broker.open();
+        const broker = await CommandRunner.open();
         for (const endpoints of rounds) await add(broker, endpoints);
         const all = groupOf(broker)?.endpoints ?? [];
         const names = all.flatMap(({ name }) => (name === null ? [] : [name]));
@@ -131,7 +131,7 @@ describe("removing", () => {
 
 describe("default headers", () => {
   test("replace those before, and need a group", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     const set = (headers: [string, string][]) => broker.run("setGroupHeaders", { ...acme, headers });
     await expect(set([["Svc-Retries", "1"]])).rejects.toThrow("there is no URL group orders");
     await add(broker, bare(a));
@@ -145,7 +145,7 @@ describe("a letter to a group", () => {
   test("becomes a message for each endpoint, with its own id and state", async () => {
     const broker = await openWith({ name: "one", url: a }, ...bare(b));
     const result = await publish(broker, { queue: "q", labels: ["l"] });
-    const envelopes = [...broker.memory.tables.envelopes.values()];
+    const envelopes = [...broker.memory.tables.storedMessages.values()];
     expect(envelopes).toMatchObject([
       { url: a, group: "orders", endpoint: "one", queue: "q", labels: ["l"] },
       { url: b, group: "orders", endpoint: null, queue: "q", labels: ["l"] },
@@ -163,7 +163,7 @@ describe("a letter to a group", () => {
   test("has retries for each of its own", async () => {
     const broker = await openWith(...bare(a, b));
     await publish(broker, { retries: 1 });
-    const [first = "", second = ""] = [...broker.memory.tables.envelopes.values()].map(({ id }) => id);
+    const [first = "", second = ""] = [...broker.memory.tables.storedMessages.values()].map(({ id }) => id);
     expect(await broker.settle(first, { status: 500 })).toBe("retry");
     expect(await broker.settle(second, { status: 200 })).toBe("delivered");
     expect(broker.state(first)).toMatchObject({ attempts: 1, state: "pending" });
@@ -193,7 +193,7 @@ describe("a letter to a group", () => {
         { url: b, deduplicated: false },
       ],
     });
-    expect(broker.memory.tables.envelopes.size).toBe(2);
+    expect(broker.memory.tables.storedMessages.size).toBe(2);
   });
 
   test("is not the same as one that goes to an endpoint directly, under the same key", async () => {
@@ -202,13 +202,13 @@ describe("a letter to a group", () => {
     expect(await publish(broker, { url: a, group: null, deduplication: "i:1" })).toMatchObject({ deduplicated: false });
   });
 
-  test.each<[Partial<Letter>, object]>([
+  test.each<[Partial<MessageInput>, object]>([
     [{ retries: 1_000_000 }, { refused: "limit-exceeded", message: "retries: 1000000 asked for, the limit is 1000" }],
     [{ body: new Uint8Array(8 * 1024 * 1024 + 1) }, { refused: "too-large" }],
   ])("that breaks a limit goes to nobody", async (letter, refusal) => {
     const broker = await openWith(...bare(a, b));
     expect(await publish(broker, letter)).toMatchObject(refusal);
-    expect(broker.memory.tables.envelopes.size).toBe(0);
+    expect(broker.memory.tables.storedMessages.size).toBe(0);
     expect(broker.memory.tables.messages.size).toBe(0);
   });
 
@@ -224,7 +224,7 @@ describe("a letter to a group", () => {
     await broker.run("createAccount", { id: "other", name: "other", password: "", token: "t2", tokenHash: "h2", signingKeys: keys });
     await add(broker, bare(b), { account: "other", name: "orders" });
     await publish(broker, {}, "other");
-    expect([...broker.memory.tables.envelopes.values()]).toMatchObject([{ account: "other", url: b }]);
+    expect([...broker.memory.tables.storedMessages.values()]).toMatchObject([{ account: "other", url: b }]);
     await broker.run("deleteGroup", { account: "other", name: "orders" });
     expect(groupOf(broker)?.endpoints).toEqual(bare(a));
   });

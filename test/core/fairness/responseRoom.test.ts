@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { freeForResponses, hasRoom, smallResponse } from "../../../src/core/fairness/responseRoom.ts";
+import { freeForResponses, hasResponseRoom, smallResponse } from "../../../src/core/fairness/responseRoom.ts";
 
 test("responses have what messages that are being sent leave, and a quarter in any case", () => {
   expect(freeForResponses({ total: 100, sending: 0, responses: 0, granted: 0 })).toBe(100);
@@ -10,16 +10,16 @@ test("responses have what messages that are being sent leave, and a quarter in a
 
 test("a response gets room if it leaves the last eighth, or if no other one was given any", () => {
   const memory = { total: 800, sending: 0, responses: 0, granted: 1 };
-  expect(hasRoom(memory, 0, 700)).toBe(true);
-  expect(hasRoom(memory, 0, 701)).toBe(false);
-  expect(hasRoom({ ...memory, granted: 0 }, 0, 801)).toBe(true);
+  expect(hasResponseRoom(memory, 0, 700)).toBe(true);
+  expect(hasResponseRoom(memory, 0, 701)).toBe(false);
+  expect(hasResponseRoom({ ...memory, granted: 0 }, 0, 801)).toBe(true);
 });
 
 test("the last eighth is for accounts that hold no more than an eighth, and nobody gets more than there is", () => {
   const memory = { total: 800, sending: 0, responses: 700, granted: 1 };
-  expect(hasRoom(memory, 0, 100)).toBe(true);
-  expect(hasRoom(memory, 1, 100)).toBe(false);
-  expect(hasRoom({ ...memory, responses: 701 }, 0, 100)).toBe(false);
+  expect(hasResponseRoom(memory, 0, 100)).toBe(true);
+  expect(hasResponseRoom(memory, 1, 100)).toBe(false);
+  expect(hasResponseRoom({ ...memory, responses: 701 }, 0, 100)).toBe(false);
 });
 
 test("a response of 16 KiB does not wait", () => {

@@ -1,77 +1,77 @@
 import { describe, expect, test } from "vitest";
-import { accountsBehind, inRounds, turn } from "../../../src/core/fairness/turns.ts";
-import { Broker, letterOf, none, plenty } from "../broker.ts";
+import { listBackloggedAccounts, orderInRounds, turnLimits } from "../../../src/core/fairness/turns.ts";
+import { CommandRunner, makeInput, noCapacity, ampleCapacity } from "../commandRunner.ts";
 
 const rows = (text: string) => [...text].map((letter, at) => ({ account: letter, id: `${letter}${at}` }));
 const idsOf = (found: readonly { id: string }[]) => found.map(({ id }) => id).join(" ");
 
 describe("rounds through the accounts", () => {
   test("take one row of each account, in the order of each", () => {
-    expect(idsOf(inRounds(rows("aaabcb")))).toBe("a0 b3 c4 a1 b5 a2");
+    expect(idsOf(orderInRounds(rows("aaabcb")))).toBe("a0 b3 c4 a1 b5 a2");
   });
 
   test("leave the rows of one account as they are", () => {
     const all = rows("aaaa");
-    expect(inRounds(all)).toBe(all);
+    expect(orderInRounds(all)).toBe(all);
   });
 });
 
 test("an account is behind when it had as many rows as a turn looks at", () => {
-  const all = rows("a".repeat(turn.rows) + "b".repeat(turn.rows - 1));
+  const all = rows("a".repeat(turnLimits.rows) + "b".repeat(turnLimits.rows - 1));
   const none = { before: [], from: undefined, to: "" };
-  expect(accountsBehind(all, { ...none, from: "" })).toEqual(["a"]);
+  expect(listBackloggedAccounts(all, { ...none, from: "" })).toEqual(["a"]);
   // An account without a turn may have more, and so may one that was behind before.
-  expect(accountsBehind(all, none)).toEqual(["a", "b"]);
-  expect(accountsBehind(all, { before: ["a", "c", "d"], from: "b", to: "c" })).toEqual(["a", "d", "b"]);
+  expect(listBackloggedAccounts(all, none)).toEqual(["a", "b"]);
+  expect(listBackloggedAccounts(all, { before: ["a", "c", "d"], from: "b", to: "c" })).toEqual(["a", "d", "b"]);
 });
 
 describe("a claim", () => {
-  async function backlog(accounts: Record<string, number>): Promise<Broker> {
-    const broker = await Broker.open();
-    broker.hands = none;
+  async function backlog(accounts: Record<string, number>): Promise<CommandRunner> {
+    const broker = await CommandRunner.open();
+    broker.capacity = noCapacity;
     for (const [id, count] of Object.entries(accounts)) {
       await broker.run("createAccount", { ...account, id, name: id, token: id, tokenHash: id });
-      const letters = Array.from({ length: count }, (_, at) => letterOf({ url: `https://${id}.example/${at}` }));
-      if (count > 0) await broker.run("publish", { account: id, letters });
+      const inputs = Array.from({ length: count }, (_, at) => makeInput({ url: `https://${id}.example/${at}` }));
+      if (count > 0) await broker.run("publish", { account: id, inputs });
       broker.now += 1;
     }
-    broker.hands = plenty;
+    broker.capacity = ampleCapacity;
     return broker;
   }
   const account = { password: "", signingKeys: { current: "sig_1", next: "sig_2" } };
-  const sentOf = (broker: Broker) => broker.deliveries.map(({ message }) => message.account);
+  const sentOf = (broker: CommandRunner) => broker.deliveries.map(({ message }) => message.account);
 
   test("that finds more than it can look at gives all accounts a turn from then on", async () => {
     const broker = await backlog({ large: 200, small: 2 });
     const first = await broker.run("claim", { limit: 10 });
-    expect(first).toMatchObject({ more: true, turns: { messages: "" }, behind: ["large"] });
+    expect(first).toMatchObject({ more: true, turns: { messages: "" }, backlogged: ["large"] });
     expect(new Set(sentOf(broker))).toEqual(new Set(["large"]));
     const second = await broker.run("claim", { limit: 10, turns: first.turns });
     expect(sentOf(broker).filter((id) => id === "small")).toHaveLength(2);
     expect(sentOf(broker).filter((id) => id === "large").length).toBeGreaterThanOrEqual(10);
-    expect(second).toMatchObject({ more: true, behind: ["large"] });
+    expect(second).toMatchObject({ more: true, backlogged: ["large"] });
   });
 
   test("offers what is scarce to the accounts in turn", async () => {
     const broker = await backlog({ large: 30, small: 30 });
-    broker.hands = { ...plenty, free: 8 };
+    broker.capacity = { ...ampleCapacity, free: 8 };
     await broker.run("claim", { limit: 100 });
     expect(sentOf(broker).slice(0, 4)).toEqual(["large", "small", "large", "small"]);
   });
 
   test("goes on with the accounts behind those that had their turn, and begins again after the last", async () => {
-    const many = Object.fromEntries(Array.from({ length: turn.accounts + 2 }, (_, at) => [`b${String(at).padStart(2, "0")}`, 2]));
+    const many = Object.fromEntries(Array.from({ length: turnLimits.accounts + 2 }, (_, at) => [`b${String(at).padStart(2, "0")}`, 2]));
     const broker = await backlog({ a: 100, ...many });
     const first = await broker.run("claim", { limit: 10 });
     const second = await broker.run("claim", { limit: 10, turns: first.turns });
-    expect(second.turns).toEqual({ messages: `b${turn.accounts - 2}` });
+    expect(second.turns).toEqual({ messages: `b${turnLimits.accounts - 2}` });
     const third = await broker.run("claim", { limit: 10, turns: second.turns });
     expect(third.turns).toEqual({ messages: "" });
     expect(new Set(sentOf(broker))).toEqual(new Set(["a", "b15", "b16", "b17"]));
   });
 
   test("finds leases that ran out although more is due than it looks at", async () => {
-    const broker = await backlog({ lost: 1, large: 100 });
+    const broker = await backlog({ lostAttempts: 1, large: 100 });
     await broker.run("claim", { limit: 1 });
     const [delivery] = broker.deliveries;
     broker.now += 60_000;
@@ -81,15 +81,15 @@ describe("a claim", () => {
 
   test("leaves messages of an account that is not behind to be sent at once", async () => {
     const broker = await backlog({ large: 100, small: 0 });
-    broker.hands = {
-      ...plenty,
-      behind: new Set(["large"]),
-      busy: new Map([
+    broker.capacity = {
+      ...ampleCapacity,
+      backlog: new Set(["large"]),
+      runningByLane: new Map([
         ["large large.example", 1],
         ["small small.example", 1],
       ]),
     };
-    const publish = (id: string) => broker.run("publish", { account: id, letters: [letterOf({ url: `https://${id}.example/` })] });
+    const publish = (id: string) => broker.run("publish", { account: id, inputs: [makeInput({ url: `https://${id}.example/` })] });
     await publish("small");
     expect(sentOf(broker)).toEqual(["small"]);
     await publish("large");

@@ -1,15 +1,15 @@
 import { describe, expect, test } from "vitest";
-import { partsOf, transaction, weightOf } from "../../../src/core/fairness/weight.ts";
-import { letterOf } from "../broker.ts";
+import { splitInputs, transaction, weighCommand } from "../../../src/core/fairness/weight.ts";
+import { makeInput } from "../commandRunner.ts";
 
-const many = (count: number, over: Parameters<typeof letterOf>[0] = {}) => Array.from({ length: count }, () => letterOf(over));
+const many = (count: number, over: Parameters<typeof makeInput>[0] = {}) => Array.from({ length: count }, () => makeInput(over));
 const labels = Array.from({ length: 32 }, (_, at) => `label ${at}`);
-const sizesOf = (letters: ReturnType<typeof many>) => partsOf(letters).map(({ length }) => length);
+const sizesOf = (letters: ReturnType<typeof many>) => splitInputs(letters).map(({ length }) => length);
 
 describe("the parts of a list", () => {
   test("are stored one after another, a quarter of a transaction each", () => {
     expect(sizesOf(many(300))).toEqual([127, 127, 46]);
-    expect(partsOf(many(300)).flat()).toHaveLength(300);
+    expect(splitInputs(many(300)).flat()).toHaveLength(300);
   });
 
   test("are smaller where messages have many labels, large bodies, or go to groups", () => {
@@ -20,16 +20,16 @@ describe("the parts of a list", () => {
 
   test("are one where a message belongs to a workflow run: that is taken as a whole", () => {
     const post = { kind: "start", runId: "wfr_1", origin: "new", invoker: null } as never;
-    expect(sizesOf([...many(300), letterOf({ post })])).toEqual([301]);
+    expect(sizesOf([...many(300), makeInput({ post })])).toEqual([301]);
   });
 
   test("of one letter, and of none, are what they are", () => {
     expect(sizesOf(many(1))).toEqual([1]);
-    expect(partsOf([])).toEqual([[]]);
+    expect(splitInputs([])).toEqual([[]]);
   });
 });
 
 test("512 plain publishes fit into one transaction", () => {
   const body = new Uint8Array(0);
-  expect(512 * weightOf({ letters: many(1, { body }) })).toBeLessThanOrEqual(transaction.rows);
+  expect(512 * weighCommand({ inputs: many(1, { body }) })).toBeLessThanOrEqual(transaction.rows);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { AuditEntry, AuditFilter } from "../../../src/core/model/auditEntry.ts";
-import { isMeant } from "../../../src/core/model/auditEntry.ts";
+import { matchesAuditFilter } from "../../../src/core/model/auditEntry.ts";
 
 const entry = { account: "acme", id: "aud_1", time: 10, what: "queue.delete", object: "q", by: { kind: "token" } } as AuditEntry;
 
@@ -19,5 +19,5 @@ test.each<[AuditFilter, boolean]>([
   [{ what: ["que"] }, false],
   [{ what: [] }, false],
 ])("an entry passes the filter %j: %s", (filter, passes) => {
-  expect(isMeant(filter, entry)).toBe(passes);
+  expect(matchesAuditFilter(filter, entry)).toBe(passes);
 });

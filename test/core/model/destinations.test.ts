@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { beyond, destinationsOf, normalPattern } from "../../../src/core/model/destinations.ts";
+import { findForbiddenDestination, parseDestinations, normalizePattern } from "../../../src/core/model/destinations.ts";
 
 const aimAt = (url: string) => ({ url, group: null, queue: null, callback: null, failureCallback: null });
-const isMeant = (pattern: string, url: string): boolean => beyond(destinationsOf([normalPattern(pattern)]), aimAt(url)) === null;
+const isMeant = (pattern: string, url: string): boolean =>
+  findForbiddenDestination(parseDestinations([normalizePattern(pattern)]), aimAt(url)) === null;
 
 describe("a pattern of URLs", () => {
   test.each([
@@ -103,15 +104,15 @@ describe("a pattern of URLs", () => {
     "",
     `https://e.example/${"x".repeat(2_048)}`,
   ])("cannot be written as %s", (written) => {
-    expect(() => normalPattern(written)).toThrow(/^destinations: /);
+    expect(() => normalizePattern(written)).toThrow(/^destinations: /);
   });
 
   test("is shown in its refusal, with what is wrong and how to write it", () => {
     const howToWrite = "give a URL such as https://example.com/orders/* or https://*.example.com/*, or queue:orders, or group:orders-*";
     const refusalOf = (written: string, problem: string) => `destinations: "${written}" ${problem}; ${howToWrite}`;
-    expect(() => normalPattern("x".repeat(201))).toThrow(refusalOf("x".repeat(200), "is no pattern of destinations"));
-    expect(() => normalPattern("x".repeat(2_048))).toThrow("is no pattern of destinations");
-    expect(() => normalPattern("x".repeat(2_049))).toThrow("is too long, the limit is 2048 characters");
+    expect(() => normalizePattern("x".repeat(201))).toThrow(refusalOf("x".repeat(200), "is no pattern of destinations"));
+    expect(() => normalizePattern("x".repeat(2_048))).toThrow("is no pattern of destinations");
+    expect(() => normalizePattern("x".repeat(2_049))).toThrow("is too long, the limit is 2048 characters");
     for (const [written, problem] of [
       ["queue:", "has no name behind the colon"],
       ["https://e.example*", 'ends in the middle of a host; end it with "/*"'],
@@ -119,18 +120,18 @@ describe("a pattern of URLs", () => {
       ["https://e.example/a/../b", "has steps, or encoded slashes, dots or percent signs, in its path"],
       ["https://*.localhost/", "has a star before what is no domain"],
     ] as const)
-      expect(() => normalPattern(written)).toThrow(expect.objectContaining({ code: "invalid", message: refusalOf(written, problem) }));
-    expect(() => normalPattern("a\u0001")).toThrow("has control characters");
+      expect(() => normalizePattern(written)).toThrow(expect.objectContaining({ code: "invalid", message: refusalOf(written, problem) }));
+    expect(() => normalizePattern("a\u0001")).toThrow("has control characters");
   });
 
   test("is kept in one way of writing it", () => {
-    expect(normalPattern("HTTPS://*.Bücher.Example:443/a*")).toBe("https://*.xn--bcher-kva.example/a*");
+    expect(normalizePattern("HTTPS://*.Bücher.Example:443/a*")).toBe("https://*.xn--bcher-kva.example/a*");
   });
 });
 
 describe("destinations", () => {
-  const within = (patterns: string[], aim: Partial<Parameters<typeof beyond>[1]>): string | null =>
-    beyond(destinationsOf(patterns.map(normalPattern)), { ...aimAt("https://e.example/"), ...aim });
+  const within = (patterns: string[], aim: Partial<Parameters<typeof findForbiddenDestination>[1]>): string | null =>
+    findForbiddenDestination(parseDestinations(patterns.map(normalizePattern)), { ...aimAt("https://e.example/"), ...aim });
   const callback = (url: string, more: object = {}) => ({ url, callback: null, failureCallback: null, ...more });
 
   test("bind callbacks, and theirs", () => {

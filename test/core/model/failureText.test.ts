@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { failedStepOf, reasonIn, reasonOf } from "../../../src/core/model/failureText.ts";
-import { bytes } from "../broker.ts";
+import { findFailedStep, formatRunFailure, formatFailure } from "../../../src/core/model/failureText.ts";
+import { bytes } from "../commandRunner.ts";
 
 describe("the reason of a failure", () => {
   const of = (body: string, error: string | null = null, status: number | null = 500) =>
-    reasonOf({ body: bytes(body), error, status }, null);
+    formatFailure({ body: bytes(body), error, status }, null);
   test.each([
     [of('{"message":"boom"}', "timed out"), "timed out"],
     [of('{"error":"Error","message":"boom"}'), "boom"],
@@ -22,10 +22,10 @@ describe("the reason of a failure", () => {
   test("does not tell what the endpoint says where bodies are hidden", () => {
     const hidden = { body: true, headers: false };
     const answer = { body: bytes('{"message":"secret"}'), error: null, status: 500 };
-    expect(reasonOf(answer, hidden)).toBe("the endpoint answered with status 500");
-    expect(reasonOf({ ...answer, error: "timed out" }, hidden)).toBe("timed out");
-    expect(reasonIn({ error: "", status: 500, said: "secret" }, hidden)).toBe("the endpoint answered with status 500");
-    expect(reasonIn({ error: "", status: 500, said: "boom" }, { body: false, headers: true })).toBe("boom");
+    expect(formatFailure(answer, hidden)).toBe("the endpoint answered with status 500");
+    expect(formatFailure({ ...answer, error: "timed out" }, hidden)).toBe("timed out");
+    expect(formatRunFailure({ error: "", status: 500, said: "secret" }, hidden)).toBe("the endpoint answered with status 500");
+    expect(formatRunFailure({ error: "", status: 500, said: "boom" }, { body: false, headers: true })).toBe("boom");
   });
 });
 
@@ -40,12 +40,12 @@ describe("the step that failed", () => {
     ["x5", null, null, null],
     [undefined, null, null, null],
   ])("of a message at %s", (slot, head, stepName, afterStep) => {
-    expect(failedStepOf(slot, head, [["X-A", "b"]])).toEqual({ stepName, afterStep });
+    expect(findFailedStep(slot, head, [["X-A", "b"]])).toEqual({ stepName, afterStep });
   });
 
   test.each(["Upstash-Error-Step-Name", "Svc-Error-Step-Name"])("is the one that the endpoint names in %s", (name) => {
     for (const slot of ["i", "r2", "p2", "x5", undefined])
-      expect(failedStepOf(slot, head, [[name, "boom"]])).toEqual({ stepName: "boom", afterStep: null });
-    expect(failedStepOf("r2", head, [[name, ""]])).toEqual({ stepName: null, afterStep: "two" });
+      expect(findFailedStep(slot, head, [[name, "boom"]])).toEqual({ stepName: "boom", afterStep: null });
+    expect(findFailedStep("r2", head, [[name, ""]])).toEqual({ stepName: null, afterStep: "two" });
   });
 });

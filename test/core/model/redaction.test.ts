@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { Refusal } from "../../../src/core/values/errors.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
 import type { Bytes, HeaderList, Redaction } from "../../../src/core/model/message.ts";
-import { bothHidden, parseRedaction, redactBody, redactHeaders } from "../../../src/core/model/redaction.ts";
+import { mergeRedactions, parseRedaction, redactBody, redactHeaders } from "../../../src/core/model/redaction.ts";
 
 describe("parseRedaction", () => {
   test.each<[string, Redaction]>([
@@ -131,7 +131,7 @@ test.each([
   ["header[X]", "header[Y], header[X]", { body: false, headers: ["X", "Y"] }],
   ["header[X]", "header", { body: false, headers: true }],
 ])("%s and %s together hide what either does", (one, other, hidden) => {
-  expect(bothHidden(parseRedaction(one), parseRedaction(other))).toEqual(hidden);
-  expect(bothHidden(parseRedaction(other), parseRedaction(one))).toMatchObject({ body: hidden.body });
-  expect(bothHidden(parseRedaction(one), null)).toEqual(parseRedaction(one));
+  expect(mergeRedactions(parseRedaction(one), parseRedaction(other))).toEqual(hidden);
+  expect(mergeRedactions(parseRedaction(other), parseRedaction(one))).toMatchObject({ body: hidden.body });
+  expect(mergeRedactions(parseRedaction(one), null)).toEqual(parseRedaction(one));
 });

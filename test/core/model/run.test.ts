@@ -1,39 +1,39 @@
 import { describe, expect, test } from "vitest";
-import type { Delivery, Letter, RunFeatures } from "../../../src/core/model/message.ts";
+import type { Delivery, MessageInput, RunFeatures } from "../../../src/core/model/message.ts";
 import type { Run } from "../../../src/core/model/run.ts";
-import { Broker, bytes, callbackTo, letterOf, noon } from "../broker.ts";
+import { CommandRunner, bytes, callbackTo, makeInput, noon } from "../commandRunner.ts";
 
 const endpoint = "https://app.example/order";
 const modern: RunFeatures = { lazyFetch: true, initialBody: true, detect: true, captured: true };
 const answersAsWorkflow = { status: 200, headers: [["Upstash-Workflow-Sdk-Version", "1"]], body: bytes("{}") } as const;
 
-export const startOf = (runId: string, more: Partial<Letter> = {}): Letter =>
-  letterOf({
+export const startOf = (runId: string, more: Partial<MessageInput> = {}): MessageInput =>
+  makeInput({
     ...{ url: endpoint, body: bytes("payload"), headers: [["Upstash-Workflow-Sdk-Version", "1"]], brand: "upstash" },
     post: { kind: "start", runId, url: endpoint, features: modern, origin: "sdk", invoker: null },
     ...more,
   });
 
-export const stepOf = (runId: string, step: Record<string, unknown>, more: Partial<Letter> = {}): Letter => {
+export const stepOf = (runId: string, step: Record<string, unknown>, more: Partial<MessageInput> = {}): MessageInput => {
   const head = { stepName: "s", stepType: "Run", concurrent: 1, stepId: 1, ...step };
-  return letterOf({ url: endpoint, body: bytes(JSON.stringify(head)), post: { kind: "step", runId, head }, ...more });
+  return makeInput({ url: endpoint, body: bytes(JSON.stringify(head)), post: { kind: "step", runId, head }, ...more });
 };
 
 const textOf = ({ message }: Delivery): string => new TextDecoder().decode(message.body);
 const history = (delivery: Delivery | undefined): string[] =>
   delivery ? (JSON.parse(textOf(delivery)) as { body: string }[]).map(({ body }) => atob(body)) : [];
 
-async function post(broker: Broker, letter: Letter): Promise<string> {
-  const [result] = await broker.run("publish", { account: "acme", letters: [letter] });
+async function post(broker: CommandRunner, letter: MessageInput): Promise<string> {
+  const [result] = await broker.run("publish", { account: "acme", inputs: [letter] });
   if (result && "messageId" in result) return result.messageId;
   throw new Error(JSON.stringify(result));
 }
 
-const runs = (broker: Broker): Run[] => [...broker.memory.tables.runs.values()];
+const runs = (broker: CommandRunner): Run[] => [...broker.memory.tables.runs.values()];
 
 describe("a run", () => {
   test("begins with a history of its payload, and goes on with each step", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     const first = await post(broker, startOf("wfr_1"));
     expect(broker.deliveries.map(textOf)).toEqual([`[{"messageId":"${first}","body":"${btoa("payload")}","callType":"step"}]`]);
     const second = await post(broker, stepOf("wfr_1", { out: "1" }));
@@ -48,7 +48,7 @@ describe("a run", () => {
   });
 
   test("keeps what is posted twice once", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     await post(broker, startOf("wfr_1"));
     const once = await post(broker, stepOf("wfr_1", {}));
     expect(await post(broker, stepOf("wfr_1", {}))).toBe(once);
@@ -56,7 +56,7 @@ describe("a run", () => {
   });
 
   test("fails with its dead letter, its failure callback and its other messages", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     const first = await post(broker, startOf("wfr_1", { retries: 0, failureCallback: callbackTo("https://app.example/failed") }));
     const later = await post(broker, stepOf("wfr_1", { stepId: 0, targetStep: 2 }, { delay: 5000 }));
     expect(await broker.settle(first, { status: 500 })).toBe("failed");
@@ -79,7 +79,7 @@ describe("a run", () => {
   });
 
   test("that is resumed sends again what has no result, and nothing else", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     const first = await post(broker, startOf("wfr_1", { retries: 0 }));
     await broker.settle(first, answersAsWorkflow);
     const [plan1, plan2] = [
@@ -102,7 +102,7 @@ describe("a run", () => {
   });
 
   test("wakes with an event, one that came before, or the end of the time", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     await post(broker, startOf("wfr_1"));
     const waiting = (stepId: number) => ({
       ...{ kind: "event" as const, event: "paid", url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
@@ -122,11 +122,11 @@ describe("a run", () => {
     await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiting(3) });
     broker.now = noon + 3_600_000;
     await broker.run("claim", { limit: 10 });
-    expect(history(broker.deliveries.find(({ message }) => message.run?.slot === "r3"))[3]).toContain('"waitTimeout":true');
+    expect(history(broker.deliveries.find(({ message }) => message.run?.stepKey === "r3"))[3]).toContain('"waitTimeout":true');
   });
 
   test("that was invoked tells its result to the one that waits for it", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     await post(broker, startOf("parent"));
     const step = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
     const invoker = { runId: "parent", createdAt: noon, url: endpoint, headers: [], step };
@@ -140,7 +140,7 @@ describe("a run", () => {
   });
 
   test("gets the answer of a third party, whatever it is", async () => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     await post(
       broker,
       startOf("wfr_1", {
@@ -154,7 +154,7 @@ describe("a run", () => {
     const callback = { ...callbackTo(endpoint), headers: [["Upstash-Workflow-Callback", "true"]] as const };
     const call = await post(
       broker,
-      letterOf({
+      makeInput({
         url: "https://third.example/x",
         method: "GET",
         retries: 0,
@@ -182,8 +182,8 @@ describe("a run", () => {
 });
 
 test("a run without a name is given one of its own", async () => {
-  const broker = await Broker.open();
-  const [one, other] = await broker.run("publish", { account: "acme", letters: [startOf(""), startOf("")] });
+  const broker = await CommandRunner.open();
+  const [one, other] = await broker.run("publish", { account: "acme", inputs: [startOf(""), startOf("")] });
   const ids = [one, other].map((result) => (result && "run" in result ? result.run?.runId : undefined));
   expect(ids).toEqual([expect.stringMatching(/^wfr_/), expect.stringMatching(/^wfr_/)]);
   expect([...broker.memory.tables.activeRuns.values()].map(({ runId }) => runId)).toEqual(ids);
@@ -191,12 +191,12 @@ test("a run without a name is given one of its own", async () => {
 });
 
 test("what is posted for a run is taken as a whole, whatever becomes of plain messages beside it", async () => {
-  const broker = await Broker.open();
-  await broker.run("publish", { account: "acme", letters: [startOf("wfr_1")] });
-  const letters = [stepOf("wfr_1", {}), { ...stepOf("wfr_1", {}), retries: 1001 }];
-  await expect(broker.run("publish", { account: "acme", letters })).rejects.toThrow("message 2 of 2: retries: 1001 asked for");
+  const broker = await CommandRunner.open();
+  await broker.run("publish", { account: "acme", inputs: [startOf("wfr_1")] });
+  const inputs = [stepOf("wfr_1", {}), { ...stepOf("wfr_1", {}), retries: 1001 }];
+  await expect(broker.run("publish", { account: "acme", inputs })).rejects.toThrow("message 2 of 2: retries: 1001 asked for");
   expect([...broker.memory.tables.steps.keys()]).toHaveLength(1);
-  const beside = await broker.run("publish", { account: "acme", letters: [stepOf("wfr_1", {}), letterOf({ retries: 1001 })] });
+  const beside = await broker.run("publish", { account: "acme", inputs: [stepOf("wfr_1", {}), makeInput({ retries: 1001 })] });
   expect(beside).toMatchObject([{ messageId: expect.any(String) }, { refused: "limit-exceeded" }]);
   expect([...broker.memory.tables.steps.keys()]).toHaveLength(2);
 });

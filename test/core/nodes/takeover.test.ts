@@ -1,14 +1,21 @@
 import { expect, test } from "vitest";
-import type { Watch } from "../../../src/core/nodes/takeover.ts";
-import { goneFor, hasOthers, taken, untilNextLook, watch, withoutHold } from "../../../src/core/nodes/takeover.ts";
+import type { SessionHistory } from "../../../src/core/nodes/takeover.ts";
+import {
+  takeoverDelay,
+  hasOtherNodes,
+  recordTakeover,
+  nextCheckDelay,
+  observeSessions,
+  sessionLossTimeout,
+} from "../../../src/core/nodes/takeover.ts";
 
 type Seen = [at: number, session: number, isHeld: boolean, server?: string];
 
 /** Which looks at one other node end its leases. */
 function endsAt(looks: readonly Seen[]): number[] {
-  let known: Watch | null = null;
+  let known: SessionHistory | null = null;
   return looks.flatMap(([at, session, isHeld, server = "one"]) => {
-    const looked = watch(known, { server, sessions: [{ node: "nod_b", session, isHeld }], at });
+    const looked = observeSessions(known, { server, sessions: [{ node: "nod_b", session, isHeld }], at });
     known = looked.watch;
     return looked.gone.length > 0 ? [at] : [];
   });
@@ -67,9 +74,9 @@ test("a node that is seen for the first time, or not at all, keeps its leases", 
       [9_000, 1, false],
     ]),
   ).toEqual([]);
-  const { watch: seen } = watch(null, { server: "one", sessions: [{ node: "nod_b", session: 1, isHeld: false }], at: 0 });
-  expect(hasOthers(seen)).toBe(false);
-  expect(hasOthers(null)).toBe(false);
+  const { watch: seen } = observeSessions(null, { server: "one", sessions: [{ node: "nod_b", session: 1, isHeld: false }], at: 0 });
+  expect(hasOtherNodes(seen)).toBe(false);
+  expect(hasOtherNodes(null)).toBe(false);
 });
 
 test("a hold that was seen for less than 1.5 s does not count: its node may not have seen that there is another one", () => {
@@ -84,37 +91,37 @@ test("a hold that was seen for less than 1.5 s does not count: its node may not 
 });
 
 test("a node ends its deliveries half a second before others may send them", () => {
-  expect(goneFor - withoutHold).toBe(500);
+  expect(takeoverDelay - sessionLossTimeout).toBe(500);
 });
 
 test("a session is taken over three times, 2 s apart, and a later one anew", () => {
   const look = (at: number, session: number, isHeld: boolean) => ({ server: "one", sessions: [{ node: "nod_b", session, isHeld }], at });
   const session = { node: "nod_b", session: 1 };
-  let seen = watch(watch(null, look(-1_500, 1, true)).watch, look(0, 1, true)).watch;
+  let seen = observeSessions(observeSessions(null, look(-1_500, 1, true)).watch, look(0, 1, true)).watch;
   const ends: number[] = [];
   for (let at = 1_000; at <= 20_000; at += 500) {
-    const looked = watch(seen, look(at, 1, false));
+    const looked = observeSessions(seen, look(at, 1, false));
     seen = looked.watch;
     if (looked.gone.length === 0) continue;
     ends.push(at);
-    seen = taken(seen, session, at);
+    seen = recordTakeover(seen, session, at);
   }
   expect(ends).toEqual([3_000, 5_000, 7_000]);
-  seen = watch(seen, look(30_000, 2, true)).watch;
-  expect(taken(seen, session, 30_000).seen.size).toBe(1);
-  seen = watch(watch(seen, look(31_500, 2, true)).watch, look(32_000, 2, false)).watch;
-  expect(watch(seen, look(34_000, 2, false)).gone).toEqual([{ node: "nod_b", session: 2 }]);
+  seen = observeSessions(seen, look(30_000, 2, true)).watch;
+  expect(recordTakeover(seen, session, 30_000).seen.size).toBe(1);
+  seen = observeSessions(observeSessions(seen, look(31_500, 2, true)).watch, look(32_000, 2, false)).watch;
+  expect(observeSessions(seen, look(34_000, 2, false)).gone).toEqual([{ node: "nod_b", session: 2 }]);
 });
 
 test("the next look is not later than the moment at which a session has been gone for 2 s", () => {
-  const of = (goneAt: number | null): Watch => ({
+  const of = (goneAt: number | null): SessionHistory => ({
     server: "one",
-    seen: new Map([["nod_b", { session: 1, heldAt: 0, heldFor: 2_000, goneAt, times: 0 }]]),
+    seen: new Map([["nod_b", { session: 1, heldAt: 0, heldFor: 2_000, goneAt, takeovers: 0 }]]),
   });
-  expect(untilNextLook(null, 5_000, 500)).toBe(500);
-  expect(untilNextLook(of(null), 5_000, 500)).toBe(500);
-  expect(untilNextLook(of(3_200), 5_000, 500)).toBe(200);
-  expect(untilNextLook(of(4_900), 5_000, 500)).toBe(500);
+  expect(nextCheckDelay(null, 5_000, 500)).toBe(500);
+  expect(nextCheckDelay(of(null), 5_000, 500)).toBe(500);
+  expect(nextCheckDelay(of(3_200), 5_000, 500)).toBe(200);
+  expect(nextCheckDelay(of(4_900), 5_000, 500)).toBe(500);
   // Its leases end already, unless that has failed.
-  expect(untilNextLook(of(1_000), 5_000, 500)).toBe(500);
+  expect(nextCheckDelay(of(1_000), 5_000, 500)).toBe(500);
 });

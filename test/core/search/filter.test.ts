@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import type { Filter, Seen } from "../../../src/core/search/filter.ts";
-import { passes } from "../../../src/core/search/filter.ts";
-import type { Envelope } from "../../../src/core/model/message.ts";
-import { letterOf, noon } from "../broker.ts";
+import type { Filter, FilteredItem } from "../../../src/core/search/filter.ts";
+import { matchesFilter } from "../../../src/core/search/filter.ts";
+import type { StoredMessage } from "../../../src/core/model/message.ts";
+import { makeInput, noon } from "../commandRunner.ts";
 
-const { delay: _delay, ...letter } = letterOf({ url: "https://Shop.example:8443/a/b?c=d", labels: ["new", "red"], callerIp: "192.0.2.1" });
-const envelope: Envelope = {
+const { delay: _delay, ...letter } = makeInput({ url: "https://Shop.example:8443/a/b?c=d", labels: ["new", "red"], callerIp: "192.0.2.1" });
+const message: StoredMessage = {
   ...letter,
   account: "acme",
   id: "msg_1",
@@ -15,7 +15,7 @@ const envelope: Envelope = {
   timeout: 1000,
   startedAtOnce: false,
 };
-const seen: Seen = { envelope, time: noon, dlqId: "dlq-1", state: "FAILED", responseStatus: 503 };
+const seen: FilteredItem = { message, time: noon, dlqId: "dlq-1", state: "FAILED", responseStatus: 503 };
 
 describe("passes", () => {
   test.each<[Filter, boolean]>([
@@ -50,18 +50,18 @@ describe("passes", () => {
     [{ labels: ["red"], hosts: ["shop.example:8443"] }, true],
     [{ labels: ["red"], hosts: ["other.example"] }, false],
   ])("%j: %s", (filter, expected) => {
-    expect(passes(filter, seen)).toBe(expected);
+    expect(matchesFilter(filter, seen)).toBe(expected);
   });
 
   describe("of dead letters", () => {
     const run = { key: "run_1", runId: "order-1", createdAt: noon, url: "https://shop.example/flow", failureUrl: null };
-    const ofRun: Seen = { ...seen, letter: { run, failureCallback: { state: "CALLBACK_FAIL" } } };
-    const ofMessage: Seen = { ...seen, letter: { failureCallback: { state: "CALLBACK_FAIL" } } };
+    const ofRun: FilteredItem = { ...seen, deadLetter: { run, failureCallback: { state: "CALLBACK_FAIL" } } };
+    const ofMessage: FilteredItem = { ...seen, deadLetter: { failureCallback: { state: "CALLBACK_FAIL" } } };
 
     test.each<[Filter, boolean, boolean]>([
       [{}, true, true],
-      [{ ofRuns: true }, true, false],
-      [{ ofRuns: false }, false, true],
+      [{ belongsToRun: true }, true, false],
+      [{ belongsToRun: false }, false, true],
       [{ runIdStarts: ["order-1"] }, true, false],
       [{ runIds: ["other", "order-1"] }, true, false],
       [{ runIds: ["order-"] }, false, false],
@@ -75,12 +75,12 @@ describe("passes", () => {
       [{ callbackStates: ["CALLBACK_FAIL"] }, true, false],
       [{ callbackStates: ["CALLBACK_SUCCESS"] }, false, false],
     ])("%o", (filter, run, message) => {
-      expect([passes(filter, ofRun), passes(filter, ofMessage)]).toEqual([run, message]);
+      expect([matchesFilter(filter, ofRun), matchesFilter(filter, ofMessage)]).toEqual([run, message]);
     });
   });
 
   test("what a thing does not have, no filter finds", () => {
-    const bare: Seen = { envelope: { ...envelope, callerIp: null, labels: [] }, time: noon, responseStatus: null };
+    const bare: FilteredItem = { message: { ...message, callerIp: null, labels: [] }, time: noon, responseStatus: null };
     for (const filter of [
       { dlqIds: ["dlq-1"] },
       { states: ["FAILED" as const] },
@@ -88,7 +88,7 @@ describe("passes", () => {
       { callerIps: ["192.0.2.1"] },
       { labels: ["red"] },
     ]) {
-      expect(passes(filter, bare), JSON.stringify(filter)).toBe(false);
+      expect(matchesFilter(filter, bare), JSON.stringify(filter)).toBe(false);
     }
   });
 });

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import type { Run } from "../../../src/core/model/run.ts";
 import type { RunFilter } from "../../../src/core/search/runFilter.ts";
-import { passesRun, runMarksWanted } from "../../../src/core/search/runFilter.ts";
-import { markOf } from "../../../src/core/search/tags.ts";
+import { matchesRunFilter, listWantedRunTags } from "../../../src/core/search/runFilter.ts";
+import { toTag } from "../../../src/core/search/tags.ts";
 
 const url = "https://shop.example/orders/1";
 const run = {
@@ -40,20 +40,20 @@ test.each<[RunFilter, boolean]>([
   [{ runs: [{ runId: "wfr_2", createdAt: 10 }] }, false],
   [{ labels: ["a"], states: ["RUN_FAILED"] }, false],
 ])("a run passes the filter %j: %s", (filter, passes) => {
-  expect(passesRun(filter, run)).toBe(passes);
+  expect(matchesRunFilter(filter, run)).toBe(passes);
 });
 
 test("a run without a key or with a caller", () => {
-  expect(passesRun({ flowControlKeys: ["k"] }, { ...run, settings: { flowControl: null } } as unknown as Run)).toBe(false);
-  expect(passesRun({ callerIps: ["::1"] }, { ...run, callerIp: "::1" })).toBe(true);
+  expect(matchesRunFilter({ flowControlKeys: ["k"] }, { ...run, settings: { flowControl: null } } as unknown as Run)).toBe(false);
+  expect(matchesRunFilter({ callerIps: ["::1"] }, { ...run, callerIp: "::1" })).toBe(true);
 });
 
 test("a filter wants the marks of what runs are marked by", () => {
-  expect(runMarksWanted({ hosts: ["shop.example"], from: 1 })).toEqual([]);
-  expect(runMarksWanted({ runIds: ["wfr_1"], runs: [{ runId: "wfr_2", createdAt: 1 }], urls: [url], states: ["RUN_FAILED"] })).toEqual([
-    ...[[markOf.run("wfr_1")], [markOf.run("wfr_2")], [markOf.url(url)], [markOf.state("RUN_FAILED")]],
+  expect(listWantedRunTags({ hosts: ["shop.example"], from: 1 })).toEqual([]);
+  expect(listWantedRunTags({ runIds: ["wfr_1"], runs: [{ runId: "wfr_2", createdAt: 1 }], urls: [url], states: ["RUN_FAILED"] })).toEqual([
+    ...[[toTag.run("wfr_1")], [toTag.run("wfr_2")], [toTag.url(url)], [toTag.state("RUN_FAILED")]],
   ]);
-  expect(runMarksWanted({ labels: ["a", "b"], flowControlKeys: ["k"], callerIps: ["::1"] })).toEqual([
-    ...[[markOf.label("a"), markOf.label("b")], [markOf.key("k")], [markOf.callerIp("::1")]],
+  expect(listWantedRunTags({ labels: ["a", "b"], flowControlKeys: ["k"], callerIps: ["::1"] })).toEqual([
+    ...[[toTag.label("a"), toTag.label("b")], [toTag.key("k")], [toTag.callerIp("::1")]],
   ]);
 });

@@ -1,49 +1,49 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { markId, markOf, markPrefix, marksOf, marksOfRow } from "../../../src/core/search/tags.ts";
-import { Broker, letterOf, noon } from "../broker.ts";
+import { toTagId, toTag, tagPrefix, makeTags, makeTagIds } from "../../../src/core/search/tags.ts";
+import { CommandRunner, makeInput, noon } from "../commandRunner.ts";
 
 test("no mark is the beginning of another one, and each is one word", () => {
   const text = fc.oneof(fc.string({ minLength: 1 }), fc.stringMatching(/^[ab %\n\0]{1,6}$/));
   fc.assert(
     fc.property(text, text, fc.string(), (a, b, id) => {
-      expect(markOf.label(a)).toMatch(/^[^\s\0]+$/);
-      if (a !== b) expect(markId("log", markOf.label(b), id).startsWith(markPrefix("log", markOf.label(a)))).toBe(false);
+      expect(toTag.label(a)).toMatch(/^[^\s\0]+$/);
+      if (a !== b) expect(toTagId("log", toTag.label(b), id).startsWith(tagPrefix("log", toTag.label(a)))).toBe(false);
     }),
   );
 });
 
 test("URLs of any length come to short marks, and different ones to different marks", () => {
   const urls = Array.from({ length: 10_000 }, (_, n) => `https://shop.example/${"x".repeat(n % 200)}/${n}`);
-  const marks = new Set(urls.map(markOf.url));
+  const marks = new Set(urls.map(toTag.url));
   expect(marks.size).toBe(urls.length);
   expect([...marks].every((mark) => mark.length < 20)).toBe(true);
 });
 
 test("a plain message leaves no mark, whatever becomes of it but a failure", async () => {
-  expect(marksOf(letterOf())).toEqual([]);
-  const broker = await Broker.open();
+  expect(makeTags(makeInput())).toEqual([]);
+  const broker = await CommandRunner.open();
   const id = await broker.publish();
   await broker.settle(id, { status: 200 });
   await broker.publish({ delay: 5 });
-  expect([...broker.memory.tables.marks.keys()]).toEqual([]);
+  expect([...broker.memory.tables.tags.keys()]).toEqual([]);
 });
 
 test("a message has a mark for each of its labels once, its queue, key, schedule and group", () => {
   const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
-  const letter = letterOf({ labels: ["a b", "c", "c"], queue: "q", flowControl, scheduleId: "scd_1", group: "g" });
-  expect(marksOf(letter)).toEqual(["label:a%20.b", "label:c", "queue:q", "key:k", "schedule:scd_1", "group:g"]);
+  const letter = makeInput({ labels: ["a b", "c", "c"], queue: "q", flowControl, scheduleId: "scd_1", group: "g" });
+  expect(makeTags(letter)).toEqual(["label:a%20.b", "label:c", "queue:q", "key:k", "schedule:scd_1", "group:g"]);
 });
 
 test("marks come and go with what they stand for", async () => {
-  const broker = await Broker.open();
-  const marks = (): string[] => [...broker.memory.tables.marks.values()].map(({ id }) => id).sort();
+  const broker = await CommandRunner.open();
+  const marks = (): string[] => [...broker.memory.tables.tags.values()].map(({ id }) => id).sort();
   const id = await broker.publish({ labels: ["l"], retries: 0 });
   expect(marks()).toEqual([`born label:l ${id}`, `unfinished label:l ${id}`]);
   await broker.settle(id, { status: 500 });
   const [letter] = broker.deadLetters;
   const [row] = broker.logRows(id);
-  const ofLetter = letter ? (marksOfRow.deadLetters?.(letter) ?? []) : [];
+  const ofLetter = letter ? (makeTagIds.deadLetters?.(letter) ?? []) : [];
   expect(ofLetter).toHaveLength(4);
   expect(marks()).toEqual(
     [`born label:l ${id}`, ...["label:l", "state:ERROR", "state:FAILED"].map((mark) => `log ${mark} ${row?.id}`), ...ofLetter].sort(),
@@ -56,12 +56,12 @@ test("marks come and go with what they stand for", async () => {
 });
 
 test("a command that is refused leaves no mark", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const id = await broker.publish({ labels: ["l"], retries: 0 });
   await broker.settle(id);
-  const before = [...broker.memory.tables.marks.keys()];
+  const before = [...broker.memory.tables.tags.keys()];
   const dlqIds = broker.deadLetters.map((letter) => letter.id);
   const overrides = { retries: 5_000 };
   await expect(broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention: 1, overrides })).rejects.toThrow("limit-exceeded");
-  expect([...broker.memory.tables.marks.keys()]).toEqual(before);
+  expect([...broker.memory.tables.tags.keys()]).toEqual(before);
 });

@@ -1,22 +1,22 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { Outcome } from "../../../src/core/model/message.ts";
-import type { letterOf } from "../broker.ts";
-import { Broker, bytes, callbackTo } from "../broker.ts";
+import type { makeInput } from "../commandRunner.ts";
+import { CommandRunner, bytes, callbackTo } from "../commandRunner.ts";
 
 const mebibyte = 1024 * 1024;
 const most = 8 * mebibyte;
 
-let broker: Broker;
+let broker: CommandRunner;
 
 beforeEach(async () => {
-  broker = await Broker.open();
+  broker = await CommandRunner.open();
 });
 
 /** What the failure callback of a message is told, and how long that is. */
-async function told(outcome: Partial<Outcome>, letter: Parameters<typeof letterOf>[0] = {}) {
+async function told(outcome: Partial<Outcome>, letter: Parameters<typeof makeInput>[0] = {}) {
   const id = await broker.publish({ retries: 0, failureCallback: callbackTo("https://f.example"), ...letter });
   await broker.settle(id, outcome);
-  const [teller] = broker.tellersOf(id);
+  const [teller] = broker.listReporters(id);
   const body = teller?.body ?? new Uint8Array(0);
   const json = JSON.parse(new TextDecoder().decode(body)) as Record<string, unknown> & { body: string; sourceBody: string };
   return { json, size: body.byteLength, response: Buffer.from(json.body, "base64"), source: Buffer.from(json.sourceBody, "base64") };
@@ -80,13 +80,13 @@ describe("a failure callback", () => {
 test("a callback of every attempt keeps within the same limit", async () => {
   const id = await broker.publish({ callback: callbackTo("https://c.example") });
   await broker.settle(id, { status: 200, body: Buffer.alloc(7 * mebibyte, "x") });
-  const [teller] = broker.tellersOf(id);
+  const [teller] = broker.listReporters(id);
   expect(teller?.body.byteLength).toBeLessThanOrEqual(most);
   expect(JSON.parse(new TextDecoder().decode(teller?.body))).toMatchObject({ status: 200, truncated: true });
 });
 
 describe("what is kept of a response that only a callback needs", () => {
-  const outcome = { body: Buffer.alloc(3 * mebibyte, "x"), kept: mebibyte, digest: "d" };
+  const outcome = { body: Buffer.alloc(3 * mebibyte, "x"), keptBytes: mebibyte, digest: "d" };
 
   test("is a small part in the dead letter and in the log, with the hash of all", async () => {
     await told(outcome);
@@ -98,7 +98,7 @@ describe("what is kept of a response that only a callback needs", () => {
   });
 
   test("is all of it where that is small", async () => {
-    await told({ body: bytes("no"), kept: mebibyte });
+    await told({ body: bytes("no"), keptBytes: mebibyte });
     expect(broker.deadLetters[0]).not.toHaveProperty("digest");
     expect(new TextDecoder().decode(broker.deadLetters[0]?.body)).toBe("no");
   });

@@ -1,27 +1,27 @@
 import { expect, test } from "vitest";
-import { damagedLetterRefused } from "../../../src/core/commands/dlq.ts";
+import { damagedDeadLetterRefusal } from "../../../src/core/commands/dlq.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
-import { damagedEnvelope, damagedGroup, damagedLetter, damagedSchedule, damagedStep } from "../../../src/core/sending/damaged.ts";
-import { birthOf } from "../../../src/core/values/ids.ts";
-import { Broker } from "../broker.ts";
+import { damagedMessage, damagedUrlGroup, damagedDeadLetter, damagedSchedule, damagedStep } from "../../../src/core/sending/damaged.ts";
+import { readIdTime } from "../../../src/core/values/ids.ts";
+import { CommandRunner } from "../commandRunner.ts";
 
 test("of a damaged message nothing is known but its id, and everything is hidden", async () => {
-  const id = await (await Broker.open()).publish();
-  expect(damagedEnvelope({ account: "acme", id })).toEqual({
+  const id = await (await CommandRunner.open()).publish();
+  expect(damagedMessage({ account: "acme", id })).toEqual({
     ...{ account: "acme", id, brand: "svc", url: "", method: "POST", headers: [], body: noBytes },
     ...{ retries: 0, retryDelay: null, timeout: 0, callback: null, failureCallback: null, flowControl: null },
-    ...{ redaction: { body: true, headers: true }, labels: [], callerIp: null, tells: null, deduplication: null },
+    ...{ redaction: { body: true, headers: true }, labels: [], callerIp: null, reportsOn: null, deduplication: null },
     ...{ group: null, endpoint: null, queue: null, scheduleId: null },
-    ...{ startedAtOnce: false, createdAt: birthOf(id), notBefore: birthOf(id), damaged: true },
+    ...{ startedAtOnce: false, createdAt: readIdTime(id), notBefore: readIdTime(id), damaged: true },
   });
 });
 
 test("of other damaged rows their keys are known", () => {
-  expect(damagedLetter({ account: "acme", id: "dlq_1", messageId: "msg_1" })).toEqual({
+  expect(damagedDeadLetter({ account: "acme", id: "dlq_1", messageId: "msg_1" })).toEqual({
     ...{ account: "acme", id: "dlq_1", messageId: "msg_1", status: null, headers: [], body: noBytes },
-    ...{ error: "the stored dead letter is damaged", retried: 0, failureCallback: null, marks: [], damaged: true },
+    ...{ error: "the stored dead letter is damaged", retried: 0, failureCallback: null, tags: [], damaged: true },
   });
-  expect(damagedGroup({ account: "acme", name: "g" })).toEqual({
+  expect(damagedUrlGroup({ account: "acme", name: "g" })).toEqual({
     ...{ account: "acme", name: "g", createdAt: 0, updatedAt: 0, endpoints: [], headers: [], damaged: true },
   });
   expect(damagedStep({ account: "acme", id: "run_1/r7", position: 7 })).toEqual({
@@ -33,12 +33,12 @@ test("of other damaged rows their keys are known", () => {
 test("a damaged schedule is paused if it had no time to fire at", () => {
   const schedule = damagedSchedule({ account: "acme", id: "scd_1", dueAt: 5 });
   expect(schedule).toMatchObject({ cron: "", dueAt: 5, paused: false, lastAt: null, lastMessages: [], createdAt: 0, damaged: true });
-  expect(schedule.letter).toMatchObject({ url: "", retries: null, timeout: null, delay: null, notBefore: null });
+  expect(schedule.messageInput).toMatchObject({ url: "", retries: null, timeout: null, delay: null, notBefore: null });
   expect(damagedSchedule({ account: "acme", id: "scd_1", dueAt: null })).toMatchObject({ dueAt: null, paused: true });
 });
 
 test("a damaged dead letter cannot be sent again", () => {
-  expect(damagedLetterRefused("x".repeat(101))).toMatchObject({
+  expect(damagedDeadLetterRefusal("x".repeat(101))).toMatchObject({
     code: "invalid",
     message: `dlqId: ${"x".repeat(100)} is damaged in the store, so it cannot be sent again; restore a backup, or delete it`,
   });

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import type { Answer } from "../../../src/core/model/message.ts";
-import { answerOf, infoOf, isSuccess, lastAnswerOf, noAnswer } from "../../../src/core/sending/outcome.ts";
+import { toLoggedResponse, toFailureCallbackInfo, isSuccess, toDeadLetterResponse, noResponse } from "../../../src/core/sending/outcome.ts";
 import { logBodyBytes } from "../../../src/core/values/limits.ts";
-import { bytes } from "../broker.ts";
+import { bytes } from "../commandRunner.ts";
 
 const headers: Answer["headers"] = [["X-A", "1"]];
 const short: Answer = { status: 200, headers, body: bytes("abcdef"), error: null };
@@ -14,25 +14,30 @@ test("a status of 200 to 299 is a success", () => {
 });
 
 test("the log keeps the beginning of a body, and says that it was cut", () => {
-  expect(answerOf(short)).toEqual({ status: 200, headers, error: null, body: short.body });
-  expect(answerOf({ ...short, body: whole }).body).toBe(whole);
-  expect(answerOf(long)).toEqual({ status: 200, headers, error: null, body: whole, digest: "sha256", cut: true });
-  expect(answerOf(short)).not.toHaveProperty("cut");
+  expect(toLoggedResponse(short)).toEqual({ status: 200, headers, error: null, body: short.body });
+  expect(toLoggedResponse({ ...short, body: whole }).body).toBe(whole);
+  expect(toLoggedResponse(long)).toEqual({ status: 200, headers, error: null, body: whole, digest: "sha256", cut: true });
+  expect(toLoggedResponse(short)).not.toHaveProperty("cut");
 });
 
 test("a dead letter keeps as much as it may, and the digest of what is longer", () => {
-  expect(lastAnswerOf(long)).toEqual({ status: 200, headers, error: null, body: long.body, cut: true });
-  expect(lastAnswerOf({ ...short, digest: "sha256", kept: 6 })).toEqual({ status: 200, headers, error: null, body: short.body });
-  expect(lastAnswerOf({ ...short, digest: "sha256", kept: 5 })).toEqual({
+  expect(toDeadLetterResponse(long)).toEqual({ status: 200, headers, error: null, body: long.body, cut: true });
+  expect(toDeadLetterResponse({ ...short, digest: "sha256", keptBytes: 6 })).toEqual({
+    status: 200,
+    headers,
+    error: null,
+    body: short.body,
+  });
+  expect(toDeadLetterResponse({ ...short, digest: "sha256", keptBytes: 5 })).toEqual({
     ...{ status: 200, headers, error: null, body: bytes("abcde"), digest: "sha256" },
   });
-  expect(lastAnswerOf({ ...short, kept: 5 })).toEqual({ status: 200, headers, error: null, body: bytes("abcde") });
+  expect(toDeadLetterResponse({ ...short, keptBytes: 5 })).toEqual({ status: 200, headers, error: null, body: bytes("abcde") });
 });
 
 test("the answer of a failure callback is shown with what is known of it", () => {
-  expect(infoOf(noAnswer)).toEqual({ responseBody: "", responseHeaders: [] });
-  expect(infoOf(short)).toEqual({ responseStatus: 200, responseBody: "abcdef", responseHeaders: headers });
-  expect(infoOf(long)).toEqual({
+  expect(toFailureCallbackInfo(noResponse)).toEqual({ responseBody: "", responseHeaders: [] });
+  expect(toFailureCallbackInfo(short)).toEqual({ responseStatus: 200, responseBody: "abcdef", responseHeaders: headers });
+  expect(toFailureCallbackInfo(long)).toEqual({
     ...{ responseStatus: 200, responseBody: "x".repeat(logBodyBytes), responseHeaders: headers, digest: "sha256", cut: true },
   });
 });

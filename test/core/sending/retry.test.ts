@@ -1,18 +1,18 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { HeaderList } from "../../../src/core/model/message.ts";
-import { backoff, verdictOf } from "../../../src/core/sending/retry.ts";
-import type { Verdict } from "../../../src/core/sending/retry.ts";
+import { backoff, decideNextAction } from "../../../src/core/sending/retry.ts";
+import type { NextAction } from "../../../src/core/sending/retry.ts";
 
 const now = Date.UTC(2024, 5, 27, 12, 0, 0);
 const day = 86_400_000;
 
 type Case = { status?: number | null; headers?: HeaderList; retries?: number; retryDelay?: string | null; retried?: number; at?: number };
 
-const judge = ({ status = 500, headers = [], retries = 3, retryDelay = null, retried = 0, at = now }: Case): Verdict =>
-  verdictOf({ envelope: { retries, retryDelay }, outcome: { status, headers }, retried, now: at });
+const judge = ({ status = 500, headers = [], retries = 3, retryDelay = null, retried = 0, at = now }: Case): NextAction =>
+  decideNextAction({ message: { retries, retryDelay }, outcome: { status, headers }, retried, now: at });
 
-const after = (delay: number): Verdict => ({ kind: "retry", at: now + delay });
+const after = (delay: number): NextAction => ({ kind: "retry", at: now + delay });
 
 describe("verdictOf", () => {
   test.each([200, 201, 204, 299])("%d is delivered, even when the last retry brought it", (status) => {

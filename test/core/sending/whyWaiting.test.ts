@@ -1,54 +1,64 @@
 import { describe, expect, test } from "vitest";
-import { endedWithServer } from "../../../src/core/admission/lease.ts";
+import { serverEndedDueAt } from "../../../src/core/admission/lease.ts";
 import { accountGate, keyGate, queueGate } from "../../../src/core/admission/gate.ts";
 import { newLimiter } from "../../../src/core/admission/limiter.ts";
 import type { MessageState } from "../../../src/core/model/message.ts";
-import type { Standing } from "../../../src/core/sending/whyWaiting.ts";
-import { mostCounted, reasonsOf } from "../../../src/core/sending/whyWaiting.ts";
-import { noon } from "../broker.ts";
+import type { WaitState } from "../../../src/core/sending/whyWaiting.ts";
+import { maxCounted, listWaitReasons } from "../../../src/core/sending/whyWaiting.ts";
+import { noon } from "../commandRunner.ts";
 
 const held: MessageState = {
-  ...{ account: "acme", id: "msg_9", state: "held", dueAt: null, attempts: 0, lost: 0, leasedBy: null, host: "shop.example", size: 1 },
   ...{
-    tells: false,
+    account: "acme",
+    id: "msg_9",
+    state: "held",
+    dueAt: null,
+    attempts: 0,
+    lostAttempts: 0,
+    leasedBy: null,
+    host: "shop.example",
+    size: 1,
+  },
+  ...{
+    reportsOutcome: false,
     queue: null,
-    flowKey: "k",
+    flowControlKey: "k",
     slot: null,
-    line: "key:k",
-    marks: [],
+    waitlist: "key:k",
+    tags: [],
     run: null,
-    sights: "",
+    timeKeys: "",
     endpoint: "https://shop.example/",
   },
 };
 const key = { ...newLimiter({ account: "acme", gate: keyGate("k") }, noon), parallelism: 2, running: 2, waiting: 5 };
-const standing: Standing = {
+const standing: WaitState = {
   state: held,
   retries: 3,
   createdAt: noon,
   notBefore: noon,
-  last: null,
+  lastEntry: null,
   queue: null,
   key,
-  before: 4,
-  places: [],
+  waitingAhead: 4,
+  slotHolders: [],
 };
-const textsOf = (over: Partial<Standing>, now = noon): string[] => reasonsOf({ ...standing, ...over }, now).map(({ text }) => text);
+const textsOf = (over: Partial<WaitState>, now = noon): string[] => listWaitReasons({ ...standing, ...over }, now).map(({ text }) => text);
 
 test("a message that waits for its account says how many are under way, of how many, and how to raise it", () => {
-  const allowance = { ...newLimiter({ account: "acme", gate: accountGate }, noon), parallelism: 2, running: 2, waiting: 5 };
-  const line = { state: { ...held, line: "account:" }, key: null };
-  expect(textsOf({ ...line, allowance })).toEqual([
+  const accountLimiter = { ...newLimiter({ account: "acme", gate: accountGate }, noon), parallelism: 2, running: 2, waiting: 5 };
+  const line = { state: { ...held, waitlist: "account:" }, key: null };
+  expect(textsOf({ ...line, accountLimiter })).toEqual([
     'account: 2 of 2 deliveries under way ("waypost account limits acme --global-parallelism ..." raises the limit); 4 before it in line',
   ]);
-  expect(textsOf({ ...line, allowance: { ...allowance, running: 1 } })).toEqual([
+  expect(textsOf({ ...line, accountLimiter: { ...accountLimiter, running: 1 } })).toEqual([
     "the account is open; the next node that looks takes it on; 4 before it in line",
   ]);
 });
 
 test("a message that was being sent when the server was restarted says so", () => {
-  const cut: MessageState = { ...held, state: "active", line: null, leasedBy: "nod_a", dueAt: endedWithServer };
-  expect(reasonsOf({ ...standing, state: cut, key: null }, noon + 5)).toEqual([
+  const cut: MessageState = { ...held, state: "active", waitlist: null, leasedBy: "nod_a", dueAt: serverEndedDueAt };
+  expect(listWaitReasons({ ...standing, state: cut, key: null }, noon + 5)).toEqual([
     {
       ...{ reason: "lease-over", node: "nod_a", since: noon, until: noon + 5 },
       text: `the server was restarted while node nod_a was sending it since ${new Date(noon).toISOString()}, so it is sent again`,
@@ -57,42 +67,44 @@ test("a message that was being sent when the server was restarted says so", () =
 });
 
 test("a message that waits for what its account may have under way to its endpoint says so", () => {
-  const allowance = {
+  const accountLimiter = {
     ...newLimiter({ account: "acme", gate: { kind: "endpoint", name: "https://shop.example:8443/hook" } }, noon),
     parallelism: 2,
     running: 2,
     waiting: 5,
   };
-  const line = { state: { ...held, host: "shop.example:8443", line: "endpoint:https://shop.example:8443/hook" }, key: null };
+  const line = { state: { ...held, host: "shop.example:8443", waitlist: "endpoint:https://shop.example:8443/hook" }, key: null };
   const raise = '"waypost account limits acme --parallelism ..." raises the limit';
-  expect(reasonsOf({ ...standing, ...line, allowance }, noon)).toEqual([
+  expect(listWaitReasons({ ...standing, ...line, accountLimiter }, noon)).toEqual([
     {
       ...{ reason: "account-endpoint", endpoint: "https://shop.example:8443/hook", used: 2, limit: 2, position: 4 },
       text: `account: 2 of 2 deliveries under way to endpoint https://shop.example:8443/hook (${raise}); 4 before it in line`,
     },
   ]);
-  expect(textsOf({ ...line, allowance: { ...allowance, running: 1 } })).toEqual([
+  expect(textsOf({ ...line, accountLimiter: { ...accountLimiter, running: 1 } })).toEqual([
     "the account at endpoint https://shop.example:8443/hook is open; the next node that looks takes it on; 4 before it in line",
   ]);
 });
 
 test("places of a key and an endpoint that others have, who wait for the account, are not open", () => {
-  const onward = { ...key, running: 1, onward: 1, rate: 3, period: 1000, windowStart: noon, windowUsed: 2 };
-  expect(reasonsOf({ ...standing, key: onward }, noon)).toMatchObject([
+  const onward = { ...key, running: 1, waitingDownstream: 1, rate: 3, period: 1000, windowStart: noon, windowUsed: 2 };
+  expect(listWaitReasons({ ...standing, key: onward }, noon)).toMatchObject([
     { reason: "key-parallelism", used: 2, limit: 2, text: "key k: 1 of 2 in flight, 1 more in line for the account; 4 before it in line" },
     { reason: "key-rate", used: 3, limit: 3, text: expect.stringMatching(/rate 2 of 3 used until .*, 1 more in line for the account;/) },
   ]);
   expect(textsOf({ key: { ...onward, rate: null, running: 0 } })).toEqual([
     "key k is open; the next node that looks takes it on; 4 before it in line",
   ]);
-  const allowance = {
+  const accountLimiter = {
     ...newLimiter({ account: "acme", gate: { kind: "endpoint", name: "https://shop.example/" } }, noon),
     parallelism: 2,
     running: 1,
-    onward: 1,
+    waitingDownstream: 1,
     waiting: 5,
   };
-  expect(reasonsOf({ ...standing, state: { ...held, line: "endpoint:https://shop.example/" }, key: null, allowance }, noon)).toMatchObject([
+  expect(
+    listWaitReasons({ ...standing, state: { ...held, waitlist: "endpoint:https://shop.example/" }, key: null, accountLimiter }, noon),
+  ).toMatchObject([
     {
       reason: "account-endpoint",
       used: 2,
@@ -104,18 +116,18 @@ test("places of a key and an endpoint that others have, who wait for the account
 
 test.each(["account:", "endpoint:https://shop.example/", "capacity:shop.example"])(
   "a key that is paused will hold back what stands in line %s, too",
-  (line) => {
-    const allowance = { ...newLimiter({ account: "acme", gate: accountGate }, noon), parallelism: 2, running: 2, waiting: 5 };
-    const reasons = reasonsOf({ ...standing, state: { ...held, line }, key: { ...key, paused: true }, allowance }, noon);
+  (waitlist) => {
+    const accountLimiter = { ...newLimiter({ account: "acme", gate: accountGate }, noon), parallelism: 2, running: 2, waiting: 5 };
+    const reasons = listWaitReasons({ ...standing, state: { ...held, waitlist }, key: { ...key, paused: true }, accountLimiter }, noon);
     expect(reasons.map(({ reason }) => reason)).toEqual([expect.stringMatching(/^(account|account-endpoint|host)$/), "key-paused"]);
   },
 );
 
 describe("reasonsOf", () => {
   test("counts those before it only so far", () => {
-    expect(reasonsOf({ ...standing, before: mostCounted }, noon)).toMatchObject([{ position: 1000 }]);
-    expect(reasonsOf({ ...standing, before: mostCounted }, noon)[0]).not.toHaveProperty("more");
-    expect(reasonsOf({ ...standing, before: mostCounted + 1 }, noon)).toMatchObject([
+    expect(listWaitReasons({ ...standing, waitingAhead: maxCounted }, noon)).toMatchObject([{ position: 1000 }]);
+    expect(listWaitReasons({ ...standing, waitingAhead: maxCounted }, noon)[0]).not.toHaveProperty("more");
+    expect(listWaitReasons({ ...standing, waitingAhead: maxCounted + 1 }, noon)).toMatchObject([
       { position: 1000, more: true, text: "key k: 2 of 2 in flight; more than 1000 before it in line" },
     ]);
   });
@@ -131,27 +143,29 @@ describe("reasonsOf", () => {
   });
 
   test("has something to say of parts that went away between two reads", () => {
-    const queued = { ...held, queue: "q", line: "queue:q" };
+    const queued = { ...held, queue: "q", waitlist: "queue:q" };
     const queue = { ...newLimiter({ account: "acme", gate: queueGate("q") }, noon), running: 2, waiting: 1 };
     expect(textsOf({ key: null })).toEqual(["key k is open; the next node that looks takes it on; 4 before it in line"]);
     expect(textsOf({ state: queued })).toEqual(["queue q is open; the next node that looks takes it on; 4 before it in line"]);
-    expect(textsOf({ state: queued, queue, places: [{ messageId: "msg_1", holders: [] }] })).toEqual([
+    expect(textsOf({ state: queued, queue, slotHolders: [{ messageId: "msg_1", holders: [] }] })).toEqual([
       "queue q: 2 of 1 at work; 4 before it in line",
     ]);
-    expect(textsOf({ state: { ...held, line: null } })).toEqual(["? is open; the next node that looks takes it on; 4 before it in line"]);
+    expect(textsOf({ state: { ...held, waitlist: null } })).toEqual([
+      "? is open; the next node that looks takes it on; 4 before it in line",
+    ]);
     expect(textsOf({ state: { ...held, state: "active" } }, noon)).toHaveLength(1);
     expect(textsOf({ state: { ...held, state: "pending" } }, noon)).toHaveLength(1);
   });
 
   test("is paused, and not due at any time, where it would be sent but for its queue", () => {
     const queue = { ...newLimiter({ account: "acme", gate: queueGate("q") }, noon), paused: true };
-    const state: MessageState = { ...held, state: "pending", line: null, queue: "q", slot: held.id, dueAt: noon + 9, attempts: 1 };
-    const last = { time: noon - 9, status: 500, error: null, nextDueAt: noon - 1 };
-    expect(textsOf({ state, queue, key: null, last })).toEqual(["queue q is paused"]);
+    const state: MessageState = { ...held, state: "pending", waitlist: null, queue: "q", slot: held.id, dueAt: noon + 9, attempts: 1 };
+    const lastEntry = { time: noon - 9, status: 500, error: null, nextDueAt: noon - 1 };
+    expect(textsOf({ state, queue, key: null, lastEntry })).toEqual(["queue q is paused"]);
     expect(textsOf({ state: { ...state, attempts: 0 }, queue, key: null })).toEqual(["queue q is paused"]);
     // Its time has not come.
     const due = "retry 1 of 3 at 2026-01-01T12:00:00.009Z, after status 500";
-    expect(textsOf({ state, queue, key: null, last: { ...last, nextDueAt: noon + 9 } })).toEqual([due, "queue q is paused"]);
+    expect(textsOf({ state, queue, key: null, lastEntry: { ...lastEntry, nextDueAt: noon + 9 } })).toEqual([due, "queue q is paused"]);
     expect(textsOf({ state: { ...state, slot: null, attempts: 0 }, queue, key: null, notBefore: noon + 9 })).toEqual([
       "due at 2026-01-01T12:00:00.009Z",
       "queue q is paused",
@@ -159,35 +173,37 @@ describe("reasonsOf", () => {
   });
 
   test("counts retries without attempts that nobody reported", () => {
-    const state: MessageState = { ...held, state: "pending", line: null, dueAt: noon + 5, attempts: 3, lost: 1 };
-    const last = { time: noon, status: null, error: null, nextDueAt: noon + 5 };
-    expect(textsOf({ state, last })).toEqual(["retry 2 of 3 at 2026-01-01T12:00:00.005Z"]);
+    const state: MessageState = { ...held, state: "pending", waitlist: null, dueAt: noon + 5, attempts: 3, lostAttempts: 1 };
+    const lastEntry = { time: noon, status: null, error: null, nextDueAt: noon + 5 };
+    expect(textsOf({ state, lastEntry })).toEqual(["retry 2 of 3 at 2026-01-01T12:00:00.005Z"]);
     expect(textsOf({ state: { ...state, attempts: 1 } })).toEqual(["due at 2026-01-01T12:00:00.005Z"]);
-    expect(reasonsOf({ ...standing, state: { ...state, attempts: 1 } }, noon)).toEqual([
+    expect(listWaitReasons({ ...standing, state: { ...state, attempts: 1 } }, noon)).toEqual([
       { reason: "not-due", text: "due at 2026-01-01T12:00:00.005Z", until: noon + 5 },
     ]);
-    expect(reasonsOf({ ...standing, state, last: { ...last, error: "timeout" } }, noon)).toEqual([
+    expect(listWaitReasons({ ...standing, state, lastEntry: { ...lastEntry, error: "timeout" } }, noon)).toEqual([
       {
         ...{ reason: "retry", text: "retry 2 of 3 at 2026-01-01T12:00:00.005Z, after: timeout" },
         ...{ until: noon + 5, used: 2, limit: 3, error: "timeout" },
       },
     ]);
-    expect(reasonsOf({ ...standing, state, last: { ...last, status: 500 } }, noon)).toMatchObject([{ reason: "retry", status: 500 }]);
-    expect(reasonsOf({ ...standing, state }, noon + 5)).toEqual([
+    expect(listWaitReasons({ ...standing, state, lastEntry: { ...lastEntry, status: 500 } }, noon)).toMatchObject([
+      { reason: "retry", status: 500 },
+    ]);
+    expect(listWaitReasons({ ...standing, state }, noon + 5)).toEqual([
       { reason: "due", text: "due since 2026-01-01T12:00:00.005Z; the next node that looks takes it", since: noon + 5 },
     ]);
   });
 
   test("says who is sending a message, since when and until when", () => {
-    const state: MessageState = { ...held, state: "active", line: null, leasedBy: "nod_a", dueAt: noon + 30_000 };
+    const state: MessageState = { ...held, state: "active", waitlist: null, leasedBy: "nod_a", dueAt: noon + 30_000 };
     const facts = { node: "nod_a", since: noon - 5, until: noon + 30_000 };
-    const last = { time: noon - 5, status: null, error: null, nextDueAt: null };
+    const lastEntry = { time: noon - 5, status: null, error: null, nextDueAt: null };
     const [since, until] = ["2026-01-01T11:59:59.995Z", "2026-01-01T12:00:30.000Z"];
-    expect(reasonsOf({ ...standing, state, last }, noon)).toEqual([
+    expect(listWaitReasons({ ...standing, state, lastEntry }, noon)).toEqual([
       { reason: "sending", text: `being sent by node nod_a since ${since}; its lease ends at ${until}`, ...facts },
     ]);
     const over = `node nod_a has sent it since ${since} and has not reported; its lease ended at ${until}, so it is sent again`;
-    expect(reasonsOf({ ...standing, state, last }, noon + 30_000)).toEqual([{ reason: "lease-over", text: over, ...facts }]);
+    expect(listWaitReasons({ ...standing, state, lastEntry }, noon + 30_000)).toEqual([{ reason: "lease-over", text: over, ...facts }]);
     expect(textsOf({ state: { ...state, leasedBy: null } })[0]).toContain("node ? since 2026-01-01T12:00:00.000Z;");
   });
 });

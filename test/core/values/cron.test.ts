@@ -1,7 +1,7 @@
 import { Cron } from "croner";
 import * as fc from "fast-check";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { nextAfter, parseCron } from "../../../src/core/values/cron.ts";
+import { nextCronTime, parseCron } from "../../../src/core/values/cron.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";
 import type { Millis } from "../../../src/core/model/message.ts";
 
@@ -13,10 +13,10 @@ test("every name of a month and of a weekday is its number", () => {
   );
   const noon = Date.UTC(2026, 0, 1, 12);
   for (const [index, month] of months?.entries() ?? [])
-    expect(nextAfter(parseCron(`0 0 1 ${month} *`), noon), month).toBe(Date.UTC(index === 0 ? 2027 : 2026, index, 1));
+    expect(nextCronTime(parseCron(`0 0 1 ${month} *`), noon), month).toBe(Date.UTC(index === 0 ? 2027 : 2026, index, 1));
   // 1 January 2026 is a Thursday.
   for (const [index, weekday] of weekdays?.entries() ?? [])
-    expect(nextAfter(parseCron(`0 0 * * ${weekday}`), noon), weekday).toBe(Date.UTC(2026, 0, 4 + (index > 4 ? index - 7 : index)));
+    expect(nextCronTime(parseCron(`0 0 * * ${weekday}`), noon), weekday).toBe(Date.UTC(2026, 0, 4 + (index > 4 ? index - 7 : index)));
 });
 
 describe("parseCron keeps", () => {
@@ -227,17 +227,17 @@ describe("nextAfter", () => {
   });
 
   test("is null when it fires no more before the year 3000", () => {
-    expect(nextAfter("0 0 29 2 *", instant("2995-01-01"))).toBe(instant("2996-02-29"));
-    expect(nextAfter("0 0 29 2 *", instant("2999-01-01"))).toBeNull();
+    expect(nextCronTime("0 0 29 2 *", instant("2995-01-01"))).toBe(instant("2996-02-29"));
+    expect(nextCronTime("0 0 29 2 *", instant("2999-01-01"))).toBeNull();
   });
 
   test("refuses what was never parsed", () => {
-    expect(() => nextAfter("often", 0)).toThrow(Refusal);
+    expect(() => nextCronTime("often", 0)).toThrow(Refusal);
   });
 
   test("answers the same for more expressions than it remembers", () => {
     const crons = Array.from({ length: 600 }, (_, at) => `${at % 60} ${Math.floor(at / 60)} * * *`);
-    const ask = (): (Millis | null)[] => crons.map((cron) => nextAfter(cron, 0));
+    const ask = (): (Millis | null)[] => crons.map((cron) => nextCronTime(cron, 0));
     const expected = crons.map((_, at) => (at === 0 ? 1440 : at) * minute);
     expect(ask()).toEqual(expected);
     expect(ask()).toEqual(expected);
@@ -245,7 +245,7 @@ describe("nextAfter", () => {
 
   const firings = (cron: string, after: Millis, count: number): string[] =>
     Array.from({ length: count })
-      .reduce<Millis[]>((times) => [...times, nextAfter(cron, times.at(-1) ?? after) ?? Number.NaN], [])
+      .reduce<Millis[]>((times) => [...times, nextCronTime(cron, times.at(-1) ?? after) ?? Number.NaN], [])
       .map((time) => new Date(time).toISOString());
 });
 
@@ -259,9 +259,9 @@ describe("the present", () => {
     ["2999-06-01", 3],
   ])("%s makes no difference, and no timer is left", (present, at) => {
     vi.useFakeTimers({ now: instant(present) });
-    expect(nextAfter(`${at} 3 * * *`, 0)).toBe((180 + at) * minute);
-    expect(nextAfter("TZ=Europe/Berlin 30 2 29 * *", instant("2026-03-28"))).toBe(instant("2026-03-29T01:00"));
-    expect(nextAfter("0 12 * * *", instant("2026-10-25"))).toBe(instant("2026-10-25T12:00"));
+    expect(nextCronTime(`${at} 3 * * *`, 0)).toBe((180 + at) * minute);
+    expect(nextCronTime("TZ=Europe/Berlin 30 2 29 * *", instant("2026-03-28"))).toBe(instant("2026-03-29T01:00"));
+    expect(nextCronTime("0 12 * * *", instant("2026-10-25"))).toBe(instant("2026-10-25T12:00"));
     expect(vi.getTimerCount()).toBe(0);
   });
 });
@@ -294,7 +294,7 @@ describe("in any expression", () => {
         const end = scan.from + scan.walls.length * minute;
         const found: Millis[] = [];
         const cron = `TZ=${scan.zone} ${fields.join(" ")}`;
-        for (let at = nextAfter(cron, scan.from); at !== null && at < end; at = nextAfter(cron, at)) found.push(at);
+        for (let at = nextCronTime(cron, scan.from); at !== null && at < end; at = nextCronTime(cron, at)) found.push(at);
         expect(found).toEqual(byScan(fields, scan));
       }),
       { numRuns: 200 },
@@ -309,8 +309,8 @@ describe("in any expression", () => {
       fc.property(expressions, zones, instants, gaps, (fields, zone, after, gap) => {
         const cron = `TZ=${zone} ${fields.join(" ")}`;
         fc.pre(isPossible(cron));
-        const next = nextAfter(cron, after) ?? Number.NaN;
-        const later = nextAfter(cron, after + gap) ?? Number.NaN;
+        const next = nextCronTime(cron, after) ?? Number.NaN;
+        const later = nextCronTime(cron, after + gap) ?? Number.NaN;
         expect(next).toBeGreaterThan(after);
         expect(next % minute).toBe(0);
         expect(later).toBe(after + gap < next ? next : later);

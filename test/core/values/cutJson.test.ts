@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { cutJson } from "../../../src/core/values/cutJson.ts";
-import { bytes } from "../broker.ts";
+import { bytes } from "../commandRunner.ts";
 
 const textOf = (body: Uint8Array): string => new TextDecoder("utf-8", { fatal: true }).decode(body);
 const cut = (text: string, most: number): string => textOf(cutJson(bytes(text), most));

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { day } from "../../../src/core/values/time.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";
-import { evaluate, parseExpression, retryDelayOf } from "../../../src/core/values/expression.ts";
+import { evaluate, parseExpression, evaluateRetryDelay } from "../../../src/core/values/expression.ts";
 
 const valueOf = (text: string, retried = 0): number => evaluate(parseExpression(text), retried);
 
@@ -187,7 +187,7 @@ describe("parseExpression refuses", () => {
     );
     fc.assert(
       fc.property(text, fc.nat(), (each, retried) => {
-        const delay = orRefusal(() => retryDelayOf(each, retried));
+        const delay = orRefusal(() => evaluateRetryDelay(each, retried));
         expect(delay instanceof Refusal || (Number.isInteger(delay) && delay >= 0 && delay <= day)).toBe(true);
       }),
     );
@@ -220,18 +220,18 @@ describe("retryDelayOf", () => {
     ["exp(retried)", 1000, 86_400_000],
     ["9".repeat(256), 0, 86_400_000],
   ])("%s with retried = %d is %d ms", (text, retried, delay) => {
-    expect(retryDelayOf(text, retried)).toBe(delay);
+    expect(evaluateRetryDelay(text, retried)).toBe(delay);
   });
 
   test("gives the same answer however many other texts came between", () => {
-    const delays = Array.from({ length: 600 }, (_, count) => retryDelayOf(`${count} + retried`, 1));
+    const delays = Array.from({ length: 600 }, (_, count) => evaluateRetryDelay(`${count} + retried`, 1));
     expect(delays).toEqual(Array.from({ length: 600 }, (_, count) => count + 1));
-    expect(retryDelayOf("0 + retried", 7)).toBe(7);
-    expect(retryDelayOf("599 + retried", 7)).toBe(606);
+    expect(evaluateRetryDelay("0 + retried", 7)).toBe(7);
+    expect(evaluateRetryDelay("599 + retried", 7)).toBe(606);
   });
 
   test("refuses a malformed text each time", () => {
-    expect(() => retryDelayOf("1 +", 0)).toThrow(Refusal);
-    expect(() => retryDelayOf("1 +", 0)).toThrow(Refusal);
+    expect(() => evaluateRetryDelay("1 +", 0)).toThrow(Refusal);
+    expect(() => evaluateRetryDelay("1 +", 0)).toThrow(Refusal);
   });
 });

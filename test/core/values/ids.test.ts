@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { birthOf, firstIdAt, idMaker } from "../../../src/core/values/ids.ts";
+import { readIdTime, firstIdAt, createIdGenerator } from "../../../src/core/values/ids.ts";
 import type { IdKind } from "../../../src/core/model/message.ts";
 
 const noon = Date.UTC(2026, 0, 1, 12);
@@ -17,23 +17,23 @@ describe("ids", () => {
     ["log", /^1767268800000-\d{9}$/],
     ["dlq", /^1767268800000-\d{9}$/],
   ])("of kind %s look like %s", (kind, pattern) => {
-    expect(idMaker(() => 0.123)(kind, noon)).toMatch(pattern);
+    expect(createIdGenerator(() => 0.123)(kind, noon)).toMatch(pattern);
   });
 
   test("of two makers are told apart by chance, of one by its counter", () => {
-    const [one, other] = [idMaker(() => 0.1), idMaker(() => 0.2)];
+    const [one, other] = [createIdGenerator(() => 0.1), createIdGenerator(() => 0.2)];
     expect(one("msg", noon)).not.toBe(other("msg", noon));
     expect(one("msg", noon)).not.toBe(one("msg", noon));
   });
 
   test("of one maker sort by birth, even if its clock goes back, and beyond 10,000 in a millisecond", () => {
-    const make = idMaker(() => 0.999);
+    const make = createIdGenerator(() => 0.999);
     const times = [...Array.from({ length: 10_050 }, () => noon), noon - 60_000, noon + 1, noon + 2];
     const ids = times.map((now) => make("msg", now));
     expect([...ids].sort()).toEqual(ids);
     expect(new Set(ids).size).toBe(ids.length);
     expect(ids.at(-1)).toBeDefined();
-    expect(birthOf(ids.at(-1) ?? "")).toBe(noon + 2);
+    expect(readIdTime(ids.at(-1) ?? "")).toBe(noon + 2);
   });
 });
 
@@ -41,7 +41,7 @@ test.each(dated)("the birth of a %s id is when it was made", (kind) => {
   fc.assert(
     fc.property(time, chance, (now, random) => {
       fc.pre(now > 0);
-      expect(birthOf(idMaker(() => random)(kind, now))).toBe(now);
+      expect(readIdTime(createIdGenerator(() => random)(kind, now))).toBe(now);
     }),
   );
 });
@@ -50,7 +50,7 @@ test.each(dated)("what is born at a time or later sorts behind the first %s id o
   fc.assert(
     fc.property(time, time, chance, (born, from, random) => {
       fc.pre(born > 0);
-      const id = idMaker(() => random)(kind, born);
+      const id = createIdGenerator(() => random)(kind, born);
       expect(id >= firstIdAt(kind, from)).toBe(born >= from);
     }),
   );
@@ -58,5 +58,5 @@ test.each(dated)("what is born at a time or later sorts behind the first %s id o
 
 test("dlq and log ids are positions with the time in front, as clients read them", () => {
   expect(firstIdAt("dlq", 1)).toBe("0000000000001-");
-  expect(birthOf("1767268800000-000412345")).toBe(1_767_268_800_000);
+  expect(readIdTime("1767268800000-000412345")).toBe(1_767_268_800_000);
 });

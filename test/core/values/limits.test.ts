@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { defaults, lazyBytes, limits, logBodyBytes, maxLost, memory, spans } from "../../../src/core/values/limits.ts";
+import { defaults, lazyHistoryBytes, limits, logBodyBytes, maxLostAttempts, memory, spans } from "../../../src/core/values/limits.ts";
 
 // Clients and guides rely on these numbers: a change of one of them is a change of what is promised.
 
@@ -20,7 +20,14 @@ test("what holds when a request does not say", () => {
 
 test("spans of time", () => {
   expect(spans).toEqual({
-    ...{ lease: 30_000, lineCheck: 1_000, deniedLineCheck: 5_000, stoppedCheck: 10_000, flowCheck: 100, deduplication: 600_000 },
+    ...{
+      lease: 30_000,
+      waitlistCheck: 1_000,
+      deniedWaitlistCheck: 5_000,
+      pausedQueueCheck: 10_000,
+      limiterCheck: 100,
+      deduplication: 600_000,
+    },
     ...{ signature: 86_400_000, afterDeletion: 604_800_000, rotation: 86_400_000, grace: 60_000, idleKey: 3_600_000 },
     idleQueue: 604_800_000,
   });
@@ -28,5 +35,9 @@ test("spans of time", () => {
 
 test("what may be in memory at once, and what is kept of a response", () => {
   expect(memory).toEqual({ sending: 268_435_456, batch: 33_554_432, page: 33_554_432, settings: 4_194_304 });
-  expect({ maxLost, lazyBytes, logBodyBytes }).toEqual({ maxLost: 5, lazyBytes: 1_048_576, logBodyBytes: 16_384 });
+  expect({ maxLost: maxLostAttempts, lazyBytes: lazyHistoryBytes, logBodyBytes }).toEqual({
+    maxLost: 5,
+    lazyBytes: 1_048_576,
+    logBodyBytes: 16_384,
+  });
 });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { groupFailures, normalError } from "../../../src/core/workflows/failureGroups.ts";
-import type { FailureSeen } from "../../../src/core/workflows/failureGroups.ts";
+import { groupFailures, normalizeError } from "../../../src/core/workflows/failureGroups.ts";
+import type { FailureSummary } from "../../../src/core/workflows/failureGroups.ts";
 
 describe("an error without what differs", () => {
   test.each([
@@ -23,27 +23,27 @@ describe("an error without what differs", () => {
     ['order 2: history has "a", the endpoint ran "b"', "order …: history has …, the endpoint ran …"],
     ["", ""],
   ])("%s", (text, expected) => {
-    expect(normalError(text)).toBe(expected);
+    expect(normalizeError(text)).toBe(expected);
   });
 
   test("is the same for all that differ in numbers only, and never long", () => {
     fc.assert(
       fc.property(fc.nat(), fc.nat(), fc.string(), (a, b, rest) => {
         const words = rest.replaceAll(/["'`]/g, "");
-        expect(normalError(`order ${a} failed: ${words}`)).toBe(normalError(`order ${b} failed: ${words}`));
-        expect(normalError(rest.repeat(400)).length).toBeLessThanOrEqual(301);
+        expect(normalizeError(`order ${a} failed: ${words}`)).toBe(normalizeError(`order ${b} failed: ${words}`));
+        expect(normalizeError(rest.repeat(400)).length).toBeLessThanOrEqual(301);
       }),
     );
   });
 
   test("is made in no time of whatever an endpoint says", () => {
     for (const part of ["'", '"', "`", "a'", "…", "1-", ". ", "_"])
-      expect(normalError(part.repeat(1_000_000)).length).toBeLessThanOrEqual(301);
+      expect(normalizeError(part.repeat(1_000_000)).length).toBeLessThanOrEqual(301);
   });
 });
 
 describe("groups", () => {
-  const seen = (time: number, error: string, more: Partial<FailureSeen> = {}): FailureSeen => ({
+  const seen = (time: number, error: string, more: Partial<FailureSummary> = {}): FailureSummary => ({
     ...{ dlqId: `${time}-0`, time, url: "https://a.example", stepName: null, afterStep: null, error, ...more },
   });
 

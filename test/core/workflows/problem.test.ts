@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { problemOf } from "../../../src/core/workflows/problem.ts";
-import { noAnswer } from "../../../src/core/sending/outcome.ts";
-import { bytes } from "../broker.ts";
+import { findRunProblem } from "../../../src/core/workflows/problem.ts";
+import { noResponse } from "../../../src/core/sending/outcome.ts";
+import { bytes } from "../commandRunner.ts";
 
 type Headers = [name: string, value: string][];
-const answer = (status: number, headers: Headers = [], body = "") => ({ ...noAnswer, status, headers, body: bytes(body) });
+const answer = (status: number, headers: Headers = [], body = "") => ({ ...noResponse, status, headers, body: bytes(body) });
 const stranger = "detected a non-workflow destination for trigger/invoke. make sure you are sending the request to the correct endpoint";
 const tooOld = "trigger rest api is only usable with sdk versions after v1.0.0 major version";
 
@@ -26,7 +26,7 @@ describe("the first answer of an endpoint", () => {
       null,
     ],
   ])("with %j for %s is no workflow: %s", (headers, first, problem) => {
-    expect(problemOf({ outcome: answer(200, headers), steps: [], ...(first && { first }) })).toBe(problem);
+    expect(findRunProblem({ outcome: answer(200, headers), steps: [], ...(first && { first }) })).toBe(problem);
   });
 });
 
@@ -34,7 +34,7 @@ describe("a history that the code does not fit", () => {
   const step = (stepId: number, stepName: string) => ({ head: { stepId, stepName, stepType: "Run", concurrent: 1 } });
   const steps = [{ head: null }, step(0, "b"), step(2, "b")];
   const problem = (message: string, status = 500) =>
-    problemOf({ outcome: answer(status, [], JSON.stringify({ message })), steps, first: "detect" });
+    findRunProblem({ outcome: answer(status, [], JSON.stringify({ message })), steps, first: "detect" });
 
   test("is told by the step that differs", () => {
     const text = "Incompatible step name. Expected 'a', got 'b' from the request";
@@ -47,6 +47,6 @@ describe("a history that the code does not fit", () => {
   test("is told with status 500 and that word only", () => {
     expect(problem("Incompatible steps", 501)).toBeNull();
     expect(problem("Other")).toBeNull();
-    for (const body of ["", "null", "1", "{}", "{"]) expect(problemOf({ outcome: answer(500, [], body), steps: [] }), body).toBeNull();
+    for (const body of ["", "null", "1", "{}", "{"]) expect(findRunProblem({ outcome: answer(500, [], body), steps: [] }), body).toBeNull();
   });
 });

@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
 import { spans } from "../../../src/core/values/limits.ts";
 import type { RunFeatures } from "../../../src/core/model/message.ts";
-import { Broker, callbackTo, letterOf, none } from "../broker.ts";
+import { CommandRunner, callbackTo, makeInput, noCapacity } from "../commandRunner.ts";
 
 const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
-const start = letterOf({
+const start = makeInput({
   ...{ url: endpoint, retries: 0, failureCallback: callbackTo("https://told.example/") },
   post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null },
 });
 
-const putAside = (broker: Broker, id: string) =>
-  broker.run("putAside", { row: { table: "messages", account: "acme", id }, reason: "not storable" });
+const putAside = (broker: CommandRunner, id: string) =>
+  broker.run("quarantine", { row: { table: "messages", account: "acme", id }, reason: "not storable" });
 
 test("a run learns that its failure callback was put aside", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await broker.settle(await broker.publish(start), { status: 500 });
   const [callback] = broker.deliveries;
   broker.now += spans.lease;
@@ -25,16 +25,16 @@ test("a run learns that its failure callback was put aside", async () => {
 });
 
 test("a run does not wait for ever for an answer to a request that was put aside", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await broker.publish(start);
-  const { hands } = broker;
-  broker.hands = none;
+  const { capacity } = broker;
+  broker.capacity = noCapacity;
   const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
   const call = { url: "https://third.example/", callback: callbackTo(endpoint), post: { kind: "call", runId: "wfr_1", head } } as const;
   const messageId = await broker.publish(call);
   // Others stand in line for the endpoint, and are not overtaken.
-  broker.memory.tables.lines.set("acme\napp.example", { account: "acme", host: "app.example", dueAt: broker.now });
-  broker.hands = hands;
+  broker.memory.tables.hostWaitlists.set("acme\napp.example", { account: "acme", host: "app.example", dueAt: broker.now });
+  broker.capacity = capacity;
   await putAside(broker, messageId);
   const [, , answer] = [...broker.memory.tables.steps.values()];
   expect(answer).toMatchObject({ callType: "fromCallback", head });

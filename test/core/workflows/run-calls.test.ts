@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Delivery, Outcome, RunFeatures } from "../../../src/core/model/message.ts";
-import { lazyBytes, limits } from "../../../src/core/values/limits.ts";
-import { Broker, bytes, callbackTo, letterOf } from "../broker.ts";
+import { lazyHistoryBytes, limits } from "../../../src/core/values/limits.ts";
+import { CommandRunner, bytes, callbackTo, makeInput } from "../commandRunner.ts";
 
 const endpoint = "https://app.example/order";
 const modern: RunFeatures = { lazyFetch: true, initialBody: true, detect: true, captured: true };
@@ -12,15 +12,15 @@ async function answered(
   outcome: Partial<Outcome>,
   retries: number,
   callback = callbackTo(endpoint),
-): Promise<{ told: Delivery | undefined; became: unknown; broker: Broker }> {
-  const broker = await Broker.open();
+): Promise<{ told: Delivery | undefined; became: unknown; broker: CommandRunner }> {
+  const broker = await CommandRunner.open();
   const post = { kind: "start", runId: "wfr_1", url: endpoint, features: modern, origin: "sdk", invoker: null } as const;
-  await broker.run("publish", { account: "acme", letters: [letterOf({ url: endpoint, post })] });
+  await broker.run("publish", { account: "acme", inputs: [makeInput({ url: endpoint, post })] });
   const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
-  const call = letterOf({
+  const call = makeInput({
     ...{ url: "https://third.example/x", retries, callback, post: { kind: "call", runId: "wfr_1", head } },
   });
-  const [result] = await broker.run("publish", { account: "acme", letters: [call] });
+  const [result] = await broker.run("publish", { account: "acme", inputs: [call] });
   if (!result || !("messageId" in result)) throw new Error(JSON.stringify(result));
   const became = await broker.settle(result.messageId, outcome);
   return { told: broker.deliveries.find(({ message }) => message.run?.kind === "result"), became, broker };
@@ -36,8 +36,8 @@ test("the answer of a third party comes after the delay of its callback", async 
 });
 
 test("the answer of a third party is sent along, however large it is: clients fail on an empty one", async () => {
-  const { told } = await answered({ status: 200, body: new Uint8Array(lazyBytes + 1) }, 0);
-  expect(told?.message.body.byteLength).toBeGreaterThan(lazyBytes);
+  const { told } = await answered({ status: 200, body: new Uint8Array(lazyHistoryBytes + 1) }, 0);
+  expect(told?.message.body.byteLength).toBeGreaterThan(lazyHistoryBytes);
 });
 
 test("a failure after which nothing is tried again has no retries left, whatever was asked for", async () => {
@@ -48,16 +48,16 @@ test("a failure after which nothing is tried again has no retries left, whatever
 });
 
 test("a result larger than any message is refused so that its client gives up the run", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const start = { kind: "start", runId: "wfr_1", url: endpoint, features: modern, origin: "sdk", invoker: null } as const;
   const step = { kind: "step", runId: "wfr_1", head: null } as const;
   const body = new Uint8Array(limits.messageBytes + 1);
-  await broker.run("publish", { account: "acme", letters: [letterOf({ url: endpoint, post: start })] });
+  await broker.run("publish", { account: "acme", inputs: [makeInput({ url: endpoint, post: start })] });
   for (const [post, refused] of [
     [start, "too-large"],
     [step, "step-refused"],
   ] as const) {
-    const told = broker.run("publish", { account: "acme", letters: [letterOf({ url: endpoint, post, body })] });
+    const told = broker.run("publish", { account: "acme", inputs: [makeInput({ url: endpoint, post, body })] });
     await expect(told).rejects.toThrow(`"code":"${refused}"`);
   }
 });
@@ -75,7 +75,7 @@ describe("the outcome of a call to a third party whose run has ended", () => {
       (["cancelled", "finished", "failed"] as const).map((end) => [name, end, outcome, log] as const),
     ),
   )("is not sent to the endpoint: %s, of a run that is %s", async (_name, end, outcome, log) => {
-    const broker = await Broker.open();
+    const broker = await CommandRunner.open();
     const failureCallback = callbackTo("https://app.example/failed");
     const post = { kind: "start", runId: "wfr_1", url: endpoint, features: modern, origin: "sdk", invoker: null } as const;
     const first = await broker.publish({ url: endpoint, retries: 0, failureCallback, post });

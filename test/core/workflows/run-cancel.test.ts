@@ -1,17 +1,17 @@
 import { expect, test } from "vitest";
-import type { Letter } from "../../../src/core/model/message.ts";
-import { Broker, bytes, letterOf } from "../broker.ts";
+import type { MessageInput } from "../../../src/core/model/message.ts";
+import { CommandRunner, bytes, makeInput } from "../commandRunner.ts";
 
 const url = "https://app.example/order";
 const features = { lazyFetch: true, initialBody: true, detect: true, captured: true };
-const start: Letter = letterOf({ url, post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null } });
+const start: MessageInput = makeInput({ url, post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null } });
 
 test("a later run of the same name is not cancelled in the place of one that has ended", async () => {
-  const broker = await Broker.open();
-  await broker.run("publish", { account: "acme", letters: [start] });
+  const broker = await CommandRunner.open();
+  await broker.run("publish", { account: "acme", inputs: [start] });
   const [listed] = [...broker.memory.tables.runs.values()];
   await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });
-  await broker.run("publish", { account: "acme", letters: [start] });
+  await broker.run("publish", { account: "acme", inputs: [start] });
   const named = { account: "acme", runIds: ["wfr_1"] };
   expect(await broker.run("cancelRuns", { ...named, keys: [listed?.id ?? ""] })).toEqual({
     cancelled: 0,

@@ -1,25 +1,25 @@
 import { expect, test } from "vitest";
-import { maxLost, spans } from "../../../src/core/values/limits.ts";
-import type { Letter, RunFeatures } from "../../../src/core/model/message.ts";
-import { Broker, bytes, letterOf, noon } from "../broker.ts";
+import { maxLostAttempts, spans } from "../../../src/core/values/limits.ts";
+import type { MessageInput, RunFeatures } from "../../../src/core/model/message.ts";
+import { CommandRunner, bytes, makeInput, noon } from "../commandRunner.ts";
 
 const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
-const start = letterOf({ url: endpoint, post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null } });
-const step: Letter = letterOf({
+const start = makeInput({ url: endpoint, post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null } });
+const step: MessageInput = makeInput({
   ...{ url: endpoint, delay: spans.lease },
   post: { kind: "step", runId: "wfr_1", head: { stepId: 1, stepName: "s", stepType: "SleepFor", concurrent: 1 } },
 });
 
 test("a message that was due is not sent when its run has ended in the same claim", async () => {
-  const broker = await Broker.open();
-  await broker.run("publish", { account: "acme", letters: [start, step] });
+  const broker = await CommandRunner.open();
+  await broker.run("publish", { account: "acme", inputs: [start, step] });
   const { messages } = broker.memory.tables;
   const first = [...messages].find(([, { state }]) => state === "active");
   if (!first) throw new Error("nothing was sent");
   const [key, state] = first;
   // It has killed so many nodes that it is not sent again.
-  messages.set(key, { ...state, attempts: maxLost, lost: maxLost });
+  messages.set(key, { ...state, attempts: maxLostAttempts, lostAttempts: maxLostAttempts });
   broker.now = noon + spans.lease + 1;
   await broker.run("claim", { limit: 10 });
   expect([...broker.memory.tables.runs.values()]).toMatchObject([{ state: "RUN_FAILED" }]);
@@ -28,8 +28,8 @@ test("a message that was due is not sent when its run has ended in the same clai
 });
 
 /** A run that has ended while its first message was being sent. */
-async function endedWhileSending(): Promise<{ broker: Broker; messageId: string }> {
-  const broker = await Broker.open();
+async function endedWhileSending(): Promise<{ broker: CommandRunner; messageId: string }> {
+  const broker = await CommandRunner.open();
   const messageId = await broker.publish({ ...start, flowControl: { key: "k", parallelism: 1, rate: null, period: null } });
   await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("done") });
   expect(broker.state(messageId)).toMatchObject({ state: "active" });
@@ -43,24 +43,24 @@ test("a message is not sent again when its lease runs out after the end of its r
   expect(broker.deliveries).toEqual([]);
   expect(broker.log(messageId)).toBe("ERROR CANCELLED");
   expect([...broker.memory.tables.messages.values()]).toEqual([]);
-  expect([...broker.memory.tables.flows.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
+  expect([...broker.memory.tables.limiters.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
 });
 
 test("a message that is given back after the end of its run is not sent any more", async () => {
   const { broker, messageId } = await endedWhileSending();
-  expect(await broker.run("giveBack", { held: [{ account: "acme", messageId, attempt: 0 }] })).toEqual({ returned: 1 });
+  expect(await broker.run("returnLeases", { leases: [{ account: "acme", messageId, attempt: 0 }] })).toEqual({ returned: 1 });
   expect(broker.log(messageId)).toBe("CANCELLED");
   expect([...broker.memory.tables.messages.values()]).toEqual([]);
-  expect([...broker.memory.tables.flows.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
+  expect([...broker.memory.tables.limiters.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
 });
 
 test("a message of a run that goes on is sent again when its lease runs out, or it was given back", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const messageId = await broker.publish(start);
   broker.now += spans.lease;
   await broker.run("claim", { limit: 10 });
   expect(broker.deliveries).toMatchObject([{ attempt: 1, message: { id: messageId } }]);
-  await broker.run("giveBack", { held: [{ account: "acme", messageId, attempt: 1 }] });
+  await broker.run("returnLeases", { leases: [{ account: "acme", messageId, attempt: 1 }] });
   await broker.run("claim", { limit: 10 });
   expect(broker.deliveries).toMatchObject([{ attempt: 1, message: { id: messageId } }]);
 });

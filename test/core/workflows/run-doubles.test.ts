@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { InvokerPost, Letter, RunFeatures } from "../../../src/core/model/message.ts";
+import type { InvokerPost, MessageInput, RunFeatures } from "../../../src/core/model/message.ts";
 import type { WaitPost } from "../../../src/core/workflows/wait.ts";
-import { Broker, bytes, letterOf, noon } from "../broker.ts";
+import { CommandRunner, bytes, makeInput, noon } from "../commandRunner.ts";
 
 // A step that has its result keeps it, whoever brings another one.
 
@@ -9,27 +9,27 @@ const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
 const head = { stepId: 1, stepName: "s", stepType: "Wait", concurrent: 1 };
 
-const startOf = (runId: string, invoker: InvokerPost | null = null): Letter =>
-  letterOf({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker } });
+const startOf = (runId: string, invoker: InvokerPost | null = null): MessageInput =>
+  makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker } });
 
-const result = letterOf({ url: endpoint, body: bytes("first"), post: { kind: "step", runId: "wfr_1", head } });
+const result = makeInput({ url: endpoint, body: bytes("first"), post: { kind: "step", runId: "wfr_1", head } });
 
 const waiter: WaitPost = {
   ...{ kind: "event", event: "paid", url: endpoint, headers: [], given: [], timeout: "1s", wait: 1000 },
   ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [], step: head },
 };
 
-const publish = (broker: Broker, letter: Letter) => broker.run("publish", { account: "acme", letters: [letter] });
+const publish = (broker: CommandRunner, letter: MessageInput) => broker.run("publish", { account: "acme", inputs: [letter] });
 
-const histories = (broker: Broker): string[][] => {
+const histories = (broker: CommandRunner): string[][] => {
   const steps = [...broker.memory.tables.steps.values()].filter(({ body }) => body.byteLength > 0);
   return [...Map.groupBy(steps, ({ run }) => run).values()].map((one) => one.map(({ position, id }) => `${position} ${id.split("/")[1]}`));
 };
-const results = (broker: Broker): string[] =>
+const results = (broker: CommandRunner): string[] =>
   [...broker.memory.tables.steps.values()].filter(({ id }) => id.endsWith("/r1")).map(({ body }) => new TextDecoder().decode(body));
 
 test("an event wakes no step that has its result", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
   await broker.run("wait", { account: "acme", runId: "wfr_1", waiter });
   await publish(broker, result);
@@ -40,7 +40,7 @@ test("an event wakes no step that has its result", async () => {
 });
 
 test("the end of its time wakes no step that has its result", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
   await broker.run("wait", { account: "acme", runId: "wfr_1", waiter });
   await publish(broker, result);
@@ -51,7 +51,7 @@ test("the end of its time wakes no step that has its result", async () => {
 });
 
 test("a late invocation of a run that has ended starts nothing for a later run of the same name", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
   await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });
   broker.now = noon + 1;
@@ -70,7 +70,7 @@ test("a late invocation of a run that has ended starts nothing for a later run o
 });
 
 test("a run that ends tells no step that has its result", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
   await publish(broker, startOf("child", { runId: "wfr_1", createdAt: noon, url: endpoint, headers: [], step: head }));
   await publish(broker, result);

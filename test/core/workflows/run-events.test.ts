@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
 import { limits } from "../../../src/core/values/limits.ts";
 import type { RunFeatures } from "../../../src/core/model/message.ts";
-import { Broker, letterOf } from "../broker.ts";
+import { CommandRunner, makeInput } from "../commandRunner.ts";
 
 const url = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
-const start = letterOf({ url, post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null } });
+const start = makeInput({ url, post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null } });
 
 /** A run of which so many branches wait for an event. */
-async function waiting(branches: number): Promise<Broker> {
-  const broker = await Broker.open();
+async function waiting(branches: number): Promise<CommandRunner> {
+  const broker = await CommandRunner.open();
   await broker.publish(start);
   for (let stepId = 1; stepId <= branches; stepId++) {
     const waiter = {
@@ -21,7 +21,7 @@ async function waiting(branches: number): Promise<Broker> {
   return broker;
 }
 
-const notify = (broker: Broker, size: number) =>
+const notify = (broker: CommandRunner, size: number) =>
   broker.run("notify", { account: "acme", event: "paid", body: new Uint8Array(size), runId: "wfr_1", kind: "event" });
 
 test("an event that comes to more than a history may is not told to all branches of a run", async () => {

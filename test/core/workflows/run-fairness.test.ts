@@ -1,48 +1,53 @@
 import { expect, test } from "vitest";
 import { memory } from "../../../src/core/values/limits.ts";
-import type { Delivery, Letter, RunFeatures } from "../../../src/core/model/message.ts";
-import { hostOf } from "../../../src/core/values/url.ts";
-import { laneOf } from "../../../src/core/admission/capacity.ts";
-import { Broker, letterOf, none, noon, plenty } from "../broker.ts";
+import type { Delivery, MessageInput, RunFeatures } from "../../../src/core/model/message.ts";
+import { parseHost } from "../../../src/core/values/url.ts";
+import { laneName } from "../../../src/core/admission/capacity.ts";
+import { CommandRunner, makeInput, noCapacity, noon, ampleCapacity } from "../commandRunner.ts";
 
 const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: false, initialBody: true, detect: false, captured: true };
 const payload = new Uint8Array(512 * 1024);
-const planOf = (targetStep: number): Letter => {
+const planOf = (targetStep: number): MessageInput => {
   const head = { stepId: 0, stepName: "s", stepType: "Run", concurrent: 600, targetStep };
-  return letterOf({ url: endpoint, body: new Uint8Array(10), post: { kind: "step", runId: "wfr_1", head } });
+  return makeInput({ url: endpoint, body: new Uint8Array(10), post: { kind: "step", runId: "wfr_1", head } });
 };
 
 /** A run with that many steps side by side, each of which carries half a mebibyte; and behind them a message of another account. */
-async function crowd(count: number): Promise<Broker> {
-  const broker = await Broker.open();
+async function crowd(count: number): Promise<CommandRunner> {
+  const broker = await CommandRunner.open();
   await broker.run("createAccount", {
     ...{ id: "other", name: "other", password: "", token: "t2", tokenHash: "h2" },
     signingKeys: { current: "sig_1", next: "sig_2" },
   });
-  broker.hands = none;
-  const start: Letter = letterOf({
+  broker.capacity = noCapacity;
+  const start: MessageInput = makeInput({
     ...{ url: endpoint, body: payload, delay: 1_000 },
     post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null },
   });
-  await broker.run("publish", { account: "acme", letters: [start, ...Array.from({ length: count }, (_, at) => planOf(at + 1))] });
+  await broker.run("publish", { account: "acme", inputs: [start, ...Array.from({ length: count }, (_, at) => planOf(at + 1))] });
   broker.now = noon + 1;
-  await broker.run("publish", { account: "other", letters: [letterOf()] });
+  await broker.run("publish", { account: "other", inputs: [makeInput()] });
   return broker;
 }
 
 /** Hands as they are when these deliveries are running. */
-function handsBeside(running: readonly Delivery[]): Broker["hands"] {
-  const busy = new Map<string, number>();
+function handsBeside(running: readonly Delivery[]): CommandRunner["capacity"] {
+  const runningByLane = new Map<string, number>();
   const bytes: Record<string, number> = {};
   let free = memory.sending;
   for (const { message } of running) {
-    const lane = laneOf(message.account, hostOf(message.url));
-    busy.set(lane, (busy.get(lane) ?? 0) + 1);
+    const lane = laneName(message.account, parseHost(message.url));
+    runningByLane.set(lane, (runningByLane.get(lane) ?? 0) + 1);
     bytes[lane] = (bytes[lane] ?? 0) + message.body.byteLength;
     free -= message.body.byteLength;
   }
-  return { ...plenty, free: plenty.free - running.length, busy, bytes: { free, perBatch: memory.batch, busy: bytes } };
+  return {
+    ...ampleCapacity,
+    free: ampleCapacity.free - running.length,
+    runningByLane,
+    bytes: { free, perBatch: memory.batch, byLane: bytes },
+  };
 }
 
 test("many large messages of one run to one host delay nobody else for longer than a few of them take", async () => {
@@ -50,7 +55,7 @@ test("many large messages of one run to one host delay nobody else for longer th
   const running: Delivery[] = [];
   let claims = 0;
   while (!running.some(({ message }) => message.account === "other")) {
-    broker.hands = handsBeside(running);
+    broker.capacity = handsBeside(running);
     await broker.run("claim", { limit: 256 });
     running.push(...broker.deliveries);
     expect(++claims).toBeLessThan(20);
@@ -65,7 +70,7 @@ test("all of them are sent in the end, as hands and bytes are free", async () =>
   const broker = await crowd(60);
   const sent = new Set<string>();
   for (let turn = 0; sent.size < 61; turn++) {
-    broker.hands = handsBeside([]);
+    broker.capacity = handsBeside([]);
     broker.now += 10;
     await broker.run("claim", { limit: 256 });
     const { deliveries } = broker;
@@ -84,5 +89,5 @@ test("all of them are sent in the end, as hands and bytes are free", async () =>
 });
 
 const outcomeFor = (messageId: string, account: string, url: string) => ({
-  ...{ account, messageId, host: hostOf(url), attempt: 0, status: 200, headers: [], body: new Uint8Array(0), error: null, took: 1 },
+  ...{ account, messageId, host: parseHost(url), attempt: 0, status: 200, headers: [], body: new Uint8Array(0), error: null, took: 1 },
 });

@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import type { Draft, Needs } from "../../../src/core/decision/command.ts";
 import type { Outcome, RunFeatures } from "../../../src/core/model/message.ts";
 import { settle } from "../../../src/core/commands/settle.ts";
-import { keyText } from "../../../src/store/queries/keys.ts";
-import { Broker, bytes, callbackTo, outcomeOf } from "../broker.ts";
+import { formatKey } from "../../../src/store/queries/keys.ts";
+import { CommandRunner, bytes, callbackTo, makeOutcome } from "../commandRunner.ts";
 
 const endpoint = "https://app.example/order";
 const legacy: RunFeatures = { lazyFetch: true, initialBody: false, detect: true, captured: true };
@@ -19,17 +19,17 @@ const letters = {
 
 /** What the settling of an outcome asks for, when it sees all that it has asked for. */
 async function needsOf(which: keyof typeof letters, outcome: Partial<Outcome>): Promise<Needs> {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const first = await broker.publish(letters[which === "call" ? "first" : which]);
   const messageId = which !== "call" ? first : await broker.publish(letters.call);
   const { tables } = broker.memory;
-  const seen: Pick<Draft, "get" | "outline" | "isBehind" | "ofRun"> = {
-    get: (table, ...key) => tables[table].get(keyText(key)),
-    outline: (table, ...key) => tables[table].get(keyText(key)),
-    isBehind: () => false,
-    ofRun: () => [],
+  const seen: Pick<Draft, "get" | "getWithoutBody" | "hasBacklog" | "listRunRows"> = {
+    get: (table, ...key) => tables[table].get(formatKey(key)),
+    getWithoutBody: (table, ...key) => tables[table].get(formatKey(key)),
+    hasBacklog: () => false,
+    listRunRows: () => [],
   };
-  return settle.further?.(outcomeOf({ messageId, ...outcome }), seen as Draft) ?? {};
+  return settle.further?.(makeOutcome({ messageId, ...outcome }), seen as Draft) ?? {};
 }
 
 const workflow = [["Upstash-Workflow-Sdk-Version", "1"]] as const;
@@ -40,8 +40,8 @@ describe("what belongs to a run, which may be much, and its history are loaded",
     ["when a message of it is to be sent again", "first", { status: 500, headers: workflow }],
     ["when a third party is to be asked again", "call", { status: 500 }],
   ] as const)("not %s", async (_, which, outcome) => {
-    const { ofRuns = [], stepsOf = [], envelopes = [] } = await needsOf(which, outcome);
-    expect([ofRuns, stepsOf, which === "call" ? [] : envelopes]).toEqual([[], [], []]);
+    const { runRows = [], runSteps = [], storedMessages = [] } = await needsOf(which, outcome);
+    expect([runRows, runSteps, which === "call" ? [] : storedMessages]).toEqual([[], [], []]);
   });
 
   test.each([
@@ -49,10 +49,10 @@ describe("what belongs to a run, which may be much, and its history are loaded",
     ["nothing is tried again", { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] }, []],
     ["the code does not fit the history", { status: 500, body: bytes('{"message":"Incompatible step name."}') }, ["steps"]],
   ] as const)("when %s", async (_, outcome, more) => {
-    const { ofRuns = [], stepsOf } = await needsOf("first", outcome);
+    const { runRows = [], runSteps } = await needsOf("first", outcome);
     // The history without its bodies, as far as it is looked at: nobody is told of it.
-    expect([ofRuns.map(({ table }) => table), stepsOf]).toEqual([["messages", "waiters", "notifications", ...more], []]);
+    expect([runRows.map(({ table }) => table), runSteps]).toEqual([["messages", "waiters", "notifications", ...more], []]);
     const told = await needsOf("told", outcome);
-    expect(told.stepsOf).toEqual([{ account: "acme", run: expect.stringMatching(/^run_/) }]);
+    expect(told.runSteps).toEqual([{ account: "acme", run: expect.stringMatching(/^run_/) }]);
   });
 });

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { limits } from "../../../src/core/values/limits.ts";
-import type { InvokerPost, Letter, RunFeatures } from "../../../src/core/model/message.ts";
+import type { InvokerPost, MessageInput, RunFeatures } from "../../../src/core/model/message.ts";
 import type { WaitPost } from "../../../src/core/workflows/wait.ts";
-import { idMaker } from "../../../src/core/values/ids.ts";
+import { createIdGenerator } from "../../../src/core/values/ids.ts";
 import { memoryStore } from "../../model/memoryStore.ts";
-import { Broker, bytes, callbackTo, letterOf, noon, outcomeOf } from "../broker.ts";
+import { CommandRunner, bytes, callbackTo, makeInput, noon, makeOutcome } from "../commandRunner.ts";
 
 // What comes to a run from outside does not make its history longer than it may be.
 
@@ -12,25 +12,25 @@ const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
 const stepAt = (stepId: number) => ({ stepId, stepName: "s", stepType: "Wait", concurrent: 1 });
 
-const startOf = (runId: string, invoker: InvokerPost | null = null, more: Partial<RunFeatures> = {}): Letter =>
-  letterOf({ url: endpoint, post: { kind: "start", runId, url: endpoint, features: { ...features, ...more }, origin: "sdk", invoker } });
+const startOf = (runId: string, invoker: InvokerPost | null = null, more: Partial<RunFeatures> = {}): MessageInput =>
+  makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features: { ...features, ...more }, origin: "sdk", invoker } });
 
 const waiterAt = (stepId: number): WaitPost => ({
   ...{ kind: "event", event: "paid", url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
   ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [], step: stepAt(stepId) },
 });
 
-const publish = (broker: Broker, letter: Letter) => broker.run("publish", { account: "acme", letters: [letter] });
+const publish = (broker: CommandRunner, letter: MessageInput) => broker.run("publish", { account: "acme", inputs: [letter] });
 
 /** A broker with a run whose history is that long. */
-async function long(size: number, more: Partial<RunFeatures> = {}): Promise<Broker> {
-  const broker = await Broker.open();
+async function long(size: number, more: Partial<RunFeatures> = {}): Promise<CommandRunner> {
+  const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1", null, more));
   resize(broker, { size });
   return broker;
 }
 
-function resize({ memory: { tables } }: Broker, change: { size?: number; steps?: number }): void {
+function resize({ memory: { tables } }: CommandRunner, change: { size?: number; steps?: number }): void {
   for (const [key, active] of tables.activeRuns) if (active.runId === "wfr_1") tables.activeRuns.set(key, { ...active, ...change });
 }
 
@@ -58,15 +58,15 @@ test("an event for all runs passes over those that have no room for it", async (
 });
 
 const called = { ...stepAt(7), stepName: "get", stepType: "Call" };
-const callOf = (runId: string, body = bytes("?")): Letter =>
-  letterOf({
+const callOf = (runId: string, body = bytes("?")): MessageInput =>
+  makeInput({
     ...{ url: "https://third.example", retries: 0, body, callback: callbackTo(endpoint) },
     post: { kind: "call", runId, head: called },
   });
 
 /** A run that has asked a third party, and whose history is that long now. */
-async function asking(size: number): Promise<{ broker: Broker; messageId: string }> {
-  const broker = await Broker.open();
+async function asking(size: number): Promise<{ broker: CommandRunner; messageId: string }> {
+  const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
   const messageId = await broker.publish(callOf("wfr_1"));
   resize(broker, { size });
@@ -92,12 +92,12 @@ test.each([
 });
 
 test("a failure callback tells of a request to a third party no headers: its credentials are for the third party alone", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await publish(broker, { ...startOf("wfr_1"), failureCallback: callbackTo("https://other.example/") });
   const messageId = await broker.publish({ ...callOf("wfr_1"), headers: [["Authorization", "s3cret"]] });
   resize(broker, { size: limits.historyBytes - 3_000 });
   expect(await broker.settle(messageId, { host: "third.example", status: 200, body: event })).toBe("failed");
-  const callback = [...broker.memory.tables.envelopes.values()].find(({ url }) => url === "https://other.example/");
+  const callback = [...broker.memory.tables.storedMessages.values()].find(({ url }) => url === "https://other.example/");
   const { sourceHeader, url } = JSON.parse(new TextDecoder().decode(callback?.body));
   expect({ sourceHeader, url }).toEqual({ sourceHeader: {}, url: endpoint });
 });
@@ -109,7 +109,7 @@ test("an answer that fits is a step, however long the history is already", async
 });
 
 test("answers that come at once, and fit one by one but not together, end the run", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
   const head = { ...called, stepId: 8 };
   const ids = [
@@ -118,11 +118,11 @@ test("answers that come at once, and fit one by one but not together, end the ru
   ];
   // So that neither alone is suspected to be too long.
   resize(broker, { size: limits.historyBytes - 20 * 1024 * 1024 });
-  const source = { node: "nod_a", now: () => broker.now, random: () => 0.5, newId: idMaker(Math.random) };
+  const source = { node: "nod_a", now: () => broker.now, random: () => 0.5, newId: createIdGenerator(Math.random) };
   const store = memoryStore(source, broker.memory);
   const body = new Uint8Array(6 * 1024 * 1024);
   const settled = await Promise.all(
-    ids.map((messageId) => store.execute("settle", outcomeOf({ messageId, host: "third.example", status: 200, body }))),
+    ids.map((messageId) => store.execute("settle", makeOutcome({ messageId, host: "third.example", status: 200, body }))),
   );
   expect(settled.map(({ became }) => became)).toEqual(["delivered", "failed"]);
   expect(broker.deadLetters).toMatchObject([{ messageId: ids[1], error: expect.stringContaining('step 8 "get"') }]);

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { laneOf } from "../../../src/core/admission/capacity.ts";
-import { hasRoom } from "../../../src/core/fairness/responseRoom.ts";
-import { BodyBytes } from "../../../src/delivery/http/bodyBytes.ts";
-import { deliveryTo, rawDestination } from "./destination.ts";
+import { laneName } from "../../../src/core/admission/capacity.ts";
+import { hasResponseRoom } from "../../../src/core/fairness/responseRoom.ts";
+import { BodyByteBudget } from "../../../src/delivery/http/bodyBytes.ts";
+import { makeDelivery, rawDestination } from "./destination.ts";
 
 const mebibyte = 1024 * 1024;
 const nothing = (): void => undefined;
@@ -16,32 +16,32 @@ describe("room for a response", () => {
   const memory = { total: 256, sending: 0, responses: 0, granted: 1 };
 
   test("is there as long as there is memory, and an account that holds more than an eighth leaves the last eighth", () => {
-    expect(hasRoom({ ...memory, responses: 200 }, 200, 24)).toBe(true);
-    expect(hasRoom({ ...memory, responses: 200 }, 200, 25)).toBe(false);
-    expect(hasRoom({ ...memory, responses: 224 }, 0, 32)).toBe(true);
-    expect(hasRoom({ ...memory, responses: 225 }, 0, 32)).toBe(false);
+    expect(hasResponseRoom({ ...memory, responses: 200 }, 200, 24)).toBe(true);
+    expect(hasResponseRoom({ ...memory, responses: 200 }, 200, 25)).toBe(false);
+    expect(hasResponseRoom({ ...memory, responses: 224 }, 0, 32)).toBe(true);
+    expect(hasResponseRoom({ ...memory, responses: 225 }, 0, 32)).toBe(false);
   });
 
   test("is a quarter also where messages that are being sent take all", () => {
-    expect(hasRoom({ ...memory, sending: 1_000 }, 0, 32)).toBe(true);
-    expect(hasRoom({ ...memory, sending: 1_000 }, 32, 32)).toBe(true);
-    expect(hasRoom({ ...memory, sending: 1_000, responses: 64 }, 0, 1)).toBe(false);
+    expect(hasResponseRoom({ ...memory, sending: 1_000 }, 0, 32)).toBe(true);
+    expect(hasResponseRoom({ ...memory, sending: 1_000 }, 32, 32)).toBe(true);
+    expect(hasResponseRoom({ ...memory, sending: 1_000, responses: 64 }, 0, 1)).toBe(false);
   });
 
   test("is there in any case for the first one", () => {
-    expect(hasRoom({ ...memory, sending: 1_000, responses: 1_000, granted: 0 }, 1_000, 1_000)).toBe(true);
+    expect(hasResponseRoom({ ...memory, sending: 1_000, responses: 1_000, granted: 0 }, 1_000, 1_000)).toBe(true);
   });
 });
 
 test("a hostile account that holds all it may leaves room to others, which do not stand behind it", () => {
-  const bytes = new BodyBytes(256);
+  const bytes = new BodyByteBudget(256);
   const order: string[] = [];
   const hostile = Array.from({ length: 100 }, (_, n) => {
-    const room = bytes.open(laneOf("hostile", `h${n}.example`));
+    const room = bytes.openRoom(laneName("hostile", `h${n}.example`));
     return { room, stop: room.wait(8, () => order.push("hostile")) };
   });
   expect(order).toHaveLength(28);
-  const acme = bytes.open(laneOf("acme", "shop.example"));
+  const acme = bytes.openRoom(laneName("acme", "shop.example"));
   expect(acme.take(8)).toBe(true);
   acme.wait(8, () => order.push("acme"));
   expect(order.slice(28)).toEqual(["acme"]);
@@ -62,12 +62,12 @@ test("waiting responses get room when others are stored, and no more is held tha
   fc.assert(
     fc.property(fc.array(response, { maxLength: 60 }), fc.integer({ min: 0, max: 500 }), (responses, sent) => {
       const total = 256;
-      const bytes = new BodyBytes(total);
-      bytes.count(laneOf("a", "h"), sent);
+      const bytes = new BodyByteBudget(total);
+      bytes.count(laneName("a", "h"), sent);
       const granted: { close(): void; wanted: number }[] = [];
       let [read, held] = [0, 0];
       for (const { account, read: some, wanted } of responses) {
-        const room = bytes.open(laneOf(account, "h"));
+        const room = bytes.openRoom(laneName(account, "h"));
         room.add(some);
         read += some;
         room.wait(wanted, () => {
@@ -92,16 +92,16 @@ test("waiting responses get room when others are stored, and no more is held tha
 });
 
 test("what is kept is what is needed, and nothing is left", () => {
-  const bytes = new BodyBytes(100);
-  const lane = laneOf("acme", "h");
+  const bytes = new BodyByteBudget(100);
+  const lane = laneName("acme", "h");
   bytes.count(lane, 10);
-  const room = bytes.open(lane);
+  const room = bytes.openRoom(lane);
   room.wait(60, nothing);
-  room.keep(20);
+  room.shrinkTo(20);
   expect([bytes.free, bytes.byLane]).toEqual([70, { [lane]: 30 }]);
   room.close();
   bytes.count(lane, -10);
-  expect([bytes.free, bytes.byLane, bytes.held.byAccount.size]).toEqual([100, {}, 0]);
+  expect([bytes.free, bytes.byLane, bytes.heldByAccount.byAccount.size]).toEqual([100, {}, 0]);
 });
 
 describe("160 calls whose responses stop just short of 8 MiB for a while", () => {
@@ -139,8 +139,8 @@ describe("160 calls whose responses stop just short of 8 MiB for a while", () =>
     );
     const budget = 64 * mebibyte;
     const script = join(import.meta.dirname, "heldResponses.ts");
-    const run = { run: "run_1", runId: "wfr_1", createdAt: 0, kind: "call", slot: "c1", position: 0, size: 0 } as const;
-    const delivery = deliveryTo(`http://127.0.0.1:${port}/`, { callback: null, keepResponse: true, timeout: 120_000, run });
+    const run = { run: "run_1", runId: "wfr_1", createdAt: 0, kind: "call", stepKey: "c1", position: 0, size: 0 } as const;
+    const delivery = makeDelivery(`http://127.0.0.1:${port}/`, { callback: null, keepResponse: true, timeout: 120_000, run });
     const child = promisify(execFile)(process.execPath, ["--expose-gc", script, JSON.stringify(delivery), "160", String(budget)]);
     const { most, free, ended } = JSON.parse((await child).stdout) as { most: number; free: number; ended: string[] };
     expect([free, ended]).toEqual([budget, [`200 ${size}`]]);

@@ -1,9 +1,9 @@
 import { connect, type Socket } from "node:net";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { reading, type Caller, type Connection } from "../../../src/delivery/http/connection.ts";
-import { sharedEventLoop } from "../../../src/clock/clock.ts";
-import { Connections } from "../../../src/delivery/http/pool.ts";
+import { socketReadOptions, type RequestCaller, type HttpConnection } from "../../../src/delivery/http/connection.ts";
+import { createLongWork } from "../../../src/clock/clock.ts";
+import { ConnectionPool } from "../../../src/delivery/http/pool.ts";
 import { rawDestination } from "./destination.ts";
 
 /** What a destination does with a request. After each of these it is over. */
@@ -46,10 +46,10 @@ const listen = (): Promise<number> =>
   });
 
 /** Sends one request and takes it back at its moment. What comes of it, once. */
-function sendTo(connections: Connections, port: number, { manner, taken, size }: Asked, name: string): Promise<string> {
+function sendTo(connections: ConnectionPool, port: number, { manner, taken, size }: Asked, name: string): Promise<string> {
   return new Promise((resolve) => {
     let [ended, body, times] = [false, "", 0];
-    let connection: Connection | null = null;
+    let connection: HttpConnection | null = null;
     let takeBack: (() => void) | null = null;
     const end = (how: string): void => {
       expect(ended).toBe(false);
@@ -62,21 +62,21 @@ function sendTo(connections: Connections, port: number, { manner, taken, size }:
       takeBack?.();
       connection?.close(null);
     };
-    const caller: Caller = {
+    const caller: RequestCaller = {
       request: { method: "POST", path: `/${name}/${encodeURIComponent(manner)}`, headers: [], body: new Uint8Array(size) },
-      sent: (by) => {
+      onSent: (by) => {
         // A request is sent over one connection, and resent over another one.
         expect([ended, connection === by, ++times <= 2]).toEqual([false, false, true]);
         connection = by;
         at("sent");
       },
-      begins: () => at("begins"),
-      continues: (bytes) => {
+      onResponse: () => at("begins"),
+      onBody: (bytes) => {
         body += bytes.toString("latin1");
         at("continues");
       },
-      ends: () => !ended && end(`answered ${body}`),
-      fails: () => !ended && end("failed"),
+      onEnd: () => !ended && end(`answered ${body}`),
+      onFailure: () => !ended && end("failed"),
     };
     takeBack = connections.send(new URL(`http://a.test:${port}/`), caller);
     at("waiting");
@@ -88,14 +88,14 @@ test("whatever a destination does, each request ends once, with its own answer o
   const run = async (perOrigin: number, opens: readonly string[], all: readonly Asked[]): Promise<void> => {
     const sockets = new Set<Socket>();
     let tries = 0;
-    const connections = new Connections({
+    const connections = new ConnectionPool({
       perOrigin,
-      longWork: sharedEventLoop(),
+      longWork: createLongWork(),
       connector: (_to, answer) => {
         const how = opens[tries++ % opens.length];
         if (how === "fails at once") return answer(new Error(how), null);
         if (how === "fails") return void setImmediate(() => answer(new Error(how), null));
-        const socket = connect({ port, host: "127.0.0.1", ...reading }, () => answer(null, socket));
+        const socket = connect({ port, host: "127.0.0.1", ...socketReadOptions }, () => answer(null, socket));
         sockets.add(socket.on("close", () => sockets.delete(socket)));
         expect([...sockets].filter(({ destroyed }) => !destroyed).length).toBeLessThanOrEqual(perOrigin);
       },

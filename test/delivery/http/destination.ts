@@ -1,10 +1,10 @@
 import { createServer as createHttpServer, type IncomingMessage, type RequestListener } from "node:http";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
-import { noBytes, type Delivery, type Envelope, type HeaderList, type Outcome } from "../../../src/core/model/message.ts";
-import { sharedEventLoop, systemClock } from "../../../src/clock/clock.ts";
-import type { Request } from "../../../src/delivery/http/connection.ts";
-import { Connections, type ConnectionsOptions } from "../../../src/delivery/http/pool.ts";
+import { noBytes, type Delivery, type StoredMessage, type HeaderList, type Outcome } from "../../../src/core/model/message.ts";
+import { createLongWork, systemClock } from "../../../src/clock/clock.ts";
+import type { HttpRequest } from "../../../src/delivery/http/connection.ts";
+import { ConnectionPool, type ConnectionPoolOptions } from "../../../src/delivery/http/pool.ts";
 import { createDeliver, type Deliver, type DeliverOptions } from "../../../src/delivery/deliver.ts";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
 import type { Resolve } from "../../../src/delivery/http/dns.ts";
@@ -31,17 +31,17 @@ export const httpDestination = (listener: RequestListener): Promise<number> => l
 export const rawDestination = (onConnection: (socket: Socket) => void): Promise<number> => listen(createServer(onConnection));
 
 /** A destination that sends these bytes once a request has arrived. The connection stays open. */
-export const sayingDestination = (...texts: string[]): Promise<number> =>
+export const scriptedDestination = (...texts: string[]): Promise<number> =>
   rawDestination((socket) => socket.once("data", () => texts.forEach((text) => socket.write(text, "latin1"))));
 
-export async function bodyOf(request: IncomingMessage): Promise<Buffer> {
+export async function readBody(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk as Buffer);
   return Buffer.concat(chunks);
 }
 
 /** A port that nobody listens on. */
-export async function closedPort(): Promise<number> {
+export async function findClosedPort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
@@ -50,33 +50,33 @@ export async function closedPort(): Promise<number> {
 }
 
 /** Connections that are cut when the test is over. */
-export function connecting(options: Omit<ConnectionsOptions, "longWork">): Connections {
-  const connections = new Connections({ ...options, longWork: sharedEventLoop() });
+export function createConnections(options: Omit<ConnectionPoolOptions, "longWork">): ConnectionPool {
+  const connections = new ConnectionPool({ ...options, longWork: createLongWork() });
   onTestFinished(() => connections.close());
   return connections;
 }
 
-export type Heard = { status: number; headers: HeaderList; body: string };
+export type ReceivedResponse = { status: number; headers: HeaderList; body: string };
 
 /** Sends a request, and answers with what is heard of it. Rejects with what it failed for. */
-export function ask(connections: Connections, url: string, request: Partial<Request> = {}): Promise<Heard> {
+export function ask(connections: ConnectionPool, url: string, request: Partial<HttpRequest> = {}): Promise<ReceivedResponse> {
   return new Promise((resolve, reject) => {
-    const heard: Heard = { status: 0, headers: [], body: "" };
+    const heard: ReceivedResponse = { status: 0, headers: [], body: "" };
     connections.send(new URL(url), {
       request: { method: "POST", path: "/", headers: [], body: noBytes, ...request },
-      sent: () => undefined,
-      begins: (status, fields) => Object.assign(heard, { status, headers: fields() }),
-      continues: (bytes) => void (heard.body += bytes.toString("latin1")),
-      ends: () => resolve(heard),
-      fails: reject,
+      onSent: () => undefined,
+      onResponse: (status, fields) => Object.assign(heard, { status, headers: fields() }),
+      onBody: (bytes) => void (heard.body += bytes.toString("latin1")),
+      onEnd: () => resolve(heard),
+      onFailure: reject,
     });
   });
 }
 
 export const signingKey = "sig_test";
 
-export function deliveryTo(url: string, changes: Partial<Envelope> = {}, attempt = 0): Delivery {
-  const message: Envelope = {
+export function makeDelivery(url: string, changes: Partial<StoredMessage> = {}, attempt = 0): Delivery {
+  const message: StoredMessage = {
     account: "acc",
     id: "msg_1",
     brand: "svc",
@@ -106,7 +106,7 @@ export function deliveryTo(url: string, changes: Partial<Envelope> = {}, attempt
     labels: [],
     redaction: null,
     callerIp: null,
-    tells: null,
+    reportsOn: null,
     createdAt: 0,
     notBefore: 0,
     startedAtOnce: true,
@@ -118,11 +118,16 @@ export function deliveryTo(url: string, changes: Partial<Envelope> = {}, attempt
 export type Setup = Partial<DeliverOptions["limits"]> & { allow?: string[]; resolve?: Resolve; newId?: DeliverOptions["newId"] };
 
 /** A `deliver` that may call loopback, closed when the test is over. */
-export function opened({ allow = ["127.0.0.0/8", "::1/128"], resolve, newId = (kind) => `${kind}_id`, ...limits }: Setup = {}): Deliver {
+export function createTestDeliver({
+  allow = ["127.0.0.0/8", "::1/128"],
+  resolve,
+  newId = (kind) => `${kind}_id`,
+  ...limits
+}: Setup = {}): Deliver {
   const { deliver, close } = createDeliver({
     egress: createEgress({ allow, ...(resolve ? { resolve } : {}) }),
     clock: systemClock,
-    longWork: sharedEventLoop(),
+    longWork: createLongWork(),
     limits: { responseBytes: 1_000, connectTimeout: 2_000, connectionsPerOrigin: 10, ...limits },
     region: "EU-CENTRAL-1",
     newId,
@@ -133,12 +138,12 @@ export function opened({ allow = ["127.0.0.0/8", "::1/128"], resolve, newId = (k
 
 /** Such a one that answers with the outcome alone. */
 export function start(setup: Setup = {}): (delivery: Delivery) => Promise<Outcome> {
-  const deliver = opened(setup);
+  const deliver = createTestDeliver(setup);
   return (delivery) => deliver(delivery).outcome;
 }
 
-export const call = (url: string, changes: Partial<Envelope> = {}, setup: Setup = {}): Promise<Outcome> =>
-  start(setup)(deliveryTo(url, changes));
+export const call = (url: string, changes: Partial<StoredMessage> = {}, setup: Setup = {}): Promise<Outcome> =>
+  start(setup)(makeDelivery(url, changes));
 /** A certificate for `shop.test`, signed by itself. It protects nothing. */
 export const certificate = {
   key: `-----BEGIN PRIVATE KEY-----

@@ -5,7 +5,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { Resolve } from "../../../src/delivery/http/dns.ts";
-import { apartFromSilent, askingServers, hostsIn, listedIn, searchIn, triedFor } from "../../../src/delivery/http/dns.ts";
+import {
+  createResolver,
+  createServerLookup,
+  parseHostsFile,
+  createHostsCheck,
+  parseSearchList,
+  listCandidates,
+} from "../../../src/delivery/http/dns.ts";
 
 /** The question of a packet: the name as text, and 1 for IPv4 or 28 for IPv6. */
 function questionOf(packet: Buffer): { name: string; type: number; end: number } {
@@ -65,7 +72,7 @@ function held(): { lookUp: Resolve; looking: Map<string, (addresses: string[]) =
 
 test("name servers give the addresses of a name, none if they know none, and none if they are silent", async () => {
   const { resolv } = await files({});
-  const ask = askingServers([(await nameServer()).address], resolv);
+  const ask = createServerLookup([(await nameServer()).address], resolv);
   expect(await Promise.all(["known.example", "other.example", "silent.example"].map((name) => ask(name)))).toEqual([["192.0.2.1"], [], []]);
 });
 
@@ -73,7 +80,7 @@ test("a name whose server answers once and is then silent holds no thread", asyn
   const { resolv } = await files({});
   const server = await nameServer();
   const { lookUp, looking } = held();
-  const resolve = apartFromSilent({ lookUp, ask: askingServers([server.address], resolv), isListed: noNames });
+  const resolve = createResolver({ lookUp, ask: createServerLookup([server.address], resolv), isListed: noNames });
   const names = Array.from({ length: 20 }, (_, n) => `fickle${n}.example`);
   expect(await Promise.all(names.map((name) => resolve(name, "hostile")))).toEqual(names.map(() => ["192.0.2.1"]));
   expect(looking.size).toBe(0);
@@ -83,8 +90,8 @@ test("a name whose server answers once and is then silent holds no thread", asyn
 test("names of silent servers hold one thread, however many they are, and no others wait for them", { tags: "long" }, async () => {
   const { lookUp, looking } = held();
   const { resolv, hosts } = await files({ hosts: "10.0.0.1 printer # the old one\n" });
-  const ask = askingServers([(await nameServer()).address], resolv);
-  const resolve = apartFromSilent({ lookUp, ask, isListed: listedIn(hosts) });
+  const ask = createServerLookup([(await nameServer()).address], resolv);
+  const resolve = createResolver({ lookUp, ask, isListed: createHostsCheck(hosts) });
   const silent = Array.from({ length: 20 }, (_, n) => resolve(`silent${n}.example`));
   const others = ["printer", "localhost", "silent.localhost"].map((name) => resolve(name));
   expect(await resolve("known.example")).toEqual(["192.0.2.1"]);
@@ -104,7 +111,7 @@ test("names that only the system may know are looked up for the accounts in turn
   const order: string[] = [];
   const answers: ((addresses: string[]) => void)[] = [];
   const lookUp: Resolve = (hostname) => new Promise((resolve) => void (order.push(hostname), answers.push(resolve)));
-  const resolve = apartFromSilent({ lookUp, ask: async () => [], isListed: noNames });
+  const resolve = createResolver({ lookUp, ask: async () => [], isListed: noNames });
   const hostile = Array.from({ length: 5 }, (_, n) => resolve(`h${n}`, "hostile"));
   await expect.poll(() => order.length).toBe(1);
   const [one, two, shared] = ["v0", "v1", "h4"].map((name) => resolve(name, "victim"));
@@ -118,7 +125,7 @@ test("names that only the system may know are looked up for the accounts in turn
 
 test("a name that cannot be found fails for all that wait for it, and the next ones are looked up", async () => {
   const lookUp: Resolve = async (hostname) => (hostname === "none" ? Promise.reject(new Error("ENOTFOUND")) : ["192.0.2.9"]);
-  const resolve = apartFromSilent({ lookUp, ask: async () => [], isListed: noNames });
+  const resolve = createResolver({ lookUp, ask: async () => [], isListed: noNames });
   const [none, some] = [resolve("none", "a"), resolve("some", "b")];
   await expect(none).rejects.toThrow("ENOTFOUND");
   expect(await some).toEqual(["192.0.2.9"]);
@@ -127,7 +134,7 @@ test("a name that cannot be found fails for all that wait for it, and the next o
 test("a short name is completed as the system completes it, and a file that changes is read again", async () => {
   const { resolv } = await files({ resolv: "search cluster.local corp.example\noptions timeout:2 ndots:2\n" });
   const server = await nameServer();
-  const ask = askingServers([server.address], resolv);
+  const ask = createServerLookup([server.address], resolv);
   expect(await ask("known.dev")).toEqual(["192.0.2.1"]);
   expect(server.asked.toSorted()).toEqual(["known.dev.cluster.local 1", "known.dev.cluster.local 28"]);
   await writeFile(resolv, "nameserver 192.0.2.53\n");
@@ -141,16 +148,16 @@ test.each([
   { text: "search .\noptions edns0 ndots:5", search: { domains: [], dots: 5 } },
   { text: "options ndots:99", search: { domains: [], dots: 15 } },
 ])("the search list of $text", ({ text, search }) => {
-  expect(searchIn(text)).toEqual(search);
+  expect(parseSearchList(text)).toEqual(search);
 });
 
 test("the names that are tried, in the order of the system", () => {
   const search = { domains: ["svc.local", "local"], dots: 2 };
-  expect(triedFor("api.dev", search)).toEqual(["api.dev.svc.local", "api.dev.local", "api.dev"]);
-  expect(triedFor("a.b.example", search)).toEqual(["a.b.example", "a.b.example.svc.local", "a.b.example.local"]);
-  expect(triedFor("api.", search)).toEqual(["api."]);
+  expect(listCandidates("api.dev", search)).toEqual(["api.dev.svc.local", "api.dev.local", "api.dev"]);
+  expect(listCandidates("a.b.example", search)).toEqual(["a.b.example", "a.b.example.svc.local", "a.b.example.local"]);
+  expect(listCandidates("api.", search)).toEqual(["api."]);
 });
 
 test("the names of a hosts file", () => {
-  expect([...hostsIn("# none\n127.0.0.1\tLocalhost  Me # not me\n\n::1 six\n")]).toEqual(["localhost", "me", "six"]);
+  expect([...parseHostsFile("# none\n127.0.0.1\tLocalhost  Me # not me\n\n::1 six\n")]).toEqual(["localhost", "me", "six"]);
 });

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
 import type { Resolve } from "../../../src/delivery/http/dns.ts";
-import { ask, connecting, httpDestination } from "./destination.ts";
+import { ask, createConnections, httpDestination } from "./destination.ts";
 
 const strict = createEgress({ allow: [] });
 
@@ -194,7 +194,7 @@ describe("a connection", () => {
   /** Asks for a page through the guard. */
   async function call(url: string, allow: string[], resolve?: Resolve): Promise<number> {
     const egress = createEgress({ allow, ...(resolve ? { resolve } : {}) });
-    return (await ask(connecting({ connector: egress.connector(2_000), perOrigin: 1 }), url)).status;
+    return (await ask(createConnections({ connector: egress.connector(2_000), perOrigin: 1 }), url)).status;
   }
 
   async function counted(): Promise<{ port: number; calls(): number; hosts: string[] }> {
@@ -274,7 +274,7 @@ describe("a connection", () => {
     const { port, calls } = await counted();
     const answers = [["127.0.0.1"], ["10.0.0.1"]];
     const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => answers.shift() ?? [] });
-    const connections = connecting({ connector: egress.connector(2_000), perOrigin: 1 });
+    const connections = createConnections({ connector: egress.connector(2_000), perOrigin: 1 });
     await ask(connections, `http://shop.test:${port}/`);
     await expect(ask(connections, `http://shop.test:${port}/`)).rejects.toThrow("address of shop.test is not public");
     expect(calls()).toBe(1);
@@ -292,7 +292,7 @@ describe("a connection", () => {
     let answer: (addresses: string[]) => void = () => {};
     const resolve: Resolve = () => new Promise((resolveWith) => ((answer = resolveWith), asked++));
     const egress = createEgress({ allow: ["127.0.0.1"], resolve });
-    const connections = connecting({ connector: egress.connector(2_000), perOrigin: 3 });
+    const connections = createConnections({ connector: egress.connector(2_000), perOrigin: 3 });
     const calls = [1, 2, 3].map(() => ask(connections, `http://shop.test:${port}/`));
     await new Promise((resolveSoon) => setImmediate(resolveSoon));
     answer(["127.0.0.1"]);

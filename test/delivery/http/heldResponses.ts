@@ -1,7 +1,7 @@
-import { laneOf } from "../../../src/core/admission/capacity.ts";
+import { laneName } from "../../../src/core/admission/capacity.ts";
 import { noBytes, type Delivery } from "../../../src/core/model/message.ts";
-import { BodyBytes } from "../../../src/delivery/http/bodyBytes.ts";
-import { sharedEventLoop, systemClock } from "../../../src/clock/clock.ts";
+import { BodyByteBudget } from "../../../src/delivery/http/bodyBytes.ts";
+import { createLongWork, systemClock } from "../../../src/clock/clock.ts";
 import { createDeliver } from "../../../src/delivery/deliver.ts";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
 
@@ -14,12 +14,12 @@ const delivery: Delivery = { ...sent, message: { ...sent.message, body: noBytes 
 const { deliver, close } = createDeliver({
   egress: createEgress({ allow: ["127.0.0.0/8"] }),
   clock: systemClock,
-  longWork: sharedEventLoop(),
+  longWork: createLongWork(),
   limits: { responseBytes: 1024 * 1024, connectTimeout: 10_000, connectionsPerOrigin: 1_000 },
   region: "US-EAST-1",
   newId: (kind) => kind,
 });
-const bytes = new BodyBytes(Number(budget));
+const bytes = new BodyByteBudget(Number(budget));
 let most = 0;
 const look = setInterval(() => {
   globalThis.gc?.();
@@ -27,7 +27,7 @@ const look = setInterval(() => {
 }, 250);
 const ended = await Promise.all(
   Array.from({ length: Number(count) }, async () => {
-    const room = bytes.open(laneOf("acme", "shop.example"));
+    const room = bytes.openRoom(laneName("acme", "shop.example"));
     const outcome = await deliver(delivery, room).outcome;
     room.close();
     return outcome.error ?? `${outcome.status} ${outcome.body.byteLength}`;

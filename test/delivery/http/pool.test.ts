@@ -1,13 +1,13 @@
 import { connect } from "node:net";
 import { expect, test } from "vitest";
-import { Closed, type Connections } from "../../../src/delivery/http/pool.ts";
-import { Lost, reading } from "../../../src/delivery/http/connection.ts";
+import { PoolClosed, type ConnectionPool } from "../../../src/delivery/http/pool.ts";
+import { ConnectionLost, socketReadOptions } from "../../../src/delivery/http/connection.ts";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
-import { ask, bodyOf, connecting, httpDestination, rawDestination } from "./destination.ts";
+import { ask, readBody, createConnections, httpDestination, rawDestination } from "./destination.ts";
 
-function start(perOrigin = 2): Connections {
+function start(perOrigin = 2): ConnectionPool {
   const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] });
-  return connecting({ connector: egress.connector(1_000), perOrigin });
+  return createConnections({ connector: egress.connector(1_000), perOrigin });
 }
 
 const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -45,7 +45,7 @@ test("a shortage of sockets costs no request its attempt", async () => {
   const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
   const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] }).connector(1_000);
   let short = 3;
-  const connections = connecting({
+  const connections = createConnections({
     connector: (options, callback) => {
       // As undici tells it: alone.
       const failed: (error: Error) => void = callback as never;
@@ -116,7 +116,7 @@ test("an answer before the whole of its request is taken, and costs the connecti
 test.each([0, 1, 200, 8_192, 8_193, 1_000_000])("a body of %d bytes arrives as it is, byte for byte", async (size) => {
   let seen: Uint8Array = Buffer.alloc(0);
   const port = await httpDestination((incoming, response) => {
-    void bodyOf(incoming).then((body) => {
+    void readBody(incoming).then((body) => {
       seen = body;
       response.end();
     });
@@ -157,13 +157,13 @@ test("origins whose connections broke off are forgotten", async () => {
 test("each of those that wait for a connection gets one, or the reason why there is none", async () => {
   let tries = 0;
   const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
-  const connections = connecting({
+  const connections = createConnections({
     perOrigin: 2,
     connector: (_to, answer) => {
       const number = ++tries;
       setImmediate(() => {
         if (number % 2 === 1) return answer(new Error(`try ${number}`), null);
-        const socket = connect({ port, host: "127.0.0.1", ...reading });
+        const socket = connect({ port, host: "127.0.0.1", ...socketReadOptions });
         socket.once("connect", () => answer(null, socket));
       });
     },
@@ -177,11 +177,11 @@ test("each of those that wait for a connection gets one, or the reason why there
 test("a connector that throws, or answers twice, costs nobody else a place", async () => {
   const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
   let tries = 0;
-  const connections = connecting({
+  const connections = createConnections({
     perOrigin: 1,
     connector: (_to, answer) => {
       if (++tries === 1) throw new Error("thrown");
-      const socket = connect({ port, host: "127.0.0.1", ...reading }, () => {
+      const socket = connect({ port, host: "127.0.0.1", ...socketReadOptions }, () => {
         answer(null, socket);
         answer(new Error("late"), null);
       });
@@ -204,11 +204,11 @@ test("what is taken back is never sent, and the others are", async () => {
   const first = ask(connections, `http://a.test:${port}/`, { path: "/1" });
   const takeBack = connections.send(new URL(`http://a.test:${port}/`), {
     request: { method: "POST", path: "/2", headers: [], body: new Uint8Array(0) },
-    sent: () => expect.unreachable(),
-    begins: () => undefined,
-    continues: () => undefined,
-    ends: () => undefined,
-    fails: () => undefined,
+    onSent: () => expect.unreachable(),
+    onResponse: () => undefined,
+    onBody: () => undefined,
+    onEnd: () => undefined,
+    onFailure: () => undefined,
   });
   const third = ask(connections, `http://a.test:${port}/`, { path: "/3" });
   takeBack();
@@ -229,13 +229,13 @@ test("closing ends what runs, what waits, and what is being opened; nothing is o
   await expect.poll(() => opened).toBeGreaterThan(0);
   const ends = Promise.allSettled([running, waiting, opening]);
   connections.close();
-  for (const end of await ends) expect(end).toMatchObject({ status: "rejected", reason: expect.any(Closed) });
-  expect(() => connections.send(new URL("http://a.test/"), {} as never)).toThrow(Closed);
+  for (const end of await ends) expect(end).toMatchObject({ status: "rejected", reason: expect.any(PoolClosed) });
+  expect(() => connections.send(new URL("http://a.test/"), {} as never)).toThrow(PoolClosed);
 });
 
 test("a connection that ends within an answer is lost", async () => {
   const port = await rawDestination((socket) => socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal")));
-  await expect(ask(start(), `http://a.test:${port}/`)).rejects.toBeInstanceOf(Lost);
+  await expect(ask(start(), `http://a.test:${port}/`)).rejects.toBeInstanceOf(ConnectionLost);
 });
 
 const inPieces = `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${"1\r\nx\r\n".repeat(9_000)}`;
@@ -255,7 +255,7 @@ test("a connection that ends within such a response has lost it, and what is beh
     }),
   );
   const connections = start(1);
-  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(Lost);
+  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(ConnectionLost);
   const [long, after] = [ask(connections, `http://a.test:${port}/`), ask(connections, `http://a.test:${port}/`)];
   expect(await long).toMatchObject({ status: 200, body: "x".repeat(9_000) });
   expect(await after).toMatchObject({ status: 200, body: "" });

@@ -2,14 +2,14 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { connect, type AddressInfo, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { Closed, type Connections } from "../../../src/delivery/http/pool.ts";
-import { type Caller, Lost, reading } from "../../../src/delivery/http/connection.ts";
+import { PoolClosed, type ConnectionPool } from "../../../src/delivery/http/pool.ts";
+import { type RequestCaller, ConnectionLost, socketReadOptions } from "../../../src/delivery/http/connection.ts";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
-import { ask, connecting, deliveryTo, opened as openedDeliver, rawDestination } from "./destination.ts";
+import { ask, createConnections, makeDelivery, createTestDeliver as openedDeliver, rawDestination } from "./destination.ts";
 
-function start(perOrigin = 2): Connections {
+function start(perOrigin = 2): ConnectionPool {
   const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] });
-  return connecting({ connector: egress.connector(1_000), perOrigin });
+  return createConnections({ connector: egress.connector(1_000), perOrigin });
 }
 
 const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -38,7 +38,7 @@ async function untilIdle(): Promise<void> {
 }
 
 const manners = [
-  ["ends", (socket: Socket) => socket.end(), Lost],
+  ["ends", (socket: Socket) => socket.end(), ConnectionLost],
   ["resets", (socket: Socket) => socket.resetAndDestroy(), "ECONNRESET"],
 ] as const;
 
@@ -157,7 +157,7 @@ test("no message to a Node server that closes idle connections fails, with one a
   const deliver = openedDeliver();
   const statuses: unknown[] = [];
   for (let round = 0; round < 12; round++) {
-    const { outcome } = deliver(deliveryTo(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`));
+    const { outcome } = deliver(makeDelivery(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`));
     // As its own timer does: the word of it is on its way when the request is sent.
     server.closeIdleConnections();
     const { status, error } = await outcome;
@@ -171,9 +171,9 @@ test("an attempt began when its request was sent first, also if it was resent", 
   const late = 150;
   const { port, requests } = await fickle((socket) => setTimeout(() => socket.destroy(), late));
   const deliver = openedDeliver();
-  await deliver(deliveryTo(`http://127.0.0.1:${port}/`)).outcome;
+  await deliver(makeDelivery(`http://127.0.0.1:${port}/`)).outcome;
   await untilIdle();
-  const { status, took } = await deliver(deliveryTo(`http://127.0.0.1:${port}/`)).outcome;
+  const { status, took } = await deliver(makeDelivery(`http://127.0.0.1:${port}/`)).outcome;
   expect([status, requests.length]).toEqual([200, 3]);
   // A timer may ring some milliseconds early.
   expect(took).toBeGreaterThan(late - 10);
@@ -184,11 +184,11 @@ test("a resent request can be taken back while it waits for a new connection, an
   let asked = 0;
   const { port } = await fickle((socket) => socket.resetAndDestroy());
   const held: (() => void)[] = [];
-  const connections = connecting({
+  const connections = createConnections({
     perOrigin: 1,
     connector: (_to, answer) => {
       const open = (): void => {
-        const socket = connect({ port, host: "127.0.0.1", ...reading }, () => answer(null, socket));
+        const socket = connect({ port, host: "127.0.0.1", ...socketReadOptions }, () => answer(null, socket));
       };
       if (refuses) held.push(open);
       else open();
@@ -198,10 +198,10 @@ test("a resent request can be taken back while it waits for a new connection, an
   refuses = true;
   await untilIdle();
   const heard: string[] = [];
-  const caller = (name: string): Caller => ({
-    ...{ request: { method: "GET", path: "/", headers: [], body: new Uint8Array(0) }, sent: () => void asked++ },
-    ...{ begins: () => heard.push(`${name} begins`), continues: () => undefined, ends: () => heard.push(`${name} ends`) },
-    fails: (error) => heard.push(`${name} fails: ${error instanceof Closed}`),
+  const caller = (name: string): RequestCaller => ({
+    ...{ request: { method: "GET", path: "/", headers: [], body: new Uint8Array(0) }, onSent: () => void asked++ },
+    ...{ onResponse: () => heard.push(`${name} begins`), onBody: () => undefined, onEnd: () => heard.push(`${name} ends`) },
+    onFailure: (error) => heard.push(`${name} fails: ${error instanceof PoolClosed}`),
   });
   const takeBack = connections.send(new URL(`http://a.test:${port}/`), caller("a"));
   await expect.poll(() => held.length).toBe(1);

@@ -4,20 +4,20 @@ import type { AddressInfo } from "node:net";
 import fc from "fast-check";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { HeaderList } from "../../../src/core/model/message.ts";
-import { AnswerReader, BadAnswer, mostHeadBytes, type Reuse } from "../../../src/delivery/http/response.ts";
+import { ResponseReader, BadResponse, maxHeadBytes, type ConnectionReuse } from "../../../src/delivery/http/response.ts";
 
-type Read = { status: number; headers: HeaderList; body: string; reuse: Reuse; isWhole: boolean; began: number };
+type Read = { status: number; headers: HeaderList; body: string; reuse: ConnectionReuse; isWhole: boolean; began: number };
 
 /** What is read of these pieces; `ended`: then the connection ends. */
 function read(pieces: readonly string[], { method = "POST", ended = false } = {}): Read {
   const heard = { status: 0, headers: [] as HeaderList, body: "", began: 0 };
-  const reader = new AnswerReader(method, {
-    begins: (status, fields) => Object.assign(heard, { status, headers: fields(), began: heard.began + 1 }),
-    continues: (bytes) => void (heard.body += bytes.toString("latin1")),
+  const reader = new ResponseReader(method, {
+    onResponse: (status, fields) => Object.assign(heard, { status, headers: fields(), began: heard.began + 1 }),
+    onBody: (bytes) => void (heard.body += bytes.toString("latin1")),
   });
   for (const piece of pieces) reader.take(Buffer.from(piece, "latin1"));
   const { reuse } = reader;
-  const isWhole = ended ? reader.closed() : reader.isWhole;
+  const isWhole = ended ? reader.handleClose() : reader.isWhole;
   return { ...heard, reuse, isWhole };
 }
 
@@ -146,18 +146,18 @@ describe("not valid HTTP", () => {
 
   test("more of a head than is read, in one piece or in many, ended or not", () => {
     const large = "response headers larger than 32 KiB";
-    const long = `A: ${"x".repeat(mostHeadBytes)}`;
+    const long = `A: ${"x".repeat(maxHeadBytes)}`;
     for (const said of [
       `${ok}${long}`,
       `${ok}${long}\r\n\r\n`,
-      ok + "A: 1\r\n".repeat(mostHeadBytes / 5),
-      `HTTP/1.1 ${"2".repeat(mostHeadBytes)}`,
+      ok + "A: 1\r\n".repeat(maxHeadBytes / 5),
+      `HTTP/1.1 ${"2".repeat(maxHeadBytes)}`,
     ]) {
       expect(() => read([said])).toThrow(large);
       expect(() => read(said.split(/(?<=\r\n)|(?=x{1000})/))).toThrow(large);
     }
-    expect(() => read(["HTTP/1.1 100 Continue\r\n\r\n".repeat(mostHeadBytes / 20)])).toThrow(large);
-    expect(() => read([`${chunked}0\r\n${"A: 1\r\n".repeat(mostHeadBytes / 5)}`])).toThrow(large);
+    expect(() => read(["HTTP/1.1 100 Continue\r\n\r\n".repeat(maxHeadBytes / 20)])).toThrow(large);
+    expect(() => read([`${chunked}0\r\n${"A: 1\r\n".repeat(maxHeadBytes / 5)}`])).toThrow(large);
   });
 });
 
@@ -228,7 +228,7 @@ test("any bytes are taken or refused, and never anything else", () => {
           const { reuse: _reuse, ...found } = read(pieces, { ended: true });
           return found;
         } catch (error) {
-          expect(error).toBeInstanceOf(BadAnswer);
+          expect(error).toBeInstanceOf(BadResponse);
           return "refused";
         }
       };
@@ -296,11 +296,11 @@ function verdictOf(said: string): { status: number; body: string } | "refused" {
 
 describe("a body in small pieces", () => {
   /** How often the listener is called, and what it gets. */
-  function listen(): { reader: AnswerReader; heard: { calls: number; bytes: number } } {
+  function listen(): { reader: ResponseReader; heard: { calls: number; bytes: number } } {
     const heard = { calls: 0, bytes: 0 };
-    const reader = new AnswerReader("POST", {
-      begins: () => undefined,
-      continues: ({ length }) => void ((heard.calls += 1), (heard.bytes += length)),
+    const reader = new ResponseReader("POST", {
+      onResponse: () => undefined,
+      onBody: ({ length }) => void ((heard.calls += 1), (heard.bytes += length)),
     });
     return { reader, heard };
   }
@@ -329,7 +329,7 @@ describe("a body in small pieces", () => {
     reader.take(Buffer.from(chunked));
     for (let n = 0; n < 100; n++) reader.take(Buffer.from(chunk(1).repeat(100)));
     expect(heard).toEqual({ calls: 100, bytes: 10_000 });
-    expect(() => reader.take(Buffer.from(chunk(1)))).toThrow(new BadAnswer("the answer comes in pieces of a few bytes each"));
+    expect(() => reader.take(Buffer.from(chunk(1)))).toThrow(new BadResponse("the answer comes in pieces of a few bytes each"));
   });
 
   test("is refused as well if one look at the connection brings one byte each time", () => {
@@ -337,7 +337,7 @@ describe("a body in small pieces", () => {
     reader.take(Buffer.from(`${ok}Content-Length: 1000000\r\n\r\n`));
     expect(() => {
       for (let n = 0; n < 20_000; n++) reader.take(Buffer.from("x"));
-    }).toThrow(BadAnswer);
+    }).toThrow(BadResponse);
   });
 
   test.each([16, 1_023, 1_024])("is read to its end if its chunks have %d bytes", (size) => {

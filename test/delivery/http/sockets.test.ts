@@ -1,18 +1,18 @@
 import { createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { withinDescriptors } from "../../../src/core/fairness/descriptors.ts";
+import { limitToDescriptors } from "../../../src/core/fairness/descriptors.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
-import type { Connections } from "../../../src/delivery/http/pool.ts";
+import type { ConnectionPool } from "../../../src/delivery/http/pool.ts";
 import { descriptorLimit } from "../../../src/delivery/http/descriptors.ts";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
-import { ask, connecting, rawDestination } from "./destination.ts";
+import { ask, createConnections, rawDestination } from "./destination.ts";
 
 const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-function start(inAll: number, perOrigin = 10): Connections {
+function start(maxSockets: number, perOrigin = 10): ConnectionPool {
   const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] });
-  return connecting({ connector: egress.connector(10_000), perOrigin, inAll });
+  return createConnections({ connector: egress.connector(10_000), perOrigin, maxSockets });
 }
 
 /** A destination that answers at once, and says how many connections to it are open. */
@@ -26,10 +26,16 @@ async function answering(): Promise<{ port: number; open: Set<Socket> }> {
 }
 
 /** Sends a request and ignores the response. Returns how to take the request back. */
-const sendTo = (connections: Connections, url: string): (() => void) =>
+const sendTo = (connections: ConnectionPool, url: string): (() => void) =>
   connections.send(new URL(url), {
     request: { method: "POST", path: "/", headers: [], body: noBytes },
-    ...{ sent: () => undefined, begins: () => undefined, continues: () => undefined, ends: () => undefined, fails: () => undefined },
+    ...{
+      onSent: () => undefined,
+      onResponse: () => undefined,
+      onBody: () => undefined,
+      onEnd: () => undefined,
+      onFailure: () => undefined,
+    },
   });
 
 describe("sockets to all destinations together", () => {
@@ -95,13 +101,13 @@ describe("sockets to all destinations together", () => {
 
 describe("file descriptors", () => {
   test.each([
-    ["there are plenty", 1_000_000, 1_024, { hands: 1_024, sockets: 2_048 }],
-    ["there are few", 1_024, 1_024, { hands: 512, sockets: 512 }],
-    ["there are as many as deliveries need, and fewer than idle connections could", 3_000, 1_024, { hands: 1_024, sockets: 1_500 }],
-    ["nobody knows", null, 1_024, { hands: 1_024, sockets: 2_048 }],
-    ["there are hardly any", 1, 1_024, { hands: 1, sockets: 1 }],
-  ])("leave half to senders and files if %s", (_, descriptors, hands, bounds) => {
-    expect(withinDescriptors(descriptors, hands)).toEqual(bounds);
+    ["there are plenty", 1_000_000, 1_024, { capacity: 1_024, sockets: 2_048 }],
+    ["there are few", 1_024, 1_024, { capacity: 512, sockets: 512 }],
+    ["there are as many as deliveries need, and fewer than idle connections could", 3_000, 1_024, { capacity: 1_024, sockets: 1_500 }],
+    ["nobody knows", null, 1_024, { capacity: 1_024, sockets: 2_048 }],
+    ["there are hardly any", 1, 1_024, { capacity: 1, sockets: 1 }],
+  ])("leave half to senders and files if %s", (_, descriptors, capacity, bounds) => {
+    expect(limitToDescriptors(descriptors, capacity)).toEqual(bounds);
   });
 
   test("of this process are known", () => {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { gather } from "../../../src/store/batch/coalesce.ts";
+import { coalesce } from "../../../src/store/batch/coalesce.ts";
 
 /** Looks that bring so many calls each, one after another. Answers how many had asked at the beginning, and after how many looks it came. */
 function gathered(bring: readonly number[]): { count: number; looks: number } {
@@ -12,7 +12,7 @@ function gathered(bring: readonly number[]): { count: number; looks: number } {
     if (begun) throw new Error("it has begun twice");
     begun = { count, looks };
   };
-  gather(
+  coalesce(
     (run) => (next = run),
     () => count,
     begin,

@@ -2,12 +2,12 @@ import { expect, test } from "vitest";
 import type { Commands } from "../../../src/core/commands/index.ts";
 import { commands } from "../../../src/core/commands/index.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";
-import { noHands } from "../../../src/core/admission/capacity.ts";
-import { idMaker } from "../../../src/core/values/ids.ts";
+import { noCapacity } from "../../../src/core/admission/capacity.ts";
+import { createIdGenerator } from "../../../src/core/values/ids.ts";
 import { Memory, memoryParts } from "../../model/memoryStore.ts";
-import { letterOf } from "../../core/broker.ts";
+import { makeInput } from "../../core/commandRunner.ts";
 
-const source = { node: "nod_a", now: () => 1_000, random: () => 0.5, newId: idMaker(() => 0.5) };
+const source = { node: "nod_a", now: () => 1_000, random: () => 0.5, newId: createIdGenerator(() => 0.5) };
 const account = { id: "acme", name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } };
 const fails = (error: Error) => (): never => {
   throw error;
@@ -21,10 +21,10 @@ test.each(["needs", "further", "decide"] as const)("a call that fails in its %s 
     const broken: Commands = { ...commands, cancel: { ...commands.cancel, [part]: fails(error) } };
     const memory = new Memory();
     const { runBatch } = memoryParts(source, memory, broken);
-    await runBatch([{ name: "createAccount", input: account }], noHands);
-    const publish = { name: "publish", input: { account: "acme", letters: [letterOf()] } } as const;
+    await runBatch([{ name: "createAccount", input: account }], noCapacity);
+    const publish = { name: "publish", input: { account: "acme", inputs: [makeInput()] } } as const;
     const cancel = { name: "cancel", input: { account: "acme", messageIds: ["msg_1"] } } as const;
-    const { replies } = await runBatch([publish, cancel, publish], noHands);
+    const { replies } = await runBatch([publish, cancel, publish], noCapacity);
     const published = { answer: [{ messageId: expect.any(String), deduplicated: false }] };
     expect(replies).toEqual([published, reply, published]);
     expect(memory.tables.messages.size).toBe(2);

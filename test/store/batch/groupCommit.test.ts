@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import type { Delivery, Outcome } from "../../../src/core/model/message.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
-import { groupCommit } from "../../../src/store/batch/groupCommit.ts";
-import type { Call } from "../../../src/store/store.ts";
+import { createGroupCommitStore } from "../../../src/store/batch/groupCommit.ts";
+import type { CommandCall } from "../../../src/store/store.ts";
 import { Unavailable } from "../../../src/store/store.ts";
-import { letterTo } from "../world.ts";
+import { makeInput } from "../storeFixture.ts";
 
 const outcome: Outcome = {
   ...{ account: "a", messageId: "msg_1", host: "h.example", attempt: 0, status: 200 },
@@ -16,14 +16,14 @@ function openNotingStore() {
   const batches: string[][] = [];
   let endPause: () => void = () => undefined;
   const read = new Proxy({}, { get: () => async () => null });
-  const store = groupCommit({
-    runBatch: async (calls: readonly Call[]) => {
+  const store = createGroupCommitStore({
+    runBatch: async (calls: readonly CommandCall[]) => {
       batches.push(calls.map(({ name }) => name));
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
+      return { replies: calls.map(() => ({ answer: null })), deliveries: [], abortedLeases: [], dueAt: null, faults: [] };
     },
     read: read as never,
     nextDueAt: async () => null,
-    linger: () => new Promise((resolve) => (endPause = resolve)),
+    coalesceDelay: () => new Promise((resolve) => (endPause = resolve)),
     close: async () => undefined,
   });
   return { store, batches, endPause: () => endPause() };
@@ -34,7 +34,7 @@ test("an outcome that can wait shares the batch of the next publish", async () =
   const settled = store.execute("settle", outcome, { canWait: true });
   await Promise.resolve();
   expect(batches).toEqual([]);
-  await Promise.all([settled, store.execute("publish", { account: "a", letters: [] })]);
+  await Promise.all([settled, store.execute("publish", { account: "a", inputs: [] })]);
   expect(batches).toEqual([["settle", "publish"]]);
 });
 
@@ -61,22 +61,22 @@ test("an outcome that cannot wait goes at once, and so does all that waits when 
 test("one batch at a time: the next is offered the hands that are free when the last one has handed out its deliveries", async () => {
   const free: number[] = [];
   const ends: (() => void)[] = [];
-  const store = groupCommit({
-    runBatch: async (calls: readonly Call[], hands) => {
+  const store = createGroupCommitStore({
+    runBatch: async (calls: readonly CommandCall[], hands) => {
       free.push(hands.free);
       await new Promise<void>((resolve) => ends.push(resolve));
       const deliveries = calls.map(() => ({}) as Delivery);
-      return { replies: calls.map(() => ({ answer: [] })), deliveries, calledOff: [], dueAt: null, faults: [] };
+      return { replies: calls.map(() => ({ answer: [] })), deliveries, abortedLeases: [], dueAt: null, faults: [] };
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
     nextDueAt: async () => null,
     close: async () => undefined,
   });
   let left = 10;
-  const bytes = { free: 2 ** 30, perBatch: 2 ** 25, busy: {} };
-  const hands = () => ({ free: left, perHost: 1_000, behind: false, busy: new Map(), bytes });
-  store.attach({ hands, deliver: () => left--, callOff: () => undefined, fault: () => undefined });
-  const publish = () => store.execute("publish", { account: "a", letters: [letterTo()] });
+  const bytes = { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} };
+  const readCapacity = () => ({ free: left, perHost: 1_000, backlog: false, runningByLane: new Map(), bytes });
+  store.attach({ readCapacity, deliver: () => left--, abort: () => undefined, fault: () => undefined });
+  const publish = () => store.execute("publish", { account: "a", inputs: [makeInput()] });
   const first = [publish(), publish()];
   await Promise.resolve();
   const others = [publish(), publish(), publish()];
@@ -95,15 +95,15 @@ test("one batch at a time: the next is offered the hands that are free when the 
 function openLookingStore(run: () => Promise<void>) {
   const batches: number[] = [];
   const looks: (() => void)[] = [];
-  const store = groupCommit({
-    runBatch: async (calls: readonly Call[]) => {
+  const store = createGroupCommitStore({
+    runBatch: async (calls: readonly CommandCall[]) => {
       batches.push(calls.length);
       await run();
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
+      return { replies: calls.map(() => ({ answer: null })), deliveries: [], abortedLeases: [], dueAt: null, faults: [] };
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
     nextDueAt: async () => null,
-    look: (run) => void looks.push(run),
+    afterNextPoll: (run) => void looks.push(run),
     close: async () => undefined,
   });
   return { ask: () => store.execute("claim", { limit: 1 }), look: () => looks.shift()?.(), looks, batches };
@@ -142,14 +142,14 @@ test("nobody looks while a batch runs, and those who ask meanwhile are in the ne
 
 test("a storage that was away takes no changes until one that means nothing was stored, whatever came through meanwhile", async () => {
   let [fails, trials] = [false, 0];
-  const store = groupCommit({
-    runBatch: async (calls: readonly Call[]) => {
+  const store = createGroupCommitStore({
+    runBatch: async (calls: readonly CommandCall[]) => {
       if (fails) throw new Unavailable("full");
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
+      return { replies: calls.map(() => ({ answer: null })), deliveries: [], abortedLeases: [], dueAt: null, faults: [] };
     },
     read: {} as never,
     nextDueAt: async () => null,
-    tryToStore: async () => {
+    probe: async () => {
       trials++;
       if (fails) throw new Unavailable("full");
     },
@@ -181,15 +181,15 @@ function openSlowStore() {
   const ends: (() => void)[] = [];
   let probes = 0;
   let passTime: () => void = () => undefined;
-  const store = groupCommit({
-    runBatch: async (calls: readonly Call[]) => {
+  const store = createGroupCommitStore({
+    runBatch: async (calls: readonly CommandCall[]) => {
       batches.push(calls.map(({ name }) => name));
       await new Promise<void>((resolve) => ends.push(resolve));
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
+      return { replies: calls.map(() => ({ answer: null })), deliveries: [], abortedLeases: [], dueAt: null, faults: [] };
     },
     read: {} as never,
     nextDueAt: async () => null,
-    tryToStore: async () => void probes++,
+    probe: async () => void probes++,
     pause: () => new Promise((resolve) => (passTime = resolve)),
     close: async () => undefined,
   });
@@ -203,7 +203,7 @@ function openSlowStore() {
   return { store, batches, passHalfSeconds, endBatch: () => ends.shift()?.(), probes: () => probes };
 }
 
-const publishNothing = { account: "a", letters: [] };
+const publishNothing = { account: "a", inputs: [] };
 
 test("a store is not ready while a batch has run for more than two seconds, and is not probed meanwhile", async () => {
   const { store, passHalfSeconds, endBatch, probes } = openSlowStore();
@@ -240,13 +240,13 @@ test("a caller who has not joined a batch after ten seconds is refused and never
 test("a store in doubt is probed at most once a second", async () => {
   const passes: (() => void)[] = [];
   let probes = 0;
-  const store = groupCommit({
+  const store = createGroupCommitStore({
     runBatch: async () => {
       throw new Unavailable("away");
     },
     read: {} as never,
     nextDueAt: async () => null,
-    tryToStore: async () => {
+    probe: async () => {
       probes++;
       throw new Unavailable("away");
     },

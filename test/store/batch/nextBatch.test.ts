@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { transaction } from "../../../src/core/fairness/weight.ts";
-import { nextBatch } from "../../../src/store/batch/nextBatch.ts";
+import { takeNextBatch } from "../../../src/store/batch/nextBatch.ts";
 
 let place = 0;
-const call = (account: string, weight: number) => ({ input: { account }, weight, passed: 0, place: place++ });
+const call = (account: string, weight: number) => ({ input: { account }, weight, passedOver: 0, place: place++ });
 const light = (account: string) => call(account, 2);
 const heavy = (account: string) => call(account, 4 * transaction.rows);
 
@@ -11,7 +11,7 @@ describe("the next batch", () => {
   test("is all who wait, where they fit", () => {
     const waiting = [light("a"), light("b"), light("a")];
     const all = [...waiting];
-    expect(nextBatch(waiting)).toEqual(all);
+    expect(takeNextBatch(waiting)).toEqual(all);
     expect(waiting).toEqual([]);
   });
 
@@ -19,7 +19,7 @@ describe("the next batch", () => {
     const waiting = [heavy("a"), heavy("a"), light("b")];
     const accounts: string[][] = [];
     while (waiting.length > 0) {
-      accounts.push(nextBatch(waiting).map(({ input }) => input.account));
+      accounts.push(takeNextBatch(waiting).map(({ input }) => input.account));
       if (accounts.length < 4) waiting.push(light("b"));
     }
     expect(accounts).toEqual([["b"], ["a"], ["b"], ["a"], ["b", "b"]]);
@@ -27,7 +27,7 @@ describe("the next batch", () => {
 
   test("takes turns between accounts when there are too many calls, and keeps the order of each", () => {
     const waiting = [...Array.from({ length: 600 }, () => light("a")), ...Array.from({ length: 20 }, () => light("b"))];
-    const batch = nextBatch(waiting);
+    const batch = takeNextBatch(waiting);
     expect(batch).toHaveLength(512);
     expect(batch.filter(({ input }) => input.account === "b")).toHaveLength(20);
     const places = batch.map((one) => one.place);
@@ -39,16 +39,16 @@ describe("the next batch", () => {
     const waiting = [heavy("victim")];
     const comeMore = () => Array.from({ length: 700 }, (_, at) => waiting.push(light(`other ${at}`)));
     comeMore();
-    expect(nextBatch(waiting).map(({ input }) => input.account)).not.toContain("victim");
+    expect(takeNextBatch(waiting).map(({ input }) => input.account)).not.toContain("victim");
     comeMore();
     // Those of the others that were passed over as well come first, as they are lighter.
-    const accounts = [nextBatch(waiting), nextBatch(waiting)].flat().map(({ input }) => input.account);
+    const accounts = [takeNextBatch(waiting), takeNextBatch(waiting)].flat().map(({ input }) => input.account);
     expect(accounts).toContain("victim");
   });
 
   test("leaves a very long line as it is", () => {
     const waiting = Array.from({ length: 300_000 }, () => light("a"));
-    expect(nextBatch(waiting)).toHaveLength(512);
+    expect(takeNextBatch(waiting)).toHaveLength(512);
     expect(waiting).toHaveLength(300_000 - 512);
   });
 });

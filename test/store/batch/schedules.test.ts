@@ -1,13 +1,22 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { nextAfter } from "../../../src/core/values/cron.ts";
+import { nextCronTime } from "../../../src/core/values/cron.ts";
 import type { ScheduleInput } from "../../../src/core/commands/schedule.ts";
 import { Memory, memoryStore } from "../../model/memoryStore.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { openNode } from "../postgres/postgresDatabase.ts";
-import { bytes, closedAfterwards, freshFolder, latest, letterTo, sourceOf, TestClock, World } from "../world.ts";
+import {
+  bytes,
+  closeAfterTest,
+  createTestFolder,
+  makeLogQuery,
+  makeInput,
+  createSource,
+  TestClock,
+  StoreFixture,
+} from "../storeFixture.ts";
 
 // Schedules as several commands of a batch, several nodes, and several lives of a server see them: no time fires twice.
 
@@ -16,19 +25,22 @@ const minute = 60 * second;
 const hour = 60 * minute;
 
 /** Every five minutes, in account `acc`. */
-function scheduleOf({ queue = null, ...over }: Partial<Omit<ScheduleInput, "letter">> & { queue?: string | null } = {}): ScheduleInput {
-  const { body, ...letter } = letterTo({ queue });
-  return { account: "acc", id: "tick", cron: "*/5 * * * *", letter, body, ...over };
+function scheduleOf({
+  queue = null,
+  ...over
+}: Partial<Omit<ScheduleInput, "messageInput">> & { queue?: string | null } = {}): ScheduleInput {
+  const { body, ...messageInput } = makeInput({ queue });
+  return { account: "acc", id: "tick", cron: "*/5 * * * *", messageInput, body, ...over };
 }
 
 describe("in one batch with a claim", () => {
-  async function due(): Promise<World> {
+  async function due(): Promise<StoreFixture> {
     const clock = new TestClock();
-    const world = new World(memoryStore(sourceOf(clock, "nod_a")), clock, "nod_a");
+    const world = new StoreFixture(memoryStore(createSource(clock, "nod_a")), clock, "nod_a");
     await world.account();
     await world.send({ queue: "other", delay: hour });
     await world.store.execute("createSchedule", scheduleOf());
-    clock.now = nextAfter("*/5 * * * *", clock.now) ?? 0;
+    clock.now = nextCronTime("*/5 * * * *", clock.now) ?? 0;
     return world;
   }
 
@@ -59,11 +71,11 @@ describe("in one batch with a claim", () => {
 type OpenNodes = (clock: TestClock) => Promise<Store[]>;
 const twoInMemory: OpenNodes = async (clock) => {
   const memory = new Memory();
-  return ["nod_a", "nod_b"].map((node, index) => memoryStore(sourceOf(clock, node, index + 1), memory));
+  return ["nod_a", "nod_b"].map((node, index) => memoryStore(createSource(clock, node, index + 1), memory));
 };
 const twoOnPostgres: OpenNodes = async (clock) => {
   const url = await freshDatabase();
-  const open = async (node: string, seed: number) => closedAfterwards(await openNode(url, clock, { node, seed }));
+  const open = async (node: string, seed: number) => closeAfterTest(await openNode(url, clock, { node, seed }));
   return [await open("nod_a", 1), await open("nod_b", 2)];
 };
 
@@ -73,7 +85,7 @@ describe.each([
 ])("two nodes at one %s", (_, open) => {
   test("that claim at the same moment fire each schedule once", async () => {
     const clock = new TestClock();
-    const worlds = (await open(clock)).map((store, index) => new World(store, clock, index === 0 ? "nod_a" : "nod_b"));
+    const worlds = (await open(clock)).map((store, index) => new StoreFixture(store, clock, index === 0 ? "nod_a" : "nod_b"));
     const [first] = worlds;
     if (!first) throw new Error("no node");
     await first.account();
@@ -82,14 +94,14 @@ describe.each([
     await Promise.all(ids.map((id) => first.store.execute("createSchedule", scheduleOf({ id, cron: "* * * * *", body }))));
     const start = clock.now;
     for (let tick = 1; tick <= 3; tick++) {
-      clock.now = (nextAfter("* * * * *", start) ?? 0) + (tick - 1) * minute;
+      clock.now = (nextCronTime("* * * * *", start) ?? 0) + (tick - 1) * minute;
       for (let turn = 0; turn < 4; turn++) {
         await Promise.all(worlds.flatMap(({ store }) => [store.execute("claim", { limit: 9 }), store.execute("claim", { limit: 9 })]));
       }
-      const { events } = await first.store.read.log(latest({ filter: { states: ["CREATED"] }, count: 1000 }));
-      const perSchedule = ids.map((id) => events.filter(({ envelope }) => envelope.scheduleId === id).length);
+      const { events } = await first.store.read.log(makeLogQuery({ filter: { states: ["CREATED"] }, count: 1000 }));
+      const perSchedule = ids.map((id) => events.filter(({ message }) => message.scheduleId === id).length);
       expect(perSchedule).toEqual(ids.map(() => tick));
-      for (const { body: sent } of events.map(({ envelope }) => envelope)) expect(sent).toEqual(body);
+      for (const { body: sent } of events.map(({ message }) => message)) expect(sent).toEqual(body);
     }
     for (const { faults } of worlds) expect(faults).toEqual([]);
   });
@@ -105,7 +117,7 @@ test("whatever two nodes and the clock do, no time of the expression fires twice
   return fc.assert(
     fc.asyncProperty(cron, fc.array(turn, { minLength: 40, maxLength: 60 }), async (text, turns) => {
       const clock = new TestClock();
-      const [first, second] = (await twoInMemory(clock)).map((store) => new World(store, clock, "nod"));
+      const [first, second] = (await twoInMemory(clock)).map((store) => new StoreFixture(store, clock, "nod"));
       if (!first || !second) throw new Error("two at least");
       await first.account();
       await first.store.execute("createSchedule", scheduleOf({ cron: text }));
@@ -117,10 +129,10 @@ test("whatever two nodes and the clock do, no time of the expression fires twice
           else await store.execute(one.what === "pause" ? "pauseSchedule" : "resumeSchedule", { account: "acc", id: "tick" });
         }
       }
-      const { events } = await first.store.read.log(latest({ filter: { states: ["CREATED"] }, count: 1000 }));
+      const { events } = await first.store.read.log(makeLogQuery({ filter: { states: ["CREATED"] }, count: 1000 }));
       const fired = events.map(({ time }) => time).toSorted((one, other) => one - other);
       // Between two firings lies one of its times, so each has one that it stands for.
-      fired.slice(1).forEach((at, index) => expect(nextAfter(text, fired[index] ?? at)).toBeLessThanOrEqual(at));
+      fired.slice(1).forEach((at, index) => expect(nextCronTime(text, fired[index] ?? at)).toBeLessThanOrEqual(at));
     }),
     { numRuns: 60 },
   );
@@ -128,8 +140,8 @@ test("whatever two nodes and the clock do, no time of the expression fires twice
 
 test("around a restart a schedule on the disk fires once: not again for what it fired, late for what it missed", async () => {
   const clock = new TestClock();
-  const path = `${freshFolder()}/store.db`;
-  const open = async (seed: number) => new World(await sqliteStore(path, sourceOf(clock, "nod_a", seed)), clock, "nod_a");
+  const path = `${createTestFolder()}/store.db`;
+  const open = async (seed: number) => new StoreFixture(await sqliteStore(path, createSource(clock, "nod_a", seed)), clock, "nod_a");
   let world = await open(1);
   await world.account();
   await world.store.execute("createSchedule", scheduleOf());
@@ -138,10 +150,10 @@ test("around a restart a schedule on the disk fires once: not again for what it 
     world = await open(seed);
   };
   const fired = async () => {
-    const { events } = await world.store.read.log(latest({ filter: { states: ["CREATED"] } }));
+    const { events } = await world.store.read.log(makeLogQuery({ filter: { states: ["CREATED"] } }));
     return events.map(({ time }) => time).toReversed();
   };
-  const first = nextAfter("*/5 * * * *", clock.now) ?? 0;
+  const first = nextCronTime("*/5 * * * *", clock.now) ?? 0;
   clock.now = first;
   await world.claim();
   await restart(2);
@@ -152,7 +164,7 @@ test("around a restart a schedule on the disk fires once: not again for what it 
   await world.claim();
   await world.claim();
   expect(await fired()).toEqual([first, clock.now]);
-  const row = await world.store.read.setUp("schedules", "acc", "tick");
+  const row = await world.store.read.findResource("schedules", "acc", "tick");
   expect(row).toMatchObject({ dueAt: first + 3 * hour + 5 * minute, lastAt: clock.now, body: bytes("hello") });
   await world.store.close();
 });

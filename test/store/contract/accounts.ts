@@ -1,38 +1,38 @@
 import { describe, expect, test } from "vitest";
-import { accountNamed, World } from "../world.ts";
-import type { OpenStore } from "../world.ts";
+import { makeAccount, StoreFixture } from "../storeFixture.ts";
+import type { OpenStore } from "../storeFixture.ts";
 
 /** What is kept of accounts. */
 export function describeAccounts(open: OpenStore): void {
   describe("accounts", () => {
     test("have limits of their own that are changed, and taken back, one by one", async () => {
-      const world = await World.open(open);
-      await world.account();
-      const change = (limits: object) => world.store.execute("changeAccount", { account: "acc", change: { limits } });
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const change = (limits: object) => fixture.store.execute("changeAccount", { account: "acc", change: { limits } });
       await change({ retries: 5, delay: 1_000 });
       await Promise.all([change({ retries: 7 }), change({ queues: 3, delay: null }), change({ groups: 2, tokens: null }), change({})]);
-      expect((await world.store.read.account("acc"))?.limits).toEqual({ retries: 7, queues: 3, groups: 2 });
-      await world.store.execute("changeAccount", { account: "acc", change: { plan: "paid" } });
+      expect((await fixture.store.read.account("acc"))?.limits).toEqual({ retries: 7, queues: 3, groups: 2 });
+      await fixture.store.execute("changeAccount", { account: "acc", change: { plan: "paid" } });
       await Promise.all([change({ retries: null }), change({ queues: null }), change({ groups: null })]);
-      expect(await world.store.read.account("acc")).toMatchObject({ plan: "paid", limits: {} });
+      expect(await fixture.store.read.account("acc")).toMatchObject({ plan: "paid", limits: {} });
     });
 
     test("that were deleted go when nothing else of them is left", async () => {
-      const world = await World.open(open);
-      const { store, clock } = world;
-      for (const id of ["acc", "other"]) await world.account(id);
-      const isLeft = () => store.read.isAnythingLeft("acc");
-      const remove = () => store.execute("removeAccount", { account: "acc", beside: "other" });
+      const fixture = await StoreFixture.open(open);
+      const { store, clock } = fixture;
+      for (const id of ["acc", "other"]) await fixture.account(id);
+      const isLeft = () => store.read.hasData("acc");
+      const remove = () => store.execute("removeAccount", { account: "acc", remaining: "other" });
       expect(await isLeft()).toBe(false);
       await store.execute("upsertQueue", { account: "acc", name: "q", parallelism: 1 });
       expect(await isLeft(), "a queue").toBe(true);
       await store.execute("deleteQueue", { account: "acc", name: "q", slots: [] });
       expect(await isLeft()).toBe(false);
-      await world.settle(await world.sent({}, "other"));
+      await fixture.settle(await fixture.sent({}, "other"));
       expect(await isLeft(), "what is of others").toBe(false);
-      const delivery = await world.sent();
+      const delivery = await fixture.sent();
       expect(await isLeft(), "a message").toBe(true);
-      await world.settle(delivery);
+      await fixture.settle(delivery);
       await store.execute("changeAccount", { account: "acc", change: { state: "passive" } });
       await store.execute("deleteAccount", { account: "acc", by: { kind: "commandLine", address: null } });
       expect(await remove()).toEqual({ removed: false });
@@ -48,27 +48,27 @@ export function describeAccounts(open: OpenStore): void {
       expect(await store.read.account("acc")).toBeNull();
       expect(await remove()).toEqual({ removed: false });
       // A report that comes when nobody thinks of it any more leaves nothing behind.
-      await world.settle(delivery);
+      await fixture.settle(delivery);
       expect(await isLeft()).toBe(false);
-      expect(await world.account("acc")).toMatchObject({ id: "acc", createdAt: clock.now });
+      expect(await fixture.account("acc")).toMatchObject({ id: "acc", createdAt: clock.now });
     });
 
     test("leave their rows while all were deleted, whoever removes them at once", async () => {
-      const { store, clock } = await World.open(open);
+      const { store, clock } = await StoreFixture.open(open);
       const accounts = ["acc", "other"];
       for (const id of accounts) {
-        await store.execute("createAccount", accountNamed(id));
+        await store.execute("createAccount", makeAccount(id));
         await store.execute("changeAccount", { account: id, change: { state: "passive" } });
         await store.execute("deleteAccount", { account: id });
       }
       clock.now += 40 * 86_400_000;
       const removeAll = (beside: (account: string) => string) =>
-        Promise.all(accounts.map((account) => store.execute("removeAccount", { account, beside: beside(account) })));
+        Promise.all(accounts.map((account) => store.execute("removeAccount", { account, remaining: beside(account) })));
       const kept = [{ removed: false }, { removed: false }];
       expect(await removeAll((account) => (account === "acc" ? "other" : "acc"))).toEqual(kept);
       expect(await removeAll(() => "new")).toEqual(kept);
       expect((await store.read.accounts()).map(({ id }) => id)).toEqual(accounts);
-      await store.execute("createAccount", accountNamed("new"));
+      await store.execute("createAccount", makeAccount("new"));
       expect(await removeAll(() => "new")).toEqual([{ removed: true }, { removed: true }]);
     });
   });

@@ -1,22 +1,22 @@
 import { describe, expect, test } from "vitest";
-import type { Delivery, Letter, MessageState, Slot } from "../../../src/core/model/message.ts";
+import type { Delivery, MessageInput, MessageState, QueueSlot } from "../../../src/core/model/message.ts";
 import { listWrongCounters } from "../../model/counters.ts";
-import { randomFrom } from "../chance.ts";
-import type { OpenStore } from "../world.ts";
-import { callbackTo, World } from "../world.ts";
+import { createRandom } from "../createRandom.ts";
+import type { OpenStore } from "../storeFixture.ts";
+import { makeCallback, StoreFixture } from "../storeFixture.ts";
 
 const keyed = (key: string, parallelism: number | null, rate: number | null = null) => ({
   flowControl: { key, parallelism, rate, period: null },
 });
 
 /** Messages that pass every combination of gates. */
-const letters: readonly Partial<Letter>[] = [
+const letters: readonly Partial<MessageInput>[] = [
   {},
   { url: "https://one.example/other" },
   { url: "https://two.example/", ...keyed("k", 2) },
   keyed("k", 2),
   { queue: "q" },
-  { queue: "q", ...keyed("k", 2), callback: { ...callbackTo("https://back.example/"), retries: 0 } },
+  { queue: "q", ...keyed("k", 2), callback: { ...makeCallback("https://back.example/"), retries: 0 } },
   { url: "https://two.example/", queue: "q" },
   keyed("rate", null, 2),
 ];
@@ -25,7 +25,7 @@ const letters: readonly Partial<Letter>[] = [
 export function describeCounters(open: OpenStore): void {
   describe("the counters of limiters", () => {
     test("are sums over messages and slots after whatever happens", async () => {
-      const world = await World.open(open);
+      const world = await StoreFixture.open(open);
       await world.account();
       await world.store.execute("upsertQueue", { account: "acc", name: "q", parallelism: 3 });
       const driver = new Driver(world);
@@ -44,14 +44,14 @@ export function describeCounters(open: OpenStore): void {
 class Driver {
   readonly done: string[] = [];
   readonly kindsHeld: string[] = [];
-  readonly #world: World;
-  readonly #random = randomFrom(7);
+  readonly #world: StoreFixture;
+  readonly #random = createRandom(7);
   readonly #ids = new Set<string>();
   #running: Delivery[] = [];
 
-  constructor(world: World) {
+  constructor(world: StoreFixture) {
     this.#world = world;
-    world.hands = { total: 6, perHost: 5 };
+    world.capacity = { total: 6, perHost: 5 };
   }
 
   async step(): Promise<void> {
@@ -67,10 +67,10 @@ class Driver {
       const limits = { globalParallelism: this.#of([null, 2, 4]), parallelism: this.#of([null, 1, 2]) };
       await world.store.execute("changeAccount", { account: "acc", change: { limits } });
     } else if (name === "pause") {
-      await world.store.execute(this.#of(["pauseFlow", "resumeFlow"]), { account: "acc", id: this.#of(["queue:q", "key:k"]) });
+      await world.store.execute(this.#of(["pauseLimiter", "resumeLimiter"]), { account: "acc", id: this.#of(["queue:q", "key:k"]) });
     } else {
       world.clock.now += 1_500;
-      await world.store.execute("claim", { limit: 20, lines: 20 });
+      await world.store.execute("claim", { limit: 20, hostWaitlists: 20 });
     }
     this.#running.push(...world.delivered());
   }
@@ -94,8 +94,8 @@ class Driver {
     const messages = views.flatMap((view): MessageState[] => (view?.state ? [view.state] : []));
     this.#ids.clear();
     for (const { id } of messages) this.#ids.add(id);
-    for (const { line } of messages) if (line !== null) this.kindsHeld.push(line.slice(0, line.indexOf(":")));
-    const slots = (await read.slotsOf("acc", "q")).map((id): Slot => ({ account: "acc", id, queue: "q", holders: 1 }));
-    return { messages, slots, flows: await read.allSetUp("flows", { account: "acc", limit: 1_000 }) };
+    for (const { waitlist } of messages) if (waitlist !== null) this.kindsHeld.push(waitlist.slice(0, waitlist.indexOf(":")));
+    const slots = (await read.listQueueSlots("acc", "q")).map((id): QueueSlot => ({ account: "acc", id, queue: "q", holders: 1 }));
+    return { messages, slots, flows: await read.listResources("limiters", { account: "acc", limit: 1_000 }) };
   }
 }

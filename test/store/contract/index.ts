@@ -1,6 +1,6 @@
 import { describe } from "vitest";
 import { describeAccounts } from "./accounts.ts";
-import { describeAllowances } from "./allowance.ts";
+import { describeAccountLimits } from "./accountLimits.ts";
 import { describeAudit } from "./audit.ts";
 import { describeBatches } from "./batches.ts";
 import { describeBursts } from "./bursts.ts";
@@ -9,9 +9,9 @@ import { describeCounters } from "./counters.ts";
 import { describeDue } from "./due.ts";
 import { describeEnds } from "./ends.ts";
 import { describeFailedRuns } from "./failedRuns.ts";
-import { describeFlows } from "./flows.ts";
-import { describeLines } from "./lines.ts";
-import { describePlaces } from "./places.ts";
+import { describeLimiters } from "./limiters.ts";
+import { describeWaitlists } from "./waitlists.ts";
+import { describeObjectLimits } from "./objectLimits.ts";
 import { describePublish } from "./publish.ts";
 import { describeReads } from "./reads.ts";
 import { describeRetention } from "./retention.ts";
@@ -19,27 +19,27 @@ import { describeRuns } from "./runs.ts";
 import { describeSending } from "./sending.ts";
 import { describeStored } from "./stored.ts";
 import { describeTrim } from "./trim.ts";
-import { describeSightings } from "./sightings.ts";
+import { describeTimeIndex } from "./timeIndex.ts";
 import { describeSources } from "./sources.ts";
 import { describeUsage } from "./usage.ts";
 import { describeTokens } from "./tokens.ts";
-import type { OpenStore } from "../world.ts";
+import type { OpenStore } from "../storeFixture.ts";
 
 /** Parts that touch every kind of row. */
-const basics = [describePublish, describeSending, describeLines, describeRuns];
+const basics = [describePublish, describeSending, describeWaitlists, describeRuns];
 const others = [
   ...[
     describeAccounts,
     describeEnds,
-    describeFlows,
-    describeAllowances,
+    describeLimiters,
+    describeAccountLimits,
     describeCounters,
     describeDue,
     describeBatches,
     describeBursts,
     describeBytes,
   ],
-  ...[describeReads, describeSightings, describeRetention, describePlaces, describeTrim, describeSources, describeTokens],
+  ...[describeReads, describeTimeIndex, describeRetention, describeObjectLimits, describeTrim, describeSources, describeTokens],
   ...[describeAudit, describeFailedRuns, describeUsage, describeStored],
 ];
 

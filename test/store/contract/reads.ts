@@ -1,17 +1,21 @@
 import { describe, expect, test } from "vitest";
 import type { Filter } from "../../../src/core/search/filter.ts";
 import type { LogEvent } from "../../../src/store/queries/logs.ts";
-import { callbackTo, earliest, latest, letterTo, statesOf, World } from "../world.ts";
-import type { OpenStore } from "../world.ts";
+import { makeCallback, makeOldestFirstQuery, makeLogQuery, makeInput, listStates, StoreFixture } from "../storeFixture.ts";
+import type { OpenStore } from "../storeFixture.ts";
 
-const nameOf = ({ envelope, state }: LogEvent): string => `${envelope.labels[0]} ${state}`;
+const formatEvent = ({ message, state }: LogEvent): string => `${message.labels[0]} ${state}`;
 
 /** Every page of the log, with something done between two pages. */
-async function allPages(world: World, query: Parameters<typeof latest>[0], between: () => Promise<unknown> = async () => undefined) {
+async function readAllPages(
+  fixture: StoreFixture,
+  query: Parameters<typeof makeLogQuery>[0],
+  between: () => Promise<unknown> = async () => undefined,
+) {
   const events: LogEvent[] = [];
   let cursor: string | null = null;
   for (let page = 0; page < 100; page++) {
-    const found = await world.store.read.log(latest({ ...query, cursor }));
+    const found = await fixture.store.read.log(makeLogQuery({ ...query, cursor }));
     events.push(...found.events);
     if (found.cursor === null) return events;
     cursor = found.cursor;
@@ -21,17 +25,17 @@ async function allPages(world: World, query: Parameters<typeof latest>[0], betwe
 }
 
 /** Three messages with a different fate each, a second apart. */
-async function threeFates(world: World) {
-  await world.account();
-  const start = world.clock.now;
-  const one = await world.sent({ labels: ["one"], url: "https://one.example/a" });
-  world.clock.now = start + 1_000;
-  const two = await world.sent({ labels: ["two"], url: "https://two.example:8443/b?q=1", retries: 0, callerIp: "192.0.2.2" });
-  world.clock.now = start + 2_000;
-  await world.settle(one);
-  const three = await world.send({ labels: ["three"], url: "https://one.example/b", delay: 60_000 });
-  world.clock.now = start + 3_000;
-  await world.settle(two, { status: 418 });
+async function createThreeOutcomes(fixture: StoreFixture) {
+  await fixture.account();
+  const start = fixture.clock.now;
+  const one = await fixture.sent({ labels: ["one"], url: "https://one.example/a" });
+  fixture.clock.now = start + 1_000;
+  const two = await fixture.sent({ labels: ["two"], url: "https://two.example:8443/b?q=1", retries: 0, callerIp: "192.0.2.2" });
+  fixture.clock.now = start + 2_000;
+  await fixture.settle(one);
+  const three = await fixture.send({ labels: ["three"], url: "https://one.example/b", delay: 60_000 });
+  fixture.clock.now = start + 3_000;
+  await fixture.settle(two, { status: 418 });
   return { start, one: one.message.id, two: two.message.id, three };
 }
 
@@ -39,48 +43,49 @@ async function threeFates(world: World) {
 export function describeReads(open: OpenStore): void {
   describe("the log", () => {
     test("tells of every change of state in order of time, both ways", async () => {
-      const world = await World.open(open);
-      await threeFates(world);
-      const { events } = await world.store.read.log(earliest());
+      const fixture = await StoreFixture.open(open);
+      await createThreeOutcomes(fixture);
+      const { events } = await fixture.store.read.log(makeOldestFirstQuery());
       const told = ["one CREATED", "one ACTIVE", "two CREATED", "two ACTIVE", "three CREATED", "one DELIVERED", "two ERROR", "two FAILED"];
-      expect(events.map(nameOf)).toEqual(told);
-      expect((await world.store.read.log(latest())).events.map(nameOf)).toEqual(told.toReversed());
+      expect(events.map(formatEvent)).toEqual(told);
+      expect((await fixture.store.read.log(makeLogQuery())).events.map(formatEvent)).toEqual(told.toReversed());
       expect(events.map(({ time }) => time)).toEqual(events.map(({ time }) => time).toSorted((a, b) => a - b));
     });
 
     test.each([1, 2, 3])("pages of %i are one list without a gap or a double, both ways", async (count) => {
-      const world = await World.open(open);
-      await threeFates(world);
-      const { events } = await world.store.read.log(earliest());
-      expect(await allPages(world, { count, order: "earliestFirst" })).toEqual(events);
-      expect(await allPages(world, { count })).toEqual(events.toReversed());
+      const fixture = await StoreFixture.open(open);
+      await createThreeOutcomes(fixture);
+      const { events } = await fixture.store.read.log(makeOldestFirstQuery());
+      expect(await readAllPages(fixture, { count, order: "earliestFirst" })).toEqual(events);
+      expect(await readAllPages(fixture, { count })).toEqual(events.toReversed());
     });
 
     test("a page does not move while newer lines come", async () => {
-      const world = await World.open(open);
-      await threeFates(world);
-      const before = (await world.store.read.log(latest())).events;
-      const onTheWay = await allPages(world, { count: 2 }, async () => {
-        world.clock.now += 1;
-        await world.settle(await world.sent());
+      const fixture = await StoreFixture.open(open);
+      await createThreeOutcomes(fixture);
+      const before = (await fixture.store.read.log(makeLogQuery())).events;
+      const onTheWay = await readAllPages(fixture, { count: 2 }, async () => {
+        fixture.clock.now += 1;
+        await fixture.settle(await fixture.sent());
       });
       expect(onTheWay).toEqual(before);
     });
 
     test("lines of one millisecond keep their order over pages", async () => {
-      const world = await World.open(open);
-      await world.account();
-      for (let index = 0; index < 5; index++) await world.settle(await world.sent({ labels: [String(index)] }));
-      const all = (await world.store.read.log(earliest())).events;
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      for (let index = 0; index < 5; index++) await fixture.settle(await fixture.sent({ labels: [String(index)] }));
+      const all = (await fixture.store.read.log(makeOldestFirstQuery())).events;
       expect(all).toHaveLength(15);
-      expect(await allPages(world, { count: 1, order: "earliestFirst" })).toEqual(all);
-      expect(await allPages(world, { count: 4 })).toEqual(all.toReversed());
+      expect(await readAllPages(fixture, { count: 1, order: "earliestFirst" })).toEqual(all);
+      expect(await readAllPages(fixture, { count: 4 })).toEqual(all.toReversed());
     });
 
     test("filters, one or several together", async () => {
-      const world = await World.open(open);
-      const { start, one, two } = await threeFates(world);
-      const filtered = async (filter: Parameters<typeof latest>[0]) => statesOf(await world.store.read.log(earliest(filter)));
+      const fixture = await StoreFixture.open(open);
+      const { start, one, two } = await createThreeOutcomes(fixture);
+      const filtered = async (filter: Parameters<typeof makeLogQuery>[0]) =>
+        listStates(await fixture.store.read.log(makeOldestFirstQuery(filter)));
       expect(await filtered({ filter: { messageIds: [two, one] } })).toEqual([
         "CREATED",
         "ACTIVE",
@@ -103,33 +108,33 @@ export function describeReads(open: OpenStore): void {
     });
 
     test("does not know a cursor it has not given out", async () => {
-      const world = await World.open(open);
-      await world.account();
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
       for (const cursor of ["", "1-", "x-00-y", "1-20-msg_1", "\0"]) {
-        await expect(world.store.read.log(latest({ cursor }))).rejects.toMatchObject({ name: "Refusal", code: "invalid" });
+        await expect(fixture.store.read.log(makeLogQuery({ cursor }))).rejects.toMatchObject({ name: "Refusal", code: "invalid" });
       }
     });
   });
 
   describe("dead letters", () => {
     test("are listed both ways, page by page, with filters", async () => {
-      const world = await World.open(open);
-      await world.account();
-      const start = world.clock.now;
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const start = fixture.clock.now;
       const ids: string[] = [];
       for (const label of ["a", "b", "a"]) {
-        ids.push((await world.die({ labels: [label] })).dlqId);
-        world.clock.now += 1_000;
+        ids.push((await fixture.publishFailing({ labels: [label] })).dlqId);
+        fixture.clock.now += 1_000;
       }
-      const list = async (over: Parameters<typeof latest>[0]) => {
-        const { entries, cursor } = await world.store.read.deadLetters(latest(over));
-        return { ids: entries.map(({ letter }) => letter.id), cursor };
+      const list = async (over: Parameters<typeof makeLogQuery>[0]) => {
+        const { entries, cursor } = await fixture.store.read.deadLetters(makeLogQuery(over));
+        return { ids: entries.map(({ deadLetter: input }) => input.id), cursor };
       };
       expect(await list({})).toEqual({ ids: ids.toReversed(), cursor: null });
       expect(await list({ order: "earliestFirst" })).toEqual({ ids, cursor: null });
       const first = await list({ count: 2 });
       expect(first.ids).toEqual([ids[2], ids[1]]);
-      await world.die();
+      await fixture.publishFailing();
       expect(await list({ count: 2, cursor: first.cursor })).toEqual({ ids: [ids[0]], cursor: null });
       expect((await list({ filter: { labels: ["a"] } })).ids).toEqual([ids[2], ids[0]]);
       expect((await list({ filter: { responseStatuses: [404] } })).ids).toEqual([]);
@@ -145,11 +150,11 @@ export function describeReads(open: OpenStore): void {
 
   describe("unfinished messages", () => {
     test("are listed oldest first, page by page, with filters", async () => {
-      const world = await World.open(open);
-      const { three, two } = await threeFates(world);
-      const more = [await world.send({ labels: ["x"] }), await world.send({ labels: ["x"] })];
+      const fixture = await StoreFixture.open(open);
+      const { three, two } = await createThreeOutcomes(fixture);
+      const more = [await fixture.send({ labels: ["x"] }), await fixture.send({ labels: ["x"] })];
       const list = (filter: object, count = 9, cursor: string | null = null) =>
-        world.store.read.unfinished({ account: "acc", filter, count, cursor });
+        fixture.store.read.unfinished({ account: "acc", filter, count, cursor });
       expect((await list({})).messageIds).toEqual([three, ...more]);
       const first = await list({}, 2);
       expect(first.messageIds).toEqual([three, more[0]]);
@@ -163,23 +168,23 @@ export function describeReads(open: OpenStore): void {
 
   describe("marks", () => {
     /** Messages of which each has something of its own to be found by, half of them failed, one of them delivered. */
-    async function several(world: World) {
-      await world.account();
+    async function several(fixture: StoreFixture) {
+      await fixture.account();
       const ids: Record<string, string> = {};
-      const letters = {
+      const inputs = {
         label: { labels: ["a b", "a"] },
         queue: { queue: "q" },
         key: { flowControl: { key: "k", parallelism: 5, rate: null, period: null } },
         schedule: { scheduleId: "scd_1" },
         plain: { url: "https://two.example/", callerIp: "192.0.2.9" },
       };
-      for (const [name, letter] of Object.entries(letters)) {
-        const { dlqId } = await world.die(letter);
+      for (const [name, input] of Object.entries(inputs)) {
+        const { dlqId } = await fixture.publishFailing(input);
         ids[dlqId] = `${name} failed`;
-        world.clock.now += 1;
-        ids[await world.send({ ...letter, delay: 60_000 })] = `${name} waits`;
-        world.clock.now += 1;
-        await world.settle(await world.sent(letter));
+        fixture.clock.now += 1;
+        ids[await fixture.send({ ...input, delay: 60_000 })] = `${name} waits`;
+        fixture.clock.now += 1;
+        await fixture.settle(await fixture.sent(input));
       }
       return (id: string) => ids[id] ?? "?";
     }
@@ -200,44 +205,44 @@ export function describeReads(open: OpenStore): void {
     ];
 
     test("lead to what a filter is after, in every list and both ways", async () => {
-      const world = await World.open(open);
-      const nameOf = await several(world);
+      const fixture = await StoreFixture.open(open);
+      const nameOf = await several(fixture);
       for (const [filter, expected] of filters) {
-        const { messageIds } = await world.store.read.unfinished({ account: "acc", filter, count: 9, cursor: null });
+        const { messageIds } = await fixture.store.read.unfinished({ account: "acc", filter, count: 9, cursor: null });
         expect(messageIds.map(nameOf), JSON.stringify(filter)).toEqual(expected.map((name) => `${name} waits`));
         const { hosts: _, ...ofLetters } = filter;
-        const letters = async (order: typeof earliest) =>
-          (await world.store.read.deadLetters(order({ filter: ofLetters }))).entries.map(({ letter }) => nameOf(letter.id));
-        expect(await letters(earliest), JSON.stringify(filter)).toEqual(expected.map((name) => `${name} failed`));
-        expect(await letters(latest)).toEqual(expected.map((name) => `${name} failed`).toReversed());
-        const { events } = await world.store.read.log(earliest({ filter }));
+        const inputs = async (order: typeof makeOldestFirstQuery) =>
+          (await fixture.store.read.deadLetters(order({ filter: ofLetters }))).entries.map(({ deadLetter: input }) => nameOf(input.id));
+        expect(await inputs(makeOldestFirstQuery), JSON.stringify(filter)).toEqual(expected.map((name) => `${name} failed`));
+        expect(await inputs(makeLogQuery)).toEqual(expected.map((name) => `${name} failed`).toReversed());
+        const { events } = await fixture.store.read.log(makeOldestFirstQuery({ filter }));
         expect(events.length, JSON.stringify(filter)).toBe(expected.length * 8);
-        expect((await world.store.read.log(latest({ filter }))).events).toEqual(events.toReversed());
-        expect(await allPages(world, { filter, count: 3 })).toEqual(events.toReversed());
+        expect((await fixture.store.read.log(makeLogQuery({ filter }))).events).toEqual(events.toReversed());
+        expect(await readAllPages(fixture, { filter, count: 3 })).toEqual(events.toReversed());
       }
     });
 
     test("go with what they stand for", async () => {
-      const world = await World.open(open);
-      await several(world);
-      const { messageIds } = await world.store.read.unfinished({ account: "acc", filter: {}, count: 99, cursor: null });
-      await world.store.execute("cancel", { account: "acc", messageIds });
-      const { entries } = await world.store.read.deadLetters(earliest());
-      const dlqIds = entries.map(({ letter }) => letter.id);
-      await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds, logRetention: 1_000 });
-      world.clock.now += 100_000;
+      const fixture = await StoreFixture.open(open);
+      await several(fixture);
+      const { messageIds } = await fixture.store.read.unfinished({ account: "acc", filter: {}, count: 99, cursor: null });
+      await fixture.store.execute("cancel", { account: "acc", messageIds });
+      const { entries } = await fixture.store.read.deadLetters(makeOldestFirstQuery());
+      const dlqIds = entries.map(({ deadLetter }) => deadLetter.id);
+      await fixture.store.execute("deleteDeadLetters", { account: "acc", dlqIds, logRetention: 1_000 });
+      fixture.clock.now += 100_000;
       const retention = { log: 1_000, deadLetters: 1_000 };
-      await world.store.execute("expire", { account: "acc", retention, now: world.clock.now, limit: 1_000 });
-      expect((await world.store.read.log(latest())).events).toEqual([]);
+      await fixture.store.execute("expire", { account: "acc", retention, now: fixture.clock.now, limit: 1_000 });
+      expect((await fixture.store.read.log(makeLogQuery())).events).toEqual([]);
       // No question of people is about marks, but this one can be put to any table.
-      expect(await world.store.read.allSetUp("marks" as "groups", { account: "acc", limit: 100 })).toEqual([]);
+      expect(await fixture.store.read.listResources("tags" as "urlGroups", { account: "acc", limit: 100 })).toEqual([]);
     });
   });
 
   test("schedules are read as many at a time as their bodies allow, and without bodies as many as were asked for", async () => {
-    const world = await World.open(open);
-    await world.account();
-    const { body: _, ...letter } = letterTo();
+    const fixture = await StoreFixture.open(open);
+    await fixture.account();
+    const { body: _, ...input } = makeInput();
     for (const [id, mebibytes] of [
       ["a", 0],
       ["b", 7],
@@ -248,10 +253,10 @@ export function describeReads(open: OpenStore): void {
       ["g", 0],
     ] as const) {
       const body = new Uint8Array(mebibytes * 1024 * 1024);
-      await world.store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", letter, body });
+      await fixture.store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", messageInput: input, body });
     }
     const read = async (range: object) =>
-      (await world.store.read.allSetUp("schedules", { account: "acc", limit: 10, ...range })).map(({ id }) => id).join("");
+      (await fixture.store.read.listResources("schedules", { account: "acc", limit: 10, ...range })).map(({ id }) => id).join("");
     expect(await read({})).toBe("abcde");
     expect(await read({ after: "e" })).toBe("fg");
     expect(await read({ after: "g" })).toBe("");
@@ -261,36 +266,36 @@ export function describeReads(open: OpenStore): void {
 
   describe("how a message stands", () => {
     test("is told with its queue, its key, its line and those who hold the places", async () => {
-      const world = await World.open(open);
-      await world.account();
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
       const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
-      const first = await world.sent({ queue: "q", flowControl, callback: callbackTo("https://back.example/") });
-      const second = await world.send({ queue: "q", flowControl });
-      const third = await world.send({ queue: "q", flowControl });
-      const other = await world.send({ flowControl });
-      const standing = (id: string) => world.store.read.standing("acc", id);
+      const first = await fixture.sent({ queue: "q", flowControl, callback: makeCallback("https://back.example/") });
+      const second = await fixture.send({ queue: "q", flowControl });
+      const third = await fixture.send({ queue: "q", flowControl });
+      const other = await fixture.send({ flowControl });
+      const standing = (id: string) => fixture.store.read.waitState("acc", id);
       expect(await standing(third)).toMatchObject({
-        state: { id: third, state: "held", line: "queue:q" },
-        ...{ retries: 3, createdAt: world.clock.now, last: null, before: 1 },
+        state: { id: third, state: "held", waitlist: "queue:q" },
+        ...{ retries: 3, createdAt: fixture.clock.now, lastEntry: null, waitingAhead: 1 },
         ...{ queue: { id: "queue:q", running: 1, waiting: 2 }, key: { id: "key:k", running: 1, waiting: 1 } },
-        places: [{ messageId: first.message.id, holders: [{ id: first.message.id, state: "active" }] }],
+        slotHolders: [{ messageId: first.message.id, holders: [{ id: first.message.id, state: "active" }] }],
       });
-      expect(await standing(other)).toMatchObject({ before: 0, queue: null, key: { id: "key:k" }, places: [] });
-      await world.settle(first);
-      const [callback] = world.delivered();
+      expect(await standing(other)).toMatchObject({ waitingAhead: 0, queue: null, key: { id: "key:k" }, slotHolders: [] });
+      await fixture.settle(first);
+      const [callback] = fixture.delivered();
       const holders = [{ id: callback?.message.id, slot: first.message.id }];
-      expect(await standing(second)).toMatchObject({ before: 0, places: [{ messageId: first.message.id, holders }] });
+      expect(await standing(second)).toMatchObject({ waitingAhead: 0, slotHolders: [{ messageId: first.message.id, holders }] });
       expect(await standing(first.message.id)).toBeNull();
-      expect(await world.store.read.standing("other", second)).toBeNull();
+      expect(await fixture.store.read.waitState("other", second)).toBeNull();
     });
 
     test("has the last line of its log", async () => {
-      const world = await World.open(open);
-      await world.account();
-      const delivery = await world.sent();
-      await world.settle(delivery, { status: 503 });
-      expect(await world.store.read.standing("acc", delivery.message.id)).toMatchObject({
-        last: { status: 503, states: ["ERROR", "RETRY"] },
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const delivery = await fixture.sent();
+      await fixture.settle(delivery, { status: 503 });
+      expect(await fixture.store.read.waitState("acc", delivery.message.id)).toMatchObject({
+        lastEntry: { status: 503, states: ["ERROR", "RETRY"] },
       });
     });
   });

@@ -1,26 +1,26 @@
 import { expect, test } from "vitest";
-import type { OpenStore } from "../world.ts";
-import { accountNamed, World } from "../world.ts";
+import type { OpenStore } from "../storeFixture.ts";
+import { makeAccount, StoreFixture } from "../storeFixture.ts";
 
 const asked = { name: "ü", verbs: ["publish"], destinations: ["https://one.example/*"], expiresAt: null } as const;
 
 /** What tokens with rights of their own need of a store. */
 export function describeTokens(open: OpenStore): void {
   test("a token is found by its hash until it is revoked, and its use is known to the minute", async () => {
-    const world = await World.open(open);
-    await world.account();
-    const { store, clock } = world;
+    const fixture = await StoreFixture.open(open);
+    await fixture.account();
+    const { store, clock } = fixture;
     const token = await store.execute("createToken", { account: "acc", hash: "first", scope: null, ...asked });
     expect(token).toMatchObject({ ...asked, createdAt: clock.now, usedAt: null, madeBy: null });
     expect(await store.read.tokenByHash("first")).toEqual(token);
     expect(await store.read.tokenByHash("second")).toBeNull();
-    expect(await store.read.allSetUp("tokens", { account: "acc", limit: 10 })).toEqual([token]);
+    expect(await store.read.listResources("tokens", { account: "acc", limit: 10 })).toEqual([token]);
     const named = { account: "acc", id: token.id };
     const use = () => store.execute("noteTokenUse", named);
     expect([await use(), await use()]).toEqual([{ noted: true }, { noted: false }]);
     clock.now += 60_000;
     expect(await use()).toEqual({ noted: true });
-    expect(await store.read.setUp("tokens", "acc", token.id)).toEqual({ ...token, usedAt: clock.now });
+    expect(await store.read.findResource("tokens", "acc", token.id)).toEqual({ ...token, usedAt: clock.now });
     expect(await store.execute("revokeToken", { ...named, account: "other" })).toEqual({ revoked: false });
     expect([await store.execute("revokeToken", named), await store.execute("revokeToken", named)]).toEqual([
       { revoked: true },
@@ -31,9 +31,9 @@ export function describeTokens(open: OpenStore): void {
   });
 
   test("whoever remembers tokens hears that one was revoked, and nothing of its use", async () => {
-    const world = await World.open(open);
-    await world.account();
-    const { store } = world;
+    const fixture = await StoreFixture.open(open);
+    await fixture.account();
+    const { store } = fixture;
     const { id } = await store.execute("createToken", { account: "acc", hash: "h", scope: null, ...asked });
     let heard = 0;
     store.onAccounts(() => heard++);
@@ -44,10 +44,10 @@ export function describeTokens(open: OpenStore): void {
   });
 
   test("rows that are written once more stay as they are, and those that are gone are passed over", async () => {
-    const world = await World.open(open);
-    await world.account();
-    const { store } = world;
-    await store.execute("createAccount", accountNamed("other"));
+    const fixture = await StoreFixture.open(open);
+    await fixture.account();
+    const { store } = fixture;
+    await store.execute("createAccount", makeAccount("other"));
     const setUp = { name: "s", destination: "https://one.example/", headers: [], deduplicate: true, paused: false };
     const source = await store.execute("createSource", {
       account: "acc",
@@ -59,6 +59,6 @@ export function describeTokens(open: OpenStore): void {
     const all = { accounts: ["acc", "other", "none"], sources: [["acc", source.id] as const, ["acc", "src_none"] as const] };
     expect(await store.execute("rewrite", all)).toEqual({ rewritten: 3 });
     expect(await store.read.accounts()).toEqual(before);
-    expect(await store.read.setUp("sources", "acc", source.id)).toEqual(source);
+    expect(await store.read.findResource("sources", "acc", source.id)).toEqual(source);
   });
 }

@@ -3,21 +3,21 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { firstIdAt } from "../../../src/core/values/ids.ts";
 import { createPostgresTables } from "../../../src/store/postgres/schema.ts";
-import type { Cell, MovedTable, Side } from "../../../src/store/move/move.ts";
+import type { Cell, TableLayout, MoveEndpoint } from "../../../src/store/move/move.ts";
 import { move } from "../../../src/store/move/move.ts";
-import { postgresSide } from "../../../src/store/move/postgres.ts";
-import { sqliteSide } from "../../../src/store/move/sqlite.ts";
+import { openPostgresForMove } from "../../../src/store/move/postgres.ts";
+import { openSqliteForMove } from "../../../src/store/move/sqlite.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import { StorageRefused, tableNames } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
+import { createRandom } from "../createRandom.ts";
 import { ask, openNode } from "../postgres/postgresDatabase.ts";
-import { freshFolder, paceOf, sourceOf, TestClock, World } from "../world.ts";
+import { createTestFolder, createSteppedClock, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // Everything of a store is moved into another one: whatever is in it, and however often it is interrupted.
 
 /** Opens a side, which is closed when the test ends, if not before. */
-async function opened(side: Promise<Side>): Promise<Side> {
+async function opened(side: Promise<MoveEndpoint>): Promise<MoveEndpoint> {
   const { close, ...rest } = await side;
   let closing: Promise<void> | null = null;
   const once = (): Promise<void> => (closing ??= close());
@@ -25,12 +25,12 @@ async function opened(side: Promise<Side>): Promise<Side> {
   return { ...rest, close: once };
 }
 
-const clock = paceOf(new TestClock());
+const clock = createSteppedClock(new TestClock());
 const timeout = 90_000;
 
-const newPath = (): string => join(freshFolder(), "waypost.db");
-const source = (path: string): Promise<Side> => opened(sqliteSide(path, { name: "the old one", moves: false }));
-const target = (url: string): Promise<Side> => opened(postgresSide(url, { name: "the new one", moves: true, clock }));
+const newPath = (): string => join(createTestFolder(), "waypost.db");
+const source = (path: string): Promise<MoveEndpoint> => opened(openSqliteForMove(path, { name: "the old one", isTarget: false }));
+const target = (url: string): Promise<MoveEndpoint> => opened(openPostgresForMove(url, { name: "the new one", isTarget: true, clock }));
 
 const silent = (): void => undefined;
 
@@ -39,8 +39,8 @@ const odd = ["\u{1F984}", "\uFF5E", "é", "e\u0301", "a'b\\c", "two\nlines", "",
 
 /** Fills every table there is with rows that have something in each column. The last columns of some rows are null where they may be. */
 async function fill(path: string, rows: number): Promise<void> {
-  const side = await sqliteSide(path, { name: "filled", moves: false });
-  const random = randomFrom(1);
+  const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
+  const random = createRandom(1);
   for (const table of await side.tables()) {
     // Only PostgreSQL has rows in it, and there they say what is gone.
     if (table.name === "log_cuts") continue;
@@ -63,7 +63,7 @@ async function fill(path: string, rows: number): Promise<void> {
   await side.close();
 }
 
-async function dump(side: Side): Promise<Record<string, Cell[][]>> {
+async function dump(side: MoveEndpoint): Promise<Record<string, Cell[][]>> {
   const all: Record<string, Cell[][]> = {};
   for (const { name, columns, key } of await side.tables()) {
     const names = columns.map((column) => column.name).sort();
@@ -80,7 +80,7 @@ test("whatever is in any table is the same on PostgreSQL, and on SQLite again wh
   await fill(path, rows);
   const lines: string[] = [];
   const [from, to] = [await source(path), await target(url)];
-  await move({ from, to, say: (line) => lines.push(line) });
+  await move({ from, to, report: (line) => lines.push(line) });
   const there = await dump(to);
   expect(there).toEqual(await dump(from));
   const names = Object.keys(there);
@@ -94,16 +94,16 @@ test("whatever is in any table is the same on PostgreSQL, and on SQLite again wh
   }
   await to.close();
 
-  const again = await opened(postgresSide(url, { name: "the new one", moves: false, clock }));
-  const last = await opened(sqliteSide(back, { name: "the last one", moves: true }));
-  await move({ from: again, to: last, say: silent });
+  const again = await opened(openPostgresForMove(url, { name: "the new one", isTarget: false, clock }));
+  const last = await opened(openSqliteForMove(back, { name: "the last one", isTarget: true }));
+  await move({ from: again, to: last, report: silent });
   expect(await dump(last)).toEqual(there);
 });
 
 test("a body that is larger than a batch, and many that are together, arrive whole", { tags: "long", timeout }, async () => {
   const [path, url] = [newPath(), await freshDatabase()];
   await fill(path, 1);
-  const side = await sqliteSide(path, { name: "filled", moves: false });
+  const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
   const sizes = [20, 7, 7, 7, 0, 1];
   for (const [index, size] of sizes.entries()) {
     await side.query("insert into stored_messages (account, id, detail, body) values ('big', ?, '{}', ?)", [
@@ -113,7 +113,7 @@ test("a body that is larger than a batch, and many that are together, arrive who
   }
   await side.close();
   const to = await target(url);
-  await move({ from: await source(path), to, say: silent });
+  await move({ from: await source(path), to, report: silent });
   const found = await to.query(
     "select length(body), get_byte(body, 5) from stored_messages where account = 'big' and length(body) > 0 order by id",
     [],
@@ -123,7 +123,7 @@ test("a body that is larger than a batch, and many that are together, arrive who
 
 test("lines of the log of any day find their place, also of days that the target has no part for", { timeout }, async () => {
   const [path, url] = [newPath(), await freshDatabase()];
-  const side = await sqliteSide(path, { name: "filled", moves: false });
+  const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
   const day = 24 * 3_600_000;
   for (const days of [-400, -1, 0, 1, 2, 40])
     await side.query("insert into log (account, id, message_id, time, states) values ('acc', ?, 'msg', 0, 'CREATED')", [
@@ -131,12 +131,12 @@ test("lines of the log of any day find their place, also of days that the target
     ]);
   await side.close();
   const [from, to] = [await source(path), await target(url)];
-  await move({ from, to, say: silent });
+  await move({ from, to, report: silent });
   expect(await dump(to)).toEqual(await dump(from));
   // A server goes on there with the day that it is.
   await to.close();
   const clock = new TestClock();
-  const world = new World(await openNode(url, clock), clock, "nod_a");
+  const world = new StoreFixture(await openNode(url, clock), clock, "nod_a");
   await world.account();
   expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
   await world.store.close();
@@ -153,14 +153,14 @@ test(
       const [from, to] = [await source(path), await target(url)];
       let left = 3;
       /** Every third batch the power fails: before it is written, or before anybody heard that it was. */
-      const insert = async (table: MovedTable, rows: readonly Cell[][]): Promise<void> => {
+      const insert = async (table: TableLayout, rows: readonly Cell[][]): Promise<void> => {
         left--;
         if (left === 0 && turn % 2 === 0) throw new Error("the power failed");
         await to.insert(table, rows);
         if (left === 0) throw new Error("the power failed");
       };
       const lines: string[] = [];
-      const moving = move({ from, to: { ...to, insert }, say: (line) => lines.push(line) });
+      const moving = move({ from, to: { ...to, insert }, report: (line) => lines.push(line) });
       done = await moving.then(
         () => true,
         () => false,
@@ -178,13 +178,13 @@ test(
 test("a half moved SQLite store is not opened by a server", async () => {
   const [path, half] = [newPath(), newPath()];
   await fill(path, 5);
-  const to = await opened(sqliteSide(half, { name: "half", moves: true }));
+  const to = await opened(openSqliteForMove(half, { name: "half", isTarget: true }));
   const insert = async (): Promise<void> => {
     throw new Error("the power failed");
   };
-  await expect(move({ from: await source(path), to: { ...to, insert }, say: silent })).rejects.toThrow("the power failed");
+  await expect(move({ from: await source(path), to: { ...to, insert }, report: silent })).rejects.toThrow("the power failed");
   await to.close();
-  await expect(sqliteStore(half, sourceOf(new TestClock(), "nod_a"))).rejects.toThrow(StorageRefused);
+  await expect(sqliteStore(half, createSource(new TestClock(), "nod_a"))).rejects.toThrow(StorageRefused);
 });
 
 test("a target with other data is left as it is", async () => {
@@ -193,7 +193,7 @@ test("a target with other data is left as it is", async () => {
   await createPostgresTables({ url, clock });
   await ask(url, "insert into host_waitlists values ('acc', 'host', 1)");
   const to = await target(url);
-  await expect(move({ from: await source(path), to, say: silent })).rejects.toThrow(
+  await expect(move({ from: await source(path), to, report: silent })).rejects.toThrow(
     "the new one: there is other data already (host_waitlists); name an empty one",
   );
   expect(await ask(url, "select account from host_waitlists union all select id from accounts")).toEqual([{ account: "acc" }]);
@@ -205,8 +205,8 @@ test("a finished move is not begun again", async () => {
   const [path, url] = [newPath(), await freshDatabase()];
   await fill(path, 5);
   const [from, to] = [await source(path), await target(url)];
-  await move({ from, to, say: silent });
-  await expect(move({ from, to, say: silent })).rejects.toThrow("there is other data already");
+  await move({ from, to, report: silent });
+  await expect(move({ from, to, report: silent })).rejects.toThrow("there is other data already");
 });
 
 test("a source that was changed in between is noticed, whatever was changed", async () => {
@@ -216,15 +216,15 @@ test("a source that was changed in between is noticed, whatever was changed", as
     const to = await target(url);
     const from = await source(path);
     let count = 0;
-    const insert = async (table: MovedTable, rows: readonly Cell[][]): Promise<void> => {
+    const insert = async (table: TableLayout, rows: readonly Cell[][]): Promise<void> => {
       if (++count === 22) throw new Error("the power failed");
       await to.insert(table, rows);
     };
-    await expect(move({ from, to: { ...to, insert }, say: silent })).rejects.toThrow("the power failed");
+    await expect(move({ from, to: { ...to, insert }, report: silent })).rejects.toThrow("the power failed");
     const file = new DatabaseSync(path);
     file.exec(change);
     file.close();
-    await expect(move({ from, to, say: silent })).rejects.toThrow(/the source was changed since the move began/);
+    await expect(move({ from, to, report: silent })).rejects.toThrow(/the source was changed since the move began/);
     await to.close();
     await expect(openNode(url, new TestClock())).rejects.toThrow(/only a part/);
   }
@@ -232,7 +232,7 @@ test("a source that was changed in between is noticed, whatever was changed", as
 
 test("tables and columns that nobody has heard of are moved, and those that one side does not have are named", async () => {
   const [path, url] = [newPath(), await freshDatabase()];
-  await (await sqliteSide(path, { name: "made", moves: false })).close();
+  await (await openSqliteForMove(path, { name: "made", isTarget: false })).close();
   const file = new DatabaseSync(path);
   file.exec("create table news (part bigint not null, id text not null, share double precision, primary key (id, part)) without rowid");
   file.exec("alter table host_waitlists add column extra text");
@@ -245,14 +245,14 @@ test("tables and columns that nobody has heard of are moved, and those that one 
   await createPostgresTables({ url, clock });
   const from = await source(path);
   const early = await target(url);
-  await expect(move({ from, to: early, say: silent })).rejects.toThrow(
+  await expect(move({ from, to: early, report: silent })).rejects.toThrow(
     "the two stores do not have the same tables: host_waitlists (account, due_at, extra, host); news (id, part, share); host_waitlists (account, due_at, host)",
   );
   await early.close();
   await ask(url, `create table news (id text collate "C", part bigint, share double precision, primary key (part, id))`);
   await ask(url, "alter table host_waitlists add column extra text");
   const to = await target(url);
-  await move({ from, to, say: silent });
+  await move({ from, to, report: silent });
   expect(await dump(to)).toEqual(await dump(from));
   expect(await ask(url, "select part::text, id, share from news order by id, part")).toEqual([
     { part: "-1", id: "a", share: null },
@@ -264,18 +264,22 @@ test("tables and columns that nobody has heard of are moved, and those that one 
 test("a database that a server uses is neither a source nor a target, and of two moves to one database the second waits for nobody", async () => {
   const url = await freshDatabase();
   const store = await openNode(url, new TestClock());
-  for (const moves of [true, false]) {
-    await expect(postgresSide(url, { name: "db", moves, clock })).rejects.toThrow("db: a waypost server is using it; stop all servers");
+  for (const isTarget of [true, false]) {
+    await expect(openPostgresForMove(url, { name: "db", isTarget, clock })).rejects.toThrow(
+      "db: a waypost server is using it; stop all servers",
+    );
   }
   await store.close();
   const first = await target(url);
-  await expect(postgresSide(url, { name: "db", moves: true, clock })).rejects.toThrow("another waypost migrate-store is at work there");
+  await expect(openPostgresForMove(url, { name: "db", isTarget: true, clock })).rejects.toThrow(
+    "another waypost migrate-store is at work there",
+  );
   await first.close();
 });
 
 test("a source stands still while it is moved: what would change it waits", async () => {
   const url = await freshDatabase();
-  const from = await opened(postgresSide(url, { name: "db", moves: false, clock }));
+  const from = await opened(openPostgresForMove(url, { name: "db", isTarget: false, clock }));
   await expect(ask(url, "set lock_timeout = 100; insert into host_waitlists values ('acc', 'host', 1)")).rejects.toThrow(/lock timeout/);
   await from.close();
   await ask(url, "insert into host_waitlists values ('acc', 'host', 1)");

@@ -1,12 +1,12 @@
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { columnLiteral } from "../../../src/store/postgres/arrayLiteral.ts";
+import { formatColumnArray } from "../../../src/store/postgres/arrayLiteral.ts";
 import type { Value } from "../../../src/store/sql/tables.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
+import { createRandom } from "../createRandom.ts";
 
 const literalOf = (values: readonly Value[]): string =>
-  columnLiteral(
+  formatColumnArray(
     values.map((value) => ["", value]),
     1,
   );
@@ -31,7 +31,7 @@ const asked = async (type: string, values: readonly Value[]): Promise<unknown[]>
   (await client.query({ text: `select unnest($1::${type}[]) as one`, values: [literalOf(values)] })).rows.map(({ one }) => one);
 
 test("whatever is in a text, PostgreSQL reads the same; a NUL, and half a letter, become a sign that they were there", async () => {
-  const random = randomFrom(1);
+  const random = createRandom(1);
   const parts = [
     '"',
     "\\",

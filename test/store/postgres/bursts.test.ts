@@ -6,16 +6,16 @@ import { systemClock } from "../../../src/clock/clock.ts";
 import { postgresStore } from "../../../src/store/postgres/database.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
+import { createRandom } from "../createRandom.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { accountNamed, closedAfterwards, letterTo, paceOf, TestClock, World } from "../world.ts";
+import { makeAccount, closeAfterTest, makeInput, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // Three nodes let requests through at the same time, and share those of a second by a row of the database.
 
 const names = ["nod_a", "nod_b", "nod_c"];
 
 async function withLimit(store: Store, requestsPerSecond: number) {
-  await store.execute("createAccount", accountNamed("acc"));
+  await store.execute("createAccount", makeAccount("acc"));
   return store.execute("changeAccount", { account: "acc", change: { limits: { requestsPerSecond } } });
 }
 
@@ -25,29 +25,29 @@ test("in one second three nodes let through as many requests as the account may 
   const url = await freshDatabase();
   const clock = new TestClock();
   clock.now = Math.ceil(clock.now / 1000) * 1000;
-  const stores = await Promise.all(names.map(async (node, seed) => closedAfterwards(await openNode(url, clock, { node, seed: seed + 1 }))));
-  const worlds = stores.map((store, index) => new World(store, clock, names[index] ?? ""));
+  const stores = await Promise.all(names.map(async (node, seed) => closeAfterTest(await openNode(url, clock, { node, seed: seed + 1 }))));
+  const worlds = stores.map((store, index) => new StoreFixture(store, clock, names[index] ?? ""));
   const account = await withLimit(stores[0] as Store, 100);
   // The clock stands still, so nobody may give up waiting for the others.
   const nodes = stores.map((store) => new SharedBursts({ store, now: () => clock.now, sleep: () => new Promise(() => undefined) }));
-  const random = randomFrom(5);
+  const random = createRandom(5);
   for (let second = 0; second < 5; second++) {
     clock.now += 1000;
     const at = async (node: SharedBursts): Promise<(Burst | null)[]> => {
       const bursts: (Burst | null)[] = [];
       for (let round = 0; round < 30; round++) {
-        const asked = Array.from({ length: Math.floor(random() * 5) }, () => Promise.resolve(node.ask(account, clock.now)));
+        const asked = Array.from({ length: Math.floor(random() * 5) }, () => Promise.resolve(node.count(account, clock.now)));
         bursts.push(...(await Promise.all(asked)));
       }
       return bursts;
     };
-    const publishing = Promise.all(worlds.map((world) => world.publish([letterTo({ delay: 1_000 })])));
+    const publishing = Promise.all(worlds.map((world) => world.publish([makeInput({ delay: 1_000 })])));
     const all = (await Promise.all(nodes.map(at))).flat();
     await publishing;
     // What one node still has in hand another one cannot have, so each of them asks until it is refused.
     for (const node of nodes) {
       let burst: Burst | null = null;
-      do all.push((burst = await node.ask(account, clock.now)));
+      do all.push((burst = await node.count(account, clock.now)));
       while (burst?.taken);
     }
     expect(taken(all)).toBe(100);
@@ -63,7 +63,7 @@ test("nodes whose clocks differ agree by that of the database, second for second
   const most = 40;
   const stores = await Promise.all(
     names.map(async (node, seed) =>
-      closedAfterwards(await postgresStore({ url, node, random: randomFrom(seed + 1), clock: paceOf(new TestClock()) })),
+      closeAfterTest(await postgresStore({ url, node, random: createRandom(seed + 1), clock: createSteppedClock(new TestClock()) })),
     ),
   );
   const account = await withLimit(stores[0] as Store, most);
@@ -71,7 +71,7 @@ test("nodes whose clocks differ agree by that of the database, second for second
   const nodes = stores.map((store, index) => {
     const now = (): number => systemClock.now() + (offsets[index] ?? 0);
     const bursts = new SharedBursts({ store, now, sleep: (until, wake) => systemClock.sleep(until - (offsets[index] ?? 0), wake) });
-    return async () => bursts.ask(account, now());
+    return async () => bursts.count(account, now());
   });
   let isAsking = true;
   onTestFinished(() => void (isAsking = false));

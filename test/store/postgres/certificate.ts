@@ -2,27 +2,29 @@ import { generateKeyPairSync, sign } from "node:crypto";
 import { isIP } from "node:net";
 
 /** PEM, both of them. */
-export type Certified = { certificate: string; key: string };
+export type SignedCertificate = { certificate: string; key: string };
 
 /**
  * A certificate that its own key has signed, for these names and addresses of IPv4; valid from 2020 to 2049. Node can read
  * certificates and make none, so here is as much of X.509 as it takes.
  */
-export function selfSigned(hosts: readonly string[]): Certified {
+export function createSelfSigned(hosts: readonly string[]): SignedCertificate {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const algorithm = sequence(objectId("2a8648ce3d040302")); // ecdsa-with-SHA256
-  const name = sequence(tagged(0x31, sequence(objectId("550403"), tagged(0x0c, Buffer.from(hosts[0] ?? "")))));
-  const validity = sequence(tagged(0x17, Buffer.from("200101000000Z")), tagged(0x17, Buffer.from("491231235959Z")));
-  const names = sequence(...hosts.map((host) => (isIP(host) === 4 ? tagged(0x87, addressOf(host)) : tagged(0x82, Buffer.from(host)))));
-  const extensions = sequence(
-    sequence(objectId("551d11"), tagged(0x04, names)), // subjectAltName
-    sequence(objectId("551d13"), tagged(0x01, Buffer.from([255])), tagged(0x04, sequence(tagged(0x01, Buffer.from([255]))))), // an authority
+  const name = sequence(encodeDer(0x31, sequence(objectId("550403"), encodeDer(0x0c, Buffer.from(hosts[0] ?? "")))));
+  const validity = sequence(encodeDer(0x17, Buffer.from("200101000000Z")), encodeDer(0x17, Buffer.from("491231235959Z")));
+  const names = sequence(
+    ...hosts.map((host) => (isIP(host) === 4 ? encodeDer(0x87, encodeAddress(host)) : encodeDer(0x82, Buffer.from(host)))),
   );
-  const version = tagged(0xa0, tagged(0x02, Buffer.from([2])));
-  const serial = tagged(0x02, Buffer.from([1]));
+  const extensions = sequence(
+    sequence(objectId("551d11"), encodeDer(0x04, names)), // subjectAltName
+    sequence(objectId("551d13"), encodeDer(0x01, Buffer.from([255])), encodeDer(0x04, sequence(encodeDer(0x01, Buffer.from([255]))))), // an authority
+  );
+  const version = encodeDer(0xa0, encodeDer(0x02, Buffer.from([2])));
+  const serial = encodeDer(0x02, Buffer.from([1]));
   const spki = publicKey.export({ type: "spki", format: "der" });
-  const signed = sequence(version, serial, algorithm, name, validity, name, spki, tagged(0xa3, extensions));
-  const signature = tagged(0x03, Buffer.concat([Buffer.from([0]), sign("sha256", signed, privateKey)]));
+  const signed = sequence(version, serial, algorithm, name, validity, name, spki, encodeDer(0xa3, extensions));
+  const signature = encodeDer(0x03, Buffer.concat([Buffer.from([0]), sign("sha256", signed, privateKey)]));
   const lines = (
     sequence(signed, algorithm, signature)
       .toString("base64")
@@ -35,12 +37,12 @@ export function selfSigned(hosts: readonly string[]): Certified {
 }
 
 /** The tag, the length and the content, as DER writes them. */
-function tagged(tag: number, content: Buffer): Buffer {
+function encodeDer(tag: number, content: Buffer): Buffer {
   const { length } = content;
   const written = length < 128 ? [length] : length < 256 ? [0x81, length] : [0x82, length >> 8, length & 255];
   return Buffer.concat([Buffer.from([tag, ...written]), content]);
 }
 
-const sequence = (...parts: Buffer[]): Buffer => tagged(0x30, Buffer.concat(parts));
-const objectId = (hex: string): Buffer => tagged(0x06, Buffer.from(hex, "hex"));
-const addressOf = (host: string): Buffer => Buffer.from(host.split(".").map(Number));
+const sequence = (...parts: Buffer[]): Buffer => encodeDer(0x30, Buffer.concat(parts));
+const objectId = (hex: string): Buffer => encodeDer(0x06, Buffer.from(hex, "hex"));
+const encodeAddress = (host: string): Buffer => Buffer.from(host.split(".").map(Number));

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { postgresStore } from "../../../src/store/postgres/database.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
-import { closedAfterwards, earliest, paceOf, TestClock, World } from "../world.ts";
+import { createRandom } from "../createRandom.ts";
+import { closeAfterTest, makeOldestFirstQuery, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // The clock of the database jumps, as it does in a failover to a host whose clock is wrong. The clocks of the nodes are right.
 
@@ -11,15 +11,21 @@ async function nodes(names: readonly string[]) {
   const clock = new TestClock();
   let wrong = 0;
   const jumps: [node: string, jump: number][] = [];
-  const open = async (node: string): Promise<World> => {
-    const options = { url, node, random: randomFrom(node.length), clock: paceOf(clock), now: () => clock.now + wrong };
+  const open = async (node: string): Promise<StoreFixture> => {
+    const options = { url, node, random: createRandom(node.length), clock: createSteppedClock(clock), now: () => clock.now + wrong };
     const store = await postgresStore({ ...options, onClockJump: (jump) => void jumps.push([node, jump]) });
-    return new World(closedAfterwards(store), clock, node);
+    return new StoreFixture(closeAfterTest(store), clock, node);
   };
-  const worlds: World[] = [];
+  const worlds: StoreFixture[] = [];
   for (const name of names) worlds.push(await open(name));
   await worlds[0]?.account();
-  return { worlds: worlds as [World, World, ...World[]], clock, jumps, open, setWrong: (by: number) => void (wrong = by) };
+  return {
+    worlds: worlds as [StoreFixture, StoreFixture, ...StoreFixture[]],
+    clock,
+    jumps,
+    open,
+    setWrong: (by: number) => void (wrong = by),
+  };
 }
 
 /** How long the second node has to wait, in steps of 50 ms, until it can claim what the first one has published with a delay of 2 s. */
@@ -29,7 +35,7 @@ async function tookFor({ worlds: [a, b], clock }: Awaited<ReturnType<typeof node
   meanwhile();
   for (;;) {
     const claimed = (await b.claim()).map(({ message }) => message.id);
-    for (const one of claimed) b.putDown(one);
+    for (const one of claimed) b.forgetDelivery(one);
     if (claimed.includes(id)) return clock.now - begun;
     clock.now += 50;
   }
@@ -46,7 +52,7 @@ test("whatever the clock of the database does, what one node publishes after ano
     }
   }
   expect(ids.toSorted()).toEqual(ids);
-  const { events } = await worlds[0].store.read.log(earliest({ account: "acc" }));
+  const { events } = await worlds[0].store.read.log(makeOldestFirstQuery({ account: "acc" }));
   expect(events.map(({ time }) => time).toSorted((one, other) => one - other)).toEqual(events.map(({ time }) => time));
 });
 

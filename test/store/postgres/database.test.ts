@@ -2,15 +2,15 @@ import { createServer, connect as connectSocket } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { Client } from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { openPostgresShelf, PostgresDatabase, postgresStore } from "../../../src/store/postgres/database.ts";
+import { openPostgresReads, PostgresDatabase, postgresStore } from "../../../src/store/postgres/database.ts";
 import { StorageRefused, Unavailable } from "../../../src/store/store.ts";
 import { freshDatabase, startPostgres } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
+import { createRandom } from "../createRandom.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { closedAfterwards, letterTo, paceOf, TestClock, World } from "../world.ts";
+import { closeAfterTest, makeInput, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
-async function oneNode(url: string, node = "nod_a", clock = new TestClock()): Promise<World> {
-  return new World(closedAfterwards(await openNode(url, clock, { node })), clock, node);
+async function oneNode(url: string, node = "nod_a", clock = new TestClock()): Promise<StoreFixture> {
+  return new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node);
 }
 
 const count = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as count from stored_messages"))[0]?.["count"];
@@ -51,8 +51,8 @@ test("the time is that of the database, whatever the clock of the machine says",
     now: () => Date.now() - ahead,
     sleep: (_: number, wake: AbortSignal) => new Promise<void>((resolve) => wake.addEventListener("abort", () => resolve())),
   };
-  const store = closedAfterwards(await postgresStore({ url, node: "nod_a", random: Math.random, clock }));
-  const world = new World(store, new TestClock(), "nod_a");
+  const store = closeAfterTest(await postgresStore({ url, node: "nod_a", random: Math.random, clock }));
+  const world = new StoreFixture(store, new TestClock(), "nod_a");
   const { createdAt } = await world.account();
   expect(createdAt).toBeGreaterThan(started - 5_000);
   await world.send({ delay: 60_000 });
@@ -128,9 +128,15 @@ test("whether it can store anything is not tried in the middle of a batch, which
   const url = await freshDatabase();
   await oneNode(url);
   const clock = new TestClock();
-  const database = new PostgresDatabase({ url, node: "nod_b", random: randomFrom(1), clock: paceOf(clock), now: () => clock.now });
+  const database = new PostgresDatabase({
+    url,
+    node: "nod_b",
+    random: createRandom(1),
+    clock: createSteppedClock(clock),
+    now: () => clock.now,
+  });
   onTestFinished(() => database.close());
-  await database.tryToStore();
+  await database.probe();
   const written = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();
   const failing = database.transaction(async ({ query }) => {
@@ -140,7 +146,7 @@ test("whether it can store anything is not tried in the middle of a batch, which
     throw new Error("nothing of it happened");
   });
   await written.promise;
-  const trial = database.tryToStore();
+  const trial = database.probe();
   // Time enough to go through, if nothing kept it back.
   await Promise.race([trial, ask(url, "select pg_sleep(0.3)")]);
   end.resolve();
@@ -166,7 +172,7 @@ test("when the connection is cut while a commit is under way, callers are told t
   await world.account();
   // As the protocol ends a text: the beginning says "read committed".
   proxy.cutAt("commit\0");
-  const all = await Promise.allSettled([world.publish([letterTo({ delay: 1 })]), world.publish([letterTo({ delay: 1 })])]);
+  const all = await Promise.allSettled([world.publish([makeInput({ delay: 1 })]), world.publish([makeInput({ delay: 1 })])]);
   for (const one of all) expect(one).toMatchObject({ status: "rejected", reason: { name: "Refusal", code: "unavailable" } });
   expect(await count(url)).toBe(2);
   expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
@@ -181,7 +187,7 @@ test("when the connection is cut before the commit, the batch is run again and n
   proxy.cutAt("unnest");
   // The texts of statements pass once; a new connection is told them again.
   await terminate(url, "writer");
-  expect(await world.publish([letterTo({ delay: 1 })])).toMatchObject([{ deduplicated: false }]);
+  expect(await world.publish([makeInput({ delay: 1 })])).toMatchObject([{ deduplicated: false }]);
   expect(await count(url)).toBe(2);
 });
 
@@ -201,7 +207,7 @@ test("without a server everything is refused as unavailable, and works again onc
 });
 
 test("tools are told that there is no store yet", async () => {
-  const looking = openPostgresShelf({ url: await freshDatabase() }, { name: "tool" });
+  const looking = openPostgresReads({ url: await freshDatabase() }, { name: "tool" });
   await expect(looking).rejects.toThrow(
     new StorageRefused("there is no store in this database yet; waypost start --database-url with its URL makes one"),
   );
@@ -211,8 +217,8 @@ test("tools can look into a database", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url);
   const account = await world.account();
-  const { shelf, close } = await openPostgresShelf({ url }, { name: "nod_b" });
-  expect(await shelf.accounts()).toEqual([account]);
+  const { storageReads, close } = await openPostgresReads({ url }, { name: "nod_b" });
+  expect(await storageReads.accounts()).toEqual([account]);
   await close();
 });
 

@@ -2,18 +2,18 @@ import { Client } from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { freshDatabase } from "../../postgres.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { closedAfterwards, latest, TestClock, World } from "../world.ts";
+import { closeAfterTest, makeLogQuery, TestClock, StoreFixture } from "../storeFixture.ts";
 
 const day = 24 * 60 * 60 * 1000;
 
-async function oneNode(url: string, clock: TestClock): Promise<World> {
-  const world = new World(closedAfterwards(await openNode(url, clock)), clock, "nod_a");
+async function oneNode(url: string, clock: TestClock): Promise<StoreFixture> {
+  const world = new StoreFixture(closeAfterTest(await openNode(url, clock)), clock, "nod_a");
   await world.account();
   return world;
 }
 
 /** What follows on each other: deliver one, and let a day pass. */
-async function days(world: World, count: number): Promise<string[]> {
+async function days(world: StoreFixture, count: number): Promise<string[]> {
   const ids: string[] = [];
   for (let turn = 0; turn < count; turn++) {
     const delivery = await world.sent();
@@ -25,8 +25,8 @@ async function days(world: World, count: number): Promise<string[]> {
 }
 
 /** The messages of which the log shows something, the last one first. */
-const seen = async (world: World): Promise<string[]> => [
-  ...new Set((await world.store.read.log(latest())).events.map(({ envelope }) => envelope.id)),
+const seen = async (world: StoreFixture): Promise<string[]> => [
+  ...new Set((await world.store.read.log(makeLogQuery())).events.map(({ message }) => message.id)),
 ];
 
 const partsOf = async (url: string): Promise<unknown[]> =>
@@ -38,7 +38,7 @@ const rowsOf = async (url: string): Promise<unknown> => (await ask(url, "select 
 
 const keptIn = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as n from kept_log"))[0]?.["n"];
 
-const expire = (world: World, log: number) =>
+const expire = (world: StoreFixture, log: number) =>
   world.store.execute("expire", { account: "acc", retention: { log, deadLetters: log }, now: world.clock.now, limit: 100 });
 
 test("each day has its part, which is there before its first row", async () => {
@@ -86,15 +86,15 @@ test("an account that keeps its log for less time has its rows deleted, as those
 test("a dead letter that outlives the time of the log takes its message and its log with it, although the row is still in its day", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
-  const { dlqId } = await world.die();
+  const { dlqId } = await world.publishFailing();
   world.clock.now += 2 * day;
   await world.store.forgetBefore(world.clock.now - day);
   const retention = { log: day, deadLetters: 30 * day };
   await world.store.execute("expire", { account: "acc", retention, now: world.clock.now, limit: 100 });
   expect([await rowsOf(url), await keptIn(url)]).toEqual([1, 1]);
   const entry = await world.store.read.deadLetter("acc", dlqId);
-  expect(entry?.envelope.body.byteLength).toBeGreaterThan(0);
-  expect(await world.states(entry?.envelope.id ?? "")).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
+  expect(entry?.message.body.byteLength).toBeGreaterThan(0);
+  expect(await world.states(entry?.message.id ?? "")).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
   expect(await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day })).toMatchObject({
     deleted: 1,
   });
@@ -103,7 +103,7 @@ test("a dead letter that outlives the time of the log takes its message and its 
 });
 
 /** A message that was delivered, one that has failed for good after a retry, and one that waits for its next retry, all on the same day. */
-async function threeKinds(world: World): Promise<{ done: string; dead: string; waiting: string; dlqId: string }> {
+async function threeKinds(world: StoreFixture): Promise<{ done: string; dead: string; waiting: string; dlqId: string }> {
   const [done, dead, waiting] = [
     await world.sent(),
     await world.sent({ retries: 1, retryDelay: "1000" }),
@@ -114,15 +114,15 @@ async function threeKinds(world: World): Promise<{ done: string; dead: string; w
   await world.settle(waiting, { status: 500, headers: [["Retry-After", String((5 * day) / 1_000)]] });
   world.clock.now += 1_000;
   for (const delivery of await world.claim()) await world.settle(delivery, { status: 500 });
-  const [letter] = (await world.store.read.deadLetters(latest())).entries;
+  const [letter] = (await world.store.read.deadLetters(makeLogQuery())).entries;
   if (!letter) throw new Error("one has failed for good");
-  return { done: done.message.id, dead: dead.message.id, waiting: waiting.message.id, dlqId: letter.letter.id };
+  return { done: done.message.id, dead: dead.message.id, waiting: waiting.message.id, dlqId: letter.deadLetter.id };
 }
 
 const dead = ["CREATED", "ACTIVE", "ERROR", "RETRY", "ACTIVE", "ERROR", "FAILED"];
 const waiting = ["CREATED", "ACTIVE", "ERROR", "RETRY"];
 
-const keeping = (world: World, limit: number) =>
+const keeping = (world: StoreFixture, limit: number) =>
   world.store.execute("expire", { account: "acc", retention: { log: day, deadLetters: 30 * day }, now: world.clock.now, limit });
 
 test("what must stay of a day has moved before the day is dropped, at whatever point a node dies, and another one goes on", async () => {
@@ -139,7 +139,7 @@ test("what must stay of a day has moved before the day is dropped, at whatever p
     expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([dead, waiting]);
     await keeping(world, 1);
     // The node is gone after one entry, and with it all that it knew.
-    world = new World(closedAfterwards(await openNode(url, clock, { node: `nod_${turn}` })), clock, `nod_${turn}`);
+    world = new StoreFixture(closeAfterTest(await openNode(url, clock, { node: `nod_${turn}` })), clock, `nod_${turn}`);
   }
   await world.store.forgetBefore(clock.now - day);
   expect(await partsOf(url)).not.toContain(part);
@@ -163,7 +163,9 @@ test("nodes that remove the same log at once, while dead letters are deleted, lo
   const url = await freshDatabase();
   const clock = new TestClock();
   const world = await oneNode(url, clock);
-  const others = ["nod_b", "nod_c"].map(async (node) => new World(closedAfterwards(await openNode(url, clock, { node })), clock, node));
+  const others = ["nod_b", "nod_c"].map(
+    async (node) => new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node),
+  );
   const worlds = [world, ...(await Promise.all(others))];
   const all: Awaited<ReturnType<typeof threeKinds>>[] = [];
   for (let turn = 0; turn < 12; turn++) all.push(await threeKinds(world));
@@ -193,7 +195,7 @@ test("of an account that is gone nothing is noted any more, when no day is left 
   const [kept, noted] = [41 * day, () => ask(url, "select account from log_cuts")];
   await world.store.forgetBefore(world.clock.now - kept);
   await expire(world, day);
-  expect(await world.store.execute("removeAccount", { account: "acc", beside: "other" })).toEqual({ removed: true });
+  expect(await world.store.execute("removeAccount", { account: "acc", remaining: "other" })).toEqual({ removed: true });
   await world.store.forgetBefore(world.clock.now - kept);
   expect([await rowsOf(url), await noted()], "a line is there still, and would be seen again").toEqual([1, [{ account: "acc" }]]);
   world.clock.now += 20 * day;
@@ -238,7 +240,7 @@ test("nodes that drop the same days at once do it once, and none of them fails",
   const url = await freshDatabase();
   const clock = new TestClock();
   const worlds = [await oneNode(url, clock)];
-  for (const node of ["nod_b", "nod_c"]) worlds.push(new World(closedAfterwards(await openNode(url, clock, { node })), clock, node));
+  for (const node of ["nod_b", "nod_c"]) worlds.push(new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node));
   const [first] = worlds;
   if (!first) throw new Error("one at least");
   const [day0, kept] = [Math.floor(clock.now / day), 2 * day];
@@ -264,10 +266,10 @@ test("of a log that is kept for less than a day only what is old enough is told 
   await deliver();
   await deliver();
   await world.store.forgetBefore(clock.now - minute);
-  const { id } = await world.store.read.tooMany("log", "acc", 1);
+  const { id } = await world.store.read.findOverLimit("log", "acc", 1);
   await world.store.execute("trim", {
     account: "acc",
-    tooMany: { log: { id: id ?? "", most: 1 }, keptLog: null, deadLetters: null, audit: null },
+    tooMany: { log: { id: id ?? "", limit: 1 }, keptLog: null, deadLetters: null, audit: null },
     limit: 100,
   });
   expect(await seen(world)).toHaveLength(1);

@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
-import type { Loss } from "../../../src/core/nodes/acknowledged.ts";
-import { nodesKept } from "../../../src/core/nodes/acknowledged.ts";
+import type { CommitLoss } from "../../../src/core/nodes/commitLoss.ts";
+import { nodeRetention } from "../../../src/core/nodes/commitLoss.ts";
 import { postgresStore } from "../../../src/store/postgres/database.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
+import { createRandom } from "../createRandom.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { closedAfterwards, letterTo, paceOf, TestClock, World } from "../world.ts";
+import { closeAfterTest, makeInput, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // A database that has lost what it acknowledged, as a standby that was behind has after a failover.
 
-async function nodeAt(url: string): Promise<{ world: World; losses: Loss[] }> {
+async function nodeAt(url: string): Promise<{ world: StoreFixture; losses: CommitLoss[] }> {
   const clock = new TestClock();
-  const losses: Loss[] = [];
-  const options = { url, node: "nod_a", random: randomFrom(1), now: () => clock.now, clock: paceOf(clock) };
+  const losses: CommitLoss[] = [];
+  const options = { url, node: "nod_a", random: createRandom(1), now: () => clock.now, clock: createSteppedClock(clock) };
   const store = await postgresStore({ ...options, onLoss: (loss) => void losses.push(loss) });
-  return { world: new World(closedAfterwards(store), clock, "nod_a"), losses };
+  return { world: new StoreFixture(closeAfterTest(store), clock, "nod_a"), losses };
 }
 
 /** Runs a statement while the node has no connection that writes. */
@@ -36,7 +36,7 @@ test("every batch that changes something raises the counter of its node by one, 
   await world.send({ delay: 1 });
   expect(await counter(url)).toBe(2);
   await world.claim();
-  await expect(world.publish([letterTo()], "nobody")).rejects.toMatchObject({ name: "Refusal" });
+  await expect(world.publish([makeInput()], "nobody")).rejects.toMatchObject({ name: "Refusal" });
   expect(await counter(url)).toBe(2);
   const [row] = await ask(url, "select id, used_at::text as used from nodes");
   expect(row).toEqual({ id: "nod_a", used: String(world.clock.now) });
@@ -101,12 +101,12 @@ test("a commit whose outcome is not known is never reported as lost, stored or n
 test("a node that starts removes the rows of nodes that have changed nothing for 30 days", async () => {
   const url = await freshDatabase();
   const { world } = await nodeAt(url);
-  const before = world.clock.now - nodesKept;
+  const before = world.clock.now - nodeRetention;
   await ask(
     url,
     `insert into nodes (id, started_at, used_at) values ('old', 1, ${before - 1}), ('new', ${before}, 0), ('used', 1, ${before})`,
   );
-  closedAfterwards(await openNode(url, world.clock, { node: "nod_b" }));
+  closeAfterTest(await openNode(url, world.clock, { node: "nod_b" }));
   const ids = (await ask(url, "select id from nodes order by id")).map(({ id }) => id);
   expect(ids).toEqual(["new", "nod_a", "nod_b", "used"]);
 });

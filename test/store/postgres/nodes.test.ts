@@ -2,21 +2,21 @@ import { expect, test } from "vitest";
 import { spans } from "../../../src/core/values/limits.ts";
 import type { Delivery } from "../../../src/core/model/message.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
-import type { Kind } from "../contract/places.ts";
-import { limitTo, madeOf, makers } from "../contract/places.ts";
+import { createRandom } from "../createRandom.ts";
+import type { Kind } from "../contract/objectLimits.ts";
+import { limitTo, countMade, objectMakers } from "../contract/objectLimits.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { accountNamed, callbackTo, closedAfterwards, letterTo, outcomeOf, TestClock, World } from "../world.ts";
+import { makeAccount, makeCallback, closeAfterTest, makeInput, makeOutcome, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // Several nodes on one database, at the same time. What they must not do is happen twice, get lost, or wait for each other in a circle.
 
-async function nodes(count = 2): Promise<{ url: string; clock: TestClock; worlds: [World, World, ...World[]] }> {
+async function nodes(count = 2): Promise<{ url: string; clock: TestClock; worlds: [StoreFixture, StoreFixture, ...StoreFixture[]] }> {
   const url = await freshDatabase();
   const clock = new TestClock();
   const names = Array.from({ length: count }, (_, index) => `nod_${index}`);
   // At the same time as well: of those that find no tables one makes them.
   const worlds = await Promise.all(
-    names.map(async (node, index) => new World(closedAfterwards(await openNode(url, clock, { node, seed: index + 1 })), clock, node)),
+    names.map(async (node, index) => new StoreFixture(closeAfterTest(await openNode(url, clock, { node, seed: index + 1 })), clock, node)),
   );
   const [a, b, ...others] = worlds;
   if (!a || !b) throw new Error("two at least");
@@ -28,7 +28,7 @@ const idsOf = (deliveries: readonly Delivery[]): string[] => deliveries.map(({ m
 
 test("nodes that open an empty database at once find one account between them", async () => {
   const { worlds } = await nodes(4);
-  const made = await Promise.all(worlds.map(({ store }) => store.execute("createAccount", accountNamed("second"))));
+  const made = await Promise.all(worlds.map(({ store }) => store.execute("createAccount", makeAccount("second"))));
   for (const account of made) expect(account).toEqual(made[0]);
   expect(await worlds[1].store.read.accounts()).toHaveLength(2);
 });
@@ -64,9 +64,9 @@ test("a change of an account is heard of on every node, once it is made", async 
 test("nodes that claim at once get each message once", async () => {
   const { worlds, clock } = await nodes(3);
   const [a] = worlds;
-  const results = await a.publish(Array.from({ length: 300 }, () => letterTo({ delay: 1 })));
+  const results = await a.publish(Array.from({ length: 300 }, () => makeInput({ delay: 1 })));
   clock.now += 1;
-  for (const world of worlds) world.hands = { total: 1_000, perHost: 1_000 };
+  for (const world of worlds) world.capacity = { total: 1_000, perHost: 1_000 };
   const claimed: Delivery[] = [];
   for (let turn = 0; turn < 20; turn++) claimed.push(...(await Promise.all(worlds.map((world) => world.claim(17)))).flat());
   expect(claimed).toHaveLength(300);
@@ -79,7 +79,7 @@ test("nodes that publish with one deduplication id at once make one message", as
   const [a] = worlds;
   for (let round = 0; round < 20; round++) {
     // In different orders, so that they could wait for each other in a circle.
-    const letters = ["x", "y", "z"].map((id) => letterTo({ deduplication: `${id}${round}`, delay: 1_000 }));
+    const letters = ["x", "y", "z"].map((id) => makeInput({ deduplication: `${id}${round}`, delay: 1_000 }));
     const all = await Promise.all(worlds.map((world, index) => world.publish(index === 1 ? letters.toReversed() : letters)));
     const [first, second, third] = [all[0], all[1]?.toReversed(), all[2]];
     for (const position of [0, 1, 2]) {
@@ -97,7 +97,7 @@ test("nodes that count at once, and that share the requests of a day, lose nothi
   await worlds[0].store.execute("changeAccount", { account: "acc", change: { limits: { requestsPerDay: 40, requestsPerDayHard: 50 } } });
   const publishes = Array.from({ length: 60 }, (_, index) => {
     const world = worlds[index % worlds.length] ?? worlds[0];
-    return Promise.all([world.publish([letterTo({ delay: 1_000 })]), world.publish([letterTo({ delay: 1_000 })], "free")]);
+    return Promise.all([world.publish([makeInput({ delay: 1_000 })]), world.publish([makeInput({ delay: 1_000 })], "free")]);
   });
   const results = (await Promise.all(publishes)).map(([[limited]]) => limited);
   expect(results.filter((one) => one && "messageId" in one)).toHaveLength(50);
@@ -145,21 +145,21 @@ test("a message that is settled on one node and cancelled on the other ends one 
 
 test("lines: each message is sent once and none is forgotten while nodes claim, settle, cancel and publish at once", async () => {
   const { worlds, clock, url } = await nodes(3);
-  const random = randomFrom(7);
+  const random = createRandom(7);
   const ended = new Map<string, number>();
   const known = new Set<string>();
-  const running = new Map<World, Delivery[]>(worlds.map((world) => [world, []]));
-  for (const world of worlds) world.hands = { total: 4, perHost: 2 };
+  const running = new Map<StoreFixture, Delivery[]>(worlds.map((world) => [world, []]));
+  for (const world of worlds) world.capacity = { total: 4, perHost: 2 };
   const end = (id: string): unknown => ended.set(id, (ended.get(id) ?? 0) + 1);
 
-  const turn = async (world: World, publishing: boolean): Promise<void> => {
+  const turn = async (world: StoreFixture, publishing: boolean): Promise<void> => {
     const mine = running.get(world) ?? [];
     const work: Promise<unknown>[] = [world.store.execute("claim", { limit: 4 })];
     for (const delivery of mine.splice(0, 1 + Math.floor(random() * 3))) {
       work.push(world.settle(delivery).then(({ became }) => became === "delivered" && end(delivery.message.id)));
     }
     if (publishing) {
-      const letters = ["one", "one", "two"].map((host) => letterTo({ url: `https://${host}.example/` }));
+      const letters = ["one", "one", "two"].map((host) => makeInput({ url: `https://${host}.example/` }));
       work.push(
         world.publish(letters).then((results) => results.forEach((result) => "messageId" in result && known.add(result.messageId))),
       );
@@ -179,14 +179,14 @@ test("lines: each message is sent once and none is forgotten while nodes claim, 
   }
   for (let round = 0; round < 400 && ended.size < known.size; round++) {
     await Promise.all(worlds.map((world) => turn(world, false)));
-    clock.now += spans.lineCheck / 10;
+    clock.now += spans.waitlistCheck / 10;
   }
   expect(known.size).toBe(225);
   expect(new Set(ended.keys())).toEqual(known);
   expect([...ended.values()].every((count) => count === 1)).toBe(true);
   // What was cancelled while it was being sent stays until its request has ended.
   for (const [world, mine] of running) for (const delivery of [...mine, ...world.delivered()]) await world.settle(delivery);
-  clock.now += spans.lineCheck;
+  clock.now += spans.waitlistCheck;
   for (const world of worlds) await world.claim();
   expect(
     await ask(url, "select (select count(*) from host_waitlists)::int as lines, (select count(*) from messages)::int as messages"),
@@ -225,13 +225,13 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
         }
       }
     };
-    const work = async (world: World): Promise<void> => {
+    const work = async (world: StoreFixture): Promise<void> => {
       let mine: Delivery[] = [];
       for (let round = 0; round < 2_000 && (sent.length < published.size || published.size < count); round++) {
         const doing: Promise<unknown>[] = [world.store.execute("claim", { limit: 64 }), ...mine.map((delivery) => world.settle(delivery))];
         if (published.size < count) {
           const letters = [{}, key("k"), key("l"), {}, { queue: "q" }].map((over, at) =>
-            letterTo({ url: `https://gateway.example/${at % 3}?${round}`, ...over }),
+            makeInput({ url: `https://gateway.example/${at % 3}?${round}`, ...over }),
           );
           doing.push(
             world.publish(letters).then((results) => results.forEach((one) => "messageId" in one && published.add(one.messageId))),
@@ -268,7 +268,7 @@ test("a key's limit holds for all nodes together, and each of its messages is se
   const flowControl = { key: "k", parallelism: 3, rate: null, period: null };
   const sent: string[] = [];
   const published = new Set<string>();
-  const running = new Map<World, Delivery[]>(worlds.map((world) => [world, []]));
+  const running = new Map<StoreFixture, Delivery[]>(worlds.map((world) => [world, []]));
   let isWorking = true;
 
   /** One look at the database sees one moment of it. */
@@ -282,21 +282,21 @@ test("a key's limit holds for all nodes together, and each of its messages is se
       expect([flow["running"], flow["waiting"]]).toEqual([flow["actives"], flow["standing"]]);
     }
   };
-  const turn = async (world: World): Promise<void> => {
+  const turn = async (world: StoreFixture): Promise<void> => {
     const mine = running.get(world) ?? [];
     const work: Promise<unknown>[] = [
       world.store.execute("claim", { limit: 64 }),
       ...mine.splice(0).map((delivery) => world.settle(delivery)),
     ];
     if (published.size < count) {
-      const letters = Array.from({ length: 10 }, (_, index) => letterTo({ url: `https://host-${index % 3}.example/`, flowControl }));
+      const letters = Array.from({ length: 10 }, (_, index) => makeInput({ url: `https://host-${index % 3}.example/`, flowControl }));
       work.push(world.publish(letters).then((results) => results.forEach((one) => "messageId" in one && published.add(one.messageId))));
     }
     await Promise.all(work);
     mine.push(...world.delivered());
     sent.push(...idsOf(mine));
   };
-  const work = async (world: World): Promise<void> => {
+  const work = async (world: StoreFixture): Promise<void> => {
     for (let round = 0; round < 2_000 && (sent.length < published.size || published.size < count); round++) await turn(world);
     await turn(world);
   };
@@ -315,15 +315,15 @@ test("a key's limit holds for all nodes together, and each of its messages is se
 test("a queue lets one message through at a time, whatever node it is on, and after its callback", async () => {
   const { worlds, url } = await nodes(2);
   const order: string[] = [];
-  const running = new Map<World, Delivery[]>(worlds.map((world) => [world, []]));
-  const turn = async (world: World): Promise<void> => {
+  const running = new Map<StoreFixture, Delivery[]>(worlds.map((world) => [world, []]));
+  const turn = async (world: StoreFixture): Promise<void> => {
     const mine = running.get(world) ?? [];
     await Promise.all([world.store.execute("claim", { limit: 8 }), ...mine.splice(0).map((delivery) => world.settle(delivery))]);
     mine.push(...world.delivered());
-    order.push(...mine.map(({ message }) => message.tells?.messageId ?? message.id));
+    order.push(...mine.map(({ message }) => message.reportsOn?.messageId ?? message.id));
   };
   const results = await worlds[0].publish(
-    Array.from({ length: 25 }, () => letterTo({ queue: "q", callback: callbackTo("https://told.example/") })),
+    Array.from({ length: 25 }, () => makeInput({ queue: "q", callback: makeCallback("https://told.example/") })),
   );
   const ids = results.flatMap((one) => ("messageId" in one ? [one.messageId] : []));
   running.get(worlds[0])?.push(...worlds[0].delivered());
@@ -339,12 +339,12 @@ test("a queue lets one message through at a time, whatever node it is on, and af
 
 test("a schedule that several nodes find due at once fires once", async () => {
   const { worlds, clock } = await nodes(3);
-  const { body, ...letter } = letterTo();
+  const { body, ...messageInput } = makeInput();
   for (const id of ["s1", "s2", "s3"]) {
-    await worlds[0].store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", letter, body });
+    await worlds[0].store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", messageInput, body });
   }
   const made: Delivery[] = [];
-  const claim = async (world: World): Promise<void> => {
+  const claim = async (world: StoreFixture): Promise<void> => {
     const deliveries = await world.claim();
     made.push(...deliveries);
     await Promise.all(deliveries.map((delivery) => world.settle(delivery)));
@@ -364,19 +364,22 @@ test("a report on one node's lease does not count on another", async () => {
   const { worlds, clock } = await nodes();
   const [a, b] = worlds;
   const delivery = await a.sent();
-  expect(await b.store.execute("settle", outcomeOf(delivery))).toEqual({ became: "late" });
+  expect(await b.store.execute("settle", makeOutcome(delivery))).toEqual({ became: "late" });
   clock.now += spans.lease;
   expect(await b.claim()).toMatchObject([{ attempt: 1 }]);
   expect(await a.settle(delivery)).toEqual({ became: "late" });
 });
 
-test.each(Object.keys(makers) as Kind[])("an account has no more %s than it may have, at whichever node they are made", async (kind) => {
-  const { worlds } = await nodes(3);
-  await limitTo(worlds[0], { [kind]: 7 });
-  let made = 0;
-  for (const turn of ["a", "b", "c"]) {
-    const asked = worlds.flatMap((world, node) => [1, 2, 3, 4].map((n) => makers[kind](world, `${turn}${node}${n}`)));
-    made += (await madeOf(asked)).made;
-  }
-  expect(made).toBe(7);
-});
+test.each(Object.keys(objectMakers) as Kind[])(
+  "an account has no more %s than it may have, at whichever node they are made",
+  async (kind) => {
+    const { worlds } = await nodes(3);
+    await limitTo(worlds[0], { [kind]: 7 });
+    let made = 0;
+    for (const turn of ["a", "b", "c"]) {
+      const asked = worlds.flatMap((world, node) => [1, 2, 3, 4].map((n) => objectMakers[kind](world, `${turn}${node}${n}`)));
+      made += (await countMade(asked)).made;
+    }
+    expect(made).toBe(7);
+  },
+);

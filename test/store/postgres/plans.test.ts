@@ -2,19 +2,19 @@ import type { Client } from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import type { TableName } from "../../../src/core/decision/command.ts";
 import { dueTables } from "../../../src/core/fairness/turns.ts";
-import { turnTexts } from "../../../src/store/sql/dueRows.ts";
+import { makeTurnStatements } from "../../../src/store/sql/dueRows.ts";
 import type { Loader } from "../../../src/store/batch/loader.ts";
 import { day } from "../../../src/core/values/time.ts";
-import { makeParts } from "../../../src/store/postgres/logParts.ts";
-import { connect, connectionOf, plainly } from "../../../src/store/postgres/session.ts";
-import { loaderOf } from "../../../src/store/sql/loader.ts";
-import { statementsOf } from "../../../src/store/sql/statements.ts";
+import { createPartitions } from "../../../src/store/postgres/partitions.ts";
+import { connect, createConnection, runPlain } from "../../../src/store/postgres/session.ts";
+import { getLoader } from "../../../src/store/sql/loader.ts";
+import { getStatements } from "../../../src/store/sql/statements.ts";
 import { tableNames } from "../../../src/store/store.ts";
 import type { ColumnType } from "../../../src/store/sql/tables.ts";
 import { tables } from "../../../src/store/sql/tables.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { openNode } from "./postgresDatabase.ts";
-import { closedAfterwards, TestClock } from "../world.ts";
+import { closeAfterTest, TestClock } from "../storeFixture.ts";
 
 // How PostgreSQL means to find what batches ask for, whatever it believes of the tables: docs/decisions/0041.
 
@@ -25,16 +25,16 @@ type Asked = { what: string; text: string; parameters: number; ways: Record<stri
 const names = tableNames.filter((one) => one !== "log");
 
 function byKeys(): Asked[] {
-  const { dialect } = connectionOf(async () => ({ rows: [] }));
+  const { dialect } = createConnection(async () => ({ rows: [] }));
   return names.flatMap((name) => {
-    const { whole, outline, update, remove, keyTypes } = statementsOf(dialect, name);
+    const { whole, withoutBody, update, remove, keyTypes } = getStatements(dialect, name);
     const { key, columns, unlocked } = tables[name];
     // Of some nothing is ever changed; and what is compared with all that was read is found by any of it that is unique.
     const isUpdated = !unlocked && Object.keys(columns).length > key.length;
     const ways = { [`${tables[name].name}_pkey`]: key };
     return [
-      { what: `${name} take`, text: whole.take, parameters: keyTypes.length, ways },
-      { what: `${name} outline`, text: outline.take, parameters: keyTypes.length, ways },
+      { what: `${name} take`, text: whole.locking, parameters: keyTypes.length, ways },
+      { what: `${name} outline`, text: withoutBody.locking, parameters: keyTypes.length, ways },
       ...(isUpdated ? [{ what: `${name} update`, text: update.sql, parameters: update.types.length, ways }] : []),
       { what: `${name} remove`, text: remove, parameters: keyTypes.length, ways },
     ];
@@ -43,9 +43,9 @@ function byKeys(): Asked[] {
 
 /** How the accounts that have something due take turns. */
 function inTurns(): Asked[] {
-  const { dialect } = connectionOf(async () => ({ rows: [] }));
+  const { dialect } = createConnection(async () => ({ rows: [] }));
   return dueTables.flatMap((name) => {
-    const { accounts, rows } = turnTexts(dialect, name);
+    const { accounts, rows } = makeTurnStatements(dialect, name);
     const index = `${tables[name].name}_turn`;
     return [
       { what: `${name}: accounts in turn`, text: accounts.replace("?", "$1"), parameters: 1, ways: { [index]: ["account"] } },
@@ -57,8 +57,8 @@ function inTurns(): Asked[] {
 /** What is asked of the loader, and the statement that it puts for that. */
 async function loaded(): Promise<Asked[]> {
   const put: { text: string; parameters: number }[] = [];
-  const loader = loaderOf(
-    connectionOf(async ({ text, values = [] }) => {
+  const loader = getLoader(
+    createConnection(async ({ text, values = [] }) => {
       put.push({ text, parameters: values.length });
       return { rows: [] };
     }),
@@ -66,22 +66,22 @@ async function loaded(): Promise<Asked[]> {
   const [account, run, event] = ["a", "r", "e"];
   const ofSteps = { steps_pkey: ["account", "id"] };
   const asks: [string, () => Promise<unknown>, Asked["ways"]][] = [
-    ["first of a line", () => loader.heads([{ account, line: "l", limit: 3 }]), { messages_waitlist: ["account", "waitlist"] }],
+    ["first of a line", () => loader.waitlistHeads([{ account, waitlist: "l", limit: 3 }]), { messages_waitlist: ["account", "waitlist"] }],
     [
       "messages of a run",
-      () => loader.ofRuns([{ account, run, table: "messages" }]),
+      () => loader.runRows([{ account, run, table: "messages" }]),
       { messages_run: ["account", "run"], messages_pkey: ["account", "id"] },
     ],
-    ["waiters of a run", () => loader.ofRuns([{ account, run, table: "waiters" }]), { waiters_pkey: ["account", "id"] }],
-    ["notifications of a run", () => loader.ofRuns([{ account, run, table: "notifications" }]), { notifications_pkey: ["account", "id"] }],
-    ["steps of a run", () => loader.ofRuns([{ account, run, table: "steps" }]), ofSteps],
+    ["waiters of a run", () => loader.runRows([{ account, run, table: "waiters" }]), { waiters_pkey: ["account", "id"] }],
+    ["notifications of a run", () => loader.runRows([{ account, run, table: "notifications" }]), { notifications_pkey: ["account", "id"] }],
+    ["steps of a run", () => loader.runRows([{ account, run, table: "steps" }]), ofSteps],
     [
       "waiters of an event",
-      () => loader.ofRuns([{ account, run, table: "waiters", event }]),
+      () => loader.runRows([{ account, run, table: "waiters", event }]),
       { waiters_event: ["account", "event", "id"], waiters_pkey: ["account", "id"] },
     ],
     ["history", () => loader.steps([{ account, run }]), ofSteps],
-    ["size of a history", () => loader.sizesOfSteps([{ account, run }]), ofSteps],
+    ["size of a history", () => loader.stepSizes([{ account, run }]), ofSteps],
   ];
   const asked: Asked[] = [];
   for (const [what, ask, ways] of asks) {
@@ -114,10 +114,10 @@ function waysOf(plan: unknown): Way[] {
 }
 
 async function planOf(writer: Client, { text, parameters }: Asked): Promise<unknown> {
-  await plainly(writer, `prepare explained as ${text}`);
+  await runPlain(writer, `prepare explained as ${text}`);
   const nulls = Array.from({ length: parameters }, () => "null").join(", ");
-  const [row] = await plainly(writer, `explain (format json) execute explained (${nulls})`);
-  await plainly(writer, "deallocate explained");
+  const [row] = await runPlain(writer, `explain (format json) execute explained (${nulls})`);
+  await runPlain(writer, "deallocate explained");
   return row?.["QUERY PLAN"];
 }
 
@@ -148,19 +148,19 @@ async function fill(writer: Client, rows: number, accounts: number): Promise<voi
     const { name: table, columns } = tables[name as TableName];
     const values = Object.entries(columns).map(([column, type]) => value(column, type));
     const into = `${table} (${Object.keys(columns).join(", ")})`;
-    await plainly(writer, `insert into ${into} select ${values.join(", ")} from generate_series(1, ${rows}) as i on conflict do nothing`);
+    await runPlain(writer, `insert into ${into} select ${values.join(", ")} from generate_series(1, ${rows}) as i on conflict do nothing`);
   }
 }
 
 test("rows are found by the index that is meant, each by itself, whatever is believed of the tables", { tags: "long" }, async () => {
   const url = await freshDatabase();
-  closedAfterwards(await openNode(url, new TestClock()));
+  closeAfterTest(await openNode(url, new TestClock()));
   const writer = await connect({ url }, { kind: "writer" });
   onTestFinished(() => writer.end());
   const asked = [...byKeys(), ...inTurns(), ...(await loaded())];
   const lookAt = async (): Promise<void> => {
-    await plainly(writer, "vacuum");
-    await plainly(writer, "analyze");
+    await runPlain(writer, "vacuum");
+    await runPlain(writer, "analyze");
   };
   // As autovacuum does, when nothing is left of what was there.
   await lookAt();
@@ -170,7 +170,7 @@ test("rows are found by the index that is meant, each by itself, whatever is bel
   expect(await strays(writer, asked)).toEqual([]);
   await lookAt();
   expect(await strays(writer, asked)).toEqual([]);
-  for (const name of names) await plainly(writer, `truncate ${tables[name].name}`);
+  for (const name of names) await runPlain(writer, `truncate ${tables[name].name}`);
   await fill(writer, 30_000, 1_000);
   await lookAt();
   expect(await strays(writer, asked)).toEqual([]);
@@ -178,27 +178,27 @@ test("rows are found by the index that is meant, each by itself, whatever is bel
 
 test("a line of the log is looked for in the part of its day alone, where it is taken away", async () => {
   const url = await freshDatabase();
-  closedAfterwards(await openNode(url, new TestClock()));
+  closeAfterTest(await openNode(url, new TestClock()));
   const writer = await connect({ url }, { kind: "writer" });
   onTestFinished(() => writer.end());
   // What is of today, or older, has no parts of its own.
   const today = Math.floor(Date.now() / day);
   const days = Array.from({ length: 10 }, (_, index) => (today + 5 + index) * day);
-  await makeParts(writer, days);
+  await createPartitions(writer, days);
   const idAt = (time: number): string => `${String(time)}-000000001`;
   for (const at of days) {
-    await plainly(
+    await runPlain(
       writer,
       `insert into log (account, id, message_id, time, states) values ('acc', '${idAt(at + 1)}', 'msg', ${at + 1}, 'DELIVERED')`,
     );
   }
-  const { dialect } = connectionOf(async () => ({ rows: [] }));
-  await plainly(writer, `prepare explained as ${statementsOf(dialect, "log").remove}`);
+  const { dialect } = createConnection(async () => ({ rows: [] }));
+  await runPlain(writer, `prepare explained as ${getStatements(dialect, "log").remove}`);
   const keys = `array['acc', 'acc'], array['${idAt((days[3] ?? 0) + 1)}', '${idAt((days[7] ?? 0) + 1)}']`;
-  const [row] = await plainly(writer, `explain (analyze, format json) execute explained (${keys})`);
+  const [row] = await runPlain(writer, `explain (analyze, format json) execute explained (${keys})`);
   const lookups = waysOf(row?.["QUERY PLAN"]).reduce((sum, { loops }) => sum + loops, 0);
   expect(lookups).toBe(2);
-  expect(await plainly(writer, "select count(*)::int as count from log")).toEqual([{ count: 8 }]);
+  expect(await runPlain(writer, "select count(*)::int as count from log")).toEqual([{ count: 8 }]);
 });
 
 type Node = { client: Client; loader: Loader };
@@ -206,23 +206,23 @@ type Node = { client: Client; loader: Loader };
 /** Nodes in the middle of a transaction that waits for locks as long as it takes, and messages m1 and m4 of one run, m2 and m3 of another. */
 async function nodesOverRuns(count: number): Promise<Node[]> {
   const url = await freshDatabase();
-  closedAfterwards(await openNode(url, new TestClock()));
+  closeAfterTest(await openNode(url, new TestClock()));
   const nodes: Node[] = [];
   while (nodes.length < count) {
     const client = await connect({ url }, { kind: "writer" });
     onTestFinished(() => client.end());
-    nodes.push({ client, loader: loaderOf(connectionOf((query) => client.query(query))) });
+    nodes.push({ client, loader: getLoader(createConnection((query) => client.query(query))) });
   }
   const row = (id: string, run: string): string => `('acc', '${id}', 'active', 0, 0, 'h', 'e', 0, 0, '${run}', '')`;
   const rows = [row("m1", "run1"), row("m4", "run1"), row("m2", "run2"), row("m3", "run2")].join(", ");
   const [first] = nodes;
   if (first)
-    await plainly(
+    await runPlain(
       first.client,
       `insert into messages (account, id, state, attempts, lost_attempts, host, endpoint, size, reports_outcome, run, time_keys)
         values ${rows}`,
     );
-  for (const { client } of nodes) await plainly(client, "begin; set local lock_timeout = 0; set local deadlock_timeout = 100");
+  for (const { client } of nodes) await runPlain(client, "begin; set local lock_timeout = 0; set local deadlock_timeout = 100");
   return nodes;
 }
 
@@ -231,8 +231,8 @@ const bothRuns = ["run1", "run2"].map((run) => ({ account: "acc", run, table: "m
 test("messages of runs are locked in the order in which everybody locks messages", async () => {
   const [ofRuns, byKey, holding] = await nodesOverRuns(3);
   if (!ofRuns || !byKey || !holding) throw new Error("no nodes");
-  await plainly(holding.client, "select 1 from messages where id = 'm4' for update");
-  const first = ofRuns.loader.ofRuns(bothRuns);
+  await runPlain(holding.client, "select 1 from messages where id = 'm4' for update");
+  const first = ofRuns.loader.runRows(bothRuns);
   // It has what comes before m4, and waits.
   await waitingFor(holding.client, 1);
   const second = byKey.loader.rows("messages", [
@@ -240,20 +240,20 @@ test("messages of runs are locked in the order in which everybody locks messages
     ["acc", "m4"],
   ]);
   await waitingFor(holding.client, 2);
-  await plainly(holding.client, "rollback");
+  await runPlain(holding.client, "rollback");
   expect((await first).messages.map(({ id }) => id)).toEqual(["m1", "m2", "m3", "m4"]);
-  await plainly(ofRuns.client, "rollback");
+  await runPlain(ofRuns.client, "rollback");
   expect((await second).length).toBe(2);
 });
 
 test("messages of runs are as others have left them, by whom they were held when they were found", async () => {
   const [ofRuns, holding] = await nodesOverRuns(2);
   if (!ofRuns || !holding) throw new Error("no nodes");
-  await plainly(holding.client, "update messages set state = 'cancelling', attempts = 7 where id = 'm2'");
-  await plainly(holding.client, "delete from messages where id = 'm4'");
-  const found = ofRuns.loader.ofRuns(bothRuns);
+  await runPlain(holding.client, "update messages set state = 'cancelling', attempts = 7 where id = 'm2'");
+  await runPlain(holding.client, "delete from messages where id = 'm4'");
+  const found = ofRuns.loader.runRows(bothRuns);
   await waitingFor(holding.client, 1);
-  await plainly(holding.client, "commit");
+  await runPlain(holding.client, "commit");
   const { messages } = await found;
   expect(messages.map(({ id, attempts, state }) => [id, attempts, state])).toEqual([
     ["m1", 0, "active"],
@@ -265,5 +265,5 @@ test("messages of runs are as others have left them, by whom they were held when
 /** Until so many connections wait for a lock. */
 async function waitingFor(client: Client, count: number): Promise<void> {
   const waiting = "select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-  await expect.poll(async () => (await plainly(client, waiting))[0]?.count, { timeout: 10_000 }).toBe(count);
+  await expect.poll(async () => (await runPlain(client, waiting))[0]?.count, { timeout: 10_000 }).toBe(count);
 }

@@ -1,29 +1,29 @@
 import { Client } from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { postgresSide } from "../../../src/store/move/postgres.ts";
-import { openPostgresShelf, postgresStore } from "../../../src/store/postgres/database.ts";
+import { openPostgresForMove } from "../../../src/store/move/postgres.ts";
+import { openPostgresReads, postgresStore } from "../../../src/store/postgres/database.ts";
 import type { Pooling } from "../../../src/store/postgres/session.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
+import { createRandom } from "../createRandom.ts";
 import { ask } from "./postgresDatabase.ts";
-import { lendingPoolerTo } from "./postgresPooler.ts";
-import { proxyTo } from "./postgresProxy.ts";
-import { closedAfterwards, paceOf, TestClock, World } from "../world.ts";
+import { startPooler } from "./postgresPooler.ts";
+import { startProxy } from "./postgresProxy.ts";
+import { closeAfterTest, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // Between nodes and the database is a pooler that lends them a connection for a transaction at a time.
 
 const open = (url: string, pooling: Pooling, { node = "nod_a", clock = new TestClock() } = {}) =>
-  postgresStore({ url, node, pooling, random: randomFrom(1), now: () => clock.now, clock: paceOf(clock) });
+  postgresStore({ url, node, pooling, random: createRandom(1), now: () => clock.now, clock: createSteppedClock(clock) });
 
 test.each([1, 3])("nodes that know of it work through it (%i connections)", async (connections) => {
   const url = await freshDatabase();
-  const through = await lendingPoolerTo(url, { connections });
+  const through = await startPooler(url, { connections });
   const clock = new TestClock();
-  const worlds: World[] = [];
+  const worlds: StoreFixture[] = [];
   for (const node of ["nod_a", "nod_b"]) {
-    worlds.push(new World(closedAfterwards(await open(through, "transaction", { node, clock })), clock, node));
+    worlds.push(new StoreFixture(closeAfterTest(await open(through, "transaction", { node, clock })), clock, node));
   }
-  const [a, b] = worlds as [World, World];
+  const [a, b] = worlds as [StoreFixture, StoreFixture];
   await a.account();
   const delivery = await a.sent();
   await a.settle(delivery);
@@ -36,7 +36,7 @@ test.each([1, 3])("nodes that know of it work through it (%i connections)", asyn
 
 test("a node that was not told of it does not start, says what to do, and leaves the database as it is", async () => {
   const url = await freshDatabase();
-  const through = await lendingPoolerTo(url);
+  const through = await startPooler(url);
   for (const node of ["nod_a", "nod_b"]) {
     await expect(open(through, "session", { node })).rejects.toThrow(/pooler.*--database-pooling transaction/);
   }
@@ -44,7 +44,7 @@ test("a node that was not told of it does not start, says what to do, and leaves
 });
 
 test("it is noticed while others keep the connections busy", async () => {
-  const through = await lendingPoolerTo(await freshDatabase());
+  const through = await startPooler(await freshDatabase());
   const other = new Client({ connectionString: through });
   await other.connect();
   onTestFinished(() => other.end());
@@ -54,21 +54,21 @@ test("it is noticed while others keep the connections busy", async () => {
 
 test("a database that has no settings of others is taken as it is", { tags: "long" }, async () => {
   const refused: string[] = [];
-  const through = await proxyTo(await freshDatabase(), {
+  const through = await startProxy(await freshDatabase(), {
     refuses: (text) => (text.startsWith("set waypost") ? (refused.push(text), "42704") : null),
   });
-  const store = closedAfterwards(await open(through, "session"));
+  const store = closeAfterTest(await open(through, "session"));
   expect(await store.read.accounts()).toEqual([]);
   expect(refused).toHaveLength(1);
 });
 
 test("tools that were not told of it hear what to do as well", async () => {
   const url = await freshDatabase();
-  const through = await lendingPoolerTo(url);
-  await expect(openPostgresShelf({ url: through }, { name: "nod_a" })).rejects.toThrow(/pooler.*--database-pooling transaction/);
-  const clock = paceOf(new TestClock());
-  for (const moves of [true, false]) {
-    await expect(postgresSide(through, { name: "db", moves, clock })).rejects.toThrow(
+  const through = await startPooler(url);
+  await expect(openPostgresReads({ url: through }, { name: "nod_a" })).rejects.toThrow(/pooler.*--database-pooling transaction/);
+  const clock = createSteppedClock(new TestClock());
+  for (const isTarget of [true, false]) {
+    await expect(openPostgresForMove(through, { name: "db", isTarget, clock })).rejects.toThrow(
       /pooler.*; name the database itself to migrate-store/,
     );
   }

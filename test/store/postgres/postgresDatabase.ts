@@ -2,13 +2,13 @@ import { Client } from "pg";
 import type { Store } from "../../../src/store/store.ts";
 import { postgresStore } from "../../../src/store/postgres/database.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
-import type { OpenStore, TestClock } from "../world.ts";
-import { closedAfterwards, paceOf } from "../world.ts";
+import { createRandom } from "../createRandom.ts";
+import type { OpenStore, TestClock } from "../storeFixture.ts";
+import { closeAfterTest, createSteppedClock } from "../storeFixture.ts";
 
 /** Opens one node at a database, with the time of the test. */
 export const openNode = (url: string, clock: TestClock, { node = "nod_a", seed = 1 } = {}): Promise<Store> =>
-  postgresStore({ url, node, random: randomFrom(seed), clock: paceOf(clock), now: () => clock.now });
+  postgresStore({ url, node, random: createRandom(seed), clock: createSteppedClock(clock), now: () => clock.now });
 
 /** Runs one statement on a connection of its own. */
 export async function ask(url: string, sql: string): Promise<Record<string, unknown>[]> {
@@ -28,14 +28,14 @@ export async function ask(url: string, sql: string): Promise<Record<string, unkn
 export function languageDatabase(): OpenStore {
   let made: Promise<string> | null = null;
   return async (clock, node) => {
-    made ??= inLanguage();
+    made ??= createLanguageDatabase();
     const url = await made;
     await ask(url, `drop schema public cascade; create schema public`);
-    return closedAfterwards(await openNode(url, clock, { node }));
+    return closeAfterTest(await openNode(url, clock, { node }));
   };
 }
 
-async function inLanguage(): Promise<string> {
+async function createLanguageDatabase(): Promise<string> {
   const url = new URL(await freshDatabase());
   const name = `${url.pathname.slice(1)}_language`;
   await ask(url.href, `create database ${name} template template0 locale_provider icu icu_locale 'en-US'`);

@@ -1,20 +1,20 @@
 import type { Socket } from "node:net";
 import { connect, createServer } from "node:net";
-import { messagesOf, reachedThrough } from "./postgresProxy.ts";
+import { createMessageSplitter, listenAsProxy } from "./postgresProxy.ts";
 
-type Lent = { socket: Socket; borrower: Client | null };
+type PooledConnection = { socket: Socket; borrower: Client | null };
 /** `unanswered`: so many answers are still to come that end with the word that the database is ready. */
-type Client = { socket: Socket; lent: Lent | null; unanswered: number; waiting: Buffer[] };
+type Client = { socket: Socket; lent: PooledConnection | null; unanswered: number; waiting: Buffer[] };
 
 /**
  * Lends nodes a few connections to a PostgreSQL for one transaction at a time, as PgBouncer does with `pool_mode = transaction`, and answers
  * with the URL. The one that was given back last is lent first. As there, nothing is said of what a transaction leaves behind on a
  * connection, and whatever a client asks for as it connects is let pass. (PgBouncer refuses some of it: `ignore_startup_parameters`.)
  */
-export async function lendingPoolerTo(url: string, { connections = 3 } = {}): Promise<string> {
+export async function startPooler(url: string, { connections = 3 } = {}): Promise<string> {
   const { hostname, port } = new URL(url);
   const sockets = new Set<Socket>();
-  const idle: Lent[] = [];
+  const idle: PooledConnection[] = [];
   const inLine: Client[] = [];
   let opened: Promise<Buffer> | null = null;
 
@@ -30,7 +30,7 @@ export async function lendingPoolerTo(url: string, { connections = 3 } = {}): Pr
     lent.borrower = client;
     for (const message of client.waiting.splice(0)) lent.socket.write(message);
   };
-  const takeBack = (lent: Lent): void => {
+  const takeBack = (lent: PooledConnection): void => {
     if (lent.borrower) lent.borrower.lent = null;
     lent.borrower = null;
     idle.push(lent);
@@ -40,7 +40,7 @@ export async function lendingPoolerTo(url: string, { connections = 3 } = {}): Pr
   /** Answers with what the database says to somebody whom it lets in. */
   const open = async (greeting: Buffer): Promise<Buffer> => {
     const socket = kept(connect(Number(port), hostname));
-    const lent: Lent = { socket, borrower: null };
+    const lent: PooledConnection = { socket, borrower: null };
     return new Promise((resolve) => {
       let welcome: Buffer[] | null = [];
       const take = (message: Buffer, type: string): void => {
@@ -53,7 +53,7 @@ export async function lendingPoolerTo(url: string, { connections = 3 } = {}): Pr
         if (client) client.unanswered--;
         if (message.at(-1) === idleState && !client?.unanswered) takeBack(lent);
       };
-      socket.on("data", messagesOf(take));
+      socket.on("data", createMessageSplitter(take));
       socket.write(greeting);
     });
   };
@@ -63,7 +63,9 @@ export async function lendingPoolerTo(url: string, { connections = 3 } = {}): Pr
     const take = (message: Buffer, type: string): void => {
       if (!isBegun) {
         isBegun = true;
-        opened ??= Promise.all(Array.from({ length: connections }, () => open(plain(message)))).then(([welcome]) => welcome ?? message);
+        opened ??= Promise.all(Array.from({ length: connections }, () => open(simplifyGreeting(message)))).then(
+          ([welcome]) => welcome ?? message,
+        );
         return void opened.then((welcome) => socket.write(welcome));
       }
       if (type === "X") return void socket.end();
@@ -72,15 +74,15 @@ export async function lendingPoolerTo(url: string, { connections = 3 } = {}): Pr
       client.waiting.push(message);
       if (client.waiting.length === 1) lend(client);
     };
-    socket.on("data", messagesOf(take, { hasGreeting: true }));
+    socket.on("data", createMessageSplitter(take, { hasGreeting: true }));
   });
-  return reachedThrough(server, { url, sockets });
+  return listenAsProxy(server, { url, sockets });
 }
 
 const idleState = "I".charCodeAt(0);
 
 /** A greeting that says no more than who comes, and to which database. */
-function plain(greeting: Buffer): Buffer {
+function simplifyGreeting(greeting: Buffer): Buffer {
   const words = greeting.toString("utf8", 8).split("\0");
   const pairs = words.flatMap((name, at) => (at % 2 === 0 && ["user", "database"].includes(name) ? [`${name}\0${words[at + 1]}\0`] : []));
   const content = Buffer.from(`${pairs.join("")}\0`);

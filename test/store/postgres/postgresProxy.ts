@@ -3,7 +3,7 @@ import type { Server, Socket } from "node:net";
 import { connect, createServer } from "node:net";
 import { onTestFinished } from "vitest";
 
-type Between = {
+type ProxyOptions = {
   /** With which code of an error a text is refused, instead of being put to the database; null: it is not. */
   refuses?(text: string): string | null;
   /** Which messages of the database get lost on the way, by their type, and by the name that the application gave on this connection. */
@@ -11,7 +11,7 @@ type Between = {
 };
 
 /** Stands between nodes and a PostgreSQL, which is talked to in clear, and answers with the URL at which it is reached. */
-export async function proxyTo(url: string, { refuses = () => null, loses = () => false }: Between): Promise<string> {
+export async function startProxy(url: string, { refuses = () => null, loses = () => false }: ProxyOptions): Promise<string> {
   const { hostname, port } = new URL(url);
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
@@ -28,28 +28,28 @@ export async function proxyTo(url: string, { refuses = () => null, loses = () =>
     let application = "";
     client.on(
       "data",
-      messagesOf(
+      createMessageSplitter(
         (message, type) => {
           // The first one says who comes, and has no type.
           const code = isBegun && type === "Q" ? refuses(message.toString("utf8", 5, message.length - 1)) : null;
           if (!isBegun) application = /application_name\0([^\0]*)/.exec(message.toString())?.[1] ?? "";
           isBegun = true;
           if (code === null) database.write(message);
-          else client.write(refusal(code));
+          else client.write(makeRefusal(code));
         },
         { hasGreeting: true },
       ),
     );
     database.on(
       "data",
-      messagesOf((message, type) => void (loses(type, application) || client.write(message))),
+      createMessageSplitter((message, type) => void (loses(type, application) || client.write(message))),
     );
   });
-  return reachedThrough(server, { url, sockets });
+  return listenAsProxy(server, { url, sockets });
 }
 
 /** Opens a server that stands before a database until the test ends, with all of its connections, and answers with the URL at which that is reached. */
-export async function reachedThrough(server: Server, { url, sockets }: { url: string; sockets: Iterable<Socket> }): Promise<string> {
+export async function listenAsProxy(server: Server, { url, sockets }: { url: string; sockets: Iterable<Socket> }): Promise<string> {
   server.listen(0, "127.0.0.1");
   onTestFinished(() => {
     server.close();
@@ -63,7 +63,10 @@ export async function reachedThrough(server: Server, { url, sockets }: { url: st
 }
 
 /** Puts what comes in pieces together: a type and a length, which counts itself, and not the type. */
-export function messagesOf(take: (message: Buffer, type: string) => void, { hasGreeting = false } = {}): (piece: Buffer) => void {
+export function createMessageSplitter(
+  take: (message: Buffer, type: string) => void,
+  { hasGreeting = false } = {},
+): (piece: Buffer) => void {
   let rest = Buffer.alloc(0);
   let lead = hasGreeting ? 0 : 1;
   return (piece) => {
@@ -78,12 +81,12 @@ export function messagesOf(take: (message: Buffer, type: string) => void, { hasG
 }
 
 /** An error, and that the database is ready for the next query. */
-function refusal(code: string): Buffer {
+function makeRefusal(code: string): Buffer {
   const fields = Buffer.from(`SERROR\0VERROR\0C${code}\0Mthis is not done here\0\0`);
-  return Buffer.concat([headed("E", fields), headed("Z", Buffer.from("I"))]);
+  return Buffer.concat([makeMessage("E", fields), makeMessage("Z", Buffer.from("I"))]);
 }
 
-function headed(type: string, content: Buffer): Buffer {
+function makeMessage(type: string, content: Buffer): Buffer {
   const head = Buffer.alloc(5);
   head.write(type);
   head.writeInt32BE(content.length + 4, 1);

@@ -1,18 +1,18 @@
 import { expect, test } from "vitest";
 import { freshDatabase } from "../../postgres.ts";
-import { runStart, runStep, runWaiter } from "../contract/runs.ts";
+import { makeRunStart, makeRunStep, makeWaiter } from "../contract/runs.ts";
 import { openNode } from "./postgresDatabase.ts";
-import { bytes, closedAfterwards, TestClock, World } from "../world.ts";
+import { bytes, closeAfterTest, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // Several nodes at one run, at the same time: its history has no gap, each wait ends once, and nobody waits in a circle.
 
-async function nodes(count: number): Promise<{ clock: TestClock; worlds: World[]; first: World }> {
+async function nodes(count: number): Promise<{ clock: TestClock; worlds: StoreFixture[]; first: StoreFixture }> {
   const url = await freshDatabase();
   const clock = new TestClock();
-  const worlds: World[] = [];
+  const worlds: StoreFixture[] = [];
   for (let index = 0; index < count; index++) {
     const node = `nod_${index}`;
-    worlds.push(new World(closedAfterwards(await openNode(url, clock, { node, seed: index + 1 })), clock, node));
+    worlds.push(new StoreFixture(closeAfterTest(await openNode(url, clock, { node, seed: index + 1 })), clock, node));
   }
   const [first] = worlds;
   if (!first) throw new Error("one at least");
@@ -20,7 +20,7 @@ async function nodes(count: number): Promise<{ clock: TestClock; worlds: World[]
   return { clock, worlds, first };
 }
 
-const slots = async (world: World, runId: string): Promise<string[]> => {
+const slots = async (world: StoreFixture, runId: string): Promise<string[]> => {
   const found = await world.store.read.activeRun("acc", runId);
   const history = await world.store.read.history("acc", found?.run.id ?? "");
   expect(history.map(({ position }) => position)).toEqual(history.map((_, index) => index));
@@ -31,7 +31,7 @@ const slots = async (world: World, runId: string): Promise<string[]> => {
 test("nodes that start one run at once begin it once", async () => {
   const { worlds, first } = await nodes(3);
   for (let round = 0; round < 10; round++) {
-    const answers = (await Promise.all(worlds.map((world) => world.publish([runStart(`wfr_${round}`)])))).flat();
+    const answers = (await Promise.all(worlds.map((world) => world.publish([makeRunStart(`wfr_${round}`)])))).flat();
     expect(new Set(answers.map((answer) => ("messageId" in answer ? answer.messageId : JSON.stringify(answer)))).size).toBe(1);
     expect(answers.filter((answer) => "deduplicated" in answer && !answer.deduplicated)).toHaveLength(1);
   }
@@ -40,9 +40,9 @@ test("nodes that start one run at once begin it once", async () => {
 
 test("nodes that post to one run at once, some of it twice, keep each step once and in its place", async () => {
   const { worlds, first } = await nodes(3);
-  await first.publish([runStart("wfr_1")]);
+  await first.publish([makeRunStart("wfr_1")]);
   const posts = worlds.flatMap((world, node) =>
-    Array.from({ length: 20 }, (_, index) => world.publish([runStep("wfr_1", 1 + node * 10 + index)])),
+    Array.from({ length: 20 }, (_, index) => world.publish([makeRunStep("wfr_1", 1 + node * 10 + index)])),
   );
   await Promise.all(posts);
   expect((await slots(first, "wfr_1")).sort()).toEqual(["i", ...Array.from({ length: 40 }, (_, index) => `r${index + 1}`)].sort());
@@ -52,10 +52,10 @@ test("what is notified, and whose time is over, at once on several nodes wakes o
   const { worlds, first, clock } = await nodes(3);
   for (let round = 0; round < 10; round++) {
     const runId = `wfr_${round}`;
-    await first.publish([runStart(runId)]);
-    for (const stepId of [1, 2, 3]) await first.store.execute("wait", { account: "acc", runId, waiter: runWaiter(stepId) });
+    await first.publish([makeRunStart(runId)]);
+    for (const stepId of [1, 2, 3]) await first.store.execute("wait", { account: "acc", runId, waiter: makeWaiter(stepId) });
     clock.now += 5_000;
-    const waiting = await first.store.read.waitersOfEvent("acc", "paid", { limit: 9 });
+    const waiting = await first.store.read.listEventWaiters("acc", "paid", { limit: 9 });
     await Promise.all([
       ...worlds.map((world) => world.store.execute("claim", { limit: 10 })),
       ...worlds.map((world) => world.store.execute("notify", { account: "acc", event: "paid", body: bytes("x"), runId, kind: "event" })),
@@ -69,15 +69,15 @@ test("a run that is finished and cancelled at once, with posts between, ends onc
   const { worlds, first } = await nodes(3);
   for (let round = 0; round < 10; round++) {
     const runId = `wfr_${round}`;
-    await first.publish([runStart(runId, { delay: 60_000 })]);
+    await first.publish([makeRunStart(runId, { delay: 60_000 })]);
     const found = await first.store.read.activeRun("acc", runId);
     const [one, two, three] = worlds;
     const [finished, cancelled] = await Promise.all([
       one?.store.execute("finishRun", { account: "acc", runId, body: bytes("r") }),
       two?.store.execute("cancelRuns", { account: "acc", runIds: [runId] }),
-      three?.publish([runStep(runId, 1, { delay: 60_000 })]).catch(() => null),
+      three?.publish([makeRunStep(runId, 1, { delay: 60_000 })]).catch(() => null),
     ]);
     expect(Number(finished?.finished) + (cancelled?.cancelled ?? 0)).toBe(1);
-    expect(await first.store.read.messagesOfRun("acc", found?.run.id ?? "")).toEqual([]);
+    expect(await first.store.read.listRunMessages("acc", found?.run.id ?? "")).toEqual([]);
   }
 });

@@ -1,12 +1,12 @@
 import type { QueryConfig } from "pg";
 import { expect, test } from "vitest";
-import { connectionOf } from "../../../src/store/postgres/session.ts";
+import { createConnection } from "../../../src/store/postgres/session.ts";
 import type { Columns } from "../../../src/store/sql/tables.ts";
 
 /** A connection of which each statement answers with the ids that it was given. They are noted as lists. */
 function connection() {
   const statements: string[][][] = [];
-  const { each } = connectionOf(async ({ values = [] }: QueryConfig<unknown[]>) => {
+  const { each } = createConnection(async ({ values = [] }: QueryConfig<unknown[]>) => {
     const lists = values.map((list) => String(list).slice(1, -1).split(",").filter(Boolean));
     statements.push(lists);
     return { rows: (lists[0] ?? []).map((id): Columns => ({ id: JSON.parse(id) as string })) };

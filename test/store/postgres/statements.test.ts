@@ -1,12 +1,12 @@
 import { Client } from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
-import type { Letter } from "../../../src/core/model/message.ts";
+import type { MessageInput } from "../../../src/core/model/message.ts";
 import { postgresStore } from "../../../src/store/postgres/database.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
+import { createRandom } from "../createRandom.ts";
 import { openNode } from "./postgresDatabase.ts";
-import { startOf } from "../contract/failedRuns.ts";
-import { accountNamed, closedAfterwards, letterTo, paceOf, TestClock, World } from "../world.ts";
+import { makeStartInput } from "../contract/failedRuns.ts";
+import { makeAccount, closeAfterTest, makeInput, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // What a batch costs on the wire does not depend on how much is in it. What can go without waiting for an answer does.
 
@@ -42,12 +42,12 @@ function counting(): { during(work: () => Promise<unknown>): Promise<Cost> } {
 }
 
 /** What messages go through: published, and settled while others stand in line behind them, claimed, and settled. */
-async function statementsFor(count: number, over: (index: number) => Partial<Letter>): Promise<Record<string, Cost>> {
+async function statementsFor(count: number, over: (index: number) => Partial<MessageInput>): Promise<Record<string, Cost>> {
   const clock = new TestClock();
-  const world = new World(closedAfterwards(await openNode(await freshDatabase(), clock)), clock, "nod_a");
+  const world = new StoreFixture(closeAfterTest(await openNode(await freshDatabase(), clock)), clock, "nod_a");
   await world.account();
-  world.hands = { total: 1_000, perHost: 1 };
-  const letters = Array.from({ length: count }, (_, index) => letterTo({ url: `https://host-${index}.example/`, ...over(index) }));
+  world.capacity = { total: 1_000, perHost: 1 };
+  const letters = Array.from({ length: count }, (_, index) => makeInput({ url: `https://host-${index}.example/`, ...over(index) }));
   const { during } = counting();
   // The first batch finds a part of the log, or makes it.
   await world.store.execute("claim", { limit: 1 });
@@ -57,7 +57,7 @@ async function statementsFor(count: number, over: (index: number) => Partial<Let
   await world.publish(letters);
   const settled = await during(() => Promise.all(sent.map((delivery) => world.settle(delivery))));
   const next = world.delivered();
-  for (const { message } of next) world.putDown(message.id);
+  for (const { message } of next) world.forgetDelivery(message.id);
   clock.now += 3_600_000;
   const claimed = await during(() => world.claim(count));
   return { published, settled, claimed };
@@ -76,7 +76,7 @@ test("messages to many hosts take as many statements and round trips as those to
 });
 
 test("the same with keys and queues", async () => {
-  const over = (index: number): Partial<Letter> => ({
+  const over = (index: number): Partial<MessageInput> => ({
     queue: `q${index}`,
     flowControl: { key: `k${index}`, parallelism: 1, rate: null, period: null },
   });
@@ -93,12 +93,12 @@ test("the same with keys and queues", async () => {
 test("the same for workflow runs: their histories are read together", async () => {
   const statements = async (count: number): Promise<Cost[]> => {
     const clock = new TestClock();
-    const world = new World(closedAfterwards(await openNode(await freshDatabase(), clock)), clock, "nod_a");
+    const world = new StoreFixture(closeAfterTest(await openNode(await freshDatabase(), clock)), clock, "nod_a");
     await world.account();
-    world.hands = { total: 1_000, perHost: 1_000 };
+    world.capacity = { total: 1_000, perHost: 1_000 };
     const { during } = counting();
     await world.store.execute("claim", { limit: 1 });
-    const started = await during(() => world.publish(Array.from({ length: count }, (_, index) => startOf(`wfr_${index}`))));
+    const started = await during(() => world.publish(Array.from({ length: count }, (_, index) => makeStartInput(`wfr_${index}`))));
     const sent = world.delivered();
     expect(sent).toHaveLength(count);
     const settled = await during(() => Promise.all(sent.map((delivery) => world.settle(delivery))));
@@ -132,18 +132,18 @@ test.each(["session", "transaction"] as const)(
   "nothing is put to a connection that has not answered yet, unless it was opened for that (pooling %s)",
   async (pooling) => {
     const [url, clock, noted] = [await freshDatabase(), new TestClock(), overlapping()];
-    const options = { url, pooling, now: () => clock.now, clock: paceOf(clock) };
+    const options = { url, pooling, now: () => clock.now, clock: createSteppedClock(clock) };
     const worlds = await Promise.all(
       ["nod_a", "nod_b"].map(
         async (node, index) =>
-          new World(closedAfterwards(await postgresStore({ ...options, node, random: randomFrom(index + 1) })), clock, node),
+          new StoreFixture(closeAfterTest(await postgresStore({ ...options, node, random: createRandom(index + 1) })), clock, node),
       ),
     );
     await worlds[0]?.account();
-    const work = async (world: World, index: number): Promise<void> => {
+    const work = async (world: StoreFixture, index: number): Promise<void> => {
       await Promise.all([
-        ...[1, 2, 3, 4].map((turn) => world.store.execute("createAccount", accountNamed(`${world.node}_${index}_${turn}`))),
-        ...[500, 400, 300].map((delay) => world.publish([letterTo({ delay: delay - index })])),
+        ...[1, 2, 3, 4].map((turn) => world.store.execute("createAccount", makeAccount(`${world.node}_${index}_${turn}`))),
+        ...[500, 400, 300].map((delay) => world.publish([makeInput({ delay: delay - index })])),
         ...Array.from({ length: 10 }, () => world.store.read.accounts()),
         world.sent().then((delivery) => world.settle(delivery)),
         world.store.forgetBefore(clock.now - 30 * 24 * 3_600_000),

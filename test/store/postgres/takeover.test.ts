@@ -2,8 +2,8 @@ import { expect, onTestFinished, test } from "vitest";
 import { spans } from "../../../src/core/values/limits.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { proxyTo } from "./postgresProxy.ts";
-import { closedAfterwards, TestClock, World } from "../world.ts";
+import { startProxy } from "./postgresProxy.ts";
+import { closeAfterTest, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // The sessions by which nodes see that others are there, on a real database: see docs/decisions/0051.
 
@@ -14,16 +14,16 @@ const until = async (isSo: () => Promise<boolean>): Promise<void> => {
   while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 10));
 };
 
-async function nodes(url: string): Promise<[World, World]> {
+async function nodes(url: string): Promise<[StoreFixture, StoreFixture]> {
   const clock = new TestClock();
-  const open = async (node: string) => new World(closedAfterwards(await openNode(url, clock, { node })), clock, node);
+  const open = async (node: string) => new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node);
   return [await open("nod_a"), await open("nod_b")];
 }
 
 const sessionOf = async (url: string, node: string): Promise<number> =>
   Number((await ask(url, `select session from nodes where id = '${node}'`))[0]?.["session"]);
 
-const takeOver = (world: World, session: number) =>
+const takeOver = (world: StoreFixture, session: number) =>
   world.store.execute("takeOver", { node: "nod_a", session, now: world.clock.now, limit: 10 });
 
 test("the leases of a session become due, those of a later one and of other nodes do not", async () => {
@@ -57,9 +57,9 @@ test("messages that are due or delayed beyond any lease are not looked at", asyn
 test("a node whose connection is ended begins another session, and takes its hold again", async () => {
   const url = await freshDatabase();
   const [a] = await nodes(url);
-  const { hold } = a.store;
+  const { sessionLease } = a.store;
   const changes: boolean[] = [];
-  hold?.onChange(() => changes.push(hold.isHeld()));
+  sessionLease?.onChange(() => changes.push(sessionLease.isHeld()));
   const held = async (): Promise<boolean> =>
     (await ask(url, `select count(*)::int as count from pg_locks where ${ofSessions}`))[0]?.["count"] === 2;
   await until(held);
@@ -69,7 +69,7 @@ test("a node whose connection is ended begins another session, and takes its hol
     await new Promise((resolve) => setTimeout(resolve, 200));
     return changes.includes(false);
   });
-  await until(async () => hold?.isHeld() === true && (await held()));
+  await until(async () => sessionLease?.isHeld() === true && (await held()));
   expect(await sessionOf(url, "nod_a")).toBeGreaterThan(1);
   expect(await sessionOf(url, "nod_b")).toBeGreaterThan(1);
 });
@@ -93,8 +93,8 @@ const locksIn = async (url: string): Promise<number> => (await ask(url, `select 
 test("a user without any privilege beyond its own tables has a hold", async () => {
   const url = await freshDatabase();
   const own = await plainUser(url);
-  const store = closedAfterwards(await openNode(own, new TestClock(), { node: "nod_a" }));
-  expect(store.hold?.isHeld()).toBe(true);
+  const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
+  expect(store.sessionLease?.isHeld()).toBe(true);
   expect([await sessionOf(url, "nod_a"), await locksIn(url)]).toEqual([1, 1]);
 });
 
@@ -102,19 +102,19 @@ test("a user who may not look has no session that others could see, and sends", 
   const url = await freshDatabase();
   const own = await plainUser(url);
   await ask(url, "revoke execute on function pg_walfile_name(pg_lsn) from public");
-  const store = closedAfterwards(await openNode(own, new TestClock(), { node: "nod_a" }));
-  expect(store.hold?.isHeld()).toBe(true);
+  const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
+  expect(store.sessionLease?.isHeld()).toBe(true);
   expect([await ask(url, "select 1 from nodes"), await locksIn(url)]).toEqual([[], 0]);
 });
 
 test("a user who may not look any more gives its hold up, so that nobody takes over from it, and sends", async () => {
   const url = await freshDatabase();
   const own = await plainUser(url);
-  const store = closedAfterwards(await openNode(own, new TestClock(), { node: "nod_a" }));
+  const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
   await ask(url, "revoke execute on function pg_walfile_name(pg_lsn) from public");
   await ask(url, `select pg_terminate_backend(pid) from pg_locks where ${ofSessions}`);
   await until(async () => (await sessionOf(url, "nod_a")) === 2);
-  await until(async () => store.hold?.isHeld() === true);
+  await until(async () => store.sessionLease?.isHeld() === true);
   expect(await locksIn(url)).toBe(0);
 });
 
@@ -122,8 +122,8 @@ test("a user who may not look any more gives its hold up, so that nobody takes o
 async function nodesBehind(swallows: { application: string | null }) {
   const url = await freshDatabase();
   const clock = new TestClock();
-  const through = await proxyTo(url, { loses: (_, application) => application === swallows.application || swallows.application === "" });
-  const open = async (node: string, at: string) => new World(closedAfterwards(await openNode(at, clock, { node })), clock, node);
+  const through = await startProxy(url, { loses: (_, application) => application === swallows.application || swallows.application === "" });
+  const open = async (node: string, at: string) => new StoreFixture(closeAfterTest(await openNode(at, clock, { node })), clock, node);
   const b = await open("nod_b", url);
   const a = await open("nod_a", through);
   return { url, a, b };
@@ -132,15 +132,15 @@ async function nodesBehind(swallows: { application: string | null }) {
 test("a node takes its hold as lost when its connection alone is silent, and takes it again", { tags: "long" }, async () => {
   const swallows: { application: string | null } = { application: null };
   const { url, a, b } = await nodesBehind(swallows);
-  const { hold } = a.store;
+  const { sessionLease } = a.store;
   let lostFor = 0;
-  hold?.onChange(() => (lostFor = hold.isHeld() ? lostFor : hold.lostFor()));
+  sessionLease?.onChange(() => (lostFor = sessionLease.isHeld() ? lostFor : sessionLease.lostFor()));
   swallows.application = "waypost listener";
-  await until(async () => hold?.isHeld() === false);
+  await until(async () => sessionLease?.isHeld() === false);
   expect(lostFor).toBeGreaterThanOrEqual(0);
-  expect(b.store.hold?.isHeld()).toBe(true);
+  expect(b.store.sessionLease?.isHeld()).toBe(true);
   swallows.application = null;
-  await until(async () => hold?.isHeld() === true);
+  await until(async () => sessionLease?.isHeld() === true);
   expect(await sessionOf(url, "nod_a")).toBeGreaterThan(1);
 });
 
@@ -151,7 +151,7 @@ test(
     const swallows: { application: string | null } = { application: null };
     const { a } = await nodesBehind(swallows);
     const changes: unknown[] = [];
-    a.store.hold?.onChange(() => changes.push(a.store.hold?.isHeld()));
+    a.store.sessionLease?.onChange(() => changes.push(a.store.sessionLease?.isHeld()));
     swallows.application = "";
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     expect(changes).toEqual([]);

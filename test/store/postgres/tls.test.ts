@@ -6,16 +6,16 @@ import type { Store } from "../../../src/store/store.ts";
 import { Unavailable } from "../../../src/store/store.ts";
 import type { Postgres } from "../../postgres.ts";
 import { startPostgres } from "../../postgres.ts";
-import { selfSigned } from "./certificate.ts";
-import { randomFrom } from "../chance.ts";
+import { createSelfSigned } from "./certificate.ts";
+import { createRandom } from "../createRandom.ts";
 import { ask } from "./postgresDatabase.ts";
-import { closedAfterwards, freshFolder, paceOf, TestClock, World } from "../world.ts";
+import { closeAfterTest, createTestFolder, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // A PostgreSQL that lets in nobody who does not speak TLS, with a certificate that it has signed itself.
 
 let postgres: Postgres;
 let port: string;
-const own = selfSigned(["localhost", "127.0.0.1"]);
+const own = createSelfSigned(["localhost", "127.0.0.1"]);
 
 beforeAll(async () => {
   postgres = await startPostgres();
@@ -44,7 +44,7 @@ async function speakTls(url: string, { certificate, key }: typeof own): Promise<
 
 /** A file with a certificate, as `sslrootcert` names it. */
 function fileOf({ certificate }: { certificate: string }): string {
-  const path = join(freshFolder(), "ca.pem");
+  const path = join(createTestFolder(), "ca.pem");
   writeFileSync(path, certificate);
   return path;
 }
@@ -52,7 +52,7 @@ function fileOf({ certificate }: { certificate: string }): string {
 const urlTo = (host: string, query: string): string => `postgres://postgres@${host}:${port}/postgres?${query}`;
 
 function open(url: string, { clock = new TestClock(), node = "nod_a" } = {}): Promise<Store> {
-  return postgresStore({ url, node, random: randomFrom(1), clock: paceOf(clock), now: () => clock.now });
+  return postgresStore({ url, node, random: createRandom(1), clock: createSteppedClock(clock), now: () => clock.now });
 }
 
 test.each([
@@ -64,7 +64,7 @@ test.each([
   const asking = urlTo("localhost", `sslmode=verify-full&sslrootcert=${fileOf(own)}`);
   await ask(asking, "drop schema public cascade; create schema public");
   const clock = new TestClock();
-  const at = async (node: string) => new World(closedAfterwards(await open(url, { clock, node })), clock, node);
+  const at = async (node: string) => new StoreFixture(closeAfterTest(await open(url, { clock, node })), clock, node);
   const [a, b] = [await at("nod_a"), await at("nod_b")];
   await a.account();
   const delivery = await a.sent();
@@ -82,7 +82,7 @@ test.each([
 });
 
 test.each([
-  ["another authority", () => `sslmode=verify-full&sslrootcert=${fileOf(selfSigned(["localhost"]))}`, /certificate.*sslrootcert=/],
+  ["another authority", () => `sslmode=verify-full&sslrootcert=${fileOf(createSelfSigned(["localhost"]))}`, /certificate.*sslrootcert=/],
   ["the authorities that everybody knows", () => "sslmode=require", /certificate.*sslrootcert=/],
   ["no TLS", () => "sslmode=disable", /no encryption.*sslmode=verify-full/],
   ["a file that is not there", () => "sslmode=verify-full&sslrootcert=/none/ca.pem", /\/none\/ca\.pem/],
@@ -96,11 +96,11 @@ test.each([
 test("a certificate for another host is refused, and TLS with whoever answers is not", async () => {
   const other = await startPostgres();
   onTestFinished(() => other.stop());
-  const certified = selfSigned(["db.internal"]);
+  const certified = createSelfSigned(["db.internal"]);
   await speakTls(other.url, certified);
   const at = (query: string): string => `postgres://postgres@localhost:${new URL(other.url).port}/postgres?${query}`;
   await expect(open(at(`sslmode=verify-full&sslrootcert=${fileOf(certified)}`))).rejects.toThrow(/name of the host.*certificate is for/);
-  const store = closedAfterwards(await open(at("sslmode=no-verify")));
+  const store = closeAfterTest(await open(at("sslmode=no-verify")));
   expect(await store.read.accounts()).toEqual([]);
 });
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { addressesOf } from "../../../src/store/postgres/url.ts";
+import { parseDatabaseUrl } from "../../../src/store/postgres/url.ts";
 import { StorageRefused } from "../../../src/store/store.ts";
 
 test.each([
@@ -18,11 +18,11 @@ test.each([
   ["postgres://one/db?sslmode=no-verify", ["postgres://one/db?sslmode=no-verify"], false],
   ["postgres://u:a,b%40c@one/db", ["postgres://u:a,b%40c@one/db"], false],
 ])("%s", (url, urls, mustWrite) => {
-  expect(addressesOf(url)).toEqual({ urls, mustWrite });
+  expect(parseDatabaseUrl(url)).toEqual({ urls, mustWrite });
 });
 
 test("what no node can work with is refused, and nothing of the URL is told", () => {
-  const refused = () => addressesOf("postgres://u:secret@one,two/db?target_session_attrs=standby");
+  const refused = () => parseDatabaseUrl("postgres://u:secret@one,two/db?target_session_attrs=standby");
   expect(refused).toThrow(StorageRefused);
   expect(refused).toThrow("target_session_attrs in the URL of the database: standby is none of any, read-write, primary");
   expect(refused).not.toThrow("secret");

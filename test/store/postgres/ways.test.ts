@@ -5,10 +5,10 @@ import type { PostgresOptions } from "../../../src/store/postgres/session.ts";
 import { inFoundation, postgresStore } from "../../../src/store/postgres/database.ts";
 import { StorageRefused } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
+import { createRandom } from "../createRandom.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { proxyTo } from "./postgresProxy.ts";
-import { closedAfterwards, paceOf, TestClock, World } from "../world.ts";
+import { startProxy } from "./postgresProxy.ts";
+import { closeAfterTest, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // How a node comes to its database: over several hosts, through a pooler, beside nodes of other versions.
 
@@ -16,12 +16,12 @@ import { closedAfterwards, paceOf, TestClock, World } from "../world.ts";
 type Given = Omit<Partial<PostgresOptions>, "clock"> & { clock?: TestClock; hastes?: number };
 
 async function nodeAt(url: string, { clock = new TestClock(), node = "nod_a", hastes = 1, ...more }: Given) {
-  const pace = paceOf(clock);
+  const pace = createSteppedClock(clock);
   const isPatience = (time: number): boolean => [300, 3_000, 5_000].includes(time);
   const sleep: typeof pace.sleep = (until, wake) =>
     pace.sleep(isPatience(until - clock.now) ? until : clock.now + (until - clock.now) / hastes, wake);
-  const store = await postgresStore({ url, node, random: randomFrom(1), now: () => clock.now, ...more, clock: { ...pace, sleep } });
-  return new World(closedAfterwards(store), clock, node);
+  const store = await postgresStore({ url, node, random: createRandom(1), now: () => clock.now, ...more, clock: { ...pace, sleep } });
+  return new StoreFixture(closeAfterTest(store), clock, node);
 }
 
 const listeners = "application_name = 'waypost listener' and datname = current_database()";
@@ -98,7 +98,7 @@ test.each([
   const url = await freshDatabase();
   const clock = new TestClock();
   const refused: string[] = [];
-  const through = await proxyTo(url, {
+  const through = await startProxy(url, {
     refuses: (text) => {
       if (!/^listen /i.test(text)) return null;
       refused.push(text);
@@ -128,7 +128,7 @@ test(
     const clock = new TestClock();
     let [isRefused, refusals] = [false, 0];
     const refuses = (text: string): string | null => (isRefused && /^listen /i.test(text) && ++refusals > 0 ? "0A000" : null);
-    const through = await proxyTo(url, { refuses });
+    const through = await startProxy(url, { refuses });
     const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b" })];
     await a.account();
     isRefused = true;
@@ -157,7 +157,7 @@ test("where what nodes say to each other gets lost they find it at their own loo
   const url = await freshDatabase();
   const clock = new TestClock();
   let lost = 0;
-  const through = await proxyTo(url, { loses: (type) => type === "A" && ++lost > 0 });
+  const through = await startProxy(url, { loses: (type) => type === "A" && ++lost > 0 });
   const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b", hastes: 100 })];
   await a.account();
   await a.send({ delay: 500 });
@@ -228,7 +228,7 @@ test("of nodes that start at once each sees what those before it have founded", 
   const worlds = await Promise.all(["nod_a", "nod_b", "nod_c"].map((node) => nodeAt(url, { clock, node })));
   const founded = await Promise.all(
     worlds.map(({ store }, index) =>
-      inFoundation({ url, clock: paceOf(clock) }, async () => {
+      inFoundation({ url, clock: createSteppedClock(clock) }, async () => {
         if ((await store.read.accounts()).length > 0) return 0;
         const secrets = { signingKeys: { current: "a", next: "b" }, password: "p", token: `t${index}`, tokenHash: `h${index}` };
         await store.execute("createAccount", { id: `acc${index}`, name: "owner", ...secrets });
@@ -245,7 +245,7 @@ test("a node that is stopped while it does what the others wait for holds them u
   const { lease } = spans;
   Object.assign(spans, { lease: 1_000 });
   onTestFinished(() => void Object.assign(spans, { lease }));
-  const place = { url, clock: paceOf(new TestClock()) };
+  const place = { url, clock: createSteppedClock(new TestClock()) };
   let goOn: () => void = () => undefined;
   const stopped = inFoundation(place, () => new Promise<void>((resolve) => (goOn = resolve)));
   const held =

@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
 import type { TableName } from "../../../src/core/decision/command.ts";
 import { memory } from "../../../src/core/values/limits.ts";
-import type { Call, Reply } from "../../../src/store/store.ts";
+import type { CommandCall, CommandReply } from "../../../src/store/store.ts";
 import type { RunFeatures } from "../../../src/core/model/message.ts";
-import { idMaker } from "../../../src/core/values/ids.ts";
+import { createIdGenerator } from "../../../src/core/values/ids.ts";
 import { decideBatch } from "../../../src/store/batch/decide.ts";
 import { memoryLoader, memoryStore } from "../../model/memoryStore.ts";
 import type { WaitPost } from "../../../src/core/workflows/wait.ts";
-import { Broker, bytes, callbackTo, letterOf, none, outcomeOf } from "../../core/broker.ts";
+import { CommandRunner, bytes, callbackTo, makeInput, noCapacity, makeOutcome } from "../../core/commandRunner.ts";
 
 // What a command about one step of a run loads does not grow with what else belongs to the run.
 
 const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
 const start = (runId: string) =>
-  letterOf({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker: null } });
+  makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker: null } });
 
 const waiterAt = (stepId: number, event: string): WaitPost => ({
   ...{ kind: "event", event, url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
@@ -22,10 +22,10 @@ const waiterAt = (stepId: number, event: string): WaitPost => ({
   step: { stepId, stepName: "s", stepType: "Wait", concurrent: 1 },
 });
 
-type Loaded = { rows: { [T in TableName]?: number }; bytes: number; replies: readonly Reply[] };
+type Loaded = { rows: { [T in TableName]?: number }; bytes: number; replies: readonly CommandReply[] };
 
 /** Decides a call over what a broker has, and writes nothing. How many rows were loaded of each table, and bytes of bodies. */
-async function loadedBy(broker: Broker, ...calls: Call[]): Promise<Loaded> {
+async function loadedBy(broker: CommandRunner, ...calls: CommandCall[]): Promise<Loaded> {
   const loaded: Omit<Loaded, "replies"> = { rows: {}, bytes: 0 };
   const count = (table: TableName, rows: readonly object[]): void => {
     if (rows.length > 0) loaded.rows[table] = (loaded.rows[table] ?? 0) + rows.length;
@@ -39,8 +39,8 @@ async function loadedBy(broker: Broker, ...calls: Call[]): Promise<Loaded> {
       count(table, rows);
       return rows;
     },
-    ofRuns: async (needs) => {
-      const found = await real.ofRuns(needs);
+    runRows: async (needs) => {
+      const found = await real.runRows(needs);
       for (const [table, rows] of Object.entries(found)) count(table as TableName, rows);
       return found;
     },
@@ -50,25 +50,25 @@ async function loadedBy(broker: Broker, ...calls: Call[]): Promise<Loaded> {
       return rows;
     },
   };
-  const source = { node: "nod_a", now: () => broker.now, random: () => 0.5, newId: idMaker(() => 0.5) };
-  const { replies } = await decideBatch(calls, { loader, hands: none, source, begun: Promise.resolve(null) });
+  const momentSource = { node: "nod_a", now: () => broker.now, random: () => 0.5, newId: createIdGenerator(() => 0.5) };
+  const { replies } = await decideBatch(calls, { loader, capacity: noCapacity, momentSource, startTime: Promise.resolve(null) });
   if (calls.length === 1) expect(replies).toMatchObject([{ answer: expect.anything() }]);
   return { ...loaded, replies };
 }
 
-const wait = (stepId: number): Call => ({
+const wait = (stepId: number): CommandCall => ({
   name: "wait",
   input: { account: "acme", runId: "wfr_1", waiter: waiterAt(stepId, `e${stepId}`) },
 });
-const notify = (event: string): Call => ({
+const notify = (event: string): CommandCall => ({
   name: "notify",
   input: { account: "acme", event, body: bytes("x"), runId: "wfr_1", kind: "event" },
 });
 
 /** A broker with a run of which so many steps wait, each for an event of its own. */
-async function waiting(count: number): Promise<Broker> {
-  const broker = await Broker.open();
-  broker.hands = none;
+async function waiting(count: number): Promise<CommandRunner> {
+  const broker = await CommandRunner.open();
+  broker.capacity = noCapacity;
   await broker.publish(start("wfr_1"));
   for (let stepId = 1; stepId <= count; stepId++)
     await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(stepId, `e${stepId}`) });
@@ -90,13 +90,13 @@ test("neither of them loads the messages of the run, nor the bodies of events th
   const told = await loadedBy(broker, notify("nobody"));
   expect([told.rows, told.bytes]).toEqual([{ accounts: 1, activeRuns: 1, runs: 1, notifications: 5 }, 0]);
   // The one that is taken is loaded whole, and no other.
-  const taking: Call = { name: "wait", input: { account: "acme", runId: "wfr_1", waiter: waiterAt(4, "other") } };
+  const taking: CommandCall = { name: "wait", input: { account: "acme", runId: "wfr_1", waiter: waiterAt(4, "other") } };
   expect(await loadedBy(broker, taking)).toMatchObject({ bytes: 1_000 });
 });
 
 /** A broker with failed runs: a payload of that many bytes each, and a step of a hundred. */
-async function failed(count: number, { size = 1_000, failureCallback = false } = {}): Promise<{ broker: Broker; dlqIds: string[] }> {
-  const broker = await Broker.open();
+async function failed(count: number, { size = 1_000, failureCallback = false } = {}): Promise<{ broker: CommandRunner; dlqIds: string[] }> {
+  const broker = await CommandRunner.open();
   for (let at = 0; at < count; at++) {
     const letter = { ...start(`wfr_${at}`), body: new Uint8Array(size), retries: 0 };
     const first = await broker.publish(failureCallback ? { ...letter, failureCallback: callbackTo(endpoint) } : letter);
@@ -107,12 +107,12 @@ async function failed(count: number, { size = 1_000, failureCallback = false } =
 }
 
 const stepOf = (runId: string) =>
-  letterOf({
+  makeInput({
     ...{ url: endpoint, body: new Uint8Array(100), retries: 0 },
     post: { kind: "step", runId, head: { stepId: 1, stepName: "s", stepType: "Run", concurrent: 1 } },
   });
 
-const resume = (dlqId: string, from: "failure" | "beginning"): Call => ({
+const resume = (dlqId: string, from: "failure" | "beginning"): CommandCall => ({
   name: "resumeRun",
   input: { account: "acme", dlqId, from, overrides: {}, logRetention: 1_000 },
 });
@@ -121,11 +121,11 @@ test.each([
   ["with nobody to tell, no body", false, 0],
   ["with a failure callback, the payload alone", true, 1_000],
 ])("a run whose code does not fit its history loads, %s", async (_, isTold, size) => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await broker.publish({ ...start("wfr_1"), body: new Uint8Array(1_000), ...(isTold ? { failureCallback: callbackTo(endpoint) } : {}) });
   const messageId = await broker.publish(stepOf("wfr_1"));
   const message = "Incompatible step name. Expected 'a', got 's' from the request";
-  const outcome = outcomeOf({ messageId, host: "app.example", body: bytes(JSON.stringify({ message })) });
+  const outcome = makeOutcome({ messageId, host: "app.example", body: bytes(JSON.stringify({ message })) });
   expect(await loadedBy(broker, { name: "settle", input: outcome })).toMatchObject({ rows: { steps: isTold ? 3 : 2 }, bytes: size });
   expect(await broker.run("settle", outcome)).toEqual({ became: "failed" });
   expect(broker.deadLetters).toMatchObject([{ error: 'step 1: history has "s", the endpoint ran "a"' }]);
@@ -139,10 +139,10 @@ test("a run that begins again loads its payload alone, and the line of the log t
 });
 
 test("a step that is posted twice loads none of what was posted first but that it is there", async () => {
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   await broker.publish(start("wfr_1"));
   await broker.publish(stepOf("wfr_1"));
-  const again: Call = { name: "publish", input: { account: "acme", letters: [stepOf("wfr_1")] } };
+  const again: CommandCall = { name: "publish", input: { account: "acme", inputs: [stepOf("wfr_1")] } };
   expect(await loadedBy(broker, again)).toMatchObject({ rows: { steps: 1 }, bytes: 0 });
 });
 
@@ -158,7 +158,10 @@ test.each(["failure", "beginning"] as const)(
     expect(replies.map((reply) => "later" in reply)).toEqual([false, false, false, false, true, true]);
 
     // Whoever asked learns nothing of it: the others go in batches of their own.
-    const store = memoryStore({ node: "nod_a", now: () => broker.now, random: () => 0.5, newId: idMaker(Math.random) }, broker.memory);
+    const store = memoryStore(
+      { node: "nod_a", now: () => broker.now, random: () => 0.5, newId: createIdGenerator(Math.random) },
+      broker.memory,
+    );
     const input = { account: "acme", from, overrides: {}, logRetention: 1_000 };
     const resumed = await Promise.all(dlqIds.map((dlqId) => store.execute("resumeRun", { ...input, dlqId })));
     expect(resumed.map(({ dlqId }) => dlqId)).toEqual(dlqIds);
@@ -170,13 +173,13 @@ test.each(["failure", "beginning"] as const)(
 
 test("many runs that fail at once, and are told with their payloads, load as much as fits into a batch", async () => {
   const size = 7 * 1024 * 1024;
-  const broker = await Broker.open();
+  const broker = await CommandRunner.open();
   const ids = [];
   for (let at = 0; at < 6; at++)
     ids.push(
       await broker.publish({ ...start(`wfr_${at}`), body: new Uint8Array(size), retries: 0, failureCallback: callbackTo(endpoint) }),
     );
-  const calls = ids.map((messageId): Call => ({ name: "settle", input: outcomeOf({ messageId, host: "app.example" }) }));
+  const calls = ids.map((messageId): CommandCall => ({ name: "settle", input: makeOutcome({ messageId, host: "app.example" }) }));
   const { bytes: loaded, replies } = await loadedBy(broker, ...calls);
   expect(loaded).toBeLessThanOrEqual(memory.batch);
   expect(replies.map((reply) => "later" in reply)).toEqual([false, false, false, false, true, true]);
@@ -185,6 +188,6 @@ test("many runs that fail at once, and are told with their payloads, load as muc
 test("a run that ends needs no bodies of the events that it kept", async () => {
   const broker = await waiting(2);
   await broker.run("notify", { account: "acme", event: "other", body: new Uint8Array(1_000), runId: "wfr_1", kind: "event" });
-  const finish: Call = { name: "finishRun", input: { account: "acme", runId: "wfr_1", body: bytes("") } };
+  const finish: CommandCall = { name: "finishRun", input: { account: "acme", runId: "wfr_1", body: bytes("") } };
   expect(await loadedBy(broker, finish)).toMatchObject({ rows: { messages: 1, waiters: 2, notifications: 1 }, bytes: 0 });
 });

@@ -3,14 +3,23 @@ import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import type { Filter } from "../../../src/core/search/filter.ts";
 import { firstIdAt } from "../../../src/core/values/ids.ts";
-import { glance, sightingsAt, sightsOf } from "../../../src/core/search/timeIndex.ts";
-import { queriesOf } from "../../../src/store/queries/index.ts";
-import type { Shelf } from "../../../src/store/queries/storageReads.ts";
+import { indexInterval, listTimeIndexIds, makeTimeIndexKeys } from "../../../src/core/search/timeIndex.ts";
+import { createQueries } from "../../../src/store/queries/index.ts";
+import type { StorageReads } from "../../../src/store/queries/storageReads.ts";
 import { scanLimit } from "../../../src/store/queries/storageReads.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
-import { sqlShelf } from "../../../src/store/sql/reads.ts";
-import { closedAfterwards, earliest, freshFolder, letterTo, sourceOf, statesOf, TestClock, World } from "../world.ts";
+import { createSqlReads } from "../../../src/store/sql/reads.ts";
+import {
+  closeAfterTest,
+  makeOldestFirstQuery,
+  createTestFolder,
+  makeInput,
+  createSource,
+  listStates,
+  TestClock,
+  StoreFixture,
+} from "../storeFixture.ts";
 
 // What the contract does not show of sightings: what they save.
 
@@ -19,9 +28,9 @@ const rare = "https://rare.example/";
 
 test("something rare is found at once in a log of which one page does not go through all", async () => {
   const clock = new TestClock();
-  const world = new World(closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, "nod_a"))), clock, "nod_a");
+  const world = new StoreFixture(closeAfterTest(await sqliteStore(":memory:", createSource(clock, "nod_a"))), clock, "nod_a");
   await world.account();
-  const common = letterTo({ delay: 600, body: new Uint8Array(0), labels: ["common"] });
+  const common = makeInput({ delay: 600, body: new Uint8Array(0), labels: ["common"] });
   const wanted = { ...common, url: rare, callerIp: "192.0.2.9" };
   for (const letters of [[common], [wanted], [common], [wanted], [common]]) {
     await world.publish(letters.flatMap((letter) => (letter === wanted ? [letter] : Array.from({ length: scanLimit }, () => letter))));
@@ -34,8 +43,8 @@ test("something rare is found at once in a log of which one page does not go thr
     { hosts: ["rare.example"] },
   ];
   for (const filter of filters) {
-    const found = await world.store.read.log(earliest({ filter, count: 10 }));
-    expect({ states: statesOf(found), cursor: found.cursor }, JSON.stringify(filter)).toEqual({
+    const found = await world.store.read.log(makeOldestFirstQuery({ filter, count: 10 }));
+    expect({ states: listStates(found), cursor: found.cursor }, JSON.stringify(filter)).toEqual({
       states: ["CREATED", "CREATED"],
       cursor: null,
     });
@@ -44,35 +53,37 @@ test("something rare is found at once in a log of which one page does not go thr
 
 test("a host of all is no longer way than the log itself, however seldom something is told", async () => {
   const clock = new TestClock();
-  const world = new World(closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, "nod_a"))), clock, "nod_a");
+  const world = new StoreFixture(closeAfterTest(await sqliteStore(":memory:", createSource(clock, "nod_a"))), clock, "nod_a");
   await world.account();
   for (let n = 0; n < 60; n++) {
     await world.settle(await world.sent({ labels: n % 2 ? ["odd"] : [] }));
     clock.now += 60_000;
   }
-  const whole = await world.store.read.log(earliest({ count: 500 }));
-  const found = await world.store.read.log(earliest({ filter: { hosts: ["one.example"], labels: ["odd", "none"] }, count: 500 }));
+  const whole = await world.store.read.log(makeOldestFirstQuery({ count: 500 }));
+  const found = await world.store.read.log(
+    makeOldestFirstQuery({ filter: { hosts: ["one.example"], labels: ["odd", "none"] }, count: 500 }),
+  );
   expect([whole.events.length, found.events.length]).toEqual([180, 90]);
-  const paths = await world.store.read.log(earliest({ filter: { paths: ["/hook"] }, count: 500 }));
+  const paths = await world.store.read.log(makeOldestFirstQuery({ filter: { paths: ["/hook"] }, count: 500 }));
   expect(paths).toEqual(whole);
 });
 
 test("of very many URLs within five seconds the first ones are told apart, and all are found", async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const clock = new TestClock();
-  const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");
+  const world = new StoreFixture(closeAfterTest(await sqliteStore(path, createSource(clock, "nod_a"))), clock, "nod_a");
   await world.account();
   const urlOf = (n: number): string => `https://one.example/${n}`;
   for (const first of [0, 600, 1_200, 1_800]) {
-    await world.publish(Array.from({ length: 600 }, (_, n) => letterTo({ url: urlOf(first + n), delay: 600, body: new Uint8Array(0) })));
+    await world.publish(Array.from({ length: 600 }, (_, n) => makeInput({ url: urlOf(first + n), delay: 600, body: new Uint8Array(0) })));
   }
   const database = new DatabaseSync(path, { readOnly: true });
   const count = (of: string): unknown => database.prepare("select count(*) as n from time_index where id like ?").get(`% ${of}%`)?.n;
   expect([count("url:"), count("path:"), count("host:"), count("any")]).toEqual([1_000, 1_000, 1, 1]);
   database.close();
   for (const n of [0, 999, 1_000, 2_399]) {
-    const { events } = await world.store.read.log(earliest({ filter: { urls: [urlOf(n)] }, count: 10 }));
-    expect(events.map(({ envelope }) => envelope.url)).toEqual([urlOf(n)]);
+    const { events } = await world.store.read.log(makeOldestFirstQuery({ filter: { urls: [urlOf(n)] }, count: 10 }));
+    expect(events.map(({ message }) => message.url)).toEqual([urlOf(n)]);
   }
 });
 
@@ -81,18 +92,18 @@ type Read = { found: number; cursor: string | null; stretches: number; rows: num
 /** What a page of at most a thousand reads: stretches of the log, rows within them, rows by their marks, and sightings. */
 async function readFor(path: string, filter: Filter, cursor: string | null = null): Promise<Read> {
   const database = openSqlite(path, { readOnly: true });
-  const shelf = sqlShelf(database.connection);
+  const shelf = createSqlReads(database.connection);
   const read = { stretches: 0, rows: 0, marked: 0, sightings: 0 };
-  const counted: Shelf = {
+  const counted: StorageReads = {
     ...shelf,
     range: async (table, range) => {
       const rows = await shelf.range(table, range);
       // One line alone is looked at to see where the log begins.
-      if ((table === "log" || table === "envelopes") && range.limit > 1) {
+      if ((table === "log" || table === "storedMessages") && range.limit > 1) {
         read.stretches++;
         read.rows += rows.length;
       }
-      if (table === "sightings") read.sightings += rows.length;
+      if (table === "timeIndex") read.sightings += rows.length;
       return rows;
     },
     rows: async (table, keys, how) => {
@@ -101,15 +112,15 @@ async function readFor(path: string, filter: Filter, cursor: string | null = nul
       return shelf.rows(table, keys, how);
     },
   };
-  const page = await queriesOf(counted).log(earliest({ filter, cursor, count: 1_000 }));
+  const page = await createQueries(counted).log(makeOldestFirstQuery({ filter, cursor, count: 1_000 }));
   database.close();
   return { found: page.events.length, cursor: page.cursor, ...read };
 }
 
 test("the shorter way is taken, and none reads more than the log as a whole", async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const clock = new TestClock();
-  const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");
+  const world = new StoreFixture(closeAfterTest(await sqliteStore(path, createSource(clock, "nod_a"))), clock, "nod_a");
   await world.account();
   // 240 times within five seconds each: all with one path and one label, one in eighty with a URL and a label of its own.
   for (let n = 0; n < 240; n++) {
@@ -135,12 +146,12 @@ test("the shorter way is taken, and none reads more than the log as a whole", as
 });
 
 test.each<[string, (at: number) => "url" | "caller"]>([
-  ["by turns", (at) => ((at / glance) % 2 < 1 ? "url" : "caller")],
-  ["one all the time and the other once a day", (at) => ((at + glance) % day < glance ? "url" : "caller")],
+  ["by turns", (at) => ((at / indexInterval) % 2 < 1 ? "url" : "caller")],
+  ["one all the time and the other once a day", (at) => ((at + indexInterval) % day < indexInterval ? "url" : "caller")],
 ])("what was sighted often, but never together, %s, is gone through page by page", { tags: "long" }, async (_, sightedThen) => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const clock = new TestClock();
-  const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");
+  const world = new StoreFixture(closeAfterTest(await sqliteStore(path, createSource(clock, "nod_a"))), clock, "nod_a");
   await world.account();
   const both = { url: "https://one.example/a", callerIp: "192.0.2.1" };
   const start = clock.now;
@@ -148,15 +159,15 @@ test.each<[string, (at: number) => "url" | "caller"]>([
   const other = await world.sent({ url: "https://two.example/b", callerIp: "192.0.2.2" });
   clock.now += 6 * day;
   await world.settle(await world.sent(both));
-  const [url = "", , , caller = ""] = sightsOf(both).split(" ");
+  const [url = "", , , caller = ""] = makeTimeIndexKeys(both).split(" ");
   const database = new DatabaseSync(path);
   const sighted = database.prepare("insert into time_index (account, id) select account, ? from time_index limit 1 on conflict do nothing");
   const told = database.prepare(
     `insert into log select account, ?, '${other.message.id}', time, states, status, detail, body from log where account = 'acc' order by id limit 1`,
   );
   database.exec("begin");
-  for (let at = start + glance; at < clock.now - glance; at += glance) {
-    for (const id of sightingsAt(sightedThen(at) === "url" ? url : caller, at)) sighted.run(id);
+  for (let at = start + indexInterval; at < clock.now - indexInterval; at += indexInterval) {
+    for (const id of listTimeIndexIds(sightedThen(at) === "url" ? url : caller, at)) sighted.run(id);
     told.run(`${firstIdAt("log", at)}other`);
   }
   database.exec("commit");

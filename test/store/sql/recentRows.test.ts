@@ -6,8 +6,8 @@ import type { Loader } from "../../../src/store/batch/loader.ts";
 import { RecentRows } from "../../../src/store/sql/recentRows.ts";
 
 const rowOf = (id: string, attempts: number): MessageState => ({
-  ...{ account: "a", id, state: "pending", dueAt: 0, attempts, lost: 0, leasedBy: null, host: "h", size: 0, tells: false },
-  ...{ queue: null, flowKey: null, slot: null, line: null, run: null, marks: [], sights: "", endpoint: "https://h/" },
+  ...{ account: "a", id, state: "pending", dueAt: 0, attempts, lostAttempts: 0, leasedBy: null, host: "h", size: 0, reportsOutcome: false },
+  ...{ queue: null, flowControlKey: null, slot: null, waitlist: null, run: null, tags: [], timeKeys: "", endpoint: "https://h/" },
 });
 
 /** Rows that are remembered, over a storage that says what it was asked for. */
@@ -21,7 +21,7 @@ function open() {
       const row = stored.get(id);
       return row ? [row] : [];
     });
-  const loader = recent.before({ rows } as unknown as Loader);
+  const loader = recent.cachedLoader({ rows } as unknown as Loader);
   return {
     asked,
     recent,
@@ -29,7 +29,7 @@ function open() {
     write(id: string, row: MessageState | undefined): void {
       if (row) stored.set(id, row);
       else stored.delete(id);
-      recent.learn({ changes: (table) => (table === "messages" ? [{ key: ["a", id], now: row }] : []) as never });
+      recent.record({ changes: (table) => (table === "messages" ? [{ key: ["a", id], now: row }] : []) as never });
     },
     read: async (id: string, account = "a"): Promise<MessageState | undefined> => (await loader.rows("messages", [[account, id]]))[0],
   };
@@ -84,9 +84,9 @@ describe("runs", () => {
       asked++;
       return [];
     };
-    const loader = recent.before({ rows } as unknown as Loader);
+    const loader = recent.cachedLoader({ rows } as unknown as Loader);
     const changed = (name: TableName): unknown => (name === table ? [{ key: ["a", id], now: row }] : []);
-    recent.learn({ changes: changed as never });
+    recent.record({ changes: changed as never });
     const found = await loader.rows(table, [["a", id]]);
     expect(found).toEqual(asked === 0 ? [row] : []);
     return asked === 0;
@@ -112,50 +112,50 @@ describe("runs", () => {
 });
 
 describe("counts", () => {
-  const need = { account: "a", name: "groups", most: 5 } as const;
+  const need = { account: "a", name: "groups", limit: 5 } as const;
 
   /** Counts of groups that are remembered, over a storage that has so many. */
   function openCounts(stored: number) {
     let asked = 0;
     const recent = new RecentRows();
-    const counts: Loader["counts"] = async (needs) => {
+    const quotaCounts: Loader["quotaCounts"] = async (needs) => {
       asked++;
-      return needs.map(({ most }) => Math.min(stored, most));
+      return needs.map(({ limit }) => Math.min(stored, limit));
     };
-    const loader = recent.before({ counts } as unknown as Loader);
-    const write = (change: object): void => recent.learn({ changes: (table) => (table === "groups" ? [change] : []) as never });
+    const loader = recent.cachedLoader({ quotaCounts } as unknown as Loader);
+    const write = (change: object): void => recent.record({ changes: (table) => (table === "urlGroups" ? [change] : []) as never });
     return { asked: () => asked, recent, loader, write };
   }
 
   test("are asked for once, and follow what is made and removed", async () => {
     const { asked, loader, write } = openCounts(2);
-    expect(await loader.counts([need, { ...need, account: "b" }])).toEqual([2, 2]);
+    expect(await loader.quotaCounts([need, { ...need, account: "b" }])).toEqual([2, 2]);
     for (const id of ["x", "y"]) write({ key: ["a", id], loaded: true, before: undefined, now: {} });
     write({ key: ["a", "x"], loaded: true, before: {}, now: {} });
     write({ key: ["b", "z"], loaded: true, before: {}, now: undefined });
-    expect(await loader.counts([{ ...need, account: "b" }, need, { ...need, most: 3 }])).toEqual([1, 4, 3]);
+    expect(await loader.quotaCounts([{ ...need, account: "b" }, need, { ...need, limit: 3 }])).toEqual([1, 4, 3]);
     expect(asked()).toBe(1);
   });
 
   test("are asked for again where it is not known how many there are", async () => {
     const { asked, loader, recent, write } = openCounts(9);
-    expect([await loader.counts([need]), await loader.counts([{ ...need, most: 20 }])]).toEqual([[5], [9]]);
+    expect([await loader.quotaCounts([need]), await loader.quotaCounts([{ ...need, limit: 20 }])]).toEqual([[5], [9]]);
     expect(asked()).toBe(2);
-    expect(await loader.counts([need])).toEqual([5]);
+    expect(await loader.quotaCounts([need])).toEqual([5]);
     expect(asked()).toBe(2);
     write({ key: ["a", "x"], loaded: false, before: undefined, now: undefined });
-    await loader.counts([{ ...need, most: 20 }]);
+    await loader.quotaCounts([{ ...need, limit: 20 }]);
     recent.forget();
-    await loader.counts([{ ...need, most: 20 }]);
+    await loader.quotaCounts([{ ...need, limit: 20 }]);
     expect(asked()).toBe(4);
   });
 
   test("of more than a thousand are right, although most are forgotten", async () => {
     const { loader } = openCounts(3);
     const many = Array.from({ length: 700 }, (_, n) => ({ ...need, account: `m${n}` }));
-    await loader.counts(many);
+    await loader.quotaCounts(many);
     const others = many.map((one) => Object.assign({}, one, { account: `other ${one.account}` }));
     const mixed = many.flatMap((one, at) => [one, others[at] ?? one]);
-    expect(new Set(await loader.counts(mixed))).toEqual(new Set([3]));
+    expect(new Set(await loader.quotaCounts(mixed))).toEqual(new Set([3]));
   });
 });

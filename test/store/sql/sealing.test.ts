@@ -1,21 +1,21 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import type { CommandName, InputOf } from "../../../src/core/commands/index.ts";
-import { keyUse, sealAgain, writeKeys } from "../../../src/server/encryptionKeys.ts";
+import type { CommandName, CommandInput } from "../../../src/core/commands/index.ts";
+import { countKeyUse, reencrypt, writeKeys } from "../../../src/server/encryptionKeys.ts";
 import type { KeySource } from "../../../src/store/sql/keyRing.ts";
-import { newKeyLine, parseRing, sealsOf } from "../../../src/store/sql/keyRing.ts";
+import { makeKeyLine, parseKeyRing, createCipher } from "../../../src/store/sql/keyRing.ts";
 import { postgresStore } from "../../../src/store/postgres/database.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { StorageRefused } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { randomFrom } from "../chance.ts";
+import { createRandom } from "../createRandom.ts";
 import { ask } from "../postgres/postgresDatabase.ts";
-import { accountNamed, closedAfterwards, freshFolder, letterTo, paceOf, sourceOf, TestClock } from "../world.ts";
+import { makeAccount, closeAfterTest, createTestFolder, makeInput, createSteppedClock, createSource, TestClock } from "../storeFixture.ts";
 
-const [one, two] = [newKeyLine(1), newKeyLine(2)];
+const [one, two] = [makeKeyLine(1), makeKeyLine(2)];
 const secrets = { password: "Passwort-im-Klartext", token: "Token-im-Klartext", signingKeys: { current: "sig_Jetzt", next: "sig_Danach" } };
 const hidden = ["Passwort-im-Klartext", "Token-im-Klartext", "sig_Jetzt", "sig_Danach", "whsec_Quelle"];
 const verification = { scheme: "github", secret: "whsec_Quelle" };
@@ -23,14 +23,14 @@ const verification = { scheme: "github", secret: "whsec_Quelle" };
 async function fill(store: Store, accounts = 1, from = 0): Promise<void> {
   for (let at = from; at < accounts; at++) {
     const id = `acc${at}`;
-    await store.execute("createAccount", { ...accountNamed(id), ...secrets, tokenHash: `hash ${id}` });
+    await store.execute("createAccount", { ...makeAccount(id), ...secrets, tokenHash: `hash ${id}` });
     const setUp = { account: id, secretHash: `s ${id}`, verification, name: "", destination: "https://one.example/", headers: [] };
     await store.execute("createSource", { ...setUp, deduplicate: true, paused: false });
   }
 }
 
 const open = async (path: string, keys: KeySource): Promise<Store> =>
-  closedAfterwards(await sqliteStore(path, sourceOf(new TestClock(), "nod_a"), keys));
+  closeAfterTest(await sqliteStore(path, createSource(new TestClock(), "nod_a"), keys));
 
 const storedIn = (path: string): string =>
   readdirSync(dirname(path))
@@ -39,8 +39,8 @@ const storedIn = (path: string): string =>
 
 describe("a store with keys", () => {
   test("keeps no secret in clear in any of its files, and gives back what it was given", async () => {
-    const path = join(freshFolder(), "store.db");
-    const store = await open(path, { ring: one });
+    const path = join(createTestFolder(), "store.db");
+    const store = await open(path, { keyRing: one });
     await fill(store);
     expect(await store.read.account("acc0")).toMatchObject(secrets);
     expect(await store.read.accountByToken("hash acc0")).toMatchObject(secrets);
@@ -55,82 +55,82 @@ describe("a store with keys", () => {
   });
 
   test("signs what it delivers with the keys of the account", async () => {
-    const store = await open(join(freshFolder(), "store.db"), { ring: one });
+    const store = await open(join(createTestFolder(), "store.db"), { keyRing: one });
     await fill(store);
     const signedWith: string[] = [];
-    const bytes = { free: 2 ** 30, perBatch: 2 ** 25, busy: {} };
+    const bytes = { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} };
     store.attach({
-      hands: () => ({ free: 10, perHost: 10, behind: false, busy: new Map(), bytes }),
+      readCapacity: () => ({ free: 10, perHost: 10, backlog: false, runningByLane: new Map(), bytes }),
       deliver: ({ signingKey }) => void signedWith.push(signingKey),
-      callOff: () => undefined,
+      abort: () => undefined,
       fault: () => undefined,
     });
-    await store.execute("publish", { account: "acc0", letters: [letterTo()] });
+    await store.execute("publish", { account: "acc0", inputs: [makeInput()] });
     expect(signedWith).toEqual(["sig_Jetzt"]);
   });
 
   test("reads what an older server kept in clear, and seals it when it changes", async () => {
-    const path = join(freshFolder(), "store.db");
-    const older = await sqliteStore(path, sourceOf(new TestClock(), "nod_a"));
+    const path = join(createTestFolder(), "store.db");
+    const older = await sqliteStore(path, createSource(new TestClock(), "nod_a"));
     await fill(older, 2);
     await older.close();
-    const store = await open(path, { ring: one });
+    const store = await open(path, { keyRing: one });
     expect(await store.read.account("acc0")).toMatchObject(secrets);
-    expect(Object.fromEntries(await keyUse(store.read))).toEqual({ clear: 4 });
+    expect(Object.fromEntries(await countKeyUse(store.read))).toEqual({ clear: 4 });
     await store.execute("changeAccount", { account: "acc0", change: { plan: "free" } });
-    expect(Object.fromEntries(await keyUse(store.read))).toEqual({ clear: 3, 1: 1 });
-    expect(await sealAgain(store, { ring: one })).toBe(3);
-    expect(Object.fromEntries(await keyUse(store.read))).toEqual({ 1: 4 });
+    expect(Object.fromEntries(await countKeyUse(store.read))).toEqual({ clear: 3, 1: 1 });
+    expect(await reencrypt(store, { keyRing: one })).toBe(3);
+    expect(Object.fromEntries(await countKeyUse(store.read))).toEqual({ 1: 4 });
     expect(await store.read.sourceBySecret("s acc1")).toMatchObject({ verification });
   });
 
   test("is sealed with another key while it is used, and needs the old one no more", async () => {
-    const folder = freshFolder();
-    const [path, file] = [join(folder, "store.db"), join(freshFolder(), "keys")];
+    const folder = createTestFolder();
+    const [path, file] = [join(folder, "store.db"), join(createTestFolder(), "keys")];
     writeKeys(file, [one]);
     const [store, reader] = [await open(path, { file }), openSqlite(path, { readOnly: true, keys: { file } })];
     await fill(store, 3);
     writeKeys(file, [two, one]);
     await fill(store, 4, 3);
-    expect(Object.fromEntries(await keyUse(store.read)), "those that are there already stay").toEqual({ 1: 6, 2: 2 });
-    expect(await sealAgain(store, { file })).toBe(6);
-    expect(Object.fromEntries(await keyUse(store.read))).toEqual({ 2: 8 });
+    expect(Object.fromEntries(await countKeyUse(store.read)), "those that are there already stay").toEqual({ 1: 6, 2: 2 });
+    expect(await reencrypt(store, { file })).toBe(6);
+    expect(Object.fromEntries(await countKeyUse(store.read))).toEqual({ 2: 8 });
     writeKeys(file, [two]);
     for (let at = 0; at < 4; at++) expect(await store.read.account(`acc${at}`)).toMatchObject(secrets);
     reader.close();
-    const again = await open(path, { ring: two });
+    const again = await open(path, { keyRing: two });
     expect(await again.read.sourceBySecret("s acc3")).toMatchObject({ verification });
   });
 
   test("goes on where sealing again was broken off", async () => {
-    const path = join(freshFolder(), "store.db");
-    const before = await sqliteStore(path, sourceOf(new TestClock(), "nod_a"), { ring: one });
+    const path = join(createTestFolder(), "store.db");
+    const before = await sqliteStore(path, createSource(new TestClock(), "nod_a"), { keyRing: one });
     await fill(before, 250);
     await before.close();
-    const ring = `${two},${one}`;
-    const breaking = await sqliteStore(path, sourceOf(new TestClock(), "nod_a"), { ring });
+    const keyRing = `${two},${one}`;
+    const breaking = await sqliteStore(path, createSource(new TestClock(), "nod_a"), { keyRing });
     let calls = 0;
-    const execute = <N extends CommandName>(name: N, input: InputOf<N>) => {
+    const execute = <N extends CommandName>(name: N, input: CommandInput<N>) => {
       if (++calls > 1) throw new Error("killed");
       return breaking.execute(name, input);
     };
-    await expect(sealAgain({ ...breaking, execute }, { ring })).rejects.toThrow("killed");
+    await expect(reencrypt({ ...breaking, execute }, { keyRing })).rejects.toThrow("killed");
     await breaking.close();
-    const store = await open(path, { ring });
-    expect(Object.fromEntries(await keyUse(store.read))).toEqual({ 1: 300, 2: 200 });
+    const store = await open(path, { keyRing });
+    expect(Object.fromEntries(await countKeyUse(store.read))).toEqual({ 1: 300, 2: 200 });
     for (const { id } of await store.read.accounts()) expect(await store.read.account(id)).toMatchObject(secrets);
-    expect(await sealAgain(store, { ring })).toBe(300);
-    expect(await sealAgain(store, { ring })).toBe(0);
-    expect(Object.fromEntries(await keyUse(store.read))).toEqual({ 2: 500 });
+    expect(await reencrypt(store, { keyRing })).toBe(300);
+    expect(await reencrypt(store, { keyRing })).toBe(0);
+    expect(Object.fromEntries(await countKeyUse(store.read))).toEqual({ 2: 500 });
   });
 
   test.each([
     ["no keys", null, /there are none, and secrets are sealed with key 1/],
-    ["keys without the one it needs", { ring: two }, /there is no key 1, which sealed what belongs to account acc0/],
-    ["another key of the same version", { ring: newKeyLine(1) }, /key 1 does not open what was sealed for account acc0/],
+    ["keys without the one it needs", { keyRing: two }, /there is no key 1, which sealed what belongs to account acc0/],
+    ["another key of the same version", { keyRing: makeKeyLine(1) }, /key 1 does not open what was sealed for account acc0/],
   ])("says what is wrong with %s, and changes nothing", async (_, keys, said) => {
-    const path = join(freshFolder(), "store.db");
-    const before = await sqliteStore(path, sourceOf(new TestClock(), "nod_a"), { ring: one });
+    const path = join(createTestFolder(), "store.db");
+    const before = await sqliteStore(path, createSource(new TestClock(), "nod_a"), { keyRing: one });
     await fill(before);
     await before.close();
     const wrong = await open(path, keys);
@@ -138,44 +138,44 @@ describe("a store with keys", () => {
     await expect(wrong.read.accounts()).rejects.toThrow(said);
     await expect(wrong.read.sourceBySecret("s acc0")).rejects.toThrow(StorageRefused);
     await expect(wrong.execute("changeAccount", { account: "acc0", change: { plan: "free" } })).rejects.toThrow(said);
-    const right = await open(path, { ring: one });
+    const right = await open(path, { keyRing: one });
     expect(await right.read.account("acc0")).toMatchObject(secrets);
   });
 });
 
 describe("what is sealed", () => {
-  const seals = sealsOf({ ring: one });
+  const seals = createCipher({ keyRing: one });
 
   test("opens for the row and the field that it was sealed for, and for no other", () => {
-    const sealed = seals.seal({ a: "ü" }, "account a secrets") ?? "";
-    expect(seals.open(sealed, "account a secrets")).toEqual({ a: "ü" });
-    expect(seals.open(sealed, "account a secrets"), "remembered").toEqual({ a: "ü" });
+    const sealed = seals.encrypt({ a: "ü" }, "account a secrets") ?? "";
+    expect(seals.decrypt(sealed, "account a secrets")).toEqual({ a: "ü" });
+    expect(seals.decrypt(sealed, "account a secrets"), "remembered").toEqual({ a: "ü" });
     for (const other of ["account b secrets", "account a source s verification", ""])
-      expect(() => seals.open(sealed, other)).toThrow(StorageRefused);
+      expect(() => seals.decrypt(sealed, other)).toThrow(StorageRefused);
   });
 
   test("does not open when any of it was altered", () => {
-    const sealed = seals.seal("secret", "x") ?? "";
+    const sealed = seals.encrypt("secret", "x") ?? "";
     const [version, text = ""] = sealed.split(".");
     const bytes = Buffer.from(text, "base64");
     for (let at = 0; at < bytes.length; at++) {
       const altered = Buffer.from(bytes);
       altered[at] = (altered[at] ?? 0) ^ 1;
-      expect(() => seals.open(`${version}.${altered.toString("base64")}`, "x"), `byte ${at}`).toThrow(StorageRefused);
+      expect(() => seals.decrypt(`${version}.${altered.toString("base64")}`, "x"), `byte ${at}`).toThrow(StorageRefused);
     }
     for (const broken of ["", "1", "1.", `1.${bytes.subarray(0, 20).toString("base64")}`, `2.${text}`])
-      expect(() => seals.open(broken, "x")).toThrow(StorageRefused);
+      expect(() => seals.decrypt(broken, "x")).toThrow(StorageRefused);
   });
 
   test("is another text each time", () => {
-    expect(seals.seal("secret", "x")).not.toBe(seals.seal("secret", "x"));
+    expect(seals.encrypt("secret", "x")).not.toBe(seals.encrypt("secret", "x"));
   });
 });
 
 describe("a ring", () => {
   test("is read from a setting, or from a file with comments", () => {
-    expect(parseRing(`${two},${one}`, "x").map(({ version }) => version)).toEqual([2, 1]);
-    expect(parseRing(`# one, two; three\n ${two} # new\n\n${one}\n`, "x").map(({ version }) => version)).toEqual([2, 1]);
+    expect(parseKeyRing(`${two},${one}`, "x").map(({ version }) => version)).toEqual([2, 1]);
+    expect(parseKeyRing(`# one, two; three\n ${two} # new\n\n${one}\n`, "x").map(({ version }) => version)).toEqual([2, 1]);
   });
 
   test.each([
@@ -183,25 +183,25 @@ describe("a ring", () => {
     ["# nothing", /x: there is no key in it/],
     ["1:short", /x: key 1 is not of the form/],
     [`${one},0:${one.slice(2)}`, /x: key 2 is not of the form/],
-    [`${one},${newKeyLine(1)}`, /x: two keys have the same version/],
+    [`${one},${makeKeyLine(1)}`, /x: two keys have the same version/],
   ])("is refused as %s, without a word of what is in it", (written, said) => {
-    expect(() => parseRing(written, "x")).toThrow(said);
+    expect(() => parseKeyRing(written, "x")).toThrow(said);
     try {
-      parseRing(written, "x");
+      parseKeyRing(written, "x");
     } catch (error) {
       expect(String(error)).not.toContain(one.slice(2, 20));
     }
   });
 
   test("is written as a whole, for its own user alone, and by one at a time", () => {
-    const file = join(freshFolder(), "keys");
+    const file = join(createTestFolder(), "keys");
     writeKeys(file, [one]);
     writeFileSync(`${file}.new`, "");
     expect(() => writeKeys(file, [two, one])).toThrow(/keys\.new: cannot be written \(it is there already\)/);
-    expect(parseRing(readFileSync(file, "utf8"), file)).toHaveLength(1);
+    expect(parseKeyRing(readFileSync(file, "utf8"), file)).toHaveLength(1);
     rmSync(`${file}.new`);
     writeKeys(file, [two, one]);
-    expect(parseRing(readFileSync(file, "utf8"), file)).toHaveLength(2);
+    expect(parseKeyRing(readFileSync(file, "utf8"), file)).toHaveLength(2);
   });
 });
 
@@ -209,25 +209,27 @@ test("nodes of PostgreSQL are given other keys one after another, and seal again
   const url = await freshDatabase();
   const clock = new TestClock();
   const node = async (name: string, keys: KeySource, seed: number): Promise<Store> =>
-    closedAfterwards(await postgresStore({ url, node: name, random: randomFrom(seed), clock: paceOf(clock), now: () => clock.now, keys }));
-  const old = await node("nod_a", { ring: one }, 1);
+    closeAfterTest(
+      await postgresStore({ url, node: name, random: createRandom(seed), clock: createSteppedClock(clock), now: () => clock.now, keys }),
+    );
+  const old = await node("nod_a", { keyRing: one }, 1);
   await fill(old, 20);
   const [stored] = await ask(
     url,
     "select string_agg(detail, ' ') as all from (select detail from accounts union all select detail from sources) as rows",
   );
   expect(hidden.filter((secret) => String(stored?.all).includes(secret))).toEqual([]);
-  const knowing = await node("nod_b", { ring: `${one},${two}` }, 2);
-  const first = await node("nod_c", { ring: `${two},${one}` }, 3);
+  const knowing = await node("nod_b", { keyRing: `${one},${two}` }, 2);
+  const first = await node("nod_c", { keyRing: `${two},${one}` }, 3);
   const plans = ["free", "paid", "fixed_1m"] as const;
   const changing = Promise.all(
     Array.from({ length: 60 }, (_, at) =>
       knowing.execute("changeAccount", { account: `acc${at % 20}`, change: { plan: plans[at % 3] ?? "free" } }),
     ),
   );
-  await Promise.all([sealAgain(first, { ring: `${two},${one}` }), changing]);
-  await sealAgain(first, { ring: `${two},${one}` });
-  expect(Object.fromEntries(await keyUse(first.read))).toEqual({ 2: 40 });
+  await Promise.all([reencrypt(first, { keyRing: `${two},${one}` }), changing]);
+  await reencrypt(first, { keyRing: `${two},${one}` });
+  expect(Object.fromEntries(await countKeyUse(first.read))).toEqual({ 2: 40 });
   for (let at = 0; at < 20; at++) expect(await knowing.read.account(`acc${at}`)).toMatchObject({ ...secrets, plan: plans[(at + 40) % 3] });
   await expect(old.read.account("acc0"), "it was not started again").rejects.toThrow(/there is no key 2/);
 });

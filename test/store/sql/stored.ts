@@ -1,63 +1,63 @@
 import { expect } from "vitest";
 import type { Rows, TableName } from "../../../src/core/decision/command.ts";
 import type { Usage } from "../../../src/core/model/counts.ts";
-import type { Connection } from "../../../src/store/sql/database.ts";
+import type { DatabaseConnection } from "../../../src/store/sql/database.ts";
 import type { Memory } from "../../model/memoryStore.ts";
 import type { Columns, Table } from "../../../src/store/sql/tables.ts";
 import { tables } from "../../../src/store/sql/tables.ts";
 
 /** The tables that are weighed, and what is weighed of their rows besides 100 bytes for each. */
-const weighed = {
-  ...{ envelopes: ["detail", "body"], log: ["detail", "body"], keptLog: ["detail", "body"], deadLetters: ["detail", "body"] },
+const weighedColumns = {
+  ...{ storedMessages: ["detail", "body"], log: ["detail", "body"], keptLog: ["detail", "body"], deadLetters: ["detail", "body"] },
   ...{ runs: ["detail", "body"], steps: ["detail", "body"], notifications: ["body"], schedules: ["detail", "body"] },
-  ...{ waiters: ["detail"], groups: ["detail"], rejections: ["detail", "body"], audit: ["detail"] },
+  ...{ waiters: ["detail"], urlGroups: ["detail"], rejections: ["detail", "body"], audit: ["detail"] },
 } as const satisfies { [T in TableName]?: readonly ("detail" | "body")[] };
 
-type Weighed = keyof typeof weighed;
-export const weighedNames = Object.keys(weighed) as Weighed[];
+type WeighedTable = keyof typeof weighedColumns;
+export const weighedNames = Object.keys(weighedColumns) as WeighedTable[];
 
 /** What a row of a table weighs that is weighed, by its columns. */
-const weightOf = (name: Weighed, columns: Columns): number =>
-  weighed[name].reduce((sum, part) => sum + Buffer.from((columns[part] as string | Uint8Array | null) ?? "").byteLength, 100);
+const readWeight = (name: WeighedTable, columns: Columns): number =>
+  weighedColumns[name].reduce((sum, part) => sum + Buffer.from((columns[part] as string | Uint8Array | null) ?? "").byteLength, 100);
 
 /** The same of a row as a memory store has it. */
-export function weightOfRow<T extends Weighed>(name: T, row: Rows[T]): number {
+export function weighRow<T extends WeighedTable>(name: T, row: Rows[T]): number {
   const table: Table<Rows[T]> = tables[name];
-  return weightOf(name, table.write(row));
+  return readWeight(name, table.write(row));
 }
 
 type Sums = Record<string, number>;
 
 /** The sums of weights by account. Accounts that store nothing are absent. */
-function summed(weights: Iterable<readonly [account: string, bytes: number]>): Sums {
+function sumByAccount(weights: Iterable<readonly [account: string, bytes: number]>): Sums {
   const sums: Sums = {};
   for (const [account, bytes] of weights) sums[account] = (sums[account] ?? 0) + bytes;
   return Object.fromEntries(Object.entries(sums).filter(([, sum]) => sum !== 0));
 }
 
 /** What the largest buckets say of that. */
-const counted = (usage: readonly Pick<Usage, "account" | "id" | "storedBytes">[]): Sums =>
-  summed(usage.filter(({ id }) => id.startsWith("3h/")).map(({ account, storedBytes }) => [account, storedBytes]));
+const sumBuckets = (usage: readonly Pick<Usage, "account" | "id" | "storedBytes">[]): Sums =>
+  sumByAccount(usage.filter(({ id }) => id.startsWith("3h/")).map(({ account, storedBytes }) => [account, storedBytes]));
 
 /** Recounts what accounts store, from all rows by table as a memory store has them. Of deleted accounts nothing is counted. */
-export function expectCounted(rowsOf: <T extends TableName>(table: T) => readonly Rows[T][]): void {
+export function expectStoredBytes(rowsOf: <T extends TableName>(table: T) => readonly Rows[T][]): void {
   const deleted = new Set(rowsOf("accounts").flatMap(({ id, deletedAt }) => (deletedAt === undefined ? [] : [id])));
   const others = (sums: Sums): Sums => Object.fromEntries(Object.entries(sums).filter(([account]) => !deleted.has(account)));
-  const rows = weighedNames.flatMap((name) => rowsOf(name).map((row) => [row.account, weightOfRow(name, row)] as const));
-  expect(others(counted(rowsOf("usage"))), "stored bytes are those of all rows").toEqual(others(summed(rows)));
+  const rows = weighedNames.flatMap((name) => rowsOf(name).map((row) => [row.account, weighRow(name, row)] as const));
+  expect(others(sumBuckets(rowsOf("usage"))), "stored bytes are those of all rows").toEqual(others(sumByAccount(rows)));
 }
 
-export const expectCountedIn = ({ tables: rows }: Memory): void =>
-  expectCounted(<T extends TableName>(table: T) => [...(rows[table] as Map<string, Rows[T]>).values()]);
+export const expectStoredBytesInMemory = ({ tables: rows }: Memory): void =>
+  expectStoredBytes(<T extends TableName>(table: T) => [...(rows[table] as Map<string, Rows[T]>).values()]);
 
 /** The same in a database, by what is really there. */
-export async function expectCountedOnDisk(connection: Pick<Connection, "query">): Promise<Sums> {
+export async function expectStoredBytesInDatabase(connection: Pick<DatabaseConnection, "query">): Promise<Sums> {
   const weights: (readonly [string, number])[] = [];
   for (const name of weighedNames)
     for (const columns of await connection.query(`select * from ${tables[name].name}`, []))
-      weights.push([String(columns.account), weightOf(name, columns)]);
+      weights.push([String(columns.account), readWeight(name, columns)]);
   const usage = (await connection.query("select * from usage", [])).map((row) => tables.usage.read(row));
-  const sums = summed(weights);
-  expect(counted(usage), "stored bytes are those of all rows").toEqual(sums);
+  const sums = sumByAccount(weights);
+  expect(sumBuckets(usage), "stored bytes are those of all rows").toEqual(sums);
   return sums;
 }

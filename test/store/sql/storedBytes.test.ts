@@ -1,16 +1,16 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import type { Connection } from "../../../src/store/sql/database.ts";
-import { readersOf } from "../../../src/store/postgres/readers.ts";
+import type { DatabaseConnection } from "../../../src/store/sql/database.ts";
+import { openReaders } from "../../../src/store/postgres/readers.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
-import { startOf } from "../contract/failedRuns.ts";
+import { makeStartInput } from "../contract/failedRuns.ts";
 import { ask, openNode } from "../postgres/postgresDatabase.ts";
-import { expectCountedOnDisk } from "./stored.ts";
-import { closedAfterwards, freshFolder, letterTo, sourceOf, TestClock, World } from "../world.ts";
+import { expectStoredBytesInDatabase } from "./stored.ts";
+import { closeAfterTest, createTestFolder, makeInput, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // What the contract does not show of stored bytes: that they are those of the rows that are there, also in a store that had none.
 
@@ -19,16 +19,16 @@ const day = 24 * 60 * 60 * 1_000;
 type Given = {
   open(clock: TestClock, node?: string): Promise<Store>;
   run(sql: string): Promise<unknown>;
-  look<T>(with_: (connection: Connection) => Promise<T>): Promise<T>;
+  look<T>(with_: (connection: DatabaseConnection) => Promise<T>): Promise<T>;
 };
 
 const databases: [string, () => Promise<Given>][] = [
   [
     "SQLite",
     async () => {
-      const path = join(freshFolder(), "store.db");
+      const path = join(createTestFolder(), "store.db");
       return {
-        open: (clock) => sqliteStore(path, sourceOf(clock, "nod_a")),
+        open: (clock) => sqliteStore(path, createSource(clock, "nod_a")),
         run: async (sql) => {
           const database = new DatabaseSync(path);
           database.exec(sql);
@@ -49,7 +49,7 @@ const databases: [string, () => Promise<Given>][] = [
         open: (clock, node) => openNode(url, clock, { ...(node !== undefined && { node }) }),
         run: (sql) => ask(url, sql),
         look: async (look) => {
-          const { connection, close } = readersOf({ url });
+          const { connection, close } = openReaders({ url });
           return look(connection).finally(close);
         },
       };
@@ -58,39 +58,39 @@ const databases: [string, () => Promise<Given>][] = [
 ];
 
 /** Something in each table that is weighed, but for the kept log. */
-async function fill(world: World): Promise<void> {
+async function fill(world: StoreFixture): Promise<void> {
   await world.account();
-  await world.die({ body: Buffer.from("ä𝄞".repeat(100)), labels: ["ä"] });
+  await world.publishFailing({ body: Buffer.from("ä𝄞".repeat(100)), labels: ["ä"] });
   await world.settle(await world.sent(), { status: 200 });
-  const letter = letterTo();
-  await world.store.execute("createSchedule", { account: "acc", id: "s", cron: "0 0 1 1 *", letter, body: letter.body });
+  const messageInput = makeInput();
+  await world.store.execute("createSchedule", { account: "acc", id: "s", cron: "0 0 1 1 *", messageInput, body: messageInput.body });
   const by = { kind: "commandLine", address: null } as const;
   await world.store.execute("addEndpoints", { account: "acc", name: "g", endpoints: [{ name: "ö", url: "https://one.example/" }], by });
-  await world.publish([startOf("wfr_1"), startOf("wfr_2")]);
-  await world.store.execute("notify", { account: "acc", event: "e", body: letter.body, runId: "wfr_1", kind: "event" });
+  await world.publish([makeStartInput("wfr_1"), makeStartInput("wfr_2")]);
+  await world.store.execute("notify", { account: "acc", event: "e", body: messageInput.body, runId: "wfr_1", kind: "event" });
   await world.store.execute("cancelRuns", { account: "acc", runIds: ["wfr_2"] });
 }
 
 test.each(databases)("the log that moves to the kept log on %s, and goes from there, is counted once", async (_name, given) => {
   const { open, look } = await given();
   const clock = new TestClock();
-  const world = new World(closedAfterwards(await open(clock)), clock, "nod_a");
+  const world = new StoreFixture(closeAfterTest(await open(clock)), clock, "nod_a");
   await fill(world);
   const expire = (log: number) =>
     world.store.execute("expire", { account: "acc", retention: { log, deadLetters: 60 * day }, now: clock.now, limit: 3 });
   clock.now += 2 * day;
   for (let more = true; more;) ({ more } = await expire(day));
-  expect(await look(expectCountedOnDisk)).toHaveProperty("acc");
+  expect(await look(expectStoredBytesInDatabase)).toHaveProperty("acc");
   await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 0, deadLetters: 0 } } });
-  const none = { log: { id: "log_z", most: 0 }, keptLog: { id: "log_z", most: 0 }, deadLetters: { id: "dlq_z", most: 0 }, audit: null };
+  const none = { log: { id: "log_z", limit: 0 }, keptLog: { id: "log_z", limit: 0 }, deadLetters: { id: "dlq_z", limit: 0 }, audit: null };
   for (let more = true; more;) ({ more } = await world.store.execute("trim", { account: "acc", tooMany: none, limit: 2 }));
-  expect(await look(expectCountedOnDisk)).toHaveProperty("acc");
+  expect(await look(expectStoredBytesInDatabase)).toHaveProperty("acc");
 });
 
 test("entries of the log that are forgotten on PostgreSQL are stored no more, before their day is dropped and after", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
-  const world = new World(closedAfterwards(await openNode(url, clock)), clock, "nod_a");
+  const world = new StoreFixture(closeAfterTest(await openNode(url, clock)), clock, "nod_a");
   await world.account();
   for (let n = 0; n < 4; n++) {
     await world.settle(await world.sent(), { status: 200 });
@@ -104,26 +104,26 @@ test("entries of the log that are forgotten on PostgreSQL are stored no more, be
   expect(await ask(url, "select count(*)::int as n from log")).toEqual([{ n: 4 }]);
   expect(await stored()).toBe(before / 2);
   await world.store.forgetBefore(clock.now - retention.log);
-  const { connection, close } = readersOf({ url });
+  const { connection, close } = openReaders({ url });
   await ask(url, "delete from log using log_cuts where log.account = log_cuts.account and log.id <= log_cuts.up_to");
-  expect(await expectCountedOnDisk(connection).finally(close)).toEqual({ acc: before / 2 });
+  expect(await expectStoredBytesInDatabase(connection).finally(close)).toEqual({ acc: before / 2 });
 });
 
 test("two nodes that count and remove at the same time lose nothing", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   const worlds = await Promise.all(
-    ["nod_a", "nod_b"].map(async (node) => new World(closedAfterwards(await openNode(url, clock, { node })), clock, node)),
+    ["nod_a", "nod_b"].map(async (node) => new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node)),
   );
   await worlds[0]?.account();
   for (let round = 0; round < 5; round++) {
-    const sent = await Promise.all(worlds.map((world) => world.publish([letterTo({ delay: 9e6 }), letterTo()])));
+    const sent = await Promise.all(worlds.map((world) => world.publish([makeInput({ delay: 9e6 }), makeInput()])));
     expect(sent).toHaveLength(2);
     await Promise.all(worlds.flatMap((world) => world.delivered().map((delivery) => world.settle(delivery, { status: 200 }))));
     clock.now += 10_000;
     const expired = { account: "acc", retention: { log: 15_000, deadLetters: 1 }, limit: 3 };
     await Promise.all(worlds.map((world) => world.store.execute("expire", { ...expired, now: clock.now })));
   }
-  const { connection, close } = readersOf({ url });
-  expect(await expectCountedOnDisk(connection).finally(close)).toHaveProperty("acc");
+  const { connection, close } = openReaders({ url });
+  expect(await expectStoredBytesInDatabase(connection).finally(close)).toHaveProperty("acc");
 });

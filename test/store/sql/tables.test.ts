@@ -2,15 +2,15 @@ import { describe, expect, test } from "vitest";
 import type { Rows, TableName } from "../../../src/core/decision/command.ts";
 import { tableNames } from "../../../src/store/store.ts";
 import { tables } from "../../../src/store/sql/tables.ts";
-import { accountNamed, bytes, callbackTo, letterTo } from "../world.ts";
+import { makeAccount, bytes, makeCallback, makeInput } from "../storeFixture.ts";
 
-const { delay: _, ...letter } = letterTo({ callback: callbackTo("https://two.example/"), labels: ["l"], retryDelay: "1000" });
-const { body: _body, ...scheduled } = letterTo();
+const { delay: _, ...letter } = makeInput({ callback: makeCallback("https://two.example/"), labels: ["l"], retryDelay: "1000" });
+const { body: _body, ...scheduled } = makeInput();
 
 /** One row of each table with something in every field. */
 const full: { [T in TableName]: Rows[T] } = {
-  accounts: { ...accountNamed("acc"), createdAt: 5 },
-  envelopes: {
+  accounts: { ...makeAccount("acc"), createdAt: 5 },
+  storedMessages: {
     ...{
       ...letter,
       account: "acc",
@@ -22,7 +22,7 @@ const full: { [T in TableName]: Rows[T] } = {
       startedAtOnce: true,
       deduplication: "d",
     },
-    ...{ redaction: { body: true, headers: ["X-A"] }, tells: { kind: "callback", messageId: "msg_0", dlqId: null } },
+    ...{ redaction: { body: true, headers: ["X-A"] }, reportsOn: { kind: "callback", messageId: "msg_0", dlqId: null } },
   },
   messages: {
     ...{
@@ -31,35 +31,35 @@ const full: { [T in TableName]: Rows[T] } = {
       state: "active",
       dueAt: 2 ** 45,
       attempts: 3,
-      lost: 1,
+      lostAttempts: 1,
       leasedBy: "nod_a",
       host: "one.example",
       size: 5,
-      tells: true,
+      reportsOutcome: true,
       queue: "q",
-      flowKey: "k",
+      flowControlKey: "k",
       slot: "msg_0",
-      line: "key:k",
+      waitlist: "key:k",
       run: "run_1",
-      marks: ["label:l", "queue:q"],
+      tags: ["label:l", "queue:q"],
       counted: true,
       countedToEndpoint: true,
-      sights: "url:1 host:2",
+      timeKeys: "url:1 host:2",
       endpoint: "https://one.example/x",
     },
   },
-  flows: {
+  limiters: {
     ...{ account: "acc", id: "key:k", createdAt: 1, updatedAt: 2, dueAt: 2 ** 45, paused: true, parallelism: 3, running: 1, waiting: 2 },
     ...{ rate: 4, period: 5, windowStart: 2 ** 45, windowUsed: 6, lastDueAt: 7, pinned: { parallelism: true, rate: false } },
   },
-  slots: { account: "acc", id: "msg_1", queue: "q", holders: 2 },
-  groups: {
+  queueSlots: { account: "acc", id: "msg_1", queue: "q", holders: 2 },
+  urlGroups: {
     ...{ account: "acc", name: "g", createdAt: 1, updatedAt: 2, endpoints: [{ name: null, url: "https://one.example/" }] },
     headers: [["Svc-Retries", "3"]],
   },
   schedules: {
     ...{ account: "acc", id: "scd_1", cron: "* * * * *", createdAt: 1, dueAt: 2 ** 45, paused: false, lastAt: 3, lastMessages: ["msg_1"] },
-    ...{ letter: scheduled, body: bytes("hello") },
+    ...{ messageInput: scheduled, body: bytes("hello") },
   },
   tokens: {
     ...{ account: "acc", id: "tok_1", hash: "h", name: "n", verbs: ["publish"], destinations: ["https://one.example/*"] },
@@ -86,24 +86,24 @@ const full: { [T in TableName]: Rows[T] } = {
   deadLetters: {
     ...{ account: "acc", id: "1-1", messageId: "msg_1", status: 500, headers: [["A", "b"]], body: bytes("b"), error: "e", retried: 2 },
     failureCallback: { state: "CALLBACK_FAIL", responseStatus: 1, responseBody: "x", responseHeaders: [] },
-    marks: ["label:l"],
+    tags: ["label:l"],
   },
-  lines: { account: "acc", host: "one.example", dueAt: 2 ** 45 },
+  hostWaitlists: { account: "acc", host: "one.example", dueAt: 2 ** 45 },
   log: {
     ...{ account: "acc", id: "1-1", messageId: "msg_1", time: 2 ** 45, states: ["ERROR", "RETRY"], error: "e", nextDueAt: 7, status: 500 },
-    ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2", marks: ["label:l"] },
+    ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2", tags: ["label:l"] },
   },
   keptLog: {
     ...{ account: "acc", id: "1-2", messageId: "msg_1", time: 2 ** 45, states: ["FAILED"], error: "e", nextDueAt: null, status: 500 },
-    ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2", marks: ["label:l"] },
+    ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2", tags: ["label:l"] },
   },
-  marks: { account: "acc", id: "log label:l 1-1" },
-  sightings: { account: "acc", id: "020833 any 1800000000000" },
+  tags: { account: "acc", id: "log label:l 1-1" },
+  timeIndex: { account: "acc", id: "020833 any 1800000000000" },
   runs: {
     ...{ account: "acc", id: "run_1", runId: "wfr_1", url: "https://one.example/", createdAt: 1, state: "RUN_FAILED", endedAt: 2 ** 45 },
     ...{ brand: "svc", features: { lazyFetch: true, initialBody: true, detect: true, captured: true }, labels: ["l"], redaction: null },
     ...{ callerIp: "192.0.2.1", invoker: null, origin: "run_0", steps: 3, failure: null, body: bytes("result") },
-    settings: { ...callbackTo("https://two.example/"), callback: null, failureCallback: null },
+    settings: { ...makeCallback("https://two.example/"), callback: null, failureCallback: null },
   },
   activeRuns: { account: "acc", runId: "wfr_1", run: "run_1", steps: 3, size: 400, firstMessage: "msg_1", waiting: 2 },
   steps: {

@@ -1,18 +1,18 @@
 import { expect, test } from "vitest";
-import { noHands } from "../../../src/core/admission/capacity.ts";
-import type { Connection, Database } from "../../../src/store/sql/database.ts";
-import { RecentSightings } from "../../../src/store/batch/recentTimeIndex.ts";
+import { noCapacity } from "../../../src/core/admission/capacity.ts";
+import type { DatabaseConnection, Database } from "../../../src/store/sql/database.ts";
+import { RecentTimeIndex } from "../../../src/store/batch/recentTimeIndex.ts";
 import { runSqlBatch } from "../../../src/store/sql/transaction.ts";
-import { accountNamed, sourceOf, TestClock } from "../world.ts";
+import { makeAccount, createSource, TestClock } from "../storeFixture.ts";
 
 /** A database whose statements that write answer when they are told to, each by itself. */
 function slowDatabase(answerTo: (sql: string) => Promise<void>) {
   let open = 0;
   let openAtEnd: number | null = null;
-  const connection: Connection = {
+  const connection: DatabaseConnection = {
     dialect: {
-      given: () => ({ values: "values", from: "", also: "", using: "", column: () => "?" }),
-      ...{ lock: () => "", isRow: () => "", by: () => "" },
+      givenRows: () => ({ values: "values", from: "", also: "", using: "", column: () => "?" }),
+      ...{ lock: () => "", isRow: () => "", useIndex: () => "" },
     },
     query: async () => [],
     each: async (sql) => {
@@ -25,7 +25,7 @@ function slowDatabase(answerTo: (sql: string) => Promise<void>) {
   const database: Database = {
     transaction: async (run) => await run(connection, Promise.resolve(null)).finally(() => (openAtEnd = open)),
     isConflict: () => false,
-    recentSightings: new RecentSightings(),
+    recentTimeIndex: new RecentTimeIndex(),
   };
   return { database, connection, openAtEnd: () => openAtEnd };
 }
@@ -35,8 +35,8 @@ const later = (turns: number): Promise<void> => new Promise((resolve) => setTime
 /** Makes an account, with its entry in the audit log. */
 const create = (database: Database) => {
   const by = { kind: "commandLine", address: null } as const;
-  const calls = [{ name: "createAccount", input: { ...accountNamed("acc"), by } }] as const;
-  return runSqlBatch(database, sourceOf(new TestClock(), "nod_a"), calls, noHands);
+  const calls = [{ name: "createAccount", input: { ...makeAccount("acc"), by } }] as const;
+  return runSqlBatch(database, createSource(new TestClock(), "nod_a"), calls, noCapacity);
 };
 
 test("a transaction ends when all that belongs to it was answered, also where something has failed", async () => {
@@ -61,7 +61,7 @@ test("of what fails together the first tells why, whichever table it is of", asy
 test("what is asked together with a beginning that fails is answered before the transaction ends", async () => {
   let [asked, open, openAtEnd] = [0, 0, -1];
   const { connection } = slowDatabase(async () => undefined);
-  const slow: Connection = {
+  const slow: DatabaseConnection = {
     ...connection,
     each: async () => {
       [asked, open] = [asked + 1, open + 1];
@@ -73,7 +73,7 @@ test("what is asked together with a beginning that fails is answered before the 
   const database: Database = {
     transaction: async (run) => run(slow, Promise.reject(new Error("not begun"))).finally(() => (openAtEnd = open)),
     isConflict: () => false,
-    recentSightings: new RecentSightings(),
+    recentTimeIndex: new RecentTimeIndex(),
   };
   await expect(create(database)).rejects.toThrow("not begun");
   expect([asked > 0, openAtEnd]).toEqual([true, 0]);

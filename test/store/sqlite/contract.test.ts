@@ -11,14 +11,14 @@ import type { Store } from "../../../src/store/store.ts";
 import { tableNames } from "../../../src/store/store.ts";
 import { tables } from "../../../src/store/sql/tables.ts";
 import { describeStore } from "../contract/index.ts";
-import type { TestClock } from "../world.ts";
-import { closedAfterwards, freshFolder, pauseOf, sourceOf } from "../world.ts";
+import type { TestClock } from "../storeFixture.ts";
+import { closeAfterTest, createTestFolder, sleepReal, createSource } from "../storeFixture.ts";
 
-describeStore("SQLite in memory", async (clock, node) => closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, node))));
+describeStore("SQLite in memory", async (clock, node) => closeAfterTest(await sqliteStore(":memory:", createSource(clock, node))));
 
 describeStore(
   "SQLite on disk",
-  async (clock, node) => closedAfterwards(await sqliteStore(join(freshFolder(), "store.db"), sourceOf(clock, node))),
+  async (clock, node) => closeAfterTest(await sqliteStore(join(createTestFolder(), "store.db"), createSource(clock, node))),
   { long: "all" },
 );
 
@@ -30,7 +30,7 @@ let threads: Store | null = null;
 describeStore("SQLite of a server", openEmpty, { long: "others" });
 
 async function openEmpty(clock: TestClock, node: NodeId): Promise<Store> {
-  threads ??= await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf, elapsed });
+  threads ??= await embeddedStore({ path, momentSource: createSource(clock, node), pause: sleepReal, elapsed });
   await empty();
   const { close } = threads;
   return {

@@ -1,15 +1,15 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Round } from "./damagedFiles.ts";
-import { roundOf, templateOf } from "./damagedFiles.ts";
-import { freshFolder } from "../world.ts";
+import type { DamageRound } from "./damagedFiles.ts";
+import { runRound, createTemplate } from "./damagedFiles.ts";
+import { createTestFolder } from "../storeFixture.ts";
 
 const rounds = Number(process.env.TEST_DAMAGE_ROUNDS ?? 60);
 const firstSeed = Number(process.env.TEST_DAMAGE_SEED ?? 1);
 
 /** How often each was noticed by what, as a table. */
-function figuresOf(all: readonly Round[]): string {
-  const count = (key: (round: Round) => string): [string, number][] =>
+function figuresOf(all: readonly DamageRound[]): string {
+  const count = (key: (round: DamageRound) => string): [string, number][] =>
     [...Map.groupBy(all, key)].map(([name, some]): [string, number] => [name, some.length]).sort((a, b) => b[1] - a[1]);
   return count(({ noticed, where }) => `${noticed} | ${where}`)
     .map(([name, n]) => `| ${name} | ${n} |`)
@@ -20,12 +20,12 @@ test(
   `nothing that was altered is delivered, and only what was damaged is lost, in ${rounds} random damages`,
   { timeout: 60_000 + rounds * 500 },
   async () => {
-    const template = await templateOf(firstSeed);
-    const folder = join(freshFolder(), "round");
-    const all: Round[] = [];
+    const template = await createTemplate(firstSeed);
+    const folder = join(createTestFolder(), "round");
+    const all: DamageRound[] = [];
     const faults: string[] = [];
     for (let seed = firstSeed; seed < firstSeed + rounds; seed++) {
-      const round = await roundOf(template, seed, folder);
+      const round = await runRound(template, seed, folder);
       all.push(round);
       faults.push(...round.faults.map((fault) => `seed ${seed}, ${round.where}: ${fault}`));
     }

@@ -1,29 +1,29 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { Claims } from "../../../src/delivery/claims.ts";
-import type { Delivery, Letter } from "../../../src/core/model/message.ts";
+import { Claimer } from "../../../src/delivery/claimer.ts";
+import type { Delivery, MessageInput } from "../../../src/core/model/message.ts";
 import type { Damage } from "../../../src/store/sqlite/fileCheck.ts";
-import { newKeyLine, readRing, withChecksum } from "../../../src/store/sql/keyRing.ts";
+import { makeKeyLine, readKeyRing, withChecksum } from "../../../src/store/sql/keyRing.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { StorageRefused } from "../../../src/store/store.ts";
-import { randomFrom } from "../chance.ts";
-import { runStart, runStep } from "../contract/runs.ts";
-import { bytes, earliest, freshFolder, letterTo, sourceOf, TestClock, World } from "../world.ts";
+import { createRandom } from "../createRandom.ts";
+import { makeRunStart, makeRunStep } from "../contract/runs.ts";
+import { bytes, makeOldestFirstQuery, createTestFolder, makeInput, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // Damages the files of a store at random places, opens it as a server does, and looks at all that it says and sends.
 
 /** The accepted content: JSON of each thing by its name, whether it was stored before the last fold, and what may be sent. */
-type Accepted = { things: Map<string, { text: string; isFolded: boolean }>; sendable: ReadonlySet<string>; due: number };
+type AcceptedContent = { things: Map<string, { text: string; isFolded: boolean }>; sendable: ReadonlySet<string>; due: number };
 type Files = { database: Buffer; log: Buffer };
 type Page = { name: string; type: string };
 /** `files`: with half of it in the log. `folded`: with all of it in the database. */
 export type Template = {
   files: Files;
-  folded: Files;
-  accepted: Accepted;
+  checkpointed: Files;
+  accepted: AcceptedContent;
   pages: ReadonlyMap<number, Page>;
   pageBytes: number;
   keys: string;
@@ -31,100 +31,104 @@ export type Template = {
 };
 
 /** The result of one round. `noticed`: by what. `where`: what was damaged. `faults`: what must never be. */
-export type Round = { noticed: string; where: string; faults: string[] };
+export type DamageRound = { noticed: string; where: string; faults: string[] };
 
 const minute = 60_000;
 
 /** The words of a message as it is sent. */
-const signatureOf = ({ message: { url, method, headers, body } }: Delivery): string =>
+const fingerprint = ({ message: { url, method, headers, body } }: Delivery): string =>
   JSON.stringify([url, method, headers, Buffer.from(body).toString("base64")]);
 
 /** Makes a store with messages, dead letters, schedules, URL groups and runs; half of it folded into the file, half of it in the log. */
-export async function templateOf(seed: number): Promise<Template> {
-  const path = join(freshFolder(), "store.db");
+export async function createTemplate(seed: number): Promise<Template> {
+  const path = join(createTestFolder(), "store.db");
   const clock = new TestClock();
-  const world = new World(await sqliteStore(path, sourceOf(clock, "nod_a", seed)), clock, "nod_a");
-  const random = randomFrom(seed);
-  await world.account();
-  const before = await fill(world, random, "f");
-  const folded = new Set((await thingsOf(world.store)).keys());
+  const fixture = new StoreFixture(await sqliteStore(path, createSource(clock, "nod_a", seed)), clock, "nod_a");
+  const random = createRandom(seed);
+  await fixture.account();
+  const before = await fillStore(fixture, random, "f");
+  const folded = new Set((await readContents(fixture.store)).keys());
   const tool = openSqlite(path);
   await tool.connection.query("pragma wal_checkpoint(truncate)", []);
-  before.push(...(await fill(world, random, "l")));
+  before.push(...(await fillStore(fixture, random, "l")));
   const files = { database: readFileSync(path), log: readFileSync(`${path}-wal`) };
-  const things = await thingsOf(world.store);
+  const things = await readContents(fixture.store);
   await tool.connection.query("pragma wal_checkpoint(truncate)", []);
-  const [pages, pageBytes] = [pagesOf(path), Number((await tool.connection.query("pragma page_size", []))[0]?.page_size)];
+  const [pages, pageBytes] = [readPages(path), Number((await tool.connection.query("pragma page_size", []))[0]?.page_size)];
   const whole = { database: readFileSync(path), log: Buffer.alloc(0) };
   tool.close();
   const now = clock.now;
-  const { sent } = await sendAll(world);
-  await world.store.close();
+  const { sent } = await sendAll(fixture);
+  await fixture.store.close();
   clock.now = now;
   const accepted = {
     things: new Map([...things].map(([name, text]) => [name, { text, isFolded: folded.has(name) }])),
-    sendable: new Set([...before, ...sent].map(signatureOf)),
+    sendable: new Set([...before, ...sent].map(fingerprint)),
     due: sent.length,
   };
-  return { files, folded: whole, accepted, pages, pageBytes, keys: withChecksum(`# The keys\n${newKeyLine(1)}\n`), now };
+  return { files, checkpointed: whole, accepted, pages, pageBytes, keys: withChecksum(`# The keys\n${makeKeyLine(1)}\n`), now };
 }
 
-async function fill(world: World, random: () => number, phase: string): Promise<Delivery[]> {
+async function fillStore(fixture: StoreFixture, random: () => number, phase: string): Promise<Delivery[]> {
   const sent: Delivery[] = [];
-  const text = (most: number): Uint8Array =>
-    bytes(Array.from({ length: 1 + Math.floor(random() * most) }, () => Math.floor(random() * 36).toString(36)).join(""));
+  const text = (max: number): Uint8Array =>
+    bytes(Array.from({ length: 1 + Math.floor(random() * max) }, () => Math.floor(random() * 36).toString(36)).join(""));
   for (let n = 0; n < 6; n++) {
-    const letters = Array.from({ length: 8 }, (_, at) =>
-      letterTo({ url: `https://${phase}${n}.example/m${at}`, body: text(at === 0 ? 30_000 : 700), delay: minute }),
+    const inputs = Array.from({ length: 8 }, (_, at) =>
+      makeInput({ url: `https://${phase}${n}.example/m${at}`, body: text(at === 0 ? 30_000 : 700), delay: minute }),
     );
-    await world.publish(letters);
-    sent.push(await deadAfter(world, letterTo({ url: `https://dead.example/${phase}${n}`, body: text(300), retries: 0 })));
+    await fixture.publish(inputs);
+    sent.push(await publishFailing(fixture, makeInput({ url: `https://dead.example/${phase}${n}`, body: text(300), retries: 0 })));
     const name = `${phase}${n}`;
-    await world.store.execute("addEndpoints", { account: "acc", name, endpoints: [{ name: "one", url: `https://group.example/${name}` }] });
-    const { body, ...letter } = letterTo({ url: `https://fired.example/${name}`, body: text(2_000) });
-    await world.store.execute("createSchedule", { account: "acc", id: name, cron: "* * * * *", letter, body });
+    await fixture.store.execute("addEndpoints", {
+      account: "acc",
+      name,
+      endpoints: [{ name: "one", url: `https://group.example/${name}` }],
+    });
+    const { body, ...input } = makeInput({ url: `https://fired.example/${name}`, body: text(2_000) });
+    await fixture.store.execute("createSchedule", { account: "acc", id: name, cron: "* * * * *", messageInput: input, body });
     const run = `wfr_${name}`;
-    await world.publish([
-      runStart(run, { body: text(500) }),
-      runStep(run, 1, { body: text(3_000) }),
-      runStep(run, 2, { body: text(800), delay: minute }),
+    await fixture.publish([
+      makeRunStart(run, { body: text(500) }),
+      makeRunStep(run, 1, { body: text(3_000) }),
+      makeRunStep(run, 2, { body: text(800), delay: minute }),
     ]);
-    const delivered = world.delivered();
+    const delivered = fixture.delivered();
     sent.push(...delivered);
-    for (const delivery of delivered) await world.settle(delivery);
+    for (const delivery of delivered) await fixture.settle(delivery);
   }
   return sent;
 }
 
 /** Publishes a message that fails for good. */
-async function deadAfter(world: World, letter: Letter): Promise<Delivery> {
-  const delivery = await world.sent(letter);
-  await world.settle(delivery, { status: 500 });
+async function publishFailing(fixture: StoreFixture, input: MessageInput): Promise<Delivery> {
+  const delivery = await fixture.sent(input);
+  await fixture.settle(delivery, { status: 500 });
   return delivery;
 }
 
 /** All that can be read, by names, each for itself and in lists. `trouble`: what a read throws. */
-async function thingsOf(store: Store, trouble: (error: unknown) => void = throwOn): Promise<Map<string, string>> {
+async function readContents(store: Store, onError: (error: unknown) => void = rethrow): Promise<Map<string, string>> {
   const things = new Map<string, string>();
-  const trying = async (run: () => Promise<void>): Promise<void> => run().catch(trouble);
+  const trying = async (run: () => Promise<void>): Promise<void> => run().catch(onError);
   const keep = (name: string, row: { damaged?: true } | null): void =>
     void (row && things.set(name, row.damaged ? "damaged" : JSON.stringify(row)));
   await trying(async () => {
-    for (const { letter, envelope } of (await store.read.deadLetters(earliest())).entries) {
-      keep(`letter ${letter.id}`, letter);
-      keep(`envelope ${envelope.id}`, envelope);
+    for (const { deadLetter: input, message } of (await store.read.deadLetters(makeOldestFirstQuery())).entries) {
+      keep(`letter ${input.id}`, input);
+      keep(`envelope ${message.id}`, message);
     }
   });
   await trying(async () => {
-    for (const group of await store.read.allSetUp("groups", { account: "acc", limit: 100 })) keep(`group ${group.name}`, group);
+    for (const group of await store.read.listResources("urlGroups", { account: "acc", limit: 100 })) keep(`group ${group.name}`, group);
   });
   await trying(async () => {
-    for (const schedule of await store.read.allSetUp("schedules", { account: "acc", limit: 100 }))
+    for (const schedule of await store.read.listResources("schedules", { account: "acc", limit: 100 }))
       keep(`schedule ${schedule.id}`, schedule);
   });
   await trying(async () => {
     const { messageIds } = await store.read.unfinished({ account: "acc", filter: {}, cursor: null, count: 1_000 });
-    for (const id of messageIds) await trying(async () => keep(`envelope ${id}`, (await store.read.message("acc", id))?.envelope ?? null));
+    for (const id of messageIds) await trying(async () => keep(`envelope ${id}`, (await store.read.message("acc", id))?.message ?? null));
   });
   await trying(async () => {
     const { runs } = await store.read.runs({ account: "acc", filter: {}, cursor: null, count: 100 });
@@ -136,41 +140,41 @@ async function thingsOf(store: Store, trouble: (error: unknown) => void = throwO
   return things;
 }
 
-const throwOn = (error: unknown): never => {
+const rethrow = (error: unknown): never => {
   throw error;
 };
 
 /** Claims all that comes due within some minutes. `said`: what the log says. */
-async function sendAll(world: World): Promise<{ sent: Delivery[]; said: string[] }> {
+async function sendAll(fixture: StoreFixture): Promise<{ sent: Delivery[]; said: string[] }> {
   const [sent, said]: [Delivery[], string[]] = [[], []];
-  const claims = new Claims({
-    store: world.store,
-    now: () => world.clock.now,
-    trouble: (what, error) => said.push(`${what}: ${String(error)}`),
+  const claims = new Claimer({
+    store: fixture.store,
+    now: () => fixture.clock.now,
+    logFailure: (what, error) => said.push(`${what}: ${String(error)}`),
   });
-  world.clock.now += 2 * minute;
+  fixture.clock.now += 2 * minute;
   for (let n = 0; n < 12; n++) {
     try {
-      const { more } = await claims.next({ limit: 100, lines: 100 });
-      if (!more) world.clock.now += 20_000;
+      const { more } = await claims.next({ limit: 100, hostWaitlists: 100 });
+      if (!more) fixture.clock.now += 20_000;
     } catch (error) {
       said.push(String(error));
-      world.clock.now += 20_000;
+      fixture.clock.now += 20_000;
     }
-    const settled = world.delivered().map((delivery) => {
+    const settled = fixture.delivered().map((delivery) => {
       if (delivery.unsendable === undefined) sent.push(delivery);
       else said.push(delivery.unsendable);
-      const outcome = delivery.unsendable === undefined ? {} : { status: null, error: delivery.unsendable, final: true as const };
-      return world.settle(delivery, outcome).catch((error: unknown) => said.push(String(error)));
+      const outcome = delivery.unsendable === undefined ? {} : { status: null, error: delivery.unsendable, isFinal: true as const };
+      return fixture.settle(delivery, outcome).catch((error: unknown) => said.push(String(error)));
     });
     await Promise.all(settled);
   }
-  said.push(...world.faults);
+  said.push(...fixture.faults);
   return { sent, said };
 }
 
 /** Returns the table or index of each page. */
-function pagesOf(path: string): Map<number, Page> {
+function readPages(path: string): Map<number, Page> {
   const database = new DatabaseSync(path, { readOnly: true });
   const owners = new Map(
     database
@@ -191,7 +195,7 @@ function pagesOf(path: string): Map<number, Page> {
   );
 }
 
-type Place = {
+type DamagePlace = {
   what: "database" | "log" | "keys";
   where: string;
   page: number | null;
@@ -201,12 +205,12 @@ type Place = {
 };
 
 /** A random damage of the database or its log. */
-function placeIn(template: Template, random: () => number): Place {
+function pickDamage(template: Template, random: () => number): DamagePlace {
   const { pageBytes, pages, accepted } = template;
-  const below = (most: number): number => Math.floor(random() * most);
+  const below = (max: number): number => Math.floor(random() * max);
   const isLate = (name: string): boolean => !accepted.things.get(name)?.isFolded;
   const kind = random();
-  const files = kind < 0.4 && kind >= 0.05 ? template.files : template.folded;
+  const files = kind < 0.4 && kind >= 0.05 ? template.files : template.checkpointed;
   if (kind < 0.1) {
     const left = 1 + below(files.database.byteLength / pageBytes - 1);
     const damage = (copy: Files): void => void (copy.database = copy.database.subarray(0, left * pageBytes));
@@ -238,10 +242,10 @@ function placeIn(template: Template, random: () => number): Place {
 }
 
 /** One round: damages a copy of the files, opens it, reads all, sends all, and compares. */
-export async function roundOf(template: Template, seed: number, folder: string): Promise<Round> {
-  const random = randomFrom(seed);
-  if (random() < 0.05) return roundOfKeys(template, random, folder);
-  const place = placeIn(template, random);
+export async function runRound(template: Template, seed: number, folder: string): Promise<DamageRound> {
+  const random = createRandom(seed);
+  if (random() < 0.05) return runKeyRound(template, random, folder);
+  const place = pickDamage(template, random);
   const files: Files = { database: Buffer.from(place.files.database), log: Buffer.from(place.files.log) };
   place.damage(files);
   rmSync(folder, { recursive: true, force: true });
@@ -254,7 +258,7 @@ export async function roundOf(template: Template, seed: number, folder: string):
   clock.now = template.now;
   let store: Store;
   try {
-    store = await sqliteStore(path, sourceOf(clock, "nod_b", seed), null, (damage) => found.push(damage));
+    store = await sqliteStore(path, createSource(clock, "nod_b", seed), null, (damage) => found.push(damage));
   } catch (error) {
     const isNamed = error instanceof StorageRefused && error.message.includes(path);
     return {
@@ -264,17 +268,22 @@ export async function roundOf(template: Template, seed: number, folder: string):
     };
   }
   try {
-    return await lookedAt(template, place, new World(store, clock, "nod_b"), found);
+    return await inspectStore(template, place, new StoreFixture(store, clock, "nod_b"), found);
   } finally {
     await store.close();
   }
 }
 
-async function lookedAt({ accepted }: Template, place: Place, world: World, found: readonly Damage[]): Promise<Round> {
+async function inspectStore(
+  { accepted }: Template,
+  place: DamagePlace,
+  fixture: StoreFixture,
+  found: readonly Damage[],
+): Promise<DamageRound> {
   const faults: string[] = [];
   const thrown: unknown[] = [];
-  const things = await thingsOf(world.store, (error) => thrown.push(error));
-  const { sent, said } = await sendAll(world);
+  const things = await readContents(fixture.store, (error) => thrown.push(error));
+  const { sent, said } = await sendAll(fixture);
   for (const error of thrown)
     if (!(error instanceof StorageRefused)) faults.push(`a read failed: ${error instanceof Error ? (error.stack ?? "") : String(error)}`);
   const isBroken = thrown.length > 0;
@@ -287,11 +296,11 @@ async function lookedAt({ accepted }: Template, place: Place, world: World, foun
     if (!isBroken && !place.mayLose(name)) faults.push(`${name} is ${now ?? "missing"}, and was not damaged`);
   }
   for (const delivery of sent)
-    if (!accepted.sendable.has(signatureOf(delivery))) faults.push(`altered content was sent: ${signatureOf(delivery).slice(0, 300)}`);
-  return { noticed: noticedBy(found, said, { isAnyMissing, isWhole: sent.length >= accepted.due }), where: place.where, faults };
+    if (!accepted.sendable.has(fingerprint(delivery))) faults.push(`altered content was sent: ${fingerprint(delivery).slice(0, 300)}`);
+  return { noticed: findDetection(found, said, { isAnyMissing, isWhole: sent.length >= accepted.due }), where: place.where, faults };
 }
 
-function noticedBy(
+function findDetection(
   found: readonly Damage[],
   said: readonly string[],
   { isAnyMissing, isWhole }: { isAnyMissing: boolean; isWhole: boolean },
@@ -303,7 +312,7 @@ function noticedBy(
   return isAnyMissing || !isWhole ? "not noticed, something is missing" : "not noticed, nothing is missing";
 }
 
-function roundOfKeys({ keys }: Template, random: () => number, folder: string): Round {
+function runKeyRound({ keys }: Template, random: () => number, folder: string): DamageRound {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder);
   const file = join(folder, "keys");
@@ -314,9 +323,9 @@ function roundOfKeys({ keys }: Template, random: () => number, folder: string): 
   writeFileSync(file, isCut ? copy.subarray(0, at) : copy);
   const where = isCut ? "keys, cut short" : "keys";
   try {
-    const [read] = readRing({ file });
+    const [read] = readKeyRing({ file });
     writeFileSync(file, keys);
-    const [written] = readRing({ file });
+    const [written] = readKeyRing({ file });
     return {
       noticed: "not noticed, nothing is missing",
       where,

@@ -2,17 +2,17 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import type { Connection } from "../../../src/store/sql/database.ts";
+import type { DatabaseConnection } from "../../../src/store/sql/database.ts";
 import { elapsed } from "../../../src/clock/clock.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import { StorageRefused, Unavailable } from "../../../src/store/store.ts";
-import { bytes, closedAfterwards, freshFolder, letterTo, pauseOf, sourceOf, TestClock, World } from "../world.ts";
+import { bytes, closeAfterTest, createTestFolder, makeInput, sleepReal, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
 
-async function openWorld(path: string, node = "nod_a", seed = 1): Promise<World> {
+async function openWorld(path: string, node = "nod_a", seed = 1): Promise<StoreFixture> {
   const clock = new TestClock();
-  return new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, node, seed))), clock, node);
+  return new StoreFixture(closeAfterTest(await sqliteStore(path, createSource(clock, node, seed))), clock, node);
 }
 
 const createdByOthers = (path: string): StorageRefused =>
@@ -25,13 +25,13 @@ test.each([
   ["another version", "update store_schema set hash = 'other'"],
   ["a version that did not note its schema", "drop table store_schema"],
 ])("tables of %s are refused, and left as they are", async (_name, change) => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   await (await openWorld(path)).store.close();
   const database = new DatabaseSync(path);
   database.exec(change);
   const before = database.prepare("select sql from sqlite_schema order by name").all();
-  await expect(sqliteStore(path, sourceOf(new TestClock(), "nod_a"))).rejects.toThrow(createdByOthers(path));
-  const embedded = embeddedStore({ path, source: sourceOf(new TestClock(), "nod_a"), pause: pauseOf, elapsed });
+  await expect(sqliteStore(path, createSource(new TestClock(), "nod_a"))).rejects.toThrow(createdByOthers(path));
+  const embedded = embeddedStore({ path, momentSource: createSource(new TestClock(), "nod_a"), pause: sleepReal, elapsed });
   await expect(embedded).rejects.toThrow(createdByOthers(path));
   await expect(embedded).rejects.toBeInstanceOf(StorageRefused);
   expect(database.prepare("select sql from sqlite_schema order by name").all()).toEqual(before);
@@ -39,7 +39,7 @@ test.each([
 });
 
 test("a store that other schemas may be used with as well is opened", async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   await (await openWorld(path)).store.close();
   const database = new DatabaseSync(path);
   database.exec("insert into store_schema (hash) values ('of a later version')");
@@ -48,19 +48,19 @@ test("a store that other schemas may be used with as well is opened", async () =
 });
 
 test("what is answered is in the file, for whoever opens it", async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();
   const id = await world.send({ delay: 1_000, body: bytes("kept") });
   // A second one, while the first is still open.
   const other = await openWorld(path, "nod_b", 2);
-  expect((await other.store.read.message("acc", id))?.envelope.body).toEqual(bytes("kept"));
+  expect((await other.store.read.message("acc", id))?.message.body).toEqual(bytes("kept"));
   await world.store.close();
   expect(await other.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({ cancelled: 1 });
 });
 
 test("a new file has pages of 8 KiB, and one that is there keeps its own, and is folded after as many bytes", async () => {
-  const [fresh, older] = [join(freshFolder(), "store.db"), join(freshFolder(), "store.db")];
+  const [fresh, older] = [join(createTestFolder(), "store.db"), join(createTestFolder(), "store.db")];
   const made = new DatabaseSync(older);
   made.exec("pragma page_size = 4096; pragma journal_mode = wal; create table other (a)");
   made.close();
@@ -72,15 +72,15 @@ test("a new file has pages of 8 KiB, and one that is there keeps its own, and is
     const database = openSqlite(path);
     expect(await database.connection.query("pragma page_size", [])).toEqual([{ page_size: size }]);
     expect(await database.connection.query("pragma wal_autocheckpoint", [])).toEqual([{ wal_autocheckpoint: (32 * 1024 * 1024) / size }]);
-    await database.tryToStore();
-    const { all, folded } = database.log();
-    expect([all % size, all > folded]).toEqual([0, true]);
+    await database.probe();
+    const { written, checkpointed } = database.walLength();
+    expect([written % size, written > checkpointed]).toEqual([0, true]);
     database.close();
   }
 });
 
 test("what was written last is not remembered any longer than it is true", async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();
   const failed = (id: string) => [{ id, reason: "the message is finished, or was cancelled before" }];
@@ -104,7 +104,7 @@ test("what was written last is not remembered any longer than it is true", async
 });
 
 test("a batch that cannot be stored leaves nothing, and spoils only the command at fault", async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();
   const rival = new DatabaseSync(path);
@@ -118,9 +118,9 @@ test("a batch that cannot be stored leaves nothing, and spoils only the command 
 });
 
 test("a full disk is said to be one, nothing is half stored, and all is well when there is room again", async () => {
-  const database = openSqlite(join(freshFolder(), "store.db"));
+  const database = openSqlite(join(createTestFolder(), "store.db"));
   await database.createTables();
-  const fill = (connection: Connection) =>
+  const fill = (connection: DatabaseConnection) =>
     connection.query(`insert into log (account, id, message_id, time, states, body) values ('a', '1', 'm', 1, 'ERROR', ?)`, [
       bytes("x".repeat(500_000)),
     ]);
@@ -134,14 +134,14 @@ test("a full disk is said to be one, nothing is half stored, and all is well whe
 });
 
 test("a change that means nothing reaches the file all the same, time and again", async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const database = openSqlite(path);
   await database.createTables();
   const other = new DatabaseSync(path);
   const version = () => other.prepare("pragma data_version").get()?.data_version;
   for (let round = 0; round < 3; round++) {
     const before = version();
-    await database.tryToStore();
+    await database.probe();
     expect(version()).not.toBe(before);
   }
   other.close();
@@ -149,12 +149,12 @@ test("a change that means nothing reaches the file all the same, time and again"
 });
 
 test("two at one file do not lose each other's updates", async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const clock = new TestClock();
   const worlds = [];
   for (const node of ["nod_a", "nod_b"]) {
-    const store = closedAfterwards(await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf, elapsed }));
-    worlds.push(new World(store, clock, node));
+    const store = closeAfterTest(await embeddedStore({ path, momentSource: createSource(clock, node), pause: sleepReal, elapsed }));
+    worlds.push(new StoreFixture(store, clock, node));
   }
   await worlds[0]?.account();
   const pairs = [];
@@ -168,11 +168,11 @@ test("two at one file do not lose each other's updates", async () => {
 });
 
 test("the write-ahead log stays bounded, and the file is whole", async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();
   const body = new Uint8Array(500_000).fill(1);
-  for (let round = 0; round < 30; round++) await world.publish(Array.from({ length: 10 }, () => letterTo({ body, delay: 1 })));
+  for (let round = 0; round < 30; round++) await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
   expect(statSync(path).size).toBeGreaterThan(100_000_000);
   expect(statSync(`${path}-wal`).size).toBeLessThan(80_000_000);
   const database = openSqlite(path, { readOnly: true });
@@ -181,7 +181,7 @@ test("the write-ahead log stays bounded, and the file is whole", async () => {
 });
 
 test("a file that another process keeps locked is unavailable", { tags: "long" }, async () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();
   const rival = new DatabaseSync(path);

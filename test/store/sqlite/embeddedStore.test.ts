@@ -3,32 +3,32 @@ import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import type { Disk } from "../../../src/store/sqlite/sync.ts";
-import { diskOf, patient } from "../../../src/store/sqlite/sync.ts";
+import { openDisk, createAdaptiveSync } from "../../../src/store/sqlite/sync.ts";
 import { elapsed } from "../../../src/clock/clock.ts";
-import type { Embedded } from "../../../src/store/sqlite/embeddedStore.ts";
+import type { EmbeddedStoreOptions } from "../../../src/store/sqlite/embeddedStore.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
-import { closedAfterwards, freshFolder, letterTo, pauseOf, sourceOf, TestClock, World } from "../world.ts";
+import { closeAfterTest, createTestFolder, makeInput, sleepReal, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
 
 /** A store in a file, as a server has it, with whatever the test puts in its place. */
-async function openWorld(path: string, over: Partial<Embedded> = {}): Promise<World> {
+async function openWorld(path: string, over: Partial<EmbeddedStoreOptions> = {}): Promise<StoreFixture> {
   const clock = new TestClock();
-  const store = await embeddedStore({ path, source: sourceOf(clock, "nod_a"), pause: pauseOf, elapsed, ...over });
-  return new World(closedAfterwards(store), clock, "nod_a");
+  const store = await embeddedStore({ path, momentSource: createSource(clock, "nod_a"), pause: sleepReal, elapsed, ...over });
+  return new StoreFixture(closeAfterTest(store), clock, "nod_a");
 }
 
-const freshPath = (): string => join(freshFolder(), "store.db");
+const freshPath = (): string => join(createTestFolder(), "store.db");
 
 /** The real disk, which takes its time until the test says so, or fails. */
 function slowDisk() {
   const waiting: { end(): void; fail(error: Error): void }[] = [];
   let isSlow = false;
-  const openDisk = (path: string): Disk => {
-    const disk = diskOf(path, elapsed);
+  const openTestDisk = (path: string): Disk => {
+    const disk = openDisk(path, elapsed);
     const held = (): Promise<void> => new Promise((resolve, reject) => waiting.push({ end: resolve, fail: reject }));
     return { ...disk, sync: async () => (isSlow ? held() : disk.sync()) };
   };
-  return { openDisk, waiting, slow: (now: boolean) => (isSlow = now) };
+  return { openDisk: openTestDisk, waiting, slow: (now: boolean) => (isSlow = now) };
 }
 
 /** Lets everything go on that does not wait for the disk. */
@@ -100,11 +100,11 @@ test.each(["here", "elsewhere"])("nothing is acknowledged after a sync has faile
     if (disk.fails && place === way) throw new Error(`EIO: i/o error, fdatasync, ${place}`);
     disk.now += way === "here" ? 0 : 5;
   };
-  const waits = patient({ here: () => wait("here"), elsewhere: async () => wait("elsewhere"), elapsed: () => disk.now });
+  const waits = createAdaptiveSync({ here: () => wait("here"), elsewhere: async () => wait("elsewhere"), elapsed: () => disk.now });
   const told: string[] = [];
   const path = freshPath();
-  const openDisk = (file: string): Disk => ({ ...diskOf(file, elapsed), sync: waits });
-  const world = await openWorld(path, { openDisk, onBroken: (error) => told.push(error.message) });
+  const openTestDisk = (file: string): Disk => ({ ...openDisk(file, elapsed), sync: waits });
+  const world = await openWorld(path, { openDisk: openTestDisk, onBroken: (error) => told.push(error.message) });
   await world.account();
   const kept = await world.send({ delay: 1_000 });
   disk.fails = true;
@@ -141,7 +141,7 @@ test("the write-ahead log is folded back while batches go on, stays bounded, and
   const world = await openWorld(path);
   await world.account();
   const body = new Uint8Array(500_000).fill(1);
-  for (let round = 0; round < 40; round++) await world.publish(Array.from({ length: 10 }, () => letterTo({ body, delay: 1 })));
+  for (let round = 0; round < 40; round++) await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
   expect(statSync(path).size).toBeGreaterThan(120_000_000);
   // Nothing else folds it, so it would be as long as all that was written.
   expect(statSync(`${path}-wal`).size).toBeLessThan(80_000_000);
@@ -177,9 +177,9 @@ test("a file that another process keeps locked holds up nothing else, and is una
 test("after a change that could not be stored, a disk that is nearly full takes none, though the smallest one would fit", async () => {
   const path = freshPath();
   const disk = { room: 16 * 1024 * 1024 - 1 };
-  const openDisk = (file: string): Disk => ({ ...diskOf(file, elapsed), room: () => disk.room });
+  const openTestDisk = (file: string): Disk => ({ ...openDisk(file, elapsed), readFreeBytes: () => disk.room });
   const pause = async (): Promise<void> => undefined;
-  const { store } = await openWorld(path, { openDisk, pause });
+  const { store } = await openWorld(path, { openDisk: openTestDisk, pause });
   expect(await store.takesChanges()).toBe(true);
   const rival = new DatabaseSync(path);
   rival.exec("begin immediate");
@@ -194,8 +194,8 @@ test("after a change that could not be stored, a disk that is nearly full takes 
 test("the room of a disk is that of where the file is", async () => {
   const path = freshPath();
   await openWorld(path);
-  const disk = diskOf(path, elapsed);
-  expect(disk.room()).toBeGreaterThan(0);
+  const disk = openDisk(path, elapsed);
+  expect(disk.readFreeBytes()).toBeGreaterThan(0);
   disk.close();
 });
 
@@ -235,7 +235,7 @@ test("whoever waits while the file is locked goes on when it is free", async () 
   const rival = new DatabaseSync(path);
   rival.exec("begin immediate");
   const sent = world.send();
-  await pauseOf(120);
+  await sleepReal(120);
   rival.exec("rollback");
   rival.close();
   expect(await sent).toMatch(/^msg_/);
@@ -243,11 +243,11 @@ test("whoever waits while the file is locked goes on when it is free", async () 
 
 test("when the disk fails to keep what was folded into the file, nothing is stored any more: the log that still has it must not begin anew", async () => {
   const told: string[] = [];
-  const folding = { fold: async () => ({ isWhole: false, failed: "disk I/O error" }), close: async () => undefined };
-  const world = await openWorld(freshPath(), { openFolding: () => folding, onBroken: (error) => told.push(error.message) });
+  const folding = { checkpoint: async () => ({ isWhole: false, failed: "disk I/O error" }), close: async () => undefined };
+  const world = await openWorld(freshPath(), { openCheckpointing: () => folding, onBroken: (error) => told.push(error.message) });
   await world.account();
   const body = new Uint8Array(500_000).fill(1);
-  for (let round = 0; round < 4; round++) await world.publish(Array.from({ length: 10 }, () => letterTo({ body, delay: 1 })));
+  for (let round = 0; round < 4; round++) await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
   await settleDown();
   await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
   expect(told).toEqual(["disk I/O error"]);

@@ -3,15 +3,15 @@ import { fstatSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import type { Delivery } from "../../../src/core/model/message.ts";
-import type { Embedded } from "../../../src/store/sqlite/embeddedStore.ts";
+import type { EmbeddedStoreOptions } from "../../../src/store/sqlite/embeddedStore.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import type { SqliteDatabase } from "../../../src/store/sqlite/database.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { StorageRefused } from "../../../src/store/store.ts";
-import { randomFrom } from "../chance.ts";
-import { bytes, closedAfterwards, freshFolder, pauseOf, sourceOf, TestClock, World } from "../world.ts";
+import { createRandom } from "../createRandom.ts";
+import { bytes, closeAfterTest, createTestFolder, sleepReal, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
 
 // After a power failure a disk has everything that was synced, and any part of the later writes. The store syncs by calls of Node, which
 // this test replaces. SQLite also syncs by itself: the log before and the database after all of the log is folded, and a new header of the
@@ -38,7 +38,7 @@ const malformed = 11;
 
 /** Keeps what was synced of a database and its log, and fails at one of the syncs. */
 class ShadowDisk {
-  readonly path = join(freshFolder(), "store.db");
+  readonly path = join(createTestFolder(), "store.db");
   readonly #obeys: Obeys;
   readonly #random: () => number;
   readonly #synced: Files;
@@ -87,7 +87,7 @@ class ShadowDisk {
       if (isWhole) this.folds++;
       return { isWhole };
     };
-    return { fold, close: async () => tool?.close() };
+    return { checkpoint: fold, close: async () => tool?.close() };
   };
 
   #mayFail(): void {
@@ -111,10 +111,10 @@ class ShadowDisk {
   }
 }
 
-async function foldedBy({ connection, log }: SqliteDatabase): Promise<boolean> {
+async function foldedBy({ connection, walLength }: SqliteDatabase): Promise<boolean> {
   await connection.query("pragma wal_checkpoint(passive)", []);
-  const { all, folded } = log();
-  return all === folded;
+  const { written, checkpointed } = walLength();
+  return written === checkpointed;
 }
 
 /** Publishes and settles, and remembers what was acknowledged before the power failed. */
@@ -134,14 +134,14 @@ class Client {
     return 1 + Math.floor(this.#random() * most);
   }
 
-  async publish(world: World, disk: ShadowDisk): Promise<void> {
+  async publish(world: StoreFixture, disk: ShadowDisk): Promise<void> {
     const body = `${this.#random()} `.repeat(this.upTo(200));
     const id = await world.send({ delay: this.upTo(1e6), body: bytes(body) });
     if (disk.failed === null) this.#owed.set(id, body);
     if (disk.failed === null) this.acknowledged++;
   }
 
-  async settle(world: World, disk: ShadowDisk, delivery: Delivery): Promise<void> {
+  async settle(world: StoreFixture, disk: ShadowDisk, delivery: Delivery): Promise<void> {
     // Until the answer comes it is not known whether the message arrives again.
     this.#owed.delete(delivery.message.id);
     await world.settle(delivery);
@@ -150,7 +150,7 @@ class Client {
   }
 
   /** Returns all deliveries that are due after a restart, and the number of acknowledged changes that they contradict. */
-  async arrivals(world: World): Promise<{ arrived: Delivery[]; lost: number }> {
+  async arrivals(world: StoreFixture): Promise<{ arrived: Delivery[]; lost: number }> {
     // Later than all delays and all leases of the process before.
     world.clock.now += 1e8;
     const arrived = new Map<string, Delivery>();
@@ -163,7 +163,7 @@ class Client {
   }
 
   /** Works until the power fails. */
-  async load(world: World, disk: ShadowDisk, arrived: Delivery[]): Promise<void> {
+  async load(world: StoreFixture, disk: ShadowDisk, arrived: Delivery[]): Promise<void> {
     while (disk.failed === null) {
       const settled = arrived.splice(0, this.upTo(4) - 1).map((delivery) => this.settle(world, disk, delivery));
       const published = Array.from({ length: this.upTo(4) }, () => this.publish(world, disk));
@@ -174,20 +174,20 @@ class Client {
 
 /** Fails the power under load, each time on the files that the failure before has left. Ends early if anything acknowledged is lost. */
 async function afterFailures(failures: number, { seed, obeys }: { seed: number; obeys: Obeys }) {
-  const [random, clock] = [randomFrom(seed), new TestClock()];
+  const [random, clock] = [createRandom(seed), new TestClock()];
   const client = new Client(random);
   const result = { failures: 0, lost: 0, isDamaged: false, folds: 0, acknowledged: 0 };
   let files = await filesOfNewStore(clock, seed);
   for (;;) {
     const disk: ShadowDisk = new ShadowDisk(files, { obeys, random });
-    const source = sourceOf(clock, `nod_${result.failures}`, seed + result.failures);
+    const momentSource = createSource(clock, `nod_${result.failures}`, seed + result.failures);
     // In half of the lives each sync is slow by this clock, so that the store waits for it elsewhere.
     const [timer, takes] = [{ now: 0 }, Math.floor(random() * 2)];
     const elapsed = (): number => (timer.now += takes);
-    const store = await openWhole(disk.path, { source, pause: pauseOf, elapsed, openFolding: disk.openFolding });
+    const store = await openWhole(disk.path, { momentSource, pause: sleepReal, elapsed, openCheckpointing: disk.openFolding });
     if (store === null) return { ...result, isDamaged: true };
-    const world = new World(store, clock, source.node);
-    world.hands = { total: 10_000, perHost: 10_000 };
+    const world = new StoreFixture(store, clock, momentSource.node);
+    world.capacity = { total: 10_000, perHost: 10_000 };
     const { arrived, lost } = await client.arrivals(world);
     result.lost = lost;
     if (lost > 0 || result.failures === failures) return result;
@@ -206,17 +206,17 @@ async function afterFailures(failures: number, { seed, obeys }: { seed: number; 
 
 /** A store with an account, all of it synced. */
 async function filesOfNewStore(clock: TestClock, seed: number): Promise<Files> {
-  const path = join(freshFolder(), "store.db");
-  const store = await sqliteStore(path, sourceOf(clock, "nod_new", seed));
-  await new World(store, clock, "nod_new").account();
+  const path = join(createTestFolder(), "store.db");
+  const store = await sqliteStore(path, createSource(clock, "nod_new", seed));
+  await new StoreFixture(store, clock, "nod_new").account();
   await store.close();
   return { database: readFileSync(path), log: Buffer.alloc(0) };
 }
 
 /** Null: the database is damaged. */
-async function openWhole(path: string, how: Omit<Embedded, "path">): Promise<Store | null> {
+async function openWhole(path: string, how: Omit<EmbeddedStoreOptions, "path">): Promise<Store | null> {
   try {
-    const store = closedAfterwards(await embeddedStore({ path, ...how }));
+    const store = closeAfterTest(await embeddedStore({ path, ...how }));
     const database = openSqlite(path, { readOnly: true });
     const [row] = await database.connection.query("pragma integrity_check", []).finally(() => database.close());
     return row?.integrity_check === "ok" ? store : null;
@@ -253,9 +253,9 @@ test.each(lies)("%s loses what was acknowledged, from each of three seeds", asyn
 });
 
 test("SQLite syncs by itself when it folds the log and when it writes a new header of the log", () => {
-  const path = join(freshFolder(), "store.db");
+  const path = join(createTestFolder(), "store.db");
   const pause = async (): Promise<void> => undefined;
-  const levels = [openSqlite(path, { apart: { pause, tries: 1 } }), openSqlite(path)].map(async ({ connection, close }) => {
+  const levels = [openSqlite(path, { deferredSync: { pause, maxTries: 1 } }), openSqlite(path)].map(async ({ connection, close }) => {
     const [row] = await connection.query("pragma synchronous", []);
     close();
     return Number(row?.synchronous);

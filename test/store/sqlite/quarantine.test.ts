@@ -5,21 +5,21 @@ import { onTestFinished } from "vitest";
 import { describe, expect, test } from "vitest";
 import { deadLetterJson } from "../../../src/api/views/messages.ts";
 import type { Damage } from "../../../src/store/sqlite/fileCheck.ts";
-import { newKeyLine, readRing, withChecksum } from "../../../src/store/sql/keyRing.ts";
-import { sqliteSide } from "../../../src/store/move/sqlite.ts";
+import { makeKeyLine, readKeyRing, withChecksum } from "../../../src/store/sql/keyRing.ts";
+import { openSqliteForMove } from "../../../src/store/move/sqlite.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
-import { runStart, runStep } from "../contract/runs.ts";
-import { bytes, earliest, freshFolder, letterTo, sourceOf, TestClock, World } from "../world.ts";
+import { makeRunStart, makeRunStep } from "../contract/runs.ts";
+import { bytes, makeOldestFirstQuery, createTestFolder, makeInput, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
 
 const minute = 60_000;
 
 /** A store, what was found damaged in it, and a way to change its file behind its back, as a damaged disk does. */
-async function opened(path = join(freshFolder(), "store.db")) {
+async function opened(path = join(createTestFolder(), "store.db")) {
   const clock = new TestClock();
   const found: Damage[] = [];
-  const store = await sqliteStore(path, sourceOf(clock, "nod_a"), null, (damage) => found.push(damage));
+  const store = await sqliteStore(path, createSource(clock, "nod_a"), null, (damage) => found.push(damage));
   onTestFinished(() => store.close());
-  const world = new World(store, clock, "nod_a");
+  const world = new StoreFixture(store, clock, "nod_a");
   const alter = (sql: string): void => {
     const database = new DatabaseSync(path);
     database.exec(sql);
@@ -38,13 +38,13 @@ describe("a row that was altered on the disk", () => {
     alter(`update stored_messages set body = cast('hallo' as blob) where id = '${altered}'`);
     world.clock.now += minute;
     expect((await world.claim()).map(({ message }) => message.id)).toEqual([whole]);
-    const { entries } = await world.store.read.deadLetters(earliest());
+    const { entries } = await world.store.read.deadLetters(makeOldestFirstQuery());
     expect(entries).toMatchObject([
-      { letter: { messageId: altered, error: expect.stringContaining("damaged") }, envelope: { damaged: true } },
+      { deadLetter: { messageId: altered, error: expect.stringContaining("damaged") }, message: { damaged: true } },
     ]);
-    expect(entries[0]?.envelope.body).toHaveLength(0);
+    expect(entries[0]?.message.body).toHaveLength(0);
     expect(texts(found)).toContain(`stored_messages acc ${altered} is damaged`);
-    const retry = { account: "acc", dlqIds: entries.map(({ letter }) => letter.id), logRetention: minute, overrides: {} };
+    const retry = { account: "acc", dlqIds: entries.map(({ deadLetter }) => deadLetter.id), logRetention: minute, overrides: {} };
     await expect(world.store.execute("retryDeadLetters", retry)).rejects.toThrow("is damaged in the store");
   });
 
@@ -65,10 +65,10 @@ describe("a row that was altered on the disk", () => {
   test("a dead letter is listed without content, is not sent again, and can be deleted", async () => {
     const { world, alter } = await opened();
     await world.account();
-    const [altered, whole] = [await world.die({ body: bytes("a") }), await world.die({ body: bytes("b") })];
+    const [altered, whole] = [await world.publishFailing({ body: bytes("a") }), await world.publishFailing({ body: bytes("b") })];
     alter(`update dead_letters set detail = replace(detail, '500', '503') where id = '${altered.dlqId}'`);
-    const { entries } = await world.store.read.deadLetters(earliest());
-    expect(entries.map(({ letter }) => [letter.id, letter.damaged])).toEqual([
+    const { entries } = await world.store.read.deadLetters(makeOldestFirstQuery());
+    expect(entries.map(({ deadLetter }) => [deadLetter.id, deadLetter.damaged])).toEqual([
       [altered.dlqId, true],
       [whole.dlqId, undefined],
     ]);
@@ -80,25 +80,25 @@ describe("a row that was altered on the disk", () => {
   test("redacted content stays hidden when the settings of its message are not known any longer", async () => {
     const { world, alter } = await opened();
     await world.account();
-    const { messageId } = await world.die({ redaction: { body: true, headers: true } });
+    const { messageId } = await world.publishFailing({ redaction: { body: true, headers: true } });
     alter(`update stored_messages set detail = replace(detail, 'one.example', 'two.example') where id = '${messageId}'`);
-    const [entry] = (await world.store.read.deadLetters(earliest())).entries;
+    const [entry] = (await world.store.read.deadLetters(makeOldestFirstQuery())).entries;
     expect(entry && JSON.stringify(deadLetterJson(entry))).toContain('"responseBody":"REDACTED:');
   });
 
   test("a schedule does not fire, is paused, and can be made again; others fire", async () => {
     const { world, alter } = await opened();
     await world.account();
-    const { body, ...letter } = letterTo();
-    for (const id of ["a", "b"]) await world.store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", letter, body });
+    const { body, ...messageInput } = makeInput();
+    for (const id of ["a", "b"]) await world.store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", messageInput, body });
     alter("update schedules set body = cast('hallo' as blob) where id = 'a'");
     world.clock.now += minute;
     expect((await world.claim()).map(({ message }) => message.scheduleId)).toEqual(["b"]);
-    expect(await world.store.read.setUp("schedules", "acc", "a")).toMatchObject({ paused: true, damaged: true, dueAt: null });
+    expect(await world.store.read.findResource("schedules", "acc", "a")).toMatchObject({ paused: true, damaged: true, dueAt: null });
     expect(world.faults.join()).toContain("schedule a of account acc is damaged");
     await expect(world.store.execute("resumeSchedule", { account: "acc", id: "a" })).rejects.toThrow("is damaged in the store");
-    await world.store.execute("createSchedule", { account: "acc", id: "a", cron: "* * * * *", letter, body });
-    expect(await world.store.read.setUp("schedules", "acc", "a")).not.toHaveProperty("damaged");
+    await world.store.execute("createSchedule", { account: "acc", id: "a", cron: "* * * * *", messageInput, body });
+    expect(await world.store.read.findResource("schedules", "acc", "a")).not.toHaveProperty("damaged");
   });
 
   test("a URL group is refused until it has endpoints again, and the list shows it among the others", async () => {
@@ -107,11 +107,11 @@ describe("a row that was altered on the disk", () => {
     const endpoints = [{ name: "one", url: "https://one.example/" }];
     for (const name of ["a", "b"]) await world.store.execute("addEndpoints", { account: "acc", name, endpoints });
     alter(`update url_groups set detail = replace(detail, 'one.example', 'two.example') where name = 'a'`);
-    expect(await world.store.read.allSetUp("groups", { account: "acc", limit: 10 })).toMatchObject([
+    expect(await world.store.read.listResources("urlGroups", { account: "acc", limit: 10 })).toMatchObject([
       { name: "a", damaged: true, endpoints: [] },
       { name: "b" },
     ]);
-    const letter = letterTo({ url: "", group: "a" });
+    const letter = makeInput({ url: "", group: "a" });
     expect(await world.publish([letter])).toMatchObject([
       { refused: "invalid", message: expect.stringContaining("is damaged in the store") },
     ]);
@@ -122,13 +122,13 @@ describe("a row that was altered on the disk", () => {
   test("with a step, the run fails instead of sending it, and can be restarted but not resumed", async () => {
     const { world, alter } = await opened();
     await world.account();
-    await world.publish([runStart("wfr_1"), runStep("wfr_1", 1)]);
+    await world.publish([makeRunStart("wfr_1"), makeRunStep("wfr_1", 1)]);
     for (const delivery of world.delivered()) await world.settle(delivery);
     alter(`update steps set body = cast('{"altered":1}' as blob) where id like '%/r1'`);
-    await world.publish([runStep("wfr_1", 2)]);
+    await world.publish([makeRunStep("wfr_1", 2)]);
     const [delivery] = world.delivered();
     expect(delivery?.unsendable).toContain("damaged");
-    if (delivery) await world.settle(delivery, { status: null, error: delivery.unsendable ?? "", final: true });
+    if (delivery) await world.settle(delivery, { status: null, error: delivery.unsendable ?? "", isFinal: true });
     const { runs } = await world.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 10 });
     expect(runs).toMatchObject([{ state: "RUN_FAILED", failure: { error: expect.stringContaining("damaged") } }]);
     const resume = { account: "acc", dlqId: runs[0]?.failure?.dlqId ?? "", logRetention: minute, overrides: {} };
@@ -139,7 +139,7 @@ describe("a row that was altered on the disk", () => {
   test("a message of a run fails the run", async () => {
     const { world, alter } = await opened();
     await world.account();
-    await world.publish([runStart("wfr_1", { delay: minute })]);
+    await world.publish([makeRunStart("wfr_1", { delay: minute })]);
     alter(`update stored_messages set detail = replace(detail, 'flow.example', 'flaw.example')`);
     world.clock.now += minute;
     expect(await world.claim()).toEqual([]);
@@ -158,7 +158,7 @@ describe("the write-ahead log", () => {
     if (isFolded) fold(path);
     const log = readFileSync(`${path}-wal`);
     damage(log);
-    const folder = join(freshFolder(), "copy");
+    const folder = join(createTestFolder(), "copy");
     mkdirSync(folder);
     const copy = join(folder, "store.db");
     writeFileSync(copy, readFileSync(path));
@@ -173,7 +173,7 @@ describe("the write-ahead log", () => {
     database.close();
   }
 
-  const unfinished = async (world: World): Promise<number> =>
+  const unfinished = async (world: StoreFixture): Promise<number> =>
     (await world.store.read.unfinished({ account: "acc", filter: {}, cursor: null, count: 100 })).messageIds.length;
 
   test.each([
@@ -187,7 +187,7 @@ describe("the write-ahead log", () => {
         /store\.db-wal: damaged at frame \d+; \d+ acknowledged changes are behind it.*restore both files/,
       );
     expect([path, `${path}-wal`].map((file) => readFileSync(file))).toEqual(before);
-    await expect(sqliteSide(path, { name: "the store", moves: false })).rejects.toThrow("store.db-wal: damaged");
+    await expect(openSqliteForMove(path, { name: "the store", isTarget: false })).rejects.toThrow("store.db-wal: damaged");
   });
 
   test("that was altered after all of it came into the file loses nothing, and is kept beside it", async () => {
@@ -218,7 +218,7 @@ describe("the write-ahead log", () => {
     expect(await unfinished(world)).toBe(19);
     // The rest of the old log is not found at the next start, whatever was stored meanwhile.
     await world.send({ delay: minute });
-    const folder = join(freshFolder(), "killed");
+    const folder = join(createTestFolder(), "killed");
     mkdirSync(folder);
     for (const end of ["", "-wal"]) writeFileSync(join(folder, `store.db${end}`), readFileSync(`${path}${end}`));
     const again = await opened(join(folder, "store.db"));
@@ -236,21 +236,21 @@ describe("the write-ahead log", () => {
 
 describe("a file of keys", () => {
   const ring = (text: string): (() => unknown) => {
-    const file = join(freshFolder(), "keys");
+    const file = join(createTestFolder(), "keys");
     writeFileSync(file, text);
-    return () => readRing({ file });
+    return () => readKeyRing({ file });
   };
 
   test("with a bit that has changed is refused, and it is said how one that was edited is kept", () => {
-    const text = withChecksum(`${newKeyLine(1)}\n`);
+    const text = withChecksum(`${makeKeyLine(1)}\n`);
     expect(ring(text)()).toHaveLength(1);
     expect(ring(text.replace(/^1:./, (found) => (found === "1:A" ? "1:B" : "1:A")))).toThrow(
       /keys: it is damaged, or was edited.*take out its line "# checksum: /,
     );
-    expect(ring(`${text}${newKeyLine(2)}\n`)).toThrow("its checksum does not match");
+    expect(ring(`${text}${makeKeyLine(2)}\n`)).toThrow("its checksum does not match");
   });
 
   test("without a checksum is one that was written by hand, or before there were any", () => {
-    expect(ring(`${newKeyLine(2)}\n${newKeyLine(1)}\n`)()).toHaveLength(2);
+    expect(ring(`${makeKeyLine(2)}\n${makeKeyLine(1)}\n`)()).toHaveLength(2);
   });
 });

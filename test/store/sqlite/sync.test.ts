@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { patient } from "../../../src/store/sqlite/sync.ts";
+import { createAdaptiveSync } from "../../../src/store/sqlite/sync.ts";
 
 /** A disk that takes as long as the test says, and where it was waited for. */
 function open() {
@@ -11,7 +11,7 @@ function open() {
     now += disk.takes;
     if (disk.fails) throw new Error("disk failed");
   };
-  const sync = patient({ here: () => wait("here"), elsewhere: async () => wait("elsewhere"), elapsed: () => now });
+  const sync = createAdaptiveSync({ here: () => wait("here"), elsewhere: async () => wait("elsewhere"), elapsed: () => now });
   /** Waits so often, and answers how often elsewhere. */
   const times = async (count: number): Promise<number> => {
     where = [];

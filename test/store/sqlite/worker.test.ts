@@ -3,8 +3,8 @@ import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { expect, onTestFinished, test } from "vitest";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
-import { foldingThread, readingThread } from "../../../src/store/sqlite/worker.ts";
-import { freshFolder } from "../world.ts";
+import { startCheckpointThread, startReadingThread } from "../../../src/store/sqlite/worker.ts";
+import { createTestFolder } from "../storeFixture.ts";
 
 /** The threads that were started since. */
 function startedThreads(): Worker[] {
@@ -16,7 +16,7 @@ function startedThreads(): Worker[] {
 }
 
 /** A store with nothing in it. */
-async function madeStore(path = join(freshFolder(), "store.db")): Promise<string> {
+async function madeStore(path = join(createTestFolder(), "store.db")): Promise<string> {
   const database = openSqlite(path);
   await database.createTables();
   database.close();
@@ -26,21 +26,21 @@ async function madeStore(path = join(freshFolder(), "store.db")): Promise<string
 test("a thread that ended, as when it had no memory left, refuses what it was asked, and the next one who asks has another", async () => {
   const started = startedThreads();
   const place = { path: await madeStore(), keys: null };
-  const reading = readingThread(place);
-  const folding = foldingThread(place);
+  const reading = startReadingThread(place);
+  const folding = startCheckpointThread(place);
   onTestFinished(() => Promise.all([reading.close(), folding.close()]).then(() => undefined));
-  expect([await reading.queries.accounts(), await folding.fold()]).toEqual([[], { isWhole: true }]);
+  expect([await reading.queries.accounts(), await folding.checkpoint()]).toEqual([[], { isWhole: true }]);
   const ended = started.map((worker) => once(worker, "exit"));
   for (const worker of started) void worker.terminate();
   await expect(reading.queries.accounts()).rejects.toMatchObject({ code: "unavailable" });
   await Promise.all(ended);
-  expect([await reading.queries.accounts(), await folding.fold()]).toEqual([[], { isWhole: true }]);
+  expect([await reading.queries.accounts(), await folding.checkpoint()]).toEqual([[], { isWhole: true }]);
   expect(started).toHaveLength(4);
 });
 
 test("a thread that could not open the file tries again when it is asked again", async () => {
-  const path = join(freshFolder(), "store.db");
-  const { queries, close } = readingThread({ path, keys: null });
+  const path = join(createTestFolder(), "store.db");
+  const { queries, close } = startReadingThread({ path, keys: null });
   onTestFinished(close);
   await expect(queries.accounts()).rejects.toMatchObject({ code: "unavailable" });
   await madeStore(path);
@@ -50,7 +50,7 @@ test("a thread that could not open the file tries again when it is asked again",
 test("a thread that was closed is not started again", async () => {
   const started = startedThreads();
   const place = { path: await madeStore(), keys: null };
-  const [used, unused] = [readingThread(place), readingThread(place)];
+  const [used, unused] = [startReadingThread(place), startReadingThread(place)];
   expect(await used.queries.accounts()).toEqual([]);
   await Promise.all([used.close(), unused.close()]);
   await expect(used.queries.accounts()).rejects.toMatchObject({ code: "unavailable" });

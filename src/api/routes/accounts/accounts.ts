@@ -5,138 +5,141 @@ import { Refusal } from "../../../core/values/errors.ts";
 import type { Account } from "../../../core/model/message.ts";
 import type { PlanName } from "../../../core/model/accountTerms.ts";
 import type { AccountBrand } from "../../views/accounts.ts";
-import { accountJson, accountRecord } from "../../views/accounts.ts";
+import { accountJson, accountRecordSchema } from "../../views/accounts.ts";
 import { readObject } from "../../route/readObject.ts";
-import type { Answer, Call, Route } from "../../route/route.ts";
+import type { RouteResponse, RouteRequest, Route } from "../../route/route.ts";
 import { accountRoute, openRoute } from "../../route/route.ts";
-import { hashOfToken, tokenOf } from "../../auth/token.ts";
+import { hashToken, makeToken } from "../../auth/token.ts";
 
 const tag = "Accounts";
 const byId = z.object({ id: z.string() });
 const ok = { 200: { about: "Done.", schema: z.literal("OK") } };
 /** An answer with secrets in it, which nobody on the way is to keep. */
-const secret = { status: 200, headers: { "Cache-Control": "no-store" } };
-const done: Answer = { status: 200, body: '"OK"', headers: { "Content-Type": "application/json; charset=utf-8" } };
+const secretResponse = { status: 200, headers: { "Cache-Control": "no-store" } };
+const doneResponse: RouteResponse = { status: 200, body: '"OK"', headers: { "Content-Type": "application/json; charset=utf-8" } };
 
 /** One account never sees another one: whatever is not its own is not there. */
-export function own(account: Account, id: string): Account {
+export function requireOwnAccount(account: Account, id: string): Account {
   if (account.id === id) return account;
   throw new Refusal("not-found", `id: there is no account ${JSON.stringify(id.slice(0, 200))}`);
 }
 
-const bodyOf = (about: string, schema: z.ZodType) => ({
-  ...{ about, contentType: "application/json", schema, required: true, mostBytes: 64 * 1024 },
+const describeBody = (about: string, schema: z.ZodType) => ({
+  ...{ about, contentType: "application/json", schema, required: true, maxBytes: 64 * 1024 },
 });
 
-const reading = (brand: AccountBrand): Route[] => [
+const makeReadRoutes = (brand: AccountBrand): Route[] => [
   accountRoute({
     ...{ method: "GET", path: `/v2/${brand}/user/{id}`, tag, summary: "Read an account" },
     params: byId,
-    answers: { 200: { about: "The account.", schema: accountRecord } },
+    answers: { 200: { about: "The account.", schema: accountRecordSchema } },
     refusals: ["not-found"],
-    handle: async ({ account, params, parts }) => ({ ...secret, body: await accountJson(own(account, params.id), parts, brand) }),
+    handle: async ({ account, params, context }) => ({
+      ...secretResponse,
+      body: await accountJson(requireOwnAccount(account, params.id), context, brand),
+    }),
   }),
   accountRoute({
     ...{ method: "GET", path: `/v2/${brand}/users`, tag, summary: "List accounts" },
     about: "Those that the user name and the password are of, which is one.",
-    answers: { 200: { about: "The account.", schema: z.array(accountRecord) } },
+    answers: { 200: { about: "The account.", schema: z.array(accountRecordSchema) } },
     refusals: [],
-    handle: async ({ account, parts }) => ({ ...secret, body: [await accountJson(account, parts, brand)] }),
+    handle: async ({ account, context }) => ({ ...secretResponse, body: [await accountJson(account, context, brand)] }),
   }),
   openRoute({
     ...{ method: "GET", path: `/v2/${brand}/ipv4`, tag, summary: "Where deliveries come from" },
     about: "The networks that the setting WAYPOST_SENDS_FROM names.",
     answers: { 200: { about: "Networks, as in 203.0.113.7/32.", schema: z.array(z.string()) } },
     refusals: [],
-    handle: async ({ parts }) => ({ status: 200, body: parts.sendsFrom ?? [] }),
+    handle: async ({ context }) => ({ status: 200, body: context.sendsFrom ?? [] }),
   }),
 ];
 
 /** A new password: 192 bits that nobody can guess. */
 const newPassword = (): string => randomBytes(24).toString("base64url");
 
-const rotate = (brand: AccountBrand): Route =>
+const makeRotateRoute = (brand: AccountBrand): Route =>
   accountRoute({
     ...{ method: "POST", path: `/v2/${brand}/rotate-token/{id}`, tag, summary: "Replace the password and the tokens of an account" },
     about: "The old ones end at once, on every node. Signing keys stay. A passive account can do this as well.",
     params: byId,
     forPassive: true,
-    answers: { 200: { about: "The account, with its new password and tokens.", schema: accountRecord } },
+    answers: { 200: { about: "The account, with its new password and tokens.", schema: accountRecordSchema } },
     refusals: ["not-found", "forbidden"],
-    handle: async ({ account, params, parts }) => {
-      const { id, tokenHash: replaces } = own(account, params.id);
+    handle: async ({ account, params, context }) => {
+      const { id, tokenHash: replaces } = requireOwnAccount(account, params.id);
       const password = newPassword();
-      const token = tokenOf(id, password);
-      const secrets = { password, token, tokenHash: hashOfToken(token) };
-      const rotated = await parts.store.execute("rotateToken", { account: id, replaces, ...secrets });
-      return { ...secret, body: await accountJson(rotated, parts, brand) };
+      const token = makeToken(id, password);
+      const secrets = { password, token, tokenHash: hashToken(token) };
+      const rotated = await context.store.execute("rotateToken", { account: id, replaces, ...secrets });
+      return { ...secretResponse, body: await accountJson(rotated, context, brand) };
     },
   });
 
-type Changing = Call<typeof byId, z.ZodObject>;
+type ChangeRequest = RouteRequest<typeof byId, z.ZodObject>;
 
 /** A route that changes an account, and answers no more than that it did. */
-const changing = (
-  facts: Pick<Route, "method" | "path" | "summary" | "about" | "body">,
-  changeOf: (call: Pick<Changing, "incoming">) => AccountChange,
+const makeChangeRoute = (
+  description: Pick<Route, "method" | "path" | "summary" | "about" | "body">,
+  readChange: (call: Pick<ChangeRequest, "incoming">) => AccountChange,
 ): Route =>
   accountRoute({
-    ...{ ...facts, tag, params: byId, answers: ok, refusals: ["not-found", "forbidden"] },
-    handle: async ({ account, params, incoming, parts }) => {
-      const { id } = own(account, params.id);
-      await parts.store.execute("changeAccount", { account: id, change: changeOf({ incoming }) });
-      return done;
+    ...{ ...description, tag, params: byId, answers: ok, refusals: ["not-found", "forbidden"] },
+    handle: async ({ account, params, incoming, context }) => {
+      const { id } = requireOwnAccount(account, params.id);
+      await context.store.execute("changeAccount", { account: id, change: readChange({ incoming }) });
+      return doneResponse;
     },
   });
 
-const offered = ["paid", "fixed_1m", "fixed_10m", "fixed_100m"] as const satisfies PlanName[];
-const planNamed = (written: string): PlanName | undefined =>
-  offered.find(
+const offeredPlans = ["paid", "fixed_1m", "fixed_10m", "fixed_100m"] as const satisfies PlanName[];
+const findPlan = (written: string): PlanName | undefined =>
+  offeredPlans.find(
     (plan) => written === plan || (plan !== "paid" && /^(svc|qstash)_/.test(written) && written.slice(written.indexOf("_") + 1) === plan),
   );
 
-const planAsked = z.strictObject({
+const planSchema = z.strictObject({
   plan_name: z
     .string("is missing, or not a text")
     .transform((text, context) => {
-      const plan = planNamed(text);
+      const plan = findPlan(text);
       if (!plan)
         context.addIssue({
           code: "custom",
-          message: `is none of ${offered.map((one) => (one === "paid" ? one : `svc_${one}`)).join(", ")}`,
+          message: `is none of ${offeredPlans.map((one) => (one === "paid" ? one : `svc_${one}`)).join(", ")}`,
         });
       return plan ?? z.NEVER;
     })
     .describe("paid, svc_fixed_1m, svc_fixed_10m or svc_fixed_100m."),
 });
 
-const budgetAsked = z.strictObject({
+const budgetSchema = z.strictObject({
   budget: z
     .int("is missing, or not a whole number")
     .refine((dollars) => dollars === 0 || (dollars >= 20 && dollars <= 10_000), "is neither 0 nor from 20 to 10000")
     .describe("Dollars in a month, from 20 to 10000; 0: no limit."),
 });
 
-const settingUp = (brand: AccountBrand): Route[] => [
-  changing(
+const makeSettingRoutes = (brand: AccountBrand): Route[] => [
+  makeChangeRoute(
     {
       ...{ method: "POST", path: `/v2/${brand}/set-plan/{id}`, summary: "Set the plan of an account" },
       about: "Limits of its own stay. A plan that was set by whoever runs the server cannot be changed.",
-      body: bodyOf("The plan.", planAsked),
+      body: describeBody("The plan.", planSchema),
     },
-    ({ incoming }) => ({ plan: readObject(planAsked, incoming).plan_name }),
+    ({ incoming }) => ({ plan: readObject(planSchema, incoming).plan_name }),
   ),
-  changing(
+  makeChangeRoute(
     {
       ...{ method: "PATCH", path: `/v2/${brand}/update-budget/{id}`, summary: "Set the budget of an account" },
       about:
         "Once as much is spent in a month, by the prices of the server, nothing more is published, by schedules neither; what has begun goes on. Without prices nothing is ever spent.",
-      body: bodyOf("The budget.", budgetAsked),
+      body: describeBody("The budget.", budgetSchema),
     },
-    ({ incoming }) => ({ budget: readObject(budgetAsked, incoming).budget }),
+    ({ incoming }) => ({ budget: readObject(budgetSchema, incoming).budget }),
   ),
   ...([true, false] as const).map((hasProductionPack) =>
-    changing(
+    makeChangeRoute(
       {
         ...{ method: "POST", path: `/v2/${brand}/${hasProductionPack ? "enable" : "disable"}-prodpack/{id}` },
         summary: `${hasProductionPack ? "Enable" : "Disable"} the production pack of an account`,
@@ -147,9 +150,9 @@ const settingUp = (brand: AccountBrand): Route[] => [
   ),
 ];
 
-const signing = (brand: AccountBrand): Route[] =>
+const makeSigningRoutes = (brand: AccountBrand): Route[] =>
   [true, false].map((signsStandard) =>
-    changing(
+    makeChangeRoute(
       {
         ...{ method: "POST", path: `/v2/${brand}/${signsStandard ? "enable" : "disable"}-standard-webhooks/{id}` },
         summary: `${signsStandard ? "Turn on" : "Turn off"} the signatures of Standard Webhooks`,
@@ -162,23 +165,23 @@ const signing = (brand: AccountBrand): Route[] =>
 
 const teamName = z.string("is missing, or not a text").regex(/^[^\p{Cc}]{1,200}$/u, "is empty, too long, or has control characters");
 
-const move = (brand: AccountBrand): Route => {
-  const asked = z.strictObject({ [`${brand}_id`]: z.string("is missing, or not a text"), target_team_id: teamName });
+const makeMoveRoute = (brand: AccountBrand): Route => {
+  const schema = z.strictObject({ [`${brand}_id`]: z.string("is missing, or not a text"), target_team_id: teamName });
   return accountRoute({
     ...{ method: "POST", path: `/v2/${brand}/move-to-team`, tag, summary: "Move an account to a team" },
     about: "Sets the customer id of its record. Who may do what stays the same.",
-    body: bodyOf("The account, and the team.", asked),
+    body: describeBody("The account, and the team.", schema),
     answers: ok,
     refusals: ["not-found", "forbidden"],
-    handle: async ({ account, incoming, parts }) => {
-      const { [`${brand}_id`]: id = "", target_team_id: customerId = "" } = readObject(asked, incoming);
-      await parts.store.execute("changeAccount", { account: own(account, id).id, change: { customerId } });
-      return done;
+    handle: async ({ account, incoming, context }) => {
+      const { [`${brand}_id`]: id = "", target_team_id: customerId = "" } = readObject(schema, incoming);
+      await context.store.execute("changeAccount", { account: requireOwnAccount(account, id).id, change: { customerId } });
+      return doneResponse;
     },
   });
 };
 
 /** The interface of accounts, under both names of the service. */
 export const accounts: Route[] = (["svc", "qstash"] as const).flatMap((brand) =>
-  reading(brand).concat(rotate(brand), settingUp(brand), signing(brand), move(brand)),
+  makeReadRoutes(brand).concat(makeRotateRoute(brand), makeSettingRoutes(brand), makeSigningRoutes(brand), makeMoveRoute(brand)),
 );

@@ -1,26 +1,26 @@
 import { z } from "zod";
-import { accountChangeOf, accountNamed, isTime } from "../../../core/commands/accountAsked.ts";
-import type { AccountAsked } from "../../../core/commands/accountAsked.ts";
+import { parseAccountChange, mustFindAccount, isDurationLimit } from "../../../core/commands/accountRequest.ts";
+import type { AccountRequest } from "../../../core/commands/accountRequest.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import type { Account } from "../../../core/model/message.ts";
-import { defaultTimeout, flagOfLimit, limitNames, planNames, planOf } from "../../../core/accounts/plans.ts";
-import { limitsOnServer } from "../../../core/commands/retention.ts";
+import { defaultTimeout, toLimitFlag, limitNames, planNames, readPlan } from "../../../core/accounts/plans.ts";
+import { readServerLimits } from "../../../core/commands/retention.ts";
 import type { LimitName } from "../../../core/model/accountTerms.ts";
 import { cursorParameter } from "../lists/filters.ts";
 import { operatorRoute } from "../../route/operator.ts";
 import { count } from "../../http/parameters.ts";
 import { readObject } from "../../route/readObject.ts";
-import type { Answer, Desk, Parts, Route } from "../../route/route.ts";
-import { readOnlyTokenOf } from "../../auth/token.ts";
+import type { RouteResponse, AccountAdmin, RouteContext, Route } from "../../route/route.ts";
+import { makeReadOnlyToken } from "../../auth/token.ts";
 
 const tag = "Administration";
-const all = "/v2/admin/accounts";
+const accountsPath = "/v2/admin/accounts";
 const byName = z.object({ account: z.string() });
 
-const figures = (about: (name: LimitName) => string) =>
+const makeLimitFields = (about: (name: LimitName) => string) =>
   Object.fromEntries(limitNames.map((name) => [name, z.int().describe(about(name))] as const));
 
-const record = z.object({
+const accountSchema = z.object({
   id: z.string(),
   name: z.string(),
   state: z.enum(["active", "passive"]),
@@ -30,7 +30,7 @@ const record = z.object({
   reservedPrice: z.number().nullable().describe("Price of its plan in dollars. Null: the price that the server has for the plan."),
   defaultTimeout: z.int().describe("The timeout of a message that asks for none, in milliseconds."),
   limits: z
-    .object(figures((name) => (isTime(name) ? "In milliseconds." : "")))
+    .object(makeLimitFields((name) => (isDurationLimit(name) ? "In milliseconds." : "")))
     .describe(
       "Those that hold: its own, or those of its plan, as far as the settings of the server go. Lengths of time are in milliseconds.",
     ),
@@ -38,7 +38,7 @@ const record = z.object({
   storedBytes: z.int().describe("Bytes that the account stores now; its quota is limits.storageBytes."),
 });
 
-const created = record.extend({
+const createdAccountSchema = accountSchema.extend({
   token: z.string(),
   readOnlyToken: z.string(),
   password: z.string().describe("For the account interface, with the name of the account."),
@@ -46,46 +46,46 @@ const created = record.extend({
 });
 
 /** Returns the records of accounts. */
-async function accountsJson(accounts: readonly Account[], parts: Parts): Promise<z.output<typeof record>[]> {
+async function accountsJson(accounts: readonly Account[], context: RouteContext): Promise<z.output<typeof accountSchema>[]> {
   const ids = accounts.map(({ id }) => id);
-  const stored = new Map((await parts.store.read.storedBytes(ids, null)).map(({ account, bytes }) => [account, bytes]));
-  return accounts.map((account) => accountJson(account, stored.get(account.id) ?? 0, parts));
+  const stored = new Map((await context.store.read.storedBytes(ids, null)).map(({ account, bytes }) => [account, bytes]));
+  return accounts.map((account) => accountJson(account, stored.get(account.id) ?? 0, context));
 }
 
-function accountJson(account: Account, storedBytes: number, parts: Parts): z.output<typeof record> {
-  const held = limitsOnServer(account, parts);
+function accountJson(account: Account, storedBytes: number, context: RouteContext): z.output<typeof accountSchema> {
+  const effectiveLimits = readServerLimits(account, context);
   return {
-    ...{ id: account.id, name: account.name, state: account.state ?? "active", plan: planOf(account), createdAt: account.createdAt },
+    ...{ id: account.id, name: account.name, state: account.state ?? "active", plan: readPlan(account), createdAt: account.createdAt },
     standardWebhooks: account.signsStandard ?? false,
     ...{ reservedPrice: account.reservedPrice ?? null, defaultTimeout: defaultTimeout(account) },
-    limits: Object.fromEntries(limitNames.map((name) => [name, held[name]] as const)),
+    limits: Object.fromEntries(limitNames.map((name) => [name, effectiveLimits[name]] as const)),
     ownLimits: limitNames.filter((name) => account.limits?.[name] !== undefined),
     storedBytes,
   };
 }
 
-const one = { 200: { about: "The account, without its credentials.", schema: record } };
-const answerOf = async (account: Account, parts: Parts): Promise<Answer> => ({
+const accountAnswers = { 200: { about: "The account, without its credentials.", schema: accountSchema } };
+const respondWithAccount = async (account: Account, context: RouteContext): Promise<RouteResponse> => ({
   status: 200,
-  body: (await accountsJson([account], parts))[0],
+  body: (await accountsJson([account], context))[0],
 });
 
-const limitsAsked = z
+const limitsSchema = z
   .strictObject(
     Object.fromEntries(
       limitNames.map((name) => [
         name,
         z
-          .union([z.string(), z.number(), z.null()], { error: `is neither a ${isTime(name) ? "duration" : "number"}, nor null` })
+          .union([z.string(), z.number(), z.null()], { error: `is neither a ${isDurationLimit(name) ? "duration" : "number"}, nor null` })
           .optional()
-          .describe(`${isTime(name) ? "A duration such as 7d, or a number of seconds." : "A number."} Null: that of the plan.`),
+          .describe(`${isDurationLimit(name) ? "A duration such as 7d, or a number of seconds." : "A number."} Null: that of the plan.`),
       ]),
     ),
     { error: (issue) => (issue.code === "invalid_type" ? "is not an object" : undefined) },
   )
   .optional();
 
-const terms = {
+const accountFields = {
   standardWebhooks: z
     .boolean("is neither true nor false")
     .optional()
@@ -99,68 +99,69 @@ const terms = {
     .nullable()
     .optional()
     .describe("Price of its plan in dollars. Null: the price that the server has for the plan."),
-  limits: limitsAsked,
+  limits: limitsSchema,
 };
-const askedToMake = z.strictObject({
+const creationSchema = z.strictObject({
   name: z.string("is missing, or not a text").describe("100 characters at most, without colons."),
-  ...terms,
+  ...accountFields,
 });
-const askedToLimit = z.strictObject(terms);
+const changeSchema = z.strictObject(accountFields);
 
 /** As the command line is told of it. */
-const changeOf = ({ plan, reservedPrice, limits = {}, standardWebhooks }: z.output<typeof askedToLimit>) => {
+const toAccountChange = ({ plan, reservedPrice, limits = {}, standardWebhooks }: z.output<typeof changeSchema>) => {
   const written = Object.entries(limits).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, value === null ? "plan" : String(value)] as const],
   );
   const price = reservedPrice === undefined ? undefined : reservedPrice === null ? "plan" : String(reservedPrice);
-  const asked: AccountAsked = { plan, reservedPrice: price, ...Object.fromEntries(written) };
-  const change = accountChangeOf(asked, (field) => (field === "plan" || field === "reservedPrice" ? field : `limits.${field}`));
+  const asked: AccountRequest = { plan, reservedPrice: price, ...Object.fromEntries(written) };
+  const change = parseAccountChange(asked, (field) => (field === "plan" || field === "reservedPrice" ? field : `limits.${field}`));
   return { ...change, ...(standardWebhooks !== undefined && { signsStandard: standardWebhooks }) };
 };
 
-const find = async (desk: Desk, named: string): Promise<Account> => accountNamed(await desk.accounts(), named);
+const findAccount = async (accountAdmin: AccountAdmin, named: string): Promise<Account> =>
+  mustFindAccount(await accountAdmin.accounts(), named);
 
-const bodyOf = (about: string, schema: z.ZodType) => ({
-  ...{ about, contentType: "application/json", schema, required: true, mostBytes: 64 * 1024 },
+const describeBody = (about: string, schema: z.ZodType) => ({
+  ...{ about, contentType: "application/json", schema, required: true, maxBytes: 64 * 1024 },
 });
 
 const list = operatorRoute({
-  ...{ method: "GET", path: all, tag, summary: "List all accounts" },
+  ...{ method: "GET", path: accountsPath, tag, summary: "List all accounts" },
   about: "In the order of their ids.",
-  query: z.object({ count: count({ most: 1_000, normally: 100 }), cursor: cursorParameter }),
+  query: z.object({ count: count({ max: 1_000, defaultCount: 100 }), cursor: cursorParameter }),
   answers: {
     200: {
       about: "A page of the list.",
       schema: z.object({
-        accounts: z.array(record),
+        accounts: z.array(accountSchema),
         cursor: z.string().optional().describe("Where the next page begins. Absent at the end."),
       }),
     },
   },
   refusals: ["forbidden"],
-  handle: async ({ desk, query, parts }) => {
-    const behind = (await desk.accounts()).filter(({ id }) => query.cursor === undefined || id > query.cursor);
-    const page = behind.slice(0, query.count);
-    const last = behind.length > page.length ? page.at(-1) : undefined;
-    return { status: 200, body: { accounts: await accountsJson(page, parts), ...(last && { cursor: last.id }) } };
+  handle: async ({ accountAdmin, query, context }) => {
+    const remaining = (await accountAdmin.accounts()).filter(({ id }) => query.cursor === undefined || id > query.cursor);
+    const page = remaining.slice(0, query.count);
+    const last = remaining.length > page.length ? page.at(-1) : undefined;
+    return { status: 200, body: { accounts: await accountsJson(page, context), ...(last && { cursor: last.id }) } };
   },
 });
 
-const make = operatorRoute({
-  ...{ method: "POST", path: all, tag, summary: "Make an account" },
-  body: bodyOf("The name of the account, and what it may.", askedToMake),
-  answers: { 200: { about: "The account, with its credentials.", schema: created } },
+const create = operatorRoute({
+  ...{ method: "POST", path: accountsPath, tag, summary: "Make an account" },
+  body: describeBody("The name of the account, and what it may.", creationSchema),
+  answers: { 200: { about: "The account, with its credentials.", schema: createdAccountSchema } },
   refusals: ["forbidden", "conflict"],
-  handle: async ({ desk, incoming, parts }) => {
-    const { name, ...asked } = readObject(askedToMake, incoming);
-    const account = await desk.create({ name, change: changeOf(asked) });
+  handle: async ({ accountAdmin, incoming, context }) => {
+    const { name, ...asked } = readObject(creationSchema, incoming);
+    const account = await accountAdmin.create({ name, change: toAccountChange(asked) });
     const { token, password, signingKeys } = account;
     const { current, next } = signingKeys;
-    const [record] = await accountsJson([account], parts);
+    const [record] = await accountsJson([account], context);
     const body = {
       ...record,
       token,
-      readOnlyToken: readOnlyTokenOf(account),
+      readOnlyToken: makeReadOnlyToken(account),
       password,
       signingKeys: { current, next },
     };
@@ -169,55 +170,56 @@ const make = operatorRoute({
 });
 
 const get = operatorRoute({
-  ...{ method: "GET", path: `${all}/{account}`, tag, summary: "Read any account" },
+  ...{ method: "GET", path: `${accountsPath}/{account}`, tag, summary: "Read any account" },
   params: byName,
-  answers: one,
+  answers: accountAnswers,
   refusals: ["not-found", "forbidden"],
-  handle: async ({ desk, params, parts }) => answerOf(await find(desk, params.account), parts),
+  handle: async ({ accountAdmin, params, context }) => respondWithAccount(await findAccount(accountAdmin, params.account), context),
 });
 
-const limit = operatorRoute({
-  ...{ method: "PATCH", path: `${all}/{account}`, tag, summary: "Set the plan of an account, or limits of its own" },
-  about: `A plan that was set here cannot be changed by the account itself. Limits: ${limitNames.map(flagOfLimit).join(", ")}, written as in camelCase.`,
+const change = operatorRoute({
+  ...{ method: "PATCH", path: `${accountsPath}/{account}`, tag, summary: "Set the plan of an account, or limits of its own" },
+  about: `A plan that was set here cannot be changed by the account itself. Limits: ${limitNames.map(toLimitFlag).join(", ")}, written as in camelCase.`,
   params: byName,
-  body: bodyOf("What is to be changed; what is left out stays.", askedToLimit),
-  answers: one,
+  body: describeBody("What is to be changed; what is left out stays.", changeSchema),
+  answers: accountAnswers,
   refusals: ["not-found", "forbidden"],
-  handle: async ({ desk, params, incoming, parts }) => {
-    const asked = readObject(askedToLimit, incoming);
+  handle: async ({ accountAdmin, params, incoming, context }) => {
+    const asked = readObject(changeSchema, incoming);
     if (Object.keys(asked).length === 0)
       throw new Refusal("invalid", "body: nothing to change; give plan, reservedPrice, limits or standardWebhooks");
-    const { id } = await find(desk, params.account);
-    return answerOf(await desk.change(id, changeOf(asked)), parts);
+    const { id } = await findAccount(accountAdmin, params.account);
+    return respondWithAccount(await accountAdmin.change(id, toAccountChange(asked)), context);
   },
 });
 
-const switching = ([verb, state, summary]: readonly ["disable" | "enable", "passive" | "active", string]): Route =>
+const makeStateRoute = ([verb, state, summary]: readonly ["disable" | "enable", "passive" | "active", string]): Route =>
   operatorRoute({
-    ...{ method: "POST", path: `${all}/{account}/${verb}`, tag, summary },
+    ...{ method: "POST", path: `${accountsPath}/{account}/${verb}`, tag, summary },
     params: byName,
-    answers: one,
+    answers: accountAnswers,
     refusals: ["not-found", "forbidden"],
-    handle: async ({ desk, params, parts }) => answerOf(await desk.change((await find(desk, params.account)).id, { state }), parts),
+    handle: async ({ accountAdmin, params, context }) =>
+      respondWithAccount(await accountAdmin.change((await findAccount(accountAdmin, params.account)).id, { state }), context),
   });
 
 const remove = operatorRoute({
-  ...{ method: "DELETE", path: `${all}/{account}`, tag, summary: "Delete an account that is disabled" },
+  ...{ method: "DELETE", path: `${accountsPath}/{account}`, tag, summary: "Delete an account that is disabled" },
   about: "Its messages and runs are cancelled, and what it set up and its dead letters go. Its log goes in its time.",
   params: byName,
   answers: { 200: { about: "It is gone.", schema: z.object({ deleted: z.string().describe("The id of the account.") }) } },
   refusals: ["not-found", "forbidden"],
-  handle: async ({ desk, params }) => {
-    const { id } = await find(desk, params.account);
-    await desk.delete(id);
+  handle: async ({ accountAdmin, params }) => {
+    const { id } = await findAccount(accountAdmin, params.account);
+    await accountAdmin.delete(id);
     return { status: 200, body: { deleted: id } };
   },
 });
 
 /** Accounts, for whoever runs the server. */
 export const admin: readonly Route[] = [
-  ...[list, make, get, limit],
-  switching(["disable", "passive", "Let an account read, and change nothing any more"]),
-  switching(["enable", "active", "Let an account that was disabled go on"]),
+  ...[list, create, get, change],
+  makeStateRoute(["disable", "passive", "Let an account read, and change nothing any more"]),
+  makeStateRoute(["enable", "active", "Let an account that was disabled go on"]),
   remove,
 ];

@@ -4,10 +4,10 @@ import type { AuditEntry } from "../../../core/model/auditEntry.ts";
 import { actorKinds } from "../../../core/model/auditEntry.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { cursorParameter } from "../lists/filters.ts";
-import { count, moment, one, several } from "../../http/parameters.ts";
+import { count, timestamp, singleText, textList } from "../../http/parameters.ts";
 import { route } from "../../route/route.ts";
 
-const entry = z.object({
+const entrySchema = z.object({
   id: z.string(),
   time: z.int().describe("In unix milliseconds."),
   action: z.string().describe("What was done, in a word such as queue.delete."),
@@ -24,21 +24,21 @@ const entry = z.object({
   }),
 });
 
-const entryJson = ({ id, time, what, object, count, fields, by }: AuditEntry): z.output<typeof entry> => ({
+const entryJson = ({ id, time, what, object, count, fields, by }: AuditEntry): z.output<typeof entrySchema> => ({
   ...{ id, time, action: what, object, ...(count !== undefined && { count }), ...(fields && { fields: [...fields] }) },
   by: { kind: by.kind, ...(by.token && { token: by.token }), ...(by.name && { user: by.name }), address: by.address },
 });
 
 const query = z.object({
-  action: several().optional().describe("These actions. A word without a dot means all that begin with it: queue."),
-  object: one().optional().describe("What was done to this name or id."),
-  by: several()
+  action: textList().optional().describe("These actions. A word without a dot means all that begin with it: queue."),
+  object: singleText().optional().describe("What was done to this name or id."),
+  by: textList()
     .pipe(z.array(z.enum(actorKinds, { error: `is none of ${actorKinds.join(", ")}` })))
     .optional()
     .describe("What was proved by whoever did it."),
-  fromDate: moment().optional().describe("Not before this moment, in unix milliseconds, inclusive."),
-  toDate: moment().optional().describe("Not after this moment, in unix milliseconds, inclusive."),
-  count: count({ most: 1_000, normally: 100 }),
+  fromDate: timestamp().optional().describe("Not before this moment, in unix milliseconds, inclusive."),
+  toDate: timestamp().optional().describe("Not after this moment, in unix milliseconds, inclusive."),
+  count: count({ max: 1_000, defaultCount: 100 }),
   cursor: cursorParameter,
 });
 
@@ -55,20 +55,20 @@ export const audit = route({
     200: {
       about: "A page of the audit log.",
       schema: z.object({
-        entries: z.array(entry),
+        entries: z.array(entrySchema),
         cursor: z.string().optional().describe("Where the next page begins. Absent at the end."),
       }),
     },
   },
   refusals: [],
-  handle: async ({ account, query: { action, object, by, fromDate, toDate, count, cursor = null }, parts }) => {
+  handle: async ({ account, query: { action, object, by, fromDate, toDate, count, cursor = null }, context }) => {
     if (cursor !== null && !isAuditId(cursor)) throw new Refusal("invalid", "cursor: not one that this list has given out");
     if ((fromDate ?? 0) > (toDate ?? Infinity)) throw new Refusal("invalid", "fromDate: is later than toDate, so that nothing can pass");
     const filter = {
       ...{ ...(action && { what: action }), ...(object !== undefined && { object }), ...(by && { by }) },
       ...{ ...(fromDate !== undefined && { from: fromDate }), ...(toDate !== undefined && { to: toDate }) },
     };
-    const page = await parts.store.read.audit({ account: account.id, filter, cursor, count });
+    const page = await context.store.read.audit({ account: account.id, filter, cursor, count });
     return { status: 200, body: { entries: page.entries.map(entryJson), ...(page.cursor !== null && { cursor: page.cursor }) } };
   },
 });

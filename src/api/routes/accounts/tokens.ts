@@ -6,17 +6,17 @@ import { limits } from "../../../core/values/limits.ts";
 import type { Millis } from "../../../core/model/message.ts";
 import type { Token } from "../../../core/model/rights.ts";
 import { verbs } from "../../../core/model/rights.ts";
-import { count, one } from "../../http/parameters.ts";
+import { count, singleText } from "../../http/parameters.ts";
 import { readObject } from "../../route/readObject.ts";
 import { route } from "../../route/route.ts";
-import { scopeIn } from "../../route/scope.ts";
-import { hashOfToken, newTokenOf } from "../../auth/token.ts";
+import { readScope } from "../../route/scope.ts";
+import { hashToken, makeRandomToken } from "../../auth/token.ts";
 
 const tag = "Tokens";
 const byId = z.object({ tokenId: z.string() });
 const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
 
-const shape = z.object({
+const tokenSchema = z.object({
   tokenId: z.string(),
   name: z.string(),
   verbs: z.array(z.enum(verbs)).describe("publish; read: what changes nothing; manage: all else."),
@@ -28,14 +28,14 @@ const shape = z.object({
 });
 
 /** A token as it is shown: its text is no part of it. */
-const tokenJson = ({ id, name, verbs: may, destinations, createdAt, expiresAt, usedAt, madeBy }: Token): z.output<typeof shape> => ({
+const tokenJson = ({ id, name, verbs: may, destinations, createdAt, expiresAt, usedAt, madeBy }: Token): z.output<typeof tokenSchema> => ({
   ...{ tokenId: id, name, verbs: [...may], destinations: [...destinations], createdAt },
   ...(expiresAt === null ? {} : { expiresAt }),
   ...(usedAt === null ? {} : { usedAt }),
   ...(madeBy === null ? {} : { madeBy }),
 });
 
-const creation = z.strictObject({
+const creationSchema = z.strictObject({
   name: z
     .string("is not a text")
     .max(limits.nameLength, `is longer than ${limits.nameLength} characters`)
@@ -58,7 +58,7 @@ const creation = z.strictObject({
     .describe("When it ends: a duration from now such as 30d, or unix milliseconds. Not given: never."),
 });
 
-function expiryOf(expires: number | string | undefined, now: Millis): Millis | null {
+function readExpiry(expires: number | string | undefined, now: Millis): Millis | null {
   if (expires === undefined) return null;
   if (typeof expires === "number") return expires;
   const span = parseDuration(expires);
@@ -72,16 +72,22 @@ const create = route({
   tag,
   summary: "Make a token",
   about: "The text of the token is shown only now. A token that makes another one can give it no right that it does not have.",
-  body: { about: "What it may be used for.", contentType: "application/json", schema: creation, required: true, mostBytes: 512 * 1024 },
-  answers: { 201: { about: "The token, with its text.", schema: shape.extend({ token: z.string() }) } },
+  body: {
+    about: "What it may be used for.",
+    contentType: "application/json",
+    schema: creationSchema,
+    required: true,
+    maxBytes: 512 * 1024,
+  },
+  answers: { 201: { about: "The token, with its text.", schema: tokenSchema.extend({ token: z.string() }) } },
   refusals: ["forbidden", "limit-exceeded"],
-  handle: async ({ account, incoming, parts }) => {
-    const { expires, ...asked } = readObject(creation, incoming);
-    const expiresAt = expiryOf(expires, parts.now());
-    const token = newTokenOf(account.id);
-    const { scope = null } = scopeIn(incoming);
-    const made = await parts.store.execute("createToken", { account: account.id, hash: hashOfToken(token), scope, ...asked, expiresAt });
-    return { status: 201, body: { ...tokenJson(made), token }, headers: { "Cache-Control": "no-store" } };
+  handle: async ({ account, incoming, context }) => {
+    const { expires, ...asked } = readObject(creationSchema, incoming);
+    const expiresAt = readExpiry(expires, context.now());
+    const token = makeRandomToken(account.id);
+    const { scope = null } = readScope(incoming);
+    const created = await context.store.execute("createToken", { account: account.id, hash: hashToken(token), scope, ...asked, expiresAt });
+    return { status: 201, body: { ...tokenJson(created), token }, headers: { "Cache-Control": "no-store" } };
   },
 });
 
@@ -92,20 +98,20 @@ const list = route({
   summary: "List tokens",
   about: "Oldest first. The two tokens that every account has are not among them.",
   query: z.object({
-    count: count({ most: 100, normally: 100 }),
-    cursor: one().optional().describe("Where the page before ended."),
+    count: count({ max: 100, defaultCount: 100 }),
+    cursor: singleText().optional().describe("Where the page before ended."),
   }),
   answers: {
     200: {
       about: "A page of tokens, without their texts.",
-      schema: z.object({ tokens: z.array(shape), cursor: z.string().optional().describe("Where to go on. Absent at the end.") }),
+      schema: z.object({ tokens: z.array(tokenSchema), cursor: z.string().optional().describe("Where to go on. Absent at the end.") }),
     },
   },
   refusals: [],
-  handle: async ({ account, query, parts }) => {
+  handle: async ({ account, query, context }) => {
     if (query.cursor !== undefined && !isId(query.cursor)) throw new Refusal("invalid", "cursor: not one that a page ended with");
     const range = { account: account.id, limit: query.count + 1, ...(query.cursor === undefined ? {} : { after: query.cursor }) };
-    const found = await parts.store.read.allSetUp("tokens", range);
+    const found = await context.store.read.listResources("tokens", range);
     const page = found.slice(0, query.count);
     const last = found.length > page.length ? page.at(-1) : undefined;
     return { status: 200, body: { tokens: page.map(tokenJson), ...(last ? { cursor: last.id } : {}) } };
@@ -118,10 +124,10 @@ const get = route({
   tag,
   summary: "Read a token",
   params: byId,
-  answers: { 200: { about: "The token, without its text.", schema: shape } },
+  answers: { 200: { about: "The token, without its text.", schema: tokenSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params: { tokenId: id }, parts }) => {
-    const found = isId(id) ? await parts.store.read.setUp("tokens", account.id, id) : null;
+  handle: async ({ account, params: { tokenId: id }, context }) => {
+    const found = isId(id) ? await context.store.read.findResource("tokens", account.id, id) : null;
     if (!found) throw missing(id);
     return { status: 200, body: tokenJson(found) };
   },
@@ -137,8 +143,8 @@ const revoke = route({
   forPassive: true,
   answers: { 200: { about: "It is no more.", schema: z.object({ revoked: z.literal(1) }) } },
   refusals: ["not-found", "forbidden"],
-  handle: async ({ account, params: { tokenId: id }, parts }) => {
-    const { revoked } = isId(id) ? await parts.store.execute("revokeToken", { account: account.id, id }) : { revoked: false };
+  handle: async ({ account, params: { tokenId: id }, context }) => {
+    const { revoked } = isId(id) ? await context.store.execute("revokeToken", { account: account.id, id }) : { revoked: false };
     if (!revoked) throw missing(id);
     return { status: 200, body: { revoked: 1 } };
   },

@@ -1,31 +1,39 @@
 import { z } from "zod";
 import { Refusal } from "../../../core/values/errors.ts";
-import type { Account, AccountId, Brand, Bytes, Letter } from "../../../core/model/message.ts";
-import type { InputOf } from "../../../core/commands/index.ts";
+import type { Account, AccountId, Brand, Bytes, MessageInput } from "../../../core/model/message.ts";
+import type { CommandInput } from "../../../core/commands/index.ts";
 import type { PublishResult } from "../../../core/commands/publish.ts";
-import { partsOf } from "../../../core/fairness/weight.ts";
-import { brandedHeader } from "../../http/brand.ts";
+import { splitInputs } from "../../../core/fairness/weight.ts";
+import { parseBrandedHeader } from "../../http/brand.ts";
 import type { Store } from "../../../store/store.ts";
-import { givenByHeaders, givenByQuery } from "../../settings/grammar.ts";
-import { swallowed } from "../../settings/table.ts";
-import { memberTexts, readJsonList } from "../../http/json.ts";
-import { contentOf } from "../../settings/message.ts";
-import type { GroupAimed, Purpose } from "../../publishing/read.ts";
-import { brandFor, brandOtherwise, brandsOfToken, checkFanOut, givenBy, groupAt, postingFrom } from "../../publishing/read.ts";
-import { headersOfResults } from "../../http/allowanceHeaders.ts";
-import { checkedObject } from "../../route/readObject.ts";
-import { refusedHostWarnings } from "../../publishing/refusedHosts.ts";
-import type { Incoming, Parts } from "../../route/route.ts";
+import { listHeaderSettings, listQuerySettings } from "../../settings/grammar.ts";
+import { ignoredSettings } from "../../settings/table.ts";
+import { readMemberTexts, readJsonList } from "../../http/json.ts";
+import { listContentHeaders } from "../../settings/message.ts";
+import type { GroupTarget, Purpose } from "../../publishing/read.ts";
+import {
+  pickFirstBrand,
+  defaultBrand,
+  listTokenBrands,
+  checkFanOut,
+  listKeptSettings,
+  findGroup,
+  makePublishRequest,
+} from "../../publishing/read.ts";
+import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";
+import { parseObject } from "../../route/readObject.ts";
+import { makePublishWarnings } from "../../publishing/refusedHosts.ts";
+import type { IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { mayRead, scopeIn } from "../../route/scope.ts";
-import { areOfStep, readingStep } from "../../publishing/stepRefusal.ts";
+import { mayRead, readScope } from "../../route/scope.ts";
+import { isStepRequest, readStep } from "../../publishing/stepRefusal.ts";
 import { checkName, checkUrl, isUrl } from "../../http/target.ts";
-import { published, publishedJson, publishedToEach } from "./publish.ts";
+import { publishedSchema, publishedJson, publishedToEachSchema } from "./publish.ts";
 
 /** Most messages in one request. */
-const mostItems = 10_000;
+const maxItems = 10_000;
 
-const item = z.strictObject({
+const itemSchema = z.strictObject({
   destination: z.string("is missing, or not a text").describe("A URL, not encoded, or the name of a URL group."),
   headers: z
     .record(z.string(), z.union([z.string(), z.array(z.string())], "is neither a text nor a list of texts"))
@@ -43,14 +51,14 @@ const item = z.strictObject({
 
 /** What routes that take a list have for a body. */
 export const batchBody = {
-  about: `A list of at most ${mostItems} messages.`,
+  about: `A list of at most ${maxItems} messages.`,
   contentType: "application/json",
-  schema: z.array(item).max(mostItems),
+  schema: z.array(itemSchema).max(maxItems),
   required: true,
-  mostBytes: 100 * 1024 * 1024,
+  maxBytes: 100 * 1024 * 1024,
 };
 
-const refused = z.object({ error: z.string().describe("Why this one was not taken.") });
+const refusedSchema = z.object({ error: z.string().describe("Why this one was not taken.") });
 
 export const batch = route({
   method: "POST",
@@ -68,21 +76,21 @@ export const batch = route({
   answers: {
     200: {
       about: "What became of each, in the order of the list; of one to a URL group, a list.",
-      schema: z.array(z.union([published, publishedToEach, refused])),
+      schema: z.array(z.union([publishedSchema, publishedToEachSchema, refusedSchema])),
     },
   },
   refusals: ["not-found", "limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "step-refused", "forbidden"],
-  handle: async ({ account, incoming, parts }) => {
-    const { store, mostQueues } = parts;
-    const { read, ignored } = await readItems(incoming, { account, parts, purpose: "messages" });
-    const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
-    const results = await publishInParts(store, letters, { account: account.id, mostQueues, ...scopeIn(incoming) });
-    const warnings = refusedHostWarnings({ incoming, parts }, letters, results);
+  handle: async ({ account, incoming, context }) => {
+    const { store, maxQueues } = context;
+    const { read, ignored } = await readItems(incoming, { account, context, purpose: "messages" });
+    const inputs = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
+    const results = await publishInParts(store, inputs, { account: account.id, maxQueues, ...readScope(incoming) });
+    const warnings = makePublishWarnings({ incoming, context }, inputs, results);
     return {
       status: 200,
-      body: answersTo(read, results, { mayRead: mayRead(incoming) }),
+      body: toResponses(read, results, { mayRead: mayRead(incoming) }),
       ignored,
-      headers: headersOfResults(results, warnings),
+      headers: makeResultHeaders(results, warnings),
     };
   },
 });
@@ -93,13 +101,13 @@ export const batch = route({
  */
 async function publishInParts(
   store: Store,
-  letters: readonly Letter[],
-  of: Omit<InputOf<"publish">, "letters">,
+  letters: readonly MessageInput[],
+  publishInput: Omit<CommandInput<"publish">, "inputs">,
 ): Promise<readonly PublishResult[]> {
   const results: PublishResult[] = [];
-  for (const part of letters.length === 0 ? [] : partsOf(letters)) {
+  for (const part of letters.length === 0 ? [] : splitInputs(letters)) {
     try {
-      results.push(...(await store.execute("publish", { ...of, letters: part })));
+      results.push(...(await store.execute("publish", { ...publishInput, inputs: part })));
     } catch (error) {
       if (!(error instanceof Refusal) || results.length === 0) throw error;
       const [first, last] = [results.length + 1, letters.length];
@@ -110,142 +118,151 @@ async function publishInParts(
 }
 
 /** Read in one turn; then others have theirs. Some items take milliseconds, and leases are to be renewed meanwhile. */
-const itemsInATurn = 16;
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const itemsPerTurn = 16;
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** Of one item: more than any request could have, whose headers the server bounds. To look at each of a million takes seconds. */
-const mostHeaders = 10_000;
+const maxHeaders = 10_000;
 
 /** Of all items together, 30 for each of the most that there may be. To read a million different ones takes the time of others. */
-const mostNames = 30 * mostItems;
+const maxNames = 30 * maxItems;
 
 /** How the items of a batch are read: whose they are, and what for. */
-type ReadingOf = { account: Account; parts: Parts; purpose: Purpose };
-type ReadItems = { read: (Letter | Refusal)[]; ignored: string[] };
+type BatchContext = { account: Account; context: RouteContext; purpose: Purpose };
+type ReadItems = { read: (MessageInput | Refusal)[]; ignored: string[] };
 
 /** Reads the items of a batch, each for itself. Throws `Refusal` where one that belongs to a workflow run is refused: a run is told of all or nothing. */
-export async function readItems(incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
-  const items = await itemsOf(incoming, of);
-  const isStep = items.some(isOfRun) && items.some(({ headers }) => areOfStep(headers));
-  return readingStep(isStep, () => readEach(items, incoming, of));
+export async function readItems(incoming: IncomingRequest, batchContext: BatchContext): Promise<ReadItems> {
+  const items = await parseItems(incoming, batchContext);
+  const isStep = items.some(isRunItem) && items.some(({ headers }) => isStepRequest(headers));
+  return readStep(isStep, () => readEach(items, incoming, batchContext));
 }
 
 /**
  * An item of the list. `given`: with the members that say something. `strangers`: those that are unknown. `headers`: names and values in turn, as
  * far as they can be read.
  */
-type Item = { given: unknown; strangers: Readonly<Record<string, unknown>>; headers: readonly string[] };
+type Item = { given: unknown; unknownMembers: Readonly<Record<string, unknown>>; headers: readonly string[] };
 
-async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
-  const { account, parts, purpose } = of;
-  const ignored = new Set(ignoredHeadersOf(incoming));
-  const shown = brandsShownBy(incoming);
-  const otherwise = brandOtherwise(purpose, parts.brand);
-  const around: Around = { incoming, shown, otherwise, purpose, ignored, groupAt: groupsOf(parts.store, account.id) };
-  const read: (Letter | Refusal)[] = [];
+async function readEach(items: readonly Item[], incoming: IncomingRequest, batchContext: BatchContext): Promise<ReadItems> {
+  const { account, context, purpose } = batchContext;
+  const ignored = new Set(listIgnoredHeaders(incoming));
+  const requestBrands = listRequestBrands(incoming);
+  const fallbackBrand = defaultBrand(purpose, context.brand);
+  const itemContext: ItemContext = {
+    incoming,
+    requestBrands,
+    fallbackBrand,
+    purpose,
+    ignored,
+    findCachedGroup: createGroupFinder(context.store, account.id),
+  };
+  const read: (MessageInput | Refusal)[] = [];
   for (const one of items) {
-    if (read.length % itemsInATurn === itemsInATurn - 1) await turn();
-    read.push(await attempt(() => letterOfItem(one, around)));
+    if (read.length % itemsPerTurn === itemsPerTurn - 1) await nextTurn();
+    read.push(await catchRefusal(() => readItem(one, itemContext)));
   }
-  const first = read.findIndex((one, at) => one instanceof Refusal && (purpose === "triggers" || items.slice(at, at + 1).some(isOfRun)));
-  if (first >= 0) throw refusalOf(read, first);
-  return { read, ignored: [...around.ignored] };
+  const first = read.findIndex((one, at) => one instanceof Refusal && (purpose === "triggers" || items.slice(at, at + 1).some(isRunItem)));
+  if (first >= 0) throw makeItemRefusal(read, first);
+  return { read, ignored: [...itemContext.ignored] };
 }
 
 /** A setting among the headers of the request itself would hold for none of its messages. Those of the other brand are passed over, and answered. */
-function ignoredHeadersOf({ rawHeaders }: Incoming): string[] {
-  const given = givenByHeaders(rawHeaders).filter(({ name }) => !swallowed.test(name));
-  const stranger = given.find(({ brand }) => brand === "svc");
-  if (stranger)
+function listIgnoredHeaders({ rawHeaders }: IncomingRequest): string[] {
+  const given = listHeaderSettings(rawHeaders).filter(({ name }) => !ignoredSettings.test(name));
+  const unsupported = given.find(({ brand }) => brand === "svc");
+  if (unsupported)
     throw new Refusal(
       "invalid",
-      `${stranger.written.slice(0, 200)}: this request takes no settings of messages; give them in the headers of each`,
+      `${unsupported.written.slice(0, 200)}: this request takes no settings of messages; give them in the headers of each`,
     );
   return given.map(({ written }) => written.toLowerCase());
 }
 
 /** Whether an item is meant for a workflow run, also if it cannot be read. */
-const isOfRun = ({ headers }: Item): boolean => headers.some((name, at) => at % 2 === 0 && brandedHeader(name)?.name === "workflow-runid");
+const isRunItem = ({ headers }: Item): boolean =>
+  headers.some((name, at) => at % 2 === 0 && parseBrandedHeader(name)?.name === "workflow-runid");
 
 /** Unknown members of an item that are read: the first one is refused, or some are named as ignored. */
-const mostStrangers = 100;
+const maxUnknownMembers = 100;
 
 /** Takes an item apart. Some clients send every member that there is, and `null` or `""` for those that they have nothing for. */
-function itemOf(given: unknown): Item {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) return { given, strangers: {}, headers: [] };
+function toItem(given: unknown): Item {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) return { given, unknownMembers: {}, headers: [] };
   const members: Record<string, unknown> = {};
-  const strangers: [name: string, value: unknown][] = [];
+  const unknownMembers: [name: string, value: unknown][] = [];
   for (const [name, value] of Object.entries(given)) {
     if (value === null || value === "") continue;
-    if (Object.hasOwn(item.shape, name)) members[name] = value;
-    else if (strangers.length < mostStrangers) strangers.push([name, value]);
+    if (Object.hasOwn(itemSchema.shape, name)) members[name] = value;
+    else if (unknownMembers.length < maxUnknownMembers) unknownMembers.push([name, value]);
   }
-  return { given: members, strangers: Object.fromEntries(strangers), headers: headersIn(members["headers"]) };
+  return { given: members, unknownMembers: Object.fromEntries(unknownMembers), headers: listHeaders(members["headers"]) };
 }
 
-function headersIn(given: unknown): readonly string[] {
+function listHeaders(given: unknown): readonly string[] {
   const headers: string[] = [];
   if (typeof given !== "object" || given === null) return headers;
   for (const [name, value] of Object.entries(given)) {
-    if (headers.length > 2 * mostHeaders) break;
+    if (headers.length > 2 * maxHeaders) break;
     const values: unknown[] = Array.isArray(value) ? value : [value];
     // A message with more than there may be is refused, however many there are.
-    for (const one of values.slice(0, mostHeaders + 1)) headers.push(name, typeof one === "string" ? one : isPlain(one) ? String(one) : "");
+    for (const one of values.slice(0, maxHeaders + 1))
+      headers.push(name, typeof one === "string" ? one : isNumberOrBoolean(one) ? String(one) : "");
   }
   return headers;
 }
 
-const isPlain = (value: unknown): value is number | boolean => typeof value === "number" || typeof value === "boolean";
+const isNumberOrBoolean = (value: unknown): value is number | boolean => typeof value === "number" || typeof value === "boolean";
 
 /** Whether it is what the schema takes, as nearly all are. The schema takes five times as long to find out, and says what is wrong with others. */
-function isItem(given: unknown): given is z.output<typeof item> {
+function isItem(given: unknown): given is z.output<typeof itemSchema> {
   if (typeof given !== "object" || given === null || Array.isArray(given)) return false;
-  const { destination, headers, body, queue }: { [N in keyof typeof item.shape]?: unknown } = given;
+  const { destination, headers, body, queue }: { [N in keyof typeof itemSchema.shape]?: unknown } = given;
   const isTextOrNone = (value: unknown): boolean => value === undefined || typeof value === "string";
-  return typeof destination === "string" && isTextOrNone(body) && isTextOrNone(queue) && (headers === undefined || areTexts(headers));
+  return typeof destination === "string" && isTextOrNone(body) && isTextOrNone(queue) && (headers === undefined || areHeaderTexts(headers));
 }
 
 const isText = (value: unknown): boolean => typeof value === "string";
 
-const areTexts = (headers: unknown): boolean =>
+const areHeaderTexts = (headers: unknown): boolean =>
   typeof headers === "object" &&
   headers !== null &&
   !Array.isArray(headers) &&
   Object.values(headers).every((value) => isText(value) || (Array.isArray(value) && value.every(isText)));
 
-function refusalOf(answers: readonly unknown[], at: number): Refusal {
-  const refusal = answers[at];
+function makeItemRefusal(results: readonly unknown[], at: number): Refusal {
+  const refusal = results[at];
   if (!(refusal instanceof Refusal)) throw new Error("batch: nothing was refused");
-  return new Refusal(refusal.code, `message ${at + 1} of ${answers.length}: ${refusal.message}`, refusal);
+  return new Refusal(refusal.code, `message ${at + 1} of ${results.length}: ${refusal.message}`, refusal);
 }
 
 /** The URL groups of an account, each asked for once. Throws `Refusal` when all together would make too much of one request. */
-function groupsOf(store: Store, account: AccountId): GroupAt {
-  const known = new Map<string, Promise<GroupAimed>>();
-  const made = { messages: 0, bytes: 0 };
+function createGroupFinder(store: Store, account: AccountId): GroupFinder {
+  const known = new Map<string, Promise<GroupTarget>>();
+  const total = { messages: 0, bytes: 0 };
   return async (destination, body) => {
-    const asked = known.get(destination) ?? groupAt(store, account, destination);
-    known.set(destination, asked);
-    const aimed = await asked;
-    checkFanOut(aimed.group, made, body);
-    return aimed;
+    const pendingGroup = known.get(destination) ?? findGroup(store, account, destination);
+    known.set(destination, pendingGroup);
+    const groupTarget = await pendingGroup;
+    checkFanOut(groupTarget.group, total, body);
+    return groupTarget;
   };
 }
 
-async function itemsOf({ body }: Incoming, { account, parts: { longWork } }: ReadingOf): Promise<Item[]> {
+async function parseItems({ body }: IncomingRequest, { account, context: { longWork } }: BatchContext): Promise<Item[]> {
   if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
   let [items, names] = [0, 0];
-  const make = (given: unknown[], text: Bytes): Item[] => {
+  const toItems = (given: unknown[], text: Bytes): Item[] => {
     items += given.length;
-    if (items > mostItems) return [];
-    const read = given.map(itemOf);
+    if (items > maxItems) return [];
+    const read = given.map(toItem);
     names += read.reduce((sum, { headers }) => sum + headers.length / 2, 0);
-    if (names > mostNames) throw new Refusal("invalid", `body: more than ${mostNames} headers of messages; send them in several requests`);
-    return read.some(({ given }) => isStructured(given)) ? withTexts(read, memberTexts(text, "body")) : read;
+    if (names > maxNames) throw new Refusal("invalid", `body: more than ${maxNames} headers of messages; send them in several requests`);
+    return read.some(({ given }) => isStructured(given)) ? withBodyTexts(read, readMemberTexts(text, "body")) : read;
   };
-  const read = await readJsonList(body, { longWork, owner: account.id, most: { names: mostNames }, make });
+  const read = await readJsonList(body, { longWork, owner: account.id, max: { names: maxNames }, convert: toItems });
   if (read === null) throw new Refusal("invalid", "body: not a JSON list of messages");
-  if (items > mostItems) throw new Refusal("invalid", `body: ${items} messages, the limit is ${mostItems}; send them in several requests`);
+  if (items > maxItems) throw new Refusal("invalid", `body: ${items} messages, the limit is ${maxItems}; send them in several requests`);
   return read;
 }
 
@@ -253,62 +270,62 @@ const isStructured = (given: unknown): given is { body: object } =>
   typeof given === "object" && given !== null && "body" in given && typeof given.body === "object";
 
 /** Bodies that are JSON themselves are delivered as they were written. */
-const withTexts = (items: readonly Item[], texts: ReadonlyMap<number, string>): Item[] =>
+const withBodyTexts = (items: readonly Item[], texts: ReadonlyMap<number, string>): Item[] =>
   items.map((one, at) => (isStructured(one.given) ? { ...one, given: { ...one.given, body: texts.get(at) } } : one));
 
 /** The brands that the request itself shows hold for messages that show none. */
-const brandsShownBy = ({ rawHeaders, query }: Incoming): readonly Brand[] => [
-  ...givenByHeaders(rawHeaders).map(({ brand }) => brand),
-  ...brandsOfToken(query.tokenName),
+const listRequestBrands = ({ rawHeaders, query }: IncomingRequest): readonly Brand[] => [
+  ...listHeaderSettings(rawHeaders).map(({ brand }) => brand),
+  ...listTokenBrands(query.tokenName),
 ];
 
-type GroupAt = (destination: string, body: Bytes) => Promise<GroupAimed>;
-type Around = {
-  incoming: Incoming;
-  shown: readonly Brand[];
-  otherwise: Brand;
+type GroupFinder = (destination: string, body: Bytes) => Promise<GroupTarget>;
+type ItemContext = {
+  incoming: IncomingRequest;
+  requestBrands: readonly Brand[];
+  fallbackBrand: Brand;
   purpose: Purpose;
   ignored: Set<string>;
-  groupAt: GroupAt;
+  findCachedGroup: GroupFinder;
 };
 
-async function letterOfItem({ given, strangers, headers }: Item, around: Around): Promise<Letter> {
-  const { incoming, purpose, ignored, groupAt } = around;
+async function readItem({ given, unknownMembers, headers }: Item, itemContext: ItemContext): Promise<MessageInput> {
+  const { incoming, purpose, ignored, findCachedGroup } = itemContext;
   const count = headers.length / 2;
-  if (count > mostHeaders) throw new Refusal("invalid", `headers: there are more than ${mostHeaders}, the limit`);
-  const { destination, body: text = "", queue } = isItem(given) ? given : checkedObject(item, given, "message");
+  if (count > maxHeaders) throw new Refusal("invalid", `headers: there are more than ${maxHeaders}, the limit`);
+  const { destination, body: text = "", queue } = isItem(given) ? given : parseObject(itemSchema, given, "message");
   const body = Buffer.from(typeof text === "string" ? text : "");
-  const aimed = isUrl(destination) || purpose === "triggers" ? null : await groupAt(destination, body);
-  if (aimed === null) checkUrl("destination", destination);
-  const own = [givenByHeaders(headers), givenByQuery(aimed?.settings ?? [])];
-  const ofGroup = givenBy(aimed?.group.headers);
-  const shown = [...own.flat().map(({ brand }) => brand), ...brandsOfToken(aimed?.tokenName ?? null)];
-  const brand = brandFor([shown, around.shown, ofGroup.map((one) => one.brand)], around.otherwise);
-  const passedOver = strangersPassedOver({ given, strangers }, brand);
+  const groupTarget = isUrl(destination) || purpose === "triggers" ? null : await findCachedGroup(destination, body);
+  if (groupTarget === null) checkUrl("destination", destination);
+  const own = [listHeaderSettings(headers), listQuerySettings(groupTarget?.settings ?? [])];
+  const groupLayer = listKeptSettings(groupTarget?.group.headers);
+  const ownBrands = [...own.flat().map(({ brand }) => brand), ...listTokenBrands(groupTarget?.tokenName ?? null)];
+  const brand = pickFirstBrand([ownBrands, itemContext.requestBrands, groupLayer.map((one) => one.brand)], itemContext.fallbackBrand);
+  const ignoredMembers = listIgnoredMembers({ given, unknownMembers }, brand);
   if (queue) checkName("queue", queue);
-  const posting = postingFrom(purpose, [...own, ofGroup], {
+  const request = makePublishRequest(purpose, [...own, groupLayer], {
     brand,
-    destination: aimed?.group.name ?? destination,
-    query: aimed?.query ?? null,
+    destination: groupTarget?.group.name ?? destination,
+    query: groupTarget?.query ?? null,
     queue: queue ?? null,
     body,
-    content: contentOf(headers),
+    content: listContentHeaders(headers),
     // There is no request of its own whose headers could go along.
-    senders: () => [],
+    senderHeaders: () => [],
     callerIp: incoming.callerIp,
   });
-  for (const name of [...passedOver, ...posting.ignored]) if (ignored.size < 100) ignored.add(name);
-  return posting.letter;
+  for (const name of [...ignoredMembers, ...request.ignored]) if (ignored.size < 100) ignored.add(name);
+  return request.input;
 }
 
 /** Members that are unknown are like settings that are: the other brand passes over them. Throws `Refusal` for the neutral one. */
-function strangersPassedOver({ given, strangers }: Pick<Item, "given" | "strangers">, brand: Brand): string[] {
-  const names = Object.keys(strangers);
-  if (names.length > 0 && brand === "svc") checkedObject(item, Object.assign(Object.create(null), strangers, given), "message");
+function listIgnoredMembers({ given, unknownMembers }: Pick<Item, "given" | "unknownMembers">, brand: Brand): string[] {
+  const names = Object.keys(unknownMembers);
+  if (names.length > 0 && brand === "svc") parseObject(itemSchema, Object.assign(Object.create(null), unknownMembers, given), "message");
   return names;
 }
 
-async function attempt(make: () => Promise<Letter>): Promise<Letter | Refusal> {
+async function catchRefusal(make: () => Promise<MessageInput>): Promise<MessageInput | Refusal> {
   try {
     return await make();
   } catch (error) {
@@ -317,16 +334,20 @@ async function attempt(make: () => Promise<Letter>): Promise<Letter | Refusal> {
   }
 }
 
-function answersTo(read: readonly (Letter | Refusal)[], results: readonly PublishResult[], of: { mayRead: boolean }): unknown[] {
+function toResponses(
+  read: readonly (MessageInput | Refusal)[],
+  results: readonly PublishResult[],
+  rights: { mayRead: boolean },
+): unknown[] {
   let next = 0;
   const answers = read.map((one) => {
     if (one instanceof Refusal) return one;
     const result = results[next++];
     return result && "refused" in result
-      ? new Refusal(result.refused, result.message, { allowance: result.allowance })
-      : publishedJson(result, one, of);
+      ? new Refusal(result.refused, result.message, { remainingQuota: result.remainingQuota })
+      : publishedJson(result, one, rights);
   });
   const [first] = answers;
-  if (first instanceof Refusal && answers.every((answer) => answer instanceof Refusal)) throw refusalOf(answers, 0);
+  if (first instanceof Refusal && answers.every((answer) => answer instanceof Refusal)) throw makeItemRefusal(answers, 0);
   return answers.map((answer) => (answer instanceof Refusal ? { error: answer.message } : answer));
 }

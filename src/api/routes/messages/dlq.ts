@@ -1,34 +1,34 @@
 import { z } from "zod";
 import { isId } from "../../../core/values/ids.ts";
 import type { NotDone } from "../../../core/values/errors.ts";
-import { failedIn, Refusal } from "../../../core/values/errors.ts";
+import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
 import type { Account, Millis } from "../../../core/model/message.ts";
 import type { Overrides } from "../../../core/commands/overrides.ts";
-import { overridesAlone } from "../../../core/commands/overrides.ts";
-import { sendingLimitBrokenBy } from "../../../core/commands/publish.ts";
+import { expandOverrides } from "../../../core/commands/overrides.ts";
+import { findSendingRefusal } from "../../../core/commands/publish.ts";
 import type { Filter } from "../../../core/search/filter.ts";
-import { urlsOfOverrides } from "../../../core/commands/overrides.ts";
+import { listOverrideUrls } from "../../../core/commands/overrides.ts";
 import { retentionFor } from "../../../core/commands/retention.ts";
-import { dryRun, dryRunAnswer, dryRunParameter } from "../../publishing/dryRun.ts";
-import { entriesOf, failedRunFilter, onlyOfRuns } from "../lists/failedRunLists.ts";
-import { cursorParameter, deadLetterFilters, filterOf, keysOfAction, orderParameter } from "../lists/filters.ts";
-import { givenByHeaders, givenByQuery, readChanges } from "../../settings/grammar.ts";
-import { overridesOf } from "../../settings/message.ts";
+import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
+import { readEntries, toFailedRunFilter, runOnlyFilters } from "../lists/failedRunLists.ts";
+import { cursorParameter, deadLetterFilters, toFilter, actionKeyFilters, orderParameter } from "../lists/filters.ts";
+import { listHeaderSettings, listQuerySettings, readChanges } from "../../settings/grammar.ts";
+import { readOverrides } from "../../settings/message.ts";
 import { choice, count } from "../../http/parameters.ts";
-import { entryJson, entryShape } from "../../views/failedRuns.ts";
-import type { Incoming, Parts } from "../../route/route.ts";
+import { entryJson, entrySchema } from "../../views/failedRuns.ts";
+import type { IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { mustReadToSend } from "../../route/scope.ts";
-import { notDone } from "../../views/shapes.ts";
-import { shortened } from "../../http/target.ts";
+import { checkMayReadToSend } from "../../route/scope.ts";
+import { notDoneSchema } from "../../views/schemas.ts";
+import { shorten } from "../../http/target.ts";
 import type { Sweep } from "../lists/sweep.ts";
-import { sweepOf } from "../lists/sweep.ts";
+import { readSweep } from "../lists/sweep.ts";
 
 const byId = z.object({ dlqId: z.string() });
-const portion = (about: string) => count({ most: 100, normally: 100, about });
+const portion = (about: string) => count({ max: 100, defaultCount: 100, about });
 const nextPage = z.string().optional().describe("Where to go on. Absent at the end.");
 
-const ofRuns = Object.keys(onlyOfRuns) as (keyof typeof onlyOfRuns)[];
+const runOnlyNames = Object.keys(runOnlyFilters) as (keyof typeof runOnlyFilters)[];
 
 const list = route({
   method: "GET",
@@ -42,17 +42,17 @@ const list = route({
     count: portion("Pages with large bodies are shorter."),
     cursor: cursorParameter,
     source: choice(["workflow"]).optional().describe("Failed workflow runs instead. Only they can be asked for by what runs have."),
-    ...onlyOfRuns,
+    ...runOnlyFilters,
   }),
-  answers: { 200: { about: "A page of entries.", schema: z.object({ messages: z.array(entryShape), cursor: nextPage }) } },
+  answers: { 200: { about: "A page of entries.", schema: z.object({ messages: z.array(entrySchema), cursor: nextPage }) } },
   refusals: [],
-  handle: async ({ account, query, parts }) => {
+  handle: async ({ account, query, context }) => {
     const { source, order } = query;
     const isOfRuns = source === "workflow";
-    const stranger = ofRuns.find((name) => !isOfRuns && query[name] !== undefined);
-    if (stranger) throw new Refusal("invalid", `${stranger}: there is no such parameter, except with source=workflow`);
-    const filter = isOfRuns ? failedRunFilter(query) : filterOfMessages(query);
-    const { entries, cursor } = await entriesOf(parts, account.id, { ...query, filter, order });
+    const runOnlyName = runOnlyNames.find((name) => !isOfRuns && query[name] !== undefined);
+    if (runOnlyName) throw new Refusal("invalid", `${runOnlyName}: there is no such parameter, except with source=workflow`);
+    const filter = isOfRuns ? toFailedRunFilter(query) : toMessageFilter(query);
+    const { entries, cursor } = await readEntries(context, account.id, { ...query, filter, order });
     return { status: 200, body: { messages: entries.map(entryJson), ...(cursor === null ? {} : { cursor }) } };
   },
 });
@@ -64,16 +64,20 @@ const get = route({
   summary: "Read a dead letter",
   about: "Of a message, or of a workflow run: their ids are of one kind.",
   params: byId,
-  answers: { 200: { about: "The entry.", schema: entryShape } },
+  answers: { 200: { about: "The entry.", schema: entrySchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => {
-    const entry = isId(params.dlqId) ? await parts.store.read.deadLetter(account.id, params.dlqId) : null;
-    if (!entry) throw missing(params.dlqId);
+  handle: async ({ account, params, context }) => {
+    const entry = isId(params.dlqId) ? await context.store.read.deadLetter(account.id, params.dlqId) : null;
+    if (!entry) throw makeNotFound(params.dlqId);
     return { status: 200, body: entryJson(entry) };
   },
 });
 
-const deleted = z.object({ deleted: z.int().describe("How many there were, and are gone now."), failed: notDone, cursor: nextPage });
+const deletedSchema = z.object({
+  deleted: z.int().describe("How many there were, and are gone now."),
+  failed: notDoneSchema,
+  cursor: nextPage,
+});
 
 const remove = route({
   method: "DELETE",
@@ -81,17 +85,17 @@ const remove = route({
   tag: "Dead letter queue",
   summary: "Delete a dead letter",
   params: byId,
-  answers: { 200: { about: "It is gone.", schema: deleted } },
+  answers: { 200: { about: "It is gone.", schema: deletedSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => {
-    const answer = await removeAll(parts, account, [params.dlqId].filter(isId));
-    if (answer.deleted === 0) throw missing(params.dlqId);
+  handle: async ({ account, params, context }) => {
+    const answer = await removeAll(context, account, [params.dlqId].filter(isId));
+    if (answer.deleted === 0) throw makeNotFound(params.dlqId);
     return { status: 200, body: { deleted: answer.deleted } };
   },
 });
 
-const selection = deadLetterFilters.extend({
-  ...keysOfAction,
+const selectionSchema = deadLetterFilters.extend({
+  ...actionKeyFilters,
   count: portion("Does not count when dlqIds is given."),
   cursor: cursorParameter,
   ...dryRunParameter,
@@ -103,19 +107,19 @@ const removeMany = route({
   tag: "Dead letter queue",
   summary: "Delete many dead letters",
   about: "Those with the given ids, or those that pass all filters, oldest first. Without any filter, all of them pass.",
-  query: selection,
-  answers: { 200: { about: "How many are gone; or how many would be.", schema: z.union([deleted, dryRunAnswer]) } },
+  query: selectionSchema,
+  answers: { 200: { about: "How many are gone; or how many would be.", schema: z.union([deletedSchema, dryRunSchema]) } },
   refusals: [],
-  handle: async ({ account, query, parts }) => {
-    if (query.dryRun === "true") return { status: 200, body: await wouldBe(parts, account, query) };
-    const { ids, cursor } = await selected(parts, account, query);
-    const { deleted, failed = [] } = await removeAll(parts, account, ids);
-    const strangers = (query.dlqIds ?? []).filter((id) => !isId(id)).map((id) => notThere(id));
-    return { status: 200, body: { deleted, ...failedIn([...failed, ...strangers]), ...(cursor === null ? {} : { cursor }) } };
+  handle: async ({ account, query, context }) => {
+    if (query.dryRun === "true") return { status: 200, body: await countSelected(context, account, query) };
+    const { ids, cursor } = await selectEntries(context, account, query);
+    const { deleted, failed = [] } = await removeAll(context, account, ids);
+    const unknownIds = (query.dlqIds ?? []).filter((id) => !isId(id)).map((id) => describeMissing(id));
+    return { status: 200, body: { deleted, ...toFailedMember([...failed, ...unknownIds]), ...(cursor === null ? {} : { cursor }) } };
   },
 });
 
-const retried = z.object({
+const retriedSchema = z.object({
   messageId: z.string().describe("The new message."),
   dlqId: z.string().describe("The entry that it was made of, which is gone."),
 });
@@ -130,13 +134,13 @@ const retry = route({
   about: aboutRetry,
   settings: "retry",
   params: byId,
-  answers: { 201: { about: "It is a message again.", schema: retried } },
+  answers: { 201: { about: "It is a message again.", schema: retriedSchema } },
   refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
-  handle: async ({ account, params, incoming, parts }) => {
-    const { overrides, ignored } = changesIn(incoming, account, parts.now());
-    const { responses, refused } = await retryAll(parts, { account, overrides, dlqIds: [params.dlqId].filter(isId) });
+  handle: async ({ account, params, incoming, context }) => {
+    const { overrides, ignored } = readRetryChanges(incoming, account, context.now());
+    const { responses, refused } = await retryAll(context, { account, overrides, dlqIds: [params.dlqId].filter(isId) });
     const [response] = responses;
-    const [refusal] = [...refused, ...(response ? [] : await notRetried(parts, account, [params.dlqId]))];
+    const [refusal] = [...refused, ...(response ? [] : await explainNotRetried(context, account, [params.dlqId]))];
     if (refusal) throw refusal.error;
     return { status: 201, body: response, ignored };
   },
@@ -149,72 +153,73 @@ const retryMany = route({
   summary: "Send many dead letters again",
   about: `Those with the given ids, or those that pass all filters, oldest first. ${aboutRetry} One that cannot be sent again, such as with more retries than the account may have now, stays, and failed says why. When the storage fails on the way, the answer tells of those before, with a cursor.`,
   settings: "retry",
-  query: selection,
+  query: selectionSchema,
   answers: {
     201: {
       about: "The new messages; or how many there would be.",
       schema: z.union([
         z.object({
           cursor: z.string().describe("Where to go on. Empty at the end."),
-          responses: z.array(retried),
-          failed: notDone,
+          responses: z.array(retriedSchema),
+          failed: notDoneSchema,
         }),
-        dryRunAnswer,
+        dryRunSchema,
       ]),
     },
   },
   refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
-  handle: async ({ account, query, incoming, parts }) => {
-    const { overrides, ignored } = changesIn(incoming, account, parts.now());
-    if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }), ignored };
-    const { ids, cursor, cursorAfter } = await selected(parts, account, query);
-    const { responses, refused, stoppedAt } = await retryAll(parts, { account, overrides, dlqIds: ids });
-    const met = new Set([...responses, ...refused].map(({ dlqId }) => dlqId));
+  handle: async ({ account, query, incoming, context }) => {
+    const { overrides, ignored } = readRetryChanges(incoming, account, context.now());
+    if (query.dryRun === "true")
+      return { status: 201, body: await countSelected(context, account, query, { belongsToRun: false }), ignored };
+    const { ids, cursor, cursorAfter } = await selectEntries(context, account, query);
+    const { responses, refused, stoppedAt } = await retryAll(context, { account, overrides, dlqIds: ids });
+    const seen = new Set([...responses, ...refused].map(({ dlqId }) => dlqId));
     // Where the storage has failed, it cannot be asked why others were not there.
-    const left = stoppedAt === null ? [...new Set(chosenIn(query))].filter((dlqId) => !met.has(dlqId)) : [];
-    const failed = [...refused, ...(await notRetried(parts, account, left))].map(({ dlqId, error }) => ({
-      id: shortened(dlqId),
+    const unseen = stoppedAt === null ? [...new Set(listChosenIds(query))].filter((dlqId) => !seen.has(dlqId)) : [];
+    const failed = [...refused, ...(await explainNotRetried(context, account, unseen))].map(({ dlqId, error }) => ({
+      id: shorten(dlqId),
       reason: error.message,
     }));
     const next = stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt);
-    return { status: 201, body: { cursor: next, responses, ...failedIn(failed) }, ignored };
+    return { status: 201, body: { cursor: next, responses, ...toFailedMember(failed) }, ignored };
   },
 });
 
-type Selection = z.output<typeof selection>;
+type Selection = z.output<typeof selectionSchema>;
 
-async function selected(parts: Parts, account: Account, query: Selection): Promise<Sweep> {
-  if (query.dlqIds) return { ids: chosenIn(query).filter(isId), cursor: null, covers: () => true, cursorAfter: (dlqId) => dlqId };
-  return sweepOf(parts, account.id, { ...query, filter: filterOfMessages(query) });
+async function selectEntries(context: RouteContext, account: Account, query: Selection): Promise<Sweep> {
+  if (query.dlqIds) return { ids: listChosenIds(query).filter(isId), cursor: null, covers: () => true, cursorAfter: (dlqId) => dlqId };
+  return readSweep(context, account.id, { ...query, filter: toMessageFilter(query) });
 }
 
 /** The ids that were given; with a cursor, those behind the one at which an earlier request stopped. */
-const chosenIn = ({ dlqIds = [], cursor }: Selection): string[] => dlqIds.slice(cursor === undefined ? 0 : dlqIds.indexOf(cursor) + 1);
+const listChosenIds = ({ dlqIds = [], cursor }: Selection): string[] => dlqIds.slice(cursor === undefined ? 0 : dlqIds.indexOf(cursor) + 1);
 
 /** What was given by its id is there whatever it is of; a list is of messages only. */
-const filterOfMessages = (query: z.output<typeof deadLetterFilters>): Filter =>
-  query.dlqIds ? { dlqIds: query.dlqIds.filter(isId) } : { ...filterOf(query), ofRuns: false };
+const toMessageFilter = (query: z.output<typeof deadLetterFilters>): Filter =>
+  query.dlqIds ? { dlqIds: query.dlqIds.filter(isId) } : { ...toFilter(query), belongsToRun: false };
 
 /** How many the same request would do something to. */
-function wouldBe(parts: Parts, account: Account, query: Selection, only: Pick<Filter, "ofRuns"> = {}) {
-  const filter = { ...filterOfMessages(query), ...only };
+function countSelected(context: RouteContext, account: Account, query: Selection, only: Pick<Filter, "belongsToRun"> = {}) {
+  const filter = { ...toMessageFilter(query), ...only };
   return dryRun(
-    (from, count) => sweepOf(parts, account.id, { filter, cursor: from ?? (query.dlqIds ? null : query.cursor), count }),
+    (from, count) => readSweep(context, account.id, { filter, cursor: from ?? (query.dlqIds ? null : query.cursor), count }),
     query.dlqIds ? query.dlqIds.length : query.count,
   );
 }
 
-const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readonly string[]) =>
+const removeAll = ({ store, retention }: RouteContext, account: Account, dlqIds: readonly string[]) =>
   store.execute("deleteDeadLetters", { account: account.id, dlqIds, logRetention: retentionFor(account, retention).log });
 
 /** What is to be different from what was sent before. Throws `Refusal` for what no message may have, before any of them is touched. */
-function changesIn(incoming: Incoming, account: Account, now: Millis): { overrides: Overrides; ignored: string[] } {
+function readRetryChanges(incoming: IncomingRequest, account: Account, now: Millis): { overrides: Overrides; ignored: string[] } {
   const { rawHeaders, query } = incoming;
-  const { settings, ignored } = readChanges(givenByHeaders(rawHeaders), givenByQuery(query.settings));
-  const overrides = overridesOf(settings);
-  mustReadToSend(incoming, "a message with its body", urlsOfOverrides(overrides));
+  const { settings, ignored } = readChanges(listHeaderSettings(rawHeaders), listQuerySettings(query.settings));
+  const overrides = readOverrides(settings);
+  checkMayReadToSend(incoming, "a message with its body", listOverrideUrls(overrides));
   const { delay = null, notBefore = null } = overrides;
-  const broken = sendingLimitBrokenBy(account, { ...overridesAlone(overrides), delay, notBefore }, now);
+  const broken = findSendingRefusal(account, { ...expandOverrides(overrides), delay, notBefore }, now);
   if (broken) throw new Refusal(broken.refused, broken.message);
   return { overrides, ignored };
 }
@@ -225,12 +230,12 @@ type Portion = { account: Account; overrides: Overrides; dlqIds: readonly string
  * What was sent again before something went wrong is told, and where to go on: at `stoppedAt`, after which the same request
  * meets what went wrong as the first thing.
  */
-async function retryAll(parts: Parts, { account, overrides, dlqIds }: Portion) {
-  const done: Done = { responses: [], refused: [] };
+async function retryAll(context: RouteContext, { account, overrides, dlqIds }: Portion) {
+  const done: RetryResult = { responses: [], refused: [] };
   let stoppedAt: string | null = null;
-  for (const portion of portionsOf([...new Set(dlqIds)])) {
+  for (const portion of splitPortions([...new Set(dlqIds)])) {
     try {
-      const { responses, refused } = await retryPortion(parts, { account, overrides, dlqIds: portion });
+      const { responses, refused } = await retryPortion(context, { account, overrides, dlqIds: portion });
       done.responses.push(...responses);
       done.refused.push(...refused);
     } catch (error) {
@@ -242,23 +247,23 @@ async function retryAll(parts: Parts, { account, overrides, dlqIds }: Portion) {
   return { ...done, stoppedAt: null };
 }
 
-type Done = { responses: z.output<typeof retried>[]; refused: NotRetried[] };
+type RetryResult = { responses: z.output<typeof retriedSchema>[]; refused: NotRetried[] };
 type NotRetried = { dlqId: string; error: Refusal };
 
 /** Where one cannot be sent again, the others are taken one by one. Throws what is not to be said of one of them alone. */
-async function retryPortion(parts: Parts, { account, overrides, dlqIds }: Portion): Promise<Done> {
-  const input = { account: account.id, dlqIds, logRetention: retentionFor(account, parts.retention).log, overrides };
+async function retryPortion(context: RouteContext, { account, overrides, dlqIds }: Portion): Promise<RetryResult> {
+  const input = { account: account.id, dlqIds, logRetention: retentionFor(account, context.retention).log, overrides };
   try {
-    const all = await parts.store.execute("retryDeadLetters", input);
+    const all = await context.store.execute("retryDeadLetters", input);
     return { responses: all.map(({ dlqId, messageId }) => ({ messageId, dlqId })), refused: [] };
   } catch (error) {
     if (!(error instanceof Refusal) || (error.code !== "invalid" && error.code !== "limit-exceeded")) throw error;
     const [dlqId = "", ...others] = dlqIds;
     if (others.length === 0) return { responses: [], refused: [{ dlqId, error }] };
   }
-  const done: Done = { responses: [], refused: [] };
+  const done: RetryResult = { responses: [], refused: [] };
   for (const dlqId of dlqIds) {
-    const { responses, refused } = await retryPortion(parts, { account, overrides, dlqIds: [dlqId] });
+    const { responses, refused } = await retryPortion(context, { account, overrides, dlqIds: [dlqId] });
     done.responses.push(...responses);
     done.refused.push(...refused);
   }
@@ -266,27 +271,28 @@ async function retryPortion(parts: Parts, { account, overrides, dlqIds }: Portio
 }
 
 /** The bodies of dead letters that are retried together are in memory together. */
-const mostTogether = 4;
+const maxTogether = 4;
 
-const portionsOf = (ids: readonly string[]): string[][] =>
-  Array.from({ length: Math.ceil(ids.length / mostTogether) }, (_, at) => ids.slice(at * mostTogether, (at + 1) * mostTogether));
+const splitPortions = (ids: readonly string[]): string[][] =>
+  Array.from({ length: Math.ceil(ids.length / maxTogether) }, (_, at) => ids.slice(at * maxTogether, (at + 1) * maxTogether));
 
 /** Why entries were not sent again: they are not there, or of runs. */
-async function notRetried(parts: Parts, account: Account, dlqIds: readonly string[]): Promise<NotRetried[]> {
+async function explainNotRetried(context: RouteContext, account: Account, dlqIds: readonly string[]): Promise<NotRetried[]> {
   if (dlqIds.length === 0) return [];
-  const filter = { dlqIds: dlqIds.filter(isId), ofRuns: true };
-  const { entries } = await entriesOf(parts, account.id, { filter, count: dlqIds.length, bodies: false });
-  const ofRuns = new Set(entries.map(({ letter }) => letter.id));
-  return dlqIds.map((dlqId) => ({ dlqId, error: ofRuns.has(dlqId) ? isRun(dlqId) : missing(dlqId) }));
+  const filter = { dlqIds: dlqIds.filter(isId), belongsToRun: true };
+  const { entries } = await readEntries(context, account.id, { filter, count: dlqIds.length, bodies: false });
+  const ofRuns = new Set(entries.map(({ deadLetter }) => deadLetter.id));
+  return dlqIds.map((dlqId) => ({ dlqId, error: ofRuns.has(dlqId) ? makeRunRefusal(dlqId) : makeNotFound(dlqId) }));
 }
 
-function isRun(dlqId: string): Refusal {
-  const way = `POST /v2/workflows/dlq/resume/${dlqId} resumes it, POST /v2/workflows/dlq/restart/${dlqId} begins again`;
-  return new Refusal("invalid", `dlqId: ${dlqId} is a workflow run, and no message that could be sent again; ${way}`);
+function makeRunRefusal(dlqId: string): Refusal {
+  const alternatives = `POST /v2/workflows/dlq/resume/${dlqId} resumes it, POST /v2/workflows/dlq/restart/${dlqId} begins again`;
+  return new Refusal("invalid", `dlqId: ${dlqId} is a workflow run, and no message that could be sent again; ${alternatives}`);
 }
 
-const notThere = (dlqId: string): NotDone => ({ id: shortened(dlqId), reason: missing(dlqId).message });
+const describeMissing = (dlqId: string): NotDone => ({ id: shorten(dlqId), reason: makeNotFound(dlqId).message });
 
-const missing = (id: string): Refusal => new Refusal("not-found", `dlqId: there is no dead letter ${JSON.stringify(id.slice(0, 200))}`);
+const makeNotFound = (id: string): Refusal =>
+  new Refusal("not-found", `dlqId: there is no dead letter ${JSON.stringify(id.slice(0, 200))}`);
 
 export const dlq = [list, get, remove, removeMany, retry, retryMany];

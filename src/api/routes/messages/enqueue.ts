@@ -1,4 +1,4 @@
-import type { Incoming } from "../../route/route.ts";
+import type { IncomingRequest } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { checkName } from "../../http/target.ts";
 import { publishing, publishOne } from "./publish.ts";
@@ -13,21 +13,21 @@ export const enqueue = route({
   about:
     "Like a publish, except that the message waits for its turn in the queue. A queue that does not exist yet lets one message through at a time. With a delay, the message takes its place in line when its time has come.",
   ...publishing,
-  handle: async ({ account, incoming, parts }) => {
+  handle: async ({ account, incoming, context }) => {
     const queue = checkName("queue", incoming.params["queue"] ?? "");
-    return publishOne(incoming, parts, {
-      destination: destinationIn(incoming),
+    return publishOne(incoming, context, {
+      destination: readDestinationPath(incoming),
       account: account.id,
-      store: parts.store,
-      brand: parts.brand,
+      store: context.store,
+      brand: context.brand,
       queue,
-      mostQueues: parts.mostQueues,
+      maxQueues: context.maxQueues,
     });
   },
 });
 
 /** What stands behind the name of the queue, as it came. */
-function destinationIn({ target: { path } }: Incoming): string {
+function readDestinationPath({ target: { path } }: IncomingRequest): string {
   const end = path.indexOf("/", "/v2/enqueue/".length);
   return end < 0 ? "" : path.slice(end + 1);
 }

@@ -3,19 +3,19 @@ import { parseDuration } from "../../../core/values/duration.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { accountGate, formatGate, keyGate, listGateBounds, parseGate, queueGate } from "../../../core/admission/gate.ts";
 import { newLimiter } from "../../../core/admission/limiter.ts";
-import { flowAt } from "../../../core/commands/flowControl.ts";
+import { withCurrentWindow } from "../../../core/commands/flowControl.ts";
 import { limits, spans } from "../../../core/values/limits.ts";
-import type { AccountId, Flow, Millis } from "../../../core/model/message.ts";
-import { mostUnderWay } from "../../../core/accounts/plans.ts";
+import type { AccountId, Limiter, Millis } from "../../../core/model/message.ts";
+import { readAccountParallelism } from "../../../core/accounts/plans.ts";
 import type { Store } from "../../../store/store.ts";
-import { choice, one, positive } from "../../http/parameters.ts";
-import type { Answer, Parts } from "../../route/route.ts";
-import { Listed } from "../../http/listed.ts";
+import { choice, singleText, positiveNumber } from "../../http/parameters.ts";
+import type { RouteResponse, RouteContext } from "../../route/route.ts";
+import { PagedList } from "../../http/pagedList.ts";
 import { route } from "../../route/route.ts";
-import { isKey, readKey } from "../../settings/table.ts";
+import { isValidKey, parseKey } from "../../settings/table.ts";
 import { minute } from "../../../core/values/time.ts";
 
-const key = z.object({
+const keySchema = z.object({
   flowControlKey: z.string(),
   waitListSize: z.int().describe("Messages that wait in line. A delayed message is one of them when its time has come."),
   waitlistSize: z.int().describe("The same under another spelling."),
@@ -30,8 +30,8 @@ const key = z.object({
   isPinnedRate: z.boolean(),
 });
 
-function keyJson(flow: Flow, now: Millis): z.output<typeof key> {
-  const { id, waiting, parallelism, running, rate, period, windowStart, windowUsed, paused, pinned } = flowAt(flow, now);
+function keyJson(limiter: Limiter, now: Millis): z.output<typeof keySchema> {
+  const { id, waiting, parallelism, running, rate, period, windowStart, windowUsed, paused, pinned } = withCurrentWindow(limiter, now);
   return {
     flowControlKey: parseGate(id).name,
     ...{ waitListSize: waiting, waitlistSize: waiting, parallelismMax: parallelism ?? 0, parallelismCount: running },
@@ -43,44 +43,53 @@ function keyJson(flow: Flow, now: Millis): z.output<typeof key> {
 }
 
 /** Of one answer, and looked at for it. */
-const [mostListed, mostSearched] = [10_000, 100_000];
+const [maxListed, maxSearched] = [10_000, 100_000];
 
 const list = route({
   method: "GET",
   path: "/v2/flowControl",
   tag: "Flow control",
   summary: "List flow control keys",
-  about: `The first ${mostListed} keys, in the order of their names, of the first ${mostSearched}.`,
+  about: `The first ${maxListed} keys, in the order of their names, of the first ${maxSearched}.`,
   query: z.object({
-    search: one().optional().describe("Only keys with this in their names."),
-    after: one().optional().describe("Only keys whose names come after this one: where the last list ended."),
+    search: singleText().optional().describe("Only keys with this in their names."),
+    after: singleText().optional().describe("Only keys whose names come after this one: where the last list ended."),
   }),
-  answers: { 200: { about: "The keys.", schema: z.array(key) } },
+  answers: { 200: { about: "The keys.", schema: z.array(keySchema) } },
   refusals: [],
-  handle: async ({ account, query: { search = "", after = "" }, parts }) => {
-    const isWanted = (flow: Flow): boolean => parseGate(flow.id).name.includes(search);
-    const shown = (flow: Flow): unknown => keyJson(flow, parts.now());
-    return { status: 200, body: new Listed(flowsOf(parts.store, account.id, { kind: "key", most: mostListed, isWanted, shown, after })) };
+  handle: async ({ account, query: { search = "", after = "" }, context }) => {
+    const isWanted = (limiter: Limiter): boolean => parseGate(limiter.id).name.includes(search);
+    const toJson = (limiter: Limiter): unknown => keyJson(limiter, context.now());
+    return {
+      status: 200,
+      body: new PagedList(listLimiterPages(context.store, account.id, { kind: "key", max: maxListed, isWanted, toJson, after })),
+    };
   },
 });
 
-type FlowList = { kind: "queue" | "key"; most: number; isWanted(flow: Flow): boolean; shown(flow: Flow): unknown; after?: string };
+type LimiterList = {
+  kind: "queue" | "key";
+  max: number;
+  isWanted(limiter: Limiter): boolean;
+  toJson(limiter: Limiter): unknown;
+  after?: string;
+};
 
 /** The queues or the keys of an account in the order of their names. Stretches without any that is wanted make no page. */
-export async function* flowsOf(
+export async function* listLimiterPages(
   store: Store,
   account: AccountId,
-  { kind, most, isWanted, shown, after: name = "" }: FlowList,
+  { kind, max, isWanted, toJson, after: name = "" }: LimiterList,
 ): AsyncGenerator<readonly unknown[], void> {
   const { before } = listGateBounds(kind);
   const first = formatGate(kind === "queue" ? queueGate(name) : keyGate(name));
   const limit = 1000;
-  let left = most;
-  for (let [after, seen] = [first, 0]; seen < mostSearched && left > 0; seen += limit) {
-    const page = await store.read.allSetUp("flows", { account, after, before, limit });
+  let left = max;
+  for (let [after, seen] = [first, 0]; seen < maxSearched && left > 0; seen += limit) {
+    const page = await store.read.listResources("limiters", { account, after, before, limit });
     const found = page.filter(isWanted).slice(0, left);
     left -= found.length;
-    if (found.length > 0) yield found.map(shown);
+    if (found.length > 0) yield found.map(toJson);
     const last = page.at(-1);
     if (!last || page.length < limit) return;
     after = last.id;
@@ -94,26 +103,28 @@ const get = route({
   summary: "Read a flow control key",
   about: `A key exists from the first message that has it, and is forgotten ${spans.idleKey / minute} minutes after nothing is left to be sent with it, unless it is paused or pinned.`,
   params: z.object({ key: z.string() }),
-  answers: { 200: { about: "The key.", schema: key } },
+  answers: { 200: { about: "The key.", schema: keySchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => {
-    const flow = isKey(params.key) ? await parts.store.read.setUp("flows", account.id, formatGate(keyGate(params.key))) : null;
-    if (flow) return { status: 200, body: keyJson(flow, parts.now()) };
+  handle: async ({ account, params, context }) => {
+    const limiter = isValidKey(params.key)
+      ? await context.store.read.findResource("limiters", account.id, formatGate(keyGate(params.key)))
+      : null;
+    if (limiter) return { status: 200, body: keyJson(limiter, context.now()) };
     throw new Refusal("not-found", `flowControlKey: there is no message with the key ${JSON.stringify(params.key.slice(0, 200))}`);
   },
 });
 
 /** How a key is changed: what is asked, and the command that does it. It answers null for a key that is not known. */
-type Change<Q extends z.ZodObject> = {
+type KeyChange<Q extends z.ZodObject> = {
   name: string;
   summary: string;
   about: string;
   query?: Q;
   refusals?: readonly "limit-exceeded"[];
-  change(store: Store, of: { account: AccountId; key: string }, query: z.output<Q>): Promise<Flow | null>;
+  change(store: Store, keyRef: { account: AccountId; key: string }, query: z.output<Q>): Promise<Limiter | null>;
 };
 
-const changing = <Q extends z.ZodObject>({ name, summary, about, query, refusals = [], change }: Change<Q>) =>
+const makeKeyRoute = <Q extends z.ZodObject>({ name, summary, about, query, refusals = [], change }: KeyChange<Q>) =>
   route({
     method: "POST",
     path: `/v2/flowControl/{key}/${name}`,
@@ -121,19 +132,19 @@ const changing = <Q extends z.ZodObject>({ name, summary, about, query, refusals
     ...{ summary, about, refusals },
     params: z.object({ key: z.string() }),
     ...(query ? { query } : {}),
-    answers: { 200: { about: "The key as it is now.", schema: key } },
-    handle: async ({ account, params, query: asked, parts }) => {
-      const of = { account: account.id, key: checkKey(params.key) };
-      const flow = await change(parts.store, of, asked);
-      return answerOf(parts, flow ?? newLimiter({ account: account.id, gate: keyGate(of.key) }, parts.now()));
+    answers: { 200: { about: "The key as it is now.", schema: keySchema } },
+    handle: async ({ account, params, query: asked, context }) => {
+      const keyRef = { account: account.id, key: readKeyParameter(params.key) };
+      const limiter = await change(context.store, keyRef, asked);
+      return toKeyResponse(context, limiter ?? newLimiter({ account: account.id, gate: keyGate(keyRef.key) }, context.now()));
     },
   });
 
-const answerOf = (parts: Parts, flow: Flow): Answer => ({ status: 200, body: keyJson(flow, parts.now()) });
+const toKeyResponse = (context: RouteContext, limiter: Limiter): RouteResponse => ({ status: 200, body: keyJson(limiter, context.now()) });
 
-function checkKey(text: string): string {
+function readKeyParameter(text: string): string {
   try {
-    return readKey(text);
+    return parseKey(text);
   } catch (error) {
     if (error instanceof Refusal) throw new Refusal(error.code, `flowControlKey: ${error.message}`);
     throw error;
@@ -143,28 +154,28 @@ function checkKey(text: string): string {
 const madeIfMissing = "A key that does not exist yet is made, so that this can be done before its first message.";
 const notMade = "For a key that does not exist this changes nothing.";
 
-const pause = changing({
+const pause = makeKeyRoute({
   name: "pause",
   summary: "Pause a flow control key",
   about: `Its messages are taken in, and stand in line; none is sent, and none sent again. What is being sent comes to its end. The period of its rate runs on. ${madeIfMissing}`,
-  change: (store, { account, key }) => store.execute("pauseFlow", { account, id: formatGate(keyGate(key)) }),
+  change: (store, { account, key }) => store.execute("pauseLimiter", { account, id: formatGate(keyGate(key)) }),
 });
 
-const resume = changing({
+const resume = makeKeyRoute({
   name: "resume",
   summary: "Resume a flow control key",
   about: `Its messages are sent again, the oldest first. ${notMade}`,
-  change: (store, { account, key }) => store.execute("resumeFlow", { account, id: formatGate(keyGate(key)) }),
+  change: (store, { account, key }) => store.execute("resumeLimiter", { account, id: formatGate(keyGate(key)) }),
 });
 
-const pin = changing({
+const pin = makeKeyRoute({
   name: "pin",
   summary: "Pin limits of a flow control key",
   about: `Sets limits at once, whatever messages bring along, until they are unpinned. Give any of them. Rate and period are pinned together, keep their value where only one is given, and begin a new period. ${madeIfMissing}`,
   query: z.object({
-    parallelism: positive().optional().describe(`So many deliveries at once, ${limits.parallelism} at most.`),
-    rate: positive().optional().describe(`So many deliveries begun in each period, ${limits.rate} at most.`),
-    period: one()
+    parallelism: positiveNumber().optional().describe(`So many deliveries at once, ${limits.parallelism} at most.`),
+    rate: positiveNumber().optional().describe(`So many deliveries begun in each period, ${limits.rate} at most.`),
+    period: singleText()
       .transform((text, context) => {
         const period = parseDuration(text);
         if (!period) context.addIssue({ code: "custom", message: "is not a duration of 1s or more, such as 60 or 1m" });
@@ -174,36 +185,36 @@ const pin = changing({
       .describe("A number of seconds, or a duration such as 1m; at most 7 days. 1 second for a key that had none."),
   }),
   refusals: ["limit-exceeded"],
-  change: (store, of, pins) => {
+  change: (store, keyRef, pins) => {
     if (pins.parallelism !== undefined || pins.rate !== undefined || pins.period !== undefined)
-      return store.execute("pinFlow", { ...of, ...pins });
+      return store.execute("pinFlowControl", { ...keyRef, ...pins });
     throw new Refusal("invalid", "query: nothing to pin; give parallelism, rate or period");
   },
 });
 
 const yesOrNo = (about: string) => choice(["true", "false"]).default("false").describe(about);
 
-const unpin = changing({
+const unpin = makeKeyRoute({
   name: "unpin",
   summary: "Unpin limits of a flow control key",
   about: `Messages may change them again. Until one does they stay as they are. ${notMade}`,
   query: z.object({ parallelism: yesOrNo("Unpin the parallelism."), rate: yesOrNo("Unpin rate and period.") }),
-  change: (store, of, { parallelism, rate }) =>
-    store.execute("unpinFlow", { ...of, parallelism: parallelism === "true", rate: rate === "true" }),
+  change: (store, keyRef, { parallelism, rate }) =>
+    store.execute("unpinFlowControl", { ...keyRef, parallelism: parallelism === "true", rate: rate === "true" }),
 });
 
-const resetRate = changing({
+const resetRate = makeKeyRoute({
   name: "resetRate",
   summary: "Begin a new rate period of a flow control key",
   about: `As many deliveries as its rate allows may begin from now on, whatever has begun before. ${notMade}`,
-  change: (store, of) => store.execute("resetRate", of),
+  change: (store, keyRef) => store.execute("resetRate", keyRef),
 });
 
-const reset = changing({
+const reset = makeKeyRoute({
   name: "reset",
   summary: "Reset the counters of a flow control key",
   about: `Begins a new rate period. The count of deliveries under way stays: it is that of the deliveries there are, so setting it to zero would let more be sent at once than its parallelism allows. ${notMade}`,
-  change: (store, of) => store.execute("resetRate", of),
+  change: (store, keyRef) => store.execute("resetRate", keyRef),
 });
 
 const global = route({
@@ -223,14 +234,14 @@ const global = route({
     },
   },
   refusals: [],
-  handle: async ({ account, parts: { store, now } }) => {
-    const most = mostUnderWay(account);
-    const [leased, flow] = await Promise.all([
-      store.read.underWay(account.id, now()),
-      most === null ? null : store.read.setUp("flows", account.id, formatGate(accountGate)),
+  handle: async ({ account, context: { store, now } }) => {
+    const max = readAccountParallelism(account);
+    const [leased, limiter] = await Promise.all([
+      store.read.countInFlight(account.id, now()),
+      max === null ? null : store.read.findResource("limiters", account.id, formatGate(accountGate)),
     ]);
     // The flow counts those whose node is gone as well; it does not count those that had begun before there was a limit.
-    return { status: 200, body: { parallelismMax: most ?? 0, parallelismCount: Math.max(leased, flow?.running ?? 0) } };
+    return { status: 200, body: { parallelismMax: max ?? 0, parallelismCount: Math.max(leased, limiter?.running ?? 0) } };
   },
 });
 

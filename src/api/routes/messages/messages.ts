@@ -1,28 +1,28 @@
 import { z } from "zod";
 import { isId } from "../../../core/values/ids.ts";
 import type { Cancelled, NotDone } from "../../../core/values/errors.ts";
-import { failedIn, Refusal } from "../../../core/values/errors.ts";
+import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
 import { spans } from "../../../core/values/limits.ts";
 import type { AccountId } from "../../../core/model/message.ts";
-import { reasonsOf } from "../../../core/sending/whyWaiting.ts";
+import { listWaitReasons } from "../../../core/sending/whyWaiting.ts";
 import type { MessageView } from "../../../store/queries/index.ts";
-import { dryRun, dryRunAnswer, dryRunParameter } from "../../publishing/dryRun.ts";
+import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import type { IdPage } from "../../publishing/dryRun.ts";
-import { filterOf, messageFilters } from "../lists/filters.ts";
-import { countUpTo } from "../../http/parameters.ts";
+import { toFilter, messageFilters } from "../lists/filters.ts";
+import { boundedCount } from "../../http/parameters.ts";
 import { messageJson } from "../../views/messages.ts";
-import type { Parts } from "../../route/route.ts";
+import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { message, notDone } from "../../views/shapes.ts";
-import { shortened } from "../../http/target.ts";
-import { waitingOn } from "../../views/waitingShape.ts";
+import { messageSchema, notDoneSchema } from "../../views/schemas.ts";
+import { shorten } from "../../http/target.ts";
+import { waitReasonSchema } from "../../views/waitReasonSchema.ts";
 
 const byId = z.object({ messageId: z.string() });
-const cancelled = z.object({ cancelled: z.int().describe("How many had not been finished, and are cancelled now.") });
-const cancelledMany = cancelled.extend({ failed: notDone });
+const cancelledSchema = z.object({ cancelled: z.int().describe("How many had not been finished, and are cancelled now.") });
+const cancelledManySchema = cancelledSchema.extend({ failed: notDoneSchema });
 
-const whyItWaits = z
-  .array(waitingOn)
+const waitReasonsSchema = z
+  .array(waitReasonSchema)
   .optional()
   .describe("Why it waits: first what holds it back now, then what will later. Absent when it is finished.");
 
@@ -33,12 +33,15 @@ const get = route({
   summary: "Read a message",
   about: `A message can be read until ${spans.grace / 1000} seconds after it was delivered, has failed or was cancelled. Its log is kept longer.`,
   params: byId,
-  answers: { 200: { about: "The message.", schema: message.extend({ waitingOn: whyItWaits }) } },
+  answers: { 200: { about: "The message.", schema: messageSchema.extend({ waitingOn: waitReasonsSchema }) } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => {
-    const { envelope, state } = await readable(parts, account.id, params.messageId);
-    const standing = state && (await parts.store.read.standing(account.id, params.messageId));
-    return { status: 200, body: { ...messageJson(envelope), ...(standing && { waitingOn: reasonsOf(standing, parts.now()) }) } };
+  handle: async ({ account, params, context }) => {
+    const { message: storedMessage, state } = await readShownMessage(context, account.id, params.messageId);
+    const waitState = state && (await context.store.read.waitState(account.id, params.messageId));
+    return {
+      status: 200,
+      body: { ...messageJson(storedMessage), ...(waitState && { waitingOn: listWaitReasons(waitState, context.now()) }) },
+    };
   },
 });
 
@@ -50,21 +53,21 @@ const cancel = route({
   about:
     "When it is being sent at this moment, its request is cut off; it may have arrived. In its queue, and under its flow control key, it keeps its place until the request has ended, and the log says CANCELLED then. One that a workflow run waits for is refused: who wants to stop it cancels the run.",
   params: byId,
-  answers: { 200: { about: "1 when it was cancelled, 0 when it had been finished or cancelled shortly before.", schema: cancelled } },
+  answers: { 200: { about: "1 when it was cancelled, 0 when it had been finished or cancelled shortly before.", schema: cancelledSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => {
+  handle: async ({ account, params, context }) => {
     const messageIds = [params.messageId].filter(isId);
-    const answer = await parts.store.execute("cancel", { account: account.id, messageIds });
-    if (answer.cancelled === 0) await refuseOfRun(parts, await readable(parts, account.id, params.messageId));
+    const answer = await context.store.execute("cancel", { account: account.id, messageIds });
+    if (answer.cancelled === 0) await refuseRunMessage(context, await readShownMessage(context, account.id, params.messageId));
     return { status: 200, body: { cancelled: answer.cancelled } };
   },
 });
 
 /** A run that goes on waits for its messages. Throws `Refusal`. */
-async function refuseOfRun({ store }: Parts, { envelope: { id, account, run: part }, state }: MessageView): Promise<void> {
+async function refuseRunMessage({ store }: RouteContext, { message: { id, account, run: part }, state }: MessageView): Promise<void> {
   if (!part || !state || state.run === null) return;
-  const going = await store.read.activeRun(account, part.runId);
-  if (going?.run.id !== part.run) return;
+  const activeRun = await store.read.activeRun(account, part.runId);
+  if (activeRun?.run.id !== part.run) return;
   const path = `/v2/workflows/runs/${encodeURIComponent(part.runId)}`;
   throw new Refusal("invalid", `message: ${id} belongs to a run, which waits for it; DELETE ${path} cancels the run`);
 }
@@ -72,7 +75,7 @@ async function refuseOfRun({ store }: Parts, { envelope: { id, account, run: par
 /** Clients send this count when they want all to be cancelled; they are given no cursor that they could go on with. */
 const meansAll = 100;
 /** In one transaction, and by one request. */
-const [portion, mostCancelled] = [500, 1_000_000];
+const [portion, maxCancelled] = [500, 1_000_000];
 
 const cancelMany = route({
   method: "DELETE",
@@ -83,64 +86,68 @@ const cancelMany = route({
   about:
     "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those of workflow runs are left alone; who wants to stop them cancels the run. Of messages that were named, failed says which were not cancelled, and why.",
   query: messageFilters.extend({
-    count: countUpTo({ most: 500, normally: meansAll }).describe(
+    count: boundedCount({ max: 500, defaultCount: meansAll }).describe(
       `At most so many; without it all of them. ${meansAll} means all too, because that is what clients send then. Does not count when messageIds is given.`,
     ),
     ...dryRunParameter,
   }),
-  answers: { 200: { about: "How many were cancelled; or how many would be.", schema: z.union([cancelledMany, dryRunAnswer]) } },
+  answers: { 200: { about: "How many were cancelled; or how many would be.", schema: z.union([cancelledManySchema, dryRunSchema]) } },
   refusals: [],
-  handle: async ({ account, query, parts }) => {
-    const filter = { ...(query.messageIds ? { messageIds: query.messageIds.filter(isId) } : filterOf(query)), ofRuns: false };
+  handle: async ({ account, query, context }) => {
+    const filter = { ...(query.messageIds ? { messageIds: query.messageIds.filter(isId) } : toFilter(query)), belongsToRun: false };
     const isLimited = !query.messageIds && query.count !== meansAll;
-    const most = isLimited ? query.count : mostCancelled;
-    if (query.dryRun === "true") return { status: 200, body: await dryRun(pagesOf(parts, account.id, filter), most) };
-    if (query.messageIds) return { status: 200, body: await cancelNamed(parts, account.id, query.messageIds) };
-    const cancelled = await cancelOldest(parts, account.id, { filter, most });
+    const max = isLimited ? query.count : maxCancelled;
+    if (query.dryRun === "true") return { status: 200, body: await dryRun(createPageReader(context, account.id, filter), max) };
+    if (query.messageIds) return { status: 200, body: await cancelNamed(context, account.id, query.messageIds) };
+    const cancelled = await cancelOldest(context, account.id, { filter, max });
     return { status: 200, body: { cancelled } };
   },
 });
 
-const pagesOf =
-  ({ store }: Parts, account: AccountId, filter: MessageFilter) =>
+const createPageReader =
+  ({ store }: RouteContext, account: AccountId, filter: MessageFilter) =>
   async (cursor: string | null, count: number): Promise<IdPage> => {
     const page = await store.read.unfinished({ account, filter, cursor, count });
     return { ids: page.messageIds, cursor: page.cursor };
   };
 
 /** Cancels the messages with these ids, and says of each of the others why it was not. */
-async function cancelNamed(parts: Parts, account: AccountId, ids: readonly string[]): Promise<Cancelled> {
+async function cancelNamed(context: RouteContext, account: AccountId, ids: readonly string[]): Promise<Cancelled> {
   const named = [...new Set(ids)];
-  const failed: NotDone[] = named.filter((id) => !isId(id)).map((id) => ({ id: shortened(id), reason: "there is no such message" }));
+  const failed: NotDone[] = named.filter((id) => !isId(id)).map((id) => ({ id: shorten(id), reason: "there is no such message" }));
   const messageIds = named.filter(isId);
   let cancelled = 0;
   for (let at = 0; at < messageIds.length; at += portion) {
-    const done = await parts.store.execute("cancel", { account, messageIds: messageIds.slice(at, at + portion) });
+    const done = await context.store.execute("cancel", { account, messageIds: messageIds.slice(at, at + portion) });
     cancelled += done.cancelled;
     failed.push(...(done.failed ?? []));
   }
-  return { cancelled, ...failedIn(failed) };
+  return { cancelled, ...toFailedMember(failed) };
 }
 
 /** Follows the list of the unfinished until there were enough, or it ends. Each part of it is a transaction of its own. */
-async function cancelOldest(parts: Parts, account: AccountId, { filter, most }: { filter: MessageFilter; most: number }): Promise<number> {
+async function cancelOldest(
+  context: RouteContext,
+  account: AccountId,
+  { filter, max }: { filter: MessageFilter; max: number },
+): Promise<number> {
   let [cancelled, found] = [0, 0];
   let cursor: string | null = null;
   do {
-    const count = Math.min(portion, most - found);
-    const page: { messageIds: string[]; cursor: string | null } = await parts.store.read.unfinished({ account, filter, cursor, count });
+    const count = Math.min(portion, max - found);
+    const page: { messageIds: string[]; cursor: string | null } = await context.store.read.unfinished({ account, filter, cursor, count });
     const { messageIds } = page;
-    if (messageIds.length > 0) cancelled += (await parts.store.execute("cancel", { account, messageIds })).cancelled;
+    if (messageIds.length > 0) cancelled += (await context.store.execute("cancel", { account, messageIds })).cancelled;
     found += messageIds.length;
     cursor = page.cursor;
-  } while (cursor !== null && found < most);
+  } while (cursor !== null && found < max);
   return cancelled;
 }
 
-type MessageFilter = ReturnType<typeof filterOf>;
+type MessageFilter = ReturnType<typeof toFilter>;
 
 /** A message that may still be shown. Throws `Refusal` when there is none. */
-async function readable({ store, now }: Parts, account: AccountId, id: string): Promise<MessageView> {
+async function readShownMessage({ store, now }: RouteContext, account: AccountId, id: string): Promise<MessageView> {
   const view = isId(id) ? await store.read.message(account, id) : null;
   const isShown = view && (view.state !== null || (view.finishedAt !== null && now() - view.finishedAt <= spans.grace));
   if (isShown) return view;

@@ -2,35 +2,35 @@ import { z } from "zod";
 import { isId } from "../../../core/values/ids.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { limits } from "../../../core/values/limits.ts";
-import type { AccountId, Source } from "../../../core/model/message.ts";
-import type { SourceSetUp } from "../../../core/commands/source.ts";
-import { places, rejectionsOf } from "../../../core/commands/source.ts";
-import { hashOfSecret, intakeUrl, newSecret } from "../../publishing/intakeUrl.ts";
-import { callbacksIn, headersOf } from "../../publishing/keptSettings.ts";
-import { count, one } from "../../http/parameters.ts";
+import type { AccountId, WebhookSource } from "../../../core/model/message.ts";
+import type { SourceSettings } from "../../../core/commands/source.ts";
+import { maxRejections, rejectionRange } from "../../../core/commands/source.ts";
+import { hashSourceSecret, makeSourceUrl, makeSourceSecret } from "../../publishing/sourceUrl.ts";
+import { listCallbackUrls, toSettingHeaders } from "../../publishing/keptSettings.ts";
+import { count, singleText } from "../../http/parameters.ts";
 import { rejectionJson, sourceJson } from "../../views/sources.ts";
 import { readObject } from "../../route/readObject.ts";
-import type { Incoming, Parts } from "../../route/route.ts";
+import type { IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { mayRead, mustReadToSend } from "../../route/scope.ts";
-import { rejection, source } from "../../views/sourceShapes.ts";
-import { checkAim } from "../../publishing/sourceSettings.ts";
+import { mayRead, checkMayReadToSend } from "../../route/scope.ts";
+import { rejectionSchema, sourceSchema } from "../../views/sourceSchemas.ts";
+import { checkSourceTarget } from "../../publishing/sourceSettings.ts";
 import { isUrl } from "../../http/target.ts";
 import { verificationSchema } from "../../webhooks/verification.ts";
 
 const byId = z.object({ sourceId: z.string() });
 
 /** Of one header that is forwarded repeatedly. */
-const mostValues = 32;
+const maxValues = 32;
 
-const settings = z
-  .record(z.string(), z.union([z.string(), z.array(z.string()).max(mostValues)], "is neither a text nor a list of texts"))
+const settingsSchema = z
+  .record(z.string(), z.union([z.string(), z.array(z.string()).max(maxValues)], "is neither a text nor a list of texts"))
   .describe("Settings of its messages, as headers: Svc-Retries, Svc-Forward-Authorization. Svc-Header-Forward is true unless it is here.");
 
 const fields = {
   name: z.string("is not a text").max(limits.nameLength, `is longer than ${limits.nameLength} characters`).describe("For people."),
   destination: z.string("is missing, or not a text").describe("Where its messages go: a URL, or the name of a URL group."),
-  settings,
+  settings: settingsSchema,
   verification: verificationSchema.nullable().describe("How its calls are verified. null: not at all; its URL is all that a sender needs."),
   deduplicate: z
     .boolean("is neither true nor false")
@@ -40,13 +40,15 @@ const fields = {
   paused: z.boolean("is neither true nor false").describe("While it is, calls are answered with 503, so that senders come again."),
 };
 
-const change = z.strictObject(fields).partial();
-const creation = change.extend({ destination: fields.destination });
+const changeSchema = z.strictObject(fields).partial();
+const creationSchema = changeSchema.extend({ destination: fields.destination });
 
-const withUrl = source.extend({ url: z.string().describe("The URL for the sender. It holds the secret, and is shown only now.") });
+const sourceWithUrlSchema = sourceSchema.extend({
+  url: z.string().describe("The URL for the sender. It holds the secret, and is shown only now."),
+});
 
-const bodyOf = (about: string, schema: z.ZodType) => ({
-  ...{ about, contentType: "application/json", schema, required: true, mostBytes: 1024 * 1024 },
+const describeBody = (about: string, schema: z.ZodType) => ({
+  ...{ about, contentType: "application/json", schema, required: true, maxBytes: 1024 * 1024 },
 });
 
 const create = route({
@@ -56,28 +58,35 @@ const create = route({
   summary: "Create a source",
   about:
     "Makes a URL for one sender of webhooks, which can publish to one destination and do nothing else. What is called there is verified, and published with the settings of the source; the sender can change none of them.",
-  body: bodyOf("What the source is to be.", creation),
-  answers: { 201: { about: "The source, with its URL.", schema: withUrl } },
+  body: describeBody("What the source is to be.", creationSchema),
+  answers: { 201: { about: "The source, with its URL.", schema: sourceWithUrlSchema } },
   refusals: ["limit-exceeded", "forbidden"],
-  handle: async ({ account, incoming, parts }) => {
-    const setUp = setUpOf(readObject(creation, incoming));
-    const ignored = await checkAim(incoming, parts, { owner: account, ...setUp });
+  handle: async ({ account, incoming, context }) => {
+    const setUp = toSourceSetUp(readObject(creationSchema, incoming));
+    const ignored = await checkSourceTarget(incoming, context, { owner: account, ...setUp });
     // Callbacks contain the URLs of the endpoints of a URL group. Everything else in them is new.
-    if (!isUrl(setUp.destination)) mustReadToSend(incoming, whatItSends, callbacksIn(setUp.headers));
-    const secret = newSecret();
-    const made = await parts.store.execute("createSource", { account: account.id, secretHash: hashOfSecret(secret), ...setUp });
-    return { status: 201, body: { ...sourceJson(made, parts), url: intakeUrl(incoming.origin, secret) }, ignored };
+    if (!isUrl(setUp.destination)) checkMayReadToSend(incoming, publishedContent, listCallbackUrls(setUp.headers));
+    const secret = makeSourceSecret();
+    const created = await context.store.execute("createSource", { account: account.id, secretHash: hashSourceSecret(secret), ...setUp });
+    return { status: 201, body: { ...sourceJson(created, context), url: makeSourceUrl(incoming.origin, secret) }, ignored };
   },
 });
 
-const whatItSends = "what the source publishes";
+const publishedContent = "what the source publishes";
 
 /** A token that may not read learns what it has done, and not what else the source is. */
-const shownTo = (incoming: Incoming, shown: Record<string, unknown>): Record<string, unknown> =>
+const redactForToken = (incoming: IncomingRequest, shown: Record<string, unknown>): Record<string, unknown> =>
   mayRead(incoming) ? shown : { ...shown, name: "", destination: "", settings: {}, verification: null };
 
-const setUpOf = ({ destination, name, settings: given, verification, deduplicate, paused }: z.output<typeof creation>): SourceSetUp => ({
-  ...{ destination, name: name ?? "", headers: headersOf("settings", given ?? {}), verification: verification ?? null },
+const toSourceSetUp = ({
+  destination,
+  name,
+  settings: given,
+  verification,
+  deduplicate,
+  paused,
+}: z.output<typeof creationSchema>): SourceSettings => ({
+  ...{ destination, name: name ?? "", headers: toSettingHeaders("settings", given ?? {}), verification: verification ?? null },
   ...{ deduplicate: deduplicate ?? true, paused: paused ?? false },
 });
 
@@ -88,23 +97,23 @@ const list = route({
   summary: "List sources",
   about: "Oldest first.",
   query: z.object({
-    count: count({ most: 100, normally: 100 }),
-    cursor: one().optional().describe("Where the page before ended."),
+    count: count({ max: 100, defaultCount: 100 }),
+    cursor: singleText().optional().describe("Where the page before ended."),
   }),
   answers: {
     200: {
       about: "A page of sources.",
-      schema: z.object({ sources: z.array(source), cursor: z.string().optional().describe("Where to go on. Absent at the end.") }),
+      schema: z.object({ sources: z.array(sourceSchema), cursor: z.string().optional().describe("Where to go on. Absent at the end.") }),
     },
   },
   refusals: [],
-  handle: async ({ account, query, parts }) => {
+  handle: async ({ account, query, context }) => {
     if (query.cursor !== undefined && !isId(query.cursor)) throw new Refusal("invalid", "cursor: not one that a page ended with");
     const range = { account: account.id, limit: query.count + 1, ...(query.cursor === undefined ? {} : { after: query.cursor }) };
-    const found = await parts.store.read.allSetUp("sources", range);
+    const found = await context.store.read.listResources("sources", range);
     const page = found.slice(0, query.count);
     const last = found.length > page.length ? page.at(-1) : undefined;
-    return { status: 200, body: { sources: page.map((source) => sourceJson(source, parts)), ...(last ? { cursor: last.id } : {}) } };
+    return { status: 200, body: { sources: page.map((source) => sourceJson(source, context)), ...(last ? { cursor: last.id } : {}) } };
   },
 });
 
@@ -114,11 +123,11 @@ const get = route({
   tag: "Sources",
   summary: "Read a source",
   params: byId,
-  answers: { 200: { about: "The source.", schema: source } },
+  answers: { 200: { about: "The source.", schema: sourceSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => ({
+  handle: async ({ account, params, context }) => ({
     status: 200,
-    body: sourceJson(await present(parts, account.id, params.sourceId), parts),
+    body: sourceJson(await requireSource(context, account.id, params.sourceId), context),
   }),
 });
 
@@ -129,32 +138,32 @@ const patch = route({
   summary: "Change a source",
   about: "What is not given stays as it is. Settings are replaced as a whole, and so is the verification.",
   params: byId,
-  body: bodyOf("What is to be different.", change),
-  answers: { 200: { about: "The source as it is now.", schema: source } },
+  body: describeBody("What is to be different.", changeSchema),
+  answers: { 200: { about: "The source as it is now.", schema: sourceSchema } },
   refusals: ["not-found", "limit-exceeded", "forbidden"],
-  handle: async ({ account, params, incoming, parts }) => {
-    const before = await present(parts, account.id, params.sourceId);
-    const changed = changeOf(readObject(change, incoming));
+  handle: async ({ account, params, incoming, context }) => {
+    const before = await requireSource(context, account.id, params.sourceId);
+    const changed = toSourceChange(readObject(changeSchema, incoming));
     const isAimed = changed.destination !== undefined || changed.headers !== undefined;
-    const ignored = isAimed ? await checkAim(incoming, parts, { owner: account, ...before, ...changed }) : [];
+    const ignored = isAimed ? await checkSourceTarget(incoming, context, { owner: account, ...before, ...changed }) : [];
     const destinations = [changed.destination ?? ""].filter(isUrl);
-    mustReadToSend(incoming, whatItSends, [...destinations, ...callbacksIn(changed.headers ?? [])]);
-    return { status: 200, body: shownTo(incoming, sourceJson(await changedSource(parts, before, changed), parts)), ignored };
+    checkMayReadToSend(incoming, publishedContent, [...destinations, ...listCallbackUrls(changed.headers ?? [])]);
+    return { status: 200, body: redactForToken(incoming, sourceJson(await changeSource(context, before, changed), context)), ignored };
   },
 });
 
-function changeOf({ settings: given, ...rest }: z.output<typeof change>): Partial<SourceSetUp> {
-  const changed = { ...rest, ...(given === undefined ? {} : { headers: headersOf("settings", given) }) };
+function toSourceChange({ settings: given, ...rest }: z.output<typeof changeSchema>): Partial<SourceSettings> {
+  const changed = { ...rest, ...(given === undefined ? {} : { headers: toSettingHeaders("settings", given) }) };
   return Object.fromEntries(Object.entries(changed).filter(([, value]) => value !== undefined));
 }
 
-async function changedSource(
-  { store }: Parts,
-  { account, id }: Source,
-  changed: Partial<SourceSetUp & { secretHash: string }>,
-): Promise<Source> {
+async function changeSource(
+  { store }: RouteContext,
+  { account, id }: WebhookSource,
+  changed: Partial<SourceSettings & { secretHash: string }>,
+): Promise<WebhookSource> {
   const source = await store.execute("changeSource", { account, id, change: changed });
-  if (!source) throw missing(id);
+  if (!source) throw makeNotFound(id);
   return source;
 }
 
@@ -166,13 +175,16 @@ const rotate = route({
   about:
     "The old URL ends at once: this is for one that others have come to know. To change a URL without missing a call, make a second source with the same destination, let the sender call that, and delete this one.",
   params: byId,
-  answers: { 200: { about: "The source, with its new URL.", schema: withUrl } },
+  answers: { 200: { about: "The source, with its new URL.", schema: sourceWithUrlSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, incoming, parts }) => {
-    const secret = newSecret();
-    const before = await present(parts, account.id, params.sourceId);
-    const changed = await changedSource(parts, before, { secretHash: hashOfSecret(secret) });
-    return { status: 200, body: { ...shownTo(incoming, sourceJson(changed, parts)), url: intakeUrl(incoming.origin, secret) } };
+  handle: async ({ account, params, incoming, context }) => {
+    const secret = makeSourceSecret();
+    const before = await requireSource(context, account.id, params.sourceId);
+    const changed = await changeSource(context, before, { secretHash: hashSourceSecret(secret) });
+    return {
+      status: 200,
+      body: { ...redactForToken(incoming, sourceJson(changed, context)), url: makeSourceUrl(incoming.origin, secret) },
+    };
   },
 });
 
@@ -185,10 +197,10 @@ const remove = route({
   params: byId,
   answers: { 200: { about: "It is gone.", schema: z.object({ deleted: z.literal(1) }) } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => {
+  handle: async ({ account, params, context }) => {
     const { sourceId: id } = params;
-    const { deleted } = isId(id) ? await parts.store.execute("deleteSource", { account: account.id, id }) : { deleted: false };
-    if (!deleted) throw missing(id);
+    const { deleted } = isId(id) ? await context.store.execute("deleteSource", { account: account.id, id }) : { deleted: false };
+    if (!deleted) throw makeNotFound(id);
     return { status: 200, body: { deleted: 1 } };
   },
 });
@@ -198,24 +210,28 @@ const rejections = route({
   path: "/v2/sources/{sourceId}/rejections",
   tag: "Sources",
   summary: "List the calls that a source rejected",
-  about: `The last ${places} that were kept, newest first. Of many in a short time only some are kept; the others are counted.`,
+  about: `The last ${maxRejections} that were kept, newest first. Of many in a short time only some are kept; the others are counted.`,
   params: byId,
-  answers: { 200: { about: "The calls, with the reasons.", schema: z.object({ rejections: z.array(rejection) }) } },
+  answers: { 200: { about: "The calls, with the reasons.", schema: z.object({ rejections: z.array(rejectionSchema) }) } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => {
-    const { id, headers } = await present(parts, account.id, params.sourceId);
-    const found = await parts.store.read.allSetUp("rejections", { account: account.id, ...rejectionsOf(id), limit: places });
+  handle: async ({ account, params, context }) => {
+    const { id, headers } = await requireSource(context, account.id, params.sourceId);
+    const found = await context.store.read.listResources("rejections", {
+      account: account.id,
+      ...rejectionRange(id),
+      limit: maxRejections,
+    });
     const newest = found.toSorted((a, b) => b.number - a.number);
     return { status: 200, body: { rejections: newest.map((one) => rejectionJson(one, headers)) } };
   },
 });
 
-async function present({ store }: Parts, account: AccountId, id: string): Promise<Source> {
-  const found = isId(id) ? await store.read.setUp("sources", account, id) : null;
-  if (!found) throw missing(id);
+async function requireSource({ store }: RouteContext, account: AccountId, id: string): Promise<WebhookSource> {
+  const found = isId(id) ? await store.read.findResource("sources", account, id) : null;
+  if (!found) throw makeNotFound(id);
   return found;
 }
 
-const missing = (id: string): Refusal => new Refusal("not-found", `source: there is no source ${JSON.stringify(id.slice(0, 200))}`);
+const makeNotFound = (id: string): Refusal => new Refusal("not-found", `source: there is no source ${JSON.stringify(id.slice(0, 200))}`);
 
 export const sources = [create, list, get, patch, rotate, remove, rejections];

@@ -1,16 +1,16 @@
 import { z } from "zod";
 import { Refusal } from "../../../core/values/errors.ts";
 import type { PublishResult } from "../../../core/commands/publish.ts";
-import { readPosting } from "../../publishing/read.ts";
-import { headersOfResults } from "../../http/allowanceHeaders.ts";
-import { refusedHostWarnings } from "../../publishing/refusedHosts.ts";
+import { readPublishRequest } from "../../publishing/read.ts";
+import { makeResultHeaders } from "../../http/rateLimitHeaders.ts";
+import { makePublishWarnings } from "../../publishing/refusedHosts.ts";
 import { route } from "../../route/route.ts";
-import { scopeIn } from "../../route/scope.ts";
-import { settingsOfTriggers } from "../../publishing/trigger.ts";
+import { readScope } from "../../route/scope.ts";
+import { triggerSettings } from "../../publishing/trigger.ts";
 import { batchBody, readItems } from "../messages/batch.ts";
 import { publishing } from "../messages/publish.ts";
 
-const triggered = z.object({
+const triggeredSchema = z.object({
   workflowRunId: z.string().describe("The id of the run: the one that was given, or a new one."),
   workflowCreatedAt: z
     .int()
@@ -31,19 +31,19 @@ const triggerOne = route({
   about:
     "Starts a run of the workflow at the URL, as its client would do. The rest of the path, and the query without the parameters of this interface, are the URL; the body is the payload. The settings hold for all messages of the run, a delay for the first one. The header Svc-Workflow-RunId chooses the id of the run; the published client puts wfr_ before the id that it is given. When the run fails, the workflow itself is told of it, or the Failure-Callback. With Workflow-Unknown-Sdk: true the workflow is asked to start the run itself, once more. What is delivered has the names of the published clients; those of the neutral brand as well, where this request uses them.",
   settings: publishing.settings,
-  runSettings: settingsOfTriggers,
+  runSettings: triggerSettings,
   needs: "publish",
   looksAtScope: true,
   body: publishing.body,
-  answers: { 200: { about: "The run, which exists from now on.", schema: triggered } },
+  answers: { 200: { about: "The run, which exists from now on.", schema: triggeredSchema } },
   refusals: ["limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"],
-  handle: async ({ account, incoming, parts }) => {
-    const { store } = parts;
+  handle: async ({ account, incoming, context }) => {
+    const { store } = context;
     const destination = incoming.target.path.slice("/v2/trigger/".length);
-    const { letter, ignored } = await readPosting(incoming, { destination, account: account.id, store, for: "triggers" });
-    const [result] = await store.execute("publish", { account: account.id, letters: [letter], ...scopeIn(incoming) });
+    const { input, ignored } = await readPublishRequest(incoming, { destination, account: account.id, store, purpose: "triggers" });
+    const [result] = await store.execute("publish", { account: account.id, inputs: [input], ...readScope(incoming) });
     const results = result ? [result] : [];
-    const headers = headersOfResults(results, refusedHostWarnings({ incoming, parts }, [letter], results));
+    const headers = makeResultHeaders(results, makePublishWarnings({ incoming, context }, [input], results));
     return { status: 200, body: triggeredJson(result), ignored, headers };
   },
 });
@@ -59,15 +59,15 @@ const triggerMany = route({
   needs: "publish",
   looksAtScope: true,
   body: batchBody,
-  answers: { 201: { about: "The runs, in the order of the list.", schema: z.array(triggered) } },
+  answers: { 201: { about: "The runs, in the order of the list.", schema: z.array(triggeredSchema) } },
   refusals: ["limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"],
-  handle: async ({ account, incoming, parts }) => {
-    const { read, ignored } = await readItems(incoming, { account, parts, purpose: "triggers" });
-    const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
+  handle: async ({ account, incoming, context }) => {
+    const { read, ignored } = await readItems(incoming, { account, context, purpose: "triggers" });
+    const inputs = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results =
-      letters.length === 0 ? [] : await parts.store.execute("publish", { account: account.id, letters, ...scopeIn(incoming) });
-    const warnings = refusedHostWarnings({ incoming, parts }, letters, results);
-    return { status: 201, body: results.map(triggeredJson), ignored, headers: headersOfResults(results, warnings) };
+      inputs.length === 0 ? [] : await context.store.execute("publish", { account: account.id, inputs, ...readScope(incoming) });
+    const warnings = makePublishWarnings({ incoming, context }, inputs, results);
+    return { status: 201, body: results.map(triggeredJson), ignored, headers: makeResultHeaders(results, warnings) };
   },
 });
 
@@ -75,8 +75,8 @@ const triggerMany = route({
 export const trigger = [triggerOne, triggerMany];
 
 /** The answer for a run. Throws `Refusal` when it was refused. */
-function triggeredJson(result: PublishResult | undefined): z.output<typeof triggered> {
-  if (result && "refused" in result) throw new Refusal(result.refused, result.message, { allowance: result.allowance });
+function triggeredJson(result: PublishResult | undefined): z.output<typeof triggeredSchema> {
+  if (result && "refused" in result) throw new Refusal(result.refused, result.message, { remainingQuota: result.remainingQuota });
   if (!result || "each" in result || !result.run) throw new Error("trigger: no run was started");
   const { run, deduplicated } = result;
   return { workflowRunId: run.runId, workflowCreatedAt: run.createdAt, ...(deduplicated ? { deduplicated: true as const } : {}) };

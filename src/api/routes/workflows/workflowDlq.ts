@@ -1,32 +1,32 @@
 import { z } from "zod";
 import type { NotDone } from "../../../core/values/errors.ts";
-import { failedIn, Refusal } from "../../../core/values/errors.ts";
-import { birthOf, isDlqId } from "../../../core/values/ids.ts";
+import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
+import { readIdTime, isDlqId } from "../../../core/values/ids.ts";
 import { groupFailures } from "../../../core/workflows/failureGroups.ts";
 import { memory } from "../../../core/values/limits.ts";
 import type { Account, AccountId } from "../../../core/model/message.ts";
 import type { RunOverrides } from "../../../core/commands/resume.ts";
-import { failedStepOf, reasonOf } from "../../../core/model/failureText.ts";
-import type { DeadLetterEntry } from "../../../store/queries/index.ts";
+import { findFailedStep, formatFailure } from "../../../core/model/failureText.ts";
+import type { DeadLetterEntry } from "../../../store/queries/deadLetters.ts";
 import { retentionFor } from "../../../core/commands/retention.ts";
-import { dryRun, dryRunAnswer, dryRunParameter } from "../../publishing/dryRun.ts";
+import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import type { IdPage } from "../../publishing/dryRun.ts";
-import { chosenRunFilters, continuedRunFilters, entriesOf, failedRunFilter, failedRunFilters } from "../lists/failedRunLists.ts";
+import { chosenRunFilters, continuedRunFilters, readEntries, toFailedRunFilter, failedRunFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter, orderParameter } from "../lists/filters.ts";
 import { count } from "../../http/parameters.ts";
-import { present } from "../../views/messages.ts";
-import { entryJson, entryShape } from "../../views/failedRuns.ts";
-import type { Answer, Incoming, Parts, Route } from "../../route/route.ts";
+import { omitMissing } from "../../views/messages.ts";
+import { entryJson, entrySchema } from "../../views/failedRuns.ts";
+import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { notDone } from "../../views/shapes.ts";
-import { shortened } from "../../http/target.ts";
-import { runOverridesOf, settingsOfResume } from "../../publishing/runOverrides.ts";
+import { notDoneSchema } from "../../views/schemas.ts";
+import { shorten } from "../../http/target.ts";
+import { readRunOverrides, resumeSettings } from "../../publishing/runOverrides.ts";
 import type { Sweep } from "../lists/sweep.ts";
-import { sweepOf } from "../lists/sweep.ts";
+import { readSweep } from "../lists/sweep.ts";
 
 const tag = "Failed workflow runs";
 const byId = z.object({ dlqId: z.string() });
-const portion = (about: string) => count({ most: 100, normally: 100, about });
+const portion = (about: string) => count({ max: 100, defaultCount: 100, about });
 const nextPage = z.string().optional().describe("Where to go on. Absent at the end.");
 
 const list = route({
@@ -41,10 +41,10 @@ const list = route({
     count: portion("Pages with large bodies are shorter."),
     cursor: cursorParameter,
   }),
-  answers: { 200: { about: "A page of entries.", schema: z.object({ messages: z.array(entryShape), cursor: nextPage }) } },
+  answers: { 200: { about: "A page of entries.", schema: z.object({ messages: z.array(entrySchema), cursor: nextPage }) } },
   refusals: [],
-  handle: async ({ account, query, parts }) => {
-    const { entries, cursor } = await entriesOf(parts, account.id, { ...query, filter: failedRunFilter(query) });
+  handle: async ({ account, query, context }) => {
+    const { entries, cursor } = await readEntries(context, account.id, { ...query, filter: toFailedRunFilter(query) });
     return { status: 200, body: { messages: entries.map(entryJson), ...(cursor === null ? {} : { cursor }) } };
   },
 });
@@ -55,12 +55,16 @@ const get = route({
   tag,
   summary: "Read a failed workflow run",
   params: byId,
-  answers: { 200: { about: "The entry.", schema: entryShape } },
+  answers: { 200: { about: "The entry.", schema: entrySchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => ({ status: 200, body: entryJson(await failedRun(parts, account.id, params.dlqId)) }),
+  handle: async ({ account, params, context }) => ({ status: 200, body: entryJson(await failedRun(context, account.id, params.dlqId)) }),
 });
 
-const deleted = z.object({ deleted: z.int().describe("How many there were, and are gone now."), failed: notDone, cursor: nextPage });
+const deletedSchema = z.object({
+  deleted: z.int().describe("How many there were, and are gone now."),
+  failed: notDoneSchema,
+  cursor: nextPage,
+});
 
 const remove = route({
   method: "DELETE",
@@ -70,18 +74,18 @@ const remove = route({
   about: "It cannot be resumed then. What the log knows of it stays for the log's own time.",
   params: byId,
   query: z.object(dryRunParameter),
-  answers: { 200: { about: "It is gone; or that it would be.", schema: z.union([deleted, dryRunAnswer]) } },
+  answers: { 200: { about: "It is gone; or that it would be.", schema: z.union([deletedSchema, dryRunSchema]) } },
   refusals: ["not-found"],
-  handle: async ({ account, params: { dlqId }, query, parts }) => {
-    await failedRun(parts, account.id, dlqId);
-    if (query.dryRun === "true") return { status: 200, body: await dryRun(only(dlqId)) };
-    const answer = await removeAll(parts, account, [dlqId]);
-    if (answer.deleted === 0) throw missing(dlqId);
+  handle: async ({ account, params: { dlqId }, query, context }) => {
+    await failedRun(context, account.id, dlqId);
+    if (query.dryRun === "true") return { status: 200, body: await dryRun(makeSinglePage(dlqId)) };
+    const answer = await removeAll(context, account, [dlqId]);
+    if (answer.deleted === 0) throw makeNotFound(dlqId);
     return { status: 200, body: answer };
   },
 });
 
-const only = (dlqId: string) => async (): Promise<IdPage> => ({ ids: [dlqId], cursor: null });
+const makeSinglePage = (dlqId: string) => async (): Promise<IdPage> => ({ ids: [dlqId], cursor: null });
 
 const removeMany = route({
   method: "DELETE",
@@ -94,56 +98,56 @@ const removeMany = route({
     cursor: cursorParameter,
     ...dryRunParameter,
   }),
-  answers: { 200: { about: "How many are gone; or how many would be.", schema: z.union([deleted, dryRunAnswer]) } },
+  answers: { 200: { about: "How many are gone; or how many would be.", schema: z.union([deletedSchema, dryRunSchema]) } },
   refusals: [],
-  handle: async ({ account, query, parts }) => {
-    const most = query.dlqIds?.length ?? query.count;
-    const pageOf = pagesOf(parts, account.id, query);
-    if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most) };
-    const { ids, cursor, covers } = await pageOf(null, most);
-    const { deleted, failed = [] } = await removeAll(parts, account, ids);
-    const strangers = without((query.dlqIds ?? []).filter(covers), ids).map(unknownEntry);
-    return { status: 200, body: { deleted, ...failedIn([...strangers, ...failed]), ...(cursor === null ? {} : { cursor }) } };
+  handle: async ({ account, query, context }) => {
+    const max = query.dlqIds?.length ?? query.count;
+    const readPage = createPageReader(context, account.id, query);
+    if (query.dryRun === "true") return { status: 200, body: await dryRun(readPage, max) };
+    const { ids, cursor, covers } = await readPage(null, max);
+    const { deleted, failed = [] } = await removeAll(context, account, ids);
+    const unknownIds = exclude((query.dlqIds ?? []).filter(covers), ids).map(describeMissing);
+    return { status: 200, body: { deleted, ...toFailedMember([...unknownIds, ...failed]), ...(cursor === null ? {} : { cursor }) } };
   },
 });
 
 /** The ids that are not among `known`, each once. */
-const without = (ids: readonly string[], known: readonly string[]): string[] => {
+const exclude = (ids: readonly string[], known: readonly string[]): string[] => {
   const found = new Set(known);
   return [...new Set(ids)].filter((id) => !found.has(id));
 };
 
-const unknownEntry = (dlqId: string): NotDone => ({ id: shortened(dlqId), reason: missing(dlqId).message });
+const describeMissing = (dlqId: string): NotDone => ({ id: shorten(dlqId), reason: makeNotFound(dlqId).message });
 
-const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readonly string[]) =>
+const removeAll = ({ store, retention }: RouteContext, account: Account, dlqIds: readonly string[]) =>
   store.execute("deleteDeadLetters", { account: account.id, dlqIds, logRetention: retentionFor(account, retention).log });
 
 type Selection = z.output<typeof failedRunFilters> & { cursor?: string | undefined };
 
 /** The ids of failed runs that are there and were asked for, portion by portion. */
-const pagesOf =
-  (parts: Parts, account: AccountId, query: Selection, runIds: "runIds" | "runIdStarts" = "runIds") =>
+const createPageReader =
+  (context: RouteContext, account: AccountId, query: Selection, runIds: "runIds" | "runIdStarts" = "runIds") =>
   (cursor: string | null, count: number): Promise<Sweep> =>
-    sweepOf(parts, account, { filter: failedRunFilter(query, runIds), cursor: cursor ?? query.cursor, count });
+    readSweep(context, account, { filter: toFailedRunFilter(query, runIds), cursor: cursor ?? query.cursor, count });
 
 /** So many are resumed or restarted by one request, one after another: each brings its history into memory. */
-const mostTogether = 50;
+const maxTogether = 50;
 
-const resumed = z.object({
+const resumedSchema = z.object({
   workflowRunId: z.string().describe("The new run."),
   workflowCreatedAt: z.int().describe("In unix milliseconds."),
   dlqId: z.string().describe("The entry that it was made of, which is gone."),
 });
-const resumedMany = z.object({
-  workflowRuns: z.array(resumed),
+const resumedManySchema = z.object({
+  workflowRuns: z.array(resumedSchema),
   cursor: z.string().describe("Where to go on. Empty at the end."),
-  failed: notDone,
+  failed: notDoneSchema,
 });
 
-type From = "failure" | "beginning";
+type ContinueFrom = "failure" | "beginning";
 
-const settingNames = [...settingsOfResume].join(", ");
-const whatHappens: Record<From, { name: "resume" | "restart"; summary: string; about: string }> = {
+const settingNames = [...resumeSettings].join(", ");
+const continuations: Record<ContinueFrom, { name: "resume" | "restart"; summary: string; about: string }> = {
   failure: {
     name: "resume",
     summary: "Resume",
@@ -156,90 +160,90 @@ const whatHappens: Record<From, { name: "resume" | "restart"; summary: string; a
   },
 };
 
-const continueOne = (from: From): Route =>
+const continueOne = (from: ContinueFrom): Route =>
   route({
     method: "POST",
-    path: `/v2/workflows/dlq/${whatHappens[from].name}/{dlqId}`,
+    path: `/v2/workflows/dlq/${continuations[from].name}/{dlqId}`,
     tag,
-    summary: `${whatHappens[from].summary} a failed workflow run`,
-    about: `${whatHappens[from].about} Its id may be chosen with Workflow-RunId.`,
+    summary: `${continuations[from].summary} a failed workflow run`,
+    about: `${continuations[from].about} Its id may be chosen with Workflow-RunId.`,
     settings: "resume",
     params: byId,
     query: z.object(dryRunParameter),
-    answers: { 200: { about: "The new run; or that there would be one.", schema: z.union([resumed, dryRunAnswer]) } },
+    answers: { 200: { about: "The new run; or that there would be one.", schema: z.union([resumedSchema, dryRunSchema]) } },
     refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
-    handle: async ({ account, params: { dlqId }, query, incoming, parts }) => {
-      const { overrides, ignored } = runOverridesOf(incoming, { many: false, account });
-      if (!isDlqId(dlqId)) throw missing(dlqId);
+    handle: async ({ account, params: { dlqId }, query, incoming, context }) => {
+      const { overrides, ignored } = readRunOverrides(incoming, { isForMany: false, account });
+      if (!isDlqId(dlqId)) throw makeNotFound(dlqId);
       if (query.dryRun === "true") {
-        await failedRun(parts, account.id, dlqId);
-        return { status: 200, body: await dryRun(only(dlqId)), ignored };
+        await failedRun(context, account.id, dlqId);
+        return { status: 200, body: await dryRun(makeSinglePage(dlqId)), ignored };
       }
-      return { status: 200, body: await goOn(parts, { account, from, overrides, dlqId }), ignored };
+      return { status: 200, body: await continueRun(context, { account, from, overrides, dlqId }), ignored };
     },
   });
 
-const continueMany = (from: From): Route =>
+const continueMany = (from: ContinueFrom): Route =>
   route({
     method: "POST",
-    path: `/v2/workflows/dlq/${whatHappens[from].name}`,
+    path: `/v2/workflows/dlq/${continuations[from].name}`,
     tag,
-    summary: `${whatHappens[from].summary} many failed workflow runs`,
-    about: `Those with the given ids, or those that pass all filters, oldest first; at most ${mostTogether} by one request. ${whatHappens[from].about} Without any filter, all of them pass. An entry that cannot be continued stays, and failed says why.`,
+    summary: `${continuations[from].summary} many failed workflow runs`,
+    about: `Those with the given ids, or those that pass all filters, oldest first; at most ${maxTogether} by one request. ${continuations[from].about} Without any filter, all of them pass. An entry that cannot be continued stays, and failed says why.`,
     settings: "resume",
     query: continuedRunFilters.extend({
-      count: count({ most: mostTogether, normally: mostTogether }),
+      count: count({ max: maxTogether, defaultCount: maxTogether }),
       cursor: cursorParameter,
       ...dryRunParameter,
     }),
-    answers: { 200: { about: "The new runs; or how many there would be.", schema: z.union([resumedMany, dryRunAnswer]) } },
+    answers: { 200: { about: "The new runs; or how many there would be.", schema: z.union([resumedManySchema, dryRunSchema]) } },
     refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
-    handle: ({ account, query, incoming, parts }) => goOnWithMany(parts, { account, from, query, incoming }),
+    handle: ({ account, query, incoming, context }) => continueSelected(context, { account, from, query, incoming }),
   });
 
-type Many = {
+type ContinueManyRequest = {
   account: Account;
-  from: From;
+  from: ContinueFrom;
   query: Selection & { count: number; dryRun?: "true" | "false" | undefined };
-  incoming: Incoming;
+  incoming: IncomingRequest;
 };
 
-async function goOnWithMany(parts: Parts, { account, from, query, incoming }: Many): Promise<Answer> {
-  const { overrides, ignored } = runOverridesOf(incoming, { many: true, account });
-  const { count: most } = query;
-  const pageOf = pagesOf(parts, account.id, query, "runIdStarts");
-  if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most), ignored };
-  const page = query.dlqIds ? named(query.dlqIds, query.cursor, most) : await pageOf(null, most);
-  const { failed, ...body } = await goOnWithEach(parts, { account, from, overrides, page });
-  const strangers = query.cursor === undefined ? (query.dlqIds ?? []).filter((dlqId) => !isDlqId(dlqId)) : [];
-  return { status: 200, body: { ...body, ...failedIn([...failed, ...without(strangers, []).map(unknownEntry)]) }, ignored };
+async function continueSelected(context: RouteContext, { account, from, query, incoming }: ContinueManyRequest): Promise<RouteResponse> {
+  const { overrides, ignored } = readRunOverrides(incoming, { isForMany: true, account });
+  const { count: max } = query;
+  const readPage = createPageReader(context, account.id, query, "runIdStarts");
+  if (query.dryRun === "true") return { status: 200, body: await dryRun(readPage, max), ignored };
+  const page = query.dlqIds ? selectNamed(query.dlqIds, query.cursor, max) : await readPage(null, max);
+  const { failed, ...body } = await continueEach(context, { account, from, overrides, page });
+  const unknownIds = query.cursor === undefined ? (query.dlqIds ?? []).filter((dlqId) => !isDlqId(dlqId)) : [];
+  return { status: 200, body: { ...body, ...toFailedMember([...failed, ...exclude(unknownIds, []).map(describeMissing)]) }, ignored };
 }
 
 /** A portion of the ids that were given, in their order. One that is not there is met when it is its turn, and told of. */
-function named(dlqIds: readonly string[], cursor = "", most: number): Portion {
+function selectNamed(dlqIds: readonly string[], cursor = "", max: number): Portion {
   if (cursor !== "" && !isDlqId(cursor)) throw new Refusal("invalid", "cursor: not one that this list has given out");
   const left = [...new Set(dlqIds)].filter((dlqId) => isDlqId(dlqId) && dlqId > cursor).sort();
-  const ids = left.slice(0, most);
-  return { ids, cursor: left.length > most ? (ids.at(-1) ?? null) : null, cursorAfter: (dlqId) => dlqId };
+  const ids = left.slice(0, max);
+  return { ids, cursor: left.length > max ? (ids.at(-1) ?? null) : null, cursorAfter: (dlqId) => dlqId };
 }
 
 /** As of a sweep; what is not there is met when it is its turn. */
 type Portion = Omit<Sweep, "covers">;
 
-type Each = { account: Account; from: From; overrides: RunOverrides };
+type ContinueRequest = { account: Account; from: ContinueFrom; overrides: RunOverrides };
 
 /** When the storage fails on the way, the answer tells what was done, and where to go on. */
-async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: Portion }) {
-  const workflowRuns: z.output<typeof resumed>[] = [];
+async function continueEach(context: RouteContext, { page, ...continueRequest }: ContinueRequest & { page: Portion }) {
+  const workflowRuns: z.output<typeof resumedSchema>[] = [];
   const failed: NotDone[] = [];
   let done = "";
   for (const dlqId of page.ids) {
     try {
-      workflowRuns.push(await goOn(parts, { ...of, dlqId }));
+      workflowRuns.push(await continueRun(context, { ...continueRequest, dlqId }));
     } catch (error) {
-      const isOfEntry =
+      const isEntryError =
         error instanceof Refusal && (error.code === "invalid" || error.code === "not-found" || error.code === "limit-exceeded");
-      if (isOfEntry) failed.push({ id: dlqId, reason: error.message });
+      if (isEntryError) failed.push({ id: dlqId, reason: error.message });
       else if (workflowRuns.length > 0) return { workflowRuns, cursor: page.cursorAfter(done), failed };
       else throw error;
     }
@@ -248,13 +252,13 @@ async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: Portio
   return { workflowRuns, cursor: page.cursor ?? "", failed };
 }
 
-async function goOn({ store, retention }: Parts, { account, from, overrides, dlqId }: Each & { dlqId: string }) {
+async function continueRun({ store, retention }: RouteContext, { account, from, overrides, dlqId }: ContinueRequest & { dlqId: string }) {
   const logRetention = retentionFor(account, retention).log;
   const { runId, createdAt } = await store.execute("resumeRun", { account: account.id, dlqId, from, overrides, logRetention });
   return { workflowRunId: runId, workflowCreatedAt: createdAt, dlqId };
 }
 
-const ofFailed = z.object({ workflowRunId: z.string(), workflowCreatedAt: z.int() }).describe("The run that has failed.");
+const failedRunSchema = z.object({ workflowRunId: z.string(), workflowCreatedAt: z.int() }).describe("The run that has failed.");
 
 const repeatCallback = route({
   method: "POST",
@@ -263,11 +267,11 @@ const repeatCallback = route({
   summary: "Call a failure callback again",
   about: "Only one that has failed itself, so in the state CALLBACK_FAIL.",
   params: byId,
-  answers: { 200: { about: "It is called again.", schema: ofFailed } },
+  answers: { 200: { about: "It is called again.", schema: failedRunSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params: { dlqId }, parts }) => {
-    if (!isDlqId(dlqId)) throw missing(dlqId);
-    const { runId, createdAt } = await parts.store.execute("repeatFailureCallback", { account: account.id, dlqId });
+  handle: async ({ account, params: { dlqId }, context }) => {
+    if (!isDlqId(dlqId)) throw makeNotFound(dlqId);
+    const { runId, createdAt } = await context.store.execute("repeatFailureCallback", { account: account.id, dlqId });
     return { status: 200, body: { workflowRunId: runId, workflowCreatedAt: createdAt } };
   },
 });
@@ -280,20 +284,20 @@ const cancelCallback = route({
   about:
     "Only one that is in progress, so in the state CALLBACK_INPROGRESS. One that is being sent at this moment is cut off; it may have arrived.",
   params: byId,
-  answers: { 200: { about: "It is cancelled.", schema: ofFailed } },
+  answers: { 200: { about: "It is cancelled.", schema: failedRunSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params: { dlqId }, parts }) => {
-    const { letter, failed } = await failedRun(parts, account.id, dlqId);
+  handle: async ({ account, params: { dlqId }, context }) => {
+    const { deadLetter, failed } = await failedRun(context, account.id, dlqId);
     const callback = failed?.run?.failure?.callback;
-    const messageIds = letter.failureCallback?.state === "CALLBACK_INPROGRESS" && callback ? [callback.messageId] : [];
-    const { cancelled } = await parts.store.execute("cancel", { account: account.id, messageIds });
+    const messageIds = deadLetter.failureCallback?.state === "CALLBACK_INPROGRESS" && callback ? [callback.messageId] : [];
+    const { cancelled } = await context.store.execute("cancel", { account: account.id, messageIds });
     if (cancelled === 0)
       throw new Refusal("invalid", `dlqId: the failure callback of ${dlqId} is not in progress, so there is nothing to cancel`);
-    return { status: 200, body: { workflowRunId: letter.run?.runId, workflowCreatedAt: letter.run?.createdAt } };
+    return { status: 200, body: { workflowRunId: deadLetter.run?.runId, workflowCreatedAt: deadLetter.run?.createdAt } };
   },
 });
 
-const group = z.object({
+const groupSchema = z.object({
   workflowUrl: z.string(),
   stepName: z.string().optional().describe("The step that failed. Absent where neither the endpoint nor its message tells."),
   afterStep: z.string().optional().describe("Otherwise the last step before it, if there was one."),
@@ -305,20 +309,20 @@ const group = z.object({
 });
 
 /** So many entries are looked at for one answer, or so many that their bodies come to a page of a list. */
-const mostGrouped = 1_000;
+const maxGrouped = 1_000;
 
 const groups = route({
   method: "GET",
   path: "/v2/workflows/dlq/groups",
   tag,
   summary: "Group failed workflow runs",
-  about: `Runs of one workflow that failed at the same step with the same error, the most frequent first. The latest ${mostGrouped} entries that pass all filters are grouped; the cursor goes on with those before.`,
+  about: `Runs of one workflow that failed at the same step with the same error, the most frequent first. The latest ${maxGrouped} entries that pass all filters are grouped; the cursor goes on with those before.`,
   query: failedRunFilters.extend({ cursor: cursorParameter }),
   answers: {
     200: {
       about: "The groups.",
       schema: z.object({
-        groups: z.array(group),
+        groups: z.array(groupSchema),
         entries: z.int().describe("How many were grouped."),
         more: z.literal(true).optional().describe("There are others, which are in no group yet."),
         cursor: nextPage,
@@ -326,46 +330,51 @@ const groups = route({
     },
   },
   refusals: [],
-  handle: async ({ account, query, parts }) => {
-    const { entries, cursor } = await latest(parts, account.id, query);
+  handle: async ({ account, query, context }) => {
+    const { entries, cursor } = await readLatestFailures(context, account.id, query);
     const shown = groupFailures(entries).map(({ url, firstAt, lastAt, ...rest }) =>
-      present({ ...rest, workflowUrl: url, firstFailedAt: firstAt, lastFailedAt: lastAt }),
+      omitMissing({ ...rest, workflowUrl: url, firstFailedAt: firstAt, lastFailedAt: lastAt }),
     );
     return { status: 200, body: { groups: shown, entries: entries.length, ...(cursor === null ? {} : { more: true, cursor }) } };
   },
 });
 
 /** What is to be grouped. Bodies are let go page by page. */
-async function latest(parts: Parts, account: AccountId, query: Selection) {
-  const filter = failedRunFilter(query);
-  const entries: ReturnType<typeof failureOf>[] = [];
+async function readLatestFailures(context: RouteContext, account: AccountId, query: Selection) {
+  const filter = toFailedRunFilter(query);
+  const entries: ReturnType<typeof toFailure>[] = [];
   let cursor = query.cursor ?? null;
   let bytes = 0;
   do {
-    const page = await entriesOf(parts, account, { filter, order: "latestFirst", cursor, count: 100 });
+    const page = await readEntries(context, account, { filter, order: "latestFirst", cursor, count: 100 });
     for (const entry of page.entries) {
-      bytes += entry.letter.body.byteLength + entry.envelope.body.byteLength + (entry.failed?.payload.byteLength ?? 0);
-      entries.push(failureOf(entry));
+      bytes += entry.deadLetter.body.byteLength + entry.message.body.byteLength + (entry.failed?.payload.byteLength ?? 0);
+      entries.push(toFailure(entry));
     }
     ({ cursor } = page);
-  } while (cursor !== null && entries.length < mostGrouped && bytes < memory.page);
+  } while (cursor !== null && entries.length < maxGrouped && bytes < memory.page);
   return { entries, cursor };
 }
 
-const failureOf = ({ letter, envelope, failed }: DeadLetterEntry) => ({
-  ...{ dlqId: letter.id, time: birthOf(letter.id), url: letter.run?.url ?? "", error: reasonOf(letter, envelope.redaction) },
-  ...failedStepOf(envelope.run?.slot, failed?.step?.head, letter.headers),
+const toFailure = ({ deadLetter, message, failed }: DeadLetterEntry) => ({
+  ...{
+    dlqId: deadLetter.id,
+    time: readIdTime(deadLetter.id),
+    url: deadLetter.run?.url ?? "",
+    error: formatFailure(deadLetter, message.redaction),
+  },
+  ...findFailedStep(message.run?.stepKey, failed?.step?.head, deadLetter.headers),
 });
 
 /** The entry of a run. Throws `Refusal` when there is none. */
-async function failedRun({ store }: Parts, account: AccountId, dlqId: string): Promise<DeadLetterEntry> {
+async function failedRun({ store }: RouteContext, account: AccountId, dlqId: string): Promise<DeadLetterEntry> {
   const entry = isDlqId(dlqId) ? await store.read.deadLetter(account, dlqId) : null;
-  if (!entry) throw missing(dlqId);
-  if (!entry.letter.run) throw new Refusal("not-found", `dlqId: ${dlqId} is a message and no run; it is at /v2/dlq/${dlqId}`);
+  if (!entry) throw makeNotFound(dlqId);
+  if (!entry.deadLetter.run) throw new Refusal("not-found", `dlqId: ${dlqId} is a message and no run; it is at /v2/dlq/${dlqId}`);
   return entry;
 }
 
-const missing = (id: string): Refusal => new Refusal("not-found", `dlqId: there is no failed run ${JSON.stringify(id.slice(0, 200))}`);
+const makeNotFound = (id: string): Refusal => new Refusal("not-found", `dlqId: there is no failed run ${JSON.stringify(id.slice(0, 200))}`);
 
 /** Workflow runs that have failed, and how to go on with them. */
 export const workflowDlq: readonly Route[] = [

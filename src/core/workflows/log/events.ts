@@ -1,10 +1,10 @@
-import { birthOf } from "../../values/ids.ts";
+import { readIdTime } from "../../values/ids.ts";
 import type { LogRow, LogState, MessageId, Millis } from "../../model/message.ts";
 import type { RunState } from "../../model/run.ts";
 import type { StepItem } from "./step.ts";
-import { itemOf } from "./step.ts";
-import type { KnownRun, RunView, Unit } from "./view.ts";
-import { isOwn, unitsOf, viewOf } from "./view.ts";
+import { makeStepItem } from "./step.ts";
+import type { KnownRun, RunView, StepUnit } from "./view.ts";
+import { isOwnMessage, groupUnits, makeRunView } from "./view.ts";
 
 /** Something that happened in a run. `isFirst`: none before it tells of the same step. */
 export type RunEvent = {
@@ -17,17 +17,17 @@ export type RunEvent = {
 };
 
 /** All that is known to have happened in a run, in the order of time; what an older run has done for it is not told again. */
-export function eventsOf(known: KnownRun, now: Millis): RunEvent[] {
-  const view = viewOf(known, now);
+export function listRunEvents(known: KnownRun, now: Millis): RunEvent[] {
+  const view = makeRunView(known, now);
   const { run } = known;
   const plain = { messageId: null, item: null, row: null, isFirst: false };
   const events: RunEvent[] = [{ ...plain, time: run.createdAt, state: "RUN_STARTED" }];
-  const told = new Set<MessageId>();
-  for (const unit of unitsOf(known)) for (const event of eventsOfUnit(view, unit, told)) events.push(event);
+  const reported = new Set<MessageId>();
+  for (const unit of groupUnits(known)) for (const event of listUnitEvents(view, unit, reported)) events.push(event);
   // Those that are no step's any more, or never were.
   const others = new Set([run.failure?.messageId, run.failure?.callback?.messageId, ...known.messages.map(({ id }) => id)]);
   for (const row of known.log) {
-    if (told.has(row.messageId) || !others.has(row.messageId)) continue;
+    if (reported.has(row.messageId) || !others.has(row.messageId)) continue;
     for (const state of row.states) events.push({ ...plain, time: row.time, state, messageId: row.messageId, row });
   }
   if (run.state !== "RUN_STARTED") events.push({ ...plain, time: run.endedAt ?? run.createdAt, state: run.state });
@@ -41,35 +41,41 @@ export function eventsOf(known: KnownRun, now: Millis): RunEvent[] {
   });
 }
 
-function eventsOfUnit(view: RunView, unit: Unit, told: Set<MessageId>): RunEvent[] {
-  const item = itemOf(view, unit, new Set());
-  const of = { item, isFirst: false, row: null };
+function listUnitEvents(view: RunView, unit: StepUnit, reported: Set<MessageId>): RunEvent[] {
+  const item = makeStepItem(view, unit, new Set());
+  const base = { item, isFirst: false, row: null };
   const events: RunEvent[] = [];
   const waited = unit.waiter ?? unit.result?.waited;
   if (waited && waited.createdAt >= view.run.createdAt) {
     const invoked = waited.child !== null;
-    events.push({ ...of, time: waited.createdAt, state: invoked ? "INVOKED" : "WAITER_ADDED", messageId: waited.child?.messageId ?? null });
+    events.push({
+      ...base,
+      time: waited.createdAt,
+      state: invoked ? "INVOKED" : "WAITER_ADDED",
+      messageId: waited.child?.messageId ?? null,
+    });
   }
   for (const step of [unit.plan, unit.call, unit.answer, unit.result]) {
     // What a run invoked told it after its end came without a message, and has the name of the other's.
-    if (!step || told.has(step.messageId) || !isOwn(view, step.messageId) || step.waited?.child?.messageId === step.messageId) continue;
-    told.add(step.messageId);
-    const born = Math.max(step.createdAt, birthOf(step.messageId));
-    for (const event of eventsOfMessage(view, step.messageId, born)) events.push({ ...of, ...event });
+    if (!step || reported.has(step.messageId) || !isOwnMessage(view, step.messageId) || step.waited?.child?.messageId === step.messageId)
+      continue;
+    reported.add(step.messageId);
+    const createdAt = Math.max(step.createdAt, readIdTime(step.messageId));
+    for (const event of listMessageEvents(view, step.messageId, createdAt)) events.push({ ...base, ...event });
   }
   return events;
 }
 
-type OfMessage = Pick<RunEvent, "time" | "state" | "messageId" | "row">;
+type MessageEvent = Pick<RunEvent, "time" | "state" | "messageId" | "row">;
 
 /** One that was sent at once has no line for that in its log: it is seen from what came of it. */
-function eventsOfMessage(view: RunView, messageId: MessageId, born: Millis): OfMessage[] {
-  const rows = view.logOf(messageId);
+function listMessageEvents(view: RunView, messageId: MessageId, createdAt: Millis): MessageEvent[] {
+  const rows = view.listLog(messageId);
   const first = rows[0]?.states[0];
-  const isSent = first === undefined ? view.stateOf(messageId)?.state === "active" : first === "ERROR" || first === "DELIVERED";
+  const isSent = first === undefined ? view.findState(messageId)?.state === "active" : first === "ERROR" || first === "DELIVERED";
   return [
-    { time: born, state: "CREATED", messageId, row: null },
-    ...(isSent ? [{ time: born, state: "ACTIVE" as const, messageId, row: null }] : []),
-    ...rows.flatMap((row) => row.states.map((state): OfMessage => ({ time: row.time, state, messageId, row }))),
+    { time: createdAt, state: "CREATED", messageId, row: null },
+    ...(isSent ? [{ time: createdAt, state: "ACTIVE" as const, messageId, row: null }] : []),
+    ...rows.flatMap((row) => row.states.map((state): MessageEvent => ({ time: row.time, state, messageId, row }))),
   ];
 }

@@ -1,9 +1,9 @@
 import type { Bytes, HeaderList, LogRow, MessageId, Millis, Redaction, StepHead } from "../../model/message.ts";
 import { joinHeaders } from "../../values/headers.ts";
-import type { RunView, Unit } from "./view.ts";
-import { isAsleep, isBrokenBy, messagesOf, progressOf, retriesOf } from "./view.ts";
+import type { RunView, StepUnit } from "./view.ts";
+import { isAsleep, isFailedBy, listUnitMessages, toProgressState, readRetries } from "./view.ts";
 import type { CallType, Step } from "../../model/run.ts";
-import { headOf } from "../../model/run.ts";
+import { parseStepHead } from "../../model/run.ts";
 import { isInitial } from "../../model/stepId.ts";
 import { base64 } from "../../values/base64.ts";
 
@@ -66,48 +66,52 @@ export type InvokeDetail = {
 };
 
 /** One step of a log. `elsewhere`: messages whose errors are shown as those of what comes next. */
-export function itemOf(view: RunView, unit: Unit, elsewhere: ReadonlySet<MessageId>): StepItem {
+export function makeStepItem(view: RunView, unit: StepUnit, elsewhere: ReadonlySet<MessageId>): StepItem {
   const { result, answer, call, plan, waiter } = unit;
   const shown = result ?? answer ?? call ?? plan;
-  const state = stateOf(view, unit);
+  const state = readStepState(view, unit);
   const child = (result ? result.waited : waiter)?.child;
-  const isPayloadCut = child !== null && child !== undefined && view.childOf(child.run)?.payload === null;
+  const isPayloadCut = child !== null && child !== undefined && view.findChild(child.run)?.payload === null;
   const isCut = [result, answer, call, plan].some((step) => step !== undefined && view.cut.has(step.id));
-  const said = saidBy(result ?? plan) ?? waiter?.step ?? {};
+  const stepBody = parseStepBody(result ?? plan) ?? waiter?.step ?? {};
   const messageId = shown?.messageId ?? waiter?.child?.messageId ?? unit.runner;
   return {
-    ...nameOf(unit),
+    ...readStepName(unit),
     ...{ callType: shown?.callType ?? "step", messageId, state, createdAt: shown?.createdAt ?? waiter?.createdAt ?? view.run.createdAt },
-    ...{ headers: isCut ? null : headersOf(view, unit), isCut: isCut || isPayloadCut, out: result ? outOf(result, said, view.cut) : null },
-    ...retriesOf(view, call?.messageId ?? messageId),
-    errors: errorsOf(view, unit, elsewhere),
-    nextDueAt: state === "STEP_RETRY" ? nextDueAtOf(view, unit) : null,
-    ...{ sleepFor: spanIn(said.sleepFor), sleepUntil: spanIn(said.sleepUntil) },
-    ...{ wait: waitOf(unit, said), call: callOf(view, unit), invoke: invokeOf(view, unit) },
+    ...{
+      headers: isCut ? null : listStepHeaders(view, unit),
+      isCut: isCut || isPayloadCut,
+      out: result ? readStepOutput(result, stepBody, view.cut) : null,
+    },
+    ...readRetries(view, call?.messageId ?? messageId),
+    errors: listUnitErrors(view, unit, elsewhere),
+    nextDueAt: state === "STEP_RETRY" ? findNextDueAt(view, unit) : null,
+    ...{ sleepFor: readSpan(stepBody.sleepFor), sleepUntil: readSpan(stepBody.sleepUntil) },
+    ...{ wait: makeWaitDetail(unit, stepBody), call: makeCallDetail(view, unit), invoke: makeInvokeDetail(view, unit) },
   };
 }
 
-type Said = Readonly<Record<string, unknown>>;
+type StepBody = Readonly<Record<string, unknown>>;
 
 /** A step as its endpoint has posted it. Null: not a JSON object, or not here. */
-function saidBy(step: Step | undefined): Said | null {
+function parseStepBody(step: Step | undefined): StepBody | null {
   if (!step || isInitial(step) || step.body.byteLength === 0) return null;
   try {
-    const said: unknown = JSON.parse(textOf(step.body));
-    return typeof said === "object" && said !== null ? (said as Said) : null;
+    const parsed: unknown = JSON.parse(decodeText(step.body));
+    return typeof parsed === "object" && parsed !== null ? (parsed as StepBody) : null;
   } catch {
     return null;
   }
 }
 
-const textOf = (bytes: Bytes): string => new TextDecoder().decode(bytes);
+const decodeText = (bytes: Bytes): string => new TextDecoder().decode(bytes);
 
 type Name = Pick<StepItem, "stepId" | "stepName" | "stepType" | "concurrent">;
 
-function nameOf({ result, plan, call, answer, waiter }: Unit): Name {
+function readStepName({ result, plan, call, answer, waiter }: StepUnit): Name {
   if (result && isInitial(result)) return { stepId: null, stepName: "init", stepType: "Initial", concurrent: 1 };
   const heads = [result, plan, call, answer].flatMap((step): StepHead[] => (step?.head ? [step.head] : []));
-  const head = heads[0] ?? headOf(waiter?.step);
+  const head = heads[0] ?? parseStepHead(waiter?.step);
   if (!head) return { stepId: null, stepName: "", stepType: "", concurrent: 1 };
   const { stepId, targetStep, stepName, stepType } = head;
   // A request to a third party says nothing of how many go side by side with it; its plan does.
@@ -119,101 +123,101 @@ function nameOf({ result, plan, call, answer, waiter }: Unit): Name {
   };
 }
 
-function stateOf(view: RunView, unit: Unit): StepState {
+function readStepState(view: RunView, unit: StepUnit): StepState {
   const { run } = view;
   if (unit.result && !isAsleep(view, unit.result)) return "STEP_SUCCESS";
-  if (run.failure && isBrokenBy(unit, run.failure.messageId)) return "STEP_FAILED";
+  if (run.failure && isFailedBy(unit, run.failure.messageId)) return "STEP_FAILED";
   if (run.state !== "RUN_STARTED") return "STEP_CANCELED";
   const open = openMessage(view, unit);
-  return open && !unit.result ? progressOf(open) : "STEP_PROGRESS";
+  return open && !unit.result ? toProgressState(open) : "STEP_PROGRESS";
 }
 
 /** The message that a step without a result waits for. What its plan is for has been done once something came of it. */
-function openMessage(view: RunView, { answer, call, plan, waiter }: Unit) {
+function openMessage(view: RunView, { answer, call, plan, waiter }: StepUnit) {
   const step = answer ?? call ?? (waiter ? undefined : plan);
-  return step && view.stateOf(step.messageId);
+  return step && view.findState(step.messageId);
 }
 
-const nextDueAtOf = (view: RunView, unit: Unit): Millis | null => openMessage(view, unit)?.dueAt ?? null;
+const findNextDueAt = (view: RunView, unit: StepUnit): Millis | null => openMessage(view, unit)?.dueAt ?? null;
 
 /** The failed attempts of all messages that a step was made of. */
-function errorsOf(view: RunView, unit: Unit, elsewhere: ReadonlySet<MessageId>): LogRow[] {
-  const messages = [...(unit.runner === null ? [] : [unit.runner]), ...messagesOf(unit)];
-  return messages.filter((id) => !elsewhere.has(id)).flatMap((id) => view.errorsOf(id));
+function listUnitErrors(view: RunView, unit: StepUnit, elsewhere: ReadonlySet<MessageId>): LogRow[] {
+  const messages = [...(unit.runner === null ? [] : [unit.runner]), ...listUnitMessages(unit)];
+  return messages.filter((id) => !elsewhere.has(id)).flatMap((id) => view.listErrors(id));
 }
 
 /** What the message of a step is sent with, besides what the protocol adds. */
-function headersOf({ run: { settings } }: RunView, { result, answer, call, plan, waiter }: Unit): HeaderList {
+function listStepHeaders({ run: { settings } }: RunView, { result, answer, call, plan, waiter }: StepUnit): HeaderList {
   const step = result ?? answer;
   if (!step && call) return call.headers;
   return joinHeaders(settings.headers, (step ?? plan ?? waiter)?.headers ?? []);
 }
 
 /** What a step returned: a text of its own making. Older endpoints send JSON instead of a text that holds some. */
-function outOf(step: Step, said: Said, cut: ReadonlySet<string>): string | Bytes | null {
+function readStepOutput(step: Step, stepBody: StepBody, cut: ReadonlySet<string>): string | Bytes | null {
   if (cut.has(step.id)) return null;
   if (isInitial(step) || !step.head) return step.body.byteLength === 0 ? null : step.body;
-  if (said.out === undefined || typeof said.out === "string") return said.out ?? null;
+  if (stepBody.out === undefined || typeof stepBody.out === "string") return stepBody.out ?? null;
   try {
-    return JSON.stringify(said.out);
+    return JSON.stringify(stepBody.out);
   } catch {
     // Nested too deep to be written.
     return step.body;
   }
 }
 
-const spanIn = (value: unknown): string | number | null => (typeof value === "string" || typeof value === "number" ? value : null);
-const textIn = (value: unknown): string | null => (typeof value === "string" ? value : null);
+const readSpan = (value: unknown): string | number | null => (typeof value === "string" || typeof value === "number" ? value : null);
+const readText = (value: unknown): string | null => (typeof value === "string" ? value : null);
 
-function waitOf({ result, waiter }: Unit, said: Said): WaitDetail | null {
+function makeWaitDetail({ result, waiter }: StepUnit, stepBody: StepBody): WaitDetail | null {
   if (!result && waiter && waiter.kind !== "invoke")
     return { eventId: waiter.event, timeout: waiter.timeout, deadline: waiter.dueAt, timedOut: null, event: null };
   const isWait = result?.head?.stepType === "Wait" || result?.head?.stepType === "WaitForWebhook";
   if (!result || !isWait) return null;
   return {
-    ...{ eventId: textIn(said.waitEventId), timeout: textIn(said.timeout), deadline: result.waited?.dueAt ?? null },
-    ...{ timedOut: said.waitTimeout === true, event: eventIn(said.out) },
+    ...{ eventId: readText(stepBody.waitEventId), timeout: readText(stepBody.timeout), deadline: result.waited?.dueAt ?? null },
+    ...{ timedOut: stepBody.waitTimeout === true, event: readEvent(stepBody.out) },
   };
 }
 
 /** Results have events in base64 (protocol 6.10). */
-function eventIn(out: unknown): Bytes | null {
-  const event = bytesIn(out);
+function readEvent(out: unknown): Bytes | null {
+  const event = decodeBase64(out);
   return event.byteLength > 0 && base64(event) === out ? event : null;
 }
 
-function callOf({ envelopeOf, cut }: RunView, { call, answer }: Unit): CallDetail | null {
+function makeCallDetail({ findStoredMessage, cut }: RunView, { call, answer }: StepUnit): CallDetail | null {
   if (!call && !answer) return null;
-  const told = cut.has(answer?.id ?? "") ? null : saidBy(answer);
-  const request = call && envelopeOf(call.messageId);
-  const url = call?.url ?? textIn(told?.url);
+  const answerBody = cut.has(answer?.id ?? "") ? null : parseStepBody(answer);
+  const request = call && findStoredMessage(call.messageId);
+  const url = call?.url ?? readText(answerBody?.url);
   if (url === null) return null;
-  const source = told ? bytesIn(told.sourceBody) : call && !cut.has(call.id) && request ? request.body : null;
+  const source = answerBody ? decodeBase64(answerBody.sourceBody) : call && !cut.has(call.id) && request ? request.body : null;
   return {
-    ...{ url, method: request?.method ?? textIn(told?.method), body: source },
-    headers: call?.headers ?? headersIn(told?.sourceHeader),
-    response: told && typeof told.status === "number" ? responseOf(told.status, told) : null,
+    ...{ url, method: request?.method ?? readText(answerBody?.method), body: source },
+    headers: call?.headers ?? readHeaders(answerBody?.sourceHeader),
+    response: answerBody && typeof answerBody.status === "number" ? makeCallResponse(answerBody.status, answerBody) : null,
   };
 }
 
 /** The answer as the callback tells it: status 0, and the reason as its body, where there was none. */
-const responseOf = (status: number, told: Said): CallDetail["response"] => ({
-  ...{ status, headers: headersIn(told.header), body: bytesIn(told.body) },
+const makeCallResponse = (status: number, answerBody: StepBody): CallDetail["response"] => ({
+  ...{ status, headers: readHeaders(answerBody.header), body: decodeBase64(answerBody.body) },
 });
 
-const bytesIn = (base64: unknown): Bytes => Buffer.from(textIn(base64) ?? "", "base64");
+const decodeBase64 = (base64: unknown): Bytes => Buffer.from(readText(base64) ?? "", "base64");
 
-const headersIn = (map: unknown): HeaderList =>
+const readHeaders = (map: unknown): HeaderList =>
   typeof map !== "object" || map === null
     ? []
     : Object.entries(map).flatMap(([name, values]) =>
         Array.isArray(values) ? values.flatMap((value: unknown) => (typeof value === "string" ? [[name, value] as const] : [])) : [],
       );
 
-function invokeOf(view: RunView, { result, waiter }: Unit): InvokeDetail | null {
+function makeInvokeDetail(view: RunView, { result, waiter }: StepUnit): InvokeDetail | null {
   const invoked = result ? result.waited?.child : waiter?.child;
   if (!invoked) return null;
-  const child = view.childOf(invoked.run);
+  const child = view.findChild(invoked.run);
   return {
     ...{ runId: invoked.runId, url: invoked.url, createdAt: invoked.createdAt, payload: child?.payload ?? null },
     ...{ headers: child?.run.settings.headers ?? null, redaction: child?.run.redaction ?? null },

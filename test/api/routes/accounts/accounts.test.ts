@@ -1,15 +1,20 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { routes } from "../../../../src/api/routes/index.ts";
-import { readOnlyTokenOf } from "../../../../src/api/auth/token.ts";
-import { at, house, otherToken, token } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
+import { makeReadOnlyToken } from "../../../../src/api/auth/token.ts";
+import { testTime, createTestServer, otherToken, token } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 
 const brands = ["svc", "qstash"] as const;
 const basic = (user: string, password: string): string => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
 const holder = basic("acc_1", "pass");
 
-const as = ({ ask }: House, method: string, url: string, more: { body?: string; authorization?: string | null } = {}): Promise<Reply> => {
+const as = (
+  { ask }: TestServer,
+  method: string,
+  url: string,
+  more: { body?: string; authorization?: string | null } = {},
+): Promise<Reply> => {
   const { body, authorization = holder } = more;
   const headers: Record<string, string> = authorization === null ? {} : { authorization };
   return ask(method, url, { token: null, headers, ...(body === undefined ? {} : { body }) });
@@ -27,9 +32,9 @@ const bodyFor = (path: string, id: string): { body?: string } => {
 
 describe.each(brands)("/v2/%s", (brand) => {
   test("reads the record of an account", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const record = {
-      ...{ customer_id: "acc_1", id: "acc_1", password: "pass", token, read_only_token: readOnlyTokenOf({ id: "acc_1", token }) },
+      ...{ customer_id: "acc_1", id: "acc_1", password: "pass", token, read_only_token: makeReadOnlyToken({ id: "acc_1", token }) },
       ...{
         active: true,
         state: "active",
@@ -48,7 +53,7 @@ describe.each(brands)("/v2/%s", (brand) => {
         region: "us-east-1",
         budget: 0,
       },
-      ...{ prod_pack_enabled: false, creation_time: at / 1000, created_by: "acc_1" },
+      ...{ prod_pack_enabled: false, creation_time: testTime / 1000, created_by: "acc_1" },
     };
     const reply = await as(home, "GET", `/v2/${brand}/user/acc_1`);
     expect(reply).toMatchObject({ status: 200, body: record, headers: { "cache-control": "no-store" } });
@@ -56,8 +61,8 @@ describe.each(brands)("/v2/%s", (brand) => {
   });
 
   test("rotates: the old password and both old tokens end at once, the new ones are good", async () => {
-    const home = await house();
-    const readOnly = readOnlyTokenOf({ id: "acc_1", token });
+    const home = await createTestServer();
+    const readOnly = makeReadOnlyToken({ id: "acc_1", token });
     for (const one of [token, readOnly]) expect((await home.ask("GET", "/v2/keys", { token: one })).status).toBe(200);
     const { status, body } = await as(home, "POST", `/v2/${brand}/rotate-token/acc_1`);
     expect(status).toBe(200);
@@ -72,7 +77,7 @@ describe.each(brands)("/v2/%s", (brand) => {
   });
 
   test("of those who rotate at once with the old password, one gets new ones, and the rest get nothing", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const asked = await Promise.all(Array.from({ length: 6 }, () => as(home, "POST", `/v2/${brand}/rotate-token/acc_1`)));
     const rotated = asked.filter(({ status }) => status === 200);
     const refused = asked.filter(({ status }) => status === 401);
@@ -84,7 +89,7 @@ describe.each(brands)("/v2/%s", (brand) => {
   });
 
   test("sets plan, budget, production pack and team", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const record = async () => (await as(home, "GET", `/v2/${brand}/user/acc_1`)).body;
     const change = (method: string, path: string, body?: string) =>
       as(home, method, `/v2/${brand}/${path}`, body === undefined ? {} : { body });
@@ -97,7 +102,7 @@ describe.each(brands)("/v2/%s", (brand) => {
       expect(await change("POST", "set-plan/acc_1", JSON.stringify({ plan_name: written }))).toMatchObject({ status: 200, body: "OK" });
       expect(await record()).toMatchObject({ reserved_type: shown, max_retries: retries });
     }
-    expect(await record()).toMatchObject({ last_plan_upgrade_time: at / 1000 + 5 });
+    expect(await record()).toMatchObject({ last_plan_upgrade_time: testTime / 1000 + 5 });
     expect(await change("PATCH", "update-budget/acc_1", '{"budget":20}')).toMatchObject({ status: 200, body: "OK" });
     expect(await change("POST", "enable-prodpack/acc_1")).toMatchObject({ status: 200, body: "OK" });
     const team = JSON.stringify({ [`${brand}_id`]: "acc_1", target_team_id: "team_7" });
@@ -124,22 +129,22 @@ describe.each(brands)("/v2/%s", (brand) => {
     ["POST", "move-to-team", '{"target_team_id":"t"}', /^(svc|qstash)_id: is missing/],
     ["GET", "user/acc_1?surprise=1", undefined, /^surprise/],
   ])("refuses %s %s %s", async (method, path, body, said) => {
-    const reply = await as(await house(), method, `/v2/${brand}/${path}`, body === undefined ? {} : { body });
+    const reply = await as(await createTestServer(), method, `/v2/${brand}/${path}`, body === undefined ? {} : { body });
     expect(reply).toMatchObject({ status: 400, body: { code: "bad-request", message: expect.stringMatching(said) } });
   });
 
   test("tells where deliveries come from without any account", async () => {
-    const home = await house({ sendsFrom: ["203.0.113.7/32"] });
+    const home = await createTestServer({ sendsFrom: ["203.0.113.7/32"] });
     expect(await as(home, "GET", `/v2/${brand}/ipv4`, { authorization: null })).toMatchObject({ status: 200, body: ["203.0.113.7/32"] });
   });
 
   test("says in its own words that there is nothing", async () => {
-    expect(await as(await house(), "GET", `/v2/${brand}/nothing`)).toMatchObject({ status: 404, body: { code: "not-found" } });
+    expect(await as(await createTestServer(), "GET", `/v2/${brand}/nothing`)).toMatchObject({ status: 404, body: { code: "not-found" } });
   });
 });
 
 test("a plan that whoever runs the server has set cannot be changed, nor do limits of its own go with a plan", async () => {
-  const home = await house();
+  const home = await createTestServer();
   await home.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", isPlanHeld: true } });
   const reply = await as(home, "POST", "/v2/svc/set-plan/acc_1", { body: '{"plan_name":"paid"}' });
   expect(reply).toMatchObject({ status: 403, body: { code: "forbidden", message: expect.stringContaining("whoever runs the server") } });
@@ -163,7 +168,7 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))("
     ["no colon", `Basic ${Buffer.from("acc_1").toString("base64")}`],
     ["a NUL", basic("acc_1\0", "pass")],
   ])("is 401 with %s", async (_, authorization) => {
-    const reply = await as(await house(), method, idOf(path, "acc_1"), { authorization, ...bodyFor(path, "acc_1") });
+    const reply = await as(await createTestServer(), method, idOf(path, "acc_1"), { authorization, ...bodyFor(path, "acc_1") });
     expect(reply).toMatchObject({
       ...{ status: 401, headers: { "www-authenticate": expect.stringMatching(/^Basic realm=/) } },
       body: { code: "unauthorized", message: expect.stringMatching(/^account: /) },
@@ -171,7 +176,7 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))("
   });
 
   test("knows the account of another as little as one that is not there", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const [others, nobodys] = await Promise.all(["acc_2", "acc_9"].map((id) => as(home, method, idOf(path, id), bodyFor(path, id))));
     if (path.endsWith("/users")) return expect(others).toMatchObject({ status: 200, body: [{ id: "acc_1" }] });
     expect(others).toMatchObject({ status: 404, body: { code: "not-found", message: 'id: there is no account "acc_2"' } });
@@ -179,7 +184,7 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))("
   });
 
   test("is closed for a passive account if it changes anything but its token", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
     const reply = await as(home, method, idOf(path, "acc_1"), bodyFor(path, "acc_1"));
     if (path.includes("/rotate-token/")) expect(reply).toMatchObject({ status: 200, body: { state: "passive" } });
@@ -191,7 +196,7 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))("
 
 describe("the user name of an account", () => {
   test("is its id or its name; an id wins, and of several with a name the password decides", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const make = (id: string, name: string, password: string) =>
       home.store.execute("createAccount", { id, name, password, token: id, tokenHash: id, signingKeys: { current: "a", next: "b" } });
     await make("acc_3", "twin", "three");
@@ -213,7 +218,7 @@ test("whatever one account asks of another, in any order, it learns nothing and 
   const step = fc.record({ row: fc.constantFrom(...rows), who: fc.constantFrom("acc_1", "acc_2"), id: ids });
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 12 }), async (steps) => {
-      const home = await house();
+      const home = await createTestServer();
       const passwords: Record<string, string> = { acc_1: "pass", acc_2: "pass" };
       for (const { row, who, id } of steps) {
         const other = who === "acc_1" ? "acc_2" : "acc_1";
@@ -222,7 +227,8 @@ test("whatever one account asks of another, in any order, it learns nothing and 
         const reply = await as(home, row.method, idOf(row.path, id), { authorization, ...bodyFor(row.path, id) });
         expect(await home.store.read.account(other)).toEqual(before);
         const shown = JSON.stringify(reply.body);
-        for (const secret of [before?.token ?? "?", readOnlyTokenOf(before ?? { id: "", token: "" })]) expect(shown).not.toContain(secret);
+        for (const secret of [before?.token ?? "?", makeReadOnlyToken(before ?? { id: "", token: "" })])
+          expect(shown).not.toContain(secret);
         expect([200, 400, 403, 404]).toContain(reply.status);
         if (row.path.includes("rotate-token") && reply.status === 200) passwords[who] = reply.body.password;
       }

@@ -1,15 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { routes } from "../../../../src/api/routes/index.ts";
-import { house, operatorPassword, token } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
-import { basicOf } from "./possessions.ts";
-import { invoke } from "../workflows/runLogHouse.ts";
+import { createTestServer, operatorPassword, token } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
+import { formatBasic } from "./possessions.ts";
+import { startInvoked } from "../workflows/runLogFixtures.ts";
 import { start } from "../workflows/workflow.ts";
 
-const operator = basicOf("operator", operatorPassword);
+const operator = formatBasic("operator", operatorPassword);
 const all = "/v2/admin/accounts";
 
-const as = ({ ask }: House, method: string, url: string, body?: unknown, authorization = operator): Promise<Reply> =>
+const as = ({ ask }: TestServer, method: string, url: string, body?: unknown, authorization = operator): Promise<Reply> =>
   ask(method, url, { token: null, headers: { authorization }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
 
 const rows = routes
@@ -20,14 +20,14 @@ describe.each(rows)("$method $path", ({ method, url }) => {
   test.each([
     ["nobody", undefined],
     ["the token of an account", `Bearer ${token}`],
-    ["the password of an account", basicOf("acc_1", "pass")],
-    ["another name", basicOf("root", operatorPassword)],
-    ["no name", basicOf("", operatorPassword)],
-    ["a wrong password", basicOf("operator", `${operatorPassword}x`)],
-    ["the beginning of the password", basicOf("operator", operatorPassword.slice(0, -1))],
-    ["no password", basicOf("operator", "")],
+    ["the password of an account", formatBasic("acc_1", "pass")],
+    ["another name", formatBasic("root", operatorPassword)],
+    ["no name", formatBasic("", operatorPassword)],
+    ["a wrong password", formatBasic("operator", `${operatorPassword}x`)],
+    ["the beginning of the password", formatBasic("operator", operatorPassword.slice(0, -1))],
+    ["no password", formatBasic("operator", "")],
   ])("is closed for %s", async (_, authorization) => {
-    const home = await house();
+    const home = await createTestServer();
     const before = JSON.stringify([...home.memory.tables.accounts.values()]);
     const reply = await home.ask(method, url, { token: null, headers: authorization === undefined ? {} : { authorization } });
     expect(reply).toMatchObject({
@@ -40,8 +40,8 @@ describe.each(rows)("$method $path", ({ method, url }) => {
   });
 
   test("says how it is turned on where it is not", async () => {
-    const home = await house({ hasOperator: false });
-    for (const authorization of [operator, basicOf("operator", "")])
+    const home = await createTestServer({ hasOperator: false });
+    for (const authorization of [operator, formatBasic("operator", "")])
       expect(await as(home, method, url, undefined, authorization)).toMatchObject({
         status: 403,
         body: { message: expect.stringMatching(/turned off.*WAYPOST_OPERATOR_PASSWORD.*16 characters/) },
@@ -50,7 +50,7 @@ describe.each(rows)("$method $path", ({ method, url }) => {
 });
 
 test("an account is made, with credentials that work, limited, disabled, enabled and deleted", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const made = await as(home, "POST", all, { name: "the shop", plan: "free", limits: { retries: 5, delay: "1d" } });
   expect(made).toMatchObject({
     status: 200,
@@ -62,7 +62,7 @@ test("an account is made, with credentials that work, limited, disabled, enabled
   const publish = () => home.ask("POST", "/v2/publish/https://e.example", { token: its, headers: { "svc-delay": "1h" } });
   expect((await publish()).status).toBe(200);
   expect((await home.ask("GET", "/v2/keys", { token: readOnlyToken })).body).toEqual(signingKeys);
-  expect((await as(home, "GET", `/v2/svc/user/${id}`, undefined, basicOf("the shop", password))).status).toBe(200);
+  expect((await as(home, "GET", `/v2/svc/user/${id}`, undefined, formatBasic("the shop", password))).status).toBe(200);
 
   const shown = { ...made.body };
   for (const secret of ["token", "readOnlyToken", "password", "signingKeys"]) Reflect.deleteProperty(shown, secret);
@@ -72,7 +72,7 @@ test("an account is made, with credentials that work, limited, disabled, enabled
   expect(limited.body).toMatchObject({ plan: "free", ownLimits: ["delay", "queues"], limits: { retries: 999, queues: 3, delay: 60_000 } });
   expect((await publish()).status).toBe(412);
   expect((await as(home, "PATCH", `${all}/${id}`, { plan: "paid" })).body).toMatchObject({ plan: "paid", limits: { queues: 3 } });
-  const held = await as(home, "POST", `/v2/svc/set-plan/${id}`, { plan_name: "paid" }, basicOf(id, password));
+  const held = await as(home, "POST", `/v2/svc/set-plan/${id}`, { plan_name: "paid" }, formatBasic(id, password));
   expect(held.status, "a plan that was set by the operator is his").toBe(403);
 
   expect(await as(home, "DELETE", `${all}/${id}`)).toMatchObject({ status: 400, body: { message: expect.stringContaining("disable") } });
@@ -96,9 +96,9 @@ test("an account is made, with credentials that work, limited, disabled, enabled
 });
 
 test("the price of a plan is that of the account, else that of the server for the plan, else 0", async () => {
-  const home = await house({ reservedPrices: { fixed_1m: 180, paid: 0.5 }, region: "EU-CENTRAL-1" });
+  const home = await createTestServer({ reservedPrices: { fixed_1m: 180, paid: 0.5 }, region: "EU-CENTRAL-1" });
   const told = async () => {
-    const { body } = await as(home, "GET", "/v2/svc/user/acc_1", undefined, basicOf("acc_1", "pass"));
+    const { body } = await as(home, "GET", "/v2/svc/user/acc_1", undefined, formatBasic("acc_1", "pass"));
     return [body.reserved_price, body.region];
   };
   expect(await told()).toEqual([0, "eu-central-1"]);
@@ -113,11 +113,11 @@ test("the price of a plan is that of the account, else that of the server for th
 });
 
 test("an account without limits of its own, and one with a short timeout, tell which timeout a message gets that asks for none", async () => {
-  const home = await house();
+  const home = await createTestServer();
   expect((await as(home, "GET", `${all}/acc_1`)).body).toMatchObject({ defaultTimeout: 900_000, limits: { timeout: 43_200_000 } });
   const limited = await as(home, "PATCH", `${all}/acc_1`, { limits: { timeout: 60 } });
   expect(limited.body).toMatchObject({ defaultTimeout: 60_000, limits: { timeout: 60_000 } });
-  const record = (await as(home, "GET", "/v2/svc/user/acc_1", undefined, basicOf("acc_1", "pass"))).body;
+  const record = (await as(home, "GET", "/v2/svc/user/acc_1", undefined, formatBasic("acc_1", "pass"))).body;
   expect(record).toMatchObject({ timeout: 60, default_timeout: 60 });
   await home.ask("POST", "/v2/publish/https://e.example/");
   expect(home.delivery().message.timeout).toBe(60_000);
@@ -127,7 +127,7 @@ test("two operators who change limits of one account at once undo nothing of eac
   let reading = 0;
   let bothHaveRead = (): void => undefined;
   const both = new Promise<void>((resolve) => (bothHaveRead = resolve));
-  const home = await house({
+  const home = await createTestServer({
     wrap: (store) => ({
       ...store,
       read: {
@@ -151,14 +151,14 @@ test("two operators who change limits of one account at once undo nothing of eac
 });
 
 test("an account can be made with limits of which some are those of the plan", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const { body } = await as(home, "POST", all, { name: "the shop", plan: "free", limits: { retries: null, queues: 3 } });
   expect(body).toMatchObject({ ownLimits: ["queues"], limits: { retries: 999, queues: 3 } });
   expect((await home.store.read.account(body.id))?.limits).toEqual({ queues: 3 });
 });
 
 test("the audit log names what was changed of an account, and nothing else", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const fieldsAfter = async (change: object): Promise<unknown> => {
     expect((await as(home, "PATCH", `${all}/acc_1`, change)).status).toBe(200);
     return (await home.ask("GET", "/v2/audit?count=1")).body.entries[0].fields;
@@ -171,14 +171,14 @@ test("the audit log names what was changed of an account, and nothing else", asy
 
 test("an account is deleted with the run that one of its runs invokes meanwhile", async () => {
   let reads = 0;
-  const home: House = await house({
+  const home: TestServer = await createTestServer({
     wrap: (store) => ({
       ...store,
       read: {
         ...store.read,
         runs: async (query) => {
           const page = await store.read.runs(query);
-          if (++reads === 1) await invoke(home, "child", { step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 } });
+          if (++reads === 1) await startInvoked(home, "child", { step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 } });
           return page;
         },
       },
@@ -195,7 +195,7 @@ test("an account is deleted with the run that one of its runs invokes meanwhile"
 });
 
 test("the list goes on at its cursor", async () => {
-  const home = await house();
+  const home = await createTestServer();
   for (let n = 0; n < 5; n++) expect((await as(home, "POST", all, { name: `account ${n}` })).status).toBe(200);
   const whole = (await as(home, "GET", all)).body;
   expect(whole.accounts).toHaveLength(7);
@@ -231,15 +231,15 @@ test.each([
   [{ name: "n", reservedPrice: "9" }, 400, /^reservedPrice: is neither a number of dollars, nor null/],
   [{ name: "n", state: "passive" }, 400, /^state: there is no such field/],
 ])("%o is refused", async (body, status, message) => {
-  const home = await house();
+  const home = await createTestServer();
   expect(await as(home, "POST", all, body)).toMatchObject({ status, body: { message: expect.stringMatching(message) } });
   expect(home.memory.tables.accounts.size).toBe(2);
 });
 
 test("a port of its own has the requests about accounts, and those for anybody, and nothing else", async () => {
-  const home = await house({ servesAccountsOnly: true });
+  const home = await createTestServer({ servesAccountsOnly: true });
   expect((await as(home, "GET", all)).status).toBe(200);
-  expect((await as(home, "GET", "/v2/svc/users", undefined, basicOf("acc_1", "pass"))).status).toBe(200);
+  expect((await as(home, "GET", "/v2/svc/users", undefined, formatBasic("acc_1", "pass"))).status).toBe(200);
   expect((await home.ask("GET", "/v2/health", { token: null })).status).toBe(200);
   for (const row of routes.filter(({ access }) => !["account", "operator", "open"].includes(access))) {
     const url = row.path.replace("{destination}", "https://e.example").replaceAll(/\{\w+\}/g, "x");

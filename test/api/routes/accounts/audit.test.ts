@@ -2,11 +2,11 @@ import { describe, expect, test } from "vitest";
 import type { Route } from "../../../../src/api/route/route.ts";
 import { changesAnything } from "../../../../src/api/route/route.ts";
 import { routes } from "../../../../src/api/routes/index.ts";
-import { readOnlyTokenOf } from "../../../../src/api/auth/token.ts";
-import type { House } from "../../house.ts";
-import { at, house } from "../../house.ts";
+import { makeReadOnlyToken } from "../../../../src/api/auth/token.ts";
+import type { TestServer } from "../../testServer.ts";
+import { testTime, createTestServer } from "../../testServer.ts";
 import type { Possessions } from "./possessions.ts";
-import { asking, basicOf, possess, requestOf } from "./possessions.ts";
+import { sendRequest, formatBasic, createPossessions, makeRequest } from "./possessions.ts";
 
 const nameOf = ({ method, path }: Pick<Route, "method" | "path">): string => `${method} ${path}`;
 const changing = routes.filter(changesAnything);
@@ -93,9 +93,9 @@ const byOf = {
   operator: { kind: "operator" },
 };
 
-async function owned(mark = "markofowner"): Promise<{ home: House; mine: Possessions }> {
-  const home = await house();
-  const mine = await possess(home, "acc_a", mark);
+async function owned(mark = "markofowner"): Promise<{ home: TestServer; mine: Possessions }> {
+  const home = await createTestServer();
+  const mine = await createPossessions(home, "acc_a", mark);
   home.memory.tables.audit.clear();
   return { home, mine };
 }
@@ -103,11 +103,11 @@ async function owned(mark = "markofowner"): Promise<{ home: House; mine: Possess
 describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ row, name }) => {
   test("is kept with who did it, when it was done, and only then", async () => {
     const { home, mine } = await owned();
-    const request = requestOf(row, mine);
+    const request = makeRequest(row, mine);
     if (name === "DELETE /v2/admin/accounts/{account}")
       await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
     if (name.endsWith("/resume")) await pauseAll(home, mine);
-    expect(asked(name) ? (await asking(home, request)).status : 200).toBeLessThan(300);
+    expect(asked(name) ? (await sendRequest(home, request)).status : 200).toBeLessThan(300);
     const found = [...home.memory.tables.audit.values()];
     expect(found.filter(({ account }) => (account === "acc_a") === (name === "POST /v2/admin/accounts"))).toEqual([]);
     expect(found.map(({ what }) => what).toReversed()).toEqual(row.unaudited === undefined ? actions[name] : []);
@@ -122,21 +122,21 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
 
   test("leaves nothing when it is refused", async () => {
     const { home, mine } = await owned();
-    const request = requestOf(row, mine);
+    const request = makeRequest(row, mine);
     if (row.access === "source" || row.access === "hook") return;
-    const readOnly = `Bearer ${readOnlyTokenOf({ id: "acc_a", token: mine.token })}`;
+    const readOnly = `Bearer ${makeReadOnlyToken({ id: "acc_a", token: mine.token })}`;
     await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
     // The operator is never passive. Steps of what has begun are taken all the same, and not kept; credentials can be ended.
     const own = row.access === "operator" || row.operation === "step" || row.forPassive ? [] : [request.headers["authorization"] ?? ""];
-    for (const authorization of [...own, readOnly, "Bearer wrong", basicOf("acc_a", "wrong")])
-      expect((await asking(home, { ...request, headers: { ...request.headers, authorization } })).status).toBeGreaterThan(400);
+    for (const authorization of [...own, readOnly, "Bearer wrong", formatBasic("acc_a", "wrong")])
+      expect((await sendRequest(home, { ...request, headers: { ...request.headers, authorization } })).status).toBeGreaterThan(400);
     expect(home.memory.tables.audit.size).toBe(0);
   });
 });
 
 /** What goes on already is not resumed. In the name of nobody, so that nothing is kept of it. */
-async function pauseAll({ store }: House, { ids }: Possessions): Promise<void> {
-  for (const id of [`queue:${ids.queue}`, `key:${ids.key}`]) await store.execute("pauseFlow", { account: "acc_a", id });
+async function pauseAll({ store }: TestServer, { ids }: Possessions): Promise<void> {
+  for (const id of [`queue:${ids.queue}`, `key:${ids.key}`]) await store.execute("pauseLimiter", { account: "acc_a", id });
   await store.execute("pauseSchedule", { account: "acc_a", id: ids.scheduleId });
 }
 
@@ -177,7 +177,7 @@ test("what is asked for and so already is not kept: a queue is paused once, and 
 describe("GET /v2/audit", () => {
   /** Seven entries, a second apart. */
   async function written() {
-    const home = await house();
+    const home = await createTestServer();
     for (const [method, url, body] of [
       ["POST", "/v2/queues", '{"queueName":"q","parallelism":2}'],
       ["POST", "/v2/queues/q/pause"],
@@ -187,16 +187,16 @@ describe("GET /v2/audit", () => {
     ] as const) {
       home.clock.now += 1_000;
       // It is paused to be deleted, which is kept as well.
-      if (method === "DELETE") await home.store.execute("resumeFlow", { account: "acc_1", id: "queue:r" });
+      if (method === "DELETE") await home.store.execute("resumeLimiter", { account: "acc_1", id: "queue:r" });
       expect((await home.ask(method, url, body === undefined ? {} : { body })).status).toBe(200);
     }
     home.clock.now += 1_000;
-    const headers = { authorization: basicOf("acc_1", "pass") };
+    const headers = { authorization: formatBasic("acc_1", "pass") };
     expect((await home.ask("PATCH", "/v2/svc/update-budget/acc_1", { token: null, headers, body: '{"budget":20}' })).status).toBe(200);
     return home;
   }
   const all = ["account.change", "signingKey.rotate", "queue.delete", "queue.pause", "queue.pause", "queue.pause", "queue.set"];
-  const read = async ({ ask }: House, query = "") => {
+  const read = async ({ ask }: TestServer, query = "") => {
     const { status, body } = await ask("GET", `/v2/audit${query}`);
     expect(status).toBe(200);
     return { actions: body.entries.map(({ action }: { action: string }) => action), cursor: body.cursor };
@@ -208,11 +208,11 @@ describe("GET /v2/audit", () => {
     expect(status).toBe(200);
     expect(body.entries.map(({ action }: { action: string }) => action)).toEqual(all);
     expect(body.entries[0]).toEqual({
-      ...{ id: expect.stringMatching(/^aud_/), time: at + 6_000, action: "account.change", object: null, fields: ["budget"] },
+      ...{ id: expect.stringMatching(/^aud_/), time: testTime + 6_000, action: "account.change", object: null, fields: ["budget"] },
       by: { kind: "password", user: "acc_1", address: "127.0.0.1" },
     });
     expect(body.entries.at(-1)).toEqual({
-      ...{ id: expect.stringMatching(/^aud_/), time: at + 1_000, action: "queue.set", object: "q" },
+      ...{ id: expect.stringMatching(/^aud_/), time: testTime + 1_000, action: "queue.set", object: "q" },
       by: { kind: "token", token: "main", address: "127.0.0.1" },
     });
     expect(body.cursor).toBeUndefined();
@@ -225,9 +225,9 @@ describe("GET /v2/audit", () => {
     ["?object=q", ["queue.pause", "queue.set"]],
     ["?by=password", ["account.change"]],
     ["?by=operator,commandLine", []],
-    [`?fromDate=${at + 4_000}`, all.slice(0, 4)],
-    [`?toDate=${at + 2_000}`, ["queue.pause", "queue.set"]],
-    [`?fromDate=${at + 5_000}&toDate=${at + 5_000}`, ["signingKey.rotate"]],
+    [`?fromDate=${testTime + 4_000}`, all.slice(0, 4)],
+    [`?toDate=${testTime + 2_000}`, ["queue.pause", "queue.set"]],
+    [`?fromDate=${testTime + 5_000}&toDate=${testTime + 5_000}`, ["signingKey.rotate"]],
   ])("%s", async (query, expected) => {
     expect((await read(await written(), query)).actions).toEqual(expected);
   });
@@ -253,7 +253,7 @@ describe("GET /v2/audit", () => {
     ["?fromDate=2&toDate=1", /^fromDate: is later than toDate/],
     ["?by=me", /^by: is none of token, password, operator, commandLine/],
   ])("%s is refused", async (query, error) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     expect(await ask("GET", `/v2/audit${query}`)).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
   });
 

@@ -1,26 +1,26 @@
 import { expect, test } from "vitest";
-import { readOnlyTokenOf } from "../../../../src/api/auth/token.ts";
-import type { House } from "../../house.ts";
-import { house, token as mainToken } from "../../house.ts";
+import { makeReadOnlyToken } from "../../../../src/api/auth/token.ts";
+import type { TestServer } from "../../testServer.ts";
+import { createTestServer, token as mainToken } from "../../testServer.ts";
 import { endpoint } from "../workflows/workflow.ts";
-import { batch, startHeaders, step, stepHeaders } from "../workflows/workflowPosts.ts";
+import { sendBatch, startHeaders, step, stepHeaders } from "../workflows/workflowPosts.ts";
 
 const path = "/v2/workflows/runs/wfr_1";
 
-async function tokenWith({ ask }: House, rights: { verbs: string[]; destinations?: string[] }): Promise<string> {
+async function tokenWith({ ask }: TestServer, rights: { verbs: string[]; destinations?: string[] }): Promise<string> {
   const { status, body } = await ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
   expect({ status, body }).toMatchObject({ status: 201 });
   return body.token;
 }
 
 /** A run that the account has started. */
-async function started(): Promise<House> {
-  const home = await house();
-  expect((await batch(home, [{ headers: startHeaders("wfr_1"), body: "payload" }])).status).toBe(200);
+async function started(): Promise<TestServer> {
+  const home = await createTestServer();
+  expect((await sendBatch(home, [{ headers: startHeaders("wfr_1"), body: "payload" }])).status).toBe(200);
   return home;
 }
 
-const isGoing = async ({ store }: House): Promise<boolean> => (await store.read.activeRun("acc_1", "wfr_1")) !== null;
+const isGoing = async ({ store }: TestServer): Promise<boolean> => (await store.read.activeRun("acc_1", "wfr_1")) !== null;
 
 test.each([
   ["no destinations", []],
@@ -28,7 +28,7 @@ test.each([
 ])("the endpoint of a workflow needs a token to publish and to read, with %s: for its steps, and for the end", async (_, destinations) => {
   const home = await started();
   const token = await tokenWith(home, { verbs: ["publish", "read"], destinations });
-  expect(await batch(home, [{ headers: stepHeaders("wfr_1"), body: step() }], token)).toMatchObject({ status: 200 });
+  expect(await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body: step() }], token)).toMatchObject({ status: 200 });
   expect((await home.ask("GET", path, { token })).body).toHaveLength(2);
   expect(await home.ask("DELETE", `${path}?cancel=false`, { token, body: "done" })).toMatchObject({
     status: 200,
@@ -50,7 +50,7 @@ test("a token that may publish elsewhere ends no run, and learns of none that is
 test("to end a run needs the verb publish, and to cancel it the verb manage", async () => {
   const home = await started();
   const [publishing, managing] = [await tokenWith(home, { verbs: ["publish"] }), await tokenWith(home, { verbs: ["manage"] })];
-  const reading = [await tokenWith(home, { verbs: ["read"] }), readOnlyTokenOf({ id: "acc_1", token: mainToken })];
+  const reading = [await tokenWith(home, { verbs: ["read"] }), makeReadOnlyToken({ id: "acc_1", token: mainToken })];
   for (const token of [...reading, managing]) expect((await home.ask("DELETE", `${path}?cancel=false`, { token })).status).toBe(403);
   for (const token of [...reading, publishing]) {
     for (const query of ["", "?cancel=true"]) expect((await home.ask("DELETE", `${path}${query}`, { token })).status).toBe(403);

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { limitNames } from "../../../../src/core/accounts/plans.ts";
 import type { AccountLimits, LimitName } from "../../../../src/core/model/accountTerms.ts";
-import { house, otherToken } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
+import { createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 
 const second = 1000;
 
@@ -23,9 +23,9 @@ const small: AccountLimits = {
   storageBytes: 1_000_000,
 };
 
-let home: House;
+let home: TestServer;
 beforeEach(async () => {
-  home = await house();
+  home = await createTestServer();
   await home.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", limits: small } });
 });
 

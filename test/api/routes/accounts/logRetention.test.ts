@@ -1,49 +1,49 @@
 import { describe, expect, test } from "vitest";
-import { fail as failMessage, listed } from "../messages/deadLetters.ts";
-import { failed, callbackTo } from "../lists/failedRunLists.ts";
-import type { House } from "../../house.ts";
-import { house } from "../../house.ts";
+import { failMessage, listDeadLetters } from "../messages/deadLetters.ts";
+import { failRunAndRead, callbackTo } from "../lists/failedRunLists.ts";
+import type { TestServer } from "../../testServer.ts";
+import { createTestServer } from "../../testServer.ts";
 
 const day = 24 * 60 * 60 * 1_000;
 const logRetention = 3 * day;
 
 /** What the server removes, which keeps its log for three days and its dead letters for seven. */
-const expire = ({ store, clock }: House) =>
+const expire = ({ store, clock }: TestServer) =>
   store.execute("expire", { account: "acc_1", retention: { log: logRetention, deadLetters: 7 * day }, now: clock.now, limit: 500 });
-const deleted = ({ store }: House, dlqId: string) =>
+const deleted = ({ store }: TestServer, dlqId: string) =>
   store.execute("deleteDeadLetters", { account: "acc_1", dlqIds: [dlqId], logRetention });
-const trimmed = async ({ store }: House) => {
+const trimmed = async ({ store }: TestServer) => {
   await store.execute("changeAccount", { account: "acc_1", change: { limits: { deadLetters: 0 } } });
-  const { id } = await store.read.tooMany("deadLetters", "acc_1", 0);
+  const { id } = await store.read.findOverLimit("deadLetters", "acc_1", 0);
   await store.execute("trim", {
     account: "acc_1",
-    tooMany: { log: null, keptLog: null, deadLetters: { id: id ?? "", most: 0 }, audit: null },
+    tooMany: { log: null, keptLog: null, deadLetters: { id: id ?? "", limit: 0 }, audit: null },
     limit: 10,
   });
 };
 
 /** The states of a message, in all ways in which they are shown. */
-async function statesOf({ ask }: House, id: string): Promise<string[][]> {
+async function statesOf({ ask }: TestServer, id: string): Promise<string[][]> {
   const one = (await ask("GET", `/v2/events?messageId=${id}&order=earliestFirst`)).body;
   const all = (await ask("GET", "/v2/logs?order=earliestFirst")).body;
   return [one.events, all.logs].map((events: { state: string }[]) => events.map(({ state }) => state));
 }
 
 test("a failed message shows its whole log as long as it is a dead letter, and nothing of it after that", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const id = await failMessage(home, "https://one.example");
   const whole = ["CREATED", "ACTIVE", "ERROR", "FAILED"];
   home.clock.now += 5 * day;
   await expire(home);
   expect(await statesOf(home, id)).toEqual([whole, whole]);
-  const [entry] = (await listed(home)).messages;
+  const [entry] = (await listDeadLetters(home)).messages;
   await deleted(home, entry?.dlqId ?? "");
   expect(await statesOf(home, id)).toEqual([[], []]);
   expect((await home.ask("GET", `/v2/messages/${id}`)).status).toBe(404);
 });
 
 describe("a failed run", () => {
-  const told = async ({ ask }: House) => {
+  const told = async ({ ask }: TestServer) => {
     const [run] = (await ask("GET", "/v2/workflows/logs?workflowRunId=wfr_1")).body.runs;
     const { events } = (await ask("GET", "/v2/workflows/events?workflowRunId=wfr_1")).body;
     const status = (await ask("GET", "/v2/workflows/runs/wfr_1/status")).body;
@@ -52,8 +52,8 @@ describe("a failed run", () => {
   const statesIn = ({ events }: Awaited<ReturnType<typeof told>>) => events.map(({ state }: { state: string }) => state);
 
   test("shows how it ended as long as its dead letter is there, also when the time of the log is over", async () => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1");
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1");
     const before = await told(home);
     expect(statesIn(before)).toEqual(expect.arrayContaining(["ERROR", "FAILED", "RUN_FAILED"]));
     expect(JSON.stringify(before.run.steps)).toContain("status 500");
@@ -65,8 +65,8 @@ describe("a failed run", () => {
   });
 
   test.each(["deleted", "too many", "expired"])("names its dead letter no more when that is gone: %s", async (how) => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1", { failureCallback: callbackTo("https://app.example/failed") });
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1", { failureCallback: callbackTo("https://app.example/failed") });
     const { run, events, status } = await told(home);
     expect([run.dlqId, run.failureFunction.dlqId, status.failure.dlqId]).toEqual([dlqId, dlqId, dlqId]);
     expect(events.filter((event: { dlqId?: string }) => event.dlqId === dlqId)).toHaveLength(2);

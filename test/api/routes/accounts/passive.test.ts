@@ -1,21 +1,21 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { readOnlyTokenOf } from "../../../../src/api/auth/token.ts";
-import { house, token } from "../../house.ts";
-import type { House } from "../../house.ts";
-import { basicOf } from "./possessions.ts";
+import { makeReadOnlyToken } from "../../../../src/api/auth/token.ts";
+import { createTestServer, token } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
+import { formatBasic } from "./possessions.ts";
 import { endpoint } from "../workflows/workflow.ts";
-import { batch, callHeaders, startHeaders, start, step, stepHeaders } from "../workflows/workflowPosts.ts";
+import { sendBatch, callHeaders, startHeaders, start, step, stepHeaders } from "../workflows/workflowPosts.ts";
 
-let home: House;
+let home: TestServer;
 beforeEach(async () => {
-  home = await house();
+  home = await createTestServer();
   await start(home, "wfr_1");
   home.deliveries.splice(0);
   await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
 });
 
 const disabled = { status: 403, body: { error: expect.stringContaining("waypost account enable acc_1") } };
-const post = (runId: string) => batch(home, [{ headers: stepHeaders(runId), body: step() }]);
+const post = (runId: string) => sendBatch(home, [{ headers: stepHeaders(runId), body: step() }]);
 const waiting = { stepId: 2, stepName: "w", stepType: "Wait", concurrent: 1 };
 
 describe("an account that is disabled", () => {
@@ -58,7 +58,7 @@ describe("an account that is disabled", () => {
     const readWith = async (one: string) => (await home.ask("GET", "/v2/queues", { token: one })).status;
     expect([await readWith(made.body.token), await readWith(token)]).toEqual([200, 200]);
     expect(await home.ask("DELETE", `/v2/tokens/${made.body.tokenId}`)).toMatchObject({ status: 200, body: { revoked: 1 } });
-    const headers = { authorization: basicOf("acc_1", "pass") };
+    const headers = { authorization: formatBasic("acc_1", "pass") };
     const rotated = await home.ask("POST", "/v2/svc/rotate-token/acc_1", { token: null, headers });
     expect(rotated).toMatchObject({ status: 200, body: { state: "passive", active: false } });
     expect([await readWith(made.body.token), await readWith(token), await readWith(rotated.body.token)]).toEqual([401, 401, 200]);
@@ -72,7 +72,7 @@ describe("an account that is disabled", () => {
   });
 
   test("revokes nothing with a token that may only read", async () => {
-    const readOnly = readOnlyTokenOf({ id: "acc_1", token });
+    const readOnly = makeReadOnlyToken({ id: "acc_1", token });
     expect((await home.ask("DELETE", "/v2/tokens/tok_1pHQqVwd111112XZteR2", { token: readOnly })).status).toBe(403);
   });
 

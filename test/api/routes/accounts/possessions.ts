@@ -1,8 +1,8 @@
 import type { Route } from "../../../../src/api/route/route.ts";
-import { hashOfToken, tokenOf } from "../../../../src/api/auth/token.ts";
-import { callbackTo, deliveryOf, failed, start } from "../lists/failedRunLists.ts";
-import type { House, Reply } from "../../house.ts";
-import { operatorPassword } from "../../house.ts";
+import { hashToken, makeToken } from "../../../../src/api/auth/token.ts";
+import { callbackTo, takeDelivery, failRunAndRead, start } from "../lists/failedRunLists.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
+import { operatorPassword } from "../../testServer.ts";
 
 /** An account, and one of everything that an account can have. */
 export type Possessions = {
@@ -20,17 +20,24 @@ const kinds = [
 ];
 export type Kind = (typeof kinds)[number];
 
-export const basicOf = (user: string, password: string): string => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+export const formatBasic = (user: string, password: string): string => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
 
 /** Makes an account. Whatever is its own, besides names and ids, has the mark in it. */
-export async function possess(home: House, account: string, mark: string): Promise<Possessions> {
+export async function createPossessions(testServer: TestServer, account: string, mark: string): Promise<Possessions> {
   const password = `password-${mark}`;
-  const token = tokenOf(account, password);
+  const token = makeToken(account, password);
   const signingKeys = { current: `sig_1${mark}`, next: `sig_2${mark}` };
-  await home.store.execute("createAccount", { id: account, name: account, password, token, tokenHash: hashOfToken(token), signingKeys });
+  await testServer.store.execute("createAccount", {
+    id: account,
+    name: account,
+    password,
+    token,
+    tokenHash: hashToken(token),
+    signingKeys,
+  });
   const url = `https://${mark}.example/x`;
   const ask = async (method: string, path: string, more: { headers?: Record<string, string>; body?: string } = {}) => {
-    const reply = await home.ask(method, path, { token, ...more });
+    const reply = await testServer.ask(method, path, { token, ...more });
     if (reply.status > 299) throw new Error(`${method} ${path}: ${reply.status} ${JSON.stringify(reply.body)}`);
     return reply.body;
   };
@@ -53,37 +60,44 @@ export async function possess(home: House, account: string, mark: string): Promi
   const ids = { ...made, sourceId: source.sourceId, secret: String(source.url).split("/").at(-1) ?? "" };
   return {
     ...{ account, token, password, url },
-    ids: { ...ids, dlqId: await dead(home, { account, token, url, mark }), ...(await runsOf(home, { account, token, url, ask })) },
+    ids: {
+      ...ids,
+      dlqId: await createDeadLetter(testServer, { account, token, url, mark }),
+      ...(await createRuns(testServer, { account, token, url, ask })),
+    },
   };
 }
 
-async function dead(home: House, { token, url, mark }: { account: string; token: string; url: string; mark: string }): Promise<string> {
-  const { body } = await home.ask("POST", `/v2/publish/${url}`, { token, headers: { "svc-retries": "0" }, body: mark });
-  await home.settle(deliveryOf(home, body.messageId), { status: 500, body: Buffer.from(mark) });
-  return (await home.ask("GET", "/v2/dlq", { token })).body.messages[0].dlqId;
+async function createDeadLetter(
+  testServer: TestServer,
+  { token, url, mark }: { account: string; token: string; url: string; mark: string },
+): Promise<string> {
+  const { body } = await testServer.ask("POST", `/v2/publish/${url}`, { token, headers: { "svc-retries": "0" }, body: mark });
+  await testServer.settle(takeDelivery(testServer, body.messageId), { status: 500, body: Buffer.from(mark) });
+  return (await testServer.ask("GET", "/v2/dlq", { token })).body.messages[0].dlqId;
 }
 
-type Asking = {
+type AccountClient = {
   account: string;
   token: string;
   url: string;
-  ask(method: string, path: string, more?: Parameters<House["ask"]>[2]): Promise<Reply["body"]>;
+  ask(method: string, path: string, more?: Parameters<TestServer["ask"]>[2]): Promise<Reply["body"]>;
 };
 
-async function runsOf(home: House, { account, url, ask }: Asking) {
+async function createRuns(testServer: TestServer, { account, url, ask }: AccountClient) {
   const [runId, eventId] = [`wfr_${account}`, `event-${account}`];
-  await start(home, runId, { account, url });
+  await start(testServer, runId, { account, url });
   const step = { stepId: 1, stepName: "s", stepType: "Wait" };
   await ask("POST", `/v2/wait/${eventId}`, { headers: { "svc-workflow-runid": runId }, body: JSON.stringify({ url, step }) });
   const failureCallback = { ...callbackTo(`${url}/failed`), retries: 0 };
-  const failedRun = await failed(home, `wfr_${account}_1`, { account, url });
-  home.deliveries.splice(0);
-  const failedCallback = await failed(home, `wfr_${account}_2`, { account, url, failureCallback });
-  const [callback] = home.deliveries.splice(0);
+  const failedRun = await failRunAndRead(testServer, `wfr_${account}_1`, { account, url });
+  testServer.deliveries.splice(0);
+  const failedCallback = await failRunAndRead(testServer, `wfr_${account}_2`, { account, url, failureCallback });
+  const [callback] = testServer.deliveries.splice(0);
   if (!callback) throw new Error("there is no failure callback");
-  await home.settle(callback, { status: 500 });
-  const openCallback = await failed(home, `wfr_${account}_3`, { account, url, failureCallback });
-  home.deliveries.splice(0);
+  await testServer.settle(callback, { status: 500 });
+  const openCallback = await failRunAndRead(testServer, `wfr_${account}_3`, { account, url, failureCallback });
+  testServer.deliveries.splice(0);
   return { runId, eventId, failedRun, failedCallback, openCallback };
 }
 
@@ -105,7 +119,7 @@ const places: readonly (readonly [path: RegExp, kind: Kind])[] = [
 ];
 
 /** What a request needs besides, to be done. */
-const rest = ({ ids, url }: Possessions): Readonly<Record<string, { body?: unknown; headers?: Record<string, string> }>> => ({
+const extraParts = ({ ids, url }: Possessions): Readonly<Record<string, { body?: unknown; headers?: Record<string, string> }>> => ({
   "POST /v2/batch": { body: [{ destination: "https://e.example" }] },
   "POST /v2/batch/trigger": { body: [{ destination: "https://e.example" }] },
   "POST /v2/topics/{name}/endpoints": { body: { endpoints: [{ url: "https://e.example" }] } },
@@ -125,10 +139,10 @@ const rest = ({ ids, url }: Possessions): Readonly<Record<string, { body?: unkno
   "POST /v2/flowControl/{key}/pin": { body: undefined },
 });
 
-export type Asked = { method: string; url: string; headers: Record<string, string>; body?: string };
+export type RequestParts = { method: string; url: string; headers: Record<string, string>; body?: string };
 
 /** The request of a route for something of an account, as its owner would make it. `put` replaces what stands in the path. */
-export function requestOf(row: Route, of: Possessions, put?: string): Asked {
+export function makeRequest(row: Route, of: Possessions, put?: string): RequestParts {
   const { method, path } = row;
   const name = `${method} ${path}`;
   const kind =
@@ -141,7 +155,7 @@ export function requestOf(row: Route, of: Possessions, put?: string): Asked {
     .replace("{account}", put ?? of.account)
     .replace("{workflowRunId}/{eventId}", `${put ?? of.ids.runId}/${put ?? of.ids.eventId}`)
     .replaceAll(/\{\w+\}/g, encodeURIComponent(id));
-  const { body, headers = {} } = rest(of)[name] ?? accountBody(row, put ?? of.account);
+  const { body, headers = {} } = extraParts(of)[name] ?? accountBody(row, put ?? of.account);
   const query = path.endsWith("/pin") ? "?parallelism=3" : path.endsWith("/unpin") ? "?parallelism=true" : "";
   return {
     ...{
@@ -154,8 +168,8 @@ export function requestOf(row: Route, of: Possessions, put?: string): Asked {
 }
 
 const authorizationFor = ({ access }: Route, { account, password, token }: Possessions): string => {
-  if (access === "operator") return basicOf("operator", operatorPassword);
-  return access === "account" ? basicOf(account, password) : `Bearer ${token}`;
+  if (access === "operator") return formatBasic("operator", operatorPassword);
+  return access === "account" ? formatBasic(account, password) : `Bearer ${token}`;
 };
 
 /** Of the account interface. */
@@ -165,10 +179,11 @@ function accountBody({ path }: Route, id: string): { body?: unknown; headers?: R
   return path.includes("/update-budget/") ? { body: { budget: 50 } } : {};
 }
 
-export const asking = ({ ask }: House, { method, url, ...more }: Asked): Promise<Reply> => ask(method, url, { token: null, ...more });
+export const sendRequest = ({ ask }: TestServer, { method, url, ...more }: RequestParts): Promise<Reply> =>
+  ask(method, url, { token: null, ...more });
 
 /** All rows of an account, as text. */
-export const stateOf = ({ memory }: House, account: string): string =>
+export const dumpRows = ({ memory }: TestServer, account: string): string =>
   JSON.stringify(
     Object.entries(memory.tables).map(([table, rows]) => [
       table,

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { changesAnything, verbOf } from "../../../../src/api/route/route.ts";
+import { changesAnything, requiredVerb } from "../../../../src/api/route/route.ts";
 import { routes } from "../../../../src/api/routes/index.ts";
-import { readOnlyTokenOf, tokenOf } from "../../../../src/api/auth/token.ts";
+import { makeReadOnlyToken, makeToken } from "../../../../src/api/auth/token.ts";
 import type { Store } from "../../../../src/store/store.ts";
-import type { House } from "../../house.ts";
-import { house, token } from "../../house.ts";
+import type { TestServer } from "../../testServer.ts";
+import { createTestServer, token } from "../../testServer.ts";
 
 const urlOf = (path: string): string => path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
 const guarded = routes
@@ -14,7 +14,7 @@ const guarded = routes
     method: row.method,
     url: urlOf(row.path),
     changes: changesAnything(row),
-    verb: verbOf(row),
+    verb: requiredVerb(row),
     looks: row.looksAtScope ?? false,
     isForSteps: row.operation === "step",
     forPassive: row.forPassive ?? false,
@@ -27,13 +27,13 @@ const bodies: Readonly<Record<string, { body?: string; headers?: Record<string, 
 };
 
 /** A token with rights of its own, made by the account. */
-async function tokenWith(ask: House["ask"], rights: { verbs: string[]; destinations?: string[] }): Promise<string> {
+async function tokenWith(ask: TestServer["ask"], rights: { verbs: string[]; destinations?: string[] }): Promise<string> {
   const { status, body } = await ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
   expect({ status, body }).toMatchObject({ status: 201 });
   return body.token;
 }
 
-const reading = readOnlyTokenOf({ id: "acc_1", token });
+const reading = makeReadOnlyToken({ id: "acc_1", token });
 
 /** What is not there, or malformed, has passed whoever checks rights. */
 const passed = [200, 201, 400, 404];
@@ -41,7 +41,7 @@ const allVerbs = ["publish", "read", "manage"] as const;
 
 describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps, forPassive }) => {
   test.each(allVerbs)("is open for a token with the verb %s if that is what it needs", async (may) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const scoped = await tokenWith(ask, { verbs: [may] });
     const { status, body } = await ask(method, url, { token: scoped });
     if (may === verb) expect(passed).toContain(status);
@@ -56,7 +56,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
   });
 
   test("publishes nowhere with a token that is bound to other destinations", async () => {
-    const { ask, deliveries } = await house();
+    const { ask, deliveries } = await createTestServer();
     const scoped = await tokenWith(ask, { verbs: ["publish", "read"], destinations: ["https://other.example/*"] });
     const more = bodies[`${method} ${url}`] ?? {};
     const { status, body } = await ask(method, url, { token: scoped, ...more });
@@ -74,7 +74,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
   });
 
   test("is open for a token that can only read if it changes nothing", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const { status, body } = await ask(method, url, { token: reading });
     if (verb !== "read")
       expect({ status, body }).toEqual({ status: 403, body: { error: expect.stringMatching(/^token: it is for reading only/) } });
@@ -83,7 +83,7 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
   });
 
   test("is open for an account that is disabled if it changes nothing, or ends credentials", async () => {
-    const { ask, store } = await house();
+    const { ask, store } = await createTestServer();
     await ask("GET", "/v2/keys");
     await store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
     const { status, body } = await ask(method, url, bodies[`${method} ${url}`] ?? {});
@@ -114,15 +114,15 @@ test("only what is known to change nothing is read", () => {
 
 describe("a token for reading", () => {
   test.each([
-    ["of another account", tokenOf("acc_2", "pass")],
-    ["of an account that is not there", readOnlyTokenOf({ id: "nobody", token })],
-    ["made of another token", readOnlyTokenOf({ id: "acc_1", token: "another" })],
+    ["of another account", makeToken("acc_2", "pass")],
+    ["of an account that is not there", makeReadOnlyToken({ id: "nobody", token })],
+    ["made of another token", makeReadOnlyToken({ id: "acc_1", token: "another" })],
     ["with nothing in it", Buffer.from("{}").toString("base64")],
     ["with a list in it", Buffer.from("[1]").toString("base64")],
     ["with another id", Buffer.from('{"UserID":{"a":1}}').toString("base64")],
-    ["that is very long", tokenOf("acc_1", "x".repeat(10_000))],
+    ["that is very long", makeToken("acc_1", "x".repeat(10_000))],
   ])("%s is none", async (_, wrong) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     expect(await ask("GET", "/v2/keys", { token: wrong })).toMatchObject({
       status: 401,
       body: { error: expect.stringMatching(/^token: unk/) },
@@ -130,12 +130,12 @@ describe("a token for reading", () => {
   });
 
   test("ends with the token that it is made of", async () => {
-    const { ask, store } = await house();
+    const { ask, store } = await createTestServer();
     expect((await ask("GET", "/v2/keys", { token: reading })).status).toBe(200);
     await store.execute("rotateToken", { account: "acc_1", password: "p", token: "new", tokenHash: "hash" });
     expect((await ask("GET", "/v2/keys", { token: reading })).status).toBe(401);
     expect((await ask("GET", "/v2/keys", { token })).status).toBe(401);
-    expect((await ask("GET", "/v2/keys", { token: readOnlyTokenOf({ id: "acc_1", token: "new" }) })).status).toBe(200);
+    expect((await ask("GET", "/v2/keys", { token: makeReadOnlyToken({ id: "acc_1", token: "new" }) })).status).toBe(200);
   });
 
   test("takes one more read than the other token, and none once it is known", async () => {
@@ -144,7 +144,7 @@ describe("a token for reading", () => {
       ...store,
       read: new Proxy(store.read, { get: (target, name: keyof Store["read"]) => (asked.push(name), target[name]) }),
     });
-    const { ask } = await house({ wrap: counted });
+    const { ask } = await createTestServer({ wrap: counted });
     await ask("GET", "/v2/topics");
     await ask("GET", "/v2/topics", { token: reading });
     await ask("GET", "/v2/topics", { token: reading });
@@ -166,13 +166,13 @@ test("a token that was looked up while it was replaced is not remembered", async
       },
     },
   });
-  const { ask } = await house({ wrap: slow });
+  const { ask } = await createTestServer({ wrap: slow });
   await ask("GET", "/v2/keys");
   expect((await ask("GET", "/v2/keys")).status).toBe(401);
 });
 
 test("a source of a disabled account takes nothing in, and lets its sender come again", async () => {
-  const { ask, store } = await house();
+  const { ask, store } = await createTestServer();
   const { body: source } = await ask("POST", "/v2/sources", { body: '{"destination":"https://e.example"}' });
   const { pathname } = new URL(source.url);
   await store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });

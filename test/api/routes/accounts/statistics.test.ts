@@ -1,22 +1,22 @@
 import { describe, expect, test } from "vitest";
-import type { House, Reply } from "../../house.ts";
-import { at, house, otherToken } from "../../house.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 
 const brands = ["svc", "qstash"] as const;
 const basic = (user: string, password = "pass"): string => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
 const minute = 60_000;
 const day = 24 * 60 * minute;
 
-const statistics = async (home: House, query = "", { account = "acc_1", brand = "svc" } = {}): Promise<Reply> =>
+const statistics = async (home: TestServer, query = "", { account = "acc_1", brand = "svc" } = {}): Promise<Reply> =>
   home.ask("GET", `/v2/${brand}/stats/${account}${query}`, { token: null, headers: { authorization: basic(account) } });
-const publish = (home: House, headers: Record<string, string> = {}, token?: string): Promise<Reply> =>
+const publish = (home: TestServer, headers: Record<string, string> = {}, token?: string): Promise<Reply> =>
   home.ask("POST", "/v2/publish/https://e.example/x", { body: "hello", headers, ...(token === undefined ? {} : { token }) });
 const sum = (points: readonly { y: number }[]): number => points.reduce((total, { y }) => total + y, 0);
 const x = (time: number): string => `${new Date(time).toISOString().replace("T", " ").replace("Z", "")} +0000 UTC`;
 
 describe.each(brands)("/v2/%s/stats/{id}", (brand) => {
   test("tells of an account that has done nothing in zeros: all points, and all days", async () => {
-    const { status, body } = await statistics(await house(), "", { brand });
+    const { status, body } = await statistics(await createTestServer(), "", { brand });
     expect(status).toBe(200);
     // The clock of the test is at 15 January 2027, 08:00.
     expect(body.days).toHaveLength(31);
@@ -45,11 +45,11 @@ describe.each(brands)("/v2/%s/stats/{id}", (brand) => {
     ["7d", 60, 168],
     ["30d", 240, 180],
   ])("counts within %s in %i points, %i minutes apart", async (period, points, minutes) => {
-    const home = await house();
+    const home = await createTestServer();
     const step = minutes * minute;
-    const last = Math.floor(at / step) * step;
+    const last = Math.floor(testTime / step) * step;
     // Outside, in the first point, and in the last one.
-    for (const time of [last - (points - 1) * step - 1, last - (points - 1) * step, at]) {
+    for (const time of [last - (points - 1) * step - 1, last - (points - 1) * step, testTime]) {
       home.clock.now = time;
       await publish(home);
     }
@@ -63,7 +63,7 @@ describe.each(brands)("/v2/%s/stats/{id}", (brand) => {
 });
 
 test("the figures of a day are exact: messages, retries, callbacks, ends, dead letters, bytes", async () => {
-  const home = await house();
+  const home = await createTestServer();
   await publish(home);
   await home.settle(home.delivery(), { status: 200 });
   await publish(home, { "svc-retries": "1" });
@@ -85,7 +85,7 @@ test("the figures of a day are exact: messages, retries, callbacks, ends, dead l
 });
 
 test("workflows are told of apart", async () => {
-  const home = await house();
+  const home = await createTestServer();
   await home.ask("POST", "/v2/trigger/https://w.example/flow", { body: "{}" });
   await publish(home);
   const { body } = await statistics(home);
@@ -94,7 +94,7 @@ test("workflows are told of apart", async () => {
 });
 
 test("a month is told of until it ends, and the next one begins with nothing", async () => {
-  const home = await house();
+  const home = await createTestServer();
   home.clock.now = Date.UTC(2027, 1, 1) - 1;
   await publish(home);
   expect((await statistics(home)).body.daily_requests[30]).toMatchObject({ y: 1 });
@@ -106,7 +106,7 @@ test("a month is told of until it ends, and the next one begins with nothing", a
 });
 
 test("prices make dollars of messages and bytes", async () => {
-  const home = await house({ prices: { messages: 100_000, workflowMessages: 200_000, gigabyte: 1e9 } });
+  const home = await createTestServer({ prices: { messages: 100_000, workflowMessages: 200_000, gigabyte: 1e9 } });
   await publish(home);
   await home.ask("POST", "/v2/trigger/https://w.example/flow", { body: "{}" });
   home.clock.now += day;
@@ -118,14 +118,14 @@ test("prices make dollars of messages and bytes", async () => {
 });
 
 /** Half of what the first message of a run makes in bytes: the payload in, and the history with it out. */
-async function bytesOf(home: House): Promise<number> {
+async function bytesOf(home: TestServer): Promise<number> {
   const rows = await home.store.read.usage("acc_1", "3h", 0);
   const total = rows.reduce((all, { bytesIn, bytesOut }) => all + bytesIn + bytesOut, 0);
   return (total - 15) / 2;
 }
 
 test("two accounts do not mix, and none sees the other's", async () => {
-  const home = await house();
+  const home = await createTestServer();
   for (let count = 0; count < 3; count++) await publish(home, {}, otherToken);
   await publish(home);
   expect(sum((await statistics(home)).body.daily_used)).toBe(1);
@@ -139,14 +139,14 @@ test("two accounts do not mix, and none sees the other's", async () => {
 test.each(["2h", "", "1H", "30", "1h,3h", "1h&period=3h", "__proto__", "toString"])(
   "refuses the period %j in the words of accounts",
   async (period) => {
-    const reply = await statistics(await house(), `?period=${period}`);
+    const reply = await statistics(await createTestServer(), `?period=${period}`);
     expect(reply).toMatchObject({ status: 400, body: { code: "bad-request", message: expect.stringMatching(/^period: /) } });
   },
 );
 
 describe("the requests of a day", () => {
-  const limited = async (soft: number, hard: number): Promise<House> => {
-    const home = await house();
+  const limited = async (soft: number, hard: number): Promise<TestServer> => {
+    const home = await createTestServer();
     const limits = { requestsPerDay: soft, requestsPerDayHard: hard };
     await home.store.execute("changeAccount", { account: "acc_1", change: { limits } });
     return home;

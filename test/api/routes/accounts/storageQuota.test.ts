@@ -1,12 +1,12 @@
 import { beforeEach, expect, test } from "vitest";
-import { storageDuty } from "../../../../src/maintenance/storage.ts";
-import type { House } from "../../house.ts";
-import { house, operatorPassword } from "../../house.ts";
-import { answersAsWorkflow, endpoint, start } from "../workflows/workflow.ts";
+import { createStorageTask } from "../../../../src/maintenance/storage.ts";
+import type { TestServer } from "../../testServer.ts";
+import { createTestServer, operatorPassword } from "../../testServer.ts";
+import { workflowResponse, endpoint, start } from "../workflows/workflow.ts";
 
-let home: House;
+let home: TestServer;
 beforeEach(async () => {
-  home = await house();
+  home = await createTestServer();
 });
 
 const operator = { authorization: `Basic ${Buffer.from(`operator:${operatorPassword}`).toString("base64")}` };
@@ -18,7 +18,7 @@ const record = async () => (await home.ask("GET", "/v2/admin/accounts/acc_1", { 
 /** What the server does every 10 s. */
 const look = (): Promise<void> => {
   home.clock.now += 10_000;
-  return storageDuty({ store: home.store, clock: { now: () => home.clock.now, sleep: async () => undefined } }).run();
+  return createStorageTask({ store: home.store, clock: { now: () => home.clock.now, sleep: async () => undefined } }).run();
 };
 
 const to = "/v2/publish/https://e.example/";
@@ -49,7 +49,7 @@ test("whoever runs the server sets the quota, and its use is shown beside it", a
 
 test("over the quota every way to publish is refused with 429 and Retry-After", async () => {
   const dlqId = await filled();
-  const asked: [string, string, Parameters<House["ask"]>[2]?][] = [
+  const asked: [string, string, Parameters<TestServer["ask"]>[2]?][] = [
     ["POST", to, { body: "x" }],
     ["POST", "/v2/enqueue/q/https://e.example/", { body: "x" }],
     ["POST", "/v2/batch", { body: JSON.stringify([{ destination: "https://e.example/" }, { destination: "https://e.example/" }]) }],
@@ -102,7 +102,7 @@ test("what was taken is delivered, dead letters can be deleted, and then there i
 
 test("above 125 % steps, events and calls to webhooks of runs get 429 as well, and are taken when there is room again", async () => {
   await start(home, "wfr_1");
-  await home.settle(home.delivery(), answersAsWorkflow);
+  await home.settle(home.delivery(), workflowResponse);
   const headers = { "Upstash-Workflow-Init": "false", "Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Url": endpoint };
   const step = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", concurrent: 1, out: "1" });
   const statuses = async (): Promise<number[]> => [

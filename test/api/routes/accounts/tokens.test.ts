@@ -1,16 +1,16 @@
 import { describe, expect, test } from "vitest";
-import { accountNamedBy } from "../../../../src/api/auth/token.ts";
+import { parseAccountId } from "../../../../src/api/auth/token.ts";
 import type { Store } from "../../../../src/store/store.ts";
-import type { House, Reply } from "../../house.ts";
-import { at, house, otherToken } from "../../house.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 
-const make = (ask: House["ask"], asked: object, token?: string): Promise<Reply> =>
+const make = (ask: TestServer["ask"], asked: object, token?: string): Promise<Reply> =>
   ask("POST", "/v2/tokens", { body: JSON.stringify(asked), ...(token === undefined ? {} : { token }) });
 const bound = { verbs: ["publish"], destinations: ["https://e.example/in/*", "https://c.example/*"] };
 
 /** A house with a token that is bound to destinations. */
 async function withBound(destinations: readonly string[] = bound.destinations) {
-  const open = await house();
+  const open = await createTestServer();
   const { body } = await make(open.ask, { verbs: ["publish"], destinations });
   const post = (path: string, headers: Record<string, string> = {}, text?: string) =>
     open.ask("POST", path, { token: body.token, headers, ...(text === undefined ? {} : { body: text }) });
@@ -24,7 +24,7 @@ const refused = (where: string) => ({
 
 describe("/v2/tokens", () => {
   test("makes a token, whose text is shown only then, in the form that clients read", async () => {
-    const { ask, clock } = await house();
+    const { ask, clock } = await createTestServer();
     const { status, body, headers } = await make(ask, { ...bound, name: "shop", expires: "30d" });
     expect({ status, cache: headers["cache-control"] }).toEqual({ status: 201, cache: "no-store" });
     const { token, ...shown } = body;
@@ -32,10 +32,10 @@ describe("/v2/tokens", () => {
       tokenId: expect.stringMatching(/^tok_/),
       name: "shop",
       ...bound,
-      createdAt: at,
-      expiresAt: at + 30 * 86_400_000,
+      createdAt: testTime,
+      expiresAt: testTime + 30 * 86_400_000,
     });
-    expect(accountNamedBy(token)).toBe("acc_1");
+    expect(parseAccountId(token)).toBe("acc_1");
     expect((await ask("GET", `/v2/tokens/${body.tokenId}`)).body).toEqual(shown);
     expect((await ask("GET", "/v2/tokens")).body).toEqual({ tokens: [shown] });
     expect(JSON.stringify((await ask("GET", "/v2/tokens")).body)).not.toContain(token);
@@ -49,7 +49,7 @@ describe("/v2/tokens", () => {
   });
 
   test("ends a token at once", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const { body } = await make(ask, { verbs: ["read"] });
     expect((await ask("GET", "/v2/keys", { token: body.token })).status).toBe(200);
     expect(await ask("DELETE", `/v2/tokens/${body.tokenId}`)).toMatchObject({ status: 200, body: { revoked: 1 } });
@@ -58,7 +58,7 @@ describe("/v2/tokens", () => {
   });
 
   test("shows and revokes nothing of another account", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const { body } = await make(ask, { verbs: ["read", "manage"] });
     for (const method of ["GET", "DELETE"])
       expect((await ask(method, `/v2/tokens/${body.tokenId}`, { token: otherToken })).status).toBe(404);
@@ -68,7 +68,7 @@ describe("/v2/tokens", () => {
   });
 
   test("lets a token give no more than it has", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const { body } = await make(ask, { verbs: ["manage", "read"], expires: "1d" });
     expect(await make(ask, { verbs: ["publish"], expires: "1h" }, body.token)).toMatchObject({
       status: 403,
@@ -92,16 +92,16 @@ describe("/v2/tokens", () => {
     [{ verbs: ["publish", "manage"], destinations: ["https://e.example/*"] }, /^destinations: whoever has the verb "manage"/],
     [{ verbs: ["publish"], destinations: Array.from({ length: 33 }, (_, n) => `queue:q${n}`) }, /^destinations: 33, the limit is 32/],
     [{ verbs: ["read"], expires: "soon" }, /^expires: is no duration/],
-    [{ verbs: ["read"], expires: at }, /^expires: in the past/],
+    [{ verbs: ["read"], expires: testTime }, /^expires: in the past/],
     [{ verbs: ["read"], name: "x".repeat(513) }, /^name: is longer/],
     [{ verbs: ["read"], more: 1 }, /^more: there is no such field/],
   ])("refuses %j", async (asked, error) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     expect(await make(ask, asked)).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
   });
 
   test("has a limit for each account", async () => {
-    const { ask, store } = await house();
+    const { ask, store } = await createTestServer();
     await store.execute("changeAccount", { account: "acc_1", change: { limits: { tokens: 1 } } });
     expect((await make(ask, { verbs: ["read"] })).status).toBe(201);
     expect(await make(ask, { verbs: ["read"] })).toMatchObject({
@@ -113,7 +113,7 @@ describe("/v2/tokens", () => {
 
 describe("a token with rights of its own", () => {
   test("ends by itself, also while it is remembered", async () => {
-    const { ask, clock } = await house();
+    const { ask, clock } = await createTestServer();
     const { body } = await make(ask, { verbs: ["read"], expires: "1s" });
     expect((await ask("GET", "/v2/keys", { token: body.token })).status).toBe(200);
     clock.now += 1_000;
@@ -124,7 +124,7 @@ describe("a token with rights of its own", () => {
   });
 
   test("outlives the password of its account, and is as passive as that", async () => {
-    const { ask, store } = await house();
+    const { ask, store } = await createTestServer();
     const { body } = await make(ask, { verbs: ["publish", "read"] });
     await store.execute("rotateToken", { account: "acc_1", password: "p", token: "new", tokenHash: "hash" });
     const { token } = body;
@@ -147,14 +147,14 @@ describe("a token with rights of its own", () => {
         return store.execute(name, input, how);
       },
     });
-    const { ask, clock } = await house({ wrap: watched });
+    const { ask, clock } = await createTestServer({ wrap: watched });
     const { body } = await make(ask, { verbs: ["read"] });
     for (let second = 0; second < 90; second++) {
       await ask("GET", "/v2/keys", { token: body.token });
       clock.now += 1_000;
     }
     expect(noted).toEqual(['{"canWait":true}', '{"canWait":true}']);
-    expect((await ask("GET", `/v2/tokens/${body.tokenId}`)).body.usedAt).toBe(at + 60_000);
+    expect((await ask("GET", `/v2/tokens/${body.tokenId}`)).body.usedAt).toBe(testTime + 60_000);
   });
 
   test("is not forwarded where it stands in a header", async () => {

@@ -1,21 +1,21 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Route } from "../../../../src/api/route/route.ts";
-import { fieldsInBody } from "../../../../src/api/route/route.ts";
+import { takesFieldsInBody } from "../../../../src/api/route/route.ts";
 import { routes } from "../../../../src/api/routes/index.ts";
-import type { House, Reply } from "../../house.ts";
-import { house } from "../../house.ts";
-import type { Asked, Possessions } from "./possessions.ts";
-import { asking, possess, requestOf, stateOf } from "./possessions.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
+import { createTestServer } from "../../testServer.ts";
+import type { RequestParts, Possessions } from "./possessions.ts";
+import { sendRequest, createPossessions, makeRequest, dumpRows } from "./possessions.ts";
 
 // One account tries every request with the names and ids of what another one has, wherever a name or an id can stand.
 
 const [hers, his] = ["markofhers", "markofhis"];
 
 /** What she has, and he tries. */
-async function both(): Promise<{ home: House; she: Possessions; he: Possessions }> {
-  const home = await house();
-  return { home, she: await possess(home, "acc_a", hers), he: await possess(home, "acc_b", his) };
+async function both(): Promise<{ home: TestServer; she: Possessions; he: Possessions }> {
+  const home = await createTestServer();
+  return { home, she: await createPossessions(home, "acc_a", hers), he: await createPossessions(home, "acc_b", his) };
 }
 
 /** Who holds the secret of a source or the URL of a webhook is let in by it, and who runs the server sees all. */
@@ -37,7 +37,7 @@ const shapeOf = ({ status, body }: Reply, given: string): string =>
 const idsOf = ({ account, ids }: Possessions): string[] => [account, ...Object.values(ids)];
 
 /** Nothing of hers is in what he is told, besides what he has said himself. */
-function expectNothingOfHers({ body, headers }: Reply, request: Asked, she: Possessions): void {
+function expectNothingOfHers({ body, headers }: Reply, request: RequestParts, she: Possessions): void {
   const told = JSON.stringify([body, headers]);
   const said = JSON.stringify(request) + (decoded(request.url) ?? "");
   for (const own of [hers, ...idsOf(she)]) if (!said.includes(own) && told.includes(own)) expect(told, request.url).not.toContain(own);
@@ -52,7 +52,7 @@ const decoded = (text: string): string | null => {
 };
 
 /** Requests with something of hers in one of the parameters. */
-function withParameters(row: Route, asked: Asked, { account, ids }: Possessions): Asked[] {
+function withParameters(row: Route, asked: RequestParts, { account, ids }: Possessions): RequestParts[] {
   const values = [
     ids.messageId,
     ids.dlqId,
@@ -68,7 +68,7 @@ function withParameters(row: Route, asked: Asked, { account, ids }: Possessions)
   return Object.keys(row.query.shape).flatMap((field) =>
     values.map((value) => {
       const { method, headers } = asked;
-      if (fieldsInBody(row)) return { method, headers, url: path, body: JSON.stringify({ [field]: value }) };
+      if (takesFieldsInBody(row)) return { method, headers, url: path, body: JSON.stringify({ [field]: value }) };
       return { method, headers, url: `${path}?${field}=${encodeURIComponent(value)}` };
     }),
   );
@@ -77,23 +77,23 @@ function withParameters(row: Route, asked: Asked, { account, ids }: Possessions)
 test.each(rows)("$name tells and changes nothing of another account, and answers as if there were nothing", async ({ row }) => {
   const shared = await both();
   const { home, she, he } = shared;
-  const before = stateOf(home, "acc_a");
+  const before = dumpRows(home, "acc_a");
   const isNamed = /\{(?!destination)\w+\}/.test(row.path);
   for (const id of isNamed ? idsOf(she) : [she.account]) {
     // A step waits for one thing only: each has to be asked for where it does not wait yet.
     const [here, there] = row.path.startsWith("/v2/wait/") ? [await both(), await both()] : [shared, shared];
-    const was = stateOf(here.home, "acc_a");
-    const request = requestOf(row, here.he, id);
-    const reply = await asking(here.home, request);
+    const was = dumpRows(here.home, "acc_a");
+    const request = makeRequest(row, here.he, id);
+    const reply = await sendRequest(here.home, request);
     expectNothingOfHers(reply, request, here.she);
-    expect(stateOf(here.home, "acc_a") === was, `${request.url} changed what another account has`).toBe(true);
+    expect(dumpRows(here.home, "acc_a") === was, `${request.url} changed what another account has`).toBe(true);
     const stranger = strangerOf(id);
     expect(stranger).not.toBe(id);
-    const other = await asking(there.home, requestOf(row, there.he, stranger));
+    const other = await sendRequest(there.home, makeRequest(row, there.he, stranger));
     if (isNamed) expect(shapeOf(reply, id), request.url).toBe(shapeOf(other, stranger));
   }
-  for (const request of withParameters(row, requestOf(row, he), she)) expectNothingOfHers(await asking(home, request), request, she);
-  expect(stateOf(home, "acc_a") === before, "what another account has was changed").toBe(true);
+  for (const request of withParameters(row, makeRequest(row, he), she)) expectNothingOfHers(await sendRequest(home, request), request, she);
+  expect(dumpRows(home, "acc_a") === before, "what another account has was changed").toBe(true);
 });
 
 const brands = ["svc", "upstash"] as const;
@@ -111,7 +111,7 @@ const naming = [
 
 test("whatever one account asks for, with names of another one anywhere, it learns and changes nothing of that", async () => {
   const { home, she, he } = await both();
-  const before = stateOf(home, "acc_a");
+  const before = dumpRows(home, "acc_a");
   const own = [...idsOf(she), "none", "%00", ""];
   const id = fc.constantFrom(...own);
   const brand = fc.constantFrom(...brands);
@@ -139,7 +139,7 @@ test("whatever one account asks for, with names of another one anywhere, it lear
       const path = row.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
         name === "destination" ? destination : encodeURIComponent(put[place++] ?? ""),
       );
-      const asked = requestOf(row, he);
+      const asked = makeRequest(row, he);
       const tokens = path.includes("/rotate-token/") ? {} : { authorization: asked.headers["authorization"] ?? "" };
       const sent = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== ""));
       const request = {
@@ -148,12 +148,12 @@ test("whatever one account asks for, with names of another one anywhere, it lear
         headers: { ...sent, ...tokens },
         ...(body !== null && { body: JSON.stringify(body) }),
       };
-      const reply = await asking(home, request);
+      const reply = await sendRequest(home, request);
       expect(reply.status).toBeLessThan(500);
       // He may have given her names to things of his own by now; what she has put there is another matter.
       expect(JSON.stringify([reply.body, reply.headers])).not.toContain(hers);
     }),
     { numRuns: 400 },
   );
-  expect(stateOf(home, "acc_a") === before, "what another account has was changed").toBe(true);
+  expect(dumpRows(home, "acc_a") === before, "what another account has was changed").toBe(true);
 });

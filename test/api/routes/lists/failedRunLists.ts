@@ -1,6 +1,6 @@
-import type { Delivery, Letter, Outcome, RunFeatures, StepHead } from "../../../../src/core/model/message.ts";
-import { bytes, callbackTo, letterOf } from "../../../core/broker.ts";
-import type { House } from "../../house.ts";
+import type { Delivery, MessageInput, Outcome, RunFeatures, StepHead } from "../../../../src/core/model/message.ts";
+import { bytes, callbackTo, makeInput } from "../../../core/commandRunner.ts";
+import type { TestServer } from "../../testServer.ts";
 
 export const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: true, captured: true };
@@ -14,30 +14,30 @@ export const workflowAnswer = {
   body: bytes("{}"),
 } as const;
 
-type Given = Partial<Letter> & { account?: string };
+type Given = Partial<MessageInput> & { account?: string };
 
-async function post({ store }: House, { account = "acc_1", ...letter }: Given): Promise<string> {
-  const [result] = await store.execute("publish", { account, letters: [letterOf(letter)] });
+async function post({ store }: TestServer, { account = "acc_1", ...input }: Given): Promise<string> {
+  const [result] = await store.execute("publish", { account, inputs: [makeInput(input)] });
   if (result && "messageId" in result) return result.messageId;
   throw new Error(JSON.stringify(result));
 }
 
 /** Starts a run whose first message is to be delivered. */
-export const start = (home: House, runId: string, more: Given = {}): Promise<string> => {
+export const start = (testServer: TestServer, runId: string, more: Given = {}): Promise<string> => {
   const url = more.url ?? endpoint;
   const headers = [["Upstash-Workflow-Sdk-Version", "1"]] as const;
   const run = { kind: "start", runId, url, features, origin: "sdk", invoker: null } as const;
-  return post(home, { url, headers, retries: 0, body: bytes("payload"), brand: "upstash", ...more, post: run });
+  return post(testServer, { url, headers, retries: 0, body: bytes("payload"), brand: "upstash", ...more, post: run });
 };
 
 /** The endpoint posts the result of a step, or with `targetStep` its plan. */
-export const step = (home: House, runId: string, head: Partial<StepHead>, more: Given = {}): Promise<string> => {
+export const step = (testServer: TestServer, runId: string, head: Partial<StepHead>, more: Given = {}): Promise<string> => {
   const whole = { stepName: "s", stepType: "Run", concurrent: 1, stepId: 1, ...head };
-  return post(home, { url: endpoint, body: bytes(JSON.stringify(whole)), ...more, post: { kind: "step", runId, head: whole } });
+  return post(testServer, { url: endpoint, body: bytes(JSON.stringify(whole)), ...more, post: { kind: "step", runId, head: whole } });
 };
 
 /** The delivery of a message, which is taken out of those that there are. */
-export function deliveryOf({ deliveries }: House, messageId: string): Delivery {
+export function takeDelivery({ deliveries }: TestServer, messageId: string): Delivery {
   const at = deliveries.findIndex(({ message }) => message.id === messageId);
   const [found] = at < 0 ? [] : deliveries.splice(at, 1);
   if (!found) throw new Error(`${messageId} is not to be delivered; ${deliveries.map(({ message }) => message.id).join(", ")}`);
@@ -47,17 +47,17 @@ export function deliveryOf({ deliveries }: House, messageId: string): Delivery {
 type Failing = Given & { outcome?: Partial<Outcome> };
 
 /** A run fails with its first message, a second after the one before. */
-export async function fail(home: House, runId: string, { outcome = {}, ...more }: Failing = {}): Promise<void> {
-  home.clock.now += 1_000;
-  const first = await start(home, runId, more);
-  await home.settle(deliveryOf(home, first), { status: 500, body: bytes('{"error":"Error","message":"boom"}'), ...outcome });
+export async function failRun(testServer: TestServer, runId: string, { outcome = {}, ...more }: Failing = {}): Promise<void> {
+  testServer.clock.now += 1_000;
+  const first = await start(testServer, runId, more);
+  await testServer.settle(takeDelivery(testServer, first), { status: 500, body: bytes('{"error":"Error","message":"boom"}'), ...outcome });
 }
 
 /** The same. Answers the id of its entry. */
-export async function failed(home: House, runId: string, more: Failing = {}): Promise<string> {
-  await fail(home, runId, more);
+export async function failRunAndRead(testServer: TestServer, runId: string, more: Failing = {}): Promise<string> {
+  await failRun(testServer, runId, more);
   const { account = "acc_1" } = more;
-  const { entries } = await home.store.read.deadLetters({
+  const { entries } = await testServer.store.read.deadLetters({
     account,
     filter: {},
     order: "latestFirst",
@@ -65,11 +65,11 @@ export async function failed(home: House, runId: string, more: Failing = {}): Pr
     count: 1,
     bodies: false,
   });
-  return entries[0]?.letter.id ?? "";
+  return entries[0]?.deadLetter.id ?? "";
 }
 
 export { bytes, callbackTo };
 
 /** The bodies of a history that is delivered. */
-export const historyIn = ({ message }: Delivery): string[] =>
+export const listHistoryBodies = ({ message }: Delivery): string[] =>
   (JSON.parse(new TextDecoder().decode(message.body)) as { body: string }[]).map(({ body }) => atob(body));

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { letterTo } from "../../../store/world.ts";
-import { house, otherToken } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { makeInput } from "../../../store/storeFixture.ts";
+import { createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
 const names = ["queue", "key", "schedule", "group", "label", "plain"] as const;
 type Name = (typeof names)[number];
 
 /** One message of every kind, under names in which there is much to escape; each a second after the one before. */
 async function six(settings: { delay: number | null }) {
-  const home = await house();
+  const home = await createTestServer();
   await home.ask("POST", "/v2/topics/g.r_o-up/endpoints", { body: JSON.stringify({ endpoints: [{ url: "https://group.example/" }] }) });
   const flowControl = { key: "key:1", parallelism: 3, rate: null, period: null };
   const letters = {
@@ -22,8 +22,8 @@ async function six(settings: { delay: number | null }) {
   const ids = new Map<string, Name>();
   for (const name of names) {
     home.clock.now += 1_000;
-    const letter = letterTo({ ...settings, retries: 0, ...letters[name] });
-    const [result] = await home.store.execute("publish", { account: "acc_1", letters: [letter] });
+    const letter = makeInput({ ...settings, retries: 0, ...letters[name] });
+    const [result] = await home.store.execute("publish", { account: "acc_1", inputs: [letter] });
     if (!result || "refused" in result) throw new Error(JSON.stringify(result));
     ids.set("each" in result ? (result.each[0]?.messageId ?? "") : result.messageId, name);
   }
@@ -197,10 +197,10 @@ describe("what nobody should ask", () => {
     ["GET", "/v2/events"],
     ["DELETE", "/v2/messages"],
   ];
-  const ask = ({ ask: put }: House, [method, url]: [string, string], query: string) => put(method, `${url}?${query}`);
+  const ask = ({ ask: put }: TestServer, [method, url]: [string, string], query: string) => put(method, `${url}?${query}`);
 
   test.each(lists)("%s %s is refused with a word on what is wrong", async (...list) => {
-    const home = await house();
+    const home = await createTestServer();
     const ids = Array.from({ length: 10_000 }, (_, n) => `msg_${n}`).join(",");
     const idName = list[1].startsWith("/v2/dlq") ? "dlqIds" : "messageIds";
     for (const [query, error] of [
@@ -249,7 +249,7 @@ describe("what nobody should ask", () => {
 });
 
 test("an action by a key that has a comma hits no other one", async () => {
-  const home = await house();
+  const home = await createTestServer();
   for (const key of ["berlin", "berlin,de", "de"]) {
     const headers = { "svc-flow-control-key": key, "svc-flow-control-value": "rate=5", "svc-delay": "1h" };
     await home.ask("POST", "/v2/publish/https://e.example/", { headers });

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { fail } from "./failedRunLists.ts";
-import { house } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { failRun } from "./failedRunLists.ts";
+import { createTestServer } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
-async function failedMessages(home: House, count: number): Promise<void> {
+async function failedMessages(home: TestServer, count: number): Promise<void> {
   for (let number = 0; number < count; number++) {
     home.clock.now += 1_000;
     await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" } });
@@ -11,20 +11,20 @@ async function failedMessages(home: House, count: number): Promise<void> {
   }
 }
 
-async function failedRuns(home: House, count: number): Promise<void> {
-  for (let number = 0; number < count; number++) await fail(home, `run-${number}`);
+async function failedRuns(home: TestServer, count: number): Promise<void> {
+  for (let number = 0; number < count; number++) await failRun(home, `run-${number}`);
   home.deliveries.length = 0;
 }
 
 /** Destinations answer at once, and never well. */
-async function failAll(home: House): Promise<void> {
+async function failAll(home: TestServer): Promise<void> {
   home.clock.now += 1;
   for (const delivery of home.deliveries.splice(0))
     await home.settle(delivery, { status: 489, headers: [["Upstash-NonRetryable-Error", "true"]] });
 }
 
 /** Sends a request on many as its reader is told to: again with each cursor. Answers how many each of them did something to. */
-async function wholeOf(home: House, method: string, path: string, between: () => Promise<void>): Promise<number[]> {
+async function wholeOf(home: TestServer, method: string, path: string, between: () => Promise<void>): Promise<number[]> {
   const counts: number[] = [];
   for (let cursor = ""; counts.length < 20;) {
     const { status, body } = await home.ask(method, `${path}?count=3${cursor && `&cursor=${cursor}`}`);
@@ -42,7 +42,7 @@ test.each([
   ["/v2/workflows/dlq/resume", "/v2/workflows/dlq", failedRuns],
   ["/v2/workflows/dlq/restart", "/v2/workflows/dlq", failedRuns],
 ])("%s ends, though all of it fails again", async (path, list, make) => {
-  const home = await house();
+  const home = await createTestServer();
   await make(home, 8);
   expect(await wholeOf(home, "POST", path, () => failAll(home))).toEqual([3, 3, 2]);
   expect((await home.ask("GET", list)).body.messages).toHaveLength(8);
@@ -51,14 +51,14 @@ test.each([
 });
 
 test("what fails while others are deleted stays", async () => {
-  const home = await house();
+  const home = await createTestServer();
   await failedMessages(home, 5);
   expect(await wholeOf(home, "DELETE", "/v2/dlq", () => failedMessages(home, 2))).toEqual([3, 2]);
   expect((await home.ask("GET", "/v2/dlq")).body.messages).toHaveLength(4);
 });
 
 test("a dry run counts what is left of what was there at the first request", async () => {
-  const home = await house();
+  const home = await createTestServer();
   await failedMessages(home, 5);
   const { cursor } = (await home.ask("POST", "/v2/dlq/retry?count=3")).body;
   await failAll(home);
@@ -69,7 +69,7 @@ test("a dry run counts what is left of what was there at the first request", asy
 test.each(["1800000000000-1_", "1800000000000-1_x", "_1800000000000-1", "1800000000000-1_1800000000000-1_1800000000000-1"])(
   "a cursor that was not given out is refused: %s",
   async (cursor) => {
-    const home = await house();
+    const home = await createTestServer();
     await failedMessages(home, 1);
     for (const [method, path] of [
       ["POST", "/v2/dlq/retry"],

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { batchBody } from "../../../../src/api/routes/messages/batch.ts";
-import { house } from "../../house.ts";
+import { createTestServer } from "../../testServer.ts";
 
 const url = "https://e.example";
 const ask = async (body: string | Buffer, headers: Record<string, string> = {}) => {
-  const home = await house();
+  const home = await createTestServer();
   const reply = await home.ask("POST", "/v2/batch", { body, headers });
   return { reply, messages: home.deliveries.map(({ message }) => message) };
 };
@@ -274,7 +274,7 @@ describe("an item of a batch", () => {
 });
 
 test("settings among the headers of a batch are refused, as they would hold for none of its messages", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const body = JSON.stringify([{ destination: "https://e.example/" }]);
   for (const name of ["Svc-Delay", "svc-retriess"])
     expect(await home.ask("POST", "/v2/batch", { body, headers: { [name]: "1" } })).toMatchObject({
@@ -295,7 +295,7 @@ test.each([
   [{ headers: "x" }, "headers: is not a JSON object"],
   [{ queue: 1 }, "queue: is not a text"],
 ])("what is wrong with %j is said in words", async (given, problem) => {
-  const home = await house();
+  const home = await createTestServer();
   const body = JSON.stringify([{ destination: "https://e.example/", ...given }]);
   expect(await home.ask("POST", "/v2/batch", { body })).toMatchObject({ status: 400, body: { error: `message 1 of 1: ${problem}` } });
 });

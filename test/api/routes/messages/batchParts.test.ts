@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
 import { Refusal } from "../../../../src/core/values/errors.ts";
-import { house } from "../../house.ts";
+import { createTestServer } from "../../testServer.ts";
 
 test("a long batch is stored in parts, and a refusal in the middle says which messages were not stored", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const { execute } = home.store;
   const sizes: number[] = [];
   const lists: unknown[] = [];
-  home.store.execute = ((name: string, input: { letters: unknown[] }, ...rest: []) => {
+  home.store.execute = ((name: string, input: { inputs: unknown[] }, ...rest: []) => {
     if (name !== "publish") return execute(name as never, input as never, ...rest);
-    sizes.push(input.letters.length);
+    sizes.push(input.inputs.length);
     if (lists.length === 1 && sizes.length === 6) throw new Refusal("unavailable", "storage unavailable: nothing was stored; retry later");
     return execute(name as never, input as never, ...rest);
   }) as never;

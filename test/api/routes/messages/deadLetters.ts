@@ -1,11 +1,11 @@
 import { expect } from "vitest";
 import type { Outcome } from "../../../../src/core/model/message.ts";
-import { house } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { createTestServer } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
 /** A message that was published and failed for good. Answers its id. */
-export async function fail(
-  home: House,
+export async function failMessage(
+  testServer: TestServer,
   url: string,
   {
     headers = {},
@@ -13,33 +13,41 @@ export async function fail(
     outcome = { status: 500 },
   }: { headers?: Record<string, string>; body?: string; outcome?: Partial<Outcome> } = {},
 ) {
-  home.clock.now += 1_000;
-  const { body: reply } = await home.ask("POST", `/v2/publish/${url}`, {
+  testServer.clock.now += 1_000;
+  const { body: reply } = await testServer.ask("POST", `/v2/publish/${url}`, {
     headers: { ...("upstash-retries" in headers ? {} : { "svc-retries": "0" }), ...headers },
     body,
   });
-  await home.settle(home.delivery(), outcome);
+  await testServer.settle(testServer.delivery(), outcome);
   return String(reply.messageId);
 }
 
 /** A page of the dead letter queue. */
-export const listed = async ({ ask }: House, query = "") => {
+export const listDeadLetters = async ({ ask }: TestServer, query = "") => {
   const { status, body } = await ask("GET", `/v2/dlq${query}`);
   expect(status).toBe(200);
   return body as { messages: { messageId: string; dlqId: string; url: string }[]; cursor?: string };
 };
 
 /** Three dead letters: a and b to one URL, c to another. */
-export async function three() {
-  const home = await house();
-  const a = await fail(home, "https://one.example", { headers: { "svc-label": "x" } });
-  const b = await fail(home, "https://one.example", { outcome: { status: 404 } });
-  const c = await fail(home, "https://two.example", { headers: { "svc-label": "x,y" }, outcome: { error: "connection refused" } });
+export async function failThree() {
+  const testServer = await createTestServer();
+  const a = await failMessage(testServer, "https://one.example", { headers: { "svc-label": "x" } });
+  const b = await failMessage(testServer, "https://one.example", { outcome: { status: 404 } });
+  const c = await failMessage(testServer, "https://two.example", {
+    headers: { "svc-label": "x,y" },
+    outcome: { error: "connection refused" },
+  });
   const names = new Map([
     [a, "a"],
     [b, "b"],
     [c, "c"],
   ]);
-  const { messages } = await listed(home);
-  return { home, ids: messages.map(({ dlqId }) => dlqId), messageIds: { a, b, c }, nameOf: (id: string) => names.get(id) ?? "?" };
+  const { messages } = await listDeadLetters(testServer);
+  return {
+    home: testServer,
+    ids: messages.map(({ dlqId }) => dlqId),
+    messageIds: { a, b, c },
+    nameOf: (id: string) => names.get(id) ?? "?",
+  };
 }

@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { limits } from "../../../../src/core/values/limits.ts";
-import { house } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
+import { createTestServer } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 
-let home: House;
+let home: TestServer;
 beforeEach(async () => {
-  home = await house();
+  home = await createTestServer();
 });
 
 const [second, minute] = [1_000, 60_000];

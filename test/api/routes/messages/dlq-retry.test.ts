@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { Refusal } from "../../../../src/core/values/errors.ts";
 import type { Store } from "../../../../src/store/store.ts";
-import { house } from "../../house.ts";
-import type { Reply } from "../../house.ts";
-import { fail, listed, three } from "./deadLetters.ts";
+import { createTestServer } from "../../testServer.ts";
+import type { Reply } from "../../testServer.ts";
+import { failMessage, listDeadLetters, failThree } from "./deadLetters.ts";
 
 describe("sending dead letters again", () => {
   test("makes a new message of the old one, and takes the entry out", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers = {
       "upstash-retries": "0",
       "upstash-method": "PUT",
@@ -16,8 +16,8 @@ describe("sending dead letters again", () => {
       "upstash-forward-x-b": "2",
       "upstash-label": "l",
     };
-    const old = await fail(home, "https://e.example", { headers });
-    const [entry] = (await listed(home)).messages;
+    const old = await failMessage(home, "https://e.example", { headers });
+    const [entry] = (await listDeadLetters(home)).messages;
     const { status, body } = await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { "content-type": "application/json" } });
     expect({ status, body }).toEqual({
       status: 201,
@@ -43,17 +43,17 @@ describe("sending dead letters again", () => {
   });
 
   test("takes a content type instead of the one there was", async () => {
-    const home = await house();
-    await fail(home, "https://e.example", { headers: { "content-type": "text/plain" } });
-    const [entry] = (await listed(home)).messages;
+    const home = await createTestServer();
+    await failMessage(home, "https://e.example", { headers: { "content-type": "text/plain" } });
+    const [entry] = (await listDeadLetters(home)).messages;
     await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { "svc-forward-content-type": "application/json" } });
     expect(home.delivery().message.headers).toEqual([["Content-Type", "application/json"]]);
   });
 
   test("takes settings of the request, headers by name", async () => {
-    const home = await house();
-    await fail(home, "https://e.example", { headers: { "svc-forward-x-a": "1", "svc-forward-x-b": "2", "svc-timeout": "9s" } });
-    const [entry] = (await listed(home)).messages;
+    const home = await createTestServer();
+    await failMessage(home, "https://e.example", { headers: { "svc-forward-x-a": "1", "svc-forward-x-b": "2", "svc-timeout": "9s" } });
+    const [entry] = (await listDeadLetters(home)).messages;
     const settings = { "upstash-retries": "7", "svc-forward-x-a": "3", "svc-callback": "https://c.example", "svc-callback-retries": "1" };
     const ofKey = { "svc-flow-control-key": "shop", "svc-flow-control-value": "rate=5" };
     await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}?svc-method=GET&svc-retry-delay=1000`, { headers: { ...settings, ...ofKey } });
@@ -79,12 +79,12 @@ describe("sending dead letters again", () => {
     [{ "svc-retries": "1001" }, 412, "retries: 1001 asked for, the limit is 1000"],
     [{ "svc-delay": "367d" }, 412, /^delay: /],
   ])("with %o is refused, and leaves the entries", async (headers, status, error) => {
-    const { home, ids } = await three();
+    const { home, ids } = await failThree();
     const body = { error: typeof error === "string" ? error : expect.stringMatching(error) };
     expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status, body });
     expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status, body });
     expect(await home.ask("POST", "/v2/dlq/retry?dryRun=true", { headers })).toMatchObject({ status, body });
-    expect((await listed(home)).messages.length).toBe(3);
+    expect((await listDeadLetters(home)).messages.length).toBe(3);
     expect(home.deliveries).toEqual([]);
   });
 
@@ -94,22 +94,22 @@ describe("sending dead letters again", () => {
     [{ "svc-flow-control-value": "rate=1" }, "flow-control-value: there is no key that it could apply to; give Flow-Control-Key as well"],
     [{ "svc-flow-control-key": "k" }, "flow-control-key: there are no limits that it could come with; give Flow-Control-Value as well"],
   ])("with %o is refused for messages that have nothing of the kind", async (headers, error) => {
-    const { home, ids } = await three();
+    const { home, ids } = await failThree();
     expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status: 400, body: { error } });
     const failed = ids.map((id) => ({ id, reason: error }));
     expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status: 201, body: { responses: [], failed } });
-    expect((await listed(home)).messages.length).toBe(3);
+    expect((await listDeadLetters(home)).messages.length).toBe(3);
     expect(home.deliveries).toEqual([]);
   });
 
   test("takes one setting alone of a callback or of a key that the message has", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const ofCallback = { "svc-callback": "https://c.example", "svc-callback-retries": "1", "svc-callback-forward-x": "1" };
     const nested = { "svc-callback-failure-callback": "https://f.example", "svc-callback-failure-callback-timeout": "9s" };
     const ofKey = { "svc-flow-control-key": "shop", "svc-flow-control-value": "rate=5" };
     const headers = { ...ofCallback, ...nested, ...ofKey, "svc-label": "a,b", "svc-redact-fields": "header[X]" };
-    await fail(home, "https://e.example", { headers });
-    const [entry] = (await listed(home)).messages;
+    await failMessage(home, "https://e.example", { headers });
+    const [entry] = (await listDeadLetters(home)).messages;
     home.deliveries.length = 0;
     const changed = {
       "svc-callback-forward-y": "2",
@@ -139,11 +139,11 @@ describe("sending dead letters again", () => {
   });
 
   test("takes a new callback as it is, without what the old one had", async () => {
-    const home = await house();
-    await fail(home, "https://e.example", {
+    const home = await createTestServer();
+    await failMessage(home, "https://e.example", {
       headers: { "svc-callback": "https://c.example", "svc-callback-forward-authorization": "secret" },
     });
-    const [entry] = (await listed(home)).messages;
+    const [entry] = (await listDeadLetters(home)).messages;
     home.deliveries.length = 0;
     await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
       headers: { "svc-callback": "https://d.example", "svc-callback-retries": "2" },
@@ -152,7 +152,7 @@ describe("sending dead letters again", () => {
   });
 
   test("takes many by id or by filter, portion by portion; the cursor is empty at the end", async () => {
-    const { home, ids } = await three();
+    const { home, ids } = await failThree();
     const one = (place: number) => ({ messageId: expect.stringMatching(/^msg_/), dlqId: ids[place] });
     const strangers = ["gone", "%00"].map((id) => ({
       id: decodeURIComponent(id),
@@ -167,7 +167,7 @@ describe("sending dead letters again", () => {
     expect(body).toEqual({ cursor: expect.stringMatching(/./), responses: [one(0)] });
     expect((await home.ask("POST", `/v2/dlq/retry?cursor=${body.cursor}`)).body).toEqual({ cursor: "", responses: [one(2)] });
     expect(home.deliveries.length).toBe(3);
-    expect(await listed(home)).toEqual({ messages: [] });
+    expect(await listDeadLetters(home)).toEqual({ messages: [] });
   });
 
   test("takes at most four at a time, since each can be large", async () => {
@@ -179,9 +179,9 @@ describe("sending dead letters again", () => {
         return store.execute(name, input);
       },
     });
-    const home = await house({ wrap: counted });
-    for (let number = 0; number < 9; number++) await fail(home, "https://e.example", { body: String(number) });
-    const ids = (await listed(home)).messages.map(({ dlqId }) => dlqId);
+    const home = await createTestServer({ wrap: counted });
+    for (let number = 0; number < 9; number++) await failMessage(home, "https://e.example", { body: String(number) });
+    const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
     const { body } = await home.ask("POST", "/v2/dlq/retry");
     expect(sizes).toEqual([4, 4, 1]);
     expect(home.deliveries.map(({ message }) => Buffer.from(message.body).toString())).toEqual([..."012345678"]);
@@ -192,11 +192,13 @@ describe("sending dead letters again", () => {
   });
 
   test.each(["by filter", "by id"])("skips what cannot be sent again, and says why: %s", async (how) => {
-    const home = await house();
+    const home = await createTestServer();
     for (const seconds of [1, 51, 11, 21, 31, 61, 2]) {
-      await fail(home, "https://e.example", { headers: { "svc-retry-delay": "0", "svc-retries": "0", "svc-timeout": `${seconds}s` } });
+      await failMessage(home, "https://e.example", {
+        headers: { "svc-retry-delay": "0", "svc-retries": "0", "svc-timeout": `${seconds}s` },
+      });
     }
-    const ids = (await listed(home)).messages.map(({ dlqId }) => dlqId);
+    const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
     await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { timeout: 40_000 } } });
     const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "";
     const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
@@ -212,7 +214,7 @@ describe("sending dead letters again", () => {
       },
     });
     expect(home.deliveries).toHaveLength(5);
-    expect((await listed(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1], ids[5]]);
+    expect((await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1], ids[5]]);
     // Whoever goes on page by page is not kept from those behind.
     const page = await home.ask("POST", "/v2/dlq/retry?count=1");
     expect(page.body).toMatchObject({ responses: [], cursor: `${ids[1]}_${ids[5]}`, failed: [{ id: ids[1] }] });
@@ -229,9 +231,9 @@ describe("sending dead letters again", () => {
         return store.execute(name, input);
       },
     });
-    const home = await house({ wrap: failing });
-    for (let number = 0; number < 6; number++) await fail(home, "https://e.example");
-    const ids = (await listed(home)).messages.map(({ dlqId }) => dlqId);
+    const home = await createTestServer({ wrap: failing });
+    for (let number = 0; number < 6; number++) await failMessage(home, "https://e.example");
+    const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
     const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "?";
     const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
     const sent = home.deliveries.map(({ message }, place) => ({ messageId: message.id, dlqId: ids[place] }));
@@ -239,7 +241,7 @@ describe("sending dead letters again", () => {
     expect({ status, body }).toEqual({ status: 201, body: { cursor, responses: sent } });
     expect(sent).toHaveLength(4);
     expect(await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).toMatchObject({ status: 503 });
-    expect((await listed(home)).messages).toHaveLength(2);
+    expect((await listDeadLetters(home)).messages).toHaveLength(2);
     left = 2;
     expect((await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).body).toEqual({
       cursor: "",
@@ -251,15 +253,15 @@ describe("sending dead letters again", () => {
     ["POST", "/v2/dlq/retry"],
     ["DELETE", "/v2/dlq"],
   ])("%s %s takes its filters from a body, too, and never all in place of them", async (method, path) => {
-    const { home, ids } = await three();
+    const { home, ids } = await failThree();
     const asked = (body: string): Promise<Reply> => home.ask(method, path, { body });
     for (const body of ['{"ids":["a"]}', '{"dlqIds":[]}', "[]", "x"]) expect((await asked(body)).status).toBe(400);
     expect((await asked(JSON.stringify({ dlqIds: ["1800000000000-1", ids[1]] }))).status).toBeLessThan(300);
-    expect((await listed(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[0], ids[2]]);
+    expect((await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[0], ids[2]]);
   });
 
   test.each(["?labeel=x", "?dlqIds=", "?svc-retrys=1"])("with %s is refused", async (query) => {
-    const { home } = await three();
+    const { home } = await failThree();
     expect((await home.ask("POST", `/v2/dlq/retry${query}`)).status).toBe(400);
     expect(home.deliveries).toEqual([]);
   });

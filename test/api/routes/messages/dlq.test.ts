@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { house, otherToken } from "../../house.ts";
-import { fail, listed, three } from "./deadLetters.ts";
+import { createTestServer, otherToken } from "../../testServer.ts";
+import { failMessage, listDeadLetters, failThree } from "./deadLetters.ts";
 
 describe("a dead letter", () => {
   test("is the message with the last response and what became of its failure callback", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers = { "svc-failure-callback": "https://f.example", "content-type": "text/plain" };
     home.clock.now += 1_000;
     const { body: published } = await home.ask("POST", "/v2/publish/https://e.example", {
@@ -19,7 +19,7 @@ describe("a dead letter", () => {
       ],
       body: Buffer.from([0xff]),
     });
-    const [entry] = (await listed(home)).messages;
+    const [entry] = (await listDeadLetters(home)).messages;
     expect(entry).toEqual({
       ...{
         messageId: published.messageId,
@@ -55,15 +55,15 @@ describe("a dead letter", () => {
   });
 
   test("without a response has no status, and says why", async () => {
-    const home = await house();
-    await fail(home, "https://e.example", { outcome: { error: "connection refused" } });
-    const [entry] = (await listed(home)).messages;
+    const home = await createTestServer();
+    await failMessage(home, "https://e.example", { outcome: { error: "connection refused" } });
+    const [entry] = (await listDeadLetters(home)).messages;
     expect(entry).toMatchObject({ error: "connection refused" });
     for (const name of ["responseStatus", "responseHeader", "responseBody"]) expect(entry).not.toHaveProperty(name);
   });
 
   test("hides what is to be hidden, also in its callback's headers, and in what was answered", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers = {
       ...{ "svc-redact-fields": "body,headers", "svc-forward-x": "secret", "svc-retries": "0" },
       "svc-failure-callback": "https://f.example",
@@ -74,7 +74,7 @@ describe("a dead letter", () => {
     await home.settle(home.delivery(), { ...secret, status: 200 });
     const hidden = expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/);
     const answered = { responseBody: hidden, responseStatus: 500 };
-    const { messages } = await listed(home);
+    const { messages } = await listDeadLetters(home);
     const info = { responseBody: hidden, responseHeaders: { X: [hidden] } };
     expect(messages).toMatchObject([{ ...answered, responseHeader: { X: [hidden] }, failureCallbackInfo: info }]);
     const { events } = (await home.ask("GET", "/v2/events?state=ERROR")).body;
@@ -83,7 +83,7 @@ describe("a dead letter", () => {
   });
 
   test.each(["1800000000000-0", "%00", "x", "' or 1=1"])("is 404 by the id %s, for whatever is asked", async (id) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     for (const [method, url] of [
       ["GET", `/v2/dlq/${id}`],
       ["DELETE", `/v2/dlq/${id}`],
@@ -117,27 +117,27 @@ describe("the list of dead letters", () => {
     ["?source=workflow", ""],
     ["?source=workflow&workflowUrl=https://e.example&failureCallbackState=CALLBACK_FAIL&count=5", ""],
   ])("with %s is %s", async (query, expected) => {
-    const { home, nameOf } = await three();
-    const { messages, ...rest } = await listed(home, query);
+    const { home, nameOf } = await failThree();
+    const { messages, ...rest } = await listDeadLetters(home, query);
     expect(messages.map(({ messageId }) => nameOf(messageId)).join("")).toBe(expected);
     expect(rest).toEqual({});
   });
 
   test("goes by ids before all else, and belongs to one account", async () => {
-    const { home, ids, messageIds } = await three();
-    expect((await listed(home, `?dlqIds=${ids[0]},x&dlqIds=${ids[2]}&url=none`)).messages.map(({ dlqId }) => dlqId)).toEqual([
+    const { home, ids, messageIds } = await failThree();
+    expect((await listDeadLetters(home, `?dlqIds=${ids[0]},x&dlqIds=${ids[2]}&url=none`)).messages.map(({ dlqId }) => dlqId)).toEqual([
       ids[0],
       ids[2],
     ]);
-    expect((await listed(home, `?messageId=${messageIds.b}`)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1]]);
+    expect((await listDeadLetters(home, `?messageId=${messageIds.b}`)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1]]);
     expect((await home.ask("GET", "/v2/dlq", { token: otherToken })).body).toEqual({ messages: [] });
     expect((await home.ask("GET", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
   });
 
   test("has as many as there can be on a page when more are asked for", async () => {
-    const home = await house();
-    for (let number = 0; number < 101; number++) await fail(home, "https://e.example");
-    const page = await listed(home, "?count=200");
+    const home = await createTestServer();
+    for (let number = 0; number < 101; number++) await failMessage(home, "https://e.example");
+    const page = await listDeadLetters(home, "?count=200");
     expect([page.messages.length, typeof page.cursor]).toEqual([100, "string"]);
     expect((await home.ask("GET", "/v2/events?count=5000")).body.events).toHaveLength(404);
   });
@@ -147,10 +147,10 @@ describe("the list of dead letters", () => {
       ["earliestFirst", "abc"],
       ["latestFirst", "cba"],
     ] as const) {
-      const { home, nameOf } = await three();
+      const { home, nameOf } = await failThree();
       let [seen, cursor] = ["", ""];
       for (let pages = 0; pages < 4; pages++) {
-        const page = await listed(home, `?count=2&order=${order}${cursor && `&cursor=${cursor}`}`);
+        const page = await listDeadLetters(home, `?count=2&order=${order}${cursor && `&cursor=${cursor}`}`);
         seen += page.messages.map(({ messageId }) => nameOf(messageId)).join("");
         if (page.cursor === undefined) break;
         cursor = page.cursor;
@@ -160,11 +160,11 @@ describe("the list of dead letters", () => {
   });
 
   test("ends a page early rather than let it grow beyond measure", async () => {
-    const home = await house();
-    for (let n = 0; n < 6; n++) await fail(home, "https://e.example", { body: "x".repeat(7 * 1024 * 1024) });
-    const page = await listed(home);
+    const home = await createTestServer();
+    for (let n = 0; n < 6; n++) await failMessage(home, "https://e.example", { body: "x".repeat(7 * 1024 * 1024) });
+    const page = await listDeadLetters(home);
     expect(page.messages.length).toBe(4);
-    const rest = await listed(home, `?cursor=${page.cursor}`);
+    const rest = await listDeadLetters(home, `?cursor=${page.cursor}`);
     expect(rest.messages.length).toBe(2);
     expect(rest).not.toHaveProperty("cursor");
   });
@@ -182,7 +182,7 @@ describe("the list of dead letters", () => {
     ["?dlqIds=", "dlqIds: is empty"],
     [`?label=${Array.from({ length: 1_001 }, (_, n) => n).join(",")}`, "label: has more than 1000 values"],
   ])("with %s is refused", async (query, error) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const matching = typeof error === "string" ? error : expect.stringMatching(error);
     expect(await ask("GET", `/v2/dlq${query}`)).toMatchObject({ status: 400, body: { error: matching } });
   });
@@ -190,14 +190,14 @@ describe("the list of dead letters", () => {
 
 describe("deleting dead letters", () => {
   test("takes one once", async () => {
-    const { home, ids } = await three();
+    const { home, ids } = await failThree();
     expect((await home.ask("DELETE", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
     expect(await home.ask("DELETE", `/v2/dlq/${ids[0]}`)).toMatchObject({ status: 200, body: { deleted: 1 } });
     expect((await home.ask("DELETE", `/v2/dlq/${ids[0]}`)).status).toBe(404);
   });
 
   test("takes many by id, skipping what is gone, or by filter, portion by portion", async () => {
-    const { home, ids } = await three();
+    const { home, ids } = await failThree();
     expect((await home.ask("DELETE", `/v2/dlq?dlqIds=${ids[1]},${ids[1]},gone&dlqIds=%00`)).body).toEqual({
       deleted: 1,
       failed: [
@@ -209,15 +209,15 @@ describe("deleting dead letters", () => {
     const first = await home.ask("DELETE", "/v2/dlq?count=1");
     expect(first.body).toEqual({ deleted: 1, cursor: expect.any(String) });
     expect((await home.ask("DELETE", `/v2/dlq?count=1&cursor=${first.body.cursor}`)).body).toEqual({ deleted: 1 });
-    expect(await listed(home)).toEqual({ messages: [] });
+    expect(await listDeadLetters(home)).toEqual({ messages: [] });
   });
 
   test.each(["?labeel=x", "?dlqIds=", "?order=latestFirst", "?host=x", "?svc-retries=1"])(
     "with %s is refused and takes nothing",
     async (query) => {
-      const { home } = await three();
+      const { home } = await failThree();
       expect((await home.ask("DELETE", `/v2/dlq${query}`)).status).toBe(400);
-      expect((await listed(home)).messages.length).toBe(3);
+      expect((await listDeadLetters(home)).messages.length).toBe(3);
     },
   );
 });

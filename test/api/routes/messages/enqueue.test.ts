@@ -1,20 +1,20 @@
 import { describe, expect, test } from "vitest";
-import { at, house, token } from "../../house.ts";
-import { listen, replyIn, request, send } from "../../wire.ts";
+import { testTime, createTestServer, token } from "../../testServer.ts";
+import { listen, parseReply, request, send } from "../../wire.ts";
 
 const url = "https://e.example/hook";
 
 /** Enqueues over a socket: the target goes out byte for byte. */
 async function enqueue(target: string, method = "POST") {
-  const home = await house();
+  const home = await createTestServer();
   const headers = [`Authorization: Bearer ${token}`];
-  const reply = replyIn(await send(await listen(home), request(`${method} /v2/enqueue/${target} HTTP/1.1`, headers, "b")));
+  const reply = parseReply(await send(await listen(home), request(`${method} /v2/enqueue/${target} HTTP/1.1`, headers, "b")));
   return { status: reply.status, json: JSON.parse(reply.body), message: home.deliveries[0]?.message, home };
 }
 
 describe("an enqueue", () => {
   test("is answered with the id of a message that shows its queue", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const reply = await home.ask("POST", `/v2/enqueue/orders/${url}`, { headers: { "upstash-retries": "1" }, body: "x" });
     const { message } = home.delivery();
     expect(reply).toMatchObject({ status: 200, body: { messageId: message.id } });
@@ -25,7 +25,7 @@ describe("an enqueue", () => {
   });
 
   test("makes a queue that lets one message through at a time, of a URL group too", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const endpoints = [{ url: "https://a.example" }, { url: "https://b.example" }];
     await home.ask("POST", "/v2/topics/group/endpoints", { body: JSON.stringify({ endpoints }) });
     const reply = await home.ask("POST", "/v2/enqueue/orders/group", { body: "x" });
@@ -39,17 +39,17 @@ describe("an enqueue", () => {
   });
 
   test("with a delay takes its place in line when its time has come", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await home.ask("POST", `/v2/enqueue/orders/${url}/late`, { headers: { "svc-delay": "10s" } });
     await home.ask("POST", `/v2/enqueue/orders/${url}/early`);
     const early = home.delivery();
-    expect(early.message).toMatchObject({ url: `${url}/early`, notBefore: at });
+    expect(early.message).toMatchObject({ url: `${url}/early`, notBefore: testTime });
     await home.settle(early, { status: 200 });
     await home.store.execute("claim", { limit: 10 });
     expect(home.deliveries).toEqual([]);
     home.clock.now += 10_000;
     await home.store.execute("claim", { limit: 10 });
-    expect(home.delivery().message).toMatchObject({ url: `${url}/late`, notBefore: at + 10_000 });
+    expect(home.delivery().message).toMatchObject({ url: `${url}/late`, notBefore: testTime + 10_000 });
   });
 });
 
@@ -104,7 +104,7 @@ describe("what brought a message, and what holds it back,", () => {
   };
 
   test("is shown on message, dead letter and log, and stays when it is sent again", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { ask } = home;
     await ask("POST", "/v2/topics/group/endpoints", { body: JSON.stringify({ endpoints: [{ url, name: "one" }] }) });
     await ask("POST", "/v2/enqueue/orders/group", { headers: { ...headers, "svc-retries": "0" }, body: "x" });
@@ -131,7 +131,7 @@ describe("what brought a message, and what holds it back,", () => {
     ["rate=5", { rate: 5, period: 1 }],
     ["rate=5,period=90", { rate: 5, period: 90 }],
   ])("%s is shown as it holds", async (value, limits) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const reply = await ask("POST", `/v2/publish/${url}`, { headers: { "svc-flow-control-key": "k", "svc-flow-control-value": value } });
     const { flowControlKey, parallelism, rate, period, ...others } = (await ask("GET", `/v2/messages/${reply.body.messageId}`)).body;
     expect({ flowControlKey, parallelism, rate, period }).toEqual({
@@ -144,12 +144,12 @@ describe("what brought a message, and what holds it back,", () => {
   });
 
   test("is not shown of a callback that holds the place of its message in the queue", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await home.ask("POST", `/v2/enqueue/orders/${url}`, { headers });
     await home.settle(home.delivery(), { status: 200 });
     await home.store.execute("claim", { limit: 10 });
     const { message } = home.delivery();
-    expect(message).toMatchObject({ url: "https://c.example", queue: null, tells: { kind: "callback" } });
+    expect(message).toMatchObject({ url: "https://c.example", queue: null, reportsOn: { kind: "callback" } });
     expect((await home.ask("GET", `/v2/messages/${message.id}`)).body).not.toHaveProperty("queueName");
   });
 });

@@ -1,14 +1,14 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { at, house, otherToken } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
-let home: House;
+let home: TestServer;
 beforeEach(async () => {
-  home = await house();
+  home = await createTestServer();
 });
 
 const second = 1000;
-const seconds = at / second;
+const seconds = testTime / second;
 
 /** A key that has no limits, and with which nothing is to be sent. */
 const idle = {

@@ -1,24 +1,24 @@
 import { describe, expect, test } from "vitest";
-import { house, token } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { createTestServer, token } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
 const [a, b] = ["https://a.example/x", "https://b.example/y?z=1"] as const;
 const path = "/v2/topics/orders";
 const json = (body: unknown) => ({ body: JSON.stringify(body) });
-const add = ({ ask }: House, endpoints: unknown) => ask("POST", `${path}/endpoints`, json({ endpoints }));
-const patch = ({ ask }: House, headers: unknown) => ask("PATCH", path, json({ headers }));
+const add = ({ ask }: TestServer, endpoints: unknown) => ask("POST", `${path}/endpoints`, json({ endpoints }));
+const patch = ({ ask }: TestServer, headers: unknown) => ask("PATCH", path, json({ headers }));
 
 async function homeWith(
   headers: Record<string, string | string[]> = {},
   endpoints: unknown = [{ url: a, name: "first" }, { url: b }],
-): Promise<House> {
-  const home = await house();
+): Promise<TestServer> {
+  const home = await createTestServer();
   expect((await add(home, endpoints)).status).toBe(200);
   if (Object.keys(headers).length > 0) expect((await patch(home, headers)).status).toBe(200);
   return home;
 }
 
-const published = (home: House) => home.deliveries.map(({ message }) => message);
+const published = (home: TestServer) => home.deliveries.map(({ message }) => message);
 
 describe("a publish to a URL group", () => {
   test("is answered with one id for each endpoint, which the messages show", async () => {
@@ -65,7 +65,7 @@ describe("a publish to a URL group", () => {
   });
 
   test("that goes between the look and the publish is answered with 404", async () => {
-    const home = await house({
+    const home = await createTestServer({
       wrap: (store) => ({
         ...store,
         execute: async (name, input, haste) => {
@@ -147,7 +147,7 @@ describe("a publish to a URL group", () => {
       ["Svc-Retries", "svc"],
     ] as const)
       for (const ofServer of ["svc", "upstash"] as const) {
-        const home = await house({ brand: ofServer });
+        const home = await createTestServer({ brand: ofServer });
         await add(home, [{ url: a }]);
         const post = async (headers: Record<string, string> = {}, query = "") => {
           await home.ask("POST", `/v2/publish/orders${query}`, { headers });
@@ -174,7 +174,7 @@ describe("a publish to a URL group", () => {
 });
 
 describe("a batch with URL groups", () => {
-  const batch = (home: House, items: unknown) => home.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
+  const batch = (home: TestServer, items: unknown) => home.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
 
   test("gives the query of an item to every endpoint, without settings and tokens", async () => {
     const home = await homeWith();
@@ -201,7 +201,7 @@ describe("a batch with URL groups", () => {
       [2, "upstash"],
       [2, "upstash"],
     ]);
-    expect(JSON.stringify([...home.memory.tables.envelopes.values()])).not.toContain(secret);
+    expect(JSON.stringify([...home.memory.tables.storedMessages.values()])).not.toContain(secret);
   });
 
   test("has the brand of the item, or of the request, or of the group", async () => {

@@ -1,34 +1,34 @@
 import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { at, house, otherToken } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
 const [a, b] = ["https://a.example/x", "https://b.example/y?z=1"] as const;
 const path = "/v2/topics/orders";
 const json = (body: unknown) => ({ body: JSON.stringify(body) });
-const add = ({ ask }: House, endpoints: unknown, more: { token?: string } = {}) =>
+const add = ({ ask }: TestServer, endpoints: unknown, more: { token?: string } = {}) =>
   ask("POST", `${path}/endpoints`, { ...json({ endpoints }), ...more });
-const patch = ({ ask }: House, headers: unknown) => ask("PATCH", path, json({ headers }));
+const patch = ({ ask }: TestServer, headers: unknown) => ask("PATCH", path, json({ headers }));
 
 async function homeWith(
   headers: Record<string, string | string[]> = {},
   endpoints: unknown = [{ url: a, name: "first" }, { url: b }],
-): Promise<House> {
-  const home = await house();
+): Promise<TestServer> {
+  const home = await createTestServer();
   expect((await add(home, endpoints)).status).toBe(200);
   if (Object.keys(headers).length > 0) expect((await patch(home, headers)).status).toBe(200);
   return home;
 }
 
-const published = (home: House) => home.deliveries.map(({ message }) => message);
+const published = (home: TestServer) => home.deliveries.map(({ message }) => message);
 
 describe("a URL group", () => {
   test("is made, listed, read, and goes with its last endpoint", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { ask, clock } = home;
     expect((await ask("GET", "/v2/topics")).body).toEqual([]);
     const made = await add(home, [{ name: "first", url: a }, { url: b }]);
-    const group = { name: "orders", createdAt: at, updatedAt: at, endpoints: [{ name: "first", url: a }, { url: b }] };
+    const group = { name: "orders", createdAt: testTime, updatedAt: testTime, endpoints: [{ name: "first", url: a }, { url: b }] };
     expect(made).toMatchObject({ status: 200, body: group });
     expect((await ask("GET", "/v2/topics")).body).toEqual([group]);
     expect((await ask("GET", path)).body).toEqual(group);
@@ -37,14 +37,14 @@ describe("a URL group", () => {
       status: 200,
       body: { removed: 1 },
     });
-    expect((await ask("GET", path)).body).toEqual({ ...group, updatedAt: at + 10, endpoints: [{ url: b }] });
+    expect((await ask("GET", path)).body).toEqual({ ...group, updatedAt: testTime + 10, endpoints: [{ url: b }] });
     expect((await ask("DELETE", `${path}/endpoints`, json({ endpoints: [{ url: b }] }))).status).toBe(200);
     expect(await ask("GET", path)).toMatchObject({ status: 404, body: { error: "name: there is no URL group orders" } });
     expect((await ask("GET", "/v2/topics")).body).toEqual([]);
   });
 
   test("that was changed last is listed first", async () => {
-    const { ask, clock } = await house();
+    const { ask, clock } = await createTestServer();
     for (const name of ["b", "a", "c"]) {
       clock.now += 1;
       await ask("POST", `/v2/topics/${name}/endpoints`, json({ endpoints: [{ url: a }] }));
@@ -73,7 +73,7 @@ describe("a URL group", () => {
   });
 
   test.each(["__proto__", "constructor", "toString", "...", "-", "A_b.c-1", "x".repeat(512)])("may be called %.20s", async (name) => {
-    const { ask, deliveries } = await house();
+    const { ask, deliveries } = await createTestServer();
     const encoded = name.replaceAll(".", "%2E");
     expect((await ask("GET", `/v2/topics/${encoded}`)).status).toBe(404);
     expect(await ask("POST", `/v2/topics/${encoded}/endpoints`, json({ endpoints: [{ name: "__proto__", url: a }] }))).toMatchObject({
@@ -85,7 +85,7 @@ describe("a URL group", () => {
   });
 
   test.each(["a b", "a/b", "https://a.example", "\u00e4", "x".repeat(513), "\u0000", "a:b"])("cannot be called %.20s", async (name) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const encoded = encodeURIComponent(name);
     const error = expect.stringMatching(/^name: ".*" is no name; letters, digits/);
     expect(await ask("POST", `/v2/topics/${encoded}/endpoints`, json({ endpoints: [{ url: a }] }))).toMatchObject({
@@ -97,13 +97,13 @@ describe("a URL group", () => {
   });
 
   test.each([".", ".."])("cannot be called %s, which no client could ask for", async (name) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const reply = await ask("POST", "/v2/batch", { body: JSON.stringify([{ destination: name }]) });
     expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(/^message 1 of 1: destination: "\.+" is neither/) } });
   });
 
   test("cannot be more than a thousand; those that are there can still be changed", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const make = (name: string) => home.store.execute("addEndpoints", { account: "acc_1", name, endpoints: [{ name: null, url: a }] });
     for (let at = 0; at < 999; at++) await make(`g${at}`);
     await make("orders");
@@ -131,7 +131,7 @@ describe("the endpoints of a request", () => {
   ];
 
   test.each([...wrong, ['{"endpoints":[{"name":"x"}]}', "endpoints.0.url: is missing"]])("%s are not added", async (body, error) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const reply = await ask("POST", `${path}/endpoints`, { body });
     expect(reply.status).toBe(400);
     expect(reply.body.error.slice(0, error.length)).toBe(error);
@@ -154,13 +154,13 @@ describe("the endpoints of a request", () => {
     ["https://", 'endpoints.1.url: "https://" is not a valid URL'],
     ["https://a.example/\n", 'endpoints.1.url: "https://a.example/\\n" is not a valid URL'],
   ])("are URLs that can be called, not %j", async (url, error) => {
-    const home = await house();
+    const home = await createTestServer();
     expect(await add(home, [{ url: a }, { url }])).toMatchObject({ status: 400, body: { error } });
     expect((await home.ask("GET", path)).status).toBe(404);
   });
 
   test.each(["First endpoint", "a/b?c#d", "é日\u{1f600}", " ", "..", "Ã©", "x".repeat(512)])("may be called %.20s", async (name) => {
-    const home = await house();
+    const home = await createTestServer();
     expect((await add(home, [{ url: a, name }])).body.endpoints).toEqual([{ name, url: a }]);
     expect((await add(home, [{ url: b, name }])).body.endpoints).toEqual([{ name, url: b }]);
     const [{ messageId }] = (await home.ask("POST", "/v2/publish/orders")).body;
@@ -169,7 +169,7 @@ describe("the endpoints of a request", () => {
   });
 
   test("have names that every database keeps as they are, or none", async () => {
-    const home = await house();
+    const home = await createTestServer();
     for (const name of ["a\nb", "\u0000", "\ud800", "x".repeat(513)])
       expect(await add(home, [{ url: a, name }])).toMatchObject({
         status: 400,
@@ -213,7 +213,7 @@ describe("default headers", () => {
   test("of a group that is not there are refused", async () => {
     const error =
       "name: there is no URL group orders; GET /v2/topics lists those there are, POST /v2/topics/orders/endpoints makes this one";
-    expect(await patch(await house(), { "Svc-Retries": "1" })).toMatchObject({ status: 404, body: { error } });
+    expect(await patch(await createTestServer(), { "Svc-Retries": "1" })).toMatchObject({ status: 404, body: { error } });
   });
 
   test.each<[headers: unknown, status: number, error: string]>([
@@ -330,11 +330,11 @@ describe("default headers", () => {
   });
 
   test("of not-before give way to a delay that is asked for", async () => {
-    const home = await homeWith({ "Svc-Not-Before": String(at / 1000 + 60) });
+    const home = await homeWith({ "Svc-Not-Before": String(testTime / 1000 + 60) });
     const [{ messageId: early }] = (await home.ask("POST", "/v2/publish/orders", { headers: { "svc-delay": "10s" } })).body;
     const [{ messageId: late }] = (await home.ask("POST", "/v2/publish/orders")).body;
-    expect((await home.ask("GET", `/v2/messages/${early}`)).body.notBefore).toBe(at + 10_000);
-    expect((await home.ask("GET", `/v2/messages/${late}`)).body.notBefore).toBe(at + 60_000);
+    expect((await home.ask("GET", `/v2/messages/${early}`)).body.notBefore).toBe(testTime + 10_000);
+    expect((await home.ask("GET", `/v2/messages/${late}`)).body.notBefore).toBe(testTime + 60_000);
   });
 
   test("have the sender's headers forwarded, except our token", async () => {

@@ -1,18 +1,18 @@
 import { describe, expect, test } from "vitest";
-import type { House } from "../../house.ts";
-import { house } from "../../house.ts";
-import { answersAsWorkflow, endpoint, histories, start } from "../workflows/workflow.ts";
+import type { TestServer } from "../../testServer.ts";
+import { createTestServer } from "../../testServer.ts";
+import { workflowResponse, endpoint, takeHistories, start } from "../workflows/workflow.ts";
 
 const url = "/v2/workflows/hooks/acc_1/wfr_1/evt_1";
 
-async function waitingRun(options: Parameters<typeof house>[0] = {}): Promise<House> {
-  const home = await house(options);
+async function waitingRun(options: Parameters<typeof createTestServer>[0] = {}): Promise<TestServer> {
+  const home = await createTestServer(options);
   await start(home, "wfr_1");
-  await home.settle(home.delivery(), answersAsWorkflow);
+  await home.settle(home.delivery(), workflowResponse);
   return home;
 }
 
-async function wait(home: House, stepId = 1, event = "evt_1", stepType = "WaitForWebhook"): Promise<boolean> {
+async function wait(home: TestServer, stepId = 1, event = "evt_1", stepType = "WaitForWebhook"): Promise<boolean> {
   const body = JSON.stringify({
     url: endpoint,
     timeout: "7d",
@@ -23,8 +23,8 @@ async function wait(home: House, stepId = 1, event = "evt_1", stepType = "WaitFo
 }
 
 /** What the last result of the run says of the call that ended its wait. */
-function callIn(home: House): Record<string, unknown> {
-  const result = JSON.parse(histories(home).at(-1)?.at(-1) ?? "null");
+function callIn(home: TestServer): Record<string, unknown> {
+  const result = JSON.parse(takeHistories(home).at(-1)?.at(-1) ?? "null");
   return JSON.parse(Buffer.from(result.out, "base64").toString());
 }
 
@@ -157,14 +157,14 @@ describe("a call to the webhook of a run", () => {
   });
 
   test("finds a run whose id its endpoint has read from a header, in latin 1", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_日本");
     const seen = Buffer.from("wfr_日本").toString("latin1");
     expect((await home.ask("POST", `/v2/workflows/hooks/acc_1/${encodeURIComponent(seen)}/evt_1`, { token: null })).status).toBe(200);
   });
 
   test("reaches the run that goes on with one that has failed, as an event sent by its id does", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1", { retries: 0 });
     await home.settle(home.delivery(), { status: 500 });
     expect((await home.ask("POST", url, { token: null })).status).toBe(404);
@@ -174,7 +174,7 @@ describe("a call to the webhook of a run", () => {
     expect((await home.ask("POST", url, { token: null, body: "call" })).status).toBe(200);
     expect((await home.ask("POST", "/v2/notify/wfr_1/paid", { body: "yes" })).body).toEqual([{ workflowRunId }]);
     const active = await home.store.read.activeRun("acc_1", workflowRunId);
-    const kept = await home.store.read.notificationsOf("acc_1", active?.run.id ?? "");
+    const kept = await home.store.read.listNotifications("acc_1", active?.run.id ?? "");
     expect(kept.map(({ kind, event }) => [kind, event])).toEqual([
       ["webhook", "evt_1"],
       ["event", "paid"],

@@ -1,10 +1,10 @@
 import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { house, otherToken } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
 type Entry = Record<string, unknown> & { state: string; messageId: string };
-const entries = async ({ ask }: House, query: string): Promise<Entry[]> => {
+const entries = async ({ ask }: TestServer, query: string): Promise<Entry[]> => {
   const { status, body } = await ask("GET", `/v2/events${query}`);
   expect(status).toBe(200);
   return body.events;
@@ -13,7 +13,7 @@ const statesOf = (all: readonly Entry[]): string => all.map(({ state }) => state
 
 /** One message that fails, is retried and delivered; one that is cancelled; one that fails for good. */
 async function life() {
-  const home = await house();
+  const home = await createTestServer();
   const publish = async (url: string, headers: Record<string, string> = {}): Promise<string> =>
     String((await home.ask("POST", `/v2/publish/${url}`, { headers, body: "hi" })).body.messageId);
   const a = await publish("https://a.example/p", {
@@ -38,7 +38,7 @@ async function life() {
 
 describe("the log", () => {
   test("has 1,000 entries on a page of /v2/events, and 100 on one of /v2/logs", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const list = (count: number) => JSON.stringify(Array.from({ length: count }, () => ({ destination: "https://a.example" })));
     await home.ask("POST", "/v2/batch", { body: list(60) });
     const lengthOf = async (path: string): Promise<[number, boolean]> => {
@@ -147,7 +147,7 @@ describe("the log", () => {
   });
 
   test("cuts bodies", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await home.ask("POST", "/v2/publish/https://e.example", { body: "x".repeat(20_000) });
     const [entry] = await entries(home, "");
     expect(Buffer.from(String(entry?.body), "base64").length).toBe(16_384);
@@ -155,7 +155,7 @@ describe("the log", () => {
   });
 
   test("says that an answer was cut, and hides it as it was", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const whole = Buffer.from("a".repeat(20_000));
     const digest = hash("sha256", whole, "hex");
     for (const headers of [{}, { "svc-redact-fields": "body" }]) {
@@ -175,7 +175,7 @@ describe("the log", () => {
     ["?labeel=x", "labeel: there is no such parameter; did you mean label?"],
     ["?responseStatus=500", /^responseStatus: there is no such parameter/],
   ])("with %s is refused", async (query, error) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const matching = typeof error === "string" ? error : expect.stringMatching(error);
     expect(await ask("GET", `/v2/events${query}`)).toMatchObject({ status: 400, body: { error: matching } });
   });
@@ -183,7 +183,7 @@ describe("the log", () => {
 
 describe("signing keys", () => {
   test.each(["POST", "GET"])("are rotated by %s: next becomes current", async (method) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     expect((await ask("GET", "/v2/keys")).body).toEqual({ current: "sig_1", next: "sig_2" });
     const { status, body } = await ask(method, "/v2/keys/rotate");
     expect({ status, body }).toEqual({ status: 200, body: { current: "sig_2", next: expect.stringMatching(/^sig_\w{28}$/) } });
@@ -193,7 +193,7 @@ describe("signing keys", () => {
   test.each(["POST", "GET"])(
     "are rotated by %s once in a day, because the next time would lock receivers out, unless it is forced",
     async (method) => {
-      const { ask, clock } = await house();
+      const { ask, clock } = await createTestServer();
       await ask(method, "/v2/keys/rotate");
       const { body: keys } = await ask("GET", "/v2/keys");
       clock.now += 3_600_000;

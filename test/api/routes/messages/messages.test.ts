@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { house, otherToken } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
-async function publish({ ask, deliveries }: House, url: string, headers: Record<string, string> = {}, body: string | Buffer = "") {
+async function publish({ ask, deliveries }: TestServer, url: string, headers: Record<string, string> = {}, body: string | Buffer = "") {
   const reply = await ask("POST", `/v2/publish/${url}`, { headers, body });
   expect(reply.status).toBe(200);
   return { id: String(reply.body.messageId), delivery: deliveries.at(-1) };
@@ -10,7 +10,7 @@ async function publish({ ask, deliveries }: House, url: string, headers: Record<
 
 describe("a message that is read", () => {
   test("has all its fields", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { id } = await publish(
       home,
       "https://e.example/x?y",
@@ -36,7 +36,7 @@ describe("a message that is read", () => {
   });
 
   test("has its body in base64 where it is not UTF-8, and none where it is empty", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const binary = await publish(home, "https://e.example", {}, Buffer.from([0xff, 0]));
     expect((await home.ask("GET", `/v2/messages/${binary.id}`)).body).toMatchObject({ bodyBase64: "/wA=" });
     const empty = await publish(home, "https://e.example");
@@ -46,7 +46,7 @@ describe("a message that is read", () => {
   });
 
   test("hides what is to be hidden", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers = { "svc-redact-fields": "body, header[x-a]", "svc-forward-x-a": "1", "svc-forward-x-b": "2" };
     const { id, delivery } = await publish(home, "https://e.example", headers, "abc");
     const hidden = { body: "REDACTED:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" };
@@ -57,7 +57,7 @@ describe("a message that is read", () => {
   });
 
   test("hides of its callbacks what is hidden of them with itself", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers = {
       ...{ "svc-redact-fields": "header[Authorization]", "svc-retries": "0" },
       ...{ "svc-callback": "https://c.example", "svc-callback-forward-authorization": "s3cret" },
@@ -78,7 +78,7 @@ describe("a message that is read", () => {
   });
 
   test("is there for a minute after it is finished, and for nobody else", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { id, delivery } = await publish(home, "https://e.example");
     if (delivery) await home.settle(delivery, { status: 200 });
     home.clock.now += 60_000;
@@ -89,7 +89,7 @@ describe("a message that is read", () => {
   });
 
   test.each(["unknown", "msg_%00", "..%2f", "%f0%9f%92%a3", "a'--"])("is 404 by the id %s", async (id) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     expect(await ask("GET", `/v2/messages/${id}`)).toMatchObject({
       status: 404,
       body: { error: expect.stringMatching(/^message: there is no/) },
@@ -100,7 +100,7 @@ describe("a message that is read", () => {
 
 describe("cancelling", () => {
   test("counts a message once, knows finished ones for a minute, and no others", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { id } = await publish(home, "https://e.example", { "svc-delay": "1h" });
     expect(await home.ask("DELETE", `/v2/messages/${id}`, { token: otherToken })).toMatchObject({ status: 404 });
     expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({ status: 200, body: { cancelled: 1 } });
@@ -110,7 +110,7 @@ describe("cancelling", () => {
   });
 
   test("of what is being sent is done for who asks, and ends with the request", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { id } = await publish(home, "https://e.example");
     const delivery = home.delivery();
     home.clock.now += 10;
@@ -132,7 +132,7 @@ describe("cancelling", () => {
 
   /** Four messages: a and b to one host, c to another, d with a label and later. */
   const four = async () => {
-    const home = await house();
+    const home = await createTestServer();
     const later = { "svc-delay": "1h" };
     const a = await publish(home, "https://one.example/a", { ...later, "svc-label": "x" });
     const b = await publish(home, "https://one.example/b,c?d=1,https", later);
@@ -208,7 +208,7 @@ describe("cancelling", () => {
     ["", "[]", "body: not a JSON object"],
     ["", "{", "body: not valid JSON; it goes wrong in line 1 at column 2"],
   ])("with %s and the body %s is refused, and cancels nothing", async (query, body, error) => {
-    const home = await house();
+    const home = await createTestServer();
     await publish(home, "https://e.example", { "svc-delay": "1h" });
     expect(await home.ask("DELETE", `/v2/messages${query}`, body === "" ? {} : { body })).toMatchObject({ status: 400, body: { error } });
     expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 1 });
@@ -225,6 +225,6 @@ test.each([
     "method: GET is not possible here; GET /v2/workflows/logs lists runs, and DELETE cancels all that have not ended, unless it is given filters",
   ],
 ])("whoever wants to list %s is told where that is, and what DELETE does there", async (path, error) => {
-  const { ask } = await house();
+  const { ask } = await createTestServer();
   expect(await ask("GET", path)).toMatchObject({ status: 405, headers: { allow: "DELETE" }, body: { error } });
 });

@@ -1,19 +1,19 @@
 import { describe, expect, test } from "vitest";
-import { at, house, token } from "../../house.ts";
-import type { House } from "../../house.ts";
-import { listen, replyIn, request, send } from "../../wire.ts";
+import { testTime, createTestServer, token } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
+import { listen, parseReply, request, send } from "../../wire.ts";
 
 const every5 = "*/5 * * * *";
-const read = async ({ ask }: House, id: string) => (await ask("GET", `/v2/schedules/${id}`)).body;
+const read = async ({ ask }: TestServer, id: string) => (await ask("GET", `/v2/schedules/${id}`)).body;
 
-async function fire(home: House): Promise<void> {
-  home.clock.now = at + 5 * 60_000;
+async function fire(home: TestServer): Promise<void> {
+  home.clock.now = testTime + 5 * 60_000;
   await home.store.execute("claim", { limit: 10 });
 }
 
 describe("a publish with a cron expression", () => {
   test.each(["svc", "upstash"])("makes the schedule that POST /v2/schedules makes, with %s", async (brand) => {
-    const home = await house();
+    const home = await createTestServer();
     const flow = { [`${brand}-flow-control-key`]: "k", [`${brand}-flow-control-value`]: "parallelism=2" };
     const headers = {
       [`${brand}-cron`]: every5,
@@ -43,7 +43,7 @@ describe("a publish with a cron expression", () => {
     ["svc-cron=*/5+*+*+*+*", "svc"],
     ["UPSTASH%2dCR%4fN=*%2F5%20*%20*%20*%20*", "upstash"],
   ])("may have it in the query: %s", async (parameter, brand) => {
-    const home = await house();
+    const home = await createTestServer();
     const { body } = await home.ask("POST", `/v2/Publish/https://e.example/?x=1&${parameter}&cron=2`);
     expect(await read(home, body.scheduleId)).toMatchObject({ cron: every5, destination: "https://e.example/?x=1&cron=2" });
     await fire(home);
@@ -51,11 +51,11 @@ describe("a publish with a cron expression", () => {
   });
 
   test("is read so on a connection of plain publishes as well", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const port = await listen(home);
     const bearer = `Authorization: Bearer ${token}`;
     const post = async (target: string, headers: string[]) =>
-      JSON.parse(replyIn(await send(port, request(`POST /v2/publish/${target} HTTP/1.1`, [bearer, ...headers], "x"))).body);
+      JSON.parse(parseReply(await send(port, request(`POST /v2/publish/${target} HTTP/1.1`, [bearer, ...headers], "x"))).body);
     const schedule = { scheduleId: expect.stringMatching(/^scd_/) };
     expect(await post("https://e.example/", [])).toMatchObject({ messageId: expect.any(String) });
     expect(await post("https://e.example/", ["uPSTASH-cRON: 0 9 * * *"])).toEqual(schedule);
@@ -64,7 +64,7 @@ describe("a publish with a cron expression", () => {
   });
 
   test("is kept in the audit log, and needs what a schedule needs", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers = { "svc-cron": every5, "svc-schedule-id": "s" };
     await home.ask("POST", "/v2/publish/https://e.example", { headers });
     expect([...home.memory.tables.audit.values()].map(({ what }) => what)).toEqual(["schedule.create"]);
@@ -82,14 +82,14 @@ describe("a publish with a cron expression", () => {
     ["", { "svc-cron": every5, "svc-not-before": "1900000000" }, /^not-before: a schedule publishes again and again/],
     ["", { "svc-cron": every5, "svc-workflow-runid": "r", "svc-workflow-init": "true" }, /belongs to a message of a workflow run/],
   ])("is refused where it makes no schedule: ?%s %j", async (query, headers, error) => {
-    const home = await house();
+    const home = await createTestServer();
     const reply = await home.ask("POST", `/v2/publish/https://e.example/?${query}`, { headers });
     expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
     expect(home.memory.tables.schedules.size).toBe(0);
   });
 
   test("is refused through a queue and in a batch", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const headers = { "svc-cron": every5 };
     const error = expect.stringContaining("svc-cron: belongs to a schedule; POST /v2/schedules/{destination} makes one");
     expect(await home.ask("POST", "/v2/enqueue/q/https://e.example", { headers })).toMatchObject({ status: 400, body: { error } });
@@ -100,7 +100,7 @@ describe("a publish with a cron expression", () => {
 
 describe("a schedule to a URL group", () => {
   test.each(["schedules", "publish"])("gives the query of its making to every endpoint, by /v2/%s", async (way) => {
-    const home = await house();
+    const home = await createTestServer();
     const add = (url: string) => home.ask("POST", "/v2/topics/orders/endpoints", { body: JSON.stringify({ endpoints: [{ url }] }) });
     await add("https://a.example/?a=1");
     const { body } = await home.ask("POST", `/v2/${way}/orders?x=1&svc-retries=1`, { headers: { "svc-cron": every5 } });
@@ -113,7 +113,7 @@ describe("a schedule to a URL group", () => {
   });
 
   test("has the brand of the group's default headers, if it shows none", async () => {
-    const home = await house({ brand: "svc" });
+    const home = await createTestServer({ brand: "svc" });
     await home.ask("POST", "/v2/topics/orders/endpoints", { body: JSON.stringify({ endpoints: [{ url: "https://a.example" }] }) });
     await home.ask("PATCH", "/v2/topics/orders", { body: JSON.stringify({ headers: { "Upstash-Retries": "1" } }) });
     await home.ask("POST", "/v2/schedules/orders", { headers: { "upstash-cron": every5 } });

@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { house, otherToken } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
+import { createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 
-let home: House;
+let home: TestServer;
 beforeEach(async () => {
-  home = await house({ mostQueues: 2 });
+  home = await createTestServer({ maxQueues: 2 });
   await enqueue("a");
   await home.ask("POST", "/v2/queues/b/pause");
 });
@@ -85,10 +85,10 @@ test("queues of messages that are refused are none", async () => {
 
 test("a queue that is used all the time is not looked for with each message", async () => {
   let reads = 0;
-  const { setUp } = home.store.read;
-  home.store.read.setUp = (...of) => {
+  const { findResource } = home.store.read;
+  home.store.read.findResource = (...of) => {
     reads++;
-    return setUp(...of);
+    return findResource(...of);
   };
   for (let count = 0; count < 20; count++) await enqueue("a");
   expect(reads).toBeLessThanOrEqual(1);

@@ -1,14 +1,14 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { at, house, otherToken } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
-let home: House;
+let home: TestServer;
 beforeEach(async () => {
-  home = await house();
+  home = await createTestServer();
 });
 
 const json = (body: unknown) => ({ body: JSON.stringify(body) });
-const fresh = { name: "q", createdAt: at, updatedAt: at, parallelism: 1, paused: false, lag: 0 };
+const fresh = { name: "q", createdAt: testTime, updatedAt: testTime, parallelism: 1, paused: false, lag: 0 };
 
 async function enqueue(queue: string, path = "", headers: Record<string, string> = {}, token?: string): Promise<string> {
   const { status, body } = await home.ask("POST", `/v2/enqueue/${queue}/https://e.example/${path}`, { headers, ...(token && { token }) });
@@ -35,7 +35,7 @@ describe("making a queue", () => {
   test("changes what is said, and keeps the rest", async () => {
     await home.ask("POST", "/v2/queues", json({ queueName: "q", parallelism: 3, paused: true }));
     home.clock.now += 1000;
-    const changed = { ...fresh, parallelism: 3, updatedAt: at + 1000 };
+    const changed = { ...fresh, parallelism: 3, updatedAt: testTime + 1000 };
     expect((await home.ask("POST", "/v2/queues", json({ queueName: "q", paused: false }))).body).toEqual(changed);
     expect((await home.ask("POST", "/v2/queues", json({ queueName: "q", parallelism: 10_000 }))).body).toEqual({
       ...changed,
@@ -142,13 +142,13 @@ describe("pausing", () => {
     home.delivery();
     home.clock.now += 500;
     for (let times = 0; times < 2; times++) {
-      const paused = { ...fresh, updatedAt: at + 500, paused: true, lag: 1 };
+      const paused = { ...fresh, updatedAt: testTime + 500, paused: true, lag: 1 };
       expect(await home.ask("POST", "/v2/queues/q/pause")).toMatchObject({ status: 200, body: paused });
       home.clock.now += 100;
     }
     await enqueue("q", "2");
     for (let times = 0; times < 2; times++) {
-      expect((await home.ask("POST", "/v2/queues/q/resume")).body).toEqual({ ...fresh, updatedAt: at + 700, lag: 2 });
+      expect((await home.ask("POST", "/v2/queues/q/resume")).body).toEqual({ ...fresh, updatedAt: testTime + 700, lag: 2 });
       home.clock.now += 100;
     }
   });
@@ -215,8 +215,8 @@ describe("deleting", () => {
   });
 
   test("gives up when messages come faster than they are cancelled, and leaves the queue paused", async () => {
-    const busy = await house({
-      wrap: (store) => ({ ...store, read: { ...store.read, messagesOfQueue: async () => ["msg_1"] } }),
+    const busy = await createTestServer({
+      wrap: (store) => ({ ...store, read: { ...store.read, listQueueMessages: async () => ["msg_1"] } }),
     });
     await busy.ask("POST", "/v2/queues", json({ queueName: "q" }));
     expect(await busy.ask("DELETE", "/v2/queues/q")).toMatchObject({

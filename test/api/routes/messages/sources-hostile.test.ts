@@ -3,10 +3,10 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { bodyOf, httpDestination, start } from "../../../delivery/http/destination.ts";
-import type { House } from "../../house.ts";
-import { at, house, otherToken } from "../../house.ts";
-import { listen, replyIn, request, send } from "../../wire.ts";
+import { readBody, httpDestination, start } from "../../../delivery/http/destination.ts";
+import type { TestServer } from "../../testServer.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import { listen, parseReply, request, send } from "../../wire.ts";
 
 const destination = "https://shop.example/hook";
 const github = { scheme: "github", secret: "gh-secret" };
@@ -14,7 +14,7 @@ const stripe = { scheme: "stripe", secret: "whsec_abc" };
 
 type Made = { id: string; path: string; secret: string };
 
-async function make(home: House, fields: object = {}): Promise<Made> {
+async function make(home: TestServer, fields: object = {}): Promise<Made> {
   const reply = await home.ask("POST", "/v2/sources", { body: JSON.stringify({ destination, ...fields }) });
   const { sourceId: id, url } = reply.body as { sourceId: string; url: string };
   const path = new URL(url).pathname;
@@ -36,13 +36,13 @@ const signed = (body: string | Buffer, event = "evt-1"): string[] => [
 async function post(port: number, path: string, { headers = [], body = "" }: { headers?: string[]; body?: string | Buffer }) {
   const bytes = typeof body === "string" ? Buffer.from(body) : body;
   const head = [`POST ${path} HTTP/1.1`, "Host: queue.example", "Connection: close", `Content-Length: ${bytes.length}`, ...headers, "", ""];
-  return replyIn(await send(port, Buffer.concat([Buffer.from(head.join("\r\n")), bytes])));
+  return parseReply(await send(port, Buffer.concat([Buffer.from(head.join("\r\n")), bytes])));
 }
 
-const rejectionsOf = async (home: House, { id }: Made) =>
+const rejectionsOf = async (home: TestServer, { id }: Made) =>
   (await home.ask("GET", `/v2/sources/${id}/rejections`)).body.rejections as Record<string, unknown>[];
 
-const rejectedOf = async (home: House, { id }: Made): Promise<number> =>
+const rejectedOf = async (home: TestServer, { id }: Made): Promise<number> =>
   (await home.ask("GET", `/v2/sources/${id}`)).body.rejected as number;
 
 describe("over the wire, to a real destination", () => {
@@ -50,10 +50,10 @@ describe("over the wire, to a real destination", () => {
   const body = Buffer.concat([Buffer.from('{ "b":1,\r\n"a":"\\u00e9",  "id":"evt_7" }'), Buffer.from([0xff, 0, 13, 10])]);
 
   async function arrive(verification: object, headers: string[], path = "") {
-    const home = await house();
+    const home = await createTestServer();
     const received: { request: IncomingMessage; body: Buffer }[] = [];
     const destinationPort = await httpDestination((incoming, response) => {
-      void bodyOf(incoming).then((bytes) => {
+      void readBody(incoming).then((bytes) => {
         received.push({ request: incoming, body: bytes });
         response.end("ok");
       });
@@ -82,26 +82,26 @@ describe("over the wire, to a real destination", () => {
   });
 
   test("a call that Stripe signed arrives byte for byte, and still verifies", async () => {
-    const time = String(at / 1000);
+    const time = String(testTime / 1000);
     const { headers } = await arrive(stripe, [`Stripe-Signature: t=${time},v1=${mac("whsec_abc", `${time}.`, body)}`]);
     const [, seenTime = "", seen] = /^t=(\d+),v1=([0-9a-f]+)$/.exec(String(headers["stripe-signature"])) ?? [];
     expect(seen).toBe(mac("whsec_abc", `${seenTime}.`, body));
   });
 
   test("a body in chunks is verified and published whole", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { path } = await make(home, { verification: github });
     const text = "x".repeat(100_000);
     const chunks = [text.slice(0, 1), text.slice(1, 70_000), text.slice(70_000), ""].map(
       (one) => `${one.length.toString(16)}\r\n${one}\r\n`,
     );
     const head = [`POST ${path} HTTP/1.1`, "Host: x", "Connection: close", "Transfer-Encoding: chunked", ...signed(text), "", ""];
-    expect(replyIn(await send(await listen(home), head.join("\r\n") + chunks.join("")))).toMatchObject({ status: 200 });
+    expect(parseReply(await send(await listen(home), head.join("\r\n") + chunks.join("")))).toMatchObject({ status: 200 });
     expect(Buffer.from(home.delivery().message.body).toString()).toBe(text);
   });
 
   test("a body of 9 MiB is refused", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { path } = await make(home);
     expect(await post(await listen(home), path, { body: Buffer.alloc(9 * 2 ** 20) })).toMatchObject({ status: 413 });
     expect(home.deliveries).toEqual([]);
@@ -112,7 +112,7 @@ describe("over the wire, to a real destination", () => {
     ["another signature and one", [`X-Hub-Signature-256: sha256=${"0".repeat(64)}`, ...signed("{}")]],
     ["two event ids", [...signed("{}"), "X-GitHub-Delivery: evt-2"]],
   ])("%s are refused", async (_, headers) => {
-    const home = await house();
+    const home = await createTestServer();
     const made = await make(home, { verification: github });
     expect(await post(await listen(home), made.path, { headers, body: "{}" })).toMatchObject({ status: 401 });
     expect(await rejectionsOf(home, made)).toMatchObject([{ reason: expect.stringContaining("came more than once") }]);
@@ -120,7 +120,7 @@ describe("over the wire, to a real destination", () => {
   });
 
   test("headers that come twice go along twice, and one content type", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { path } = await make(home);
     await post(await listen(home), path, { headers: ["X-A: 1", "X-A: 2", "Content-Type: a/b", "Content-Type: c/d"], body: "{}" });
     expect(home.delivery().message.headers).toEqual([
@@ -133,7 +133,7 @@ describe("over the wire, to a real destination", () => {
 
 describe("calls that are rejected", () => {
   test("are kept with reason, headers and body, and without secrets", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const made = await make(home, { verification: github });
     const headers = {
       authorization: "Bearer t0ken",
@@ -147,7 +147,7 @@ describe("calls that are rejected", () => {
     expect(reply.body).toEqual({ error: "call: not accepted; the owner of this URL can see why" });
     const [rejection] = await rejectionsOf(home, made);
     expect(rejection).toMatchObject({
-      ...{ time: at, method: "POST", callerIP: "127.0.0.1", bodySize: Buffer.byteLength(body), body: "é".repeat(8192) },
+      ...{ time: testTime, method: "POST", callerIP: "127.0.0.1", bodySize: Buffer.byteLength(body), body: "é".repeat(8192) },
       reason: expect.stringContaining("X-Hub-Signature-256: the signature does not match"),
       header: {
         "X-Hub-Signature-256": [`sha256=${"0".repeat(64)}`],
@@ -167,7 +167,7 @@ describe("calls that are rejected", () => {
   });
 
   test("a call whose headers are too large together with those of the source is refused, and kept with the reason", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const made = await make(home, { settings: { "Svc-Forward-X-Own": "o".repeat(40_000) } });
     const reply = await home.ask("POST", made.path, { headers: { "x-theirs": "t".repeat(30_000) }, body: "x", token: null });
     expect(reply).toMatchObject({ status: 400, body: { error: "call: it cannot be published; the owner of this URL can see why" } });
@@ -177,7 +177,7 @@ describe("calls that are rejected", () => {
   });
 
   test("a body that is cut within a character is text all the same", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const made = await make(home, { verification: github });
     await home.ask("POST", made.path, { body: `a${"é".repeat(10_000)}`, token: null });
     expect((await rejectionsOf(home, made))[0]).toMatchObject({ body: `a${"é".repeat(8191)}` });
@@ -185,7 +185,7 @@ describe("calls that are rejected", () => {
 
   test("10,000 of them cost twenty rows, and are counted with the next one that is kept", { tags: "long" }, async () => {
     let commands = 0;
-    const home = await house({
+    const home = await createTestServer({
       wrap: (store) => ({
         ...store,
         execute: (name, input, haste) => {
@@ -220,10 +220,10 @@ describe("calls that are rejected", () => {
 describe("a URL", () => {
   const body = "{}";
   const headers = Object.fromEntries(signed(body).map((line) => line.split(": ") as [string, string]));
-  const callAt = (home: House, path: string) => home.ask("POST", path, { headers, body, token: null });
+  const callAt = (home: TestServer, path: string) => home.ask("POST", path, { headers, body, token: null });
 
   test("that nobody was given is answered like any path with nothing at it", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { secret, path } = await make(home);
     const missing = [
       `${path}x`,
@@ -241,7 +241,7 @@ describe("a URL", () => {
   });
 
   test("ends when its source is deleted, with all that was kept", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const made = await make(home, { verification: github });
     await home.ask("POST", made.path, { body: "bad", token: null });
     expect(await home.ask("DELETE", `/v2/sources/${made.id}`)).toMatchObject({ status: 200, body: { deleted: 1 } });
@@ -254,11 +254,11 @@ describe("a URL", () => {
       ["GET", "/rejections"],
     ] as const)
       expect((await home.ask(method, `/v2/sources/${made.id}${rest}`, method === "PATCH" ? { body: "{}" } : {})).status).toBe(404);
-    expect(await home.store.read.allSetUp("rejections", { account: "acc_1", limit: 10 })).toEqual([]);
+    expect(await home.store.read.listResources("rejections", { account: "acc_1", limit: 10 })).toEqual([]);
   });
 
   test("is answered with 503 while its source is paused", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const made = await make(home, { verification: github, paused: true });
     expect(await callAt(home, made.path)).toMatchObject({ status: 503, headers: { "retry-after": "60" } });
     expect(await rejectionsOf(home, made)).toEqual([]);
@@ -268,7 +268,7 @@ describe("a URL", () => {
   });
 
   test("is another one after a rotation, and the old one ends at once", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const made = await make(home, { verification: github });
     const rotated = await home.ask("POST", `/v2/sources/${made.id}/rotate`);
     const path = new URL(rotated.body.url as string).pathname;
@@ -279,7 +279,7 @@ describe("a URL", () => {
   });
 
   test("can do nothing but publish: its secret is no token", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { secret } = await make(home);
     for (const [method, url] of [
       ["GET", "/v2/sources"],
@@ -292,7 +292,7 @@ describe("a URL", () => {
   });
 
   test("is in no line of the log, however it is written", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const port = await listen(home);
     const { path, secret } = await make(home);
     const paths = [
@@ -314,7 +314,7 @@ describe("a URL", () => {
     for (const method of ["POST", "GET", "PUT"])
       for (const target of paths) {
         const received = await send(port, request(`${method} ${target} HTTP/1.1`));
-        expect(replyIn(received).status).toBeGreaterThan(0);
+        expect(parseReply(received).status).toBeGreaterThan(0);
         expect(received).not.toContain(secret);
       }
     expect(home.lines).toHaveLength(1 + 3 * paths.length);
@@ -323,7 +323,7 @@ describe("a URL", () => {
   });
 
   test("that is unknown takes no room for its body, which is not even read", async () => {
-    const home = await house({ intakeBytes: 1000 });
+    const home = await createTestServer({ intakeBytes: 1000 });
     const port = await listen(home);
     const { path } = await make(home);
     const announced = async (target: string): Promise<string> => {
@@ -343,7 +343,7 @@ describe("a URL", () => {
 });
 
 test("a tenant sees and changes nothing of another", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const made = await make(home, { verification: github, name: "mine" });
   await home.ask("POST", made.path, { body: "bad", token: null });
   const as = (method: string, rest: string, body?: string) =>

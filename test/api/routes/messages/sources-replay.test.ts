@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { at, house } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
+import { testTime, createTestServer } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 
 // A call that was signed once is overheard, and sent again with what its signature does not cover.
 
@@ -24,25 +24,30 @@ const shopify: Sender = {
 const linear: Sender = {
   scheme: { scheme: "linear", secret },
   headers: (body, more) => ({ "Linear-Signature": mac(body, "hex"), ...more }),
-  body: JSON.stringify({ webhookTimestamp: at }),
+  body: JSON.stringify({ webhookTimestamp: testTime }),
 };
 const stamped = { header: "X-Time", unit: "milliseconds" } as const;
-const ours = (options: object, time = at): Sender => ({
+const ours = (options: object, time = testTime): Sender => ({
   scheme: { scheme: "hmac", secret, header: "X-Signature", timestamp: stamped, signed: "{timestamp}.{body}", ...options },
   headers: (body, more) => ({ "X-Time": String(time), "X-Signature": mac(`${time}.${body}`, "hex"), ...more }),
   body: "event",
 });
 
-type Called = { home: House; call(more?: Record<string, string>, body?: string): Promise<Reply>; messages(): number; sourceId: string };
+type Called = {
+  home: TestServer;
+  call(more?: Record<string, string>, body?: string): Promise<Reply>;
+  messages(): number;
+  sourceId: string;
+};
 
-async function sourceFor({ scheme, headers, body: usual }: Sender, more: object = {}, home?: House): Promise<Called> {
-  const here = home ?? (await house());
+async function sourceFor({ scheme, headers, body: usual }: Sender, more: object = {}, home?: TestServer): Promise<Called> {
+  const here = home ?? (await createTestServer());
   const asked = { destination: "https://e.example/", verification: scheme, ...more };
   const { status, body } = await here.ask("POST", "/v2/sources", { body: JSON.stringify(asked) });
   expect({ status, body }).toMatchObject({ status: 201 });
   const { pathname } = new URL(body.url);
   return {
-    ...{ home: here, sourceId: body.sourceId, messages: () => here.memory.tables.envelopes.size },
+    ...{ home: here, sourceId: body.sourceId, messages: () => here.memory.tables.storedMessages.size },
     call: (given, text = usual) => here.ask("POST", pathname, { headers: headers(text, given), body: text, token: null }),
   };
 }
@@ -124,7 +129,7 @@ describe("a call that is sent again", () => {
   });
 
   test("to a URL group makes one message for each endpoint", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const endpoints = [{ url: "https://a.example" }, { url: "https://b.example" }];
     await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints }) });
     const { call, messages } = await sourceFor(github, { destination: "g" }, home);
@@ -149,7 +154,7 @@ describe("an HMAC of one's own description", () => {
     const sender = ours({ deduplicateBy: "signature" });
     const { call, messages } = await sourceFor(sender);
     expect([(await call()).status, (await call()).status, messages()]).toEqual([200, 202, 1]);
-    const later = { "X-Time": String(at + 1), "X-Signature": mac(`${at + 1}.event`, "hex") };
+    const later = { "X-Time": String(testTime + 1), "X-Signature": mac(`${testTime + 1}.event`, "hex") };
     expect([(await call(later)).status, messages()]).toEqual([200, 2]);
   });
 
@@ -157,7 +162,7 @@ describe("an HMAC of one's own description", () => {
     [{ timestamp: undefined, signed: "{body}" }, /^verification\.deduplicateBy: signature requires a timestamp/],
     [{ eventIdHeader: "X-Id" }, /^verification\.deduplicateBy: signature goes without eventIdHeader/],
   ])("is refused as one otherwise: %j", async (options, error) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const { scheme } = ours({ deduplicateBy: "signature", ...options });
     const body = JSON.stringify({ destination: "https://e.example/", verification: scheme });
     expect(await ask("POST", "/v2/sources", { body })).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });

@@ -1,24 +1,24 @@
 import { createHmac, hash } from "node:crypto";
 import type { InjectOptions } from "fastify";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { alarm, idleAlarm, sharedEventLoop } from "../../../../src/clock/clock.ts";
+import { alarm as wakeAfter, idleAlarm as wakeWhenIdle, createLongWork } from "../../../../src/clock/clock.ts";
 import { createApi } from "../../../../src/api/server/fastify.ts";
-import type { House, Reply } from "../../house.ts";
-import { at, house, otherToken } from "../../house.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 
 const destination = "https://shop.example/hook?key=k";
 const verification = { scheme: "github", secret: "gh-secret" };
 
-let home: House;
+let home: TestServer;
 
 beforeEach(async () => {
-  home = await house();
+  home = await createTestServer();
 });
 
 type Made = { sourceId: string; url: string; path: string; secret: string };
 
 /** Makes a source, and answers where it is called. */
-async function make(fields: object = {}, { from = home, token }: { from?: House; token?: string } = {}): Promise<Made> {
+async function make(fields: object = {}, { from = home, token }: { from?: TestServer; token?: string } = {}): Promise<Made> {
   const body = JSON.stringify({ destination, ...fields });
   const reply = await from.ask("POST", "/v2/sources", { body, ...(token === undefined ? {} : { token }) });
   expect(reply.body).not.toHaveProperty("error");
@@ -60,14 +60,14 @@ describe("a source", () => {
     expect(url).toMatch(/^http:\/\/localhost:80\/v2\/in\/[\w-]{32}$/);
     const shown = {
       ...{ sourceId, name: "GitHub", destination, settings: { "Svc-Retries": "5", "Svc-Forward-X-A": ["1", "2"] } },
-      ...{ verification: { scheme: "github", secrets: 1 }, deduplicate: true, paused: false, createdAt: at, rejected: 0 },
+      ...{ verification: { scheme: "github", secrets: 1 }, deduplicate: true, paused: false, createdAt: testTime, rejected: 0 },
     };
     expect(reply).toMatchObject({ status: 201, body: { ...shown, url } });
     expect(await home.ask("GET", `/v2/sources/${sourceId}`)).toMatchObject({ status: 200, body: shown });
     const list = await home.ask("GET", "/v2/sources");
     expect(list.body).toEqual({ sources: [shown] });
     const secret = url.split("/").at(-1) ?? "";
-    const kept = JSON.stringify(await home.store.read.allSetUp("sources", { account: "acc_1", limit: 10 }));
+    const kept = JSON.stringify(await home.store.read.listResources("sources", { account: "acc_1", limit: 10 }));
     expect(kept).toContain(hash("sha256", secret, "hex"));
     expect(kept).not.toContain(secret);
     expect(JSON.stringify(list.body)).not.toContain("gh-secret");
@@ -80,12 +80,12 @@ describe("a source", () => {
         now: () => home.clock.now,
         retention: { log: 1, deadLetters: 1 },
         trustProxy: false,
-        idleAlarm,
-        alarm,
-        longWork: sharedEventLoop(),
+        wakeWhenIdle,
+        wakeAfter,
+        longWork: createLongWork(),
         log: () => {},
       },
-      ...{ unready: () => null, health: () => ({}), publicUrl: "https://queue.example/base" },
+      ...{ notReadyReason: () => null, health: () => ({}), publicUrl: "https://queue.example/base" },
     });
     onTestFinished(() => api.close());
     const { url } = await make({}, { from: { ...home, ask: askOf(api) } });
@@ -217,7 +217,7 @@ describe("a call", () => {
         retries: 7,
         callback: null,
         labels: ["l"],
-        notBefore: at,
+        notBefore: testTime,
         deduplication: null,
       },
     });
@@ -300,10 +300,10 @@ describe("a call", () => {
     await call(path, { body: "x" });
     home.clock.now += 30_000;
     await call(path, { body: "x" });
-    expect((await home.ask("GET", `/v2/sources/${sourceId}`)).body.acceptedAt).toBe(at);
+    expect((await home.ask("GET", `/v2/sources/${sourceId}`)).body.acceptedAt).toBe(testTime);
     home.clock.now += 30_000;
     await call(path, { body: "x" });
-    expect((await home.ask("GET", `/v2/sources/${sourceId}`)).body.acceptedAt).toBe(at + 60_000);
+    expect((await home.ask("GET", `/v2/sources/${sourceId}`)).body.acceptedAt).toBe(testTime + 60_000);
   });
 
   test("is verified with the public URL: as it was addressed, or as a proxy that is trusted says", async () => {
@@ -317,7 +317,7 @@ describe("a call", () => {
     expect((await call(`${plain.path}?a=1`, { headers: headersFor(`http://queue.example${plain.path}?a=1`), body })).status).toBe(200);
     const forged = { ...headersFor(`https://evil.example${plain.path}`), "x-forwarded-proto": "https", "x-forwarded-host": "evil.example" };
     expect((await call(plain.path, { headers: forged, body })).status).toBe(401);
-    home = await house({ trustProxy: true });
+    home = await createTestServer({ trustProxy: true });
     const proxied = await make({ verification: twilio });
     const through = {
       ...headersFor(`https://front.example${proxied.path}`),
@@ -332,7 +332,7 @@ describe("handshakes", () => {
   test("of Slack are answered once they are verified, and nothing is published", async () => {
     const { path } = await make({ verification: { scheme: "slack", secret: "sl" } });
     const body = JSON.stringify({ type: "url_verification", challenge: "3eZbrw1a" });
-    const time = String(at / 1000);
+    const time = String(testTime / 1000);
     const signature = `v0=${createHmac("sha256", "sl").update(`v0:${time}:${body}`).digest("hex")}`;
     const headers = { "content-type": "application/json", "x-slack-request-timestamp": time, "x-slack-signature": signature };
     const reply = await call(path, { headers, body });
@@ -374,7 +374,7 @@ describe("handshakes", () => {
   });
 });
 
-function askOf(api: House["api"]): House["ask"] {
+function askOf(api: TestServer["api"]): TestServer["ask"] {
   return async (method, url, { headers = {}, body } = {}) => {
     const request = {
       method: method as "POST",

@@ -3,10 +3,10 @@ import { Webhook } from "standardwebhooks";
 import { describe, expect, test } from "vitest";
 import type { Delivery } from "../../../../src/core/model/message.ts";
 import { verifyStandard } from "../../../../src/delivery/signature.ts";
-import { bodyOf, httpDestination, start } from "../../../delivery/http/destination.ts";
-import type { House } from "../../house.ts";
-import { house } from "../../house.ts";
-import { basicOf } from "../accounts/possessions.ts";
+import { readBody, httpDestination, start } from "../../../delivery/http/destination.ts";
+import type { TestServer } from "../../testServer.ts";
+import { createTestServer } from "../../testServer.ts";
+import { formatBasic } from "../accounts/possessions.ts";
 
 type Sent = { headers: IncomingHttpHeaders; body: Buffer };
 
@@ -14,7 +14,7 @@ type Sent = { headers: IncomingHttpHeaders; body: Buffer };
 async function sent(delivery: (port: number) => Promise<Delivery>): Promise<Sent> {
   const arrived: Sent[] = [];
   const port = await httpDestination((request, response) => {
-    void bodyOf(request).then((body) => {
+    void readBody(request).then((body) => {
       arrived.push({ headers: request.headers, body });
       response.end();
     });
@@ -26,26 +26,26 @@ async function sent(delivery: (port: number) => Promise<Delivery>): Promise<Sent
 }
 
 const text = '{"händler": 1}';
-const publish = (home: House, body: string | Buffer = text): Promise<Sent> =>
+const publish = (home: TestServer, body: string | Buffer = text): Promise<Sent> =>
   sent(async (port) => {
     const headers = { "svc-forward-webhook-id": "forged", "svc-forward-webhook-signature": "v1,forged" };
     expect((await home.ask("POST", `/v2/publish/http://127.0.0.1:${port}/`, { body, headers })).status).toBe(200);
     return home.delivery();
   });
 
-const turn = async ({ ask }: House, verb: "enable" | "disable", brand = "svc"): Promise<void> => {
-  const headers = { authorization: basicOf("acc_1", "pass") };
+const turn = async ({ ask }: TestServer, verb: "enable" | "disable", brand = "svc"): Promise<void> => {
+  const headers = { authorization: formatBasic("acc_1", "pass") };
   expect((await ask("POST", `/v2/${brand}/${verb}-standard-webhooks/acc_1`, { token: null, headers })).status).toBe(200);
 };
 
-const secretOf = async ({ ask }: House): Promise<string> => (await ask("GET", "/v2/keys")).body.standardWebhooks.current;
+const secretOf = async ({ ask }: TestServer): Promise<string> => (await ask("GET", "/v2/keys")).body.standardWebhooks.current;
 
 /** What the published library says of it. */
 const verified = ({ headers, body }: Sent, secret: string): unknown => new Webhook(secret).verify(body, headers as Record<string, string>);
 
 describe("Standard Webhooks", () => {
   test("signs nothing until it is turned on, and nothing any more when it is turned off", async () => {
-    const home = await house();
+    const home = await createTestServer();
     expect((await home.ask("GET", "/v2/keys")).body).toEqual({ current: "sig_1", next: "sig_2" });
     const plain = await publish(home);
     expect(plain.headers).toMatchObject({ "webhook-id": "forged", "webhook-signature": "v1,forged" });
@@ -57,7 +57,7 @@ describe("Standard Webhooks", () => {
   });
 
   test("is what the published library verifies, beside the other signature, whatever was forwarded", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await turn(home, "enable", "qstash");
     const secret = await secretOf(home);
     expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]+=*$/);
@@ -75,7 +75,7 @@ describe("Standard Webhooks", () => {
   });
 
   test("after a rotation signs with both keys for a day, so that whoever has the old secret goes on", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await turn(home, "enable");
     const old = await secretOf(home);
     expect((await home.ask("POST", "/v2/keys/rotate")).body).toEqual({ current: "sig_2", next: expect.stringMatching(/^sig_/) });

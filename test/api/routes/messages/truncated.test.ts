@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { bytes, callbackTo, deliveryOf, endpoint, failed, start, step } from "../lists/failedRunLists.ts";
-import { house } from "../../house.ts";
+import { bytes, callbackTo, takeDelivery, endpoint, failRunAndRead, start, step } from "../lists/failedRunLists.ts";
+import { createTestServer } from "../../testServer.ts";
 
 // Every answer that shows a part of a body or of a response says so.
 
@@ -16,7 +16,7 @@ describe("a response that is cut", () => {
     ["in the log", unread],
     ["in the log, by length", long],
   ])("is marked %s", async (_, outcome) => {
-    const home = await house();
+    const home = await createTestServer();
     await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: "b" });
     await home.settle(home.delivery(), outcome);
     const [entry] = (await home.ask("GET", "/v2/events?state=ERROR")).body.events;
@@ -24,10 +24,10 @@ describe("a response that is cut", () => {
   });
 
   test("is marked in the dead letter, of a message and of a run, and hidden with the hash of all of it", async () => {
-    const home = await house();
+    const home = await createTestServer();
     for (const redact of [{}, { "svc-redact-fields": "body" }]) {
       await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0", ...redact }, body: "b" });
-      await home.settle(home.delivery(), { ...long, kept: 10 });
+      await home.settle(home.delivery(), { ...long, keptBytes: 10 });
       home.clock.now += 10;
     }
     await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: "b" });
@@ -37,14 +37,14 @@ describe("a response that is cut", () => {
     expect(hidden.responseBody).toBe(`REDACTED:${digest}`);
     expect(hidden).not.toHaveProperty("truncated");
     expect(other).toMatchObject({ truncated: true, responseBody: "begin" });
-    const dlqId = await failed(home, "wfr_1", { outcome: { ...long, kept: 10 } });
+    const dlqId = await failRunAndRead(home, "wfr_1", { outcome: { ...long, keptBytes: 10 } });
     const { body } = await home.ask("GET", `/v2/workflows/dlq/${dlqId}`);
     expect(body).toMatchObject({ truncated: true, responseBody: "x".repeat(10) });
   });
 
   test("is marked in the state of a failure callback", async () => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1", { failureCallback: callbackTo("https://f.example"), outcome: long });
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1", { failureCallback: callbackTo("https://f.example"), outcome: long });
     const [callback] = home.deliveries.splice(0);
     if (callback) await home.settle(callback, { ...long, status: 200 });
     const { body } = await home.ask("GET", `/v2/workflows/dlq/${dlqId}`);
@@ -59,9 +59,9 @@ describe("a response that is cut", () => {
   });
 
   test("is marked when a failure callback is called again with as much as the entry has kept", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const told = { failureCallback: { ...callbackTo("https://f.example"), retries: 0 } };
-    const dlqId = await failed(home, "wfr_1", { ...told, outcome: { ...long, kept: 10 } });
+    const dlqId = await failRunAndRead(home, "wfr_1", { ...told, outcome: { ...long, keptBytes: 10 } });
     const bodyOf = (): { body: string; truncated?: true } => JSON.parse(new TextDecoder().decode(home.deliveries[0]?.message.body));
     expect(bodyOf()).not.toHaveProperty("truncated");
     expect(atob(bodyOf().body)).toBe("x".repeat(20_000));
@@ -71,8 +71,8 @@ describe("a response that is cut", () => {
   });
 
   test("is not marked where nothing was cut", async () => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1", { failureCallback: callbackTo("https://f.example") });
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1", { failureCallback: callbackTo("https://f.example") });
     for (const path of [`/v2/workflows/dlq/${dlqId}`, "/v2/workflows/logs", "/v2/workflows/events", "/v2/events"])
       expect(JSON.stringify((await home.ask("GET", path)).body)).not.toContain("truncated");
   });
@@ -80,8 +80,8 @@ describe("a response that is cut", () => {
 
 describe("a body that is cut because a request asks for it", () => {
   test("is marked where it stands", async () => {
-    const home = await house();
-    await home.settle(deliveryOf(home, await start(home, "wfr_1", { body: bytes("pay") })), { status: 500 });
+    const home = await createTestServer();
+    await home.settle(takeDelivery(home, await start(home, "wfr_1", { body: bytes("pay") })), { status: 500 });
     home.clock.now += 1_000;
     await start(home, "wfr_2", { body: bytes("payload") });
     await step(home, "wfr_2", {}, { body: bytes('{"stepId":1,"stepName":"s","stepType":"Run","out":"four","concurrent":1}') });
@@ -100,7 +100,7 @@ describe("a body that is cut because a request asks for it", () => {
 });
 
 test("the status of a run says that its result is cut", async () => {
-  const home = await house();
+  const home = await createTestServer();
   for (const [runId, size] of [
     ["wfr_1", 16_384],
     ["wfr_2", 16_385],
@@ -113,15 +113,15 @@ test("the status of a run says that its result is cut", async () => {
 });
 
 test("an error of a run that is cut ends with an ellipsis", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const says = (length: number) => ({ outcome: { body: bytes(JSON.stringify({ error: "Error", message: "m".repeat(length) })) } });
-  const [whole, cut] = [await failed(home, "a", says(1_200)), await failed(home, "b", says(1_201))];
+  const [whole, cut] = [await failRunAndRead(home, "a", says(1_200)), await failRunAndRead(home, "b", says(1_201))];
   expect((await home.ask("GET", `/v2/workflows/dlq/${whole}`)).body.error).toBe("m".repeat(1_200));
   expect((await home.ask("GET", `/v2/workflows/dlq/${cut}`)).body.error).toBe(`${"m".repeat(1_199)}…`);
 });
 
 test("a call that a source rejected says that its body, or its headers, are cut", async () => {
-  const home = await house();
+  const home = await createTestServer();
   const source = { name: "s", destination: "https://e.example", verification: { scheme: "github", secret: "s" } };
   const made = (await home.ask("POST", "/v2/sources", { body: JSON.stringify(source) })).body;
   const path = new URL(made.url).pathname;

@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { at, house } from "../../house.ts";
-import type { House } from "../../house.ts";
+import { testTime, createTestServer } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
-let home: House;
+let home: TestServer;
 beforeEach(async () => {
-  home = await house();
+  home = await createTestServer();
 });
 
 const limits = (key: string, value: string) => ({ "svc-flow-control-key": key, "svc-flow-control-value": value });
@@ -22,9 +22,15 @@ const claim = () => home.store.execute("claim", { limit: 100 });
 const waitingOn = async (id: string) => (await home.ask("GET", `/v2/messages/${id}`)).body.waitingOn;
 const hands = (free: number): void =>
   home.store.attach({
-    hands: () => ({ free, perHost: free, behind: false, busy: new Map(), bytes: { free: 2 ** 30, perBatch: 2 ** 25, busy: {} } }),
+    readCapacity: () => ({
+      free,
+      perHost: free,
+      backlog: false,
+      runningByLane: new Map(),
+      bytes: { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} },
+    }),
     deliver: (delivery) => void home.deliveries.push(delivery),
-    callOff: () => undefined,
+    abort: () => undefined,
     fault: (what) => {
       throw new Error(what);
     },
@@ -33,23 +39,23 @@ const hands = (free: number): void =>
 const sending = {
   reason: "sending",
   text: "being sent by node nod_1 since 2027-01-15T08:00:00.000Z; its lease ends at 2027-01-15T08:00:30.000Z",
-  ...{ node: "nod_1", since: at, until: at + 30_000 },
+  ...{ node: "nod_1", since: testTime, until: testTime + 30_000 },
 };
 
 describe("a message waits", () => {
   test("until it is due, and then for a node", async () => {
     const id = await publish({ "svc-delay": "90s" });
-    expect(await waitingOn(id)).toEqual([{ reason: "not-due", text: "due at 2027-01-15T08:01:30.000Z", until: at + 90_000 }]);
+    expect(await waitingOn(id)).toEqual([{ reason: "not-due", text: "due at 2027-01-15T08:01:30.000Z", until: testTime + 90_000 }]);
     home.clock.now += 91_000;
     expect(await waitingOn(id)).toEqual([
-      { reason: "due", text: "due since 2027-01-15T08:01:30.000Z; the next node that looks takes it", since: at + 90_000 },
+      { reason: "due", text: "due since 2027-01-15T08:01:30.000Z; the next node that looks takes it", since: testTime + 90_000 },
     ]);
     await claim();
     expect(await waitingOn(id)).toEqual([
       {
         reason: "sending",
         text: "being sent by node nod_1 since 2027-01-15T08:01:31.000Z; its lease ends at 2027-01-15T08:02:01.000Z",
-        ...{ node: "nod_1", since: at + 91_000, until: at + 121_000 },
+        ...{ node: "nod_1", since: testTime + 91_000, until: testTime + 121_000 },
       },
     ]);
   });
@@ -74,14 +80,14 @@ describe("a message waits", () => {
   test("for its next attempt, after a status or after none", async () => {
     const id = await publish({ "svc-retries": "5", "svc-retry-delay": "10000" });
     await home.settle(home.delivery(), { status: 500 });
-    const first = { reason: "retry", until: at + 10_000, used: 1, limit: 5 };
+    const first = { reason: "retry", until: testTime + 10_000, used: 1, limit: 5 };
     expect(await waitingOn(id)).toEqual([{ ...first, text: "retry 1 of 5 at 2027-01-15T08:00:10.000Z, after status 500", status: 500 }]);
     home.clock.now += 10_000;
     await claim();
     await home.settle(home.delivery(), { error: "connection refused" });
     expect(await waitingOn(id)).toEqual([
       {
-        ...{ reason: "retry", until: at + 20_000, used: 2, limit: 5, error: "connection refused" },
+        ...{ reason: "retry", until: testTime + 20_000, used: 2, limit: 5, error: "connection refused" },
         text: "retry 2 of 5 at 2027-01-15T08:00:20.000Z, after: connection refused",
       },
     ]);
@@ -162,7 +168,7 @@ describe("in a queue", () => {
     const paused = { reason: "queue-paused", queue: "q" };
     expect(await waitingOn(id)).toEqual([{ ...paused, text: "queue q is paused; nobody before it in line", position: 0 }]);
     expect(await waitingOn(later)).toEqual([
-      { reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: at + 60_000 },
+      { reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: testTime + 60_000 },
       { ...paused, text: "queue q is paused" },
     ]);
     await command("/v2/queues/q/resume");
@@ -200,7 +206,7 @@ describe("under a key", () => {
     const rate = {
       reason: "key-rate",
       text: "key k: rate 5 of 5 used until 2027-01-15T08:01:00.000Z; nobody before it in line",
-      ...{ key: "k", used: 5, limit: 5, until: at + 60_000, position: 0 },
+      ...{ key: "k", used: 5, limit: 5, until: testTime + 60_000, position: 0 },
     };
     const parallelism = { reason: "key-parallelism", text: "key k: 5 of 5 in flight; nobody before it in line" };
     expect(await waitingOn(id)).toEqual([{ ...parallelism, key: "k", used: 5, limit: 5, position: 0 }, rate]);

@@ -1,10 +1,10 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { noBytes } from "../../../../src/core/model/message.ts";
-import { bodyOf, httpDestination, start } from "../../../delivery/http/destination.ts";
-import { house, token } from "../../house.ts";
-import type { House } from "../../house.ts";
-import { listen, replyIn, request, send } from "../../wire.ts";
+import { readBody, httpDestination, start } from "../../../delivery/http/destination.ts";
+import { createTestServer, token } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
+import { listen, parseReply, request, send } from "../../wire.ts";
 
 type Arrived = { url: string; headers: [name: string, value: string][]; body: Buffer };
 
@@ -14,7 +14,7 @@ async function destination(): Promise<{ origin: string; arrived: Arrived[] }> {
   const port = await httpDestination((incoming, response) => {
     const { rawHeaders: raw, url = "" } = incoming;
     const headers = raw.flatMap((name, at): [string, string][] => (at % 2 === 0 ? [[name, raw[at + 1] ?? ""]] : []));
-    void bodyOf(incoming).then((body) => {
+    void readBody(incoming).then((body) => {
       arrived.push({ url, headers, body });
       response.end();
     });
@@ -23,9 +23,9 @@ async function destination(): Promise<{ origin: string; arrived: Arrived[] }> {
 }
 
 /** Sends a call as a sender of webhooks would, byte for byte, and makes the deliveries that come of it. */
-async function call(home: House, target: string, headers: readonly string[], body = ""): Promise<number> {
+async function call(home: TestServer, target: string, headers: readonly string[], body = ""): Promise<number> {
   const port = await listen(home);
-  const reply = replyIn(await send(port, request(`POST /v2/publish/${target} HTTP/1.1`, headers, body)));
+  const reply = parseReply(await send(port, request(`POST /v2/publish/${target} HTTP/1.1`, headers, body)));
   const deliver = start();
   for (const delivery of home.deliveries.splice(0)) expect(await deliver(delivery)).toMatchObject({ status: 200, error: null });
   return reply.status;
@@ -57,7 +57,7 @@ const github = [
 
 describe("a signed webhook", () => {
   test("still verifies at the destination, with the headers it came with", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { origin, arrived } = await destination();
     expect(await call(home, `${origin}/hooks//github?repo=a%2Fb&${byQuery}`, github, body)).toBe(200);
     const [only] = arrived;
@@ -75,7 +75,7 @@ describe("a signed webhook", () => {
   });
 
   test("verifies at every endpoint of a URL group, whose default headers say the rest", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { origin, arrived } = await destination();
     const endpoints = [{ url: `${origin}/one`, name: "one" }, { url: `${origin}/two?x=1` }];
     await home.ask("POST", "/v2/topics/github/endpoints", { body: JSON.stringify({ endpoints }) });
@@ -92,7 +92,7 @@ describe("a signed webhook", () => {
 
 describe("a webhook", () => {
   const forwarded = async (headers: readonly string[], content = "") => {
-    const home = await house();
+    const home = await createTestServer();
     const { origin, arrived } = await destination();
     expect(await call(home, `${origin}/?${byQuery}`, headers, content)).toBe(200);
     const [only] = arrived;

@@ -1,65 +1,72 @@
 import { describe, expect, test } from "vitest";
-import { bytes } from "../../../core/broker.ts";
-import { at, house, otherToken } from "../../house.ts";
-import { answer, due, finish, invoke, settings, waitFor } from "./runLogHouse.ts";
-import { answersAsWorkflow, endpoint, start } from "./workflow.ts";
+import { bytes } from "../../../core/commandRunner.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import { settleStep, claimDue, finish, startInvoked, settings, makeWaitStep } from "./runLogFixtures.ts";
+import { workflowResponse, endpoint, start } from "./workflow.ts";
 
 describe("events", () => {
   test("are told run by run, in the order in which they happened, and page by page", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const first = await start(home, "old", { labels: ["l"], callerIp: "192.0.2.9", retryDelay: "1000" });
-    await answer(home, first, { status: 500, body: bytes("no") });
-    home.clock.now = at + 1_000;
-    await due(home);
-    await home.store.execute("wait", { account: "acc_1", runId: "old", waiter: waitFor("paid", 1) });
-    await answer(home, first);
-    home.clock.now = at + 2_000;
+    await settleStep(home, first, { status: 500, body: bytes("no") });
+    home.clock.now = testTime + 1_000;
+    await claimDue(home);
+    await home.store.execute("wait", { account: "acc_1", runId: "old", waiter: makeWaitStep("paid", 1) });
+    await settleStep(home, first);
+    home.clock.now = testTime + 2_000;
     await home.store.execute("notify", { account: "acc_1", event: "paid", body: bytes("yes"), runId: "old", kind: "event" });
     const woken = home.delivery();
-    await home.settle(woken, answersAsWorkflow);
-    home.clock.now = at + 3_000;
+    await home.settle(woken, workflowResponse);
+    home.clock.now = testTime + 3_000;
     await finish(home, "old");
     const fresh = await start(home, "new");
     const { body } = await home.ask("GET", "/v2/workflows/events");
-    const of = { workflowRunId: "old", workflowUrl: endpoint, workflowCreatedAt: at, label: "l", labels: ["l"], callerIp: "192.0.2.9" };
+    const of = {
+      workflowRunId: "old",
+      workflowUrl: endpoint,
+      workflowCreatedAt: testTime,
+      label: "l",
+      labels: ["l"],
+      callerIp: "192.0.2.9",
+    };
     const init = { stepName: "init", stepType: "Initial", callType: "step", concurrent: 1, state: "STEP_SUCCESS" };
-    const whole = { ...init, messageId: first, out: "payload", createdAt: at, ...settings, retryDelay: "1000" };
+    const whole = { ...init, messageId: first, out: "payload", createdAt: testTime, ...settings, retryDelay: "1000" };
     const wait = { stepId: 1, stepName: "w", stepType: "Wait", callType: "step", concurrent: 1, state: "STEP_SUCCESS" };
     const rest = { messageId: first, stepInfo: init, ...of };
-    const later = { messageId: woken.message.id, stepInfo: wait, ...of, time: at + 2_000 };
+    const later = { messageId: woken.message.id, stepInfo: wait, ...of, time: testTime + 2_000 };
     const error = "the destination answered with status 500";
     expect(body.events.slice(0, 3)).toMatchObject([
-      { state: "RUN_STARTED", workflowRunId: "new", time: at + 3_000 },
+      { state: "RUN_STARTED", workflowRunId: "new", time: testTime + 3_000 },
       { state: "CREATED", messageId: fresh, stepInfo: { stepName: "init", out: "payload" } },
       { state: "ACTIVE", messageId: fresh, stepInfo: init },
     ]);
     expect(body.events.slice(3)).toEqual([
-      { time: at, state: "RUN_STARTED", ...of },
-      { ...rest, time: at, state: "CREATED", stepInfo: whole },
-      { ...rest, time: at, state: "ACTIVE" },
+      { time: testTime, state: "RUN_STARTED", ...of },
+      { ...rest, time: testTime, state: "CREATED", stepInfo: whole },
+      { ...rest, time: testTime, state: "ACTIVE" },
       {
         ...rest,
-        time: at,
+        time: testTime,
         state: "ERROR",
         error,
         responseStatus: 500,
         responseBody: "no",
         responseHeaders: {},
-        nextDeliveryTime: at + 1_000,
+        nextDeliveryTime: testTime + 1_000,
       },
-      { ...rest, time: at, state: "RETRY", nextDeliveryTime: at + 1_000 },
-      { ...rest, time: at + 1_000, state: "ACTIVE" },
-      { ...rest, time: at + 1_000, state: "DELIVERED", responseStatus: 200 },
+      { ...rest, time: testTime, state: "RETRY", nextDeliveryTime: testTime + 1_000 },
+      { ...rest, time: testTime + 1_000, state: "ACTIVE" },
+      { ...rest, time: testTime + 1_000, state: "DELIVERED", responseStatus: 200 },
       {
         ...of,
-        time: at + 1_000,
+        time: testTime + 1_000,
         state: "WAITER_ADDED",
         stepInfo: expect.objectContaining({ ...wait, waitEventId: "paid", out: btoa("yes") }),
       },
       { ...later, state: "CREATED" },
       { ...later, state: "ACTIVE" },
       { ...later, state: "DELIVERED", responseStatus: 200 },
-      { ...of, time: at + 3_000, state: "RUN_SUCCESS", workflowRunResponse: '"done"' },
+      { ...of, time: testTime + 3_000, state: "RUN_SUCCESS", workflowRunResponse: '"done"' },
     ]);
     expect((await home.ask("GET", "/v2/workflows/messageLogs")).body).toEqual(body);
     const paged: unknown[] = [];
@@ -80,12 +87,15 @@ describe("events", () => {
   });
 
   test("of runs that invoke, fail and are invoked name each other", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "parent", { retries: 0 });
-    const child = await invoke(home, "child", { step: { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 }, retries: 0 });
-    await answer(home, child, { status: 500 });
+    const child = await startInvoked(home, "child", {
+      step: { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 },
+      retries: 0,
+    });
+    await settleStep(home, child, { status: 500 });
     const { body } = await home.ask("GET", "/v2/workflows/events?state=INVOKED,RUN_STARTED,RUN_FAILED,FAILED");
-    const invoked = { invokerWorkflowRunId: "parent", invokerWorkflowUrl: endpoint, invokerWorkflowCreatedAt: at };
+    const invoked = { invokerWorkflowRunId: "parent", invokerWorkflowUrl: endpoint, invokerWorkflowCreatedAt: testTime };
     const dlqId = expect.any(String);
     expect(body.events).toMatchObject([
       { state: "RUN_STARTED", workflowRunId: "child", ...invoked },

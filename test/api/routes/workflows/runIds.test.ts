@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { failed, start } from "../lists/failedRunLists.ts";
-import { house } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
+import { failRunAndRead, start } from "../lists/failedRunLists.ts";
+import { createTestServer } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 import { endpoint } from "./workflow.ts";
-import { batch, startHeaders } from "./workflowPosts.ts";
+import { sendBatch, startHeaders } from "./workflowPosts.ts";
 
 /** Ids that no client can put into a path, and what the refusal says about each. */
 const impossible = [
@@ -20,7 +20,7 @@ const impossible = [
 const possible = ["user:1@x.com", "...", "a..b", "é日", "a+b", "(1)", "wfr_1", "~!$&'*,;="];
 
 /** Every way to choose the id of a new run. */
-const ways: readonly (readonly [name: string, choose: (home: House, runId: string) => Promise<Reply>])[] = [
+const ways: readonly (readonly [name: string, choose: (home: TestServer, runId: string) => Promise<Reply>])[] = [
   ["trigger", ({ ask }, id) => ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": latin(id) } })],
   ["trigger by query", ({ ask }, id) => ask("POST", `/v2/trigger/${endpoint}?svc-workflow-runid=${encodeURIComponent(id)}`)],
   [
@@ -29,16 +29,16 @@ const ways: readonly (readonly [name: string, choose: (home: House, runId: strin
       ask("POST", "/v2/batch/trigger", { body: JSON.stringify([{ destination: endpoint, headers: { "Upstash-Workflow-RunId": id } }]) }),
   ],
   ["publish", ({ ask }, id) => ask("POST", `/v2/publish/${endpoint}`, { headers: startHeaders(latin(id)), body: "x" })],
-  ["batch", (home, id) => batch(home, [{ headers: startHeaders(id), body: "x" }])],
+  ["batch", (home, id) => sendBatch(home, [{ headers: startHeaders(id), body: "x" }])],
   [
     "resume",
     async (home, id) =>
-      home.ask("POST", `/v2/workflows/dlq/resume/${await failed(home, "old")}`, { headers: { "svc-workflow-runid": latin(id) } }),
+      home.ask("POST", `/v2/workflows/dlq/resume/${await failRunAndRead(home, "old")}`, { headers: { "svc-workflow-runid": latin(id) } }),
   ],
   [
     "restart",
     async (home, id) =>
-      home.ask("POST", `/v2/workflows/dlq/restart/${await failed(home, "old")}`, { headers: { "svc-workflow-runid": latin(id) } }),
+      home.ask("POST", `/v2/workflows/dlq/restart/${await failRunAndRead(home, "old")}`, { headers: { "svc-workflow-runid": latin(id) } }),
   ],
 ];
 
@@ -47,7 +47,7 @@ const latin = (text: string): string => Buffer.from(text).toString("latin1");
 
 describe.each(ways)("the id of a run that is chosen with %s", (_, choose) => {
   test.each(impossible)("is refused when no path can carry it: %j", async (runId, problem) => {
-    const home = await house();
+    const home = await createTestServer();
     const { status, body } = await choose(home, runId);
     expect(status).toBe(400);
     expect(body.error).toContain(`${JSON.stringify(runId)} ${problem}`);
@@ -56,7 +56,7 @@ describe.each(ways)("the id of a run that is chosen with %s", (_, choose) => {
   });
 
   test.each(possible)("is taken as it is: %j", async (runId) => {
-    const home = await house();
+    const home = await createTestServer();
     const { status } = await choose(home, runId);
     expect([200, 201]).toContain(status);
     expect(await home.store.read.activeRun("acc_1", runId)).not.toBeNull();
@@ -66,8 +66,8 @@ describe.each(ways)("the id of a run that is chosen with %s", (_, choose) => {
 });
 
 test("a run that invokes another one under such an id is given up by its client, and does not wait without end", async () => {
-  const home = await house();
-  await batch(home, [{ headers: startHeaders("parent"), body: "x" }]);
+  const home = await createTestServer();
+  await sendBatch(home, [{ headers: startHeaders("parent"), body: "x" }]);
   const step = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
   const { status, body } = await home.ask("POST", `/v2/publish/${endpoint}`, {
     headers: startHeaders("a/b", { "upstash-workflow-invoke": "true" }),
@@ -77,8 +77,8 @@ test("a run that invokes another one under such an id is given up by its client,
 });
 
 test("a step of a run that was begun under such an id before is still taken", async () => {
-  const home = await house();
+  const home = await createTestServer();
   await start(home, "a/b");
   const body = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1 });
-  expect((await batch(home, [{ headers: startHeaders("a/b", { "upstash-workflow-init": "false" }), body }])).status).toBe(200);
+  expect((await sendBatch(home, [{ headers: startHeaders("a/b", { "upstash-workflow-init": "false" }), body }])).status).toBe(200);
 });

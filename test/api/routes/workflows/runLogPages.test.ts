@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { bytes, callbackTo, letterOf } from "../../../core/broker.ts";
-import { at, house, otherToken } from "../../house.ts";
-import { answer, due, finish, invoke, logs, stepsOf, versioned } from "./runLogHouse.ts";
+import { bytes, callbackTo, makeInput } from "../../../core/commandRunner.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import { settleStep, claimDue, finish, startInvoked, readRunLog, readSteps, versioned } from "./runLogFixtures.ts";
 import { endpoint, post, start, step } from "./workflow.ts";
 
 describe("a run that has failed", () => {
@@ -9,19 +9,19 @@ describe("a run that has failed", () => {
     ["success", { status: 200, body: bytes('{"result":"clean"}') }, "CALLBACK_SUCCESS"],
     ["failure", { status: 418, body: bytes("teapot") }, "CALLBACK_FAIL"],
   ])("shows the %s of its failure callback", async (_, outcome, state) => {
-    const home = await house();
+    const home = await createTestServer();
     const failureUrl = "https://app.example/failed";
     const first = await start(home, "wfr_1", { retries: 0, failureCallback: callbackTo(failureUrl) });
-    await answer(home, first, { status: 500, body: bytes("boom"), headers: [["X-Why", "w"]] });
+    await settleStep(home, first, { status: 500, body: bytes("boom"), headers: [["X-Why", "w"]] });
     const callback = home.delivery();
-    const [{ dlqId, failureFunction }] = await logs(home);
+    const [{ dlqId, failureFunction }] = await readRunLog(home);
     const told = {
       ...{ messageId: callback.message.id, url: failureUrl, dlqId, maxRetries: 0 },
       ...{ failStatus: 500, failResponse: "boom", failHeaders: { "X-Why": ["w"] } },
     };
     expect(failureFunction).toEqual({ ...told, state: "CALLBACK_INPROGRESS" });
     await home.settle(callback, outcome);
-    const [after] = await logs(home);
+    const [after] = await readRunLog(home);
     const body = Buffer.from(outcome.body).toString();
     expect(after.failureFunction).toMatchObject({ ...told, state, responseStatus: outcome.status, responseBody: body });
     expect(after.failureFunction.errors?.map(({ status }: { status: number }) => status)).toEqual(
@@ -30,13 +30,13 @@ describe("a run that has failed", () => {
   });
 
   test("goes on as a new one, with the steps that it had", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const first = await start(home, "wfr_1", { retries: 0 });
     const second = await step(home, "wfr_1", { out: "1" });
-    await answer(home, first);
-    await answer(home, second, { status: 500 });
-    const [{ dlqId }] = await logs(home);
-    home.clock.now = at + 50;
+    await settleStep(home, first);
+    await settleStep(home, second, { status: 500 });
+    const [{ dlqId }] = await readRunLog(home);
+    home.clock.now = testTime + 50;
     const { runId } = await home.store.execute("resumeRun", {
       account: "acc_1",
       dlqId,
@@ -44,10 +44,10 @@ describe("a run that has failed", () => {
       overrides: {},
       logRetention: 1_000,
     });
-    const [newest, oldest] = await logs(home);
+    const [newest, oldest] = await readRunLog(home);
     expect(oldest).toMatchObject({ workflowRunId: "wfr_1", workflowState: "RUN_FAILED" });
     const again = home.delivery().message.id;
-    expect(newest).toMatchObject({ workflowRunId: runId, workflowState: "RUN_STARTED", workflowRunCreatedAt: at + 50 });
+    expect(newest).toMatchObject({ workflowRunId: runId, workflowState: "RUN_STARTED", workflowRunCreatedAt: testTime + 50 });
     expect(newest.steps).toMatchObject([
       { steps: [{ stepName: "init", messageId: first }] },
       { steps: [{ stepId: 1, messageId: again, state: "STEP_SUCCESS", out: "1" }] },
@@ -63,7 +63,7 @@ describe("what is hidden", () => {
   const hidden = (text: string) => expect.stringMatching(new RegExp(`^REDACTED:[0-9a-f]{64}$|^(?!.*${text})$`));
 
   test("shows nowhere: payload, outputs, results, bodies of calls and errors", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const secret = "tell-nobody";
     const redaction = { body: true, headers: ["X-Key"] };
     const headers = [
@@ -72,39 +72,39 @@ describe("what is hidden", () => {
     ] as const;
     const failureCallback = callbackTo("https://app.example/failed");
     const first = await start(home, "wfr_1", { retries: 1, body: bytes(secret), headers, redaction, failureCallback });
-    await answer(home, first, { status: 500, body: bytes(secret) });
-    home.clock.now = at + 86_400;
-    await due(home);
+    await settleStep(home, first, { status: 500, body: bytes(secret) });
+    home.clock.now = testTime + 86_400;
+    await claimDue(home);
     const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
-    const call = letterOf({ url: "https://third.example", retries: 0, callback: callbackTo(endpoint), body: bytes(secret) });
+    const call = makeInput({ url: "https://third.example", retries: 0, callback: callbackTo(endpoint), body: bytes(secret) });
     const called = await post(home, { ...call, post: { kind: "call", runId: "wfr_1", head } });
-    await answer(home, first);
-    expect(JSON.stringify(await logs(home))).not.toContain(secret);
-    await answer(home, called, { status: 400, body: bytes(secret) });
+    await settleStep(home, first);
+    expect(JSON.stringify(await readRunLog(home))).not.toContain(secret);
+    await settleStep(home, called, { status: 400, body: bytes(secret) });
     const result = home.delivery().message.id;
-    expect(JSON.stringify(await logs(home))).not.toContain(secret);
+    expect(JSON.stringify(await readRunLog(home))).not.toContain(secret);
     const made = await step(home, "wfr_1", { ...head, out: secret });
-    const text = JSON.stringify(await logs(home));
+    const text = JSON.stringify(await readRunLog(home));
     expect(text).not.toContain(secret);
     expect(text).not.toContain(btoa(secret));
-    expect((await logs(home))[0].steps[0].steps[0]).toMatchObject({
+    expect((await readRunLog(home))[0].steps[0].steps[0]).toMatchObject({
       out: hidden(secret),
       headers: { "X-Key": [hidden(secret)], "X-Open": ["o"] },
     });
     expect(result).not.toBe(made);
     await finish(home, "wfr_1", secret);
-    expect((await logs(home))[0].workflowRunResponse).toMatch(/^REDACTED:/);
+    expect((await readRunLog(home))[0].workflowRunResponse).toMatch(/^REDACTED:/);
     const events = JSON.stringify((await home.ask("GET", "/v2/workflows/events")).body);
     expect(events).toContain("REDACTED");
     expect(events).not.toContain(secret);
   });
 
   test("of an invoked run is hidden with the one that has invoked it", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "parent");
     const invoking = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
-    await invoke(home, "child", { step: invoking, redaction: { body: true, headers: true } });
-    const [, group] = await stepsOf(home, "?workflowRunId=parent");
+    await startInvoked(home, "child", { step: invoking, redaction: { body: true, headers: true } });
+    const [, group] = await readSteps(home, "?workflowRunId=parent");
     expect(group.steps[0].invokedWorkflowRunBody).toMatch(/^REDACTED:/);
     expect(group.steps[0].invokedWorkflowRunHeaders["X-Child"][0]).toMatch(/^REDACTED:/);
     expect(group.steps[0].headers).toEqual(versioned);
@@ -113,13 +113,13 @@ describe("what is hidden", () => {
 
 describe("bodies", () => {
   test("are cut, or left out, on request", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const first = await start(home, "wfr_1", { body: bytes("grüße") });
     await step(home, "wfr_1", { out: "0123456789" });
-    await answer(home, first);
+    await settleStep(home, first);
     await finish(home, "wfr_1", "result");
     const shown = async (query: string) => {
-      const [run] = await logs(home, query);
+      const [run] = await readRunLog(home, query);
       return [run.steps[0].steps[0].out, run.steps[1].steps[0].out, run.workflowRunResponse];
     };
     expect(await shown("")).toEqual(["grüße", "0123456789", "result"]);
@@ -130,7 +130,7 @@ describe("bodies", () => {
   });
 
   test("that come to more than a page end it early; what is too large for any is left out, and said to be", { tags: "long" }, async () => {
-    const home = await house();
+    const home = await createTestServer();
     const large = bytes(`{"stepId":1,"stepName":"s","stepType":"Run","concurrent":1,"out":"${"x".repeat(7 * 1024 * 1024)}"}`);
     for (const runId of ["wfr_1", "wfr_2", "wfr_3"]) {
       await start(home, runId);
@@ -158,11 +158,11 @@ describe("bodies", () => {
 
 describe("the list", () => {
   test("is found by each filter, newest first, page by page, and only by its account", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const other = "https://app.example/other";
     const firsts: string[] = [];
     for (const [index, runId] of ["a", "b", "c"].entries()) {
-      home.clock.now = at + index;
+      home.clock.now = testTime + index;
       const flowControl = { key: `key-${runId}`, parallelism: 5, rate: null, period: null };
       firsts.push(
         await start(home, runId, {
@@ -176,20 +176,20 @@ describe("the list", () => {
     await start(home, "a", { as: "acc_2", labels: ["all"] });
     await finish(home, "b");
     const found = async (query: string) =>
-      (await logs(home, `?${query}`)).map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId);
+      (await readRunLog(home, `?${query}`)).map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId);
     expect(await found("")).toEqual(["c", "b", "a"]);
     expect(await found("groupBy=workflowRunId")).toEqual(["c", "b", "a"]);
     expect(await found("workflowRunId=a")).toEqual(["a"]);
     expect(await found(`workflowUrl=${other}`)).toEqual(["b"]);
     expect(await found(`workflowUrl=${other.slice(0, -1)}`)).toEqual([]);
-    expect(await found(`workflowCreatedAt=${at + 1}`)).toEqual(["b"]);
-    expect(await found(`workflowRuns=a@${at},c@${at + 2},b@${at}&label=none`)).toEqual(["c", "a"]);
+    expect(await found(`workflowCreatedAt=${testTime + 1}`)).toEqual(["b"]);
+    expect(await found(`workflowRuns=a@${testTime},c@${testTime + 2},b@${testTime}&label=none`)).toEqual(["c", "a"]);
     expect(await found("state=RUN_SUCCESS")).toEqual(["b"]);
     expect(await found("state=RUN_STARTED,RUN_SUCCESS")).toEqual(["c", "b", "a"]);
     expect(await found("state=STEP_PROGRESS")).toEqual(["c", "a"]);
     expect(await found("state=STEP_PROGRESS,RUN_SUCCESS")).toEqual(["c", "b", "a"]);
     expect(await found("state=STEP_FAILED")).toEqual([]);
-    expect(await found(`fromDate=${at + 1}&toDate=${at + 1}`)).toEqual(["b"]);
+    expect(await found(`fromDate=${testTime + 1}&toDate=${testTime + 1}`)).toEqual(["b"]);
     expect(await found("label=a&label=b")).toEqual(["b", "a"]);
     expect(await found("flowControlKey=key-c")).toEqual(["c"]);
     expect(await found("callerIp=192.0.2.1")).toEqual(["b"]);
@@ -227,7 +227,7 @@ describe("the list", () => {
     ["events?count=x", "count: is not a whole number"],
     ["events?state=NONE", "state: is none of"],
   ])("refuses %s", async (query, error) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     const reply = await ask("GET", `/v2/workflows/${query}`);
     expect(reply).toMatchObject({ status: 400, body: { error: expect.stringContaining(error) } });
   });

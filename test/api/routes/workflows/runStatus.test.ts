@@ -1,15 +1,15 @@
 import { describe, expect, test } from "vitest";
-import { bytes, callbackTo, letterOf } from "../../../core/broker.ts";
-import { at, house, otherToken } from "../../house.ts";
-import type { House } from "../../house.ts";
-import { answersAsWorkflow, endpoint, modern, post, start, step } from "./workflow.ts";
+import { bytes, callbackTo, makeInput } from "../../../core/commandRunner.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
+import { workflowResponse, endpoint, modernFeatures, post, start, step } from "./workflow.ts";
 
-const status = (home: House, runId = "wfr_1") => home.ask("GET", `/v2/workflows/runs/${runId}/status`);
+const status = (home: TestServer, runId = "wfr_1") => home.ask("GET", `/v2/workflows/runs/${runId}/status`);
 
-async function waitingRun(more: Parameters<typeof start>[2] = {}): Promise<House> {
-  const home = await house();
+async function waitingRun(more: Parameters<typeof start>[2] = {}): Promise<TestServer> {
+  const home = await createTestServer();
   await start(home, "wfr_1", more);
-  await home.settle(home.delivery(), answersAsWorkflow);
+  await home.settle(home.delivery(), workflowResponse);
   return home;
 }
 
@@ -23,12 +23,12 @@ describe("the status of a run", () => {
     const reply = await status(home);
     expect(reply.status).toBe(200);
     expect(reply.body).toEqual({
-      ...{ workflowRunId: "wfr_1", workflowUrl: endpoint, workflowState: "RUN_STARTED", workflowRunCreatedAt: at, labels: ["l"] },
+      ...{ workflowRunId: "wfr_1", workflowUrl: endpoint, workflowState: "RUN_STARTED", workflowRunCreatedAt: testTime, labels: ["l"] },
       ...{ flowControlKey: "k", stepsDone: 0, kept: [{ eventId: "payed", kind: "event", count: 1 }] },
       text: expect.stringMatching(/^goes on since .*, no step done; step 1 "w" waits for the event "paid" since/),
       waitingOn: [
         {
-          ...{ reason: "event", eventId: "paid", stepId: 1, stepName: "w", since: at, until: at + 3_600_000 },
+          ...{ reason: "event", eventId: "paid", stepId: 1, stepName: "w", since: testTime, until: testTime + 3_600_000 },
           text: expect.stringContaining("until 2027-01-15T09:00:00.000Z"),
         },
       ],
@@ -40,7 +40,7 @@ describe("the status of a run", () => {
     const messageId = await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
     await home.settle(home.delivery(), { status: 503 });
     const head = { stepId: 2, stepName: "get", stepType: "Call", concurrent: 1 };
-    const call = letterOf({
+    const call = makeInput({
       url: "https://third.example/x",
       callback: callbackTo(endpoint),
       delay: 5_000,
@@ -48,7 +48,7 @@ describe("the status of a run", () => {
     });
     const callId = await post(home, call);
     const { body } = await status(home);
-    expect(body).toMatchObject({ stepsDone: 1, lastStep: { stepId: 1, stepName: "pay", stepType: "Run", time: at } });
+    expect(body).toMatchObject({ stepsDone: 1, lastStep: { stepId: 1, stepName: "pay", stepType: "Run", time: testTime } });
     expect(body.waitingOn).toMatchObject([
       { reason: "endpoint", messageId, stepId: 1, url: endpoint, waitingOn: [{ reason: "retry", status: 503, used: 1, limit: 2 }] },
       {
@@ -56,7 +56,7 @@ describe("the status of a run", () => {
         messageId: callId,
         stepId: 2,
         url: "https://third.example/x",
-        waitingOn: [{ reason: "not-due", until: at + 5_000 }],
+        waitingOn: [{ reason: "not-due", until: testTime + 5_000 }],
       },
     ]);
     expect(body.waitingOn[0].waitingOn).toEqual((await home.ask("GET", `/v2/messages/${messageId}`)).body.waitingOn);
@@ -77,7 +77,7 @@ describe("the status of a run", () => {
   test("takes a sleep for done when its time has come", async () => {
     const home = await waitingRun();
     await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
-    await home.settle(home.delivery(), answersAsWorkflow);
+    await home.settle(home.delivery(), workflowResponse);
     await step(home, "wfr_1", { stepId: 2, stepName: "long", stepType: "SleepFor" }, { delay: 5_000 });
     const sleeping = { text: expect.stringMatching(/, 1 step done; step 2 "long" sleeps until/), stepsDone: 1, lastStep: { stepId: 1 } };
     expect((await status(home)).body).toMatchObject(sleeping);
@@ -97,17 +97,17 @@ describe("the status of a run", () => {
 
   test("tells of the run that it invoked, and of nothing where nothing is under way", async () => {
     const home = await waitingRun();
-    expect((await status(home)).body.waitingOn).toMatchObject([{ reason: "nothing", since: at }]);
+    expect((await status(home)).body.waitingOn).toMatchObject([{ reason: "nothing", since: testTime }]);
     const invoker = {
       runId: "wfr_1",
-      createdAt: at,
+      createdAt: testTime,
       url: endpoint,
       headers: [],
       step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 },
     };
     await start(home, "child", {
       url: "https://c.example/c",
-      post: { kind: "start", runId: "child", url: "https://c.example/c", features: modern, origin: "sdk", invoker },
+      post: { kind: "start", runId: "child", url: "https://c.example/c", features: modernFeatures, origin: "sdk", invoker },
     });
     expect((await status(home)).body.waitingOn).toMatchObject([
       { reason: "run", workflowRunId: "child", workflowUrl: "https://c.example/c", stepName: "i" },
@@ -120,7 +120,7 @@ describe("the status of a run", () => {
     const { body } = await status(home);
     expect(body).toMatchObject({
       workflowState: "RUN_SUCCESS",
-      workflowRunCompletedAt: at,
+      workflowRunCompletedAt: testTime,
       result: `"${"ü".repeat(8_191)}`,
       resultBytes: 20_002,
     });
@@ -149,7 +149,7 @@ describe("the status of a run", () => {
         messageId,
         afterStep: "pay",
         error: "the endpoint answered with status 500",
-        dlqId: letter?.letter.id,
+        dlqId: letter?.deadLetter.id,
         responseStatus: 500,
         failureCallbackState: "CALLBACK_INPROGRESS",
       },
@@ -205,7 +205,7 @@ describe("the status of a run", () => {
     expect((await status(home)).body).toMatchObject({ workflowState: "RUN_CANCELED" });
     home.clock.now++;
     await start(home, "wfr_1");
-    expect((await status(home)).body).toMatchObject({ workflowState: "RUN_STARTED", workflowRunCreatedAt: at + 1 });
+    expect((await status(home)).body).toMatchObject({ workflowState: "RUN_STARTED", workflowRunCreatedAt: testTime + 1 });
     expect((await home.ask("GET", "/v2/workflows/runs/wfr_1/status", { token: otherToken })).status).toBe(404);
     expect(await status(home, "nobody")).toMatchObject({ status: 404, body: { error: expect.stringContaining("nobody") } });
     expect((await status(home, "a%00")).status).toBe(400);

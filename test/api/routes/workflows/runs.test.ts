@@ -1,24 +1,24 @@
 import { describe, expect, test } from "vitest";
-import { bytes } from "../../../core/broker.ts";
-import { at, house, otherToken } from "../../house.ts";
-import { answersAsWorkflow, histories, modern, endpoint, start, step } from "./workflow.ts";
+import { bytes } from "../../../core/commandRunner.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import { workflowResponse, takeHistories, modernFeatures, endpoint, start, step } from "./workflow.ts";
 
 const path = "/v2/workflows/runs";
 
 describe("finishing a run", () => {
   test("keeps the text of the body as its result, and ends what it waits for", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     const reply = await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body: '{"ok":"ü"}', headers: { "content-type": "text/plain" } });
     expect(reply).toMatchObject({ status: 200, body: { finished: true } });
     const [run] = (await home.store.read.runs({ account: "acc_1", filter: {}, cursor: null, count: 10 })).runs;
-    expect(run).toMatchObject({ state: "RUN_SUCCESS", endedAt: at });
+    expect(run).toMatchObject({ state: "RUN_SUCCESS", endedAt: testTime });
     expect(Buffer.from(run?.body ?? []).toString()).toBe('{"ok":"ü"}');
     expect((await home.ask("GET", `${path}/wfr_1`)).status).toBe(404);
   });
 
   test("is no error twice, or for a run that nobody knows, and does not reach into other accounts", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { token: otherToken })).toMatchObject({
       status: 200,
@@ -34,7 +34,7 @@ describe("finishing a run", () => {
   });
 
   test("takes results as large as a message, and no larger ones", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     const body = Buffer.alloc(8 * 1024 * 1024 + 1, "a");
     expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body })).toMatchObject({ status: 413 });
@@ -45,7 +45,7 @@ describe("finishing a run", () => {
   });
 
   test("a name may have anything but control characters", async () => {
-    const home = await house();
+    const home = await createTestServer();
     for (const runId of ["a/b?c", "ünïcödé 🎉", "x".repeat(512), "a,b"]) {
       await start(home, runId);
       expect((await home.ask("GET", `${path}/${encodeURIComponent(runId)}`)).body).toHaveLength(1);
@@ -65,7 +65,7 @@ describe("finishing a run", () => {
 
 describe("cancelling a run", () => {
   test.each(["", "?cancel=true"])("with %o drops what waits for it", async (query) => {
-    const home = await house();
+    const home = await createTestServer();
     const messageId = await start(home, "wfr_1", { delay: 5_000 });
     expect(await home.ask("DELETE", `${path}/wfr_1${query}`)).toMatchObject({ status: 200, body: { cancelled: 1 } });
     expect((await home.store.read.message("acc_1", messageId))?.state).toBeNull();
@@ -74,7 +74,7 @@ describe("cancelling a run", () => {
   });
 
   test("is 404 for a run of another account", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     expect((await home.ask("DELETE", `${path}/wfr_1`, { token: otherToken })).status).toBe(404);
     expect((await home.ask("DELETE", `${path}/wfr_1`)).status).toBe(200);
@@ -83,24 +83,24 @@ describe("cancelling a run", () => {
 
 describe("the history of a run", () => {
   test("is all of it, in order, until it ends", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const first = await start(home, "wfr_1");
     const second = await step(home, "wfr_1", { out: "1" });
-    await home.settle(home.deliveries[0] ?? home.delivery(), answersAsWorkflow);
+    await home.settle(home.deliveries[0] ?? home.delivery(), workflowResponse);
     const reply = await home.ask("GET", `${path}/wfr_1`);
     expect(reply).toMatchObject({ status: 200, headers: { "content-type": "application/json; charset=utf-8" } });
     expect(reply.body).toEqual([
       { messageId: first, body: btoa("payload"), callType: "step" },
       { messageId: second, body: expect.any(String), callType: "step" },
     ]);
-    expect(reply.body.map(({ body }: { body: string }) => atob(body))).toEqual(histories(home)[1]);
+    expect(reply.body.map(({ body }: { body: string }) => atob(body))).toEqual(takeHistories(home)[1]);
     expect((await home.ask("GET", `${path}/wfr_1`, { token: otherToken })).status).toBe(404);
     expect((await home.ask("GET", `${path}/nobody`)).status).toBe(404);
   });
 
   test("of 2,000 steps and 42 MiB comes in pieces", async () => {
     const read: number[] = [];
-    const home = await house({
+    const home = await createTestServer({
       wrap: (store) => ({
         ...store,
         read: {
@@ -127,7 +127,7 @@ describe("the history of a run", () => {
 
 describe("cancelling one run", () => {
   test.each(["", "?cancel=true"])("with %o and a body that asks for something is refused, and changes nothing", async (query) => {
-    const home = await house();
+    const home = await createTestServer();
     await home.ask("POST", "/v2/trigger/https://w.example", { headers: { "svc-workflow-runid": "r" } });
     const url = `/v2/workflows/runs/r${query}`;
     for (const body of ['{"dryRun":true}', '{"cancel":"false"}', "done"])
@@ -138,7 +138,7 @@ describe("cancelling one run", () => {
 
 describe("cancelling many runs", () => {
   test("by ids counts those that went on", async () => {
-    const home = await house();
+    const home = await createTestServer();
     for (const runId of ["a", "b", "c", "a,b"]) await start(home, runId);
     await start(home, "c", { as: "acc_2" });
     await home.ask("DELETE", `${path}/b`);
@@ -167,13 +167,13 @@ describe("cancelling many runs", () => {
     ["flowControlKey=k", ["key"]],
     ["callerIp=1.2.3.4", ["labelled"]],
     ["callerIP=1.2.3.4", ["labelled"]],
-    [`fromDate=${at + 2}&toDate=${at + 3}`, ["other", "key"]],
+    [`fromDate=${testTime + 2}&toDate=${testTime + 3}`, ["other", "key"]],
     ["count=2", ["key", "labelled"]],
     ["label=l1&callerIp=4.3.2.1", []],
   ];
 
   test.each(variants)("with %o", async (query, expected) => {
-    const home = await house();
+    const home = await createTestServer();
     const shapes: Record<string, Parameters<typeof start>[2]> = {
       exact: {},
       longer: { url: "https://app.example/order2" },
@@ -193,7 +193,7 @@ describe("cancelling many runs", () => {
   });
 
   test("goes on beyond a page, and a dry run says where it stopped counting", async () => {
-    const home = await house();
+    const home = await createTestServer();
     for (let n = 0; n < 130; n++) await start(home, `r${n}`, { delay: 1_000 });
     expect((await home.ask("DELETE", `${path}?dryRun=true&count=7`)).body).toMatchObject({ count: 7, sample: { length: 7 } });
     expect((await home.ask("DELETE", `${path}?dryRun=true`)).body).toMatchObject({ count: 130, sample: { length: 10 } });
@@ -201,22 +201,22 @@ describe("cancelling many runs", () => {
   });
 
   test("tells the run that invoked one, and calls no failure callback", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "parent");
     const invoker = {
       runId: "parent",
-      createdAt: at,
+      createdAt: testTime,
       url: endpoint,
       headers: [],
       step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 },
     };
     await start(home, "child", {
-      post: { kind: "start", runId: "child", url: endpoint, features: modern, origin: "sdk", invoker },
+      post: { kind: "start", runId: "child", url: endpoint, features: modernFeatures, origin: "sdk", invoker },
       body: bytes(""),
     });
     home.deliveries.splice(0);
     expect((await home.ask("DELETE", `${path}?workflowRunIds=child`)).body).toEqual({ cancelled: 1 });
-    expect(histories(home)).toEqual([["payload", expect.stringContaining('\\"isCanceled\\":true')]]);
+    expect(takeHistories(home)).toEqual([["payload", expect.stringContaining('\\"isCanceled\\":true')]]);
   });
 
   test.each([
@@ -231,7 +231,7 @@ describe("cancelling many runs", () => {
     ["dryRun=yes", /^dryRun: /],
     ["svc-retries=1", /^svc-retries: this request takes no settings/],
   ])("refuses %s", async (query, error) => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "a");
     expect(await home.ask("DELETE", `${path}?${query}`)).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
     expect((await home.ask("DELETE", `${path}/a`)).status).toBe(200);
@@ -240,7 +240,7 @@ describe("cancelling many runs", () => {
 
 describe("a message of a run", () => {
   test("is not cancelled by itself, while the run goes on", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const first = await start(home, "wfr ä/1");
     expect(await home.ask("DELETE", `/v2/messages/${first}`)).toMatchObject({
       status: 400,

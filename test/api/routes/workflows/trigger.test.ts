@@ -1,26 +1,29 @@
 import { describe, expect, test } from "vitest";
 import type { Delivery } from "../../../../src/core/model/message.ts";
-import { at, house, otherToken } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
-import { endpoint, histories, modern } from "./workflow.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
+import { endpoint, takeHistories, modernFeatures } from "./workflow.ts";
 
 type Headers = Record<string, string>;
-const trigger = ({ ask }: House, headers: Headers = {}, body = "payload", path = `/v2/trigger/${endpoint}`): Promise<Reply> =>
+const trigger = ({ ask }: TestServer, headers: Headers = {}, body = "payload", path = `/v2/trigger/${endpoint}`): Promise<Reply> =>
   ask("POST", path, { headers, body });
-const batch = ({ ask }: House, items: unknown): Promise<Reply> => ask("POST", "/v2/batch/trigger", { body: JSON.stringify(items) });
+const batch = ({ ask }: TestServer, items: unknown): Promise<Reply> => ask("POST", "/v2/batch/trigger", { body: JSON.stringify(items) });
 const headersOf = ({ message }: Delivery): Headers => Object.fromEntries(message.headers);
-const runOf = async (home: House, runId: string) => (await home.store.read.activeRun("acc_1", runId))?.run;
+const runOf = async (home: TestServer, runId: string) => (await home.store.read.activeRun("acc_1", runId))?.run;
 
 describe("a trigger", () => {
   test("starts a run as the client would", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const reply = await trigger(home, { "content-type": "text/plain", "svc-forward-my-header": "v", "svc-label": "a, b" });
-    expect(reply).toMatchObject({ status: 200, body: { workflowRunId: expect.stringMatching(/^wfr_\w{20,}$/), workflowCreatedAt: at } });
+    expect(reply).toMatchObject({
+      status: 200,
+      body: { workflowRunId: expect.stringMatching(/^wfr_\w{20,}$/), workflowCreatedAt: testTime },
+    });
     expect(Object.keys(reply.body)).toEqual(["workflowRunId", "workflowCreatedAt"]);
     const [delivery] = home.deliveries;
     expect(delivery?.message).toMatchObject({
       ...{ url: endpoint, method: "POST", brand: "svc", labels: ["a", "b"] },
-      run: { runId: reply.body.workflowRunId, createdAt: at, first: "rest" },
+      run: { runId: reply.body.workflowRunId, createdAt: testTime, first: "rest" },
     });
     expect(delivery && headersOf(delivery)).toEqual({
       "Content-Type": "text/plain",
@@ -28,12 +31,12 @@ describe("a trigger", () => {
       "Svc-Workflow-Sdk-Version": "1",
       "Svc-Label": "a,b",
     });
-    expect(histories(home)).toEqual([["payload"]]);
-    expect(await runOf(home, reply.body.workflowRunId)).toMatchObject({ url: endpoint, features: modern, state: "RUN_STARTED" });
+    expect(takeHistories(home)).toEqual([["payload"]]);
+    expect(await runOf(home, reply.body.workflowRunId)).toMatchObject({ url: endpoint, features: modernFeatures, state: "RUN_STARTED" });
   });
 
   test("tells the workflow itself of its failure, under the same policy", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const policy = { "upstash-retries": "0", "upstash-retry-delay": "7", "upstash-flow-control-key": "k" };
     const { body } = await trigger(home, {
       ...{ ...policy, "upstash-flow-control-value": "rate=1", "upstash-forward-my-header": "v", "upstash-label": "L" },
@@ -57,7 +60,7 @@ describe("a trigger", () => {
   });
 
   test("keeps a failure callback of its own, with the same headers and its own policy", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { body } = await trigger(home, {
       ...{ "svc-failure-callback": "https://else.example", "svc-failure-callback-retry-delay": "9", "svc-retry-delay": "7" },
       ...{ "svc-forward-my-header": "v", "svc-failure-callback-forward-my-header": "w" },
@@ -73,39 +76,39 @@ describe("a trigger", () => {
   });
 
   test("without any names speaks as published clients understand, and says what the payload is", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await trigger(home);
     expect(home.deliveries[0]?.message.brand).toBe("upstash");
     expect(headersOf(home.delivery())).toEqual({ "Content-Type": "application/json", "Upstash-Workflow-Sdk-Version": "1" });
   });
 
   test("of an unknown client asks the endpoint to start the run itself", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { body } = await trigger(home, { "upstash-workflow-unknown-sdk": "true", "upstash-workflow-runid": "mine" });
-    expect(body).toEqual({ workflowRunId: "mine", workflowCreatedAt: at });
+    expect(body).toEqual({ workflowRunId: "mine", workflowCreatedAt: testTime });
     expect(headersOf(home.delivery())).toMatchObject({ "Upstash-Workflow-Sdk-Version": "1", "Upstash-Workflow-Unknown-Sdk": "true" });
   });
 
   test("with the id of a run that has not ended starts none", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const first = await trigger(home, {}, "x", `/v2/trigger/${endpoint}?svc-workflow-runid=mine`);
     home.clock.now += 5;
     const again = await trigger(home, { "svc-workflow-runid": "mine" });
     expect(again).toMatchObject({ status: 200, body: { ...first.body, deduplicated: true } });
     expect(home.deliveries).toHaveLength(1);
     const foreign = await home.ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": "mine" }, token: otherToken });
-    expect(foreign.body).toEqual({ workflowRunId: "mine", workflowCreatedAt: at + 5 });
+    expect(foreign.body).toEqual({ workflowRunId: "mine", workflowCreatedAt: testTime + 5 });
   });
 
   test("goes where its path leads, byte for byte, and may be delayed", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const url = "https://app.example/a%2fb?x=1&y=%20";
     await trigger(home, {}, "", `/v2/trigger/${url}&svc-delay=10s`);
     expect(home.deliveries).toEqual([]);
     home.clock.now += 10_000;
     await home.store.execute("claim", { limit: 10 });
     expect(home.deliveries[0]?.message.url).toBe(url);
-    expect(histories(home)).toEqual([[""]]);
+    expect(takeHistories(home)).toEqual([[""]]);
     expect(home.lines).toMatchObject([{ path: "/v2/trigger/https://app.example" }]);
   });
 
@@ -128,7 +131,7 @@ describe("a trigger", () => {
     ["a failure callback that is none", `/v2/trigger/${endpoint}`, { "svc-failure-callback": "x" }, 400, /^svc-failure-callback: /],
     ["a cron", `/v2/trigger/${endpoint}`, { "svc-cron": "* * * * *" }, 400, /^svc-cron: belongs to a schedule/],
   ])("with %s is refused", async (_, path, headers, status, error) => {
-    const home = await house();
+    const home = await createTestServer();
     expect(await trigger(home, headers, "x", path)).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
     expect(home.deliveries).toEqual([]);
   });
@@ -136,7 +139,7 @@ describe("a trigger", () => {
 
 describe("a batch of triggers", () => {
   test("starts a run for each, in order", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const items = [
       { destination: endpoint, body: "1" },
       { destination: "https://app.example/else", body: "2", headers: { "Svc-Workflow-RunId": "mine", "svc-label": "é日" } },
@@ -146,9 +149,9 @@ describe("a batch of triggers", () => {
     expect(reply).toMatchObject({
       status: 201,
       body: [
-        { workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: at },
-        { workflowRunId: "mine", workflowCreatedAt: at },
-        { workflowRunId: "mine", workflowCreatedAt: at, deduplicated: true },
+        { workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: testTime },
+        { workflowRunId: "mine", workflowCreatedAt: testTime },
+        { workflowRunId: "mine", workflowCreatedAt: testTime, deduplicated: true },
       ],
     });
     expect(home.deliveries.map(({ message: { brand, url } }) => [brand, url])).toEqual([
@@ -156,7 +159,7 @@ describe("a batch of triggers", () => {
       ["svc", "https://app.example/else"],
     ]);
     expect(headersOf(home.deliveries[1] as Delivery)["Svc-Label"]).toBe(Buffer.from("é日").toString("latin1"));
-    expect(histories(home)).toEqual([["1"], ["2"]]);
+    expect(takeHistories(home)).toEqual([["1"], ["2"]]);
     expect((await batch(home, [])).body).toEqual([]);
   });
 
@@ -168,13 +171,13 @@ describe("a batch of triggers", () => {
     ["breaks a limit", { destination: endpoint, headers: { "svc-delay": "9999d" } }, 412, /^message 2 of 2: delay: /],
     ["has a label that no header carries", { destination: endpoint, headers: { "svc-label": "a\u0001b" } }, 400, /label: /],
   ])("starts none when one %s", async (_, item, status, error) => {
-    const home = await house();
+    const home = await createTestServer();
     expect(await batch(home, [{ destination: endpoint }, item])).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
     expect(home.deliveries).toEqual([]);
   });
 
   test("has no more items than a batch", async () => {
-    const home = await house();
+    const home = await createTestServer();
     expect(
       (
         await batch(

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { checkSegment } from "../../../../src/api/settings/segment.ts";
-import { answersAsWorkflow, endpoint, histories, start } from "./workflow.ts";
-import { at, house, otherToken, token } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
+import { workflowResponse, endpoint, takeHistories, start } from "./workflow.ts";
+import { testTime, createTestServer, otherToken, token } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 
 /** What the client posts for a step that waits. */
 function waiting(runId: string, { stepId = 1, ...more }: Record<string, unknown> = {}) {
@@ -24,20 +24,20 @@ function waiting(runId: string, { stepId = 1, ...more }: Record<string, unknown>
   return { headers, body };
 }
 
-const wait = (home: House, runId: string, event = "paid", more: Record<string, unknown> = {}): Promise<Reply> =>
+const wait = (home: TestServer, runId: string, event = "paid", more: Record<string, unknown> = {}): Promise<Reply> =>
   home.ask("POST", `/v2/wait/${encodeURIComponent(event)}`, waiting(runId, more));
 
 /** A run whose first message is delivered. */
-async function waitingRun(home: House, runId: string, more: Parameters<typeof start>[2] = {}): Promise<void> {
+async function waitingRun(home: TestServer, runId: string, more: Parameters<typeof start>[2] = {}): Promise<void> {
   await start(home, runId, more);
-  await home.settle(home.delivery(), answersAsWorkflow);
+  await home.settle(home.delivery(), workflowResponse);
 }
 
-const resultIn = (home: House, position = 1): Record<string, unknown> => JSON.parse(histories(home)[0]?.[position] ?? "null");
+const resultIn = (home: TestServer, position = 1): Record<string, unknown> => JSON.parse(takeHistories(home)[0]?.[position] ?? "null");
 
 describe("waiting", () => {
   test("shows nothing that its run hides", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1", { redaction: { body: false, headers: ["X-Secret"] } });
     const { headers, body } = waiting("wfr_1");
     const secrets = { "Upstash-Forward-X-Secret": "s3cret", "Upstash-Forward-X-Open": "open" };
@@ -56,7 +56,7 @@ describe("waiting", () => {
   });
 
   test("is told to whoever may publish only without what it was made of", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const verbs = (of: string[]): Promise<Reply> => home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: of }) });
     const [publishing, both] = [await verbs(["publish"]), await verbs(["publish", "read"])];
     const told: unknown[] = [];
@@ -80,7 +80,7 @@ describe("waiting", () => {
   });
 
   test("is shown with the headers of the request, and ends with a notification", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     expect(await wait(home, "wfr_1")).toMatchObject({ status: 200, body: { waits: true } });
     const shown = await home.ask("GET", "/v2/waiters/paid");
@@ -89,7 +89,7 @@ describe("waiting", () => {
       {
         url: endpoint,
         headers: expect.objectContaining({ "Upstash-Workflow-Runid": ["wfr_1"], "Content-Type": ["application/json"] }),
-        deadline: at / 1000 + 7 * 86_400,
+        deadline: testTime / 1000 + 7 * 86_400,
         timeoutUrl: endpoint,
         timeoutHeaders: expect.objectContaining({ "Upstash-Workflow-Runid": ["wfr_1", "wfr_1"] }),
         ...{ workflowRunId: "wfr_1", eventId: "paid" },
@@ -103,7 +103,7 @@ describe("waiting", () => {
         messageId: expect.stringMatching(/^msg_/),
         url: endpoint,
         workflowRunId: "wfr_1",
-        workflowCreatedAt: at,
+        workflowCreatedAt: testTime,
         deduplicated: false,
       },
     ]);
@@ -124,7 +124,7 @@ describe("waiting", () => {
   });
 
   test("posted twice waits once", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     await wait(home, "wfr_1");
     expect(await wait(home, "wfr_1")).toMatchObject({ status: 200, body: { waits: false } });
@@ -138,10 +138,10 @@ describe("waiting", () => {
     ["1y", 365 * 86_400_000],
     ["366d", 366 * 86_400_000],
   ])("of %s ends by itself", async (timeout, millis) => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     expect((await wait(home, "wfr_1", "paid", { timeout, timeoutUrl: "https://app.example/late", timeoutBody: null })).status).toBe(200);
-    home.clock.now = at + millis - 1;
+    home.clock.now = testTime + millis - 1;
     if (millis > 0) expect(await claimed(home)).toBe(0);
     home.clock.now++;
     expect(await claimed(home)).toBe(1);
@@ -149,22 +149,22 @@ describe("waiting", () => {
     expect(resultIn(home)).toMatchObject({ waitTimeout: true, timeout: typeof timeout === "number" ? `${timeout}s` : timeout });
   });
 
-  const claimed = async (home: House): Promise<number> => {
+  const claimed = async (home: TestServer): Promise<number> => {
     await home.store.execute("claim", { limit: 10 });
     return home.deliveries.length;
   };
 
   test("with a body of no time limits itself to a week", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     await wait(home, "wfr_1", "paid", { timeout: undefined, timeoutUrl: undefined, timeoutHeaders: undefined });
     expect((await home.ask("GET", "/v2/waiters/paid")).body).toMatchObject([
-      { deadline: at / 1000 + 7 * 86_400, timeoutUrl: endpoint, timeoutHeaders: {} },
+      { deadline: testTime / 1000 + 7 * 86_400, timeoutUrl: endpoint, timeoutHeaders: {} },
     ]);
   });
 
   test("cannot be given its result in advance", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     await wait(home, "wfr_1", "paid", {
       timeout: "0s",
@@ -200,14 +200,14 @@ describe("waiting", () => {
   ];
 
   test.each(refused)("is refused with %s", async (_, change, status, error) => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     expect(await wait(home, "wfr_1", "paid", change)).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
     expect((await home.ask("GET", "/v2/waiters/paid")).body).toEqual([]);
   });
 
   test.each(["", "[]", "null", "{", '"text"', Buffer.from([0xff])])("is refused with a body that is no JSON object: %o", async (body) => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     const { headers } = waiting("wfr_1");
     expect(await home.ask("POST", "/v2/wait/paid", { headers, body })).toMatchObject({
@@ -217,7 +217,7 @@ describe("waiting", () => {
   });
 
   test("is refused with 400 for runs that have ended, are unknown, or of others, and without the name of one", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     await home.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false");
     await waitingRun(home, "theirs", { as: "acc_2" });
@@ -236,7 +236,7 @@ describe("waiting", () => {
   });
 
   test("never shows the token", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     const { headers, body } = waiting("wfr_1");
     await home.ask("POST", "/v2/wait/paid", { headers: { ...headers, "upstash-forward-x": `Bearer ${token}`, cookie: "c" }, body });
@@ -248,7 +248,7 @@ describe("waiting", () => {
 
 describe("names of events", () => {
   test.each(["a/b", "ünïcödé 🎉", "x".repeat(512), "100%", "a?b#c", " "])("%s is one", async (event) => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     expect((await wait(home, "wfr_1", event)).status).toBe(200);
     const path = encodeURIComponent(event);
@@ -262,7 +262,7 @@ describe("names of events", () => {
   });
 
   test.each(["a%00b", "%0a", "x".repeat(513), "%ed%b0%80", "%zz"])("%s is none", async (event) => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     for (const [method, url] of [
       ["POST", `/v2/wait/${event}`],
@@ -280,7 +280,7 @@ describe("names of events", () => {
 
 describe("notifying", () => {
   test("reaches all that wait in all runs of the account, and in no other", async () => {
-    const home = await house();
+    const home = await createTestServer();
     for (let n = 0; n < 120; n++) {
       await waitingRun(home, `r${n}`);
       await wait(home, `r${n}`, n === 7 ? "other" : "paid");
@@ -298,7 +298,7 @@ describe("notifying", () => {
   });
 
   test("says where more wait than one request can tell", { tags: "long" }, async () => {
-    const home = await house();
+    const home = await createTestServer();
     const body = Buffer.alloc(8 * 1024 * 1024, "a");
     const most = (256 * 1024 * 1024) / body.length;
     for (let n = 0; n < most + 1; n++) {
@@ -318,7 +318,7 @@ describe("notifying", () => {
   });
 
   test("one run keeps what it does not wait for yet, the oldest first", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     for (const body of ["first", "second"])
       expect(await home.ask("POST", "/v2/notify/wfr_1/paid", { body })).toMatchObject({ status: 200, body: [{ workflowRunId: "wfr_1" }] });
@@ -327,7 +327,7 @@ describe("notifying", () => {
     expect((await wait(home, "wfr_1", "paid", { stepId: 2 })).body).toEqual({ waits: false });
     expect((await wait(home, "wfr_1", "paid", { stepId: 3 })).body).toEqual({ waits: true });
     expect(
-      histories(home)
+      takeHistories(home)
         .at(-1)
         ?.slice(1)
         .map((text) => atob(JSON.parse(text).out)),
@@ -335,7 +335,7 @@ describe("notifying", () => {
   });
 
   test("one run that has ended, is unknown, or of others is 404", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     await home.ask("DELETE", "/v2/workflows/runs/wfr_1");
     await waitingRun(home, "theirs", { as: "acc_2" });
@@ -347,7 +347,7 @@ describe("notifying", () => {
   });
 
   test("a run that does not listen keeps 1,000 events", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     for (let n = 0; n < 1_000; n++)
       await home.store.execute("notify", { account: "acc_1", event: `e${n % 7}`, body: Buffer.from("x"), runId: "wfr_1", kind: "event" });
@@ -360,7 +360,7 @@ describe("notifying", () => {
   });
 
   test("with more than a message can hold is 413", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await waitingRun(home, "wfr_1");
     const body = Buffer.alloc(8 * 1024 * 1024 + 1);
     for (const path of ["/v2/notify/paid", "/v2/notify/wfr_1/paid"]) expect((await home.ask("POST", path, { body })).status).toBe(413);

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import type { Delivery } from "../../../../src/core/model/message.ts";
-import { at, house, otherToken } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
-import { endpoint, histories } from "./workflow.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
+import { endpoint, takeHistories } from "./workflow.ts";
 import type { Headers } from "./workflowPosts.ts";
-import { startHeaders, start, headersOf } from "./workflowPosts.ts";
+import { startHeaders, start, toHeaders } from "./workflowPosts.ts";
 
 describe("an invocation", () => {
   const child = "https://app.example/child";
@@ -21,11 +21,11 @@ describe("an invocation", () => {
         "upstash-forward-x": ["1"],
         "content-type": ["application/json"],
       },
-      ...{ workflowRunId: "parent", workflowRunCreatedAt: at, workflowUrl: endpoint },
+      ...{ workflowRunId: "parent", workflowRunCreatedAt: testTime, workflowUrl: endpoint },
       step: aStep,
       ...more,
     });
-  const invoke = (home: House, body: string, headers: Headers = {}, token?: string): Promise<Reply> =>
+  const invoke = (home: TestServer, body: string, headers: Headers = {}, token?: string): Promise<Reply> =>
     home.ask("POST", `/v2/publish/${child}`, {
       headers: startHeaders("child", {
         "upstash-workflow-url": child,
@@ -38,18 +38,18 @@ describe("an invocation", () => {
     });
 
   test("starts a run with the payload in it, and its end is a step of the one that waits", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "parent");
-    histories(home);
+    takeHistories(home);
     expect(await invoke(home, invoking())).toMatchObject({ status: 200, body: { messageId: expect.any(String) } });
-    expect(headersOf(home.deliveries[0] as Delivery)).toMatchObject({ "Upstash-Workflow-Invoke-Count": "1" });
-    expect(histories(home)).toEqual([["x"]]);
+    expect(toHeaders(home.deliveries[0] as Delivery)).toMatchObject({ "Upstash-Workflow-Invoke-Count": "1" });
+    expect(takeHistories(home)).toEqual([["x"]]);
     await home.store.execute("finishRun", { account: "acc_1", runId: "child", body: Buffer.from('"r"') });
     expect(home.deliveries[0]?.message).toMatchObject({ url: endpoint, run: { runId: "parent" } });
-    expect(headersOf(home.deliveries[0] as Delivery)).toEqual({
+    expect(toHeaders(home.deliveries[0] as Delivery)).toEqual({
       ...{ "Content-Type": "application/json", "Upstash-Workflow-Sdk-Version": "1", X: "1" },
     });
-    const [[, result] = []] = histories(home);
+    const [[, result] = []] = takeHistories(home);
     expect(JSON.parse(result ?? "")).toEqual({
       ...{ stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 },
       out: '{"body":"\\"r\\"","isCanceled":false,"isFailed":false}',
@@ -57,11 +57,11 @@ describe("an invocation", () => {
   });
 
   test("without a payload starts with an empty one", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "parent");
-    histories(home);
+    takeHistories(home);
     expect((await invoke(home, invoking({ body: undefined }))).status).toBe(200);
-    expect(histories(home)).toEqual([[""]]);
+    expect(takeHistories(home)).toEqual([[""]]);
   });
 
   test.each([
@@ -85,7 +85,7 @@ describe("an invocation", () => {
     ["a count that is none", invoking(), { "upstash-forward-upstash-workflow-invoke-count": "x" }, 412, /^workflow-invoke-count: /],
     ["too many above it", invoking(), { "upstash-forward-upstash-workflow-invoke-count": "100" }, 412, /the limit is 100/],
   ])("with %s is refused, and starts nothing", async (_, body, headers: Headers, status, error) => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "parent");
     home.deliveries.splice(0);
     expect(await invoke(home, body, headers)).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
@@ -94,14 +94,14 @@ describe("an invocation", () => {
   });
 
   test("for a run of another account is refused", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "parent");
     expect((await invoke(home, invoking(), {}, otherToken)).status).toBe(400);
     expect(await home.store.read.activeRun("acc_2", "child")).toBeNull();
   });
 
   test("may be 99 deep", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "parent");
     expect((await invoke(home, invoking(), { "upstash-forward-upstash-workflow-invoke-count": "99" })).status).toBe(200);
   });

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import type { Delivery } from "../../../../src/core/model/message.ts";
-import { at, house, otherToken } from "../../house.ts";
-import { endpoint, histories } from "./workflow.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import { endpoint, takeHistories } from "./workflow.ts";
 import type { Headers, Item } from "./workflowPosts.ts";
-import { features, startHeaders, stepHeaders, callHeaders, batch, step, start, historyOf, headersOf } from "./workflowPosts.ts";
+import { features, startHeaders, stepHeaders, callHeaders, sendBatch, step, start, readHistory, toHeaders } from "./workflowPosts.ts";
 
 describe("a start", () => {
   test("makes a run, and delivers its payload with what was given for it", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const reply = await start(home, "wfr_1", {
       ...{ "upstash-forward-my-header": "v", "upstash-label": "L", "upstash-forward-upstash-label": "L", "upstash-retries": "2" },
       ...{ "upstash-retry-delay": "1000", "upstash-flow-control-key": "k", "upstash-flow-control-value": "parallelism=3" },
@@ -21,15 +21,15 @@ describe("a start", () => {
     const [delivery] = home.deliveries;
     expect(delivery?.message).toMatchObject({
       ...{ brand: "upstash", url: endpoint, retries: 2, retryDelay: "1000", labels: ["L"], flowControl: { key: "k", parallelism: 3 } },
-      run: { runId: "wfr_1", createdAt: at, kind: "step", first: "detect" },
+      run: { runId: "wfr_1", createdAt: testTime, kind: "step", first: "detect" },
     });
-    expect(delivery && headersOf(delivery)).toEqual({
+    expect(delivery && toHeaders(delivery)).toEqual({
       "Content-Type": "application/json",
       "Upstash-Workflow-Sdk-Version": "1",
       "My-Header": "v",
       "Upstash-Label": "L",
     });
-    expect(histories(home)).toEqual([["payload"]]);
+    expect(takeHistories(home)).toEqual([["payload"]]);
     const active = await home.store.read.activeRun("acc_1", "wfr_1");
     expect(active?.run).toMatchObject({
       ...{
@@ -43,7 +43,7 @@ describe("a start", () => {
   });
 
   test("is not repeated while its run goes on", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { body: first } = await start(home, "wfr_1");
     expect((await start(home, "wfr_1")).body).toEqual([{ ...first[0], deduplicated: true }]);
     const asPublish = await home.ask("POST", `/v2/publish/${endpoint}`, { headers: startHeaders("wfr_1"), body: "x" });
@@ -54,14 +54,14 @@ describe("a start", () => {
   });
 
   test("is delivered later where it asks for that, and exists at once", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1", { "upstash-delay": "10s" });
     expect(home.deliveries).toEqual([]);
-    expect(await historyOf(home, "wfr_1")).toMatchObject([{ position: 0 }]);
+    expect(await readHistory(home, "wfr_1")).toMatchObject([{ position: 0 }]);
   });
 
   test("without features is one of an older client, and settings may stand in the query", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const query = "svc-workflow-runid=old&svc-workflow-init=true";
     expect((await home.ask("POST", `/v2/publish/${endpoint}?${query}`, { body: "x" })).status).toBe(200);
     const active = await home.store.read.activeRun("acc_1", "old");
@@ -72,51 +72,51 @@ describe("a start", () => {
   });
 
   test("by the endpoint itself goes on with the run, under other headers", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { body: first } = await start(home, "wfr_1", { "upstash-forward-upstash-workflow-unknown-sdk": "true", "upstash-retries": "7" });
-    expect(headersOf(home.delivery())).toMatchObject({ "Upstash-Workflow-Unknown-Sdk": "true" });
+    expect(toHeaders(home.delivery())).toMatchObject({ "Upstash-Workflow-Unknown-Sdk": "true" });
     const again = await start(home, "wfr_1", { "upstash-workflow-trigger-by-sdk": "true", "upstash-forward-x": "1" });
     expect(again.body).toEqual([{ messageId: expect.not.stringMatching(first[0].messageId) }]);
     expect(home.deliveries[0]?.message).toMatchObject({ retries: 7, run: { runId: "wfr_1" } });
-    expect(headersOf(home.delivery())).toEqual({ "Content-Type": "application/json", "Upstash-Workflow-Sdk-Version": "1", X: "1" });
-    expect(await historyOf(home, "wfr_1")).toMatchObject([{ messageId: again.body[0].messageId }]);
+    expect(toHeaders(home.delivery())).toEqual({ "Content-Type": "application/json", "Upstash-Workflow-Sdk-Version": "1", X: "1" });
+    expect(await readHistory(home, "wfr_1")).toMatchObject([{ messageId: again.body[0].messageId }]);
   });
 });
 
 describe("a step", () => {
   test("goes on the history, and carries it with the headers of the run", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1", { "upstash-forward-my-header": "v", "upstash-retries": "2" });
-    histories(home);
-    const one = await batch(home, [{ headers: stepHeaders("wfr_1"), body: step() }]);
+    takeHistories(home);
+    const one = await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body: step() }]);
     expect(one.body).toEqual([{ messageId: expect.stringMatching(/^msg_/) }]);
-    expect(home.deliveries[0]?.message).toMatchObject({ id: one.body[0].messageId, retries: 2, run: { slot: "r1", position: 1 } });
-    expect(headersOf(home.deliveries[0] as Delivery)).toEqual({
+    expect(home.deliveries[0]?.message).toMatchObject({ id: one.body[0].messageId, retries: 2, run: { stepKey: "r1", position: 1 } });
+    expect(toHeaders(home.deliveries[0] as Delivery)).toEqual({
       "My-Header": "v",
       "Content-Type": "application/json",
       "Upstash-Workflow-Sdk-Version": "1",
     });
-    expect(histories(home)).toEqual([["payload", step()]]);
-    expect((await historyOf(home, "wfr_1"))[1]?.head).toEqual({ stepId: 1, stepName: "s", stepType: "Run", concurrent: 1 });
-    expect((await batch(home, [{ headers: stepHeaders("wfr_1"), body: step() }])).body).toEqual(one.body);
+    expect(takeHistories(home)).toEqual([["payload", step()]]);
+    expect((await readHistory(home, "wfr_1"))[1]?.head).toEqual({ stepId: 1, stepName: "s", stepType: "Run", concurrent: 1 });
+    expect((await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body: step() }])).body).toEqual(one.body);
     expect(home.deliveries).toEqual([]);
   });
 
   test("may be planned with others, each with its own delay", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
-    histories(home);
+    takeHistories(home);
     const plan = (targetStep: number): string => step({ stepId: 0, targetStep, concurrent: 2, out: undefined });
-    const { body } = await batch(home, [
+    const { body } = await sendBatch(home, [
       { headers: stepHeaders("wfr_1"), body: plan(1) },
       { headers: stepHeaders("wfr_1", { "upstash-delay": "5s" }), body: plan(2) },
     ]);
     expect(body).toHaveLength(2);
-    expect(histories(home)).toEqual([["payload", plan(1)]]);
-    expect((await historyOf(home, "wfr_1")).map(({ head }) => head?.targetStep)).toEqual([undefined, 1, 2]);
+    expect(takeHistories(home)).toEqual([["payload", plan(1)]]);
+    expect((await readHistory(home, "wfr_1")).map(({ head }) => head?.targetStep)).toEqual([undefined, 1, 2]);
     home.clock.now += 5_000;
     await home.store.execute("claim", { limit: 10 });
-    expect(histories(home)).toEqual([["payload", plan(1), plan(2)]]);
+    expect(takeHistories(home)).toEqual([["payload", plan(1), plan(2)]]);
   });
 
   test.each([
@@ -128,26 +128,26 @@ describe("a step", () => {
     ["a step below zero", step({ stepId: -1 })],
     ["JSON that is too deep", `${"[".repeat(5_000)}${"]".repeat(5_000)}`],
   ])("of %s is kept as it is, for the endpoint to look at", async (_, body) => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
-    histories(home);
-    expect((await batch(home, [{ headers: stepHeaders("wfr_1"), body }])).status).toBe(200);
-    expect(histories(home)).toEqual([["payload", body]]);
-    expect((await historyOf(home, "wfr_1"))[1]).toMatchObject({ head: null, id: expect.stringMatching(/\/x1$/) });
+    takeHistories(home);
+    expect((await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body }])).status).toBe(200);
+    expect(takeHistories(home)).toEqual([["payload", body]]);
+    expect((await readHistory(home, "wfr_1"))[1]).toMatchObject({ head: null, id: expect.stringMatching(/\/x1$/) });
   });
 
   test("with hostile names and numbers is kept, and changes nothing else", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     const body = `{"__proto__":{"stepId":9},"constructor":1,"stepId":${Number.MAX_SAFE_INTEGER},"stepName":"${"n".repeat(100_000)}","stepType":"__proto__"}`;
-    expect((await batch(home, [{ headers: stepHeaders("wfr_1"), body }])).status).toBe(200);
-    expect((await historyOf(home, "wfr_1"))[1]?.head).toEqual({
+    expect((await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body }])).status).toBe(200);
+    expect((await readHistory(home, "wfr_1"))[1]?.head).toEqual({
       ...{ stepId: Number.MAX_SAFE_INTEGER, stepName: `${"n".repeat(511)}…`, stepType: "__proto__", concurrent: 1 },
     });
   });
 
   test("of a run that has ended refuses the whole request, and nothing of it is stored", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     await start(home, "wfr_2");
     home.deliveries.splice(0);
@@ -157,22 +157,22 @@ describe("a step", () => {
       { headers: stepHeaders("wfr_2"), body: step() },
       { headers: stepHeaders("wfr_1"), body: step() },
     ];
-    expect(await batch(home, items)).toMatchObject({
+    expect(await sendBatch(home, items)).toMatchObject({
       status: 400,
       body: { error: expect.stringMatching(/workflow-runid: there is no run "wfr_1" that has not ended/) },
     });
     expect(home.deliveries).toEqual([]);
-    expect(await historyOf(home, "wfr_2")).toHaveLength(1);
+    expect(await readHistory(home, "wfr_2")).toHaveLength(1);
   });
 
   test("of a run of another account is refused like that of one that does not exist", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
-    const foreign = await batch(home, [{ headers: stepHeaders("wfr_1"), body: step() }], otherToken);
-    const unknown = await batch(home, [{ headers: stepHeaders("wfr_0"), body: step() }], otherToken);
+    const foreign = await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body: step() }], otherToken);
+    const unknown = await sendBatch(home, [{ headers: stepHeaders("wfr_0"), body: step() }], otherToken);
     expect(foreign.status).toBe(400);
     expect(foreign.body.error.replace("wfr_1", "wfr_0")).toBe(unknown.body.error);
-    expect(await historyOf(home, "wfr_1")).toHaveLength(1);
+    expect(await readHistory(home, "wfr_1")).toHaveLength(1);
   });
 });
 
@@ -187,14 +187,14 @@ describe("a list with messages of a run", () => {
       /^message 3 of 3: upstash-/,
     ],
   ])("is refused as a whole for %s", async (_, bad: Item, status, error) => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     home.deliveries.splice(0);
-    expect(await batch(home, [good, { headers: stepHeaders("wfr_1"), body: step() }, bad])).toMatchObject({
+    expect(await sendBatch(home, [good, { headers: stepHeaders("wfr_1"), body: step() }, bad])).toMatchObject({
       ...{ status, body: { error: expect.stringMatching(error) } },
     });
     expect(home.deliveries).toEqual([]);
-    expect(await historyOf(home, "wfr_1")).toHaveLength(1);
+    expect(await readHistory(home, "wfr_1")).toHaveLength(1);
   });
 
   test.each([
@@ -202,54 +202,57 @@ describe("a list with messages of a run", () => {
     ["a limit", { ...good, headers: { "upstash-retries": "1001" } }, /^retries: /],
     ["a group that is not there", { ...good, destination: "group" }, /^destination: /],
   ])("is taken but for a plain message that is refused: %s", async (_, bad: Item, error) => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     home.deliveries.splice(0);
-    const { status, body } = await batch(home, [good, bad, { headers: stepHeaders("wfr_1"), body: step() }]);
+    const { status, body } = await sendBatch(home, [good, bad, { headers: stepHeaders("wfr_1"), body: step() }]);
     const taken = { messageId: expect.any(String) };
     expect([status, body]).toMatchObject([200, [taken, { error: expect.stringMatching(error) }, taken]]);
     expect(home.deliveries).toHaveLength(2);
-    expect(await historyOf(home, "wfr_1")).toHaveLength(2);
+    expect(await readHistory(home, "wfr_1")).toHaveLength(2);
   });
 
   test("is stopped by an item for a run that cannot be read, and by no plain one", async () => {
-    const home = await house();
-    const plain = await batch(home, [good, { ...good, headers: { "upstash-retries": "many" } }]);
+    const home = await createTestServer();
+    const plain = await sendBatch(home, [good, { ...good, headers: { "upstash-retries": "many" } }]);
     expect(plain).toMatchObject({ status: 200, body: [{ messageId: expect.any(String) }, { error: expect.any(String) }] });
-    const { status } = await batch(home, [good, { headers: { "Upstash-Workflow-RunId": "wfr_1" } }]);
+    const { status } = await sendBatch(home, [good, { headers: { "Upstash-Workflow-RunId": "wfr_1" } }]);
     expect(status).toBe(400);
     expect(home.deliveries).toHaveLength(1);
   });
 
   test("may have as many steps as a history, and not one more", { tags: "long" }, async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     const plans = (count: number): Item[] =>
       Array.from({ length: count }, (_, index) => ({
         headers: stepHeaders("wfr_1", { "upstash-delay": "1h" }),
         body: step({ stepId: 0, targetStep: index + 1, concurrent: count }),
       }));
-    expect(await batch(home, plans(10_000))).toMatchObject({ status: 412, body: { error: expect.stringMatching(/the limit is 10000/) } });
-    expect(await historyOf(home, "wfr_1")).toHaveLength(1);
-    const { status, body } = await batch(home, plans(9_999));
+    expect(await sendBatch(home, plans(10_000))).toMatchObject({
+      status: 412,
+      body: { error: expect.stringMatching(/the limit is 10000/) },
+    });
+    expect(await readHistory(home, "wfr_1")).toHaveLength(1);
+    const { status, body } = await sendBatch(home, plans(9_999));
     expect([status, body.length, new Set(body.map(({ messageId }: { messageId: string }) => messageId)).size]).toEqual([200, 9_999, 9_999]);
   });
 });
 
 describe("a request to a third party", () => {
   test("has the headers of its post alone, and its answer comes with those that were forwarded for it", async () => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1", { "upstash-forward-my-header": "v" });
     home.deliveries.splice(0);
     const orphan = { "upstash-failure-callback-forward-x": "1", "upstash-forward-ask": "a" };
-    const reply = await batch(home, [{ destination: "https://third.example/x", headers: callHeaders("wfr_1", orphan), body: "ask" }]);
+    const reply = await sendBatch(home, [{ destination: "https://third.example/x", headers: callHeaders("wfr_1", orphan), body: "ask" }]);
     expect(reply.body).toEqual([{ messageId: expect.stringMatching(/^msg_/) }]);
     const call = home.delivery();
-    expect(call.message).toMatchObject({ method: "GET", retries: 0, headers: [["Ask", "a"]], run: { kind: "call", slot: "c1" } });
+    expect(call.message).toMatchObject({ method: "GET", retries: 0, headers: [["Ask", "a"]], run: { kind: "call", stepKey: "c1" } });
     await home.settle(call, { status: 401, body: Buffer.from("99") });
     const result = home.delivery();
-    expect(result.message).toMatchObject({ url: endpoint, run: { kind: "result", slot: "f1" } });
-    expect(headersOf(result)).toEqual({
+    expect(result.message).toMatchObject({ url: endpoint, run: { kind: "result", stepKey: "f1" } });
+    expect(toHeaders(result)).toEqual({
       "Content-Type": "application/json",
       "My-Header": "v",
       "Upstash-Workflow-Callback": "true",
@@ -258,7 +261,7 @@ describe("a request to a third party", () => {
       "Upstash-Workflow-Steptype": "Call",
       "Upstash-Workflow-Concurrent": "1",
     });
-    expect((await historyOf(home, "wfr_1")).map(({ callType, head }) => [callType, head?.stepName])).toEqual([
+    expect((await readHistory(home, "wfr_1")).map(({ callType, head }) => [callType, head?.stepName])).toEqual([
       ["step", undefined],
       ["toCallback", "get"],
       ["fromCallback", "get"],
@@ -266,11 +269,11 @@ describe("a request to a third party", () => {
   });
 
   test.each(["-1", "1.5", "x", "99999999", ""])("with the step id %j is taken, as a step that cannot be read", async (id) => {
-    const home = await house();
+    const home = await createTestServer();
     await start(home, "wfr_1");
     const headers = callHeaders("wfr_1", { "upstash-callback-forward-upstash-workflow-stepid": id });
-    expect((await batch(home, [{ headers }])).status).toBe(200);
-    expect((await historyOf(home, "wfr_1"))[1]?.head).toBeNull();
+    expect((await sendBatch(home, [{ headers }])).status).toBe(200);
+    expect((await readHistory(home, "wfr_1"))[1]?.head).toBeNull();
   });
 });
 
@@ -307,10 +310,10 @@ describe("what cannot be said of a run is refused", () => {
     ["a schedule", { headers: startHeaders("a", { "upstash-cron": "* * * * *" }) }, /belongs to a schedule/],
     ["a header that is no text", { headers: startHeaders("a", { "upstash-forward-x": "a\u0000" }) }, /upstash-forward-x: /],
   ])("%s", async (_, item, error) => {
-    const home = await house();
+    const home = await createTestServer();
     // 400 would tell the client of a run that goes on that it has ended.
     const status = item.headers?.["upstash-workflow-init"] === "false" ? 412 : 400;
-    expect(await batch(home, [item])).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
+    expect(await sendBatch(home, [item])).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
     expect(home.deliveries).toEqual([]);
   });
 
@@ -318,17 +321,17 @@ describe("what cannot be said of a run is refused", () => {
     ["a queue", `/v2/enqueue/q/${endpoint}`, {}],
     ["a schedule", `/v2/schedules/${endpoint}`, { "upstash-cron": "* * * * *" }],
   ])("%s takes none", async (_, path, more) => {
-    const home = await house();
+    const home = await createTestServer();
     const reply = await home.ask("POST", path, { headers: startHeaders("a", more), body: "x" });
     expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(/run/) } });
     expect(home.deliveries).toEqual([]);
   });
 
   test("nor does a group, nor what is set up for later messages", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const body = JSON.stringify({ endpoints: [{ url: "https://e.example" }] });
     await home.ask("POST", "/v2/topics/g/endpoints", { body });
-    expect(await batch(home, [{ destination: "g", headers: startHeaders("a") }])).toMatchObject({
+    expect(await sendBatch(home, [{ destination: "g", headers: startHeaders("a") }])).toMatchObject({
       ...{ status: 400, body: { error: expect.stringMatching(/destination: a workflow run goes to a URL, and to no URL group/) } },
     });
     const settings = JSON.stringify({ headers: { "Svc-Workflow-RunId": "a", "Svc-Workflow-Init": "true" } });
@@ -341,7 +344,7 @@ describe("what cannot be said of a run is refused", () => {
 });
 
 test("a plain publish to a workflow, and a schedule of one, are messages like any other", async () => {
-  const home = await house();
+  const home = await createTestServer();
   expect((await home.ask("POST", `/v2/publish/${endpoint}`, { body: "x" })).body).toEqual({ messageId: expect.any(String), url: endpoint });
   const plain = home.delivery();
   expect(plain.message.run).toBeUndefined();

@@ -1,9 +1,19 @@
 import { describe, expect, test } from "vitest";
-import { bytes, callbackTo, deliveryOf, endpoint, fail, failed, start, step, workflowAnswer } from "../lists/failedRunLists.ts";
-import { at, house, otherToken } from "../../house.ts";
-import type { House } from "../../house.ts";
+import {
+  bytes,
+  callbackTo,
+  takeDelivery,
+  endpoint,
+  failRun,
+  failRunAndRead,
+  start,
+  step,
+  workflowAnswer,
+} from "../lists/failedRunLists.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
 
-const runIds = async ({ ask }: House, query = "", path = "/v2/workflows/dlq"): Promise<string[]> => {
+const runIds = async ({ ask }: TestServer, query = "", path = "/v2/workflows/dlq"): Promise<string[]> => {
   const { status, body } = await ask("GET", `${path}${query}`);
   expect(status).toBe(200);
   return body.messages.map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId);
@@ -11,10 +21,10 @@ const runIds = async ({ ask }: House, query = "", path = "/v2/workflows/dlq"): P
 
 describe("an entry", () => {
   test("is the message with its answer, its run, and what became of the failure callback", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const failureCallback = { ...callbackTo("https://app.example/failed"), headers: [["X-F", "1"]] as const };
     const flowControl = { key: "k", parallelism: 2, rate: null, period: null };
-    const dlqId = await failed(home, "wfr_1", { failureCallback, labels: ["a", "b"], callerIp: "192.0.2.7", flowControl });
+    const dlqId = await failRunAndRead(home, "wfr_1", { failureCallback, labels: ["a", "b"], callerIp: "192.0.2.7", flowControl });
     const created = home.clock.now;
     const [callback] = home.deliveries.splice(0);
     if (callback) await home.settle(callback, { status: 202, headers: [["X-B", "1"]], body: bytes("seen") });
@@ -48,21 +58,21 @@ describe("an entry", () => {
     ],
     ["an error that is none", { body: bytes('{"message":7}') }, "the endpoint answered with status 500"],
   ])("after %s says why the run failed", async (_, outcome, error) => {
-    const home = await house();
-    await failed(home, "wfr_1", { outcome });
+    const home = await createTestServer();
+    await failRunAndRead(home, "wfr_1", { outcome });
     expect((await home.ask("GET", "/v2/workflows/dlq")).body.messages).toMatchObject([{ error }]);
   });
 
   test("names the step that failed, or the one before it", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const first = await start(home, "wfr_1");
-    await home.settle(deliveryOf(home, first), workflowAnswer);
+    await home.settle(takeDelivery(home, first), workflowAnswer);
     const plan = await step(home, "wfr_1", { stepId: 0, targetStep: 1, stepName: "charge card" });
-    await home.settle(deliveryOf(home, plan), { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] });
+    await home.settle(takeDelivery(home, plan), { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] });
     home.clock.now += 1;
-    await home.settle(deliveryOf(home, await start(home, "wfr_2")), workflowAnswer);
+    await home.settle(takeDelivery(home, await start(home, "wfr_2")), workflowAnswer);
     const result = await step(home, "wfr_2", { stepName: "reserve" });
-    await home.settle(deliveryOf(home, result), { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] });
+    await home.settle(takeDelivery(home, result), { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] });
     const { messages } = (await home.ask("GET", "/v2/workflows/dlq")).body;
     expect(messages.map(({ stepName = null, afterStep = null }) => [stepName, afterStep])).toEqual([
       ["charge card", null],
@@ -71,9 +81,9 @@ describe("an entry", () => {
   });
 
   test("hides what is to be hidden, in the headers of its failure callback as well", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const secret = [["X-Key", "secret"]] as const;
-    await failed(home, "wfr_1", {
+    await failRunAndRead(home, "wfr_1", {
       ...{ headers: secret, body: bytes("secret"), failureCallback: { ...callbackTo("https://f.example"), headers: secret } },
       redaction: { body: true, headers: true },
       outcome: { headers: secret, body: bytes('{"message":"secret"}') },
@@ -86,24 +96,24 @@ describe("an entry", () => {
 
 /** Four runs, a second apart, and a message. */
 async function four() {
-  const home = await house();
+  const home = await createTestServer();
   const told = { failureCallback: callbackTo("https://app.example/failed") };
   const flowControl = { key: "k%", parallelism: null, rate: 5, period: null };
-  const a = await failed(home, "order-1", { ...told, labels: ["x"], callerIp: "192.0.2.1" });
+  const a = await failRunAndRead(home, "order-1", { ...told, labels: ["x"], callerIp: "192.0.2.1" });
   const [callback] = home.deliveries.splice(0);
   if (callback) await home.settle(callback, { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] });
-  const b = await failed(home, "order-10", { labels: ["x", "y"], flowControl });
-  const c = await failed(home, "order_%1", { url: "https://other.example/flow", outcome: { status: 404 } });
-  const d = await failed(home, "ORDER-1", { ...told });
-  const started = at + 1_000;
-  await home.store.execute("publish", { account: "acc_1", letters: [] });
+  const b = await failRunAndRead(home, "order-10", { labels: ["x", "y"], flowControl });
+  const c = await failRunAndRead(home, "order_%1", { url: "https://other.example/flow", outcome: { status: 404 } });
+  const d = await failRunAndRead(home, "ORDER-1", { ...told });
+  const started = testTime + 1_000;
+  await home.store.execute("publish", { account: "acc_1", inputs: [] });
   const { body } = await home.ask("POST", "/v2/publish/https://m.example", { headers: { "svc-retries": "0", "svc-label": "x" } });
-  await home.settle(deliveryOf(home, body.messageId), { status: 500 });
+  await home.settle(takeDelivery(home, body.messageId), { status: 500 });
   return { home, a, b, c, d, started };
 }
 
 describe("the body of an entry", () => {
-  const all = async (home: House, dlqId: string): Promise<unknown[]> => [
+  const all = async (home: TestServer, dlqId: string): Promise<unknown[]> => [
     (await home.ask("GET", `/v2/workflows/dlq/${dlqId}`)).body,
     (await home.ask("GET", `/v2/dlq/${dlqId}`)).body,
     (await home.ask("GET", "/v2/workflows/dlq")).body.messages[0],
@@ -111,24 +121,24 @@ describe("the body of an entry", () => {
   ];
 
   test("is the initial payload of the run, whichever step failed", async () => {
-    const home = await house();
-    const first = deliveryOf(home, await start(home, "wfr_1", { body: bytes('{"order":1}') }));
+    const home = await createTestServer();
+    const first = takeDelivery(home, await start(home, "wfr_1", { body: bytes('{"order":1}') }));
     await home.settle(first, workflowAnswer);
-    await home.settle(deliveryOf(home, await step(home, "wfr_1", {})), { status: 500, body: bytes("boom") });
+    await home.settle(takeDelivery(home, await step(home, "wfr_1", {})), { status: 500, body: bytes("boom") });
     const [{ dlqId }] = (await home.ask("GET", "/v2/workflows/dlq")).body.messages;
     for (const entry of await all(home, dlqId)) expect(entry).toMatchObject({ dlqId, body: '{"order":1}', responseBody: "boom" });
   });
 
   test("is in base64 when it is not UTF-8, and is hidden when the run hides its bodies", async () => {
-    const home = await house();
-    const binary = await failed(home, "wfr_1", { body: Buffer.from([0xff]) });
+    const home = await createTestServer();
+    const binary = await failRunAndRead(home, "wfr_1", { body: Buffer.from([0xff]) });
     for (const entry of await all(home, binary)) {
       expect(entry).toMatchObject({ bodyBase64: "/w==" });
       expect(entry).not.toHaveProperty("body");
     }
     await home.ask("DELETE", "/v2/workflows/dlq");
     const redaction = { body: true, headers: false } as const;
-    const hidden = await failed(home, "wfr_2", { body: bytes("secret"), redaction });
+    const hidden = await failRunAndRead(home, "wfr_2", { body: bytes("secret"), redaction });
     for (const entry of await all(home, hidden)) {
       expect(entry).toMatchObject({ body: expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/) });
       expect(JSON.stringify(entry)).not.toContain("secret");
@@ -136,8 +146,8 @@ describe("the body of an entry", () => {
   });
 
   test("counts towards what a page may hold", async () => {
-    const home = await house();
-    for (const id of "abcdef") await failed(home, id, { body: Buffer.alloc(8 * 1024 * 1024, "x") });
+    const home = await createTestServer();
+    for (const id of "abcdef") await failRunAndRead(home, id, { body: Buffer.alloc(8 * 1024 * 1024, "x") });
     const first = (await home.ask("GET", "/v2/workflows/dlq")).body;
     const second = (await home.ask("GET", `/v2/workflows/dlq?cursor=${first.cursor}`)).body;
     expect([first.messages.length, second.messages.length, second.cursor]).toEqual([3, 3, undefined]);
@@ -159,9 +169,9 @@ describe("the list", () => {
     ["?workflowUrl=https://other.example/flow", "order_%1"],
     ["?workflowUrl=https://other.example/", ""],
     ["?url=https://other.example/flow", "order_%1"],
-    [`?workflowCreatedAt=${at + 2_000}`, "order-10"],
-    [`?workflowCreatedAt=${at + 1_000}&workflowRunId=order-1`, "order-1"],
-    [`?fromDate=${at + 2_000}&toDate=${at + 3_000}`, "order-10 order_%1"],
+    [`?workflowCreatedAt=${testTime + 2_000}`, "order-10"],
+    [`?workflowCreatedAt=${testTime + 1_000}&workflowRunId=order-1`, "order-1"],
+    [`?fromDate=${testTime + 2_000}&toDate=${testTime + 3_000}`, "order-10 order_%1"],
     ["?label=x", "order-1 order-10"],
     ["?label=x&label=y&workflowRunId=order-10", "order-10"],
     ["?label=z", ""],
@@ -247,7 +257,7 @@ describe("the list", () => {
     ["queueName=q", "queueName: there is no such parameter"],
     ["svc-retries=1", "svc-retries: this request takes no settings"],
   ])("refuses ?%s", async (query, error) => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     expect(await ask("GET", `/v2/workflows/dlq?${query}`)).toMatchObject({ status: 400, body: { error: expect.stringContaining(error) } });
   });
 });
@@ -343,7 +353,7 @@ describe("dry runs", () => {
   });
 
   test("of an entry that is not there are 404", async () => {
-    const { ask } = await house();
+    const { ask } = await createTestServer();
     for (const path of ["resume/", "restart/"])
       expect(await ask("POST", `/v2/workflows/dlq/${path}1800000000000-1?dryRun=true`)).toMatchObject({ status: 404 });
     expect(await ask("DELETE", "/v2/workflows/dlq/1800000000000-1?dryRun=true")).toMatchObject({ status: 404 });
@@ -353,21 +363,21 @@ describe("dry runs", () => {
 
 describe("grouping", () => {
   test("puts together what failed at the same place with the same error", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const says = (message: string) => ({ outcome: { body: bytes(JSON.stringify({ error: "Error", message })) } });
-    await failed(home, "a", says("order 1 of user 'ann' is gone"));
-    const last = await failed(home, "b", says("order 22 of user 'bob' is gone"));
-    const other = await failed(home, "c", { url: "https://other.example", ...says("order 3 of user 'x' is gone") });
+    await failRunAndRead(home, "a", says("order 1 of user 'ann' is gone"));
+    const last = await failRunAndRead(home, "b", says("order 22 of user 'bob' is gone"));
+    const other = await failRunAndRead(home, "c", { url: "https://other.example", ...says("order 3 of user 'x' is gone") });
     expect((await home.ask("GET", "/v2/workflows/dlq/groups")).body).toEqual({
       entries: 3,
       groups: [
         {
           ...{ workflowUrl: endpoint, error: "order … of user … is gone", count: 2, dlqId: last },
-          ...{ firstFailedAt: at + 1_000, lastFailedAt: at + 2_000 },
+          ...{ firstFailedAt: testTime + 1_000, lastFailedAt: testTime + 2_000 },
         },
         {
           ...{ workflowUrl: "https://other.example", error: "order … of user … is gone", count: 1, dlqId: other },
-          ...{ firstFailedAt: at + 3_000, lastFailedAt: at + 3_000 },
+          ...{ firstFailedAt: testTime + 3_000, lastFailedAt: testTime + 3_000 },
         },
       ],
     });
@@ -376,12 +386,12 @@ describe("grouping", () => {
   });
 
   test("of very many looks at the latest thousand, and goes on behind them", async () => {
-    const home = await house();
-    for (let n = 0; n < 1_050; n++) await fail(home, `run-${n}`);
+    const home = await createTestServer();
+    for (let n = 0; n < 1_050; n++) await failRun(home, `run-${n}`);
     const { cursor, ...first } = (await home.ask("GET", "/v2/workflows/dlq/groups")).body;
     expect(first).toMatchObject({ entries: 1_000, more: true, groups: [{ count: 1_000, lastFailedAt: home.clock.now }] });
     const { body } = await home.ask("GET", `/v2/workflows/dlq/groups?cursor=${cursor}`);
-    expect(body).toMatchObject({ entries: 50, groups: [{ count: 50, firstFailedAt: at + 1_000 }] });
+    expect(body).toMatchObject({ entries: 50, groups: [{ count: 50, firstFailedAt: testTime + 1_000 }] });
     expect(body).not.toHaveProperty("cursor");
   });
 });

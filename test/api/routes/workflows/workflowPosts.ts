@@ -1,5 +1,5 @@
 import type { Delivery } from "../../../../src/core/model/message.ts";
-import type { House, Reply } from "../../house.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 import { endpoint } from "./workflow.ts";
 
 export const features = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig";
@@ -44,17 +44,17 @@ export const callHeaders = (runId: string, more: Headers = {}): Headers => ({
 });
 
 export type Item = { destination?: string; headers: Headers; body?: string; queue?: string };
-export const batch = ({ ask }: House, items: readonly Item[], token?: string): Promise<Reply> =>
+export const sendBatch = ({ ask }: TestServer, items: readonly Item[], token?: string): Promise<Reply> =>
   ask("POST", "/v2/batch", {
     body: JSON.stringify(items.map((item) => ({ destination: endpoint, ...item }))),
     ...(token === undefined ? {} : { token }),
   });
 export const step = (more: Record<string, unknown> = {}): string =>
   JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1, ...more });
-export const start = (home: House, runId: string, headers: Headers = {}): Promise<Reply> =>
-  batch(home, [{ headers: startHeaders(runId, headers), body: "payload" }]);
-export const historyOf = async (home: House, runId: string) => {
-  const active = await home.store.read.activeRun("acc_1", runId);
-  return active ? home.store.read.history("acc_1", active.run.id) : [];
+export const start = (testServer: TestServer, runId: string, headers: Headers = {}): Promise<Reply> =>
+  sendBatch(testServer, [{ headers: startHeaders(runId, headers), body: "payload" }]);
+export const readHistory = async (testServer: TestServer, runId: string) => {
+  const active = await testServer.store.read.activeRun("acc_1", runId);
+  return active ? testServer.store.read.history("acc_1", active.run.id) : [];
 };
-export const headersOf = ({ message }: Delivery): Headers => Object.fromEntries(message.headers);
+export const toHeaders = ({ message }: Delivery): Headers => Object.fromEntries(message.headers);

@@ -1,31 +1,32 @@
+import { callbackTo } from "../../../core/commandRunner.ts";
 import { describe, expect, test } from "vitest";
 import type { Delivery } from "../../../../src/core/model/message.ts";
 import { Refusal } from "../../../../src/core/values/errors.ts";
 import type { Store } from "../../../../src/store/store.ts";
-import { bytes, callbackTo, deliveryOf, endpoint, fail, failed, historyIn, start, step, workflowAnswer } from "../lists/failedRunLists.ts";
-import { house } from "../../house.ts";
-import type { House, Reply } from "../../house.ts";
+import { bytes, takeDelivery, failRun, failRunAndRead, listHistoryBodies, start, step, workflowAnswer } from "../lists/failedRunLists.ts";
+import { createTestServer } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
 
-const resume = (home: House, rest: string, more: Parameters<House["ask"]>[2] = {}): Promise<Reply> =>
+const resume = (home: TestServer, rest: string, more: Parameters<TestServer["ask"]>[2] = {}): Promise<Reply> =>
   home.ask("POST", `/v2/workflows/dlq/resume${rest}`, more);
-const restart = (home: House, rest: string): Promise<Reply> => home.ask("POST", `/v2/workflows/dlq/restart${rest}`);
-const entries = async ({ ask }: House): Promise<number> => (await ask("GET", "/v2/workflows/dlq")).body.messages.length;
+const restart = (home: TestServer, rest: string): Promise<Reply> => home.ask("POST", `/v2/workflows/dlq/restart${rest}`);
+const entries = async ({ ask }: TestServer): Promise<number> => (await ask("GET", "/v2/workflows/dlq")).body.messages.length;
 const nonRetryable = { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] } as const;
 
 /** What goes out, without what came of earlier requests. */
-const sent = ({ deliveries }: House): Delivery[] => deliveries.splice(0);
+const sent = ({ deliveries }: TestServer): Delivery[] => deliveries.splice(0);
 
 /** A run whose first step came through and whose second one failed. Answers the id of its entry. */
-async function failedAtTwo(home: House, runId: string): Promise<string> {
-  await home.settle(deliveryOf(home, await start(home, runId)), workflowAnswer);
-  await home.settle(deliveryOf(home, await step(home, runId, { stepName: "one" })), { ...nonRetryable });
+async function failedAtTwo(home: TestServer, runId: string): Promise<string> {
+  await home.settle(takeDelivery(home, await start(home, runId)), workflowAnswer);
+  await home.settle(takeDelivery(home, await step(home, runId, { stepName: "one" })), { ...nonRetryable });
   const { messages } = (await home.ask("GET", `/v2/workflows/dlq?workflowRunId=${runId}`)).body;
   return messages[0].dlqId;
 }
 
 describe("a run that is resumed", () => {
   test("goes on as a new one with its results, and its entry is gone", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const dlqId = await failedAtTwo(home, "wfr_1");
     home.clock.now += 5_000;
     const { status, body } = await resume(home, `/${dlqId}`);
@@ -33,14 +34,14 @@ describe("a run that is resumed", () => {
     expect(body.workflowRunId).not.toBe("wfr_1");
     const [delivery, ...others] = sent(home);
     expect(others).toEqual([]);
-    expect(delivery && historyIn(delivery)).toEqual(["payload", expect.stringContaining('"stepName":"one"')]);
-    expect(delivery?.message.run).toMatchObject({ runId: body.workflowRunId, createdAt: home.clock.now, slot: "r1", position: 1 });
+    expect(delivery && listHistoryBodies(delivery)).toEqual(["payload", expect.stringContaining('"stepName":"one"')]);
+    expect(delivery?.message.run).toMatchObject({ runId: body.workflowRunId, createdAt: home.clock.now, stepKey: "r1", position: 1 });
     expect(await entries(home)).toBe(0);
     expect(await resume(home, `/${dlqId}`)).toMatchObject({ status: 404 });
   });
 
   test("names the new one, and is named by it, and its entry is told of no more", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { now } = home.clock;
     const dlqId = await failedAtTwo(home, "wfr_1");
     const told = async (runId: string) => {
@@ -64,33 +65,33 @@ describe("a run that is resumed", () => {
   });
 
   test("may be restarted instead, which forgets its results", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const { body } = await restart(home, `/${await failedAtTwo(home, "wfr_1")}`);
     const deliveries = sent(home);
-    expect(deliveries.map(historyIn)).toEqual([["payload"]]);
-    expect(deliveries[0]?.message.run).toMatchObject({ runId: body.workflowRunId, slot: "i", first: "detect" });
+    expect(deliveries.map(listHistoryBodies)).toEqual([["payload"]]);
+    expect(deliveries[0]?.message.run).toMatchObject({ runId: body.workflowRunId, stepKey: "i", first: "detect" });
   });
 
   test("can fail and be resumed again, and be restarted then", async () => {
-    const home = await house();
+    const home = await createTestServer();
     let dlqId = await failedAtTwo(home, "wfr_1");
     for (let round = 0; round < 3; round++) {
       const { body } = await resume(home, `/${dlqId}`);
       const [delivery] = sent(home);
       if (delivery) await home.settle(delivery, { ...nonRetryable });
       ({ dlqId } = (await home.ask("GET", `/v2/workflows/dlq?workflowRunId=${body.workflowRunId}`)).body.messages[0]);
-      expect(delivery && historyIn(delivery)).toHaveLength(2);
+      expect(delivery && listHistoryBodies(delivery)).toHaveLength(2);
     }
     const { body } = await restart(home, `/${dlqId}`);
     const [delivery] = sent(home);
-    expect(delivery && historyIn(delivery)).toEqual(["payload"]);
+    expect(delivery && listHistoryBodies(delivery)).toEqual(["payload"]);
     expect(await step(home, body.workflowRunId, { stepName: "one" })).toMatch(/^msg_/);
     expect(await entries(home)).toBe(0);
   });
 
   test("because its endpoint was no workflow, is looked at again, and fails again while it is none", async () => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1", { outcome: { status: 200, headers: [], body: bytes("hello") } });
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1", { outcome: { status: 200, headers: [], body: bytes("hello") } });
     await resume(home, `/${dlqId}`);
     const [delivery] = sent(home);
     if (delivery) await home.settle(delivery, { status: 200, headers: [], body: bytes("hello") });
@@ -99,7 +100,7 @@ describe("a run that is resumed", () => {
   });
 
   test("twice at the same time is one new run", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const dlqId = await failedAtTwo(home, "wfr_1");
     const replies = await Promise.all([resume(home, `/${dlqId}`), restart(home, `/${dlqId}`), resume(home, `?dlqIds=${dlqId}`)]);
     expect(replies.map(({ status }) => status)).toEqual([200, 404, 200]);
@@ -112,11 +113,11 @@ describe("a run that is resumed", () => {
   });
 
   test("keeps its settings, but for those that are given", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const told = { ...callbackTo("https://app.example/failed"), headers: [["Upstash-Workflow-Is-Failure", "true"]] as const };
     const given = { labels: ["a"], flowControl: { key: "k", parallelism: 3, rate: null, period: null }, failureCallback: told };
     const ids: string[] = [];
-    for (let n = 0; n < 5; n++) ids.push(await failed(home, `wfr_${n}`, { ...given, retryDelay: "1000" }));
+    for (let n = 0; n < 5; n++) ids.push(await failRunAndRead(home, `wfr_${n}`, { ...given, retryDelay: "1000" }));
     sent(home);
     const runOf = async (dlqId: string | undefined, headers: Record<string, string>) => {
       const { status, body } = await resume(home, `/${dlqId}`, { headers });
@@ -148,8 +149,8 @@ describe("a run that is resumed", () => {
   });
 
   test("gets a failure callback that endpoints know, where it had none", async () => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1", {});
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1", {});
     await resume(home, `/${dlqId}`, { headers: { "svc-failure-callback": "https://new.example" } });
     const [delivery] = sent(home);
     if (delivery) await home.settle(delivery, { ...nonRetryable });
@@ -166,12 +167,12 @@ describe("a run that is resumed", () => {
   });
 
   test("waits as long as it is told to", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const dlqId = await failedAtTwo(home, "wfr_1");
     const { body } = await resume(home, `/${dlqId}`, { headers: { "svc-delay": "10s" } });
     expect(sent(home)).toEqual([]);
     const going = await home.store.read.activeRun("acc_1", body.workflowRunId);
-    const states = await home.store.read.messagesOfRun("acc_1", going?.run.id ?? "");
+    const states = await home.store.read.listRunMessages("acc_1", going?.run.id ?? "");
     expect(states.map(({ dueAt }) => dueAt)).toEqual([home.clock.now + 10_000]);
   });
 
@@ -189,8 +190,8 @@ describe("a run that is resumed", () => {
     [{ "svc-flow-control-key": "k" }, "flow-control-key: there are no limits that it could come with; give Flow-Control-Value as well"],
     [{ "svc-workflow-runid": "going" }, 'workflow-runid: the run "going" has not ended'],
   ])("is refused with %o, and stays where it is", async (headers: Record<string, string>, error) => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1");
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1");
     await start(home, "going");
     const reply = await resume(home, `/${dlqId}`, { headers });
     expect(reply).toMatchObject({ status: 400, body: { error: expect.stringContaining(error) } });
@@ -198,9 +199,9 @@ describe("a run that is resumed", () => {
   });
 
   test.each(["/v2/workflows/dlq/resume/", "/v2/workflows/dlq/restart/"])("at %s is no message", async (path) => {
-    const home = await house();
+    const home = await createTestServer();
     const { body } = await home.ask("POST", "/v2/publish/https://m.example", { headers: { "svc-retries": "0" } });
-    await home.settle(deliveryOf(home, body.messageId), { status: 500 });
+    await home.settle(takeDelivery(home, body.messageId), { status: 500 });
     const [{ dlqId }] = (await home.ask("GET", "/v2/dlq")).body.messages;
     const error = expect.stringContaining(`POST /v2/dlq/retry/${dlqId}`);
     expect(await home.ask("POST", `${path}${dlqId}`)).toMatchObject({ status: 400, body: { error } });
@@ -209,8 +210,8 @@ describe("a run that is resumed", () => {
 
 describe("many", () => {
   test("are resumed 50 at a time, oldest first, and the cursor tells where to go on", async () => {
-    const home = await house();
-    for (let n = 0; n < 120; n++) await fail(home, `run-${n}`);
+    const home = await createTestServer();
+    for (let n = 0; n < 120; n++) await failRun(home, `run-${n}`);
     const sizes: number[] = [];
     const resumedIds = new Set<string>();
     for (let cursor: string | null = null; cursor !== "";) {
@@ -228,9 +229,9 @@ describe("many", () => {
   });
 
   test("are chosen by filters, in the query or in a body", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const ids: string[] = [];
-    for (const label of ["a", "b", "a", "c"]) ids.push(await failed(home, `run-${label}`, { labels: [label] }));
+    for (const label of ["a", "b", "a", "c"]) ids.push(await failRunAndRead(home, `run-${label}`, { labels: [label] }));
     expect((await resume(home, "?label=a")).body.workflowRuns).toHaveLength(2);
     const body = JSON.stringify({ dlqIds: [ids[1], ids[0]] });
     expect((await resume(home, "", { body })).body).toEqual({
@@ -239,15 +240,15 @@ describe("many", () => {
     });
     expect(await entries(home)).toBe(1);
     expect(await resume(home, "", { body: '{"dlqIds":[]}' })).toMatchObject({ status: 400 });
-    for (const run of ["order-1", "order-10", "order-2"]) await failed(home, run);
+    for (const run of ["order-1", "order-10", "order-2"]) await failRunAndRead(home, run);
     expect((await resume(home, "?workflowRunId=order-1")).body.workflowRuns).toHaveLength(2);
     expect(await resume(home, "?workflowRunId=none")).toMatchObject({ status: 200, body: { workflowRuns: [], cursor: "" } });
   });
 
   test("that are named are 50 at a time as well", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const ids: string[] = [];
-    for (let n = 0; n < 60; n++) ids.push(await failed(home, `run-${n}`));
+    for (let n = 0; n < 60; n++) ids.push(await failRunAndRead(home, `run-${n}`));
     const query = `?${[...ids]
       .reverse()
       .map((id) => `dlqIds=${id}`)
@@ -263,9 +264,9 @@ describe("many", () => {
   });
 
   test("go on when one of them cannot, which is told and stays", async () => {
-    const home = await house();
+    const home = await createTestServer();
     const ofKey = { flowControl: { key: "k", parallelism: 1, rate: null, period: null } };
-    const [a, b, c] = [await failed(home, "a", ofKey), await failed(home, "b"), await failed(home, "c", ofKey)];
+    const [a, b, c] = [await failRunAndRead(home, "a", ofKey), await failRunAndRead(home, "b"), await failRunAndRead(home, "c", ofKey)];
     const { body } = await resume(home, "", { headers: { "svc-flow-control-value": "parallelism=5" } });
     expect(body).toMatchObject({ cursor: "", failed: [{ id: b, reason: expect.stringContaining("no key") }] });
     expect(body.workflowRuns).toHaveLength(2);
@@ -278,8 +279,8 @@ describe("many", () => {
       ...store,
       read: { ...store.read, deadLetters: async (query) => store.read.deadLetters(query).finally(() => hook()) },
     });
-    const home = await house({ wrap });
-    const ids = [await failed(home, "a"), await failed(home, "b"), await failed(home, "c")];
+    const home = await createTestServer({ wrap });
+    const ids = [await failRunAndRead(home, "a"), await failRunAndRead(home, "b"), await failRunAndRead(home, "c")];
     hook = async () => {
       hook = async () => undefined;
       await home.store.execute("deleteDeadLetters", { account: "acc_1", dlqIds: [ids[1] ?? ""], logRetention: 0 });
@@ -298,14 +299,19 @@ describe("many", () => {
         return store.execute(name, input);
       },
     });
-    const home = await house({ wrap });
-    const ids = [await failed(home, "a"), await failed(home, "b"), await failed(home, "c"), await failed(home, "d")];
+    const home = await createTestServer({ wrap });
+    const ids = [
+      await failRunAndRead(home, "a"),
+      await failRunAndRead(home, "b"),
+      await failRunAndRead(home, "c"),
+      await failRunAndRead(home, "d"),
+    ];
     const first = await resume(home, "");
     expect(first).toMatchObject({ status: 200, body: { cursor: `${ids[1]}_${ids[3]}` } });
     expect(first.body.workflowRuns).toHaveLength(2);
     expect((await resume(home, `?cursor=${first.body.cursor}`)).body.workflowRuns).toHaveLength(2);
     left = 0;
-    await failed(home, "e");
+    await failRunAndRead(home, "e");
     expect(await resume(home, "")).toMatchObject({ status: 503 });
   });
 
@@ -315,77 +321,11 @@ describe("many", () => {
     ["?svc-retries=1001", "retries: 1001 asked for, the limit is 1000"],
     ["?svc-workflow-runid=x", "svc-workflow-runid: one id cannot be that of several runs"],
   ])("are refused with %s, and none is touched", async (query, error) => {
-    const home = await house();
-    await failed(home, "wfr_1");
+    const home = await createTestServer();
+    await failRunAndRead(home, "wfr_1");
     const reply = await resume(home, query);
     expect([400, 412]).toContain(reply.status);
     expect(reply.body.error).toContain(error);
     expect(await entries(home)).toBe(1);
-  });
-});
-
-describe("a failure callback", () => {
-  const told = { failureCallback: callbackTo("https://app.example/failed") };
-  const stateOf = async ({ ask }: House, dlqId: string) => (await ask("GET", `/v2/workflows/dlq/${dlqId}`)).body.failureFunctionState;
-  const callback = (home: House, method: string, dlqId: string): Promise<Reply> => home.ask(method, `/v2/workflows/dlq/callback/${dlqId}`);
-
-  test("that has failed is called again, as often as it fails", async () => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1", told);
-    const createdAt = home.clock.now;
-    expect(await callback(home, "POST", dlqId)).toMatchObject({
-      status: 400,
-      body: { error: expect.stringContaining("CALLBACK_INPROGRESS") },
-    });
-    for (let round = 0; round < 2; round++) {
-      const [delivery] = sent(home);
-      expect(JSON.parse(new TextDecoder().decode(delivery?.message.body))).toMatchObject({
-        workflowRunId: "wfr_1",
-        dlqId,
-        status: 500,
-        sourceBody: btoa("payload"),
-      });
-      if (delivery) await home.settle(delivery, { ...nonRetryable });
-      expect(await stateOf(home, dlqId)).toBe("CALLBACK_FAIL");
-      expect(await callback(home, "POST", dlqId)).toMatchObject({
-        status: 200,
-        body: { workflowRunId: "wfr_1", workflowCreatedAt: createdAt },
-      });
-      expect(await stateOf(home, dlqId)).toBe("CALLBACK_INPROGRESS");
-    }
-    const [delivery] = sent(home);
-    if (delivery) await home.settle(delivery, { status: 200, body: bytes("ok") });
-    expect(await stateOf(home, dlqId)).toBe("CALLBACK_SUCCESS");
-    expect(await callback(home, "POST", dlqId)).toMatchObject({
-      status: 400,
-      body: { error: expect.stringContaining("CALLBACK_SUCCESS") },
-    });
-    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
-    expect(await entries(home)).toBe(1);
-  });
-
-  test("that is in progress can be cancelled, once", async () => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1", told);
-    const [delivery] = sent(home);
-    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 200, body: { workflowRunId: "wfr_1" } });
-    expect(await stateOf(home, dlqId)).toBe("CALLBACK_CANCELED");
-    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
-    if (delivery) await home.settle(delivery, { status: 200 });
-    expect(await stateOf(home, dlqId)).toBe("CALLBACK_CANCELED");
-    expect(await callback(home, "POST", dlqId)).toMatchObject({
-      status: 400,
-      body: { error: expect.stringContaining("CALLBACK_CANCELED") },
-    });
-  });
-
-  test("that there is not is neither called nor cancelled", async () => {
-    const home = await house();
-    const dlqId = await failed(home, "wfr_1", { url: endpoint });
-    expect(await callback(home, "POST", dlqId)).toMatchObject({ status: 400, body: { error: expect.stringContaining("does not exist") } });
-    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
-    for (const id of ["1800000000000-1", "x", "%00"]) {
-      for (const method of ["POST", "DELETE"]) expect(await callback(home, method, id)).toMatchObject({ status: 404 });
-    }
   });
 });

@@ -3,10 +3,10 @@ import { describe, expect, test } from "vitest";
 import type { LogRow, LogState, MessageState, StepHead } from "../../../../src/core/model/message.ts";
 import { noBytes } from "../../../../src/core/model/message.ts";
 import type { Run, Step, Waiter } from "../../../../src/core/model/run.ts";
-import { groupsOf } from "../../../../src/core/workflows/log/log.ts";
-import { eventsOf } from "../../../../src/core/workflows/log/events.ts";
+import { listStepGroups } from "../../../../src/core/workflows/log/log.ts";
+import { listRunEvents } from "../../../../src/core/workflows/log/events.ts";
 import type { KnownRun } from "../../../../src/core/workflows/log/view.ts";
-import { bytes, callbackTo, noon } from "../../broker.ts";
+import { bytes, callbackTo, noon } from "../../commandRunner.ts";
 
 const endpoint = "https://app.example/order";
 
@@ -18,7 +18,17 @@ const run: Run = {
 };
 
 const known = (steps: readonly Step[], more: Partial<KnownRun> = {}): KnownRun => ({
-  ...{ run, steps, cut: new Set(), waiters: [], messages: [], log: [], envelopes: [], children: [], kin: { origin: null, next: null } },
+  ...{
+    run,
+    steps,
+    cut: new Set(),
+    waiters: [],
+    messages: [],
+    log: [],
+    storedMessages: [],
+    children: [],
+    lineage: { origin: null, next: null },
+  },
   ...more,
 });
 
@@ -51,20 +61,20 @@ const plan = (position: number, targetStep: number, concurrent: number): Step =>
 
 const message = (id: string, more: Partial<MessageState> = {}): MessageState => ({
   ...{
-    sights: "",
+    timeKeys: "",
     endpoint: "https://app.example/",
     account: "acme",
     id,
     state: "active",
     dueAt: noon,
     attempts: 0,
-    lost: 0,
+    lostAttempts: 0,
     leasedBy: "nod_a",
     host: "app.example",
     size: 0,
-    tells: false,
+    reportsOutcome: false,
   },
-  ...{ queue: null, flowKey: null, slot: null, line: null, run: "run_1", marks: [] },
+  ...{ queue: null, flowControlKey: null, slot: null, waitlist: null, run: "run_1", tags: [] },
   ...more,
 });
 
@@ -81,7 +91,7 @@ const line = (messageId: string, states: LogState[], more: Partial<LogRow> = {})
     headers: [],
     body: noBytes,
   },
-  ...{ dlqId: null, marks: [] },
+  ...{ dlqId: null, tags: [] },
   ...more,
 });
 
@@ -93,7 +103,7 @@ const waiter = (stepId: number, concurrent: number): Waiter => ({
 
 /** Groups in short: the type, and the steps with their states. */
 const inShort = (of: KnownRun): string[] =>
-  groupsOf(of, noon).map(({ type, steps }) => {
+  listStepGroups(of, noon).map(({ type, steps }) => {
     const items = steps.map((item) => `${"stepId" in item ? (item.stepId ?? item.stepName) : item.messageId} ${item.state.slice(5)}`);
     return `${type}: ${items.join(", ")}`;
   });
@@ -169,7 +179,7 @@ describe("groups", () => {
     const log = ["msg_i", "msg_p2", "msg_r2", "msg_r1"].map((id) => line(id, ["ERROR", "RETRY"], { error: id }));
     const steps = [initial, plan(1, 1, 2), plan(2, 2, 2), result(3, 2, 2), result(4, 1, 2), result(5, 3)];
     const errorsOf = (of: KnownRun): string[][] =>
-      groupsOf(of, noon).flatMap(({ steps: items }) => items.map(({ errors }) => errors.map(({ error }) => error ?? "")));
+      listStepGroups(of, noon).flatMap(({ steps: items }) => items.map(({ errors }) => errors.map(({ error }) => error ?? "")));
     expect(errorsOf(known(steps, { log }))).toEqual([[], ["msg_i"], ["msg_p2"], ["msg_r1"]]);
     expect(errorsOf(known(steps, { log, run: failedWith("msg_r1") }))).toEqual([[], ["msg_i"], ["msg_p2"], [], ["msg_r1"]]);
   });
@@ -178,7 +188,7 @@ describe("groups", () => {
 describe("what endpoints post", () => {
   const itemOf = (said: unknown, head: Partial<StepHead> = {}) => {
     const whole = { stepId: 1, stepName: "s", stepType: "Run", concurrent: 1, ...head };
-    const [, group] = groupsOf(
+    const [, group] = listStepGroups(
       known([initial, entry("r1", 1, { head: whole, body: bytes(typeof said === "string" ? said : JSON.stringify(said)) })]),
       noon,
     );
@@ -215,7 +225,7 @@ describe("what endpoints post", () => {
     });
     const call = entry("c1", 1, { callType: "toCallback", url: "https://third.example" });
     const callOf = (...steps: Step[]) => {
-      const item = groupsOf(known([initial, ...steps]), noon)[1]?.steps[0];
+      const item = listStepGroups(known([initial, ...steps]), noon)[1]?.steps[0];
       return item && "call" in item ? item.call : null;
     };
     expect(callOf(call, answer)).toEqual({
@@ -242,13 +252,13 @@ describe("what endpoints post", () => {
   });
 
   test("shows as a text where it cannot be read", () => {
-    const item = groupsOf(known([initial, entry("x1", 1, { body: bytes("?") })]), noon)[1]?.steps[0];
+    const item = listStepGroups(known([initial, entry("x1", 1, { body: bytes("?") })]), noon)[1]?.steps[0];
     expect(item).toMatchObject({ stepId: null, stepName: "", out: bytes("?"), state: "STEP_SUCCESS" });
   });
 
   test("is shown without what was cut", () => {
     const steps = [initial, result(1, 1, 1, { out: "large" })];
-    const item = groupsOf(known(steps, { cut: new Set(["run_1/r1"]) }), noon)[1]?.steps[0];
+    const item = listStepGroups(known(steps, { cut: new Set(["run_1/r1"]) }), noon)[1]?.steps[0];
     expect(item).toMatchObject({ stepId: 1, stepName: "s1", isCut: true, out: null, headers: null });
   });
 
@@ -274,7 +284,7 @@ describe("what endpoints post", () => {
             const callType = kind === "c" ? "toCallback" : kind === "f" ? "fromCallback" : "step";
             return entry(`${kind}${number}`, at + 1, { callType, head: kind === "x" ? null : head, body: bytes("{}") });
           });
-          const groups = groupsOf(known([initial, ...steps], { run: of, waiters: waits.map((id) => waiter(id, 2)) }), noon);
+          const groups = listStepGroups(known([initial, ...steps], { run: of, waiters: waits.map((id) => waiter(id, 2)) }), noon);
           const places = new Set([...slots.map(({ kind, number }) => (kind === "x" ? `x${number}` : `${number}`)), ...waits.map(String)]);
           const items = groups.filter(({ type }) => type !== "next").flatMap<{ state: string }>(({ steps: some }) => some);
           expect(items).toHaveLength(places.size + 1);
@@ -290,13 +300,13 @@ describe("what endpoints post", () => {
 test("a history of ten thousand steps is one log", () => {
   const steps = [initial, ...Array.from({ length: 10_000 }, (_, at) => result(at + 1, at + 1, 10_000))];
   const log = steps.map(({ messageId }) => line(messageId, ["DELIVERED"], { id: `1-${messageId}` }));
-  const groups = groupsOf(known(steps, { log }), noon);
+  const groups = listStepGroups(known(steps, { log }), noon);
   expect(groups.map(({ type, steps: items }) => [type, items.length])).toEqual([
     ["sequential", 1],
     ["parallel", 10_000],
   ]);
   // One when the run starts, and three for each message: taken in, sent, delivered.
-  expect(eventsOf(known(steps, { log }), noon)).toHaveLength(1 + 3 * 10_001);
+  expect(listRunEvents(known(steps, { log }), noon)).toHaveLength(1 + 3 * 10_001);
 });
 
 test("events are those of the run itself, in the order of time, and never told twice", () => {
@@ -304,7 +314,7 @@ test("events are those of the run itself, in the order of time, and never told t
   const late = { ...result(1, 1), createdAt: noon + 9, waited: { createdAt: noon + 3, dueAt: null, child } };
   const log = [line("msg_i", ["DELIVERED"], { time: noon + 5 }), line("msg_r1", ["DELIVERED"], { time: noon + 7 })];
   const of = known([initial, late], { run: { ...failedWith("msg_i"), endedAt: noon + 6 }, log });
-  expect(eventsOf(of, noon).map(({ state, messageId }) => `${state} ${messageId ?? ""}`)).toEqual([
+  expect(listRunEvents(of, noon).map(({ state, messageId }) => `${state} ${messageId ?? ""}`)).toEqual([
     "RUN_STARTED ",
     "CREATED msg_i",
     "ACTIVE msg_i",

@@ -2,9 +2,9 @@ import { describe, expect, test } from "vitest";
 import type { MessageState } from "../../../../src/core/model/message.ts";
 import { noBytes } from "../../../../src/core/model/message.ts";
 import type { Run, Step, Waiter } from "../../../../src/core/model/run.ts";
-import { runReasonsOf, runText, stepsDone } from "../../../../src/core/workflows/log/whyWaiting.ts";
-import type { Standing } from "../../../../src/core/sending/whyWaiting.ts";
-import { noon } from "../../broker.ts";
+import { listRunWaitReasons, formatRunStatus, listDoneSteps } from "../../../../src/core/workflows/log/whyWaiting.ts";
+import type { WaitState } from "../../../../src/core/sending/whyWaiting.ts";
+import { noon } from "../../commandRunner.ts";
 
 const url = "https://app.example/order";
 const base = {
@@ -23,13 +23,23 @@ const stepAt = (slot: string, head: Partial<NonNullable<Step["head"]>> | null, m
   ...{ url, headers: [], body: noBytes, ...more },
 });
 
-const standing = (id: string, more: Partial<MessageState> = {}): Standing => ({
+const standing = (id: string, more: Partial<MessageState> = {}): WaitState => ({
   state: {
-    ...{ account: "acme", id, state: "pending", dueAt: noon + 60_000, attempts: 0, lost: 0, leasedBy: null, host: "app.example", size: 0 },
-    ...{ tells: false, queue: null, flowKey: null, slot: null, line: null, run: "run_1", marks: [] },
-    ...{ sights: "", endpoint: "https://app.example/", ...more },
+    ...{
+      account: "acme",
+      id,
+      state: "pending",
+      dueAt: noon + 60_000,
+      attempts: 0,
+      lostAttempts: 0,
+      leasedBy: null,
+      host: "app.example",
+      size: 0,
+    },
+    ...{ reportsOutcome: false, queue: null, flowControlKey: null, slot: null, waitlist: null, run: "run_1", tags: [] },
+    ...{ timeKeys: "", endpoint: "https://app.example/", ...more },
   },
-  ...{ retries: 3, createdAt: noon, notBefore: noon, last: null, queue: null, key: null, before: 0, places: [] },
+  ...{ retries: 3, createdAt: noon, notBefore: noon, lastEntry: null, queue: null, key: null, waitingAhead: 0, slotHolders: [] },
 });
 
 const waiterOf = (more: Partial<Waiter> = {}): Waiter => ({
@@ -39,12 +49,12 @@ const waiterOf = (more: Partial<Waiter> = {}): Waiter => ({
   ...more,
 });
 
-const alone = { asleep: new Set<string>(), kin: { origin: null, next: null } };
+const alone = { delayed: new Set<string>(), lineage: { origin: null, next: null } };
 const at = "2026-01-01T12:00:00.000Z";
 const later = "2026-01-01T12:01:00.000Z";
 
 describe("a run that goes on", () => {
-  const cases: [what: string, steps: Step[], messages: Standing[], waiters: Waiter[], expected: [reason: string, text: string][]][] = [
+  const cases: [what: string, steps: Step[], messages: WaitState[], waiters: Waiter[], expected: [reason: string, text: string][]][] = [
     [
       "its first call",
       [stepAt("i", null)],
@@ -172,14 +182,17 @@ describe("a run that goes on", () => {
   ];
 
   test.each(cases)("waits for %s", (_, steps, messages, waiters, expected) => {
-    const reasons = runReasonsOf({ run: base, steps, waiters, messages, ...alone }, noon);
+    const reasons = listRunWaitReasons({ run: base, steps, waiters, messages, ...alone }, noon);
     expect(reasons.map(({ reason, text }) => [reason, text])).toEqual(expected);
   });
 
   test("says so in one sentence", () => {
     const steps = [stepAt("i", null), stepAt("p1", { targetStep: 1 }), stepAt("r1", { stepId: 1 })];
-    const reasons = runReasonsOf({ run: base, steps, waiters: [waiterOf(), waiterOf({ id: "run_1/3" })], messages: [], ...alone }, noon);
-    expect(runText({ run: base, steps, ...alone }, reasons)).toBe(
+    const reasons = listRunWaitReasons(
+      { run: base, steps, waiters: [waiterOf(), waiterOf({ id: "run_1/3" })], messages: [], ...alone },
+      noon,
+    );
+    expect(formatRunStatus({ run: base, steps, ...alone }, reasons)).toBe(
       `goes on since ${at}, 1 step done; ${reasons[0]?.text ?? ""}; and 1 more`,
     );
   });
@@ -192,17 +205,19 @@ test("a sleep is done when its time has come, and no other step waits for that",
     stepAt("r2", { stepId: 2, stepName: "later" }),
     stepAt("p3", { targetStep: 3 }),
   ];
-  const ids = (asleep: string[]) => stepsDone({ steps, asleep: new Set(asleep) }).map(({ id }) => id);
+  const ids = (asleep: string[]) => listDoneSteps({ steps, delayed: new Set(asleep) }).map(({ id }) => id);
   expect(ids([])).toEqual(["run_1/r1", "run_1/r2"]);
   expect(ids(["msg_r1", "msg_r2"])).toEqual(["run_1/r2"]);
 });
 
 test("a run names those before and after it", () => {
-  const kin = { origin: { ...base, runId: "first" }, next: null };
-  expect(runText({ run: { ...base, state: "RUN_SUCCESS" }, steps: [], ...alone, kin }, [])).toBe("ended, resumes first, no step done");
+  const lineage = { origin: { ...base, runId: "first" }, next: null };
+  expect(formatRunStatus({ run: { ...base, state: "RUN_SUCCESS" }, steps: [], ...alone, lineage }, [])).toBe(
+    "ended, resumes first, no step done",
+  );
   const failure = { messageId: "m", dlqId: "d", error: "boom", status: 500, headers: [], unfinished: [], callback: null };
   const run: Run = { ...base, state: "RUN_FAILED", failure, continuedBy: { key: "run_2", runId: "second" } };
-  expect(runText({ run, steps: [], ...alone }, [])).toMatch(/: boom; resumed as second$/);
+  expect(formatRunStatus({ run, steps: [], ...alone }, [])).toMatch(/: boom; resumed as second$/);
 });
 
 describe("a run that has ended", () => {
@@ -233,7 +248,7 @@ describe("a run that has ended", () => {
     ],
   ])("%o waits for nothing, and says how it ended", (more, text) => {
     const run: Run = { ...base, endedAt: noon + 60_000, ...more };
-    expect(runReasonsOf({ run, steps, waiters: [], messages: [standing("msg_r1")], ...alone }, noon)).toEqual([]);
-    expect(runText({ run, steps, ...alone }, [])).toBe(text);
+    expect(listRunWaitReasons({ run, steps, waiters: [], messages: [standing("msg_r1")], ...alone }, noon)).toEqual([]);
+    expect(formatRunStatus({ run, steps, ...alone }, [])).toBe(text);
   });
 });

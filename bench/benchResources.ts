@@ -1,0 +1,80 @@
+import { type ChildProcess, fork, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, openSync, closeSync, rmdirSync, rmSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type BenchHandlers, BenchProcess } from "./benchProcess.ts";
+
+/** The repository. */
+export const root = fileURLToPath(new URL("..", import.meta.url));
+
+/** Whom a process stands for, which decides the core it runs on when processes are pinned. */
+export type Side = "server" | "others";
+const cores = { server: "0", others: "1" } as const;
+
+/** Everything a bench starts or writes, so that all of it is gone at the end, however the end comes. */
+export class BenchResources {
+  readonly #dataRoot: string;
+  readonly #pinned: boolean;
+  readonly #children = new Set<ChildProcess>();
+  #folder: string | null = null;
+
+  constructor({ dataRoot, pinned }: { dataRoot: string; pinned: boolean }) {
+    this.#dataRoot = resolve(root, dataRoot);
+    this.#pinned = pinned;
+    process.on("exit", () => this.#removeAll());
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(130));
+  }
+
+  /** A fresh folder of this run, below the data root. */
+  folder(name: string): string {
+    if (this.#folder === null) {
+      mkdirSync(this.#dataRoot, { recursive: true });
+      this.#folder = mkdtempSync(join(this.#dataRoot, "bench-"));
+    }
+    const path = join(this.#folder, name);
+    mkdirSync(path, { recursive: true });
+    return path;
+  }
+
+  /** Starts a part of the bench from its file in this folder. */
+  part<A extends BenchHandlers>(name: string, side: Side): BenchProcess<A> {
+    const file = fileURLToPath(new URL(`./${name}.ts`, import.meta.url));
+    const pinned = { execPath: "taskset", execArgv: ["-c", cores[side], process.execPath] };
+    return new BenchProcess<A>(name, this.#track(fork(file, this.#pinned ? pinned : {})));
+  }
+
+  /** Starts a server of its own from the repository. What it prints goes to the file `log`. */
+  server(command: readonly string[], log: string, home = root): ChildProcess {
+    const [program = "", ...rest] = this.#pinned ? ["taskset", "-c", cores.server, ...command] : command;
+    const out = openSync(log, "a");
+    const child = spawn(program, rest, { cwd: home, stdio: ["ignore", out, out] });
+    closeSync(out);
+    return this.#track(child);
+  }
+
+  #track<C extends ChildProcess>(child: C): C {
+    this.#children.add(child);
+    child.once("exit", () => this.#children.delete(child));
+    return child;
+  }
+
+  #removeAll(): void {
+    for (const child of this.#children) child.kill("SIGKILL");
+    if (this.#folder !== null) rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
+    try {
+      rmdirSync(this.#dataRoot);
+    } catch {
+      // Others keep something there.
+    }
+  }
+}
+
+/** Ends a process and waits until it is gone. */
+export async function end(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise((resolved) => child.once("exit", resolved));
+  child.kill(signal);
+  const timer = setTimeout(() => child.kill("SIGKILL"), 20_000);
+  await gone;
+  clearTimeout(timer);
+}

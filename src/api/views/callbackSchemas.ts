@@ -1,0 +1,31 @@
+import { z } from "zod";
+
+const headers = z.record(z.string(), z.array(z.string()));
+
+/** The body of a callback, as `core/sending/callback.ts` writes it. */
+export const callbackSchema = z.object({
+  status: z.int().describe("The status of the response; 0 if there was no response."),
+  header: headers.describe("The headers of the response: names to lists of values."),
+  body: z.string().describe("The body of the response, in base64. Without a response, the reason, in base64."),
+  retried: z.int().describe("How many retries came before this attempt: 0 for the first."),
+  maxRetries: z.int().describe("The number of retries that the message can have."),
+  sourceMessageId: z.string().describe("The id of the message that this is about."),
+  topicName: z.string().optional().describe("The URL group that it was published to."),
+  endpointName: z.string().optional().describe("The name of the endpoint in the URL group."),
+  url: z.string().describe("The destination of the message."),
+  method: z.string().describe("The HTTP method of the message."),
+  sourceHeader: headers.describe("The headers of the message: names to lists of values."),
+  sourceBody: z.string().describe("The body of the message, in base64."),
+  notBefore: z.string().describe("The earliest time of its first attempt: Unix milliseconds, as a text."),
+  createdAt: z.string().describe("When it was published: Unix milliseconds, as a text."),
+  scheduleId: z.string().optional().describe("The schedule that published it."),
+  callerIP: z.string().optional().describe("The IP address of the client that published it, if it is known."),
+  workflowRunId: z.string().optional().describe("The workflow run that it belongs to."),
+  truncated: z.literal(true).optional().describe("The response, or the body of the message, was too large and is cut."),
+  workflowCreatedAt: z.int().optional().describe("When that run was created, in Unix milliseconds."),
+});
+
+/** The body of a failure callback. */
+export const failureCallbackSchema = callbackSchema.extend({
+  dlqId: z.string().describe("The id of the message in the dead letter queue."),
+});

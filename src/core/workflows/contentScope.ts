@@ -1,0 +1,79 @@
+import type { Draft } from "../decision/command.ts";
+import { listAllCallbackUrls } from "../model/destinations.ts";
+import { findOngoingRun } from "./history.ts";
+import type { AccountId, MessageInput, RunPost } from "../model/message.ts";
+import type { Scope } from "../model/rights.ts";
+import { findDisclosureRefusal } from "../model/rights.ts";
+
+type ContentRefusal = ReturnType<typeof findDisclosureRefusal>;
+type DisclosingMessage = Pick<MessageInput, "url" | "group" | "callback" | "failureCallback" | "post">;
+
+/**
+ * Returns why a token may not publish a message that would send stored content to a URL that the caller chose; null if it may. The URL of the
+ * message itself is free if it receives only what the caller gave.
+ */
+export function findContentRefusal(scope: Scope, draft: Draft, account: AccountId, input: DisclosingMessage): ContentRefusal {
+  if (scope.verbs.includes("read")) return null;
+  if (input.post) return findRunContentRefusal(scope, draft, account, input, input.post);
+  if (input.group === null) return null;
+  // Callbacks tell the URLs of the endpoints, and the default headers of the group.
+  const allowedUrls = draft.get("urlGroups", account, input.group)?.headers.map(([, value]) => value) ?? [];
+  return findDisclosureRefusal(scope, {
+    content: `a message to the URL group ${input.group}`,
+    urls: listAllCallbackUrls(input),
+    allowedUrls,
+  });
+}
+
+function findRunContentRefusal(scope: Scope, draft: Draft, account: AccountId, input: DisclosingMessage, post: RunPost): ContentRefusal {
+  if (post.kind === "start") return findStartContentRefusal(scope, draft, account, input, post);
+  const ongoing = findOngoingRun(draft, account, post.runId);
+  if (!ongoing) return null;
+  const content = post.kind === "call" ? describeAnswer(post.runId) : describeHistory(post.runId);
+  const urls = post.kind === "call" ? listAllCallbackUrls({ callback: input.callback, failureCallback: null }) : [input.url];
+  return findDisclosureRefusal(scope, { content, urls, allowedUrls: [ongoing.run.url] });
+}
+
+type StartPost = Extract<RunPost, { kind: "start" }>;
+
+/** A run that is going is started again by its endpoint alone. A new one goes to where it starts, and nowhere else. */
+function findStartContentRefusal(
+  scope: Scope,
+  draft: Draft,
+  account: AccountId,
+  input: DisclosingMessage,
+  { runId, url, origin, features, invoker }: StartPost,
+): ContentRefusal {
+  const invoking = invoker && findOngoingRun(draft, account, invoker.runId);
+  const refusal =
+    invoking &&
+    findDisclosureRefusal(scope, { content: describeHistory(invoker.runId), urls: [invoker.url], allowedUrls: [invoking.run.url] });
+  if (refusal) return refusal;
+  const ongoing = findOngoingRun(draft, account, runId);
+  const content = describeHistory(runId);
+  if (!ongoing)
+    return findDisclosureRefusal(scope, {
+      content,
+      urls: [url, ...(features.initialBody ? [] : listAllCallbackUrls(input))],
+      allowedUrls: [input.url],
+    });
+  if (origin !== "again") return null;
+  const { run } = ongoing;
+  return findDisclosureRefusal(scope, {
+    content,
+    urls: [input.url, ...listAllCallbackUrls(input)],
+    allowedUrls: [run.url, ...listAllCallbackUrls(run.settings)],
+  });
+}
+
+const describeHistory = (runId: string): string => `the history of the run ${runId.slice(0, 200)}`;
+const describeAnswer = (runId: string): string => `an answer for the run ${runId.slice(0, 200)}`;
+
+/** Why a token may not let a step of a run wait, and continue at these URLs; null when it may. */
+export function findWaitContentRefusal(
+  scope: Scope,
+  runId: string,
+  { urls, own }: { urls: readonly string[]; own: string },
+): ContentRefusal {
+  return findDisclosureRefusal(scope, { content: describeHistory(runId), urls, allowedUrls: [own] });
+}

@@ -1,0 +1,145 @@
+import { toIdRange } from "./pages.ts";
+import { matchesFilter } from "../../core/search/filter.ts";
+import { readIdTime } from "../../core/values/ids.ts";
+import type { AccountId, Bytes, DeadLetter, StoredMessage } from "../../core/model/message.ts";
+import { noBytes } from "../../core/model/message.ts";
+import { readChunks, withMessages } from "./pages.ts";
+import { pickTagLookup } from "./byTag.ts";
+import type { Run, Step } from "../../core/model/run.ts";
+import { initialStepKey, toStepId } from "../../core/model/stepId.ts";
+import type { BodyOptions, ListQuery, StorageReads } from "./storageReads.ts";
+import { readMessages, countFittingPage, toKeys, scanLimit } from "./storageReads.ts";
+
+/** `failed`: of a run, the run itself, the step whose message failed, and the initial payload, as far as they are kept. */
+export type DeadLetterEntry = { deadLetter: DeadLetter; message: StoredMessage; failed?: FailedRun };
+export type FailedRun = { run: Run | null; step: Step | null; payload: Bytes };
+export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
+
+/** Returns a page of the dead letters that pass a filter, with their messages and what is known of their runs. */
+export async function listDeadLetters(storageReads: StorageReads, query: ListQuery & BodyOptions): Promise<DeadLetterPage> {
+  const page = await listWithoutBodies(storageReads, query);
+  if (query.bodies === false) return page;
+  const { entries, cursor } = await withBodies(storageReads, query.account, page);
+  return { entries: await withRuns(storageReads, query.account, entries), cursor };
+}
+
+/** Adds what else is known of the runs that some of them are of; without bodies, but for the initial payload. */
+export async function withRuns(
+  storageReads: StorageReads,
+  account: AccountId,
+  entries: readonly DeadLetterEntry[],
+): Promise<DeadLetterEntry[]> {
+  const keys = entries.flatMap(({ deadLetter: { run }, message }) => (run ? [{ run: run.key, step: readStepId(message) }] : []));
+  if (keys.length === 0) return [...entries];
+  const [runs, steps, payloads] = await Promise.all([
+    storageReads.rows(
+      "runs",
+      toKeys(
+        account,
+        keys.map(({ run }) => run),
+      ),
+      { bodies: false },
+    ),
+    storageReads.rows(
+      "steps",
+      toKeys(
+        account,
+        keys.map(({ step }) => step),
+      ),
+      { bodies: false },
+    ),
+    storageReads.rows(
+      "steps",
+      toKeys(
+        account,
+        keys.map(({ run }) => toStepId(run, initialStepKey)),
+      ),
+    ),
+  ]);
+  const payloadByRun = new Map(payloads.map((step) => [step.run, step.body]));
+  const runById = new Map(runs.map((run) => [run.id, run]));
+  const stepById = new Map(steps.map((step) => [step.id, step]));
+  return entries.map((entry) => {
+    const { run } = entry.deadLetter;
+    if (!run) return entry;
+    const step = stepById.get(readStepId(entry.message)) ?? null;
+    return Object.assign(entry, { failed: { run: runById.get(run.key) ?? null, step, payload: payloadByRun.get(run.key) ?? noBytes } });
+  });
+}
+
+const readStepId = ({ run }: StoredMessage): string => (run ? toStepId(run.run, run.stepKey) : "");
+
+/** The page with its bodies. It ends early rather than become larger than a page may be. */
+async function withBodies(storageReads: StorageReads, account: AccountId, { entries, cursor }: DeadLetterPage): Promise<DeadLetterPage> {
+  const deadLetterKeys = entries.map(({ deadLetter }) => [account, deadLetter.id] as const);
+  const messageKeys = entries.map(({ message }) => [account, message.id] as const);
+  const deadLetterSizes = await storageReads.sizes("deadLetters", deadLetterKeys);
+  const messageSizes = await storageReads.sizes("storedMessages", messageKeys);
+  const payloadId = ({ deadLetter: { run } }: DeadLetterEntry): string => (run ? toStepId(run.key, initialStepKey) : "");
+  const payloadSizes = await storageReads.sizes(
+    "steps",
+    toKeys(
+      account,
+      entries.flatMap((entry) => payloadId(entry) || []),
+    ),
+  );
+  const count = countFittingPage(
+    entries.map((entry) => {
+      const { deadLetter, message } = entry;
+      return (deadLetterSizes.get(deadLetter.id) ?? 0) + (messageSizes.get(message.id) ?? 0) + (payloadSizes.get(payloadId(entry)) ?? 0);
+    }),
+  );
+  const deadLetters = new Map(
+    (await storageReads.rows("deadLetters", deadLetterKeys.slice(0, count))).map((deadLetter) => [deadLetter.id, deadLetter]),
+  );
+  const messages = new Map(
+    (await storageReads.rows("storedMessages", messageKeys.slice(0, count))).map((message) => [message.id, message]),
+  );
+  const page = entries.slice(0, count).flatMap((entry) => {
+    const [deadLetter, message] = [deadLetters.get(entry.deadLetter.id), messages.get(entry.message.id)];
+    // It may have gone meanwhile.
+    return deadLetter && message ? [{ deadLetter, message }] : [];
+  });
+  return { entries: page, cursor: count < entries.length ? (entries[count - 1]?.deadLetter.id ?? null) : cursor };
+}
+
+/** The page without its bodies. */
+async function listWithoutBodies(storageReads: StorageReads, query: ListQuery): Promise<DeadLetterPage> {
+  const { account, filter, order, cursor, count } = query;
+  const descending = order === "latestFirst";
+  const range = { account, descending, ...toIdRange("dlq", filter, cursor, descending) };
+  const tagLookup = filter.dlqIds ? null : await pickTagLookup(storageReads, "dlq", filter, range);
+  const chunks = readChunks(storageReads, "deadLetters", { range, tagLookup, limit: count + 1 });
+  const source = filter.dlqIds
+    ? listNamedDeadLetters(storageReads, query, filter.dlqIds)
+    : withMessages(storageReads, { account, chunks, toMessageId: ({ messageId }) => messageId });
+  const entries: DeadLetterEntry[] = [];
+  let lastId: string | null = null;
+  let scanned = 0;
+  for await (const { row: deadLetter, message } of source) {
+    // One more than a page shows that there is another page.
+    if (entries.length === count) return { entries, cursor: lastId };
+    lastId = deadLetter.id;
+    const time = readIdTime(deadLetter.id);
+    if (message && matchesFilter(filter, { message, time, dlqId: deadLetter.id, responseStatus: deadLetter.status, deadLetter }))
+      entries.push({ deadLetter, message });
+    if (++scanned >= scanLimit) return { entries, cursor: lastId };
+  }
+  return { entries, cursor: null };
+}
+
+/** Dead letters that were named, in the order of the list. */
+async function* listNamedDeadLetters(storageReads: StorageReads, { account, order, cursor }: ListQuery, ids: readonly string[]) {
+  const deadLetters = [...(await storageReads.rows("deadLetters", toKeys(account, ids), { bodies: false }))];
+  deadLetters.sort((a, b) => (a.id < b.id ? -1 : 1));
+  if (order === "latestFirst") deadLetters.reverse();
+  const messages = await readMessages(
+    storageReads,
+    account,
+    deadLetters.map(({ messageId }) => messageId),
+  );
+  for (const row of deadLetters) {
+    if (cursor === null || (order === "latestFirst" ? row.id < cursor : row.id > cursor))
+      yield { row, message: messages.get(row.messageId) };
+  }
+}

@@ -1,0 +1,200 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import type { Store } from "../../../src/store/store.ts";
+import { createTestServer, otherToken, token } from "../testServer.ts";
+import { listen, parseReply, send } from "../wire.ts";
+
+/** A publish whose body is announced, and begun, but never ends. */
+async function unfinished(port: number, length: number, path = "/v2/publish/https://example.com"): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  await once(socket, "connect");
+  socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Length: ${length}\r\n\r\nbegun`);
+  return socket;
+}
+
+/** Lets the sockets have their say; what is injected never passes through the event loop. */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+const mebi = 1024 * 1024;
+const refused = { status: 503, body: { error: expect.stringContaining("ask again") } };
+
+test("bodies that find no room are refused with 503 and Retry-After, and there is room again when others end or break off", async () => {
+  const home = await createTestServer({ intakeBytes: 1000 });
+  const { ask } = home;
+  const port = await listen(home);
+  const publish = (bytes: number) => ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+
+  expect((await publish(900)).status).toBe(200);
+  const slow = await unfinished(port, 900);
+  while ((await publish(200)).status === 200) await turn();
+  expect(await publish(200)).toMatchObject({ ...refused, headers: { "retry-after": "1" } });
+  // Whoever sends nothing, or little, still gets in.
+  expect((await ask("GET", "/v2/dlq")).status).toBe(200);
+  expect((await publish(0)).status).toBe(200);
+
+  slow.destroy();
+  while ((await publish(900)).status !== 200) await turn();
+});
+
+test("an account with bodies under way takes no more room for others than it leaves, and others get in", async () => {
+  const home = await createTestServer({ intakeBytes: 1000 });
+  const port = await listen(home);
+  const publish = (bytes: number, who = token) =>
+    home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) });
+  const slow = await unfinished(port, 500);
+  while ((await publish(1)).status === 200) await turn();
+  expect(await publish(1)).toMatchObject({
+    status: 503,
+    body: { error: expect.stringContaining("the account has as many request bodies") },
+  });
+  expect((await publish(500, otherToken)).status).toBe(200);
+  expect((await publish(501, otherToken)).status).toBe(503);
+
+  slow.destroy();
+  while ((await publish(500)).status !== 200) await turn();
+});
+
+test("what comes in through a source takes the room of its account", async () => {
+  const home = await createTestServer({ intakeBytes: 1000 });
+  const { body: source } = await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example"}' });
+  const publish = async (bytes: number, who: string): Promise<number> =>
+    (await home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) })).status;
+  await unfinished(await listen(home), 500, new URL(source.url).pathname);
+  while ((await publish(1, token)) === 200) await turn();
+  expect([await publish(1, token), await publish(500, otherToken)]).toEqual([503, 200]);
+});
+
+test("large bodies that are announced take no room before they arrive", async () => {
+  const home = await createTestServer({ intakeBytes: 20 * mebi });
+  const port = await listen(home);
+  for (let number = 0; number < 6; number++) await unfinished(port, 8 * mebi);
+  for (let turns = 0; turns < 20; turns++) await turn();
+  expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(7 * mebi) })).status).toBe(200);
+});
+
+test("large bodies are refused in the middle when there is no more room, and give back what they took", async () => {
+  // So much that the slow one is never refused for the sake of a publish that is under way as well.
+  const home = await createTestServer({ intakeBytes: 200_000 });
+  const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+  const slow = await unfinished(await listen(home), 8 * mebi);
+  slow.write(Buffer.alloc(90_000));
+  while ((await publish(25_000)).status === 200) await turn();
+  expect(await publish(25_000)).toMatchObject(refused);
+  slow.write(Buffer.alloc(120_000));
+  const [answer] = await once(slow, "data");
+  expect(String(answer)).toMatch(/^HTTP\/1.1 503 [^]*retry-after: 1[^]*ask again/);
+  slow.destroy();
+  while ((await publish(60_000)).status !== 200) await turn();
+});
+
+test("a body of unknown length takes as much room as has arrived", async () => {
+  const { ask } = await createTestServer({ intakeBytes: 1000 });
+  const chunked = (bytes: number) =>
+    ask("POST", "/v2/publish/https://example.com", { headers: { "transfer-encoding": "chunked" }, body: Buffer.alloc(bytes) });
+  expect((await chunked(900)).status).toBe(200);
+  expect(await chunked(1001)).toMatchObject(refused);
+  expect((await chunked(900)).status).toBe(200);
+});
+
+test("large bodies that break off, or turn out too large, give back what they took", async () => {
+  const home = await createTestServer({ intakeBytes: 10 * mebi });
+  const port = await listen(home);
+  const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+  const broken = await unfinished(port, 8 * mebi);
+  broken.write(Buffer.alloc(5 * mebi));
+  while ((await publish(6 * mebi)).status === 200) await turn();
+  broken.destroy();
+  while ((await publish(8 * mebi)).status !== 200) await turn();
+
+  const chunk = `100000\r\n${"x".repeat(mebi)}\r\n`;
+  const head = `POST /v2/publish/https://example.com HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`;
+  expect(parseReply(await send(port, head + chunk.repeat(9))).status).toBe(413);
+  while ((await publish(8 * mebi)).status !== 200) await turn();
+});
+
+test.each([
+  ["at once", "/v2/publish/https://example.com"],
+  ["the usual way", "/v2/enqueue/q/https://example.com"],
+])("who breaks off while its token is looked up, %s, takes nothing", async (_way, path) => {
+  const asked = Promise.withResolvers<void>();
+  const held = Promise.withResolvers<void>();
+  const slow = (store: Store): Store => ({
+    ...store,
+    read: {
+      ...store.read,
+      accountByToken: async (tokenHash) => {
+        asked.resolve();
+        await held.promise;
+        return store.read.accountByToken(tokenHash);
+      },
+    },
+  });
+  const home = await createTestServer({ intakeBytes: 1000, wrap: slow });
+  const port = await listen(home);
+  const arrived = once(home.api.server, "connection");
+  const socket = await unfinished(port, 900, path);
+  const [accepted] = await arrived;
+  await asked.promise;
+  socket.destroy();
+  for (let turns = 0; turns < 10; turns++) await turn();
+  held.resolve();
+  while (!accepted.closed) await turn();
+  expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(900) })).status).toBe(200);
+});
+
+/** A chunked publish in chunks of so many bytes, on a connection of its own. */
+async function inChunks(port: number, of: { size: number; count: number; path?: string }): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  socket.on("error", () => undefined);
+  await once(socket, "connect");
+  const { size, count, path = "/v2/publish/https://example.com" } = of;
+  socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`);
+  const chunk = `${size.toString(16)}\r\n${"x".repeat(size)}\r\n`;
+  for (let left = count; left > 0 && !socket.destroyed; left -= 1_000) {
+    if (!socket.write(chunk.repeat(Math.min(left, 1_000)))) await Promise.race([once(socket, "drain"), once(socket, "close")]);
+  }
+  return socket;
+}
+
+test.each([
+  [1, 5_000],
+  [100, 3_000],
+  [5_000, 30],
+  [20_000, 10],
+  [1, 1],
+])("a body in chunks of %d bytes arrives whole, %d of them", async (size, count) => {
+  const home = await createTestServer();
+  const socket = await inChunks(await listen(home), { size, count });
+  socket.write("0\r\n\r\n");
+  const [answer] = await once(socket, "data");
+  expect(String(answer)).toMatch(/^HTTP\/1.1 200 /);
+  expect(Buffer.from(home.delivery().message.body).toString()).toBe("x".repeat(size * count));
+});
+
+test("chunks of all sizes keep their order", async () => {
+  const home = await createTestServer();
+  const pieces = [1, 20_000, 3, 4_095, 1, 16_384, 17, 16_383, 2].map((size, at) => String(at).repeat(size));
+  const head = `POST /v2/publish/https://example.com HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`;
+  const chunks = pieces.map((text) => `${text.length.toString(16)}\r\n${text}\r\n`);
+  expect(parseReply(await send(await listen(home), `${head}${chunks.join("")}0\r\n\r\n`)).status).toBe(200);
+  expect(Buffer.from(home.delivery().message.body).toString()).toBe(pieces.join(""));
+});
+
+test("many bodies in chunks of a few bytes are refused before they take more memory than was sent", async () => {
+  const home = await createTestServer();
+  const port = await listen(home);
+  const { body: source } = await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example"}' });
+  const paths = ["/v2/publish/https://example.com", new URL(source.url).pathname];
+  for (const path of paths) {
+    const answer = Promise.withResolvers<string>();
+    const socket = await inChunks(port, { size: 2, count: 5_000, path });
+    socket.once("data", (data) => answer.resolve(String(data)));
+    const more = "2\r\nxx\r\n".repeat(6_000);
+    socket.write(more);
+    expect(await answer.promise).toMatch(/^HTTP\/1.1 400 [^]*comes in chunks of a few bytes/);
+  }
+});

@@ -1,0 +1,83 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { createTestServer, otherToken, token } from "../testServer.ts";
+import { listen } from "../wire.ts";
+
+const mebi = 1024 * 1024;
+
+/** Asks for a page, and reads nothing of it. */
+async function unread(port: number, path: string): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  await once(socket, "connect");
+  socket.pause();
+  socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`);
+  return socket;
+}
+
+/** Lets the sockets have their say; what is injected never passes through the event loop. */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+test("an account that reads none of its long answers is refused more with 503, until they have gone; others are not", async () => {
+  const home = await createTestServer({ outflowBytes: 20 * mebi });
+  const { ask } = home;
+  await ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: Buffer.alloc(8 * mebi, "a") });
+  await ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: Buffer.alloc(8 * mebi, "b") });
+  for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 500 });
+  const port = await listen(home);
+  const status = async (more: { token?: string } = {}): Promise<number> => (await ask("GET", "/v2/queues", more)).status;
+
+  const sockets = [await unread(port, "/v2/dlq"), await unread(port, "/v2/dlq")];
+  while ((await status()) === 200) await turn();
+  expect(await ask("GET", "/v2/dlq")).toMatchObject({
+    status: 503,
+    headers: { "retry-after": "1" },
+    body: { error: expect.stringContaining("read those first") },
+  });
+  // What changes something is done, and so is answered.
+  expect((await ask("POST", "/v2/publish/https://e.example")).status).toBe(200);
+  expect(await status({ token: otherToken })).toBe(200);
+
+  for (const socket of sockets) socket.destroy();
+  while ((await status()) === 503) await turn();
+  expect((await ask("GET", "/v2/dlq")).status).toBe(200);
+});
+
+test("of many long answers that an account asks for at once, few are made at a time, and no more than there is room for", async () => {
+  let [making, most, made] = [0, 0, 0];
+  const allHaveAsked = Promise.withResolvers<void>();
+  const home = await createTestServer({
+    outflowBytes: 20 * mebi,
+    wrap: (store) => ({
+      ...store,
+      read: {
+        ...store.read,
+        deadLetters: async (...asked) => {
+          most = Math.max(most, ++making);
+          made++;
+          await allHaveAsked.promise;
+          making--;
+          return store.read.deadLetters(...asked);
+        },
+      },
+    }),
+  });
+  for (const letter of ["a", "b"])
+    await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: Buffer.alloc(8 * mebi, letter) });
+  for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 500 });
+  const port = await listen(home);
+  const sockets = await Promise.all(Array.from({ length: 40 }, () => unread(port, "/v2/dlq")));
+  for (let turns = 0; turns < 100; turns++) await turn();
+  allHaveAsked.resolve();
+  while (home.lines.filter(({ status }) => status === 503).length < 30) await turn();
+  expect(most).toBeLessThanOrEqual(4);
+  expect(made).toBeLessThanOrEqual(10);
+  expect((await home.ask("POST", "/v2/publish/https://e.example")).status).toBe(200);
+
+  for (const socket of sockets) socket.destroy();
+  while ((await home.ask("GET", "/v2/queues")).status === 503) await turn();
+  const answers = await Promise.all(Array.from({ length: 20 }, () => home.ask("GET", "/v2/queues")));
+  expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200));
+});

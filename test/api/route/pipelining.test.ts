@@ -1,0 +1,215 @@
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { PacedSocket } from "../../../src/api/route/pipelining.ts";
+import { LongWork } from "../../../src/core/fairness/longWork.ts";
+import { createTestServer, token } from "../testServer.ts";
+import type { TestServer } from "../testServer.ts";
+import { listen, send } from "../wire.ts";
+
+const asked = (line: string, more: readonly string[] = []): string =>
+  [`${line} HTTP/1.1`, "Host: x", `Authorization: Bearer ${token}`, ...more, "", ""].join("\r\n");
+const pause = asked("POST /v2/queues/q/pause");
+const last = asked("POST /v2/queues/q/pause", ["Connection: close"]);
+const plain = `${asked("POST /v2/publish/https://e.example/", ["Content-Length: 5"])}plain`;
+const inChunks = `${asked("POST /v2/publish/https://e.example/", ["Transfer-Encoding: chunked"])}5\r\nchunk\r\n0\r\n\r\n`;
+
+const statusesIn = (received: string): number[] => [...received.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
+const bodies = ({ deliveries }: TestServer): string[] => deliveries.map(({ message }) => Buffer.from(message.body).toString());
+
+/** Counts how much is stored at once. `held`: nothing is stored before. */
+async function counting(held: Promise<unknown> = Promise.resolve()): Promise<TestServer & { port: number; most(): number }> {
+  let [underWay, most] = [0, 0];
+  const home = await createTestServer({
+    wrap: (store) => ({
+      ...store,
+      execute: (...given) => {
+        most = Math.max(most, ++underWay);
+        return held.then(() => store.execute(...given)).finally(() => underWay--);
+      },
+    }),
+  });
+  return { ...home, port: await listen(home), most: () => most };
+}
+
+function gate(): [held: Promise<void>, release: () => void] {
+  let release = (): void => undefined;
+  const held = new Promise<void>((resolve) => (release = resolve));
+  return [held, release];
+}
+
+test("any number of requests in one piece are answered in order, and never is more than one of a connection begun", async () => {
+  const home = await counting();
+  const received = await send(home.port, pause.repeat(500) + inChunks + pause.repeat(500) + plain + last);
+  expect(statusesIn(received)).toEqual(Array(1003).fill(200));
+  expect([bodies(home), home.most()]).toEqual([["chunk", "plain"], 1]);
+  expect(received.split("\r\n\r\n")[501]).toMatch(/^\{"messageId":/);
+});
+
+test("who says at once that no more will come has all of it answered", async () => {
+  const [held, release] = gate();
+  const home = await counting(held);
+  const socket = connect({ port: home.port, host: "127.0.0.1", allowHalfOpen: true });
+  onTestFinished(() => void socket.destroy());
+  socket.write(pause);
+  await expect.poll(() => home.most()).toBe(1);
+  socket.end(pause.repeat(300) + inChunks);
+  await new Promise((go) => setTimeout(go, 100));
+  release();
+  expect(statusesIn(await text(socket))).toEqual(Array(302).fill(200));
+  expect(bodies(home)).toEqual(["chunk"]);
+});
+
+test("who sends requests and reads no answers is not listened to", async () => {
+  const home = await counting();
+  const socket = connect(home.port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  socket.pause().write(pause.repeat(200_000));
+  let [before, now] = [-1, 0];
+  for (; before !== now; [before, now] = [now, socket.bytesWritten - socket.writableLength]) await new Promise((go) => setTimeout(go, 300));
+  // What the system keeps for both sides.
+  expect(socket.writableLength).toBeGreaterThan(4_000_000);
+});
+
+test("what is cut in the middle of bodies, so that no request is ever whole, does not add up either", async () => {
+  const [held, release] = gate();
+  const home = await counting(held);
+  const socket = connect({ port: home.port, host: "127.0.0.1", noDelay: true });
+  onTestFinished(() => void socket.destroy());
+  let begun = 0;
+  home.api.server.on("request", () => void begun++);
+  const head = asked("POST /v2/queues/q/pause", ["Content-Length: 2"]);
+  socket.write(head);
+  await expect.poll(() => begun).toBe(1);
+  for (let round = 0; round < 50; round++) {
+    socket.write(`{}${head}`.repeat(20));
+    await new Promise((go) => setTimeout(go, 2));
+  }
+  expect([home.most(), begun < 70]).toEqual([1, true]);
+  release();
+  socket.write("{}");
+  await expect.poll(() => begun, { timeout: 10_000 }).toBe(1_001);
+});
+
+test("a body of a request that was refused early is not cut to small pieces", async () => {
+  const home = await counting();
+  const push = vi.spyOn(PacedSocket.prototype, "push");
+  onTestFinished(() => push.mockRestore());
+  const socket = connect({ port: home.port, host: "127.0.0.1" });
+  onTestFinished(() => void socket.destroy());
+  socket.on("error", () => undefined);
+  const body = "\r\n\r\n".repeat(250_000);
+  socket.write(`POST /v2/publish/https://e.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n`);
+  const received: string[] = [];
+  socket.on("data", (bytes: Buffer) => received.push(bytes.toString("latin1")));
+  await expect.poll(() => statusesIn(received.join(""))).toEqual([401]);
+  socket.write(body + last);
+  await expect.poll(() => statusesIn(received.join("")), { timeout: 20_000 }).toEqual([401, 200]);
+  expect(push.mock.calls.length).toBeLessThan(2_000);
+});
+
+test("bodies arrive byte for byte, also those that are full of what ends a head", async () => {
+  const home = await counting();
+  const odd = "\r\n\r\n".repeat(60_000);
+  const long = `${asked("POST /v2/publish/https://e.example/", [`Content-Length: ${odd.length}`])}${odd}`;
+  const chunk = `${odd.length.toString(16)}\r\n${odd}\r\n`;
+  const chunks = `${asked("POST /v2/publish/https://e.example/", ["Transfer-Encoding: chunked"])}${chunk}${chunk}0\r\nX-Trailer: x\r\n\r\n`;
+  expect(statusesIn(await send(home.port, long + pause + chunks + plain + last))).toEqual(Array(5).fill(200));
+  expect(bodies(home)).toEqual([odd, odd + odd, "plain"]);
+});
+
+test.each([
+  { first: plain, body: "plain" },
+  { first: inChunks, body: "chunk" },
+])("a publish with no request behind it is told what became of it, before that is refused: $body", async ({ first, body }) => {
+  const home = await counting();
+  for (const rest of ["no request\r\n\r\n", asked("CONNECT e.example:443")]) {
+    home.deliveries.length = 0;
+    const received = await send(home.port, first + rest);
+    expect(statusesIn(received)).toEqual([200, rest.startsWith("CONNECT") ? 405 : 400]);
+    expect(bodies(home)).toEqual([body]);
+  }
+});
+
+test("a body that is none is refused at once, and after the answers to what came before it", async () => {
+  const home = await counting();
+  const broken = inChunks.replace("5\r\n", "odd\r\n");
+  expect(statusesIn(await send(home.port, broken))).toEqual([400]);
+  expect(statusesIn(await send(home.port, pause + broken))).toEqual([200, 400]);
+  expect(bodies(home)).toEqual([]);
+});
+
+test.each([
+  { by: "nobody", asked: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", statuses: [404, 429] },
+  { by: "an account, and refused before it is stored", asked: plain.replace("https:", "ftp:"), statuses: [400] },
+])("other connections have their turn between requests of one connection: $by", async ({ asked: one, statuses }) => {
+  const home = await counting();
+  const flood = connect({ port: home.port, host: "127.0.0.1" });
+  onTestFinished(() => void flood.destroy());
+  // Whoever uses the token first has it looked up.
+  expect(statusesIn(await send(home.port, last))).toEqual([200]);
+  const [begun, answered] = [home.lines.length, (): number => home.lines.length - begun];
+  const turns: number[] = [0];
+  const count = (): void => {
+    turns.push(answered());
+    if (answered() < 500 && turns.length < 1_000_000) setImmediate(count);
+  };
+  let received = "";
+  flood.on("data", (bytes: Buffer) => (received += bytes.toString("latin1")));
+  flood.write(one.repeat(500));
+  count();
+  await expect.poll(() => statusesIn(received).length, { timeout: 20_000 }).toBe(500);
+  expect([...new Set(statusesIn(received))]).toEqual(statuses);
+  const steps = turns.slice(1).map((now, at) => now - (turns[at] ?? 0));
+  expect(Math.max(...steps)).toBeLessThanOrEqual(2);
+});
+
+test.each([
+  ["chunks of one byte", ["Transfer-Encoding: chunked"], `${"1\r\nx\r\n".repeat(2_000)}0\r\n\r\n`, 2_000, 7],
+  ["a length", ["Content-Length: 300000"], "x".repeat(300_000), 300_000, 4],
+])("a long body with %s is read in turns, and others are served in between", async (_case, headers, written, length, least) => {
+  const waiting: (() => void)[] = [];
+  const home = await createTestServer({
+    longWork: new LongWork({ soon: (run) => void waiting.push(run), elapsed: () => performance.now() * 1e6 }),
+  });
+  const port = await listen(home);
+  const long = send(port, asked("POST /v2/publish/https://e.example/", [...headers, "Connection: close"]) + written);
+  let turns = 0;
+  let isOver = false;
+  void long.then(() => (isOver = true));
+  while (!isOver) {
+    expect(statusesIn(await send(port, plain + last))).toEqual([200, 200]);
+    turns += waiting.length > 0 ? 1 : 0;
+    waiting.splice(0).forEach((run) => run());
+  }
+  expect(statusesIn(await long)).toEqual([200]);
+  expect(turns).toBeGreaterThanOrEqual(least);
+  expect(bodies(home).filter((body) => body !== "plain")).toEqual(["x".repeat(length)]);
+});
+
+test("a body that comes a byte at a time is read ever more rarely, and as a whole", { tags: "long" }, async () => {
+  const rests: number[] = [];
+  const rings: (() => void)[] = [];
+  const home = await createTestServer({
+    alarm: (after, ring) => {
+      rests.push(after);
+      rings.push(ring);
+      return () => undefined;
+    },
+  });
+  const socket = connect(await listen(home), "127.0.0.1").setNoDelay();
+  onTestFinished(() => void socket.destroy());
+  socket.write(asked("POST /v2/enqueue/q/https://e.example/", ["Content-Length: 1000", "Connection: close"]));
+  let written = 0;
+  let isOver = false;
+  const answer = text(socket).finally(() => (isOver = true));
+  while (!isOver) {
+    if (written < 1_000) socket.write(String(written++ % 10));
+    if (written % 30 === 0 || written === 1_000) rings.splice(0).forEach((ring) => ring());
+    await new Promise((go) => setTimeout(go, 1));
+  }
+  expect(statusesIn(await answer)).toEqual([200]);
+  expect(bodies(home)).toEqual(["0123456789".repeat(100)]);
+  expect(rests.slice(0, 9)).toEqual([10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+  expect(rests.length).toBeLessThan(100);
+});

@@ -1,0 +1,78 @@
+import { describe, expect, test } from "vitest";
+import type { Delivery } from "../../../../src/core/model/message.ts";
+import { bytes, callbackTo, endpoint, failRunAndRead } from "../lists/failedRunLists.ts";
+import { createTestServer } from "../../testServer.ts";
+import type { TestServer, Reply } from "../../testServer.ts";
+
+const entries = async ({ ask }: TestServer): Promise<number> => (await ask("GET", "/v2/workflows/dlq")).body.messages.length;
+const nonRetryable = { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] } as const;
+
+/** What goes out, without what came of earlier requests. */
+const sent = ({ deliveries }: TestServer): Delivery[] => deliveries.splice(0);
+
+describe("a failure callback", () => {
+  const told = { failureCallback: callbackTo("https://app.example/failed") };
+  const stateOf = async ({ ask }: TestServer, dlqId: string) => (await ask("GET", `/v2/workflows/dlq/${dlqId}`)).body.failureFunctionState;
+  const callback = (home: TestServer, method: string, dlqId: string): Promise<Reply> =>
+    home.ask(method, `/v2/workflows/dlq/callback/${dlqId}`);
+
+  test("that has failed is called again, as often as it fails", async () => {
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1", told);
+    const createdAt = home.clock.now;
+    expect(await callback(home, "POST", dlqId)).toMatchObject({
+      status: 400,
+      body: { error: expect.stringContaining("CALLBACK_INPROGRESS") },
+    });
+    for (let round = 0; round < 2; round++) {
+      const [delivery] = sent(home);
+      expect(JSON.parse(new TextDecoder().decode(delivery?.message.body))).toMatchObject({
+        workflowRunId: "wfr_1",
+        dlqId,
+        status: 500,
+        sourceBody: btoa("payload"),
+      });
+      if (delivery) await home.settle(delivery, { ...nonRetryable });
+      expect(await stateOf(home, dlqId)).toBe("CALLBACK_FAIL");
+      expect(await callback(home, "POST", dlqId)).toMatchObject({
+        status: 200,
+        body: { workflowRunId: "wfr_1", workflowCreatedAt: createdAt },
+      });
+      expect(await stateOf(home, dlqId)).toBe("CALLBACK_INPROGRESS");
+    }
+    const [delivery] = sent(home);
+    if (delivery) await home.settle(delivery, { status: 200, body: bytes("ok") });
+    expect(await stateOf(home, dlqId)).toBe("CALLBACK_SUCCESS");
+    expect(await callback(home, "POST", dlqId)).toMatchObject({
+      status: 400,
+      body: { error: expect.stringContaining("CALLBACK_SUCCESS") },
+    });
+    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
+    expect(await entries(home)).toBe(1);
+  });
+
+  test("that is in progress can be cancelled, once", async () => {
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1", told);
+    const [delivery] = sent(home);
+    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 200, body: { workflowRunId: "wfr_1" } });
+    expect(await stateOf(home, dlqId)).toBe("CALLBACK_CANCELED");
+    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
+    if (delivery) await home.settle(delivery, { status: 200 });
+    expect(await stateOf(home, dlqId)).toBe("CALLBACK_CANCELED");
+    expect(await callback(home, "POST", dlqId)).toMatchObject({
+      status: 400,
+      body: { error: expect.stringContaining("CALLBACK_CANCELED") },
+    });
+  });
+
+  test("that there is not is neither called nor cancelled", async () => {
+    const home = await createTestServer();
+    const dlqId = await failRunAndRead(home, "wfr_1", { url: endpoint });
+    expect(await callback(home, "POST", dlqId)).toMatchObject({ status: 400, body: { error: expect.stringContaining("does not exist") } });
+    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
+    for (const id of ["1800000000000-1", "x", "%00"]) {
+      for (const method of ["POST", "DELETE"]) expect(await callback(home, method, id)).toMatchObject({ status: 404 });
+    }
+  });
+});

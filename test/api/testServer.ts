@@ -1,0 +1,223 @@
+import { hash } from "node:crypto";
+import { request as httpRequest } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { FastifyInstance, InjectOptions } from "fastify";
+import { onTestFinished } from "vitest";
+import type { RequestLine } from "../../src/api/route/requestLog.ts";
+import type { AccessCounters } from "../../src/api/auth/accessCounters.ts";
+import { createApi } from "../../src/api/server/fastify.ts";
+import { createServerAdmin } from "../../src/server/accountAdmin.ts";
+import type { LongWork } from "../../src/core/fairness/longWork.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
+import { alarm, idleAlarm as wakeWhenIdle, createLongWork } from "../../src/clock/clock.ts";
+import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/model/message.ts";
+import { noBytes } from "../../src/core/model/message.ts";
+import type { RefusedHosts } from "../../src/core/values/refusedHost.ts";
+import type { PlanName } from "../../src/core/model/accountTerms.ts";
+import type { Prices } from "../../src/core/accounts/statistics.ts";
+import { Memory, memoryStore } from "../model/memoryStore.ts";
+import type { Store } from "../../src/store/store.ts";
+
+export const token = "eyJVc2VySUQiOiJ1c2VyIiwiUGFzc3dvcmQiOiJwYXNzIn0=";
+export const otherToken = "b3RoZXI=";
+/** Of whoever runs the server. */
+export const operatorPassword = "operator-password";
+export const testTime = 1_800_000_000_000;
+
+/** `body`: whatever the JSON is; tests say what they expect of it. */
+// oxlint-disable-next-line typescript/no-explicit-any -- the shape is what is tested
+export type Reply = { status: number; body: any; headers: Record<string, unknown> };
+
+/**
+ * Which path answers plain publishes, for files that run twice (see `test/api/twice.ts`). "on": `ask`
+ * publishes over a connection, to the fast path; "off": there is no fast path. Not set: `ask` publishes to
+ * the framework, and tests that open connections meet the fast path.
+ */
+const fastPath = process.env["FAST_PATH"];
+/** Requests that the fast path answers, unless something about them is unusual. */
+const onFastPath = /^(POST \/v2\/(publish|batch)|DELETE \/v2\/workflows\/runs\/)/i;
+
+export type TestServer = {
+  api: FastifyInstance;
+  store: Store;
+  /** What the store keeps. */
+  memory: Memory;
+  lines: RequestLine[];
+  deliveries: Delivery[];
+  clock: { now: Millis };
+  stop(): void;
+  /**
+   * Asks with the token of the first account. Header names and values may be a list, as they come over the
+   * wire.
+   */
+  ask(
+    method: string,
+    url: string,
+    more?: { headers?: Record<string, string>; body?: string | Buffer; token?: string | null },
+  ): Promise<Reply>;
+  /** The one message that there is to deliver since the last call. */
+  delivery(): Delivery;
+  settle(delivery: Delivery, outcome: Partial<Outcome>): Promise<void>;
+};
+
+/**
+ * A server with a store in memory and a clock that stands still; whatever is due is delivered into a list.
+ */
+export async function createTestServer(
+  options: {
+    trustProxy?: boolean | string[];
+    intakeBytes?: number;
+    longWork?: LongWork;
+    alarm?: typeof alarm;
+    outflowBytes?: number;
+    maxQueues?: number;
+    brand?: Brand;
+    sendsFrom?: string[];
+    prices?: Prices;
+    refusedHost?: RefusedHosts;
+    region?: string;
+    corsOrigins?: string[];
+    reservedPrices?: Partial<Record<PlanName, number>>;
+    hasOperator?: boolean;
+    servesAccountsOnly?: boolean;
+    counted?: AccessCounters;
+    fastPath?: boolean;
+    wrap?(store: Store): Store;
+  } = {},
+): Promise<TestServer> {
+  const clock = { now: testTime };
+  let seed = 1;
+  const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
+  const memory = new Memory();
+  const store = memoryStore({ node: "nod_1", now: () => clock.now, random, newId: createIdGenerator(random) }, memory);
+  const deliveries: Delivery[] = [];
+  store.attach({
+    readCapacity: () => ({
+      free: 100_000,
+      perHost: 100_000,
+      backlog: false,
+      runningByLane: new Map(),
+      bytes: { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} },
+    }),
+    deliver: (delivery) => void deliveries.push(delivery),
+    abort: () => undefined,
+    fault: (what) => {
+      throw new Error(what);
+    },
+  });
+  await store.execute("createAccount", makeAccount("acc_1", token));
+  await store.execute("createAccount", makeAccount("acc_2", otherToken));
+  const lines: RequestLine[] = [];
+  const newId = createIdGenerator(random);
+  let stopping = false;
+  const api = createApi({
+    store: options.wrap?.(store) ?? store,
+    now: () => clock.now,
+    retention: { log: 86_400_000, deadLetters: 86_400_000 },
+    trustProxy: options.trustProxy ?? false,
+    fastPath: options.fastPath ?? fastPath !== "off",
+    wakeWhenIdle,
+    wakeAfter: options.alarm ?? alarm,
+    longWork: options.longWork ?? createLongWork(),
+    ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
+    ...(options.outflowBytes === undefined ? {} : { outflowBytes: options.outflowBytes }),
+    ...(options.brand === undefined ? {} : { brand: options.brand }),
+    ...(options.maxQueues === undefined ? {} : { maxQueues: options.maxQueues }),
+    ...(options.hasOperator === false
+      ? {}
+      : {
+          operator: {
+            password: operatorPassword,
+            accountAdminFor: (actor) =>
+              createServerAdmin(options.wrap?.(store) ?? store, {
+                logRetention: 86_400_000,
+                actor,
+                keys: null,
+                newSecret: () => newId("sig", clock.now),
+                url: () => "http://127.0.0.1:8080",
+              }),
+          },
+        }),
+    ...(options.servesAccountsOnly && { servesAccountsOnly: true }),
+    ...(options.counted && { counted: options.counted }),
+    ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
+    ...(options.corsOrigins === undefined ? {} : { corsOrigins: options.corsOrigins }),
+    ...(options.region === undefined ? {} : { region: options.region }),
+    ...(options.reservedPrices === undefined ? {} : { reservedPrices: options.reservedPrices }),
+    ...(options.prices === undefined ? {} : { prices: options.prices }),
+    ...(options.refusedHost && { refusedHost: options.refusedHost }),
+    log: (_status, line) => void lines.push(line()),
+    notReadyReason: () => (stopping ? "the server is stopping" : null),
+    health: () => ({ pending: deliveries.length }),
+  });
+  onTestFinished(() => api.close());
+  return {
+    ...{ api, store, memory, lines, deliveries, clock },
+    stop: () => void (stopping = true),
+    ask: (method, url, more = {}) =>
+      fastPath === "on" && onFastPath.test(`${method} ${url}`) ? askOverWire(api, method, url, more) : ask(api, method, url, more),
+    delivery: () => {
+      const [only, ...others] = deliveries.splice(0);
+      if (!only || others.length > 0) throw new Error(`${others.length + (only ? 1 : 0)} deliveries instead of one`);
+      return only;
+    },
+    settle: async ({ message, attempt }, outcome) => {
+      const { id: messageId, account } = message;
+      const none = { status: null, headers: [], body: noBytes, error: null, took: 1 };
+      await store.execute("settle", { account, messageId, host: new URL(message.url).host, attempt, ...none, ...outcome });
+    },
+  };
+}
+
+function makeAccount(id: string, token: string): Omit<Account, "createdAt"> {
+  return {
+    id,
+    name: id,
+    password: "pass",
+    token,
+    tokenHash: hash("sha256", token, "hex"),
+    signingKeys: { current: "sig_1", next: "sig_2" },
+  };
+}
+
+type More = NonNullable<Parameters<TestServer["ask"]>[2]>;
+
+/** Like `ask`, over a connection of its own. */
+async function askOverWire(api: FastifyInstance, method: string, url: string, { headers = {}, body = "", token: given = token }: More) {
+  const port = await portOf(api);
+  const authorization = given === null ? {} : { authorization: `Bearer ${given}` };
+  const lowered = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+  const length = { "content-length": String(Buffer.byteLength(body)) };
+  return new Promise<Reply>((resolve, reject) => {
+    const described = { host: "127.0.0.1", port, agent: false, method, path: url, headers: { ...authorization, ...lowered, ...length } };
+    const request = httpRequest(described, (response) => {
+      const received: Buffer[] = [];
+      response.on("data", (chunk: Buffer) => received.push(chunk)).on("error", reject);
+      response.on("end", () => {
+        const text = Buffer.concat(received).toString();
+        resolve({ status: response.statusCode ?? 0, body: text === "" ? null : JSON.parse(text), headers: response.headers });
+      });
+    });
+    request.on("error", reject);
+    // Node would encode the headers as it does a body that is a text.
+    request.end(Buffer.from(body));
+  });
+}
+
+/** Has a server listen on loopback, if it does not yet. Returns the port. */
+export async function portOf(api: FastifyInstance): Promise<number> {
+  if (!api.server.listening) await api.listen({ port: 0, host: "127.0.0.1" });
+  return (api.server.address() as AddressInfo).port;
+}
+
+async function ask(api: FastifyInstance, method: string, url: string, { headers = {}, body, token: given = token }: More): Promise<Reply> {
+  const authorization = given === null ? {} : { authorization: `Bearer ${given}` };
+  const request: InjectOptions = {
+    method,
+    url,
+    headers: { ...authorization, ...headers },
+    ...(body === undefined ? {} : { payload: body }),
+  };
+  const response = await api.inject(request);
+  return { status: response.statusCode, body: response.body === "" ? null : response.json(), headers: response.headers };
+}

@@ -1,0 +1,164 @@
+import type { CommandResult, CommandName, CommandInput } from "../../src/core/commands/index.ts";
+import type { DeliveryCapacity } from "../../src/core/admission/capacity.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
+import { parseHost } from "../../src/core/values/url.ts";
+import type { Account, Delivery, LeaseRef, MessageInput, LogRow, MessageState, Outcome } from "../../src/core/model/message.ts";
+import type { StoreBackend } from "../../src/store/batch/groupCommit.ts";
+import { Memory, memoryParts } from "../model/memoryStore.ts";
+
+/** 1 January 2026, noon. */
+export const noon = Date.UTC(2026, 0, 1, 12);
+
+export const ampleCapacity: DeliveryCapacity = {
+  free: 1000,
+  perHost: 1000,
+  backlog: false,
+  runningByLane: new Map(),
+  bytes: { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} },
+};
+export const noCapacity: DeliveryCapacity = { ...ampleCapacity, free: 0 };
+
+/** Runs one command after another at a time that the test sets, as a node with as many hands as it sets, and shows what came of it. */
+export class CommandRunner {
+  now = noon;
+  node = "nod_a";
+  capacity: DeliveryCapacity = ampleCapacity;
+  readonly memory = new Memory();
+  /** What the last command gave to be delivered. */
+  deliveries: readonly Delivery[] = [];
+  /** What it called off. */
+  calledOff: readonly LeaseRef[] = [];
+  /** What it told people of. */
+  faults: readonly string[] = [];
+  readonly #createParts: (node: string) => StoreBackend;
+
+  constructor() {
+    const random = (): number => 0.5;
+    const source = { node: "", now: () => this.now, random, newId: createIdGenerator(random) };
+    this.#createParts = (node) => memoryParts({ ...source, node }, this.memory);
+  }
+
+  /** With one account, `acme`. */
+  static async open(): Promise<CommandRunner> {
+    const broker = new CommandRunner();
+    await broker.run("createAccount", { ...acme });
+    return broker;
+  }
+
+  /** Throws what the command refuses or fails with. */
+  async run<N extends CommandName>(name: N, input: CommandInput<N>): Promise<CommandResult<N>> {
+    const { replies, deliveries, abortedLeases, faults } = await this.#createParts(this.node).runBatch([{ name, input }], this.capacity);
+    this.deliveries = deliveries;
+    this.calledOff = abortedLeases;
+    this.faults = faults;
+    const [reply] = replies;
+    if (reply && "answer" in reply) return reply.answer as CommandResult<N>;
+    throw new Error(JSON.stringify(reply));
+  }
+
+  /** Runs several commands as one batch. Throws when one of them is refused or fails. */
+  async runAll(calls: readonly { [N in CommandName]: { name: N; input: CommandInput<N> } }[CommandName][]): Promise<void> {
+    const { replies } = await this.#createParts(this.node).runBatch(calls, this.capacity);
+    const refused = replies.find((reply) => !("answer" in reply));
+    if (refused) throw new Error(JSON.stringify(refused));
+  }
+
+  /** Publishes one letter and answers its id. */
+  async publish(input: Partial<MessageInput> = {}): Promise<string> {
+    const [result] = await this.run("publish", { account: "acme", inputs: [makeInput(input)] });
+    if (result && "messageId" in result) return result.messageId;
+    throw new Error(JSON.stringify(result));
+  }
+
+  /** Settles an attempt of a message. */
+  async settle(messageId: string, outcome: Partial<Outcome> = {}): Promise<string> {
+    const state = this.state(messageId);
+    const { became } = await this.run(
+      "settle",
+      makeOutcome({ messageId, attempt: state?.attempts ?? 0, host: state?.host ?? "shop.example", ...outcome }),
+    );
+    return became;
+  }
+
+  state(id: string): MessageState | undefined {
+    return this.memory.tables.messages.get(`acme\n${id}`);
+  }
+
+  /** The states in the log of a message, after CREATED. */
+  log(id: string): string {
+    return this.logRows(id)
+      .flatMap(({ states }) => states)
+      .join(" ");
+  }
+
+  logRows(id: string): LogRow[] {
+    return [...this.memory.tables.log.values()].filter(({ messageId }) => messageId === id);
+  }
+
+  /** The messages that tell of another one, oldest first. */
+  listReporters(id: string) {
+    return [...this.memory.tables.storedMessages.values()].filter(({ reportsOn }) => reportsOn?.messageId === id);
+  }
+
+  get deadLetters() {
+    return [...this.memory.tables.deadLetters.values()];
+  }
+}
+
+const acme: Omit<Account, "createdAt"> = {
+  ...{ id: "acme", name: "acme", password: "", token: "token", tokenHash: "hash" },
+  signingKeys: { current: "sig_1", next: "sig_2" },
+};
+
+export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+export const makeInput = (input: Partial<MessageInput> = {}): MessageInput => ({
+  ...{ brand: "svc", url: "https://shop.example/hook", method: "POST", headers: [], body: bytes("hello") },
+  ...{
+    retries: null,
+    retryDelay: null,
+    timeout: null,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+    delay: null,
+    notBefore: null,
+  },
+  ...{
+    deduplication: null,
+    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
+    labels: [],
+    redaction: null,
+    callerIp: null,
+    reportsOn: null,
+  },
+  ...input,
+});
+
+export const callbackTo = (url: string) => ({
+  ...{
+    url,
+    method: "POST" as const,
+    headers: [],
+    retries: null,
+    retryDelay: null,
+    timeout: null,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+  },
+});
+
+export const makeOutcome = (outcome: Partial<Outcome> & { messageId: string }): Outcome => ({
+  ...{
+    account: "acme",
+    host: parseHost("https://shop.example"),
+    attempt: 0,
+    status: 500,
+    headers: [],
+    body: bytes("no"),
+    error: null,
+    took: 5,
+  },
+  ...outcome,
+});

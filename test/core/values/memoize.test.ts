@@ -1,0 +1,22 @@
+import { expect, test } from "vitest";
+import { memoize } from "../../../src/core/values/memoize.ts";
+
+test("a text is asked about once, also where nothing comes of it", () => {
+  const asked: string[] = [];
+  const ask = memoize((text) => {
+    asked.push(text);
+    return text === "none" ? null : { text };
+  });
+  expect(ask("a")).toBe(ask("a"));
+  expect([ask("none"), ask("none")]).toEqual([null, null]);
+  expect(asked).toEqual(["a", "none"]);
+});
+
+test("of a thousand and one the oldest is forgotten, and long ones at once", () => {
+  let asked = 0;
+  const ask = memoize((text) => `${++asked} ${text.slice(0, 8)}`);
+  for (let number = 0; number <= 1_000; number++) ask(String(number));
+  expect([ask("1000"), ask("1"), ask("0")]).toEqual(["1001 1000", "2 1", "1002 0"]);
+  const [long, longer] = ["x".repeat(256), "x".repeat(257)];
+  expect([ask(long), ask(long), ask(longer), ask(longer)]).toEqual([1003, 1003, 1004, 1005].map((count) => `${count} xxxxxxxx`));
+});

@@ -1,0 +1,30 @@
+import type { DeliveryCapacity } from "../../src/core/admission/capacity.ts";
+import type { LogRow, MessageState } from "../../src/core/model/message.ts";
+import type { BatchResult, CommandCall } from "../../src/store/store.ts";
+import type { Changes } from "./changes.ts";
+
+/** What a node asked for at once, and what it was answered. */
+export type Batch = { node: string; calls: readonly CommandCall[]; result: BatchResult; capacity: DeliveryCapacity };
+
+/** A batch with what it changed. */
+export type ObservedBatch = Batch & { changes: Changes };
+
+/** Says what must hold. When it does not, the run has found a fault. */
+export type AssertHolds = (holds: boolean, promise: string) => void;
+
+/** Does the row tell of a lease that ran out, after which the message is sent again? */
+export const isLost = ({ states, error }: LogRow): boolean => states.includes("RETRY") && error !== null && error.startsWith("no report: ");
+
+/** Did a batch lease the message anew? */
+export const isLease = (before: MessageState | undefined, after: MessageState | undefined): after is MessageState =>
+  after !== undefined && after.leasedBy !== null && (!before || before.leasedBy === null || before.attempts !== after.attempts);
+
+/** Reports whether a batch changes rows of runs other than their own. */
+export const concernsRuns = ({ changes }: ObservedBatch): boolean =>
+  changes.messages.some(({ before, after }) => (after ?? before)?.run !== null) ||
+  changes.deadLetters.some(({ after }) => after?.run !== undefined) ||
+  changes.storedMessages.some(({ after }) => after?.run !== undefined);
+
+/** Reports whether a log row ends an attempt that its node has reported. */
+export const endsReportedAttempt = (row: LogRow): boolean =>
+  ["ERROR", "DELIVERED", "CANCELLED"].includes(row.states[0] ?? "") && !isLost(row);

@@ -1,0 +1,137 @@
+import type { Millis } from "../../src/core/model/message.ts";
+import type { Clock } from "../../src/clock/clock.ts";
+import type { RandomSource } from "./randomSource.ts";
+
+/** Something that will happen. Its owner may be gone by then: then it does not happen. */
+type ScheduledEvent = { at: Millis; order: number; owner: string; what: string; run: (() => void) | null };
+
+/** What is still at work for real, such as a database that was asked something. Null: nothing is. */
+export type PendingWork = () => Promise<unknown> | null;
+
+/** Virtual time: a queue of what will happen. It stands still while anything is at work for real, so nobody waits for a time of day. */
+export class VirtualTime {
+  now: Millis = Date.UTC(2026, 0, 1);
+  readonly random: RandomSource;
+  readonly trace: string[] = [];
+  #heap: ScheduledEvent[] = [];
+  #order = 0;
+  readonly #ended = new Set<string>();
+  readonly #pendingWork: PendingWork;
+
+  constructor(chance: RandomSource, atWork: PendingWork = () => null) {
+    this.random = chance;
+    this.#pendingWork = atWork;
+  }
+
+  note(text: string): void {
+    this.trace.push(`${(this.now - Date.UTC(2026, 0, 1)).toString().padStart(9)} ${text}`);
+  }
+
+  /** Answers a function that calls it off. */
+  after(delay: Millis, of: { owner: string; what: string }, run: () => void): () => void {
+    const happening: ScheduledEvent = { at: this.now + Math.max(0, delay), order: ++this.#order, ...of, run };
+    push(this.#heap, happening);
+    return () => {
+      happening.run = null;
+    };
+  }
+
+  /** Never ends when the owner is gone. */
+  wait(delay: Millis, of: { owner: string; what: string }): Promise<void> {
+    return new Promise((resolve) => this.after(delay, of, resolve));
+  }
+
+  /** Whatever it was about to do, it does not do any more. */
+  forget(owner: string): void {
+    this.#ended.add(owner);
+  }
+
+  /** What is still to happen, by what it is. */
+  pending(): string[] {
+    return this.#heap.filter((one) => one.run && !this.#ended.has(one.owner)).map(({ what }) => what);
+  }
+
+  /** Lets the next thing happen, with all that follows from it at once. False when there is none before `until`. */
+  async step(until: Millis): Promise<boolean> {
+    for (;;) {
+      const [first] = this.#heap;
+      if (!first || first.at > until) return false;
+      pop(this.#heap);
+      if (!first.run || this.#ended.has(first.owner)) continue;
+      this.now = first.at;
+      first.run();
+      await this.settled();
+      return true;
+    }
+  }
+
+  /** All that follows at once from what has happened. */
+  async settled(): Promise<void> {
+    await settled();
+    for (let work = this.#pendingWork(); work; work = this.#pendingWork()) {
+      await work;
+      await settled();
+    }
+  }
+}
+
+/** Where only promises are at work, all that follows from a step has happened when the event loop has come round. */
+export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** The clock of one node: its hands may be wrong and jump, but it measures how long it sleeps truly. */
+export class NodeClock implements Clock {
+  clockOffset: Millis = 0;
+  readonly #virtualTime: VirtualTime;
+  readonly #owner: string;
+
+  constructor(virtualTime: VirtualTime, owner: string) {
+    this.#virtualTime = virtualTime;
+    this.#owner = owner;
+  }
+
+  now(): Millis {
+    return this.#virtualTime.now + this.clockOffset;
+  }
+
+  sleep(until: Millis, wake: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const left = until - this.now();
+      if (wake.aborted || left <= 0) return resolve();
+      const callOff = Number.isFinite(left) ? this.#virtualTime.after(left, { owner: this.#owner, what: "sleep" }, end) : () => undefined;
+      function end(): void {
+        wake.removeEventListener("abort", end);
+        callOff();
+        resolve();
+      }
+      wake.addEventListener("abort", end);
+    });
+  }
+}
+
+const isEarlier = (a: ScheduledEvent, b: ScheduledEvent): boolean => a.at < b.at || (a.at === b.at && a.order < b.order);
+
+function push(heap: ScheduledEvent[], one: ScheduledEvent): void {
+  let at = heap.push(one) - 1;
+  while (at > 0) {
+    const parent = (at - 1) >> 1;
+    const above = heap[parent];
+    if (!above || isEarlier(above, one)) break;
+    heap[at] = above;
+    heap[parent] = one;
+    at = parent;
+  }
+}
+
+function pop(heap: ScheduledEvent[]): void {
+  const last = heap.pop();
+  if (!last || heap.length === 0) return;
+  let at = 0;
+  for (;;) {
+    const [left, right] = [heap[2 * at + 1], heap[2 * at + 2]];
+    const child = left && right ? (isEarlier(right, left) ? right : left) : left;
+    if (!child || isEarlier(last, child)) break;
+    heap[at] = child;
+    at = child === right ? 2 * at + 2 : 2 * at + 1;
+  }
+  heap[at] = last;
+}

@@ -1,0 +1,190 @@
+import type { Socket } from "node:net";
+import { connect as connectTo, createServer } from "node:net";
+import { expect, test } from "vitest";
+import { postgresStore } from "../../../src/store/postgres/database.ts";
+import { connect, cutConnection, probeHost } from "../../../src/store/postgres/session.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { createRandom } from "../createRandom.ts";
+import { ask } from "./postgresDatabase.ts";
+import { listenAsProxy } from "./postgresProxy.ts";
+import { closeAfterTest, makeInput, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
+
+// Databases that swallow what they are told instead of refusing it.
+
+/** Long pauses of a store end only while a host is gone, so a slow machine is never taken for a silent host. */
+const longPause = 1_000;
+
+type Host = { isGone(): boolean };
+
+async function nodeAt(url: string, ...hosts: readonly Host[]): Promise<StoreFixture> {
+  const clock = new TestClock();
+  const pace = createSteppedClock(clock);
+  const sleep: typeof pace.sleep = async (until, wake) => {
+    if (until - clock.now < longPause) return pace.sleep(until, wake);
+    do await pace.sleep(clock.now + 100, wake);
+    while (!wake.aborted && !hosts.some((host) => host.isGone()));
+  };
+  const store = await postgresStore({ url, node: "nod_a", random: createRandom(1), now: () => clock.now, clock: { ...pace, sleep } });
+  return new StoreFixture(closeAfterTest(store), clock, "nod_a");
+}
+
+/** A URL with two hosts, in this order. */
+const urlOfBoth = (first: string, second: string): string => {
+  const { username, host, pathname } = new URL(first);
+  return `postgres://${username}@${host},${new URL(second).host}${pathname}`;
+};
+
+/** A host that can vanish without a word: from then on it accepts connections and nothing comes through, in either direction. */
+async function vanishingHost(url: string) {
+  const { hostname, port } = new URL(url);
+  const sockets = new Set<Socket>();
+  let swallows: ((data: Buffer) => boolean) | null = null;
+  let accepted = 0;
+  const server = createServer((client) => {
+    accepted++;
+    const database = connectTo(Number(port), hostname);
+    for (const [one, other] of [
+      [client, database],
+      [database, client],
+    ] as const) {
+      sockets.add(one);
+      one.on("error", () => other.destroy());
+      one.on("close", () => other.destroy());
+      one.on("data", (data) => void (swallows?.(data) || other.write(data)));
+    }
+  });
+  const through = await listenAsProxy(server, { url, sockets });
+  return {
+    url: through,
+    /** Swallows the data for which `what` is true; all of it if that is not given. */
+    vanish: (what: (data: Buffer) => boolean = () => true) => void (swallows = what),
+    comeBack: () => void (swallows = null),
+    isGone: () => swallows !== null,
+    accepted: () => accepted,
+  };
+}
+
+test(
+  "a host that vanishes without a word is noticed by a probe, and what was sent to it is refused as not stored",
+  { tags: "long" },
+  async () => {
+    const url = await freshDatabase();
+    const host = await vanishingHost(url);
+    const world = await nodeAt(host.url, host);
+    await world.account();
+    host.vanish();
+    const before = host.accepted();
+    await expect(world.publish([makeInput({ delay: 1 })])).rejects.toMatchObject({
+      code: "unavailable",
+      message: "storage unavailable: nothing was stored; retry later",
+    });
+    expect(host.accepted(), "the probe and the next tries").toBeGreaterThan(before);
+    host.comeBack();
+    expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+    expect(await ask(url, "select 1 from messages")).toHaveLength(1);
+  },
+);
+
+test("reads of a host that vanished end as unavailable", { tags: "long" }, async () => {
+  const url = await freshDatabase();
+  const host = await vanishingHost(url);
+  const world = await nodeAt(host.url, host);
+  await world.account();
+  await world.store.read.accounts();
+  host.vanish();
+  // More than there are connections for reading.
+  const reads = await Promise.allSettled(Array.from({ length: 12 }, () => world.store.read.accounts()));
+  for (const read of reads) expect(read).toMatchObject({ status: "rejected", reason: { name: "Refusal", code: "unavailable" } });
+  host.comeBack();
+  expect(await world.store.read.accounts()).toHaveLength(1);
+});
+
+test("of two hosts the other one is taken when the first vanishes without a word", async () => {
+  const url = await freshDatabase();
+  const [first, second] = [await vanishingHost(url), await vanishingHost(url)];
+  // As soon as the other host is asked, no time passes any more.
+  const world = await nodeAt(urlOfBoth(first.url, second.url), { isGone: () => first.isGone() && second.accepted() === 0 });
+  await world.account();
+  expect(second.accepted()).toBe(0);
+  first.vanish();
+  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+  expect(second.accepted()).toBeGreaterThan(0);
+});
+
+test("a commit that is never answered is not repeated, and the next connection begins with the next host", async () => {
+  const url = await freshDatabase();
+  const [first, second] = [await vanishingHost(url), await vanishingHost(url)];
+  // As soon as the other host is asked, no time passes any more.
+  const world = await nodeAt(urlOfBoth(first.url, second.url), { isGone: () => first.isGone() && second.accepted() === 0 });
+  await world.account();
+  let isCommitted = false;
+  // The commit arrives, and from then on the host says nothing more.
+  first.vanish((data) => {
+    const wasCommitted = isCommitted;
+    isCommitted ||= data.includes("commit\0");
+    return wasCommitted;
+  });
+  await expect(world.publish([makeInput({ delay: 1 })])).rejects.toMatchObject({
+    code: "unavailable",
+    message: "storage unavailable: the request may or may not have been stored; check before you retry",
+  });
+  expect(await ask(url, "select 1 from messages"), "it was stored, once").toHaveLength(1);
+  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+  expect(second.accepted()).toBeGreaterThan(0);
+});
+
+test("a batch that meets a full disk is not tried again", async () => {
+  const url = await freshDatabase();
+  const world = await nodeAt(url);
+  await world.account();
+  await ask(url, "create sequence tries");
+  await ask(
+    url,
+    `create function fill_disk() returns trigger language plpgsql as $$
+      begin perform nextval('tries'); raise exception 'could not extend file' using errcode = '53100'; end $$`,
+  );
+  await ask(url, "create trigger full_disk before insert on stored_messages for each row execute function fill_disk()");
+  await expect(world.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable" });
+  expect(await ask(url, "select last_value::int as tries from tries")).toEqual([{ tries: 1 }]);
+});
+
+test("a probe of the storage waits for the standby, as a batch does", { tags: "long" }, async () => {
+  const url = await freshDatabase();
+  const host = await vanishingHost(url);
+  const world = await nodeAt(host.url, host);
+  await world.account();
+  await ask(url, "create sequence probes");
+  await ask(url, `create function note_probe() returns trigger language plpgsql as $$ begin perform nextval('probes'); return new; end $$`);
+  await ask(url, "create trigger probed before update on storage_probe for each row execute function note_probe()");
+  host.vanish((data) => data.includes("commit\0"));
+  await expect(world.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable" });
+  host.comeBack();
+  expect(await world.store.takesChanges()).toBe(true);
+  expect(await ask(url, "select last_value::int as probes, is_called from probes")).toEqual([{ probes: 1, is_called: true }]);
+});
+
+test(
+  "a transaction that the database ended because its commit did not come is run again, as nothing was stored",
+  { tags: "long" },
+  async () => {
+    const url = await freshDatabase();
+    const host = await vanishingHost(url);
+    const world = await nodeAt(host.url, host);
+    await world.account();
+    let commits = 0;
+    host.vanish((data) => data.includes("commit\0") && ++commits === 1);
+    expect(await world.publish([makeInput({ delay: 1 })])).toMatchObject([{ deduplicated: false }]);
+    expect(commits).toBeGreaterThan(1);
+    expect(await ask(url, "select 1 from messages")).toHaveLength(1);
+  },
+);
+
+test("a host that refuses a probe has answered it", async () => {
+  const url = await freshDatabase();
+  const client = await connect({ url }, { kind: "look" });
+  await expect(probeHost(client, { url: `${url}_missing` })).resolves.toBeUndefined();
+  const nobody = new URL(url);
+  nobody.port = "1";
+  await expect(probeHost(client, { url: nobody.href })).rejects.toMatchObject({ code: "ECONNREFUSED" });
+  cutConnection(client);
+});

@@ -1,0 +1,248 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import type { DeliveryCapacity } from "../../src/core/admission/capacity.ts";
+import { laneName } from "../../src/core/admission/capacity.ts";
+import { createIdGenerator } from "../../src/core/values/ids.ts";
+import type { Account, AccountId, Delivery, LeaseRef, MessageInput, Millis, NodeId, Outcome } from "../../src/core/model/message.ts";
+import { parseHost } from "../../src/core/values/url.ts";
+import type { PublishResult } from "../../src/core/commands/publish.ts";
+import type { MomentSource, Store } from "../../src/store/store.ts";
+import { createRandom } from "./createRandom.ts";
+import type { LogPage } from "../../src/store/queries/logs.ts";
+
+/** The time of the tests of a file, of which one runs at once. */
+let time: Millis = 0;
+
+/** A time that only the test moves. Each test has its own, later than all before, so that a store can serve several. */
+export class TestClock {
+  constructor(start: Millis = Math.max(1_800_000_000_000, time + 1e10)) {
+    this.now = start;
+  }
+
+  get now(): Millis {
+    return time;
+  }
+
+  set now(at: Millis) {
+    time = at;
+  }
+}
+
+/** Opens the store that is tested, empty, as one node of it sees it. It sees to it that the store is closed when the test has ended. */
+export type OpenStore = (clock: TestClock, node: NodeId) => Promise<Store>;
+
+/** Time from a clock of the test, ids and chance from a seed. */
+export function createSource(clock: TestClock, node: NodeId, seed = 1): MomentSource {
+  const random = createRandom(seed);
+  return { node, now: () => clock.now, random, newId: createIdGenerator(random) };
+}
+
+/** Lets real time pass. */
+export const sleepReal = (time: Millis): Promise<void> => new Promise((resolve) => void setTimeout(resolve, time));
+
+/** The clock of a node in PostgreSQL tests: stands still until the test moves it, and yet lets real time pass in waiting. */
+export const createSteppedClock = (clock: TestClock) => ({
+  now: () => clock.now,
+  sleep: (until: Millis, wake: AbortSignal): Promise<void> =>
+    new Promise((resolve) => {
+      if (wake.aborted) return resolve();
+      const timer = setTimeout(resolve, Math.max(0, until - clock.now));
+      wake.addEventListener("abort", () => {
+        clearTimeout(timer);
+        resolve();
+      });
+    }),
+});
+
+/** Closes a store when the test has ended. */
+export function closeAfterTest(store: Store): Store {
+  onTestFinished(() => store.close());
+  return store;
+}
+
+/** A folder that goes with the test. */
+export function createTestFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "waypost-store-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** One node at a store: its hands, what was handed to it, and short ways to say what tests often say. */
+export class StoreFixture {
+  readonly store: Store;
+  readonly clock: TestClock;
+  readonly node: NodeId;
+  readonly dues: Millis[] = [];
+  /** Free hands, as they were at the beginning: what is out counts against them. */
+  capacity = { total: 100, perHost: 100 };
+  behind = false;
+  bytes = { total: 2 ** 30, perBatch: 2 ** 25 };
+  readonly faults: string[] = [];
+  readonly calledOff: LeaseRef[] = [];
+  readonly #delivered: Delivery[] = [];
+  readonly #inFlight = new Map<string, Delivery>();
+
+  constructor(store: Store, clock: TestClock, node: NodeId) {
+    this.store = store;
+    this.clock = clock;
+    this.node = node;
+    store.onDue((at) => this.dues.push(at));
+    store.attach({
+      readCapacity: () => this.#freeCapacity(),
+      fault: (what) => this.faults.push(what),
+      abort: (held) => this.calledOff.push(held),
+      deliver: (delivery) => {
+        this.#delivered.push(delivery);
+        this.#inFlight.set(delivery.message.id, delivery);
+      },
+    });
+  }
+
+  static async open(open: OpenStore, { clock = new TestClock(), node = "nod_a" } = {}): Promise<StoreFixture> {
+    return new StoreFixture(await open(clock, node), clock, node);
+  }
+
+  #freeCapacity(): DeliveryCapacity {
+    const runningByLane = new Map<string, number>();
+    const bytesByLane: Record<string, number> = {};
+    let { total } = this.bytes;
+    for (const { message } of this.#inFlight.values()) {
+      const lane = laneName(message.account, parseHost(message.url));
+      runningByLane.set(lane, (runningByLane.get(lane) ?? 0) + 1);
+      bytesByLane[lane] = (bytesByLane[lane] ?? 0) + message.body.byteLength;
+      total -= message.body.byteLength;
+    }
+    const bytes = { free: total, perBatch: this.bytes.perBatch, byLane: bytesByLane };
+    return { free: this.capacity.total - this.#inFlight.size, perHost: this.capacity.perHost, backlog: this.behind, runningByLane, bytes };
+  }
+
+  /** What was handed over since this was last asked. */
+  delivered(): Delivery[] {
+    return this.#delivered.splice(0);
+  }
+
+  account(id = "acc"): Promise<Account> {
+    return this.store.execute("createAccount", makeAccount(id));
+  }
+
+  publish(inputs: readonly MessageInput[], account: AccountId = "acc"): Promise<PublishResult[]> {
+    return this.store.execute("publish", { account, inputs });
+  }
+
+  /** Publishes one letter that must be accepted, and answers its id. */
+  async send(overrides: Partial<MessageInput> = {}, account: AccountId = "acc"): Promise<string> {
+    const [result] = await this.publish([makeInput(overrides)], account);
+    if (!result || !("messageId" in result)) throw new Error(`not accepted: ${JSON.stringify(result)}`);
+    return result.messageId;
+  }
+
+  /** Publishes one letter that must be leased at once, and answers its delivery. */
+  async sent(overrides: Partial<MessageInput> = {}, account: AccountId = "acc"): Promise<Delivery> {
+    const id = await this.send(overrides, account);
+    const delivery = this.delivered().find(({ message }) => message.id === id);
+    if (!delivery) throw new Error("not leased at once");
+    return delivery;
+  }
+
+  /** The hand that a delivery held is free again. */
+  forgetDelivery(messageId: string): void {
+    this.#inFlight.delete(messageId);
+  }
+
+  settle(delivery: Delivery, overrides: Partial<Outcome> = {}) {
+    this.forgetDelivery(delivery.message.id);
+    return this.store.execute("settle", makeOutcome(delivery, overrides));
+  }
+
+  async claim(limit = 100): Promise<Delivery[]> {
+    await this.store.execute("claim", { limit });
+    return this.delivered();
+  }
+
+  /** Publishes a message that fails for good, and answers its id and that of its dead letter. */
+  async publishFailing(overrides: Partial<MessageInput> = {}, account: AccountId = "acc"): Promise<{ messageId: string; dlqId: string }> {
+    const delivery = await this.sent({ retries: 0, ...overrides }, account);
+    await this.settle(delivery, { status: 500 });
+    const { entries } = await this.store.read.deadLetters(makeLogQuery({ account }));
+    const entry = entries.find(({ deadLetter: input }) => input.messageId === delivery.message.id);
+    if (!entry) throw new Error("not in the dead letter queue");
+    return { messageId: delivery.message.id, dlqId: entry.deadLetter.id };
+  }
+
+  /** The states of a message as its log tells them. */
+  async states(messageId: string, account: AccountId = "acc"): Promise<string[]> {
+    return listStates(await this.store.read.log(makeOldestFirstQuery({ account, filter: { messageIds: [messageId] } })));
+  }
+}
+
+/** States of a page, in its order. */
+export const listStates = ({ events }: LogPage): string[] => events.map(({ state }) => state);
+
+type Query = Parameters<Store["read"]["log"]>[0];
+
+/** A query from the newest to the oldest, with whatever the test is after. */
+export const makeLogQuery = (overrides: Partial<Query> = {}): Query => ({
+  account: "acc",
+  filter: {},
+  order: "latestFirst",
+  cursor: null,
+  count: 100,
+  ...overrides,
+});
+export const makeOldestFirstQuery = (overrides: Partial<Query> = {}): Query => makeLogQuery({ order: "earliestFirst", ...overrides });
+
+/** What an account is made of. */
+export const makeAccount = (id: string): Omit<Account, "createdAt"> => ({
+  ...{ id, name: `name of ${id}`, password: "secret", token: `token-${id}`, tokenHash: `hash-${id}` },
+  signingKeys: { current: `sig_${id}_1`, next: `sig_${id}_2` },
+});
+
+export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+/** A letter to one host, due at once, with whatever the test is after. */
+export const makeInput = (overrides: Partial<MessageInput> = {}): MessageInput => ({
+  ...{ brand: "svc", url: "https://one.example/hook", method: "POST", headers: [["Content-Type", "text/plain"]], body: bytes("hello") },
+  ...{
+    retries: 3,
+    retryDelay: null,
+    timeout: 10_000,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+    delay: null,
+    notBefore: null,
+  },
+  ...{
+    deduplication: null,
+    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
+    labels: [],
+    redaction: null,
+    callerIp: "192.0.2.1",
+    reportsOn: null,
+  },
+  ...overrides,
+});
+
+/** An answer to a delivery: 200, if the test does not say otherwise. */
+export const makeOutcome = ({ message, attempt }: Delivery, overrides: Partial<Outcome> = {}): Outcome => ({
+  ...{ account: message.account, messageId: message.id, host: parseHost(message.url), attempt, status: 200 },
+  ...{ headers: [["X-From", "there"]], body: bytes("answer"), error: null, took: 5 },
+  ...overrides,
+});
+
+/** A callback as a letter carries it. */
+export const makeCallback = (url: string) => ({
+  url,
+  ...({
+    method: "POST",
+    headers: [],
+    retries: 1,
+    retryDelay: null,
+    timeout: 5_000,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+  } as const),
+});
