@@ -21,9 +21,13 @@ const options = {
 
 /** Each limit that costs anything, so high that nothing is held back or refused. */
 const ampleLimits = {
-  ...{ parallelism: "9999", "global-parallelism": "900000000", "requests-per-second": "900000000" },
-  ...{ "requests-per-day": "900000000", "requests-per-day-hard": "900000000" },
-  ...{ "dead-letters": "100000", "log-entries": "10000000" },
+  parallelism: "9999",
+  "global-parallelism": "900000000",
+  "requests-per-second": "900000000",
+  "requests-per-day": "900000000",
+  "requests-per-day-hard": "900000000",
+  "dead-letters": "100000",
+  "log-entries": "10000000",
 };
 
 export const accounts = question({

@@ -40,7 +40,8 @@ const responseBytes = 6 * 2 ** 20;
 
 async function responses(target: Target): Promise<() => Promise<void>> {
   const sink = await quickDestination();
-  const [head, body] = [`HTTP/1.1 200 OK\r\nContent-Length: ${responseBytes}\r\n\r\n`, Buffer.alloc(responseBytes - 1, "x")];
+  const head = `HTTP/1.1 200 OK\r\nContent-Length: ${responseBytes}\r\n\r\n`;
+  const body = Buffer.alloc(responseBytes - 1, "x");
   const port = await destination((socket) => {
     socket.write(head);
     socket.write(body);

@@ -24,7 +24,9 @@ export class MemoryLimit {
   readonly #timer: NodeJS.Timeout;
 
   constructor(pid: number, limit: number, onEnd: () => void) {
-    [this.#pid, this.#limit, this.#onEnd] = [pid, limit, onEnd];
+    this.#pid = pid;
+    this.#limit = limit;
+    this.#onEnd = onEnd;
     this.#timer = setInterval(() => this.#look(), 20);
   }
 

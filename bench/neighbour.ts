@@ -106,7 +106,9 @@ class Run {
         of.length,
       );
     return {
-      ...{ sent: this.#sent, failed: this.#failures.size, firstFailure: [...this.#failures.values()][0] ?? null },
+      sent: this.#sent,
+      failed: this.#failures.size,
+      firstFailure: [...this.#failures.values()][0] ?? null,
       unanswered: accepted.filter((number) => this.#answeredAt[number] === 0).length,
       missing: accepted.filter((number) => this.#arrivedAt[number] === 0).length,
       publish: since(this.#answeredAt, accepted),

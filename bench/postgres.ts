@@ -43,11 +43,9 @@ export const postgres = question({
     const workload: Workload = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
     const passThrough: Contestant = { server: await startPassThrough(resources, given.connections), database: null, drive: workload };
     const sqlite: Contestant = {
-      ...{
-        server: await startWaypost(resources, { folder: resources.folder("sqlite"), name: "waypost, SQLite" }),
-        database: null,
-        drive: workload,
-      },
+      server: await startWaypost(resources, { folder: resources.folder("sqlite"), name: "waypost, SQLite" }),
+      database: null,
+      drive: workload,
     };
     const clusters = await startClusters(resources, database, { max: given.nodes, workload });
     const measured = await measure(setup, database, { contestants: [passThrough, sqlite, ...clusters], rounds: given.rounds });
@@ -142,7 +140,10 @@ async function startRival(
   const part = resources.part<RivalAnswers>("rival", "server");
   const { port } = await part.ask("listen", { name, database: url, connections: given.connections }, 60_000);
   const server: Server = {
-    ...{ name, pid: part.process.pid ?? Number.NaN, port, token: "none" },
+    name,
+    pid: part.process.pid ?? Number.NaN,
+    port,
+    token: "none",
     unsettled: () => part.ask("unsettled", undefined),
     stop: () => end(part.process, "SIGTERM"),
   };

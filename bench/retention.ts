@@ -68,10 +68,31 @@ async function fill(connection: DatabaseConnection): Promise<void> {
   for (let n = 0; told < entries; n++) {
     const time = start + n * 100;
     const message: StoredMessage = {
-      ...{ account, id: newId("msg", time), brand: "svc", method: "POST", headers: [], url: "https://shop.example/hook" },
-      ...{ body: new Uint8Array(200).fill(97), retries: 3, retryDelay: null, timeout: 1_000, callback: null, failureCallback: null },
-      ...{ deduplication: null, redaction: null, reportsOn: null, endpoint: null, createdAt: time, notBefore: time, startedAtOnce: true },
-      ...{ labels: [], queue: null, scheduleId: null, group: null, callerIp: null, flowControl: null },
+      account,
+      id: newId("msg", time),
+      brand: "svc",
+      method: "POST",
+      headers: [],
+      url: "https://shop.example/hook",
+      body: new Uint8Array(200).fill(97),
+      retries: 3,
+      retryDelay: null,
+      timeout: 1_000,
+      callback: null,
+      failureCallback: null,
+      deduplication: null,
+      redaction: null,
+      reportsOn: null,
+      endpoint: null,
+      createdAt: time,
+      notBefore: time,
+      startedAtOnce: true,
+      labels: [],
+      queue: null,
+      scheduleId: null,
+      group: null,
+      callerIp: null,
+      flowControl: null,
     };
     put("storedMessages", message);
     const kind = n % 100;
@@ -82,8 +103,16 @@ async function fill(connection: DatabaseConnection): Promise<void> {
       const id = newId("dlq", time + 60_001);
       tell(message.id, ["ERROR", "FAILED"], time + 60_001, id);
       put("deadLetters", {
-        ...{ account, id, messageId: message.id, status: 500, headers: [], body: noBytes, error: null, retried: 1 },
-        ...{ failureCallback: null, tags: [] },
+        account,
+        id,
+        messageId: message.id,
+        status: 500,
+        headers: [],
+        body: noBytes,
+        error: null,
+        retried: 1,
+        failureCallback: null,
+        tags: [],
       });
     }
     if (n % 1_000 === 999) await flush();
@@ -92,15 +121,22 @@ async function fill(connection: DatabaseConnection): Promise<void> {
 }
 
 const owner: Omit<Account, "createdAt"> = {
-  ...{ id: account, name: account, password: "", token: account, tokenHash: account },
+  id: account,
+  name: account,
+  password: "",
+  token: account,
+  tokenHash: account,
   signingKeys: { current: "", next: "" },
 };
 
 /** `server`: CPU time that a database server has taken so far, in seconds. */
 async function measure(store: Store, what: string, server = async (): Promise<number> => 0): Promise<void> {
   await store.forgetBefore(end - 1);
-  const [cpu, ofServer, at] = [process.cpuUsage(), await server(), performance.now()];
-  let [removed, turns] = [0, 0];
+  const cpu = process.cpuUsage();
+  const ofServer = await server();
+  const at = performance.now();
+  let removed = 0;
+  let turns = 0;
   for (let more = true; more; turns++) {
     const turn = await store.execute("expire", { account, retention: { log: 1, deadLetters: 1e10 }, now: end, limit: 500 });
     ({ more } = turn);

@@ -51,7 +51,12 @@ const rivals = {
     const preset = { worker: { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } };
     const taskList = { deliver: (payload: unknown) => deliver(payload as Job) };
     await run({
-      ...{ connectionString: database, maxPoolSize: pool, concurrency: connections, taskList, preset, logger },
+      connectionString: database,
+      maxPoolSize: pool,
+      concurrency: connections,
+      taskList,
+      preset,
+      logger,
       noHandleSignals: true,
     });
     return {
@@ -101,7 +106,9 @@ function take(store: Deliver, request: IncomingMessage, response: ServerResponse
   request.on("data", (chunk: Buffer) => chunks.push(chunk));
   request.on("end", () => {
     const job: Job = {
-      ...{ id: newId(), url: (request.url ?? "").slice(prefix.length), contentType: request.headers["content-type"] ?? "" },
+      id: newId(),
+      url: (request.url ?? "").slice(prefix.length),
+      contentType: request.headers["content-type"] ?? "",
       body: Buffer.concat(chunks).toString(),
     };
     const answer = (status: number, text: string): void => {

@@ -88,8 +88,12 @@ class RunTurn {
     const { user, system } = process.cpuUsage(this.#cpuAtStart);
     const cpu = (user + system) / (microseconds() - this.#firstAt);
     return {
-      ...{ ended: this.#over, steps: this.#steps, firstAt: this.#firstAt, lastAt: this.#lastAt },
-      ...{ latency: spread(this.#latencies, this.#over), cpu },
+      ended: this.#over,
+      steps: this.#steps,
+      firstAt: this.#firstAt,
+      lastAt: this.#lastAt,
+      latency: spread(this.#latencies, this.#over),
+      cpu,
     };
   }
 

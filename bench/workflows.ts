@@ -73,8 +73,11 @@ async function takeTurn(bench: WorkflowBench, server: Server, load: Omit<Workflo
   const steps = done.steps + done.ended;
   const seconds = (done.lastAt - done.firstAt) / 1e6;
   return {
-    ...{ steps, perSecond: steps / seconds, runsPerSecond: load.runs / seconds },
-    ...{ cpuPerStep: (cpuTime(server.pid) - cpuBefore) / steps, report: done },
+    steps,
+    perSecond: steps / seconds,
+    runsPerSecond: load.runs / seconds,
+    cpuPerStep: (cpuTime(server.pid) - cpuBefore) / steps,
+    report: done,
   };
 }
 

@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { relative } from "node:path";
 
 const seconds = new Map();
-let [passed, failed] = [0, 0];
+let passed = 0;
+let failed = 0;
 for (const name of process.argv.slice(2)) {
   const { numPassedTests, numFailedTests, testResults } = read(name);
   // A file that could not be loaded has no tests, and has failed all the same.

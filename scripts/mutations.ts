@@ -7,9 +7,23 @@ export type Mutation = { start: number; end: number; text: string };
 type Node = { type: string; start: number; end: number } & Record<string, unknown>;
 
 const swapped: Readonly<Record<string, readonly string[]>> = {
-  ...{ "<": ["<=", ">="], "<=": ["<", ">"], ">": [">=", "<="], ">=": [">", "<"] },
-  ...{ "===": ["!=="], "!==": ["==="], "+": ["-"], "-": ["+"], "*": ["/"], "/": ["*"], "%": ["*"] },
-  ...{ "&&": ["||"], "||": ["&&"], "+=": ["-="], "-=": ["+="], "++": ["--"], "--": ["++"] },
+  "<": ["<=", ">="],
+  "<=": ["<", ">"],
+  ">": [">=", "<="],
+  ">=": [">", "<"],
+  "===": ["!=="],
+  "!==": ["==="],
+  "+": ["-"],
+  "-": ["+"],
+  "*": ["/"],
+  "/": ["*"],
+  "%": ["*"],
+  "&&": ["||"],
+  "||": ["&&"],
+  "+=": ["-="],
+  "-=": ["+="],
+  "++": ["--"],
+  "--": ["++"],
 };
 
 const renamed: Readonly<Record<string, string>> = { some: "every", every: "some", min: "max", max: "min", floor: "ceil", ceil: "floor" };

@@ -250,7 +250,8 @@ Those for callbacks are also there as \`Svc-Callback-<Name>\` and \`Svc-Failure-
 
 function makeSettingsSection(): string[] {
   const rows = Object.entries(settingRows).map(([name, { about, example, forCallbacks, forRetries }]) => {
-    const [isForCallbacks, isForRetries] = [forCallbacks === true ? "yes" : "", forRetries === true ? "yes" : ""];
+    const isForCallbacks = forCallbacks === true ? "yes" : "";
+    const isForRetries = forRetries === true ? "yes" : "";
     return [`\`${canonicalName(`Svc-${name}`)}\``, about, `\`${example}\``, isForCallbacks, isForRetries];
   });
   return [aboutAllSettings, ...makeTable(["Header", "Meaning", "Example", "For callbacks", "For retries"], rows), ""];

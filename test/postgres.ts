@@ -183,7 +183,9 @@ async function serve(server: Server): Promise<Postgres> {
   return {
     url: `postgres://postgres@127.0.0.1:${port}/postgres`,
     pid: () => running.pid,
-    ...{ stop: () => end("SIGINT"), kill: () => end("SIGKILL"), down: (signal) => running.end(signal) },
+    stop: () => end("SIGINT"),
+    kill: () => end("SIGKILL"),
+    down: (signal) => running.end(signal),
     up: async () => {
       running = await launch(server);
     },

@@ -19,7 +19,8 @@ const firstPause: Millis = second;
 /** For so long it is left alone when that fails, too; and then the times before are forgotten. */
 const longPause: Millis = minute;
 /** So many rows may be failing at once, and so many of them in one turn: when it is all of them, it is not the rows. */
-const [maxFailing, maxFailingPerTurn] = [512, 32];
+const maxFailing = 512;
+const maxFailingPerTurn = 32;
 
 /**
  * Claims what is due. A row that the storage refuses, or that breaks a decision, fails the claim it is in, and would

@@ -136,7 +136,10 @@ class DeliveryAttempt implements RequestCaller {
     const maxBytes = this.#maxBytes;
     if (this.#isCall && length !== null && length > maxBytes) return this.#endTooLarge();
     this.#body = new ResponseBody({
-      ...{ room: this.#room, length, keptBytes: this.#isCall ? maxBytes : this.#options.limits.responseBytes, maxBytes },
+      room: this.#room,
+      length,
+      keptBytes: this.#isCall ? maxBytes : this.#options.limits.responseBytes,
+      maxBytes,
       pause: () => this.#connection?.pause(),
       resume: () => this.#connection?.resume(),
     });

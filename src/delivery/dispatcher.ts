@@ -1,4 +1,4 @@
-import { addToCount } from "./counts.ts";
+import { addToCount, toLeaseRef } from "./runningDeliveries.ts";
 import { Refusal } from "../core/values/errors.ts";
 import type { DeliveryCapacity } from "../core/admission/capacity.ts";
 import { laneName } from "../core/admission/capacity.ts";
@@ -147,7 +147,10 @@ export class Dispatcher {
     const { total, perHost, bytes: { perBatch } = { perBatch: memory.batch } } = this.#options.capacity;
     const free = this.#isStopping || !this.#maySend ? 0 : total - this.#running.length;
     return {
-      ...{ free, perHost, backlog: this.#backlog, runningByLane: new Map(this.#runningByLane) },
+      free,
+      perHost,
+      backlog: this.#backlog,
+      runningByLane: new Map(this.#runningByLane),
       bytes: { free: this.#bodyBytes.free, perBatch, byLane: this.#bodyBytes.byLane },
       heldByAccount: { deliveries: { total, byAccount: new Map(this.#runningByAccount) }, bytes: this.#bodyBytes.heldByAccount },
       denied: (lane) => this.#deniedHosts.note(lane),
@@ -224,7 +227,8 @@ export class Dispatcher {
   /** An outage fails each second in the same way, and is told of once a minute. */
   #logClaimFailure(error: unknown): void {
     const { clock, log } = this.#options;
-    const [message, at] = [String(error), clock.now()];
+    const message = String(error);
+    const at = clock.now();
     if (this.#loggedClaimFailure?.message === message && Math.abs(at - this.#loggedClaimFailure.at) < logInterval) return;
     this.#loggedClaimFailure = { message, at };
     log.failure("claiming what is due failed; it is tried again each second", error);
@@ -393,5 +397,3 @@ export class Dispatcher {
     }
   }
 }
-
-const toLeaseRef = ({ message, attempt }: Delivery): LeaseRef => ({ account: message.account, messageId: message.id, attempt });

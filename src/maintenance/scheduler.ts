@@ -53,7 +53,8 @@ export class MaintenanceScheduler {
   }
 
   async #runTask(task: MaintenanceTask): Promise<void> {
-    let [earliest, pause] = [this.#clock.now(), 0];
+    let earliest = this.#clock.now();
+    let pause = 0;
     let wakeSignal = new AbortController();
     const wake = (): void => wakeSignal.abort();
     const unsubscribe = task.onWork(wake);
@@ -182,7 +183,8 @@ async function expireAll({ store, clock, retention }: { store: Store; clock: Clo
   await store.forgetBefore(clock.now() - longestRetention);
   for (const account of accounts) {
     await expireOne(account, { store, clock, retention });
-    const [at, remaining] = [removableAt(account), findRemainingAccount(accounts)];
+    const at = removableAt(account);
+    const remaining = findRemainingAccount(accounts);
     if (at !== null && remaining !== null && at <= clock.now() && !(await store.read.hasData(account.id)))
       await store.execute("removeAccount", { account: account.id, remaining });
   }

@@ -92,7 +92,12 @@ async function deleteDeadLetters({ read, execute }: Store, account: AccountId, l
   let cursor: string | null = null;
   do {
     const page: Awaited<ReturnType<typeof read.deadLetters>> = await read.deadLetters({
-      ...{ account, filter: {}, order: "earliestFirst", cursor, count: batchSize, bodies: false },
+      account,
+      filter: {},
+      order: "earliestFirst",
+      cursor,
+      count: batchSize,
+      bodies: false,
     });
     const dlqIds = page.entries.map(({ deadLetter }) => deadLetter.id);
     if (dlqIds.length > 0) deleted += (await execute("deleteDeadLetters", { account, dlqIds, logRetention })).deleted;

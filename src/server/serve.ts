@@ -215,7 +215,11 @@ async function serveStore(settings: ServerConfig, { log, firstAccounts, opened, 
   const capacityLimits = readCapacityLimits(settings, log);
   const longWork = createLongWork();
   const deliverer = createDeliver({
-    ...{ egress, clock, longWork, region: settings.region, newId: (kind) => newId(kind, clock.now()) },
+    egress,
+    clock,
+    longWork,
+    region: settings.region,
+    newId: (kind) => newId(kind, clock.now()),
     limits: toDeliverLimits(settings, capacityLimits),
   });
   const logFailure = (message: string, error: unknown): void => log.error({ err: error }, message);
@@ -226,27 +230,20 @@ async function serveStore(settings: ServerConfig, { log, firstAccounts, opened, 
   const prices = toPrices(settings);
   const scheduler = new MaintenanceScheduler({ tasks: createTasks({ store, clock, retention, prices }), clock, logFailure });
   let isStopping = false;
-  const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;
   const createAdmin = (actor: Actor) =>
     createServerAdmin(store, { logRetention: settings.logRetention, actor, keys, newSecret: () => newId("sig", clock.now()), url });
   /** With the port that was taken, if any was asked for. */
   const url = (): string => settings.publicUrl || formatUrl(settings.host, api.server.address());
   const sharing = settings.databaseUrl === "" ? undefined : { store, ...clock };
   const apiParts: ApiOptions = {
-    ...{ store, now: () => clock.now(), longWork },
-    retention,
-    maxQueues: settings.maxQueues,
-    brand: settings.brand,
-    region: settings.region,
-    corsOrigins: settings.corsOrigin,
-    sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`)),
-    prices,
+    store,
+    now: () => clock.now(),
+    longWork,
+    ...toApiSettings(settings),
     refusedHost: egress.refusedHost,
-    reservedPrices: settings.reservedPrices,
-    ...{ trustProxy, fastPath: settings.fastPath },
-    publicUrl: settings.publicUrl,
     log: createRequestLog(log),
-    ...{ wakeWhenIdle, wakeAfter },
+    wakeWhenIdle,
+    wakeAfter,
     notReadyReason: () => (isStopping ? "the server is stopping" : health.outdated ? otherTables : health.damage),
     health: () => ({ inFlight: dispatcher.inFlight }),
     counted: createAccessCounters(() => clock.now(), sharing, settings.refusedPerSecond),
@@ -276,6 +273,21 @@ async function serveStore(settings: ServerConfig, { log, firstAccounts, opened, 
   };
 }
 
+/** Returns the settings of the server that the API takes as they are. */
+const toApiSettings = (settings: ServerConfig) => ({
+  retention: toRetention(settings),
+  maxQueues: settings.maxQueues,
+  brand: settings.brand,
+  region: settings.region,
+  corsOrigins: settings.corsOrigin,
+  sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`)),
+  prices: toPrices(settings),
+  reservedPrices: settings.reservedPrices,
+  trustProxy: settings.trustProxy.length > 0 ? settings.trustProxy : false,
+  fastPath: settings.fastPath,
+  publicUrl: settings.publicUrl,
+});
+
 /** Returns how many deliveries and sockets the process can have, within its file descriptors. */
 function readCapacityLimits({ hands: maxDeliveries }: ServerConfig, log: Logger): ReturnType<typeof limitToDescriptors> {
   const descriptors = descriptorLimit();
@@ -288,18 +300,25 @@ const toDeliverLimits = (
   { responseLimit, connectTimeout }: ServerConfig,
   { capacity, sockets }: ReturnType<typeof limitToDescriptors>,
 ) => ({
-  ...{ responseBytes: responseLimit, connectTimeout, connectionsPerOrigin: capacity, sockets },
+  responseBytes: responseLimit,
+  connectTimeout,
+  connectionsPerOrigin: capacity,
+  sockets,
 });
 
 const fewDescriptorsWarning =
   "this process may open too few files for as many deliveries as --hands allows; at most half of its descriptors go to destinations: raise the limit (ulimit -n)";
 
 const toRetention = ({ logRetention, dlqRetention, auditRetention }: ServerConfig) => ({
-  ...{ log: logRetention, deadLetters: dlqRetention, audit: auditRetention },
+  log: logRetention,
+  deadLetters: dlqRetention,
+  audit: auditRetention,
 });
 
 const toPrices = ({ messagePrice, workflowPrice, bandwidthPrice }: ServerConfig) => ({
-  ...{ messages: messagePrice, workflowMessages: workflowPrice, gigabyte: bandwidthPrice },
+  messages: messagePrice,
+  workflowMessages: workflowPrice,
+  gigabyte: bandwidthPrice,
 });
 
 type TaskOptions = { store: Store; clock: typeof systemClock } & {

@@ -152,7 +152,12 @@ export async function createTestServer(
   });
   onTestFinished(() => api.close());
   return {
-    ...{ api, store, memory, lines, deliveries, clock },
+    api,
+    store,
+    memory,
+    lines,
+    deliveries,
+    clock,
     stop: () => void (stopping = true),
     ask: (method, url, more = {}) =>
       fastPath === "on" && onFastPath.test(`${method} ${url}`) ? askOverWire(api, method, url, more) : ask(api, method, url, more),

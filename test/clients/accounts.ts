@@ -16,7 +16,8 @@ export function accounts(createUser: () => TestUser): void {
   });
 
   test("what belongs to others is unknown, whatever it is", async () => {
-    const [{ client: mine }, { client: others }] = [createUser(), createUser()];
+    const { client: mine } = createUser();
+    const { client: others } = createUser();
     await others.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://one.example" }] });
     await others.queue({ queueName: "line" }).upsert({});
     const { messageId } = await others.publish({ ...delayedDestination, flowControl: { key: "shop", rate: 1 } });

@@ -13,8 +13,13 @@ export function callbacks(createUser: () => TestUser): void {
       body: "brökén",
     }));
     const { messageId } = await client.publish({
-      ...{ url: `${destination.url}/work`, body: "in", retries: 1, retryDelay: "1", headers: { "X-Source": "mine" } },
-      ...{ callback: `${destination.url}/callback`, failureCallback: `${destination.url}/failure` },
+      url: `${destination.url}/work`,
+      body: "in",
+      retries: 1,
+      retryDelay: "1",
+      headers: { "X-Source": "mine" },
+      callback: `${destination.url}/callback`,
+      failureCallback: `${destination.url}/failure`,
     });
     const arrivals = await destination.until((all) => all.filter(({ path }) => path !== "/work").length === 3);
     const told = (wanted: string) => arrivals.filter(({ path }) => path === wanted).map(({ body }) => JSON.parse(body.toString()));

@@ -35,9 +35,20 @@ function testListing(createUser: () => TestUser): void {
       flowControl: { key: "shop", parallelism: 2 },
     });
     expect(entry("/pot")).toMatchObject({
-      ...{ dlqId: expect.any(String), messageId: ids["/pot"], url: `${url}/pot`, method: "POST", body: "tea?", maxRetries: 0 },
-      ...{ responseStatus: 418, responseBody: "no tea", responseHeader: { "X-Pot": ["small"] }, createdAt: expect.any(Number) },
-      ...{ label: "pot", labels: ["pot"], flowControlKey: "shop", parallelism: 2 },
+      dlqId: expect.any(String),
+      messageId: ids["/pot"],
+      url: `${url}/pot`,
+      method: "POST",
+      body: "tea?",
+      maxRetries: 0,
+      responseStatus: 418,
+      responseBody: "no tea",
+      responseHeader: { "X-Pot": ["small"] },
+      createdAt: expect.any(Number),
+      label: "pot",
+      labels: ["pot"],
+      flowControlKey: "shop",
+      parallelism: 2,
     });
     const page = await client.dlq.listMessages();
     expect(page.cursor).toBeUndefined();
@@ -82,7 +93,8 @@ function testListing(createUser: () => TestUser): void {
 
   test("each filter is accepted, and keeps what it names", async () => {
     const user = createUser();
-    const [before, after] = [Date.now() - 60_000, Date.now() + 60_000];
+    const before = Date.now() - 60_000;
+    const after = Date.now() + 60_000;
     const { client, url, ids, entry } = await createDeadLetters(user, ["/one", "/two"]);
     const cases = [
       [{ messageId: ids["/one"] }, ["/one"]],

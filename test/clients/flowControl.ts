@@ -9,9 +9,18 @@ export function flowControl(createUser: () => TestUser): void {
     const { client } = createUser();
     await client.publish({ ...delayedDestination, flowControl: { key, parallelism: 3, rate: 10, period: "1m" } });
     expect(await client.flowControl.get(key)).toEqual({
-      ...{ flowControlKey: key, waitListSize: 0, waitlistSize: 0, parallelismMax: 3, parallelismCount: 0 },
-      ...{ rateMax: 10, rateCount: 0, ratePeriod: 60, ratePeriodStart: expect.any(Number) },
-      ...{ isPaused: false, isPinnedParallelism: false, isPinnedRate: false },
+      flowControlKey: key,
+      waitListSize: 0,
+      waitlistSize: 0,
+      parallelismMax: 3,
+      parallelismCount: 0,
+      rateMax: 10,
+      rateCount: 0,
+      ratePeriod: 60,
+      ratePeriodStart: expect.any(Number),
+      isPaused: false,
+      isPinnedParallelism: false,
+      isPinnedRate: false,
     });
   });
 

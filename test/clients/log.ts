@@ -21,8 +21,12 @@ export function log(createUser: () => TestUser): void {
     const ofEach = { messageId, url: destination.url, label: "told", labels: ["told", "twice"], time: expect.any(Number) };
     expect(logs).toEqual(logs.map(() => expect.objectContaining(ofEach)));
     expect(logs.find(({ state }) => state === "ERROR")).toMatchObject({
-      ...{ responseStatus: 503, responseBody: Buffer.from("busy").toString("base64"), responseHeaders: { "Retry-After": ["0"] } },
-      ...{ error: expect.any(String), nextDeliveryTime: expect.any(Number), body: Buffer.from("in").toString("base64") },
+      responseStatus: 503,
+      responseBody: Buffer.from("busy").toString("base64"),
+      responseHeaders: { "Retry-After": ["0"] },
+      error: expect.any(String),
+      nextDeliveryTime: expect.any(Number),
+      body: Buffer.from("in").toString("base64"),
     });
     expect(await client.events({ filter: { messageId } })).toEqual({ logs, events: logs, cursor: undefined });
   });
@@ -72,7 +76,8 @@ export function log(createUser: () => TestUser): void {
 
   test("each filter keeps what it names", async () => {
     const { client } = createUser();
-    const [before, after] = [Date.now() - 60_000, Date.now() + 60_000];
+    const before = Date.now() - 60_000;
+    const after = Date.now() + 60_000;
     await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://group.example" }] });
     const ids = {
       red: (await client.publish({ url: "https://one.example/a", delay: 600, label: "red" })).messageId,

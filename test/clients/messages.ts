@@ -7,23 +7,40 @@ export function messages(createUser: () => TestUser): void {
     const { clientWith } = createUser();
     const client = clientWith({ enableTelemetry: true });
     const { messageId } = await client.publish({
-      ...{ url: "https://example.com/a?b=c", body: "later", delay: 3600, retries: 7, method: "PUT" },
-      ...{
-        retryDelay: "1000 * (1 + retried)",
-        label: ["mine", "yours"],
-        headers: { "test-header": "value", "Content-Type": "text/plain" },
-      },
-      ...{ callback: "https://example.com/callback", failureCallback: "https://example.com/failure" },
+      url: "https://example.com/a?b=c",
+      body: "later",
+      delay: 3600,
+      retries: 7,
+      method: "PUT",
+      retryDelay: "1000 * (1 + retried)",
+      label: ["mine", "yours"],
+      headers: { "test-header": "value", "Content-Type": "text/plain" },
+      callback: "https://example.com/callback",
+      failureCallback: "https://example.com/failure",
       flowControl: { key: "shop", parallelism: 3, rate: 10, period: "1d" },
     });
     const message = await client.messages.get(messageId);
     expect(message).toEqual({
-      ...{ messageId, url: "https://example.com/a?b=c", method: "PUT", body: "later", maxRetries: 7 },
-      ...{ retryDelayExpression: "1000 * (1 + retried)", label: "mine", labels: ["mine", "yours"], callerIP: "127.0.0.1" },
-      ...{ callback: "https://example.com/callback", failureCallback: "https://example.com/failure" },
-      ...{ header: { "Test-Header": ["value"], "Content-Type": ["text/plain"] } },
-      ...{ flowControlKey: "shop", parallelism: 3, rate: 10, ratePerSecond: 10, period: 86_400 },
-      ...{ createdAt: expect.any(Number), notBefore: message.createdAt + 3_600_000, urlGroup: undefined },
+      messageId,
+      url: "https://example.com/a?b=c",
+      method: "PUT",
+      body: "later",
+      maxRetries: 7,
+      retryDelayExpression: "1000 * (1 + retried)",
+      label: "mine",
+      labels: ["mine", "yours"],
+      callerIP: "127.0.0.1",
+      callback: "https://example.com/callback",
+      failureCallback: "https://example.com/failure",
+      header: { "Test-Header": ["value"], "Content-Type": ["text/plain"] },
+      flowControlKey: "shop",
+      parallelism: 3,
+      rate: 10,
+      ratePerSecond: 10,
+      period: 86_400,
+      createdAt: expect.any(Number),
+      notBefore: message.createdAt + 3_600_000,
+      urlGroup: undefined,
       waitingOn: [expect.objectContaining({ reason: "not-due", until: message.notBefore })],
     });
   });
@@ -33,8 +50,16 @@ export function messages(createUser: () => TestUser): void {
     const notBefore = Math.floor(Date.now() / 1000) + 600;
     const { messageId } = await client.publish({ url: "https://example.com", notBefore });
     expect(await client.messages.get(messageId)).toEqual({
-      ...{ messageId, url: "https://example.com", method: "POST", maxRetries: 3, header: {}, callerIP: "127.0.0.1" },
-      ...{ createdAt: expect.any(Number), notBefore: notBefore * 1000, urlGroup: undefined, ratePerSecond: undefined },
+      messageId,
+      url: "https://example.com",
+      method: "POST",
+      maxRetries: 3,
+      header: {},
+      callerIP: "127.0.0.1",
+      createdAt: expect.any(Number),
+      notBefore: notBefore * 1000,
+      urlGroup: undefined,
+      ratePerSecond: undefined,
       waitingOn: [expect.objectContaining({ reason: "not-due", until: notBefore * 1000 })],
     });
   });
@@ -64,7 +89,8 @@ export function messages(createUser: () => TestUser): void {
   test("cancel one, several, and the rest", async () => {
     const { client } = createUser();
     const publish = (label: string) => client.publish({ ...delayedDestination, label });
-    const [one, two] = [await publish("a"), await publish("b")];
+    const one = await publish("a");
+    const two = await publish("b");
     await publish("c");
     expect(await client.messages.cancel(one.messageId)).toEqual({ cancelled: 1 });
     expect(await client.messages.cancel([one.messageId, two.messageId, "msg_unknown"])).toEqual({
@@ -97,7 +123,8 @@ export function messages(createUser: () => TestUser): void {
 
   test("cancel by filter takes only what it names", async () => {
     const { client } = createUser();
-    const [before, after] = [Date.now() - 60_000, Date.now() + 60_000];
+    const before = Date.now() - 60_000;
+    const after = Date.now() + 60_000;
     await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://group.example" }] });
     const publish = () =>
       Promise.all([

@@ -23,8 +23,11 @@ function testDelivery(createUser: () => TestUser): void {
     const arrival = await destination.first();
     expect(arrival).toMatchObject({ method: "POST", path: "/api//deep/?a=1&b=%20x", body: Buffer.from(JSON.stringify(body)) });
     expect(arrival.headers).toMatchObject({
-      ...{ "content-type": "application/json", "x-mine": "yes", "user-agent": "Upstash-QStash" },
-      ...{ "upstash-message-id": messageId, "upstash-retried": "0" },
+      "content-type": "application/json",
+      "x-mine": "yes",
+      "user-agent": "Upstash-QStash",
+      "upstash-message-id": messageId,
+      "upstash-retried": "0",
     });
     expect(Object.keys(arrival.headers).filter((name) => name.includes("telemetry"))).toEqual([]);
   });
@@ -56,18 +59,35 @@ function testDelivery(createUser: () => TestUser): void {
     const user = createUser();
     const destination = await startVerifyingDestination(user);
     const forward = {
-      ...{ "Upstash-Signature": "forged", "Upstash-Message-Id": "forged", "Upstash-Retried": "7", "Upstash-Region": "forged" },
-      ...{ Host: "forged", "Content-Length": "1", "Upstash-Workflow-RunId": "forged", "Upstash-Workflow-CreatedAt": "forged" },
-      ...{ "Upstash-Workflow-Invoke-Count": "2", "Upstash-Workflow-Is-Failure": "true", "Upstash-Label": "seen" },
-      ...{ "Upstash-Workflow-Sdk-Version": "1", "Upstash-Workflow-Unknown-Sdk": "true", "Upstash-Workflow-Callback": "true" },
+      "Upstash-Signature": "forged",
+      "Upstash-Message-Id": "forged",
+      "Upstash-Retried": "7",
+      "Upstash-Region": "forged",
+      Host: "forged",
+      "Content-Length": "1",
+      "Upstash-Workflow-RunId": "forged",
+      "Upstash-Workflow-CreatedAt": "forged",
+      "Upstash-Workflow-Invoke-Count": "2",
+      "Upstash-Workflow-Is-Failure": "true",
+      "Upstash-Label": "seen",
+      "Upstash-Workflow-Sdk-Version": "1",
+      "Upstash-Workflow-Unknown-Sdk": "true",
+      "Upstash-Workflow-Callback": "true",
     };
     const headers = Object.fromEntries(Object.entries(forward).map(([name, value]) => [`Upstash-Forward-${name}`, value]));
     const { messageId } = await user.client.publish({ url: destination.url, body: "whole", headers });
     const arrival = await destination.first();
     expect(arrival.headers).toMatchObject({
-      ...{ "upstash-message-id": messageId, "upstash-retried": "0", host: new URL(destination.url).host, "content-length": "5" },
-      ...{ "upstash-workflow-invoke-count": "2", "upstash-workflow-is-failure": "true", "upstash-label": "seen" },
-      ...{ "upstash-workflow-sdk-version": "1", "upstash-workflow-unknown-sdk": "true", "upstash-workflow-callback": "true" },
+      "upstash-message-id": messageId,
+      "upstash-retried": "0",
+      host: new URL(destination.url).host,
+      "content-length": "5",
+      "upstash-workflow-invoke-count": "2",
+      "upstash-workflow-is-failure": "true",
+      "upstash-label": "seen",
+      "upstash-workflow-sdk-version": "1",
+      "upstash-workflow-unknown-sdk": "true",
+      "upstash-workflow-callback": "true",
     });
     expect(JSON.stringify(arrival.headers)).not.toContain("forged");
   });
@@ -133,7 +153,9 @@ function testProviders(createUser: () => TestUser): void {
     await user.client.publishJSON({ api: { name: "llm", provider }, body: { messages: [] }, callback });
     const arrivals = await destination.until(({ length }) => length === 2);
     expect(arrivals[0]).toMatchObject({
-      ...{ method: "POST", path: "/v1/chat/completions", body: Buffer.from('{"messages":[]}') },
+      method: "POST",
+      path: "/v1/chat/completions",
+      body: Buffer.from('{"messages":[]}'),
       headers: { authorization: "Bearer of-the-provider", "content-type": "application/json" },
     });
     expect(JSON.parse(String(arrivals[1]?.body))).toMatchObject({ status: 200, body: Buffer.from('{"choices":[]}').toString("base64") });
@@ -146,7 +168,8 @@ function testProviders(createUser: () => TestUser): void {
     results.push(await client.queue({ queueName: "mail" }).enqueueJSON({ ...mail }));
     for (const result of results) {
       expect(await client.messages.get("messageId" in result ? result.messageId : "")).toMatchObject({
-        ...{ url: "https://api.resend.com/emails", body: '{"to":"you"}' },
+        url: "https://api.resend.com/emails",
+        body: '{"to":"you"}',
         header: { Authorization: ["Bearer of-the-provider"], "Content-Type": ["application/json"] },
       });
     }

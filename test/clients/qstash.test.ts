@@ -31,8 +31,16 @@ const unavailable: Readonly<Record<string, string>> = {
 
 /** Tests of one part of the client each. `arrive`: somebody new, with an account of their own. */
 const suites = {
-  ...{ publish: publishing, callbacks, messages, "dead letters": deadLetters, log },
-  ...{ "URL groups": groups, queues, "flow control": flowControl, schedules, accounts },
+  publish: publishing,
+  callbacks,
+  messages,
+  "dead letters": deadLetters,
+  log,
+  "URL groups": groups,
+  queues,
+  "flow control": flowControl,
+  schedules,
+  accounts,
 };
 
 /** The published client, unmodified, against the whole server, on each store that it can have. */
@@ -112,7 +120,8 @@ test("schedules fire at the full minute, once, and their messages name them", as
   for (const [path, { scheduleId }] of [["/queued", queued] as const, ["/grouped", grouped] as const]) {
     const arrival = arrivals.find((one) => one.path === path);
     expect(arrival).toMatchObject({
-      ...{ method: "POST", body: Buffer.from("tock") },
+      method: "POST",
+      body: Buffer.from("tock"),
       headers: { "upstash-schedule-id": scheduleId, "upstash-caller-ip": "127.0.0.1", "x-mine": "yes", "content-type": "application/json" },
     });
     const schedule = await client.schedules.get(scheduleId);

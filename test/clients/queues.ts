@@ -92,7 +92,9 @@ function testDelivery(createUser: () => TestUser): void {
     const queue = user.client.queue({ queueName: "line" });
     const { messageId } = await queue.enqueueJSON({ url: `${destination.url}/a?b=c`, body: { n: 1 }, headers: { "X-Mine": "yes" } });
     expect(await destination.first()).toMatchObject({
-      ...{ method: "POST", path: "/a?b=c", body: Buffer.from('{"n":1}') },
+      method: "POST",
+      path: "/a?b=c",
+      body: Buffer.from('{"n":1}'),
       headers: { "content-type": "application/json", "x-mine": "yes", "upstash-message-id": messageId },
     });
     await eventually(

@@ -14,14 +14,18 @@ export function schedules(createUser: () => TestUser): void {
     expect(more).toEqual({});
     const schedule = await client.schedules.get(scheduleId);
     expect(schedule).toMatchObject({
-      ...{ scheduleId, cron: "0 4 1 1 *", destination: "https://example.com", method: "POST", body: "yearly", retries: 3 },
-      ...{
-        isPaused: false,
-        createdAt: expect.any(Number),
-        nextScheduleTime: expect.any(Number),
-        header: { "Content-Type": ["application/json"] },
-      },
-      ...{ callerIp: "127.0.0.1", callerIP: "127.0.0.1" },
+      scheduleId,
+      cron: "0 4 1 1 *",
+      destination: "https://example.com",
+      method: "POST",
+      body: "yearly",
+      retries: 3,
+      isPaused: false,
+      createdAt: expect.any(Number),
+      nextScheduleTime: expect.any(Number),
+      header: { "Content-Type": ["application/json"] },
+      callerIp: "127.0.0.1",
+      callerIP: "127.0.0.1",
     });
     expect(new Date(schedule.nextScheduleTime ?? 0).toISOString()).toMatch(/-01-01T04:00:00.000Z$/);
     expect(schedule.lastScheduleTime).toBeUndefined();
@@ -44,21 +48,39 @@ export function schedules(createUser: () => TestUser): void {
     const { clientWith } = createUser();
     const client = clientWith({ enableTelemetry: true });
     const { scheduleId } = await client.schedules.create({
-      ...{ destination: "https://example.com/123/?asdasd=ooo", cron: "*/10 * * * * ", method: "PUT", body: "text", delay: 30, retries: 5 },
-      ...{ callback: "https://example.com/callback", failureCallback: "https://example.com/failure", retryDelay: "1000 * retried" },
-      ...{ queueName: "line", label: ["mine", "yours"], timeout: "1m" },
-      ...{ flowControl: { key: "shop", parallelism: 2, rate: 10, period: "1d" } },
+      destination: "https://example.com/123/?asdasd=ooo",
+      cron: "*/10 * * * * ",
+      method: "PUT",
+      body: "text",
+      delay: 30,
+      retries: 5,
+      callback: "https://example.com/callback",
+      failureCallback: "https://example.com/failure",
+      retryDelay: "1000 * retried",
+      queueName: "line",
+      label: ["mine", "yours"],
+      timeout: "1m",
+      flowControl: { key: "shop", parallelism: 2, rate: 10, period: "1d" },
       headers: { "test-header": "test-value", "bypass-tunnel-reminder": "client-test", "Content-Type": "application/json" },
     });
     expect(await client.schedules.get(scheduleId)).toMatchObject({
-      ...{ cron: "*/10 * * * *", destination: "https://example.com/123/?asdasd=ooo", method: "PUT", body: "text", delay: 30, retries: 5 },
-      ...{
-        callback: "https://example.com/callback",
-        failureCallback: "https://example.com/failure",
-        retryDelayExpression: "1000 * retried",
-      },
-      ...{ queueName: "line", label: "mine", labels: ["mine", "yours"] },
-      ...{ flowControlKey: "shop", parallelism: 2, rate: 10, ratePerSecond: 10, period: 86_400 },
+      cron: "*/10 * * * *",
+      destination: "https://example.com/123/?asdasd=ooo",
+      method: "PUT",
+      body: "text",
+      delay: 30,
+      retries: 5,
+      callback: "https://example.com/callback",
+      failureCallback: "https://example.com/failure",
+      retryDelayExpression: "1000 * retried",
+      queueName: "line",
+      label: "mine",
+      labels: ["mine", "yours"],
+      flowControlKey: "shop",
+      parallelism: 2,
+      rate: 10,
+      ratePerSecond: 10,
+      period: 86_400,
     });
     const { header } = await client.schedules.get(scheduleId);
     expect(header).toEqual({
@@ -98,7 +120,10 @@ export function schedules(createUser: () => TestUser): void {
     const { client } = createUser();
     const redact = { body: true, header: ["X-Key"] } as const;
     const { scheduleId } = await client.schedules.create({
-      ...{ destination: "https://example.com", cron: "0 0 * * *", body: "secret", headers: { "X-Key": "secret", "X-Open": "open" } },
+      destination: "https://example.com",
+      cron: "0 0 * * *",
+      body: "secret",
+      headers: { "X-Key": "secret", "X-Open": "open" },
       redact: { body: redact.body, header: [...redact.header] },
     });
     const redacted = expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/);

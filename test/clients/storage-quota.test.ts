@@ -28,7 +28,8 @@ describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
   test("a run above 125 % of the quota waits, and ends when there is room again", { timeout: 120_000 }, async () => {
     const author = house.createUser();
     const { url } = author.answer(() => new Response("x".repeat(200_000), { status: 500 }));
-    let [mayGoOn, tries] = [(): void => undefined, 0];
+    let mayGoOn = (): void => undefined;
+    let tries = 0;
     const isFull = new Promise<void>((resolve) => (mayGoOn = resolve));
     const work = author.serve(async (context) => {
       await context.run("one", async () => {

@@ -17,11 +17,19 @@ describe("under its own names, by hand", () => {
     const { endpoint, begin, post, steps, who } = await work(house.createUser());
     const runId = await begin({ "svc-forward-x-mine": "m", "svc-label": "by-hand", "svc-forward-svc-label": "by-hand" });
     expect(await endpoint.next()).toMatchObject({
-      ...{ method: "POST", path: "/work", history: ["payload"] },
+      method: "POST",
+      path: "/work",
+      history: ["payload"],
       headers: {
-        ...{ "svc-workflow-runid": runId, "svc-workflow-sdk-version": "1", "svc-workflow-createdat": expect.stringMatching(/^\d{13}$/) },
-        ...{ "x-mine": "m", "svc-label": "by-hand", "svc-message-id": expect.any(String), "svc-signature": expect.any(String) },
-        ...{ "content-type": "application/json", "user-agent": "Svc-Queue" },
+        "svc-workflow-runid": runId,
+        "svc-workflow-sdk-version": "1",
+        "svc-workflow-createdat": expect.stringMatching(/^\d{13}$/),
+        "x-mine": "m",
+        "svc-label": "by-hand",
+        "svc-message-id": expect.any(String),
+        "svc-signature": expect.any(String),
+        "content-type": "application/json",
+        "user-agent": "Svc-Queue",
       },
     });
 
@@ -85,8 +93,10 @@ describe("under its own names, by hand", () => {
     const { endpoint, begin, who, fail, mend } = await work(house.createUser());
     fail();
     const runId = await begin({
-      ...{ "svc-failure-callback": `${endpoint.url}/failed`, "svc-failure-callback-forward-svc-workflow-is-failure": "true" },
-      ...{ "svc-failure-callback-forward-x-desk": "d", "svc-failure-callback-workflow-runid": "wfr_hand" },
+      "svc-failure-callback": `${endpoint.url}/failed`,
+      "svc-failure-callback-forward-svc-workflow-is-failure": "true",
+      "svc-failure-callback-forward-x-desk": "d",
+      "svc-failure-callback-workflow-runid": "wfr_hand",
     });
     await endpoint.next();
     const told = await endpoint.next();
@@ -122,33 +132,41 @@ const features = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig";
 
 /** Headers of what is posted for a run. */
 const ofRun = (runId: string, url: string, init = false): Record<string, string> => ({
-  ...{ "svc-workflow-init": String(init), "svc-workflow-runid": runId, "svc-workflow-url": url, "svc-feature-set": features },
-  ...{ "svc-workflow-sdk-version": "1", "svc-forward-svc-workflow-sdk-version": "1", "content-type": "application/json" },
+  "svc-workflow-init": String(init),
+  "svc-workflow-runid": runId,
+  "svc-workflow-url": url,
+  "svc-feature-set": features,
+  "svc-workflow-sdk-version": "1",
+  "svc-forward-svc-workflow-sdk-version": "1",
+  "content-type": "application/json",
 });
 
 const callOf = ({ runId, destination, callback }: { runId: string; destination: string; callback: string }) => ({
   destination,
   body: "question",
   headers: {
-    ...{
-      "svc-method": "PUT",
-      "svc-retries": "0",
-      "svc-workflow-calltype": "toCallback",
-      "svc-workflow-runid": runId,
-      "svc-workflow-init": "false",
-    },
-    ...{
-      "svc-feature-set": "WF_NoDelete,InitialBody",
-      "svc-workflow-sdk-version": "1",
-      "svc-workflow-url": callback,
-      "svc-forward-x-call": "c",
-    },
-    ...{ "svc-callback": callback, "svc-callback-workflow-runid": runId, "svc-callback-workflow-calltype": "fromCallback" },
-    ...{ "svc-callback-workflow-init": "false", "svc-callback-workflow-url": callback, "svc-callback-feature-set": features },
-    ...{ "svc-callback-forward-svc-workflow-callback": "true", "svc-callback-forward-svc-workflow-stepid": "3" },
-    ...{ "svc-callback-forward-svc-workflow-stepname": "call", "svc-callback-forward-svc-workflow-steptype": "Call" },
-    ...{ "svc-callback-forward-svc-workflow-concurrent": "1", "svc-callback-forward-svc-workflow-contenttype": "text/plain" },
-    ...{ "svc-forward-svc-workflow-sdk-version": undefined },
+    "svc-method": "PUT",
+    "svc-retries": "0",
+    "svc-workflow-calltype": "toCallback",
+    "svc-workflow-runid": runId,
+    "svc-workflow-init": "false",
+    "svc-feature-set": "WF_NoDelete,InitialBody",
+    "svc-workflow-sdk-version": "1",
+    "svc-workflow-url": callback,
+    "svc-forward-x-call": "c",
+    "svc-callback": callback,
+    "svc-callback-workflow-runid": runId,
+    "svc-callback-workflow-calltype": "fromCallback",
+    "svc-callback-workflow-init": "false",
+    "svc-callback-workflow-url": callback,
+    "svc-callback-feature-set": features,
+    "svc-callback-forward-svc-workflow-callback": "true",
+    "svc-callback-forward-svc-workflow-stepid": "3",
+    "svc-callback-forward-svc-workflow-stepname": "call",
+    "svc-callback-forward-svc-workflow-steptype": "Call",
+    "svc-callback-forward-svc-workflow-concurrent": "1",
+    "svc-callback-forward-svc-workflow-contenttype": "text/plain",
+    "svc-forward-svc-workflow-sdk-version": undefined,
   },
 });
 

@@ -25,8 +25,18 @@ const exceptions: Readonly<Record<string, string>> = {
 
 /** Tests of one part each. `arrive`: somebody new, with an account of their own. */
 const suites = {
-  ...{ steps, calls, events, invoking: invokes, failing: failures, runs, starts, logs, large, accounts },
-  ...{ "dead letters": workflowDeadLetters, "the older package": older },
+  steps,
+  calls,
+  events,
+  invoking: invokes,
+  failing: failures,
+  runs,
+  starts,
+  logs,
+  large,
+  accounts,
+  "dead letters": workflowDeadLetters,
+  "the older package": older,
 };
 
 /** The published workflow package, client and endpoints, unmodified, against the whole server, on each store that it can have. */

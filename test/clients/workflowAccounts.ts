@@ -6,7 +6,8 @@ import { ask, findDeadLetter, waitForEnd, waitForResult } from "./workflowTestSe
 /** What belongs to one account is not there for any other. */
 export function accounts(createUser: () => WorkflowUser): void {
   test("runs, events, webhooks and dead letters of one account are unknown to others, whatever they have the same names", async () => {
-    const [mine, other] = [createUser(), createUser()];
+    const mine = createUser();
+    const other = createUser();
     const urls: string[] = [];
     const route = (user: WorkflowUser) =>
       user.serve(async (context) => {
@@ -16,7 +17,8 @@ export function accounts(createUser: () => WorkflowUser): void {
         await context.waitForWebhook("hook", webhook, "1h");
         return event.eventData;
       });
-    const [work, theirs] = [route(mine), route(other)];
+    const work = route(mine);
+    const theirs = route(other);
     const broken = mine.serve((context) =>
       context.run("fail", () => {
         throw new Error("broken");

@@ -101,7 +101,8 @@ function testRequests(createUser: () => WorkflowUser): void {
 
   test("calls side by side under a flow control key are as many at once as it says", async () => {
     const user = createUser();
-    let [now, max] = [0, 0];
+    let now = 0;
+    let max = 0;
     const other = user.answer(async () => {
       max = Math.max(max, ++now);
       await new Promise((resolve) => setTimeout(resolve, 20));

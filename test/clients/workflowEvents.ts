@@ -85,7 +85,8 @@ function testWaiting(createUser: () => WorkflowUser): void {
     const run = await user.workflows.trigger({ url: work.url, body: "from-a-workflow" });
     await listWaiters(user, "from-a-workflow");
     expect(await waitForResult(user, await user.workflows.trigger({ url: teller.url }))).toEqual({
-      ...{ eventId: "from-a-workflow", eventData: { n: 1 } },
+      eventId: "from-a-workflow",
+      eventData: { n: 1 },
       notifyResponse: [expect.objectContaining({ waiter: expect.objectContaining({ url: work.url }), workflowRunId: run.workflowRunId })],
     });
     expect(await waitForResult(user, run)).toEqual({ timeout: false, eventData: { n: 1 } });
@@ -120,7 +121,8 @@ function testWaiting(createUser: () => WorkflowUser): void {
 function testEarlierEvents(createUser: () => WorkflowUser): void {
   test("events for a run that came before it waits are kept, in order", async () => {
     const user = createUser();
-    const [started, go] = [createGate(), createGate()];
+    const started = createGate();
+    const go = createGate();
     const work = user.serve(async (context) => {
       await context.run("begin", () => (started.resolve(), go.promise));
       const first = await context.waitForEvent("first", "early");

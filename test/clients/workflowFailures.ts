@@ -44,8 +44,16 @@ function testRetries(createUser: () => WorkflowUser): void {
     const { dlqId } = await waitForEnd(user, run);
     const input = await findDeadLetter(user, run);
     expect(input).toMatchObject({
-      ...{ dlqId, workflowRunId: run.workflowRunId, workflowUrl: work.url, url: work.url, maxRetries: 1, responseStatus: 500 },
-      ...{ label: "broken", labels: ["broken"], failureCallback: work.url, workflowCreatedAt: expect.any(Number) },
+      dlqId,
+      workflowRunId: run.workflowRunId,
+      workflowUrl: work.url,
+      url: work.url,
+      maxRetries: 1,
+      responseStatus: 500,
+      label: "broken",
+      labels: ["broken"],
+      failureCallback: work.url,
+      workflowCreatedAt: expect.any(Number),
     });
     expect(JSON.parse(input.responseBody)).toMatchObject({ message: "never" });
     // Twice, and the failure callback to an endpoint that has no failure function.
@@ -167,8 +175,12 @@ function testFailureCallbacks(createUser: () => WorkflowUser): void {
       (one) => one.failureFunction?.state === "CALLBACK_SUCCESS",
     );
     expect(failureFunction).toMatchObject({
-      ...{ url: work.url, failStatus: 500, failResponse: expect.stringContaining("böse"), responseStatus: 200 },
-      ...{ responseBody: JSON.stringify({ result: "cleaned up" }), messageId: expect.stringMatching(/^msg_/) },
+      url: work.url,
+      failStatus: 500,
+      failResponse: expect.stringContaining("böse"),
+      responseStatus: 200,
+      responseBody: JSON.stringify({ result: "cleaned up" }),
+      messageId: expect.stringMatching(/^msg_/),
     });
     expect(await findDeadLetter(user, run)).toMatchObject({
       failureCallbackInfo: { state: "CALLBACK_SUCCESS", responseStatus: 200, responseBody: JSON.stringify({ result: "cleaned up" }) },
@@ -216,12 +228,22 @@ function testFailureUrls(createUser: () => WorkflowUser): void {
     expect(await waitForCount(desk, 1)).toBe(1);
     const { dlqId } = await waitForEnd(user, run);
     expect(desk.calls[0]?.headers).toMatchObject({
-      ...{ "upstash-workflow-is-failure": "true", "upstash-workflow-failure-callback": "true", "x-mine": "m" },
-      ...{ "upstash-workflow-runid": run.workflowRunId, "content-type": "application/json" },
+      "upstash-workflow-is-failure": "true",
+      "upstash-workflow-failure-callback": "true",
+      "x-mine": "m",
+      "upstash-workflow-runid": run.workflowRunId,
+      "content-type": "application/json",
     });
     expect(JSON.parse(desk.calls[0]?.body ?? "")).toMatchObject({
-      ...{ status: 500, url: work.url, workflowRunId: run.workflowRunId, dlqId, maxRetries: 0, sourceBody: btoa("p") },
-      ...{ sourceMessageId: work.calls[0]?.headers["upstash-message-id"], workflowCreatedAt: expect.any(Number), callerIP: "127.0.0.1" },
+      status: 500,
+      url: work.url,
+      workflowRunId: run.workflowRunId,
+      dlqId,
+      maxRetries: 0,
+      sourceBody: btoa("p"),
+      sourceMessageId: work.calls[0]?.headers["upstash-message-id"],
+      workflowCreatedAt: expect.any(Number),
+      callerIP: "127.0.0.1",
     });
     expect(await waitForCount(work, 1)).toBe(1);
   });
@@ -230,7 +252,8 @@ function testFailureUrls(createUser: () => WorkflowUser): void {
 function testRepeatedCallback(createUser: () => WorkflowUser): void {
   test("a failure function that fails can be called again, once it has failed for good", async () => {
     const user = createUser();
-    let [broken, executed] = [true, 0];
+    let broken = true;
+    let executed = 0;
     const work = user.serve((context) => context.run("fail", throwError(new Error("sorry"))), {
       failureFunction: () => {
         executed++;

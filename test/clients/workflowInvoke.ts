@@ -36,7 +36,9 @@ function testResults(createUser: () => WorkflowUser): void {
     const told = await waitForEnd(user, run);
     for (const workflowRunId of ids) {
       expect((await waitForEnd(user, { workflowRunId })).invoker).toEqual({
-        ...{ workflowRunId: run.workflowRunId, workflowUrl: parent.url, workflowRunCreatedAt: told.workflowRunCreatedAt },
+        workflowRunId: run.workflowRunId,
+        workflowUrl: parent.url,
+        workflowRunCreatedAt: told.workflowRunCreatedAt,
       });
     }
     expect(ids).toHaveLength(3);
@@ -111,7 +113,8 @@ function testFailures(createUser: () => WorkflowUser): void {
 
   test("the end of what is invoked goes into the log of a run that has failed meanwhile", async () => {
     const user = createUser();
-    const [started, go] = [createGate(), createGate()];
+    const started = createGate();
+    const go = createGate();
     const { parent } = user.serveMany((byName) => ({
       parent: (context) =>
         Promise.all([
@@ -170,8 +173,14 @@ function testSettings(createUser: () => WorkflowUser): void {
     const { parent, child } = user.serveMany((byName) => ({
       parent: (context) =>
         context.invoke("child", {
-          ...{ workflow: byName("child"), headers: { "x-child": "c" }, label: ["one", "two"], retries: 1, retryDelay: "10" },
-          ...{ body: undefined, workflowRunId: "mine", flowControl: { key: "child", parallelism: 1 } },
+          workflow: byName("child"),
+          headers: { "x-child": "c" },
+          label: ["one", "two"],
+          retries: 1,
+          retryDelay: "10",
+          body: undefined,
+          workflowRunId: "mine",
+          flowControl: { key: "child", parallelism: 1 },
         }),
       child: async (context) => {
         await context.run("fail once", () => {

@@ -23,7 +23,10 @@ export function large(createUser: () => WorkflowUser): void {
     });
     const run = await user.workflows.trigger({ url: work.url, body: payload });
     expect(await waitForResult(user, run)).toEqual({
-      ...{ length: payload.length + 2 * megabyte, called: text(megabyte).length, hash: hash("sha256", payload), same: true },
+      length: payload.length + 2 * megabyte,
+      called: text(megabyte).length,
+      hash: hash("sha256", payload),
+      same: true,
     });
     // None of them carried it.
     expect(await waitForCount(work, 7)).toBe(7);

@@ -32,8 +32,12 @@ function testGroups(createUser: () => WorkflowUser): void {
     const run = await user.workflows.trigger({ url: parent.url, body: "p", headers: { "x-mine": "m" } });
     const log = await waitForEnd(user, run);
     expect(log).toMatchObject({
-      ...{ ...run, workflowUrl: parent.url, workflowState: "RUN_SUCCESS", workflowRunResponse: '"done"' },
-      ...{ workflowRunCreatedAt: expect.any(Number), workflowRunCompletedAt: expect.any(Number) },
+      ...run,
+      workflowUrl: parent.url,
+      workflowState: "RUN_SUCCESS",
+      workflowRunResponse: '"done"',
+      workflowRunCreatedAt: expect.any(Number),
+      workflowRunCompletedAt: expect.any(Number),
     });
     expect(log.dlqId).toBeUndefined();
     const any = { messageId: expect.stringMatching(/^msg_/), createdAt: expect.any(Number), state: success };
@@ -47,8 +51,16 @@ function testGroups(createUser: () => WorkflowUser): void {
         steps: [
           { ...any, stepId: 3, stepName: "left", stepType: "Run", out: '"l"', concurrent: 2 },
           {
-            ...{ ...any, stepId: 4, stepName: "right", stepType: "Call", concurrent: 2, callUrl: other.url, callMethod: "POST" },
-            ...{ callBody: "ask", callResponseStatus: 202, callResponseBody: "called" },
+            ...any,
+            stepId: 4,
+            stepName: "right",
+            stepType: "Call",
+            concurrent: 2,
+            callUrl: other.url,
+            callMethod: "POST",
+            callBody: "ask",
+            callResponseStatus: 202,
+            callResponseBody: "called",
           },
         ],
       },
@@ -63,7 +75,8 @@ function testGroups(createUser: () => WorkflowUser): void {
 function testUnfinished(createUser: () => WorkflowUser): void {
   test("a run that goes on shows what it is at: the next step, planned branches, and what waits", async () => {
     const user = createUser();
-    const [started, go] = [createGate(), createGate()];
+    const started = createGate();
+    const go = createGate();
     const work = user.serve(async (context) => {
       await Promise.all([
         context.run("busy", () => (started.resolve(), go.promise)),

@@ -97,7 +97,8 @@ function testSettings(createUser: () => WorkflowUser): void {
 
   test("a flow control key limits the calls of all runs that have it", async () => {
     const user = createUser();
-    let [now, max] = [0, 0];
+    let now = 0;
+    let max = 0;
     const busy = async () => {
       max = Math.max(max, ++now);
       await new Promise((resolve) => setTimeout(resolve, 10));
@@ -126,7 +127,10 @@ function testSettings(createUser: () => WorkflowUser): void {
       });
     });
     const run = await user.workflows.trigger({
-      ...{ url: work.url, body: { secret: "geheim" }, headers: { "x-key": "schlange" }, retries: 0 },
+      url: work.url,
+      body: { secret: "geheim" },
+      headers: { "x-key": "schlange" },
+      retries: 0,
       redact: { body: true, header: ["x-key"] },
     });
     const log = await waitForEnd(user, run);
@@ -178,7 +182,8 @@ function testCancelling(createUser: () => WorkflowUser): void {
 
   test("what a cancelled run posts is refused, and its endpoint takes that for the end", async () => {
     const user = createUser();
-    const [started, go] = [createGate(), createGate()];
+    const started = createGate();
+    const go = createGate();
     const work = user.serve((context) => context.run("one", () => (started.resolve(), go.promise)));
     const run = await user.workflows.trigger({ url: work.url, retries: 0 });
     await started.promise;

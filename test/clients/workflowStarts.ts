@@ -29,7 +29,8 @@ const trigger = async (user: WorkflowUser, url: string, headers: Record<string, 
 function testPlainStart(createUser: () => WorkflowUser): void {
   test("a trigger over plain HTTP takes as many calls as one by the client", async () => {
     const user = createUser();
-    const [byClient, byHand] = [serveWork(user), serveWork(user)];
+    const byClient = serveWork(user);
+    const byHand = serveWork(user);
     const first = await user.workflows.trigger({ url: byClient.url, body: { n: 1 }, headers: { "X-Mine": "m" }, label: "l" });
     const second = await trigger(user, byHand.url, { "upstash-forward-x-mine": "m", "upstash-label": "l", "upstash-retries": "1" });
     expect(second.workflowRunId).toMatch(/^wfr_/);

@@ -24,8 +24,11 @@ function testSequences(createUser: () => WorkflowUser): void {
     const run = await user.workflows.trigger({ url: work.url, body: { item: "tea" } });
     const { workflowRunCreatedAt, workflowRunResponse, workflowUrl } = await waitForEnd(user, run);
     expect(JSON.parse(workflowRunResponse ?? "")).toEqual({
-      ...{ second: { first: "tea 1", list: [1, null, "ü €"] }, third: true },
-      ...{ runId: run.workflowRunId, url: work.url, born: workflowRunCreatedAt },
+      second: { first: "tea 1", list: [1, null, "ü €"] },
+      third: true,
+      runId: run.workflowRunId,
+      url: work.url,
+      born: workflowRunCreatedAt,
     });
     expect(workflowUrl).toBe(work.url);
     expect(executed).toEqual(["first", "second", "third"]);

@@ -119,7 +119,8 @@ async function startApp() {
 type UrlHandler = { place: RecordedUrl; handler: Handler };
 
 async function respond(incoming: IncomingMessage, outgoing: ServerResponse, { place, handler }: UrlHandler): Promise<void> {
-  const [path, method] = [incoming.url ?? "", incoming.method ?? ""];
+  const path = incoming.url ?? "";
+  const method = incoming.method ?? "";
   const headers = Object.entries(incoming.headersDistinct).flatMap(([name, values]) =>
     (values ?? []).map((value): [string, string] => [name, value]),
   );

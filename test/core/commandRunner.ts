@@ -106,59 +106,62 @@ export class CommandRunner {
 }
 
 const acme: Omit<Account, "createdAt"> = {
-  ...{ id: "acme", name: "acme", password: "", token: "token", tokenHash: "hash" },
+  id: "acme",
+  name: "acme",
+  password: "",
+  token: "token",
+  tokenHash: "hash",
   signingKeys: { current: "sig_1", next: "sig_2" },
 };
 
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 export const makeInput = (input: Partial<MessageInput> = {}): MessageInput => ({
-  ...{ brand: "svc", url: "https://shop.example/hook", method: "POST", headers: [], body: bytes("hello") },
-  ...{
-    retries: null,
-    retryDelay: null,
-    timeout: null,
-    flowControl: null,
-    callback: null,
-    failureCallback: null,
-    delay: null,
-    notBefore: null,
-  },
-  ...{
-    deduplication: null,
-    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
-    labels: [],
-    redaction: null,
-    callerIp: null,
-    reportsOn: null,
-  },
+  brand: "svc",
+  url: "https://shop.example/hook",
+  method: "POST",
+  headers: [],
+  body: bytes("hello"),
+  retries: null,
+  retryDelay: null,
+  timeout: null,
+  flowControl: null,
+  callback: null,
+  failureCallback: null,
+  delay: null,
+  notBefore: null,
+  deduplication: null,
+  group: null,
+  endpoint: null,
+  queue: null,
+  scheduleId: null,
+  labels: [],
+  redaction: null,
+  callerIp: null,
+  reportsOn: null,
   ...input,
 });
 
 export const callbackTo = (url: string) => ({
-  ...{
-    url,
-    method: "POST" as const,
-    headers: [],
-    retries: null,
-    retryDelay: null,
-    timeout: null,
-    flowControl: null,
-    callback: null,
-    failureCallback: null,
-  },
+  url,
+  method: "POST" as const,
+  headers: [],
+  retries: null,
+  retryDelay: null,
+  timeout: null,
+  flowControl: null,
+  callback: null,
+  failureCallback: null,
 });
 
 export const makeOutcome = (outcome: Partial<Outcome> & { messageId: string }): Outcome => ({
-  ...{
-    account: "acme",
-    host: parseHost("https://shop.example"),
-    attempt: 0,
-    status: 500,
-    headers: [],
-    body: bytes("no"),
-    error: null,
-    took: 5,
-  },
+  account: "acme",
+  host: parseHost("https://shop.example"),
+  attempt: 0,
+  status: 500,
+  headers: [],
+  body: bytes("no"),
+  error: null,
+  took: 5,
   ...outcome,
 });

@@ -6,7 +6,9 @@ import { CommandRunner } from "./commandRunner.ts";
 
 /** What does not agree with a recount of the rows: counters of queues and keys, holders of slots, messages in line. */
 export function findDisagreements({ tables }: Memory): string[] {
-  const [messages, slots, limiters] = [[...tables.messages.values()], [...tables.queueSlots.values()], [...tables.limiters.values()]];
+  const messages = [...tables.messages.values()];
+  const slots = [...tables.queueSlots.values()];
+  const limiters = [...tables.limiters.values()];
   /** From the URL itself, if that is not too long for it. */
   const endpointOf = ({ account, id, endpoint }: MessageState): string => {
     const { origin, pathname } = new URL(tables.storedMessages.get(`${account}\n${id}`)?.url ?? "");

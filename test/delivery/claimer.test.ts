@@ -26,7 +26,10 @@ let troubles: string[];
 let free: number;
 
 beforeEach(async () => {
-  [now, begun, troubles, free] = [noon, [], [], 0];
+  now = noon;
+  begun = [];
+  troubles = [];
+  free = 0;
   const folder = mkdtempSync(join(tmpdir(), "waypost-claims-"));
   const path = join(folder, "store.db");
   const random = (): number => 0.5;
@@ -90,7 +93,9 @@ const deadLetters = async () => {
 
 describe("a message whose row the storage refuses", () => {
   test("becomes a dead letter that says why, and all others are sent", async () => {
-    const [before, poison, after] = [await many(20), await publish(), await many(20)];
+    const before = await many(20);
+    const poison = await publish();
+    const after = await many(20);
     refuse("update on messages", `new.id = '${poison}'`);
     await claimAll();
     expect(begun.toSorted()).toEqual([...before, ...after].toSorted());

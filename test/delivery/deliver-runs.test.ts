@@ -153,7 +153,8 @@ describe("a response that a callback tells of", () => {
         response.sendDate = false;
         response.writeHead(500, { connection: "close", "content-length": "0" }).end();
       });
-    const [few, more] = [await call(`http://127.0.0.1:${await many(98)}/`), await call(`http://127.0.0.1:${await many(99)}/`)];
+    const few = await call(`http://127.0.0.1:${await many(98)}/`);
+    const more = await call(`http://127.0.0.1:${await many(99)}/`);
     expect([few.headers.length, few.cut]).toEqual([100, undefined]);
     expect([more.headers.length, more.cut]).toEqual([100, true]);
   });

@@ -24,7 +24,10 @@ let change: (held: boolean) => Promise<void>;
 beforeEach(() => {
   world = new VirtualTime(new RandomSource(1));
   start = world.now;
-  [happened, isHeld, isAway, lostFor] = [[], true, false, 0];
+  happened = [];
+  isHeld = true;
+  isAway = false;
+  lostFor = 0;
   let listener = (): void => undefined;
   const sessionLease: SessionLease = {
     isHeld: () => isHeld,

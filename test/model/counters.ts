@@ -28,7 +28,8 @@ function recount({ messages, slots, endpointOf = ({ endpoint }) => endpoint }: C
   for (const { account, queue } of slots) if (queue !== "") count(account, formatGate(queueGate(queue)), "running");
   for (const state of messages) {
     const { account, leasedBy, flowControlKey, counted, countedToEndpoint, waitlist, host } = state;
-    const [key, inTotal] = [flowControlKey === null ? null : formatGate(keyGate(flowControlKey)), formatGate(accountGate)];
+    const key = flowControlKey === null ? null : formatGate(keyGate(flowControlKey));
+    const inTotal = formatGate(accountGate);
     const endpoint = formatGate(endpointGate({ endpoint: endpointOf(state) }));
     if (leasedBy !== null && key !== null) count(account, key, "running");
     if (leasedBy !== null && countedToEndpoint) count(account, endpoint, "running");

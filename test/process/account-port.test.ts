@@ -76,7 +76,8 @@ describe("--account-port", () => {
   });
 
   test("that is taken ends the start before anything is made", async () => {
-    const [port, data] = [await takenPort(), join(temporaryFolder(), "data")];
+    const port = await takenPort();
+    const data = join(temporaryFolder(), "data");
     const { code, err } = await runWaypost(["start", "--port", "0", "--account-port", port, "--data", data]).ended;
     expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(/taken.*address already in use.*choose another one/) });
     expect(existsSync(data)).toBe(false);

@@ -65,7 +65,8 @@ describe("waypost account", () => {
     const ask = asking(["--data", data]);
     const { url } = await startWaypost(["dev", "--port", "0", "--data", data]);
     const { out } = await ask("create", "shop");
-    const [id, own] = [variable(out, "WAYPOST_ACCOUNT_ID"), variable(out, "WAYPOST_TOKEN")];
+    const id = variable(out, "WAYPOST_ACCOUNT_ID");
+    const own = variable(out, "WAYPOST_TOKEN");
     const post = async (token: string, path: string, more: { cron?: string; body?: string } = {}): Promise<void> => {
       const cron = more.cron === undefined ? {} : { "svc-cron": more.cron };
       const delay = path.includes("/topics/") ? {} : { "svc-delay": "1d" };

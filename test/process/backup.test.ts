@@ -11,7 +11,8 @@ test(
   "a copy that is taken while the server works, as the guide says, is a store from which another one goes on",
   { timeout: 90_000 },
   async () => {
-    const [data, copy] = [temporaryFolder(), temporaryFolder()];
+    const data = temporaryFolder();
+    const copy = temporaryFolder();
     const judge = await startDeliveryChecker();
     const server = await startWaypost(["dev", "--port", "0", "--data", data]);
     const publish = async (name: string, headers: Record<string, string> = {}): Promise<void> => {

@@ -11,7 +11,8 @@ import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
 const kills = 3;
 const publishers = 8;
 /** So many are published by each life of the server, unless it is killed before: when this part of them is acknowledged, or soon after. */
-const [portion, part] = [140, 90];
+const portion = 140;
+const part = 90;
 const authorization = `Bearer ${developmentToken}`;
 
 /** How many may be under way at once. Of what is not named here, any number. */

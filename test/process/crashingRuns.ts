@@ -58,8 +58,13 @@ const json = { "content-type": "application/json" };
 const settings = { "svc-retries": "1000", "svc-retry-delay": "50" };
 
 const makeHeaders = (runId: string, url: string): Record<string, string> => ({
-  ...{ ...json, "svc-workflow-init": "false", "svc-workflow-runid": runId, "svc-workflow-url": url, "svc-workflow-sdk-version": "1" },
-  ...{ "svc-feature-set": "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig", "svc-forward-svc-workflow-sdk-version": "1" },
+  ...json,
+  "svc-workflow-init": "false",
+  "svc-workflow-runid": runId,
+  "svc-workflow-url": url,
+  "svc-workflow-sdk-version": "1",
+  "svc-feature-set": "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig",
+  "svc-forward-svc-workflow-sdk-version": "1",
 });
 
 async function retryUntilAnswered(tell: () => ReturnType<Ask>): Promise<{ status: number; text: string }> {

@@ -28,7 +28,8 @@ test(
   async () => {
     const data = temporaryFolder();
     await stopped(await startWaypost(["dev", "--port", "0", "--data", data]));
-    const [store, keys] = [join(data, "waypost.db"), join(data, "keys")];
+    const store = join(data, "waypost.db");
+    const keys = join(data, "keys");
     const text = readFileSync(keys, "utf8");
     writeFileSync(
       keys,

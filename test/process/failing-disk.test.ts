@@ -15,7 +15,8 @@ test.each(["here", "elsewhere"])(
   "a server whose disk fails %s acknowledges nothing any more and ends; started again it goes on with what it had acknowledged",
   { timeout },
   async (way) => {
-    const [data, failing] = [temporaryFolder(), join(temporaryFolder(), "failing")];
+    const data = temporaryFolder();
+    const failing = join(temporaryFolder(), "failing");
     const destination = await startDestination();
     const args = ["dev", "--port", "0", "--data", data];
     const preload = new URL("./failingDisk.ts", import.meta.url).href;

@@ -95,9 +95,13 @@ async function freshPlace(): Promise<Place> {
       [...free].map(([port, other]) => [other, port]),
     );
   const env = {
-    ...{ PATH: `${commandsThatInstallNothing()}${delimiter}${process.env.PATH}`, HOME: folder, npm_config_offline: "true" },
+    PATH: `${commandsThatInstallNothing()}${delimiter}${process.env.PATH}`,
+    HOME: folder,
+    npm_config_offline: "true",
     NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
-    ...{ WAYPOST_PORT: String(free.get(8080)), PORT: String(free.get(3000)), QSTASH_URL: here("http://127.0.0.1:8080") },
+    WAYPOST_PORT: String(free.get(8080)),
+    PORT: String(free.get(3000)),
+    QSTASH_URL: here("http://127.0.0.1:8080"),
   };
   const open: { process: ChildProcess; ended: Promise<unknown> }[] = [];
   const shell = openShell(folder, env);
@@ -191,7 +195,8 @@ function openShell(folder: string, env: NodeJS.ProcessEnv): (commands: string) =
   return async (commands) => {
     said = "";
     shell.stdin.write(`${commands}\nprintf '\\n%s\\n' "$((6 * 7)) is the end"\n`);
-    let [output, failed] = ["", ""];
+    let output = "";
+    let failed = "";
     for (;;) {
       const { done, value } = await lines.next();
       if (done === true) throw new Error(`the shell ended in\n${commands}\n${said}`);

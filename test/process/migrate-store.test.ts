@@ -24,7 +24,8 @@ test(
   "what a server has accepted is delivered from where it is moved to, also what it was sending when it died",
   { tags: "long", timeout },
   async () => {
-    const [data, url] = [temporaryFolder(), await freshDatabase()];
+    const data = temporaryFolder();
+    const url = await freshDatabase();
     const judge = await startDeliveryChecker();
     const arrived = (): string[] => judge.calls.map(({ limiter }) => limiter);
     const where = ["dev", "--port", "0"];
@@ -92,7 +93,8 @@ test(
 );
 
 test("a move that is killed goes on where it was, and nobody serves a part", { tags: "long", timeout }, async () => {
-  const [data, url] = [temporaryFolder(), await freshDatabase()];
+  const data = temporaryFolder();
+  const url = await freshDatabase();
   const server = await startWaypost(["dev", "--port", "0", "--data", data]);
   server.kill("SIGTERM");
   await server.ended;

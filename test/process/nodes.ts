@@ -83,7 +83,8 @@ const maxBehind = (limiter: string): number => (limiter === "key-rate" ? 8 : 20)
 const publishers = 6;
 
 /** Clients do not wait for long, and come again; what everything else is built upon may take its time. */
-export const [client, builder] = [{ patience: 2_000 }, { patience: 30_000 }];
+export const client = { patience: 2_000 };
+export const builder = { patience: 30_000 };
 
 /** What the messages need besides: a queue for three at a time, a URL group, a schedule in no queue and one in a queue. */
 export async function createObjects(ask: Ask, checker: DeliveryChecker): Promise<void> {

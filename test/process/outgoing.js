@@ -20,7 +20,7 @@ function watch(owner, name, said) {
 
 /** Of what a socket is asked for, the place alone. */
 const place = (args) => {
-  const [[given]] = [Array.isArray(args[0]) ? args[0] : args];
+  const [given] = Array.isArray(args[0]) ? args[0] : args;
   return typeof given === "object" ? (given.path ?? `${given.host ?? "localhost"}:${given.port}`) : String(given);
 };
 

@@ -17,7 +17,10 @@ async function serveOnce(command: readonly string[], env: NodeJS.ProcessEnv = {}
   const [program = "", ...args] = command;
   const folder = temporaryFolder();
   const server = spawn(program, [...args, join(home, "src/cli/main.ts"), "dev", "--port", "0", "--data", join(folder, "data")], {
-    ...{ cwd: folder, env: { PATH: process.env.PATH, ...env }, stdio: ["ignore", "pipe", "ignore"], detached: true },
+    cwd: folder,
+    env: { PATH: process.env.PATH, ...env },
+    stdio: ["ignore", "pipe", "ignore"],
+    detached: true,
   });
   const ended = new Promise((resolve) => server.on("close", resolve));
   onTestFinished(() => {

@@ -7,14 +7,17 @@ export type Line = (Common & { kind: "request"; status: number }) | (Common & { 
 
 /** Returns a text for each field that differs between two recordings. Texts of errors do not count. */
 export function differences(before: string, after: string): string[] {
-  const [old, young] = [readLines(before), readLines(after)];
+  const old = readLines(before);
+  const young = readLines(after);
   const labels = [...new Set([...old.keys(), ...young.keys()])];
   return labels.flatMap((label) => {
-    const [one, other] = [old.get(label), young.get(label)];
+    const one = old.get(label);
+    const other = young.get(label);
     if (!one || !other) return [`${label}: only in the ${one ? "first" : "second"} recording`];
     const fields = Object.keys(one).filter((field) => one[field] !== other[field]);
     return fields.map((field) => {
-      const [texts, otherTexts] = [one[field] ?? "", other[field] ?? ""];
+      const texts = one[field] ?? "";
+      const otherTexts = other[field] ?? "";
       const at = firstDifference(texts, otherTexts);
       return `${label}: ${field}\n  - ${excerpt(texts, at)}\n  + ${excerpt(otherTexts, at)}`;
     });

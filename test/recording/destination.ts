@@ -69,7 +69,8 @@ export async function startDestination(): Promise<Destination> {
   const server = createServer(async (request, response) => {
     response.sendDate = false;
     const at = arrivals.length;
-    const [path, method] = [request.url ?? "", request.method ?? ""];
+    const path = request.url ?? "";
+    const method = request.method ?? "";
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const count = arrivals.filter((other) => other.path === path).length;

@@ -129,7 +129,8 @@ export class Session {
 
   /** Returns a line of JSON for each request in its order, then one for each delivery, in the order of paths. */
   lines(): string[] {
-    const [server, destination] = [new URL(this.server).host, new URL(this.destination.url).host];
+    const server = new URL(this.server).host;
+    const destination = new URL(this.destination.url).host;
     const places = {
       [server]: "<server>",
       [destination]: "<destination>",

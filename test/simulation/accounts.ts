@@ -22,7 +22,8 @@ export class AccountChecker {
 
   /** Whether an account has spent its budget, or is over its quota. Null: that has turned just now. */
   isPublishForbidden(account: string, at: Pick<AccountCheckContext, "tables" | "now">): boolean | null {
-    const [hasSpent, isFull] = [this.budgets.hasSpent(account, at), this.quotas.isFull(account, at)];
+    const hasSpent = this.budgets.hasSpent(account, at);
+    const isFull = this.quotas.isFull(account, at);
     return hasSpent || isFull ? true : hasSpent === null || isFull === null ? null : false;
   }
 

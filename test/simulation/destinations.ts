@@ -79,7 +79,11 @@ export class SimulatedHosts {
 }
 
 const answer = (after: Millis, status: number, headers: HeaderList = []): Reaction => ({
-  ...{ after, status, headers, error: null, kills: false },
+  after,
+  status,
+  headers,
+  error: null,
+  kills: false,
   body: `answer ${status}`,
 });
 

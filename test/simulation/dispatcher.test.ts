@@ -45,7 +45,12 @@ beforeEach(async () => {
   world = new VirtualTime(new RandomSource(1));
   start = world.now;
   clock = new NodeClock(world, "node");
-  [calls, asked, troubles, broken, takes, isAway] = [[], {}, [], new Set(), 10, false];
+  calls = [];
+  asked = {};
+  troubles = [];
+  broken = new Set();
+  takes = 10;
+  isAway = false;
   answersAfter = () => takes;
   commit = 1;
   storeAhead = 0;

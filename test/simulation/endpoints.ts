@@ -153,8 +153,17 @@ export class Endpoints {
       case "wait": {
         const { event, wait, of: kind } = work;
         const waiter = {
-          ...{ kind, event, wait, url, headers: [], given: [], timeout: `${wait / 1000}s`, step: head },
-          ...{ timeoutUrl: url, timeoutHeaders: [], timeoutGiven: [] },
+          kind,
+          event,
+          wait,
+          url,
+          headers: [],
+          given: [],
+          timeout: `${wait / 1000}s`,
+          step: head,
+          timeoutUrl: url,
+          timeoutHeaders: [],
+          timeoutGiven: [],
         };
         return (store: Store) => store.execute("wait", { account, runId, waiter });
       }
@@ -180,7 +189,10 @@ function findWork({ groups }: Program, stepId: number): { work: Work; concurrent
 }
 
 const makeStepHead = (stepId: number, work: Work, concurrent: number): StepHead => ({
-  ...{ stepId, stepName: `s${stepId}`, stepType: stepTypes[work.kind], concurrent },
+  stepId,
+  stepName: `s${stepId}`,
+  stepType: stepTypes[work.kind],
+  concurrent,
 });
 
 /** What a workflow returns: all that its steps did. */

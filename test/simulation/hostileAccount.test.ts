@@ -24,7 +24,8 @@ let takes: number;
 
 beforeEach(() => {
   world = new VirtualTime(new RandomSource(1));
-  [start, called] = [world.now, []];
+  start = world.now;
+  called = [];
   const random = (): number => world.random.next();
   store = createGroupCommitStore(
     memoryParts({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, new Memory()),

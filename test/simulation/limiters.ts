@@ -216,7 +216,9 @@ export class LimiterChecker {
 
 /** Whatever the judge has followed: the counters of all limiters are what the rows of messages and slots say. */
 function checkAll({ tables, messageHistories, assertHolds }: LimiterCheckContext): void {
-  const [messages, slots, flows] = [[...tables.messages.values()], [...tables.queueSlots.values()], [...tables.limiters.values()]];
+  const messages = [...tables.messages.values()];
+  const slots = [...tables.queueSlots.values()];
+  const flows = [...tables.limiters.values()];
   const wrong = listWrongCounters({ messages, slots, flows, endpointOf: (state) => parseEndpoint(state, messageHistories) });
   assertHolds(wrong.length === 0, `limiters count what the rows say: ${wrong.join("; ")}`);
 }

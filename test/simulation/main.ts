@@ -27,7 +27,9 @@ function given() {
       help: { type: "boolean", default: false },
     },
   });
-  const [first, actions, runs] = [numberOf("seed", values.seed), numberOf("actions", values.actions), numberOf("runs", values.runs)];
+  const first = numberOf("seed", values.seed);
+  const actions = numberOf("actions", values.actions);
+  const runs = numberOf("runs", values.runs);
   return { ...values, first, actions, runs };
 }
 

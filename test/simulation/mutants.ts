@@ -314,8 +314,22 @@ export const mutants: Record<string, Commands> = {
 };
 
 const toMessageState = (message: Rows["storedMessages"]): MessageState => ({
-  ...{ account: message.account, id: message.id, state: "pending", dueAt: message.createdAt, attempts: 0, lostAttempts: 0 },
-  ...{ leasedBy: null, host: new URL(message.url).host, size: message.body.byteLength, reportsOutcome: true },
-  ...{ queue: null, flowControlKey: null, slot: null, waitlist: null, run: null, tags: [], timeKeys: makeTimeIndexKeys(message) },
+  account: message.account,
+  id: message.id,
+  state: "pending",
+  dueAt: message.createdAt,
+  attempts: 0,
+  lostAttempts: 0,
+  leasedBy: null,
+  host: new URL(message.url).host,
+  size: message.body.byteLength,
+  reportsOutcome: true,
+  queue: null,
+  flowControlKey: null,
+  slot: null,
+  waitlist: null,
+  run: null,
+  tags: [],
+  timeKeys: makeTimeIndexKeys(message),
   endpoint: parseAddress(message.url).endpoint,
 });

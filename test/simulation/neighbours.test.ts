@@ -28,7 +28,8 @@ let arrivedAt: Map<string, Millis>;
 beforeEach(async () => {
   world = new VirtualTime(new RandomSource(1));
   start = world.now;
-  [dueAt, arrivedAt] = [new Map(), new Map()];
+  dueAt = new Map();
+  arrivedAt = new Map();
   const random = (): number => world.random.next();
   const memory = createGroupCommitStore(
     memoryParts({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, new Memory()),
@@ -75,7 +76,8 @@ const publish = (account: string, letters: readonly Partial<MessageInput>[]): vo
 function publishHonestly(from: Millis, until: Millis): void {
   for (let at = from; at < until; at += 100) {
     world.after(at, { owner: "honest", what: "publish" }, () => {
-      const [soon, later] = [`https://honest.example/soon/${at}`, `https://honest.example/later/${at}`];
+      const soon = `https://honest.example/soon/${at}`;
+      const later = `https://honest.example/later/${at}`;
       dueAt.set(soon, world.now);
       dueAt.set(later, world.now + second);
       publish("honest", [{ url: soon }, { url: later, delay: second }]);

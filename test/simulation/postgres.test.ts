@@ -36,7 +36,8 @@ describe("all promises are kept where batches of several nodes are at work at th
   });
 
   test(`with the fresh seed ${fresh}, and it runs the same way twice`, async () => {
-    const [first, second] = [await meeting(fresh), await meeting(fresh)];
+    const first = await meeting(fresh);
+    const second = await meeting(fresh);
     expect(first.failure).toBeNull();
     expect(second.trace).toEqual(first.trace);
   });

@@ -32,7 +32,12 @@ beforeEach(async () => {
   const random = (): number => world.random.next();
   store = memoryStore({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, memory);
   await store.execute("createAccount", {
-    ...{ id: "acme", name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } },
+    id: "acme",
+    name: "",
+    password: "",
+    token: "",
+    tokenHash: "",
+    signingKeys: { current: "", next: "" },
   });
   const counted: Store = { ...store, read: { ...store.read, nextExpiryAt: (...of) => (looks++, store.read.nextExpiryAt(...of)) } };
   const clock = new NodeClock(world, "node");
@@ -144,7 +149,12 @@ test("the audit log of an account is kept for as long as the account may have it
 
 test("the row of a deleted account goes when nothing else of it is left, and the others stay", async () => {
   await store.execute("createAccount", {
-    ...{ id: "shop", name: "shop", password: "", token: "", tokenHash: "shop", signingKeys: { current: "", next: "" } },
+    id: "shop",
+    name: "shop",
+    password: "",
+    token: "",
+    tokenHash: "shop",
+    signingKeys: { current: "", next: "" },
   });
   await store.execute("publish", { account: "shop", inputs: [makeInput({ deduplication: "one", delay: day })] });
   await store.execute("addEndpoints", { account: "shop", name: "all", endpoints: [{ name: null, url: "https://shop.example/" }] });
@@ -177,7 +187,12 @@ test("the row of the last account stays, and it sleeps, until there is another o
   expect([memory.tables.audit.size, [...memory.tables.accounts.keys()]]).toEqual([0, ["acme"]]);
   expect(world.pending()).toEqual([]);
   await store.execute("createAccount", {
-    ...{ id: "shop", name: "shop", password: "", token: "", tokenHash: "shop", signingKeys: { current: "", next: "" } },
+    id: "shop",
+    name: "shop",
+    password: "",
+    token: "",
+    tokenHash: "shop",
+    signingKeys: { current: "", next: "" },
   });
   await run(hour);
   expect([...memory.tables.accounts.keys()]).toEqual(["shop"]);
@@ -188,7 +203,12 @@ test("it stays for a week at least, and while there is anything that nobody remo
   await store.execute("changeAccount", { account: "acme", change: { state: "passive" } });
   await store.execute("deleteAccount", { account: "acme" });
   await store.execute("createAccount", {
-    ...{ id: "shop", name: "shop", password: "", token: "", tokenHash: "shop", signingKeys: { current: "", next: "" } },
+    id: "shop",
+    name: "shop",
+    password: "",
+    token: "",
+    tokenHash: "shop",
+    signingKeys: { current: "", next: "" },
   });
   const wake = () => store.execute("publish", { account: "shop", inputs: [makeInput({ delay: hour })] });
   await wake();
@@ -204,9 +224,12 @@ test("it stays for a week at least, and while there is anything that nobody remo
 
 test("a duty that hears of news rests no longer than it should when the clock is put back", async () => {
   const clock = new NodeClock(world, "other");
-  let [turns, tell] = [0, (): void => undefined];
+  let turns = 0;
+  let tell = (): void => undefined;
   const duty: MaintenanceTask = {
-    ...{ name: "counting", pause: minute, nextAt: async () => clock.now() },
+    name: "counting",
+    pause: minute,
+    nextAt: async () => clock.now(),
     run: async () => void turns++,
     onWork: (listener) => {
       tell = listener;

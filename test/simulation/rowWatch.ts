@@ -15,12 +15,32 @@ export type Written = { table: TableName; key: string[] };
 /** Knows the rows of a database as they were when it last looked, and what has become of those that were written since. */
 export class RowWatch {
   readonly tables: { [T in TableName]: Map<string, Rows[T]> } = {
-    ...{ accounts: new Map(), storedMessages: new Map(), messages: new Map(), deduplications: new Map() },
-    ...{ deadLetters: new Map(), hostWaitlists: new Map(), log: new Map(), keptLog: new Map(), limiters: new Map(), queueSlots: new Map() },
-    ...{ urlGroups: new Map(), schedules: new Map(), sources: new Map(), tokens: new Map(), rejections: new Map(), tags: new Map() },
+    accounts: new Map(),
+    storedMessages: new Map(),
+    messages: new Map(),
+    deduplications: new Map(),
+    deadLetters: new Map(),
+    hostWaitlists: new Map(),
+    log: new Map(),
+    keptLog: new Map(),
+    limiters: new Map(),
+    queueSlots: new Map(),
+    urlGroups: new Map(),
+    schedules: new Map(),
+    sources: new Map(),
+    tokens: new Map(),
+    rejections: new Map(),
+    tags: new Map(),
     timeIndex: new Map(),
-    ...{ runs: new Map(), activeRuns: new Map(), steps: new Map(), waiters: new Map(), notifications: new Map() },
-    ...{ usage: new Map(), dayCounts: new Map(), secondCounts: new Map(), audit: new Map() },
+    runs: new Map(),
+    activeRuns: new Map(),
+    steps: new Map(),
+    waiters: new Map(),
+    notifications: new Map(),
+    usage: new Map(),
+    dayCounts: new Map(),
+    secondCounts: new Map(),
+    audit: new Map(),
   };
   readonly #written: Written[] = [];
 
@@ -62,7 +82,8 @@ export class RowWatch {
     const now = new Map(found.map((row) => [readKey(table, Object.values(shapes[table].write(row))).join("\n"), row]));
     for (const key of keys) {
       const text = key.join("\n");
-      const [before, after] = [known.get(text), now.get(text)];
+      const before = known.get(text);
+      const after = now.get(text);
       if (isDeepStrictEqual(before, after)) continue;
       of.changes[table].push({ before, after });
       if (after) known.set(text, after);

@@ -36,7 +36,10 @@ export function makeStartInput(random: RandomSource, { runId, url, invoker }: St
     ? { ...settings(random), url, callback: null, failureCallback: null }
     : null;
   return {
-    ...{ ...makeRunInput(random, url), post, failureCallback, delay: random.of([null, null, null, 5_000]) },
+    ...makeRunInput(random, url),
+    post,
+    failureCallback,
+    delay: random.of([null, null, null, 5_000]),
     flowControl: random.isHit(0.15) ? { key: random.of(keys), parallelism: random.integerBetween(1, 3), rate: null, period: null } : null,
   };
 }
@@ -47,7 +50,8 @@ export const makeStepInput = (
   of: { runId: string; url: string; head: StepHead; out?: string; delay?: number },
 ): MessageInput => ({
   ...makeRunInput(random, of.url),
-  ...{ post: { kind: "step", runId: of.runId, head: of.head }, delay: of.delay ?? null },
+  post: { kind: "step", runId: of.runId, head: of.head },
+  delay: of.delay ?? null,
   body: new TextEncoder().encode(JSON.stringify({ ...of.head, ...(of.out === undefined ? {} : { out: of.out }) })),
 });
 
@@ -58,27 +62,31 @@ export function makeCallInput(random: RandomSource, of: { runId: string; url: st
 }
 
 const settings = (random: RandomSource) => ({
-  ...{
-    method: "POST" as const,
-    headers: [],
-    retries: random.integerBetween(0, 3),
-    retryDelay: random.of(["0", "1000", "3000 * (1 + retried)"]),
-  },
-  ...{ timeout: random.of([8_000, 40_000]), flowControl: null },
+  method: "POST" as const,
+  headers: [],
+  retries: random.integerBetween(0, 3),
+  retryDelay: random.of(["0", "1000", "3000 * (1 + retried)"]),
+  timeout: random.of([8_000, 40_000]),
+  flowControl: null,
 });
 
 const makeRunInput = (random: RandomSource, url: string): MessageInput => ({
-  ...{ ...settings(random), brand: "upstash", url, group: null, endpoint: null, queue: null, scheduleId: null, callback: null },
-  ...{
-    failureCallback: null,
-    delay: null,
-    notBefore: null,
-    deduplication: null,
-    labels: [],
-    redaction: null,
-    callerIp: null,
-    reportsOn: null,
-  },
+  ...settings(random),
+  brand: "upstash",
+  url,
+  group: null,
+  endpoint: null,
+  queue: null,
+  scheduleId: null,
+  callback: null,
+  failureCallback: null,
+  delay: null,
+  notBefore: null,
+  deduplication: null,
+  labels: [],
+  redaction: null,
+  callerIp: null,
+  reportsOn: null,
   body: new TextEncoder().encode("go"),
 });
 

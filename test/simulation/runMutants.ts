@@ -48,12 +48,10 @@ export const runMutants: Record<string, Commands> = {
   "events stay behind their run": alterDecision("settle", leaveRows("notifications")),
   "messages of a cancelled run go on": alterDecision("cancelRuns", leaveRows("messages")),
   "messages that are being sent are dropped with their run": alterDecision("cancelRuns", (_, draft) => ({
-    ...{
-      listRunRows: ((table: "messages", account: string, run: RunKey) => {
-        const rows = draft.listRunRows(table, account, run);
-        return table === "messages" ? rows.map((row) => ({ ...row, state: "pending" as const })) : rows;
-      }) as Draft["listRunRows"],
-    },
+    listRunRows: ((table: "messages", account: string, run: RunKey) => {
+      const rows = draft.listRunRows(table, account, run);
+      return table === "messages" ? rows.map((row) => ({ ...row, state: "pending" as const })) : rows;
+    }) as Draft["listRunRows"],
   })),
   "a run ends for one who is not told": alterDecision("finishRun", () => ({ put: { steps: () => undefined } })),
   "a cancelled run tells that it has failed": alterDecision("cancelRuns", () => ({
@@ -81,10 +79,8 @@ export const runMutants: Record<string, Commands> = {
   "a failed run is no dead letter": alterDecision("settle", () => ({ put: { deadLetters: (row) => (row.run ? undefined : row) } })),
   "a failure is not told": alterDecision("settle", () => ({
     put: {
-      ...{
-        messages: (row) => row,
-        storedMessages: (row) => (row.run?.kind === "failure" ? { ...row, run: { ...row.run, kind: "step" } } : row),
-      },
+      messages: (row) => row,
+      storedMessages: (row) => (row.run?.kind === "failure" ? { ...row, run: { ...row.run, kind: "step" } } : row),
     },
   })),
   "the end of the time wakes what an event has woken": alterDecision("notify", leaveRows("waiters")),

@@ -50,7 +50,9 @@ export function checkScopes({ calls, result, changes }: ObservedBatch, { assertH
 
 function isAllowed(destinations: readonly string[], input: MessageInput, urls: readonly string[]): boolean {
   const ofKind = (kind: string): string[] => destinations.flatMap((one) => (one.startsWith(`${kind}:`) ? one.slice(kind.length + 1) : []));
-  const [ofQueues, ofGroups, ofUrls] = [ofKind("queue"), ofKind("group"), destinations.filter((one) => one.startsWith("https://"))];
+  const ofQueues = ofKind("queue");
+  const ofGroups = ofKind("group");
+  const ofUrls = destinations.filter((one) => one.startsWith("https://"));
   if (ofQueues.length > 0 && !matchesAny(ofQueues, input.queue)) return false;
   if (ofGroups.length + ofUrls.length === 0) return true;
   const aims = [...(matchesAny(ofGroups, input.group) ? [] : urls), ...listCallbackUrls(input)];

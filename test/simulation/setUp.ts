@@ -14,7 +14,9 @@ export function randomSetUp(
   { account }: ClientState,
   of: { input: MessageInput; hosts: readonly string[]; tables: Tables },
 ): CommandCall {
-  const [name, key, group] = [random.of(queues), random.of(keys), random.of(groups)];
+  const name = random.of(queues);
+  const key = random.of(keys);
+  const group = random.of(groups);
   const id = random.isHit(0.5) ? `queue:${name}` : `key:${key}`;
   const schedule = { account, id: random.of(schedules) };
   const { body, ...sent } = of.input;

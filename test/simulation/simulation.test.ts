@@ -34,7 +34,8 @@ test(`all promises are kept with the fresh seed ${fresh}, and it runs the same w
 });
 
 test("different seeds run differently", async () => {
-  const [one, other] = [await simulate({ seed: 1, actions: 10 }), await simulate({ seed: 2, actions: 10 })];
+  const one = await simulate({ seed: 1, actions: 10 });
+  const other = await simulate({ seed: 2, actions: 10 });
   expect(one.digest).not.toBe(other.digest);
 });
 

@@ -100,20 +100,22 @@ class Simulation {
     const destinations = new SimulatedHosts(random, random.integerBetween(3, 24));
     const { runs, assertHolds, happened } = this.#checker;
     const endpoints = new Endpoints({
-      ...{
-        virtualTime,
-        hosts: destinations.hosts,
-        ask: (request) => this.#ask(request),
-        stepRan: (run, stepId) => runs.noteStepRan(run, stepId),
-      },
-      ...{
-        reportViolation: (why) => assertHolds(false, why),
-        cover: (what) => happened.add(what),
-        endedRun: (account) => runs.findEndedRun(account),
-      },
+      virtualTime,
+      hosts: destinations.hosts,
+      ask: (request) => this.#ask(request),
+      stepRan: (run, stepId) => runs.noteStepRan(run, stepId),
+      reportViolation: (why) => assertHolds(false, why),
+      cover: (what) => happened.add(what),
+      endedRun: (account) => runs.findEndedRun(account),
     });
     this.#cluster = {
-      ...{ virtualTime, storage, retention, capacity, checker: this.#checker, destinations, endpoints },
+      virtualTime,
+      storage,
+      retention,
+      capacity,
+      checker: this.#checker,
+      destinations,
+      endpoints,
       faults: { ...noFaults },
       quota,
       meetings: new BatchScheduler({ virtualTime, storage }),
@@ -244,7 +246,12 @@ class Simulation {
     const calls = this.#clients.map(({ account: id }, at) => ({
       name: "createAccount" as const,
       input: {
-        ...{ id, name: id, password: "", token: id, tokenHash: id, signingKeys: { current: `${id}-1`, next: `${id}-2` } },
+        id,
+        name: id,
+        password: "",
+        token: id,
+        tokenHash: id,
+        signingKeys: { current: `${id}-1`, next: `${id}-2` },
         // What one account may not do any more must not be missed by the other.
         ...(at === 1 && this.#isLimited ? { limits: { requestsPerDay: 20, requestsPerDayHard: 40 } } : {}),
       },

@@ -74,7 +74,8 @@ export function memoryStorage(decisions?: Commands): Storage {
 
   function watch<T extends TableName>(table: T): void {
     const rows: Map<string, Rows[T]> = memory.tables[table];
-    const [set, remove] = [rows.set.bind(rows), rows.delete.bind(rows)];
+    const set = rows.set.bind(rows);
+    const remove = rows.delete.bind(rows);
     const touch = (key: string): void => {
       const before = rows.get(key);
       const name = `${table} ${key}`;

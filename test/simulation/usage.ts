@@ -39,7 +39,8 @@ export class UsageRecount {
     const expected = this.#recount(observed, checkContext);
     const found = this.#added(observed, checkContext);
     for (const key of new Set([...expected.keys(), ...found.keys()])) {
-      const [one, other] = [expected.get(key) ?? 0, found.get(key) ?? 0];
+      const one = expected.get(key) ?? 0;
+      const other = found.get(key) ?? 0;
       checkContext.assertHolds(one === other, `what is counted is what happened: ${other} instead of ${one} for ${key}`);
     }
     this.#checkDeadLetters(observed, checkContext);
@@ -103,7 +104,8 @@ export class UsageRecount {
       add(`${(after ?? before)?.account} buckets`, (after?.deadLetters ?? 0) - (before?.deadLetters ?? 0));
     for (const { before, after } of changes.deadLetters) add(`${(after ?? before)?.account} queue`, (after ? 1 : 0) - (before ? 1 : 0));
     for (const account of new Set([...this.#deadLetters.keys()].map((key) => key.split(" ")[0]))) {
-      const [counted, there] = [this.#deadLetters.get(`${account} buckets`) ?? 0, this.#deadLetters.get(`${account} queue`) ?? 0];
+      const counted = this.#deadLetters.get(`${account} buckets`) ?? 0;
+      const there = this.#deadLetters.get(`${account} queue`) ?? 0;
       assertHolds(counted === there, `dead letters are counted: ${counted} of ${there} of ${account}`);
     }
   }

@@ -127,7 +127,8 @@ function pop(heap: ScheduledEvent[]): void {
   if (!last || heap.length === 0) return;
   let at = 0;
   for (;;) {
-    const [left, right] = [heap[2 * at + 1], heap[2 * at + 2]];
+    const left = heap[2 * at + 1];
+    const right = heap[2 * at + 2];
     const child = left && right ? (isEarlier(right, left) ? right : left) : left;
     if (!child || isEarlier(last, child)) break;
     heap[at] = child;

@@ -177,7 +177,9 @@ async function compareTables(contestants: readonly Contestant[], effects: Effect
   const [first, ...others] = await Promise.all(contestants.map(({ dump }) => dump()));
   for (const other of others) expect(other).toEqual(first);
   if (first) {
-    const [messages, slots, flows] = [first.messages as MessageState[], first.queueSlots as QueueSlot[], first.limiters as Limiter[]];
+    const messages = first.messages as MessageState[];
+    const slots = first.queueSlots as QueueSlot[];
+    const flows = first.limiters as Limiter[];
     expect(listWrongCounters({ messages, slots, flows }), "limiters count what the rows say").toEqual([]);
   }
   if (first) expectStoredBytes(<T extends TableName>(name: T) => first[name] as Rows[T][]);

@@ -155,7 +155,9 @@ export class RandomCommands {
 
   /** Queues, keys, groups, schedules, sources: few names, so that they are met again. */
   #setUp(account: string, now: Millis): RandomCommand {
-    const [name, key, id] = [this.#pickOne(namedQueues), this.#pickOne(keys), this.#pickOne(["s1", "s2"])];
+    const name = this.#pickOne(namedQueues);
+    const key = this.#pickOne(keys);
+    const id = this.#pickOne(["s1", "s2"]);
     const limiter = { account, id: this.#pickOne([`queue:${name}`, `key:${key}`]) };
     const source = { account, id: this.#pickOne(this.#sourceIds.slice(-3)) };
     const given: RandomCommand[] = [
@@ -188,7 +190,8 @@ export class RandomCommands {
   }
 
   #limits(): { globalParallelism: number | null; parallelism: number | null } {
-    const [none, max] = [{ globalParallelism: null, parallelism: null }, 1 + this.#integerBelow(3)];
+    const none = { globalParallelism: null, parallelism: null };
+    const max = 1 + this.#integerBelow(3);
     const bounds = [{}, { globalParallelism: max }, { parallelism: max }, { globalParallelism: max + 1, parallelism: max }];
     return { ...none, ...this.#pickOne(bounds) };
   }
@@ -214,7 +217,12 @@ export class RandomCommands {
       {
         name: "createToken",
         input: {
-          ...{ account, hash: `token ${this.#random()}`, scope: null, name: "", verbs: ["publish"], expiresAt: null },
+          account,
+          hash: `token ${this.#random()}`,
+          scope: null,
+          name: "",
+          verbs: ["publish"],
+          expiresAt: null,
           destinations: this.#pickOne([[], ["https://one.example/*"], ["nowhere"]]),
         },
       },
@@ -271,19 +279,17 @@ export class RandomCommands {
       ]);
       const group = this.#isRare() ? this.#pickOne(groups) : null;
       return makeInput({
-        ...{ group, queue: this.#random() < 0.25 ? this.#pickOne(queues) : null, flowControl: this.#flowControl() },
-        ...{
-          url: group === null ? this.#pickOne(hosts) : "",
-          brand: this.#pickOne(["svc", "upstash"] as const),
-          body: bytes("b".repeat(this.#integerBelow(40))),
-          ...at,
-        },
-        ...{
-          deduplication: this.#isRare() ? `d${this.#integerBelow(4)}` : null,
-          deduplicationWindow: this.#isRare() ? 1_000 : null,
-          retries: this.#pickOne([null, 0, 0, 1, 2_000]),
-          labels: this.#pickSome(["l", "m\ud800"]),
-        },
+        group,
+        queue: this.#random() < 0.25 ? this.#pickOne(queues) : null,
+        flowControl: this.#flowControl(),
+        url: group === null ? this.#pickOne(hosts) : "",
+        brand: this.#pickOne(["svc", "upstash"] as const),
+        body: bytes("b".repeat(this.#integerBelow(40))),
+        ...at,
+        deduplication: this.#isRare() ? `d${this.#integerBelow(4)}` : null,
+        deduplicationWindow: this.#isRare() ? 1_000 : null,
+        retries: this.#pickOne([null, 0, 0, 1, 2_000]),
+        labels: this.#pickSome(["l", "m\ud800"]),
         callback: this.#isRare() ? { ...makeCallback(this.#pickOne(hosts)), flowControl: this.#flowControl() } : null,
         failureCallback: this.#isRare() ? makeCallback(this.#pickOne(hosts)) : null,
       });

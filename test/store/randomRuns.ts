@@ -42,7 +42,8 @@ export class RandomRuns {
     const account = this.#context.account();
     const [toRepeat] = this.#context.toRepeat();
     if (toRepeat !== undefined && this.#random() < 0.3) return { name: "repeatFailureCallback", input: { account, dlqId: toRepeat } };
-    const [runId, event] = [this.#pickOne(runIds), this.#pickOne(events)];
+    const runId = this.#pickOne(runIds);
+    const event = this.#pickOne(events);
     const kind = this.#integerBelow(100);
     if (kind < 60) return { name: "publish", input: { account, inputs: this.#makeInputs(now) } };
     if (kind < 72) return { name: "wait", input: { account, runId, waiter: this.#waiter(event) } };
@@ -79,7 +80,8 @@ export class RandomRuns {
   }
 
   #start(now: Millis): MessageInput {
-    const [runId, url] = [this.#pickOne(runIds), this.#pickOne(urls)];
+    const runId = this.#pickOne(runIds);
+    const url = this.#pickOne(urls);
     const on = (): boolean => this.#random() < 0.8;
     const features = { lazyFetch: on(), initialBody: on(), detect: this.#random() < 0.5, captured: on() };
     const origin: RunOrigin = this.#pickOne(["sdk", "sdk", "sdk", "rest", "again"]);
@@ -91,16 +93,12 @@ export class RandomRuns {
     return this.#makeInput(
       { kind: "start", runId, url, features, origin, invoker },
       {
-        ...{
-          url,
-          brand: this.#pickOne(["svc", "upstash"] as const),
-          headers: [sdkVersion, ["X-Mine", "y"]],
-          delay: this.#pickOne([null, null, 4_000]),
-        },
-        ...{
-          labels: this.#pickOne([[], ["l"]]),
-          failureCallback: this.#pickOne([null, { ...makeCallback(this.#pickOne(urls)), retries: 0 }]),
-        },
+        url,
+        brand: this.#pickOne(["svc", "upstash"] as const),
+        headers: [sdkVersion, ["X-Mine", "y"]],
+        delay: this.#pickOne([null, null, 4_000]),
+        labels: this.#pickOne([[], ["l"]]),
+        failureCallback: this.#pickOne([null, { ...makeCallback(this.#pickOne(urls)), retries: 0 }]),
       },
     );
   }
@@ -133,11 +131,21 @@ export class RandomRuns {
   }
 
   #waiter(event: string): WaitPost {
-    const [url, timeoutUrl] = [this.#pickOne(urls), this.#pickOne(urls)];
+    const url = this.#pickOne(urls);
+    const timeoutUrl = this.#pickOne(urls);
     const step = { stepId: 1 + this.#integerBelow(4), stepName: "w", stepType: "Wait", concurrent: 1 };
     return {
-      ...{ event, url, headers: [sdkVersion], given: [], timeout: "3s", timeoutUrl, timeoutHeaders: [], timeoutGiven: [sdkVersion], step },
-      ...{ kind: this.#pickOne(["event", "event", "webhook"] as const), wait: this.#pickOne([900, 3_000, 100_000, 1e12]) },
+      event,
+      url,
+      headers: [sdkVersion],
+      given: [],
+      timeout: "3s",
+      timeoutUrl,
+      timeoutHeaders: [],
+      timeoutGiven: [sdkVersion],
+      step,
+      kind: this.#pickOne(["event", "event", "webhook"] as const),
+      wait: this.#pickOne([900, 3_000, 100_000, 1e12]),
     };
   }
 

@@ -195,7 +195,11 @@ export const makeOldestFirstQuery = (overrides: Partial<Query> = {}): Query => m
 
 /** What an account is made of. */
 export const makeAccount = (id: string): Omit<Account, "createdAt"> => ({
-  ...{ id, name: `name of ${id}`, password: "secret", token: `token-${id}`, tokenHash: `hash-${id}` },
+  id,
+  name: `name of ${id}`,
+  password: "secret",
+  token: `token-${id}`,
+  tokenHash: `hash-${id}`,
   signingKeys: { current: `sig_${id}_1`, next: `sig_${id}_2` },
 });
 
@@ -203,32 +207,42 @@ export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text
 
 /** A letter to one host, due at once, with whatever the test is after. */
 export const makeInput = (overrides: Partial<MessageInput> = {}): MessageInput => ({
-  ...{ brand: "svc", url: "https://one.example/hook", method: "POST", headers: [["Content-Type", "text/plain"]], body: bytes("hello") },
-  ...{
-    retries: 3,
-    retryDelay: null,
-    timeout: 10_000,
-    flowControl: null,
-    callback: null,
-    failureCallback: null,
-    delay: null,
-    notBefore: null,
-  },
-  ...{
-    deduplication: null,
-    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
-    labels: [],
-    redaction: null,
-    callerIp: "192.0.2.1",
-    reportsOn: null,
-  },
+  brand: "svc",
+  url: "https://one.example/hook",
+  method: "POST",
+  headers: [["Content-Type", "text/plain"]],
+  body: bytes("hello"),
+  retries: 3,
+  retryDelay: null,
+  timeout: 10_000,
+  flowControl: null,
+  callback: null,
+  failureCallback: null,
+  delay: null,
+  notBefore: null,
+  deduplication: null,
+  group: null,
+  endpoint: null,
+  queue: null,
+  scheduleId: null,
+  labels: [],
+  redaction: null,
+  callerIp: "192.0.2.1",
+  reportsOn: null,
   ...overrides,
 });
 
 /** An answer to a delivery: 200, if the test does not say otherwise. */
 export const makeOutcome = ({ message, attempt }: Delivery, overrides: Partial<Outcome> = {}): Outcome => ({
-  ...{ account: message.account, messageId: message.id, host: parseHost(message.url), attempt, status: 200 },
-  ...{ headers: [["X-From", "there"]], body: bytes("answer"), error: null, took: 5 },
+  account: message.account,
+  messageId: message.id,
+  host: parseHost(message.url),
+  attempt,
+  status: 200,
+  headers: [["X-From", "there"]],
+  body: bytes("answer"),
+  error: null,
+  took: 5,
   ...overrides,
 });
 

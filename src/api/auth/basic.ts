@@ -35,7 +35,8 @@ export function createBasicAuthenticator({
 export function readBasic(authorization: string | undefined, howTo: string): { user: string; password: string } {
   const encoded = /^Basic +([\w+/=-]+) *$/i.exec(authorization ?? "")?.[1];
   const text = encoded === undefined ? "" : Buffer.from(encoded, "base64").toString();
-  const [user, password] = [text.slice(0, text.indexOf(":")), text.slice(text.indexOf(":") + 1)];
+  const user = text.slice(0, text.indexOf(":"));
+  const password = text.slice(text.indexOf(":") + 1);
   if (!text.includes(":") || password === "") throw new Refusal("unauthorized", howTo);
   return { user, password };
 }

@@ -103,7 +103,11 @@ async function respondTo(admittedRequest: AdmittedRequest, body: Bytes): Promise
   const { status, fault } = answered;
   const text = JSON.stringify(answered.body);
   parts.log(status, () => ({
-    ...{ method, path: shownPath(target, proof.token), status, ms: parts.now() - since, account: proof.account.id },
+    method,
+    path: shownPath(target, proof.token),
+    status,
+    ms: parts.now() - since,
+    account: proof.account.id,
     ...(fault === null ? {} : { fault }),
   }));
   const bytes = Buffer.byteLength(text);
@@ -136,7 +140,9 @@ async function runRoute(
 type LoggedResponse = { status: number; headers: Readonly<Record<string, string>>; body: unknown; fault: string | null };
 
 const toLoggedResponse = ({ status, body, ignored = [], headers = {} }: RouteResponse): LoggedResponse => ({
-  ...{ status, body, fault: null },
+  status,
+  body,
+  fault: null,
   headers: ignored.length > 0 ? { "Waypost-Ignored": formatIgnored(ignored), ...headers } : headers,
 });
 

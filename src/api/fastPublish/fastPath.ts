@@ -21,7 +21,9 @@ export class FastPath {
     const { parts, admission } = fast;
     this.#fast = fast;
     this.#service = {
-      ...{ server, wakeWhenIdle, now: () => parts.now() },
+      server,
+      wakeWhenIdle,
+      now: () => parts.now(),
       forget: (socket) => void this.#sockets.delete(socket),
       admit: (head, callerIp) => {
         const admitted = admit(head, callerIp, fast);

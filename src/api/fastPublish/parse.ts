@@ -70,7 +70,8 @@ const invalidNameCharacter = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
 
 /** Without the blanks around it. */
 function trimValue(line: string, from: number): string {
-  let [start, end] = [from, line.length];
+  let start = from;
+  let end = line.length;
   while (start < end && isBlank(line.charCodeAt(start))) start++;
   while (end > start && isBlank(line.charCodeAt(end - 1))) end--;
   return line.slice(start, end);

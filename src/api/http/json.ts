@@ -71,8 +71,14 @@ function readText(body: Bytes): string {
   }
 }
 
-const [quote, backslash, comma] = [0x22, 0x5c, 0x2c];
-const [colon, squareOpen, squareClose, curlyOpen, curlyClose] = [0x3a, 0x5b, 0x5d, 0x7b, 0x7d];
+const quote = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const colon = 0x3a;
+const squareOpen = 0x5b;
+const squareClose = 0x5d;
+const curlyOpen = 0x7b;
+const curlyClose = 0x7d;
 
 function checkSize(body: Bytes, max: JsonLimits): void {
   new SizeCheck(body, max).checkUpTo(body.length);
@@ -98,7 +104,11 @@ class SizeCheck {
   /** Looks at the bytes up to a place, or a byte more. Throws `Refusal` if there are more parts than there may be. */
   checkUpTo(to: number): void {
     const body = this.#body;
-    let [at, depth, parts, names, inText] = [this.at, this.#depth, this.#parts, this.#names, this.#isInText];
+    let at = this.at;
+    let depth = this.#depth;
+    let parts = this.#parts;
+    let names = this.#names;
+    let inText = this.#isInText;
     const { parts: partLimit, names: nameLimit } = this.#max;
     for (; at < to; at++) {
       const byte = body[at];
@@ -117,7 +127,11 @@ class SizeCheck {
       if (parts > partLimit) throw new Refusal("invalid", `body: JSON with more than ${partLimit} parts`);
       if (names > nameLimit) throw new Refusal("invalid", `body: JSON with more than ${nameLimit} names`);
     }
-    [this.at, this.#depth, this.#parts, this.#names, this.#isInText] = [at, depth, parts, names, inText];
+    this.at = at;
+    this.#depth = depth;
+    this.#parts = parts;
+    this.#names = names;
+    this.#isInText = inText;
   }
 }
 
@@ -175,7 +189,8 @@ const runSlice = (run: () => void, { longWork, owner }: Pick<JsonListOptions<unk
     }),
   );
 
-const [listOpens, listCloses] = [Buffer.from("["), Buffer.from("]")];
+const listOpens = Buffer.from("[");
+const listCloses = Buffer.from("]");
 
 /** Returns where a JSON text begins: behind white space (RFC 8259, 2), and behind a byte order mark, which the decoder drops as well. */
 function findStart(body: Bytes): number {
@@ -202,14 +217,25 @@ const makeJsonRefusal = (body: Bytes): Refusal => new Refusal("invalid", `body: 
  */
 export function readMemberTexts(body: Bytes, name: string): ReadonlyMap<number, string> {
   const texts = new Map<number, string>();
-  let [depth, item, inText, textAt, textEnd, isMember, from] = [0, 0, false, 0, 0, false, -1];
+  let depth = 0;
+  let item = 0;
+  let inText = false;
+  let textAt = 0;
+  let textEnd = 0;
+  let isMember = false;
+  let from = -1;
   for (let at = 0; at < body.length; at++) {
     const byte = body[at];
     if (inText) {
       if (byte === backslash) at++;
-      else if (byte === quote) [inText, textEnd] = [false, at + 1];
-    } else if (byte === quote) [inText, textAt] = [true, at];
-    else if (byte === colon && depth === 2) isMember = JSON.parse(decoder.decode(body.subarray(textAt, textEnd))) === name;
+      else if (byte === quote) {
+        inText = false;
+        textEnd = at + 1;
+      }
+    } else if (byte === quote) {
+      inText = true;
+      textAt = at;
+    } else if (byte === colon && depth === 2) isMember = JSON.parse(decoder.decode(body.subarray(textAt, textEnd))) === name;
     else if (byte === comma && depth === 2) isMember = false;
     else if (byte === comma && depth === 1) item++;
     else if (byte === squareOpen || byte === curlyOpen) {

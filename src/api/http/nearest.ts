@@ -18,7 +18,8 @@ function countEdits(from: string, to: string): number {
       const isSwap = line > 0 && at > 0 && to[at - 1] === letter && to[at] === from[line - 1];
       next.push(isSwap ? Math.min(changed, (rowBefore[at - 1] ?? 0) + 1) : changed);
     }
-    [rowBefore, row] = [row, next];
+    rowBefore = row;
+    row = next;
   }
   return row[to.length] ?? 0;
 }

@@ -27,7 +27,9 @@ export function toProblem(thrown: unknown, maxBytes: number): Problem {
     // Public clients take any 429 with the allowance of a day for the end of that.
     const dayLimit = code === "storage-quota-exceeded" ? undefined : thrown.remainingQuota;
     return {
-      ...{ status: errorCodes[code].status, error: message, fault: readCause(thrown) },
+      status: errorCodes[code].status,
+      error: message,
+      fault: readCause(thrown),
       ...(dayLimit && { headers: rateLimitHeaders(dayLimit) }),
       ...(retryAfter !== undefined && { retryAfter }),
     };

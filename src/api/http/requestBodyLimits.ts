@@ -71,7 +71,8 @@ export class RequestBodyLimits {
   /** `before`: what the same body has taken already. */
   #reserve(owner: BodyOwner, bytes: number, reservedBefore: number): void {
     if (bytes === 0) return;
-    const [free, reserved] = [this.#limit - this.#taken, this.#byOwner.get(owner) ?? 0];
+    const free = this.#limit - this.#taken;
+    const reserved = this.#byOwner.get(owner) ?? 0;
     if (bytes > free) throw new Refusal("busy", "the server has as many request bodies under way as it can hold; ask again");
     if (reserved - reservedBefore + bytes > free)
       throw new Refusal("busy", "the account has as many request bodies under way as the server can hold for one; ask again");

@@ -1,8 +1,13 @@
 import type { z } from "zod";
 
 const nouns: Readonly<Record<string, string>> = {
-  ...{ string: "a text", number: "a number", int: "a whole number", boolean: "true or false", array: "a list" },
-  ...{ object: "a JSON object", record: "a JSON object" },
+  string: "a text",
+  number: "a number",
+  int: "a whole number",
+  boolean: "true or false",
+  array: "a list",
+  object: "a JSON object",
+  record: "a JSON object",
 };
 
 const countedNouns: Readonly<Record<string, string>> = { string: "characters", array: "entries" };

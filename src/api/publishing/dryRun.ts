@@ -18,7 +18,9 @@ export const dryRunSchema = z.object({
 export type IdPage = { ids: readonly string[]; cursor: string | null };
 
 /** So many are counted. A part of a list may take as long as a page of it, so there is an end to parts, too. */
-const [maxCounted, pageSize, maxPages] = [10_000, 500, 200];
+const maxCounted = 10_000;
+const pageSize = 500;
+const maxPages = 200;
 const maxShown = 10;
 
 /** Counts what a bulk action would do something to, page by page. `most`: the action itself would stop there. */

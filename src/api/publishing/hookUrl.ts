@@ -14,12 +14,17 @@ export const parseHookParams = ({
   workflowRunId = "",
   eventId = "",
 }: Readonly<Partial<Record<string, string>>>): HookParams => ({
-  ...{ userId, workflowRunId: decodeHeaderText(workflowRunId), eventId: decodeHeaderText(eventId) },
+  userId,
+  workflowRunId: decodeHeaderText(workflowRunId),
+  eventId: decodeHeaderText(eventId),
 });
 
 /** What a call to the webhook is for. */
 export const toEventAddress = ({ userId, workflowRunId, eventId }: HookParams): EventAddress => ({
-  ...{ account: userId, runId: workflowRunId, event: eventId, kind: "webhook" },
+  account: userId,
+  runId: workflowRunId,
+  event: eventId,
+  kind: "webhook",
 });
 
 /**

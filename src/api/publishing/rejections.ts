@@ -21,8 +21,15 @@ export async function storeRejection({ source, secret, call, incoming, context: 
   const { kept } = await store.execute(
     "keepRejection",
     {
-      ...{ account, id, others, reason: truncateText(reason, longestReason), method: call.method, callerIp: incoming.callerIp },
-      ...{ headers: redactCallHeaders(call.headers, secret), size: call.body.length, body: redactCallBody(call.body, secret) },
+      account,
+      id,
+      others,
+      reason: truncateText(reason, longestReason),
+      method: call.method,
+      callerIp: incoming.callerIp,
+      headers: redactCallHeaders(call.headers, secret),
+      size: call.body.length,
+      body: redactCallBody(call.body, secret),
       ...(call.headers.length > 2 * maxHeaders || call.headers.some(({ length }) => length > longestValue) ? { cut: true } : {}),
     },
     { canWait: true },

@@ -54,8 +54,15 @@ function findBrokenLimit(account: Account, { retries, retryDelay, delay, flowCon
   return findSendingRefusal(
     account,
     {
-      ...{ method: "POST", headers: [], timeout: null, callback: null, failureCallback: null, notBefore: null },
-      ...{ retries: retries ?? null, retryDelay: retryDelay ?? null, delay: delay ?? null },
+      method: "POST",
+      headers: [],
+      timeout: null,
+      callback: null,
+      failureCallback: null,
+      notBefore: null,
+      retries: retries ?? null,
+      retryDelay: retryDelay ?? null,
+      delay: delay ?? null,
       flowControl: { key: "", parallelism: null, rate: null, period: null, ...flowControl },
     },
     0,

@@ -22,7 +22,9 @@ const isText = (expected: string, value = ""): boolean => value.trim().toLowerCa
 
 /** Whether these headers, names and values in turn, are those of a step: of a run that goes on, or that invokes another one. */
 export function isStepRequest(headers: readonly string[]): boolean {
-  let [hasRun, continues, invokes] = [false, false, false];
+  let hasRun = false;
+  let continues = false;
+  let invokes = false;
   for (let at = 0; at + 1 < headers.length; at += 2) {
     const name = parseBrandedHeader(headers[at] ?? "")?.name;
     hasRun ||= name === "workflow-runid";

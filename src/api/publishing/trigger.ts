@@ -70,11 +70,9 @@ function makeFailureCallback(
 ): CallbackSettings {
   const userHeaders = headers.filter(([name]) => !name.startsWith("Content-"));
   return {
-    ...{
-      ...failureCallback,
-      retryDelay: failureCallback.retryDelay ?? retryDelay,
-      flowControl: failureCallback.flowControl ?? flowControl,
-    },
+    ...failureCallback,
+    retryDelay: failureCallback.retryDelay ?? retryDelay,
+    flowControl: failureCallback.flowControl ?? flowControl,
     headers: joinHeaders(joinHeaders(userHeaders, failureCallback.headers), own),
   };
 }

@@ -57,8 +57,12 @@ function toStartInput(input: MessageInput, { values, written }: WorkflowSettings
     );
   const invoke = values["workflow-invoke"] ? readInvoke(input) : null;
   const post: RunPost = {
-    ...{ kind: "start", runId, url: values["workflow-url"] ?? input.url, features: values["feature-set"] ?? legacyFeatures },
-    ...{ origin: values["workflow-trigger-by-sdk"] ? "again" : "sdk", invoker: invoke?.invoker ?? null },
+    kind: "start",
+    runId,
+    url: values["workflow-url"] ?? input.url,
+    features: values["feature-set"] ?? legacyFeatures,
+    origin: values["workflow-trigger-by-sdk"] ? "again" : "sdk",
+    invoker: invoke?.invoker ?? null,
   };
   return { ...input, ...(invoke ? { body: invoke.payload } : {}), post };
 }

@@ -83,7 +83,8 @@ const largePiece = 16 * 1024;
  * connection rests before it reads on: 10 ms at first, twice as long each time, up to a second. Meanwhile
  * the system puts together what arrives.
  */
-const [smallReadBytes, maxSmallReads] = [256, 16];
+const smallReadBytes = 256;
+const maxSmallReads = 16;
 const [minPause, maxPause] = [10, 1_000] as const;
 
 /** What somebody else has read from a connection. `hasEnded`: its end came behind that. */

@@ -55,7 +55,8 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
     const letIn = (caller: Caller, route: Route): void => {
       request.caller = caller;
       const admitted = admission.admit({
-        ...{ caller, route },
+        caller,
+        route,
         // A sender that has gone while its token was looked up would never give the room back.
         bytes: () => (reply.raw.destroyed ? 0 : (readReservedBytes(request.headers) ?? 0)),
         tell: (headers) => void reply.headers(headers),

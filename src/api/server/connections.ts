@@ -54,7 +54,8 @@ function soleListener<L>(server: Server, event: "connection" | "request"): L {
 
 /** Connections that the fast path reads are the server's too. */
 function closeToo(server: Server, fastPath: FastPath): void {
-  const [closeIdle, closeAll] = [server.closeIdleConnections.bind(server), server.closeAllConnections.bind(server)];
+  const closeIdle = server.closeIdleConnections.bind(server);
+  const closeAll = server.closeAllConnections.bind(server);
   server.closeIdleConnections = () => {
     fastPath.closeIdle();
     closeIdle();

@@ -47,7 +47,10 @@ export type ApiOptions = RouteContext &
 /** The HTTP interface, ready to listen. Closing it lets running requests end, and refuses new ones. */
 export function createApi(options: ApiOptions): FastifyInstance {
   const api = Fastify({
-    ...{ http: serverOptions, ...timing, bodyLimit: limits.messageBytes, trustProxy: options.trustProxy },
+    http: serverOptions,
+    ...timing,
+    bodyLimit: limits.messageBytes,
+    trustProxy: options.trustProxy,
     // Refused by a hook below instead, in the words of this interface.
     return503OnClosing: false,
     // See `listMethods`.
@@ -150,7 +153,11 @@ function addRoute(api: FastifyInstance, row: Route, options: ApiOptions, respons
 function toIncoming(request: FastifyRequest, { publicUrl = "" }: ApiOptions): IncomingRequest {
   const { target, split, caller, raw, body } = request;
   return {
-    ...{ target, query: split, proof: caller?.proof ?? null, source: caller?.source ?? null, rawHeaders: raw.rawHeaders },
+    target,
+    query: split,
+    proof: caller?.proof ?? null,
+    source: caller?.source ?? null,
+    rawHeaders: raw.rawHeaders,
     origin: publicUrl === "" ? `${request.protocol}://${request.host}` : publicUrl,
     params: paramsOf(request),
     body: body instanceof Uint8Array ? body : noBytes,

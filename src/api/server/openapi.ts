@@ -15,8 +15,12 @@ import { deadLetterSchema, logEventSchema, messageSchema, refusalSchema } from "
 type Json = Record<string, unknown>;
 
 const namedSchemas = {
-  ...{ Message: messageSchema, DeadLetter: deadLetterSchema, LogEntry: logEventSchema, Error: refusalSchema },
-  ...{ Callback: callbackSchema, FailureCallback: failureCallbackSchema },
+  Message: messageSchema,
+  DeadLetter: deadLetterSchema,
+  LogEntry: logEventSchema,
+  Error: refusalSchema,
+  Callback: callbackSchema,
+  FailureCallback: failureCallbackSchema,
 };
 
 /** The document that describes the interface, in OpenAPI 3.1. */

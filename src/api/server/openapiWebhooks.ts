@@ -4,7 +4,10 @@ import { deliveryHeaders, standardHeaders } from "../../core/values/deliveryHead
 type Json = Record<string, unknown>;
 
 const header = (name: string, required: boolean, description: string): Json => ({
-  ...{ name, in: "header", required, description },
+  name,
+  in: "header",
+  required,
+  description,
   schema: { type: "string" },
 });
 
@@ -37,8 +40,10 @@ const responses = (): Json => ({
   default: {
     description: "Failed. Retried as long as retries are left. Redirects are not followed.",
     headers: {
-      ...{ "Retry-After": delay, "X-RateLimit-Reset": delay },
-      ...{ "X-RateLimit-Reset-Requests": delay, "X-RateLimit-Reset-Tokens": delay },
+      "Retry-After": delay,
+      "X-RateLimit-Reset": delay,
+      "X-RateLimit-Reset-Requests": delay,
+      "X-RateLimit-Reset-Tokens": delay,
     },
   },
 });

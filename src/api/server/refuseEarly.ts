@@ -40,7 +40,7 @@ export function refuseEarly(
   const described = { "content-type": "application/json; charset=utf-8", "content-length": Buffer.byteLength(text) };
   const more = { ...corsHeaders(context.corsOrigins ?? [], target.path, undefined), ...problemHeaders(target.path, problem) };
   response.writeHead(problem.status, { ...more, ...described }).end(text);
-  context.log(problem.status, () => ({ ...{ method, path: shownPath(target), status: problem.status }, ...{ ms: 0, account: null } }));
+  context.log(problem.status, () => ({ method, path: shownPath(target), status: problem.status, ms: 0, account: null }));
   return true;
 }
 

@@ -65,7 +65,8 @@ export function listSenderHeaders(rawHeaders: readonly string[], proof: Pick<Pro
 }
 
 /** A text that is still encoded after being decoded this many times is taken to hide something, and so is one with this many readings. */
-const [maxEncodings, maxDecodings] = [5, 20_000];
+const maxEncodings = 5;
+const maxDecodings = 20_000;
 
 /** Passwords that the server makes have 28 characters. A short one may be in other text by chance. */
 const shortestPassword = 24;

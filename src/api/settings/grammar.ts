@@ -118,7 +118,13 @@ const scheduleOnlyNames = (Object.keys(settingRows) as MessageSettingName[]).fil
 );
 
 const noSettings = (firstWritten: string): MessageSettings => ({
-  ...{ values: {}, written: {}, headers: [], callback: null, failureCallback: null, workflow: null, firstWritten },
+  values: {},
+  written: {},
+  headers: [],
+  callback: null,
+  failureCallback: null,
+  workflow: null,
+  firstWritten,
 });
 
 /**

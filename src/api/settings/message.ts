@@ -61,7 +61,9 @@ export function toMessageInput({
     delay: values.delay ?? null,
     notBefore: values["not-before"] ?? null,
     deduplication: makeDeduplicationKey(settings, {
-      ...{ destination: query === null ? destination : `${destination}?${query}`, body, headers: sending.headers },
+      destination: query === null ? destination : `${destination}?${query}`,
+      body,
+      headers: sending.headers,
     }),
     deduplicationWindow: values["deduplication-window"] ?? null,
     labels: values.label ?? [],
@@ -120,7 +122,8 @@ function toSendSettings(settings: MessageSettings, headers: HeaderList): SendSet
 
 /** A key is nothing without its limits, nor are they without a key. */
 function readFlowControl({ values, written }: MessageSettings): FlowControl | null {
-  const [key, limits] = [values["flow-control-key"], values["flow-control-value"]];
+  const key = values["flow-control-key"];
+  const limits = values["flow-control-value"];
   if (key === undefined && limits === undefined) return null;
   if (limits === undefined)
     throw new Refusal("invalid", `${written["flow-control-key"]}: has no Flow-Control-Value beside it; give one such as parallelism=10`);

@@ -5,7 +5,8 @@ import { formatHistoryEntry } from "../../core/model/run.ts";
 import type { Store } from "../../store/store.ts";
 
 /** Entries are read together as far as this goes, going by the size of those before. */
-const [maxBytes, maxEntries] = [4 * 1024 * 1024, 500];
+const maxBytes = 4 * 1024 * 1024;
+const maxEntries = 500;
 
 /**
  * The history of a run as JSON (protocol 6.7), in pieces: it may come to 64 MiB, of which no more is read than whoever

@@ -55,7 +55,10 @@ export function messageJson(message: StoredMessage): Record<string, unknown> {
 
 /** What brought the message to its destination. */
 const originFields = ({ group, endpoint, queue, scheduleId }: StoredMessage): Record<string, unknown> => ({
-  ...{ topicName: group, endpointName: endpoint, queueName: queue, scheduleId },
+  topicName: group,
+  endpointName: endpoint,
+  queueName: queue,
+  scheduleId,
 });
 
 /** The limits that the message brought, not those that hold for its key now. The period is in seconds. */

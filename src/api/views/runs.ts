@@ -39,7 +39,10 @@ export function runJson(known: KnownRun, { now, trim }: LogView): Fields {
 }
 
 const runFields = ({ runId, url, state, createdAt }: Run): Fields => ({
-  ...{ workflowRunId: runId, workflowUrl: url, workflowState: state, workflowRunCreatedAt: createdAt },
+  workflowRunId: runId,
+  workflowUrl: url,
+  workflowState: state,
+  workflowRunCreatedAt: createdAt,
 });
 
 /** Where it can be resumed from, as long as the dead letter is there. */
@@ -54,7 +57,9 @@ export const lineageFields = ({ origin, next }: RunLineage): Fields => ({
 const labelFields = ({ labels }: Run): Fields => ({ label: labels[0], labels: labels.length > 0 ? labels : null });
 
 const invokerFields = ({ runId, url, createdAt }: NonNullable<Run["invoker"]>): Fields => ({
-  ...{ workflowRunId: runId, workflowUrl: url, workflowRunCreatedAt: createdAt },
+  workflowRunId: runId,
+  workflowUrl: url,
+  workflowRunCreatedAt: createdAt,
 });
 
 const groupJson = (group: StepGroup, visibility: Visibility): Fields =>
@@ -69,13 +74,22 @@ const nextJson = ({ messageId, stepName, state, retries, retryDelay, errors, nex
 function stepJson(item: StepItem, visibility: Visibility): Fields {
   const { stepId, stepName, stepType, callType, messageId, concurrent, state, createdAt, retries, retryDelay } = item;
   return omitMissing({
-    ...{ stepId, stepName, stepType, callType, messageId },
+    stepId,
+    stepName,
+    stepType,
+    callType,
+    messageId,
     ...toBodyFields(toOutVisibility(item, visibility), "out", item.out),
-    ...{ concurrent, state, createdAt },
-    ...{ retries, retryDelay, headers: item.headers && redactToMap(visibility, item.headers) },
+    concurrent,
+    state,
+    createdAt,
+    retries,
+    retryDelay,
+    headers: item.headers && redactToMap(visibility, item.headers),
     errors: errorsJson(item.errors, visibility),
     nextDeliveryTime: item.nextDueAt,
-    ...{ sleepFor: item.sleepFor, sleepUntil: item.sleepUntil },
+    sleepFor: item.sleepFor,
+    sleepUntil: item.sleepUntil,
     ...(item.wait && waitFields(item.wait, toOutVisibility(item, visibility))),
     ...(item.call && callFields(item.call, visibility)),
     ...(item.invoke && invokeFields(item.invoke, visibility)),
@@ -95,13 +109,20 @@ const toOutVisibility = ({ call, stepType }: StepItem, visibility: Visibility): 
 function waitFields({ eventId, timeout, deadline, timedOut, event }: WaitDetail, visibility: Visibility): Fields {
   const { eventData, truncated } = event ? toBodyFields(visibility, "eventData", event) : {};
   return {
-    ...{ waitEventId: eventId, waitTimeoutDuration: timeout, waitTimeoutDeadline: deadline, waitTimeout: timedOut },
-    ...{ eventData, ...(truncated === undefined ? {} : { truncated }) },
+    waitEventId: eventId,
+    waitTimeoutDuration: timeout,
+    waitTimeoutDeadline: deadline,
+    waitTimeout: timedOut,
+    eventData,
+    ...(truncated === undefined ? {} : { truncated }),
   };
 }
 
 const callFields = ({ url, method, headers, body, response }: CallDetail, visibility: Visibility): Fields => ({
-  ...{ callUrl: url, callMethod: method, callHeaders: redactToMap(visibility, headers), ...toBodyFields(visibility, "callBody", body) },
+  callUrl: url,
+  callMethod: method,
+  callHeaders: redactToMap(visibility, headers),
+  ...toBodyFields(visibility, "callBody", body),
   ...(response && {
     callResponseStatus: response.status,
     ...toBodyFields(visibility, "callResponseBody", response.body),
@@ -112,7 +133,9 @@ const callFields = ({ url, method, headers, body, response }: CallDetail, visibi
 function invokeFields({ runId, url, createdAt, payload, headers, redaction }: InvokeDetail, { trim, redaction: own }: Visibility): Fields {
   const visibility = { trim, redaction: mergeRedactions(own, redaction) };
   return {
-    ...{ invokedWorkflowRunId: runId, invokedWorkflowUrl: url, invokedWorkflowCreatedAt: createdAt },
+    invokedWorkflowRunId: runId,
+    invokedWorkflowUrl: url,
+    invokedWorkflowCreatedAt: createdAt,
     ...toBodyFields(visibility, "invokedWorkflowRunBody", payload),
     invokedWorkflowRunHeaders: headers && redactToMap(visibility, headers),
   };
@@ -123,7 +146,10 @@ const errorsJson = (errors: readonly LogRow[], visibility: Visibility): Fields[]
 
 const errorJson = (row: LogRow, visibility: Visibility): Fields =>
   omitMissing({
-    ...{ error: describeError(row), ...responseBodyFields(visibility, "body", row), status: row.status, time: row.time },
+    error: describeError(row),
+    ...responseBodyFields(visibility, "body", row),
+    status: row.status,
+    time: row.time,
     headers: row.status === null ? null : redactToMap(visibility, row.headers),
   });
 
@@ -145,11 +171,16 @@ function failureJson({ run, log }: KnownRun, visibility: Visibility): Fields | n
   const last = log.findLast((row) => row.messageId === failure.messageId && row.states.includes("FAILED"));
   const tries = log.filter((row) => row.messageId === messageId && row.states.includes("ERROR"));
   return omitMissing({
-    ...{ messageId, url, state, dlqId: readDlqId(run) },
-    ...{ failStatus: failure.status, ...(last ? responseBodyFields(visibility, "failResponse", last) : {}) },
+    messageId,
+    url,
+    state,
+    dlqId: readDlqId(run),
+    failStatus: failure.status,
+    ...(last ? responseBodyFields(visibility, "failResponse", last) : {}),
     failHeaders: failure.status === null ? null : redactToMap(visibility, failure.headers),
     errors: errorsJson(tries, visibility),
-    ...{ responseStatus, ...toBodyFields(visibility, "responseBody", responseBody === "" ? null : responseBody, digest) },
+    responseStatus,
+    ...toBodyFields(visibility, "responseBody", responseBody === "" ? null : responseBody, digest),
     ...(isCut({ digest, cut }, visibility.redaction) ? { truncated: true } : {}),
     responseHeaders: responseHeaders && redactToMap(visibility, responseHeaders),
     maxRetries: settings.failureCallback?.retries ?? settings.retries ?? defaults.retries,
@@ -185,13 +216,19 @@ export function runEventJson({ known: { run }, ...event }: RunEvent & { known: K
   const visibility = { trim, redaction: run.redaction };
   const { time, state, messageId, item, row } = event;
   return omitMissing({
-    ...{ time, state, messageId, workflowRunId: run.runId, workflowUrl: run.url, workflowCreatedAt: run.createdAt },
+    time,
+    state,
+    messageId,
+    workflowRunId: run.runId,
+    workflowUrl: run.url,
+    workflowCreatedAt: run.createdAt,
     stepInfo: item && (event.isFirst ? stepJson({ ...item, errors: [] }, visibility) : nameJson(item)),
     ...(row && attemptFields(row, state, { ...visibility, dlqId: readDlqId(run) })),
     ...(state === "RUN_STARTED" && run.invoker ? eventInvokerFields(run.invoker) : {}),
     ...(state === "RUN_SUCCESS" ? toBodyFields(visibility, "workflowRunResponse", run.body.length === 0 ? null : run.body) : {}),
     ...(state === "RUN_FAILED" ? { dlqId: readDlqId(run), error: run.failure && formatRunFailure(run.failure, run.redaction) } : {}),
-    ...{ ...labelFields(run), callerIp: run.callerIp },
+    ...labelFields(run),
+    callerIp: run.callerIp,
   });
 }
 
@@ -199,7 +236,9 @@ const nameJson = ({ stepId, stepName, stepType, callType, concurrent, state }: S
   omitMissing({ stepId, stepName, stepType, callType, concurrent, state });
 
 const eventInvokerFields = ({ runId, url, createdAt }: NonNullable<Run["invoker"]>): Fields => ({
-  ...{ invokerWorkflowRunId: runId, invokerWorkflowUrl: url, invokerWorkflowCreatedAt: createdAt },
+  invokerWorkflowRunId: runId,
+  invokerWorkflowUrl: url,
+  invokerWorkflowCreatedAt: createdAt,
 });
 
 function attemptFields(row: LogRow, state: RunEvent["state"], { dlqId, ...visibility }: Visibility & { dlqId: string | null }): Fields {

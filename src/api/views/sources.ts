@@ -14,8 +14,16 @@ export function sourceJson(source: WebhookSource, { store }: Pick<RouteContext, 
   const { id, name, destination, headers, deduplicate, paused, createdAt, acceptedAt } = source;
   const rejected = source.rejected + readUnkept(store, id);
   return {
-    ...{ sourceId: id, name, destination, settings: toSettings(headers), verification: verificationJson(source) },
-    ...{ deduplicate, paused, createdAt, ...(acceptedAt === null ? {} : { acceptedAt }), rejected },
+    sourceId: id,
+    name,
+    destination,
+    settings: toSettings(headers),
+    verification: verificationJson(source),
+    deduplicate,
+    paused,
+    createdAt,
+    ...(acceptedAt === null ? {} : { acceptedAt }),
+    rejected,
   };
 }
 
@@ -31,7 +39,11 @@ export function rejectionJson(rejection: Rejection, settings: HeaderList): Recor
   const redaction = readRedaction(settings);
   const { text, base64 } = bodyFields(redactBody(body, redaction, sha256));
   return {
-    ...{ time, reason, method, header: headerMap(redactHeaders(headers, redaction, sha256)), bodySize: size },
+    time,
+    reason,
+    method,
+    header: headerMap(redactHeaders(headers, redaction, sha256)),
+    bodySize: size,
     ...(text === undefined ? {} : { body: text }),
     ...(base64 === undefined ? {} : { bodyBase64: base64 }),
     ...(callerIp === null ? {} : { callerIP: callerIp }),

@@ -41,7 +41,10 @@ export function statisticsJson(
   return {
     days: month.map(({ at }) => weekdays[new Date(at).getUTCDay()] ?? ""),
     daily_requests: month.map(({ at, counts }) => ({
-      ...{ x: formatTime(at), y: counts.messages, workflow_message: counts.workflowMessages, workflow_run: counts.workflowRuns },
+      x: formatTime(at),
+      y: counts.messages,
+      workflow_message: counts.workflowMessages,
+      workflow_run: counts.workflowRuns,
     })),
     daily_billings: toPoints(month, (counts) => roundDollars(calculateCost(counts, prices))),
     daily_bandwidths: toPoints(month, sumBandwidth),

@@ -27,7 +27,8 @@ export const waiterJson = (waiter: Waiter): z.output<typeof waiterSchema> => ({
   ...(waiter.dueAt === null ? {} : { deadline: Math.floor(waiter.dueAt / 1000) }),
   timeoutUrl: waiter.timeoutUrl,
   timeoutHeaders: headerMap(redactGiven(waiter.timeoutGiven, waiter)),
-  ...{ workflowRunId: waiter.runId, eventId: waiter.event },
+  workflowRunId: waiter.runId,
+  eventId: waiter.event,
 });
 
 const redactGiven = (given: HeaderList, { redaction }: Waiter): HeaderList => (redaction ? redactForwarded(given, redaction) : given);
@@ -61,7 +62,8 @@ export function notifiedJson(
 export function listShownHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "token"> | null): HeaderList {
   const given: [string, string][] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    const [name, value] = [rawHeaders[at] ?? "", rawHeaders[at + 1] ?? ""];
+    const name = rawHeaders[at] ?? "";
+    const value = rawHeaders[at + 1] ?? "";
     if (/^((svc|upstash)-|content-type$)/i.test(name)) given.push([canonicalName(name), value]);
   }
   return withoutToken(given, proof);

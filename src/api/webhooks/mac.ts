@@ -45,7 +45,8 @@ function findSignature(mac: Mac): string | null {
 
 /** Whether two texts are the same, without telling by its time how much of them was. */
 export function isSameText(one: string, other: string): boolean {
-  const [a, b] = [Buffer.from(one), Buffer.from(other)];
+  const a = Buffer.from(one);
+  const b = Buffer.from(other);
   return a.length === b.length && timingSafeEqual(a, b);
 }
 

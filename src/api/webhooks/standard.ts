@@ -21,7 +21,8 @@ export const standardSchema = makeSchemeSchema("standard", { secret: oneOrSevera
 export const standard: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
     const brand = findHeaderPrefix(call);
-    const [header, timeHeader] = [`${brand}-signature`, `${brand}-timestamp`];
+    const header = `${brand}-signature`;
+    const timeHeader = `${brand}-timestamp`;
     const id = requireHeader(call, `${brand}-id`);
     const time = requireHeader(call, timeHeader);
     checkFreshness({ name: timeHeader, at: parseTimestamp(timeHeader, time), now: call.now, tolerance: defaultTolerance });

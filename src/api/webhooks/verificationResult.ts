@@ -22,7 +22,8 @@ export function acceptCall(eventId: unknown): VerificationResult {
 
 /** Accepts a call that is known by its signature, for each topic. */
 export const acceptCallOnce = (signature: string, topic: string | null = null): VerificationResult => ({
-  ...{ kind: "accepted", eventId: null },
+  kind: "accepted",
+  eventId: null,
   signed: { signature, topic: topic ?? "" },
 });
 

@@ -37,7 +37,8 @@ export function toPeriodRange(period: Period, now: Millis): PointRange & { size:
 /** All days of the month of a moment, in UTC, those to come included. */
 export function toMonthRange(now: Millis): PointRange {
   const date = new Date(now);
-  const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()];
+  const year = date.getUTCFullYear();
+  const month = date.getUTCMonth();
   const from = Date.UTC(year, month);
   return { from, step: day, points: Math.round((Date.UTC(year, month + 1) - from) / day) };
 }

@@ -13,9 +13,18 @@ import type { Terms } from "../model/accountTerms.ts";
  * are not counted: they come with rows that are, or their number is limited.
  */
 const weighedColumns: { readonly [T in TableName]?: WeighedColumns } = {
-  ...{ storedMessages: ["detail", "body"], log: ["detail", "body"], keptLog: ["detail", "body"], deadLetters: ["detail", "body"] },
-  ...{ runs: ["detail", "body"], steps: ["detail", "body"], notifications: ["body"], waiters: ["detail"] },
-  ...{ schedules: ["detail", "body"], urlGroups: ["detail"], rejections: ["detail", "body"], audit: ["detail"] },
+  storedMessages: ["detail", "body"],
+  log: ["detail", "body"],
+  keptLog: ["detail", "body"],
+  deadLetters: ["detail", "body"],
+  runs: ["detail", "body"],
+  steps: ["detail", "body"],
+  notifications: ["body"],
+  waiters: ["detail"],
+  schedules: ["detail", "body"],
+  urlGroups: ["detail"],
+  rejections: ["detail", "body"],
+  audit: ["detail"],
 };
 
 /** The weighed columns of a row: its JSON in UTF-8, its body. */

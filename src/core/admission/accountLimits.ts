@@ -23,7 +23,8 @@ const readLimit: Record<AccountLimit["kind"], (account: Account) => number | nul
 export function readAccountLimiters(draft: Draft, moment: Pick<Moment, "now">, state: MessageState): Limiter[] {
   const owner = draft.get("accounts", state.account);
   if (!owner) return [];
-  const [toEndpoint, inTotal] = [readLimit.endpoint(owner), readLimit.account(owner)];
+  const toEndpoint = readLimit.endpoint(owner);
+  const inTotal = readLimit.account(owner);
   const limiters: Limiter[] = [];
   const add = (gate: AccountLimit, parallelism: number): void => {
     limiters.push(withParallelism(readLimiter(draft, moment, { account: owner.id, gate }), parallelism));

@@ -13,6 +13,7 @@ import {
 } from "./counters.ts";
 import type { Gate } from "./gate.ts";
 import { capacityGate, formatGate, hasLimiter, isBefore, parseGate, queueGate, readWaitlist } from "./gate.ts";
+import { isQueuePaused } from "./pausedQueue.ts";
 import { findLimiter, freeRoom, readLimiter, unreservedRoom } from "./limiter.ts";
 
 // Admission decides whether a due message may be sent now. It passes five gates in the order of `gateKinds`:
@@ -92,25 +93,6 @@ export function mightPass(draft: Draft, state: MessageState): boolean {
 
 const isCertainlyClosed = ({ paused, parallelism, running, waiting }: Limiter, isNew: boolean): boolean =>
   paused || (parallelism !== null && running >= parallelism) || (waiting > 0 && isNew);
-
-/**
- * Reports whether a message has a slot of a paused queue. Such a message is not sent, even if all other gates
- * are open.
- */
-const isQueuePaused = (draft: Draft, { account, id, queue, slot }: MessageState): boolean =>
-  queue !== null && slot === id && findLimiter(draft, { account, gate: queueGate(queue) })?.paused === true;
-
-/**
- * Postpones a message that has a slot of a paused queue, by `spans.pausedQueueCheck`. It leaves the waitlist it
- * was in, so that it does not block the messages behind it. Returns false if its queue is not paused.
- */
-export function deferIfQueuePaused(draft: Draft, moment: Moment, state: MessageState): boolean {
-  if (!isQueuePaused(draft, state)) return false;
-  leaveWaitlist(draft, moment, state);
-  const deferred = { state: "pending", waitlist: null, leasedBy: null, dueAt: moment.now + spans.pausedQueueCheck } as const;
-  draft.put("messages", { ...recordCounted([], state), ...deferred });
-  return true;
-}
 
 /**
  * Holds a due message in the waitlist of a gate. It has no due time there, so claims skip it until the gate

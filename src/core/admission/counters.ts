@@ -156,7 +156,8 @@ export function resetWaiting(draft: Draft, limiter: Limiter): Limiter {
  */
 export function recordCounted(limiters: readonly Limiter[], state: MessageState): MessageState {
   const hasKind = (kind: GateKind): boolean => limiters.some(({ id }) => parseGate(id).kind === kind);
-  const [isCounted, isCountedToEndpoint] = [hasKind("account"), hasKind("endpoint")];
+  const isCounted = hasKind("account");
+  const isCountedToEndpoint = hasKind("endpoint");
   if (isCounted === (state.counted ?? false) && isCountedToEndpoint === (state.countedToEndpoint ?? false)) return state;
   const { counted: _account, countedToEndpoint: _endpoint, ...uncounted } = state;
   return { ...uncounted, ...(isCounted ? { counted: true } : {}), ...(isCountedToEndpoint ? { countedToEndpoint: true } : {}) };

@@ -2,7 +2,8 @@ import type { Decision, Draft, WaitlistHead, Moment, Needs } from "../decision/c
 import { spans } from "../values/limits.ts";
 import type { AccountId, Limiter, HostWaitlist, MessageState } from "../model/message.ts";
 import { refreshAccountLimit } from "./accountLimits.ts";
-import { advance, deferIfQueuePaused, hold, release } from "./admission.ts";
+import { advance, hold, release } from "./admission.ts";
+import { deferIfQueuePaused } from "./pausedQueue.ts";
 import { resetWaiting } from "./counters.ts";
 import type { Gate } from "./gate.ts";
 import { capacityGate, formatGate, hasLimiter, isAccountLimit, isSameGate, parseGate } from "./gate.ts";

@@ -38,7 +38,8 @@ export type AccountChange = Partial<
  */
 export function withChange<A extends Terms>(account: A, { limits, ...change }: AccountChange): A {
   const changed = { ...account, ...change, ...(limits && { limits: mergeLimitChanges(account.limits, limits) }) };
-  const [warned, refused] = [limits?.requestsPerDay, readLimit(changed, "requestsPerDayHard")];
+  const warned = limits?.requestsPerDay;
+  const refused = readLimit(changed, "requestsPerDayHard");
   if (typeof warned === "number" && warned > refused)
     throw new Refusal("invalid", `requestsPerDay: ${warned} is more than requestsPerDayHard, which is ${refused}; raise that as well`);
   return changed;
@@ -123,7 +124,10 @@ export const removableAt = ({ deletedAt }: Terms): Millis | null => (deletedAt =
  */
 export const removeAccount: Decision<{ account: AccountId; remaining: AccountId }, { removed: boolean }> = {
   needs: ({ account, remaining }) => ({
-    ...{ accounts: [[account], [remaining]], dayCounts: [[account]], secondCounts: [[account]], usage: [[account, carriedBalancesId]] },
+    accounts: [[account], [remaining]],
+    dayCounts: [[account]],
+    secondCounts: [[account]],
+    usage: [[account, carriedBalancesId]],
   }),
   decide: ({ account: id, remaining }, draft, moment) => {
     const account = draft.get("accounts", id);

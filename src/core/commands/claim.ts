@@ -2,7 +2,8 @@ import type { DueRow } from "./quarantine.ts";
 import { toRowKey } from "./quarantine.ts";
 import type { Decision, Draft, DueNeed, Moment, Needs } from "../decision/command.ts";
 import { isContentDamaged, toDamagedFailure } from "../sending/damaged.ts";
-import { advance, deferIfQueuePaused, hold, mightPass } from "../admission/admission.ts";
+import { advance, hold, mightPass } from "../admission/admission.ts";
+import { deferIfQueuePaused } from "../admission/pausedQueue.ts";
 import { countEnd } from "../admission/counters.ts";
 import { capacityGate } from "../admission/gate.ts";
 import { serverEndedDueAt } from "../admission/lease.ts";
@@ -53,7 +54,11 @@ const fillDueLimits = ({
   schedules = limit,
   waiters = limit,
 }: ClaimWindow): Required<Omit<DueNeed, "turns">> => ({
-  ...{ limit, hostWaitlists, limiters, schedules, waiters },
+  limit,
+  hostWaitlists,
+  limiters,
+  schedules,
+  waiters,
 });
 
 /** What is left out takes nobody's place. */
@@ -93,13 +98,11 @@ export const claim: Decision<ClaimLimits, Claimed> = {
     const firing = firingNeeds(draft, schedules);
     const gates = admissionNeeds(draft, due);
     const needs: Needs = {
-      ...{
-        waitlistHeads,
-        deduplications: consequenceKeys.deduplications,
-        deadLetters: consequenceKeys.deadLetters,
-        queueSlots: gates.queueSlots,
-        urlGroups: firing.urlGroups,
-      },
+      waitlistHeads,
+      deduplications: consequenceKeys.deduplications,
+      deadLetters: consequenceKeys.deadLetters,
+      queueSlots: gates.queueSlots,
+      urlGroups: firing.urlGroups,
       runs: [...consequenceKeys.runs, ...listRunKeys([...due.filter(({ state }) => state === "active"), ...damaged])],
       accounts: [...new Set([...due, ...hostWaitlists, ...limiters, ...schedules].map(({ account }) => account))].map(
         (id) => [id] as const,

@@ -31,7 +31,8 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
     const messageIds = deadLetters.map(({ messageId }) => messageId);
     const envelopes = messageIds.flatMap((id) => draft.get("storedMessages", account, id) ?? []);
     return {
-      ...{ storedMessages: toKeys(account, messageIds), ...removalNeeds(deadLetters) },
+      storedMessages: toKeys(account, messageIds),
+      ...removalNeeds(deadLetters),
       // Another key may be given that none of them had.
       limiters: listLimiterKeysFor(account, [...envelopes, { queue: null, flowControl: mergeFlowControl(null, overrides.flowControl) }]),
       ...destinationNeeds(
@@ -82,8 +83,10 @@ function applyRetryOverrides(
   return {
     ...applyOverrides(input, changed),
     ...(keepResponse === undefined ? {} : { keepResponse }),
-    ...{ delay: delay ?? null, notBefore: notBefore ?? null },
-    ...{ labels: labels ?? input.labels, redaction: mergeRedactions(input.redaction, redaction ?? null) },
+    delay: delay ?? null,
+    notBefore: notBefore ?? null,
+    labels: labels ?? input.labels,
+    redaction: mergeRedactions(input.redaction, redaction ?? null),
   };
 }
 

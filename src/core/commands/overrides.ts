@@ -32,8 +32,15 @@ export function listOverrideUrls({ callback, failureCallback }: SendOverrides): 
 
 /** What a callback has of which nothing but its URL was said. */
 export const defaultCallback = (url: string): CallbackSettings => ({
-  ...{ url, method: "POST", headers: [], retries: null, retryDelay: null, timeout: null },
-  ...{ flowControl: null, callback: null, failureCallback: null },
+  url,
+  method: "POST",
+  headers: [],
+  retries: null,
+  retryDelay: null,
+  timeout: null,
+  flowControl: null,
+  callback: null,
+  failureCallback: null,
 });
 
 /** The settings with those that are given anew. Throws `Refusal` for settings of a key or a callback that there is none of. */

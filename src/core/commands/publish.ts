@@ -91,7 +91,8 @@ export const publish: Decision<{ account: AccountId; inputs: readonly MessageInp
         ...runInputs.map((input) => runPostNeeds(draft, account, input)),
       ]);
     const needs = {
-      ...{ dayCounts, ...quotaNeeds },
+      dayCounts,
+      ...quotaNeeds,
       ...acceptNeeds(
         account,
         groupInputs.flatMap((input) => listRecipients(draft, account, input)),

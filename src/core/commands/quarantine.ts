@@ -52,7 +52,8 @@ export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> 
     if (table === "waiters") return { description: null };
     const [state] = listSuspects(draft, row);
     if (!state || (state.dueAt !== null && state.dueAt > moment.now)) return { description: null };
-    const [account, message] = [draft.get("accounts", id), draft.getWithoutBody("storedMessages", id, state.id)];
+    const account = draft.get("accounts", id);
+    const message = draft.getWithoutBody("storedMessages", id, state.id);
     const outcome = { ...refusedResponse, error: `could not be stored: ${toStorableText(reason)}` };
     if (account && message) failMessage(draft, moment, { account, message: withoutCallbacks(message), state, outcome });
     else giveUp(draft, moment, state);

@@ -71,9 +71,10 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const initial = findInitialStep(steps);
     return {
       ...(deadLetter ? removalNeeds([deadLetter]) : {}),
-      ...{ runs: [[account, key]], runSteps: [{ account, run: key, ...(from === "beginning" ? { stepKey: initialStepKey } : {}) }] },
+      runs: [[account, key]],
+      runSteps: [{ account, run: key, ...(from === "beginning" ? { stepKey: initialStepKey } : {}) }],
       withoutBodies: { storedMessages: initial ? [[account, initial.messageId] as const] : [] },
-      ...{ activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]] },
+      activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]],
       limiters: flowControl ? listLimiterKeysFor(account, [{ queue: null, flowControl }]) : [],
       ...(run && destinationNeeds(account, listRunUrls(run, steps))),
     } satisfies Needs;
@@ -212,8 +213,15 @@ function copyHistory(draft: Draft, moment: Moment, account: Account, { run, acti
     const message =
       resend &&
       sendStep(draft, moment, account, run, {
-        ...{ kind, stepKey, position, size: kind === "step" ? size : step.body.byteLength, body: step.body },
-        ...{ url: step.url, headers: step.headers, delay, notBefore: pickLater(resend.notBefore, moment.now + delay) },
+        kind,
+        stepKey,
+        position,
+        size: kind === "step" ? size : step.body.byteLength,
+        body: step.body,
+        url: step.url,
+        headers: step.headers,
+        delay,
+        notBefore: pickLater(resend.notBefore, moment.now + delay),
         ...(stepKey === initialStepKey && first !== undefined ? { first } : {}),
       });
     const messageId = message?.id ?? step.messageId;
@@ -231,12 +239,23 @@ function makeResumedRun(moment: Moment, run: Run, overrides: RunOverrides): Run 
   const labels = overrides.labels ?? run.labels;
   const headers = overrides.labels ? withLabel(settings.headers, brand, labels) : settings.headers;
   return {
-    ...{ ...run, id: moment.newId("run"), runId: overrides.runId ?? moment.newId("wfr"), createdAt: moment.now },
-    ...{ state: "RUN_STARTED", endedAt: null, labels, origin: run.id },
+    ...run,
+    id: moment.newId("run"),
+    runId: overrides.runId ?? moment.newId("wfr"),
+    createdAt: moment.now,
+    state: "RUN_STARTED",
+    endedAt: null,
+    labels,
+    origin: run.id,
     // Who invoked the failed run was told of its failure, and waits for it no more.
-    ...{ invoker: null, steps: 0, failure: null, body: new Uint8Array(0) },
+    invoker: null,
+    steps: 0,
+    failure: null,
+    body: new Uint8Array(0),
     settings: {
-      ...{ ...settings, headers, retries: overrides.retries ?? settings.retries },
+      ...settings,
+      headers,
+      retries: overrides.retries ?? settings.retries,
       retryDelay: overrides.retryDelay ?? settings.retryDelay,
       flowControl: mustMergeFlowControl(settings.flowControl, overrides.flowControl),
       failureCallback: makeFailureCallback(run, { ...overrides, labels }),
@@ -263,8 +282,15 @@ function makeFailureCallback({ settings, brand, labels }: Run, overrides: RunOve
     [`${prefix}-Workflow-Failure-Callback`, "true"],
   ];
   return {
-    ...{ url: failureUrl, method: "POST", headers: withLabel(headers, brand, now) },
-    ...{ retries: null, retryDelay: null, timeout: null, flowControl: null, callback: null, failureCallback: null },
+    url: failureUrl,
+    method: "POST",
+    headers: withLabel(headers, brand, now),
+    retries: null,
+    retryDelay: null,
+    timeout: null,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
   };
 }
 

@@ -35,8 +35,11 @@ export function readServerLimits(
   const { log, deadLetters, audit } = retentionFor(account, retention);
   const accountLimits = readLimits(account);
   return {
-    ...{ ...accountLimits, queues: Math.min(accountLimits.queues, maxQueues) },
-    ...{ logRetention: log, deadLetterRetention: deadLetters, auditRetention: audit },
+    ...accountLimits,
+    queues: Math.min(accountLimits.queues, maxQueues),
+    logRetention: log,
+    deadLetterRetention: deadLetters,
+    auditRetention: audit,
   };
 }
 
@@ -52,9 +55,14 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
     usage: [[account, carriedBalancesId]],
     expired: [
       {
-        ...{ account, limit, keptLogBefore: 0 },
-        ...{ logBefore: now - retention.log, deadLettersBefore: now - retention.deadLetters, deduplicationsBefore: now },
-        ...{ auditBefore: now - readAuditRetention(retention), timeIndexBefore: now - retention.log },
+        account,
+        limit,
+        keptLogBefore: 0,
+        logBefore: now - retention.log,
+        deadLettersBefore: now - retention.deadLetters,
+        deduplicationsBefore: now,
+        auditBefore: now - readAuditRetention(retention),
+        timeIndexBefore: now - retention.log,
         ...runsBefore(now, retention),
         usage: listExpiredBucketRanges(now),
       },
@@ -151,14 +159,17 @@ export const trim: Decision<{ account: AccountId; tooMany: OverLimit; limit: num
     accounts: [[account]],
     expired: [
       {
-        ...{
-          account,
-          limit,
-          logBefore: afterIdTime(log),
-          deadLettersBefore: afterIdTime(deadLetters),
-          keptLogBefore: afterIdTime(keptLog),
-        },
-        ...{ auditBefore: afterIdTime(audit), deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, timeIndexBefore: 0, usage: [] },
+        account,
+        limit,
+        logBefore: afterIdTime(log),
+        deadLettersBefore: afterIdTime(deadLetters),
+        keptLogBefore: afterIdTime(keptLog),
+        auditBefore: afterIdTime(audit),
+        deduplicationsBefore: 0,
+        runsBefore: 0,
+        failedRunsBefore: 0,
+        timeIndexBefore: 0,
+        usage: [],
       },
     ],
   }),

@@ -185,7 +185,8 @@ const maxFired = { messages: 1_000, bytes: memory.batch };
 
 /** Fires the first of these, as many as one claim can bear, and one at least. False: the others are due still. */
 export function fireSchedules(draft: Draft, moment: Moment, schedules: readonly Schedule[]): boolean {
-  let [messages, bytes] = [0, 0];
+  let messages = 0;
+  let bytes = 0;
   for (const [at, schedule] of schedules.entries()) {
     const { account, messageInput, body } = schedule;
     const count = listRecipients(draft, account, messageInput).length;

@@ -75,14 +75,13 @@ export const settle: Decision<Outcome, Settled> = {
     const consequences = consequenceNeeds(message ? [message] : []);
     const hasCallback = message && (message.callback ?? (isSuccess(outcome) ? null : message.failureCallback));
     const needs: Needs = {
-      ...{
-        deduplications: consequences.deduplications,
-        deadLetters: consequences.deadLetters,
-        runs: consequences.runs,
-        queueSlots: gates.queueSlots,
-        waitlistHeads,
-      },
-      ...{ hostWaitlists: consequences.hostWaitlists, endpoints: consequences.endpoints },
+      deduplications: consequences.deduplications,
+      deadLetters: consequences.deadLetters,
+      runs: consequences.runs,
+      queueSlots: gates.queueSlots,
+      waitlistHeads,
+      hostWaitlists: consequences.hostWaitlists,
+      endpoints: consequences.endpoints,
       limiters: [...gates.limiters, ...consequences.limiters],
       withoutBodies: { storedMessages: state && (state.reportsOutcome || !isSuccess(outcome)) ? [key] : [] },
       // Only a callback tells of the body.
@@ -212,7 +211,10 @@ export function failMessage(draft: Draft, moment: Moment, failure: Failure): voi
   const dlqId = message.run ? null : id;
   const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId, ...toLoggedResponse(outcome) });
   const deadLetter: DeadLetter = {
-    ...{ account: account.id, id, messageId: state.id, logId },
+    account: account.id,
+    id,
+    messageId: state.id,
+    logId,
     ...toDeadLetterResponse(outcome),
     retried: state.attempts - state.lostAttempts,
     failureCallback: message.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,

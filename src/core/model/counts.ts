@@ -27,8 +27,19 @@ export type Counts = {
 export type CountName = keyof Counts;
 
 export const noCounts: Readonly<Counts> = {
-  ...{ messages: 0, workflowMessages: 0, workflowRuns: 0, delivered: 0, failed: 0, cancelled: 0 },
-  ...{ workflowDelivered: 0, workflowFailed: 0, workflowCancelled: 0, bytesIn: 0, bytesOut: 0, deadLetters: 0, storedBytes: 0 },
+  messages: 0,
+  workflowMessages: 0,
+  workflowRuns: 0,
+  delivered: 0,
+  failed: 0,
+  cancelled: 0,
+  workflowDelivered: 0,
+  workflowFailed: 0,
+  workflowCancelled: 0,
+  bytesIn: 0,
+  bytesOut: 0,
+  deadLetters: 0,
+  storedBytes: 0,
 };
 
 export const countNames = Object.keys(noCounts).filter((name): name is CountName => name in noCounts);

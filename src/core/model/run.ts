@@ -165,7 +165,9 @@ export function parseStepHead(step: unknown): StepHead | null {
   const { stepId, stepName, stepType, concurrent, targetStep }: Partial<Record<keyof StepHead, unknown>> = step;
   if (!isNumber(stepId) || typeof stepName !== "string" || typeof stepType !== "string") return null;
   return {
-    ...{ stepId, stepName: truncateText(stepName, limits.nameLength), stepType: truncateText(stepType, limits.nameLength) },
+    stepId,
+    stepName: truncateText(stepName, limits.nameLength),
+    stepType: truncateText(stepType, limits.nameLength),
     concurrent: isNumber(concurrent) ? concurrent : 1,
     ...(isNumber(targetStep) ? { targetStep } : {}),
   };

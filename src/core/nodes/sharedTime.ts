@@ -56,6 +56,7 @@ export type ClockReading = { clock: Millis; from: Millis; to: Millis };
 /** Returns by how much the clock of the database has jumped between two readings, at least; below 0 if it has gone back, 0 if it cannot be known. */
 export function measureClockJump(before: ClockReading, now: ClockReading): Millis {
   const elapsed = now.clock - before.clock;
-  const [minElapsed, maxElapsed] = [now.from - before.to, now.to - before.from];
+  const minElapsed = now.from - before.to;
+  const maxElapsed = now.to - before.from;
   return elapsed > maxElapsed ? elapsed - maxElapsed : Math.min(0, elapsed - minElapsed);
 }

@@ -24,7 +24,9 @@ export function makeCallbackInput({
   const { url, delay = null, labels = [], ...settings } = callback;
   return {
     ...settings,
-    ...{ url, delay, labels },
+    url,
+    delay,
+    labels,
     brand: message.brand,
     retries: settings.retries ?? message.retries,
     headers: settings.headers.some(([name]) => name === "Content-Type")
@@ -33,7 +35,10 @@ export function makeCallbackInput({
     body: new TextEncoder().encode(formatCallbackBody({ message, retried, outcome, dlqId: reportsOn.dlqId, maxBytes })),
     notBefore: null,
     deduplication: null,
-    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
+    group: null,
+    endpoint: null,
+    queue: null,
+    scheduleId: null,
     // The body tells of the original's headers and body, so whatever is hidden there is hidden here with all of it. The headers
     // of the callback are shown with the original, too, where it hides them.
     redaction: message.redaction && { ...message.redaction, body: true },

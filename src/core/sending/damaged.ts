@@ -10,11 +10,26 @@ import { readRunKey } from "../model/stepId.ts";
 // docs/decisions/0060.
 
 const noSettings: Omit<StoredMessage, KnownField> = {
-  ...{ retryDelay: null, timeout: 0, callback: null, failureCallback: null, flowControl: null },
+  retryDelay: null,
+  timeout: 0,
+  callback: null,
+  failureCallback: null,
+  flowControl: null,
   // The redaction is not known, so everything is hidden: a dead letter stores its response apart from the message.
-  ...{ redaction: { body: true, headers: true }, labels: [], callerIp: null, reportsOn: null, deduplication: null },
-  ...{ group: null, endpoint: null, queue: null, scheduleId: null },
-  ...{ brand: "svc", url: "", method: "POST", headers: [], body: noBytes },
+  redaction: { body: true, headers: true },
+  labels: [],
+  callerIp: null,
+  reportsOn: null,
+  deduplication: null,
+  group: null,
+  endpoint: null,
+  queue: null,
+  scheduleId: null,
+  brand: "svc",
+  url: "",
+  method: "POST",
+  headers: [],
+  body: noBytes,
 };
 
 type KnownField = "account" | "id" | "createdAt" | "notBefore" | "retries" | "startedAtOnce";
@@ -23,41 +38,69 @@ type RowName = { account: string; id: string };
 /** A message of which nothing is known but its id. */
 export const damagedMessage = ({ account, id }: RowName): StoredMessage => ({
   ...noSettings,
-  ...{ account, id, retries: 0, startedAtOnce: false, createdAt: readIdTime(id), notBefore: readIdTime(id), damaged: true },
+  account,
+  id,
+  retries: 0,
+  startedAtOnce: false,
+  createdAt: readIdTime(id),
+  notBefore: readIdTime(id),
+  damaged: true,
 });
 
 /** A dead letter of which nothing is known but its id, and the message that it may be of. */
 export const damagedDeadLetter = ({ account, id, messageId }: RowName & { messageId: string }): DeadLetter => ({
-  ...{ account, id, messageId, status: null, headers: [], body: noBytes, error: "the stored dead letter is damaged" },
-  ...{ retried: 0, failureCallback: null, tags: [], damaged: true },
+  account,
+  id,
+  messageId,
+  status: null,
+  headers: [],
+  body: noBytes,
+  error: "the stored dead letter is damaged",
+  retried: 0,
+  failureCallback: null,
+  tags: [],
+  damaged: true,
 });
 
 /** A schedule of which nothing is known but its id. */
 export const damagedSchedule = ({ account, id, dueAt }: RowName & Pick<Schedule, "dueAt">): Schedule => ({
-  ...{ account, id, dueAt, cron: "", createdAt: 0, paused: dueAt === null, lastAt: null, lastMessages: [], body: noBytes, damaged: true },
+  account,
+  id,
+  dueAt,
+  cron: "",
+  createdAt: 0,
+  paused: dueAt === null,
+  lastAt: null,
+  lastMessages: [],
+  body: noBytes,
+  damaged: true,
   messageInput: { ...noSettings, retries: null, timeout: null, delay: null, notBefore: null },
 });
 
 /** A URL group of which nothing is known but its name. */
 export const damagedUrlGroup = ({ account, name }: Pick<UrlGroup, "account" | "name">): UrlGroup => ({
-  ...{ account, name, createdAt: 0, updatedAt: 0, endpoints: [], headers: [], damaged: true },
+  account,
+  name,
+  createdAt: 0,
+  updatedAt: 0,
+  endpoints: [],
+  headers: [],
+  damaged: true,
 });
 
 /** A step of which nothing is known but its id, and the place that it may have. */
 export const damagedStep = ({ account, id, position }: RowName & Pick<Step, "position">): Step => ({
-  ...{
-    account,
-    id,
-    run: readRunKey(id),
-    position,
-    messageId: "",
-    callType: "step",
-    createdAt: 0,
-    head: null,
-    url: "",
-    headers: [],
-    body: noBytes,
-  },
+  account,
+  id,
+  run: readRunKey(id),
+  position,
+  messageId: "",
+  callType: "step",
+  createdAt: 0,
+  head: null,
+  url: "",
+  headers: [],
+  body: noBytes,
   damaged: true,
 });
 

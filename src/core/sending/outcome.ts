@@ -63,14 +63,20 @@ export const noResponse: Answer = { status: null, headers: [], body: noBytes, er
 
 /** An answer as the log keeps it. */
 export const toLoggedResponse = ({ status, headers, body, digest, error, cut }: Answer) => ({
-  ...{ status, headers, error, body: firstBytes(body, logBodyBytes) },
+  status,
+  headers,
+  error,
+  body: firstBytes(body, logBodyBytes),
   ...(digest === undefined ? {} : { digest }),
   ...(cut ? { cut } : {}),
 });
 
 /** An answer as a dead letter keeps it. */
 export const toDeadLetterResponse = ({ status, headers, body, digest, error, cut, keptBytes = Infinity }: Answer) => ({
-  ...{ status, headers, error, body: firstBytes(body, keptBytes) },
+  status,
+  headers,
+  error,
+  body: firstBytes(body, keptBytes),
   ...(body.byteLength > keptBytes && digest !== undefined ? { digest } : {}),
   ...(cut ? { cut } : {}),
 });

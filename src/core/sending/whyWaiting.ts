@@ -92,7 +92,9 @@ const isNodeEnd = (dueAt: Millis | null): boolean => dueAt === serverEndedDueAt 
 
 function describeSending({ state, lastEntry, createdAt }: WaitState, now: Millis): WaitReason {
   const { leasedBy, dueAt } = state;
-  const [node, until, since] = [leasedBy ?? "?", isNodeEnd(dueAt) ? now : (dueAt ?? now), lastEntry?.time ?? createdAt];
+  const node = leasedBy ?? "?";
+  const until = isNodeEnd(dueAt) ? now : (dueAt ?? now);
+  const since = lastEntry?.time ?? createdAt;
   const facts = { node, since, until };
   if (dueAt === serverEndedDueAt) {
     const text = `the server was restarted while node ${node} was sending it since ${iso(since)}, so it is sent again`;
@@ -124,7 +126,9 @@ function describeDue({ state, retries, lastEntry }: WaitState, now: Millis): Wai
   return {
     reason: "retry",
     text: `retry ${retried} of ${retries} at ${iso(dueAt)}${formatLastResult({ status, error })}${reported === undefined ? "" : `: ${reported}`}`,
-    ...{ until: dueAt, used: retried, limit: retries },
+    until: dueAt,
+    used: retried,
+    limit: retries,
     ...(status === null ? {} : { status }),
     ...(error === null ? {} : { error }),
   };

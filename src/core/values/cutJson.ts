@@ -1,7 +1,13 @@
 import type { Bytes } from "./basics.ts";
 
-const [quote, backslash, comma, colon] = [0x22, 0x5c, 0x2c, 0x3a];
-const [openObject, closeObject, openArray, closeArray] = [0x7b, 0x7d, 0x5b, 0x5d];
+const quote = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const colon = 0x3a;
+const openObject = 0x7b;
+const closeObject = 0x7d;
+const openArray = 0x5b;
+const closeArray = 0x5d;
 const letterU = 0x75;
 const spaces: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
@@ -29,7 +35,9 @@ type CutPoint = { end: number; open: OpenContainer; isInText: boolean };
 /** The last place at which a JSON text can be closed within `most` bytes. */
 function findLastCutPoint(body: Bytes, maxBytes: number): CutPoint {
   let open = null as OpenContainer;
-  let [isInText, isKey, expectsKey] = [false, false, false];
+  let isInText = false;
+  let isKey = false;
+  let expectsKey = false;
   let best: CutPoint = { end: 0, open: null, isInText: false };
   /** Bytes of an escape sequence that are still to come. */
   let escaped = 0;
@@ -47,7 +55,8 @@ function findLastCutPoint(body: Bytes, maxBytes: number): CutPoint {
       }
       if (escaped === 0 && !isKey && !isContinuation(body[at + 1])) recordCutPoint(at + 1);
     } else if (byte === quote) {
-      [isInText, isKey] = [true, expectsKey];
+      isInText = true;
+      isKey = expectsKey;
       if (!isKey) recordCutPoint(at + 1);
     } else if (byte === openObject || byte === openArray) {
       const close = byte === openObject ? closeObject : closeArray;

@@ -1,6 +1,7 @@
 /** 53 bits of a text: cyrb53, two multiplicative hashes side by side. */
 export function fingerprint(text: string): string {
-  let [high, low] = [0xdeadbeef, 0x41c6ce57];
+  let high = 0xdeadbeef;
+  let low = 0x41c6ce57;
   for (let index = 0; index < text.length; index++) {
     const code = text.charCodeAt(index);
     high = Math.imul(high ^ code, 2_654_435_761);

@@ -70,8 +70,12 @@ export function endRun(draft: Draft, moment: Moment, account: Account, { run, ac
   for (const { id } of draft.listRunRows("waiters", account.id, run.id)) draft.drop("waiters", account.id, id);
   for (const { id } of draft.listRunRows("notifications", account.id, run.id)) draft.drop("notifications", account.id, id);
   const ended: Run = {
-    ...{ ...run, state: ending.state, endedAt: moment.now, steps: active.steps },
-    ...{ body: ending.result ?? noBytes, failure: ending.failure ?? null },
+    ...run,
+    state: ending.state,
+    endedAt: moment.now,
+    steps: active.steps,
+    body: ending.result ?? noBytes,
+    failure: ending.failure ?? null,
   };
   draft.put("runs", ended);
   if (ended.invoker) reportToInvoker(draft, moment, account, ended, ended.invoker, active.firstMessage);
@@ -115,13 +119,18 @@ function reportToInvoker(draft: Draft, moment: Moment, account: Account, ended: 
   const invoking = draft.get("runs", account.id, invoker.run);
   if (!invoking) return;
   draft.put("steps", {
-    ...{
-      account: account.id,
-      id: toStepId(invoking.id, toStepKey("step", head, invoking.steps)),
-      run: invoking.id,
-      position: invoking.steps,
-    },
-    ...{ messageId, callType: "step", createdAt: moment.now, head, url: invoker.url, headers: invoker.headers, body, waited },
+    account: account.id,
+    id: toStepId(invoking.id, toStepKey("step", head, invoking.steps)),
+    run: invoking.id,
+    position: invoking.steps,
+    messageId,
+    callType: "step",
+    createdAt: moment.now,
+    head,
+    url: invoker.url,
+    headers: invoker.headers,
+    body,
+    waited,
   });
   draft.put("runs", { ...invoking, steps: invoking.steps + 1 });
 }

@@ -16,7 +16,10 @@ export function groupFailures(failures: Iterable<FailureSummary>): FailureGroup[
     const key = JSON.stringify([url, stepName, afterStep, error]);
     const known = groups.get(key) ?? { url, stepName, afterStep, error, count: 0, firstAt: time, lastAt: time, dlqId };
     groups.set(key, {
-      ...{ ...known, count: known.count + 1, firstAt: Math.min(known.firstAt, time), lastAt: Math.max(known.lastAt, time) },
+      ...known,
+      count: known.count + 1,
+      firstAt: Math.min(known.firstAt, time),
+      lastAt: Math.max(known.lastAt, time),
       dlqId: dlqId > known.dlqId ? dlqId : known.dlqId,
     });
   }

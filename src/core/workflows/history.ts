@@ -84,8 +84,17 @@ export function appendStep(draft: Draft, moment: Moment, account: Account, ongoi
     size: kind === "step" ? size : step.body.byteLength,
   });
   draft.put("steps", {
-    ...{ account: account.id, id: toStepId(run.id, stepKey), run: run.id, position, messageId: message.id, callType: step.callType },
-    ...{ createdAt: moment.now, head: step.head, url: step.url, headers: step.headers, body: kind === "call" ? noBytes : step.body },
+    account: account.id,
+    id: toStepId(run.id, stepKey),
+    run: run.id,
+    position,
+    messageId: message.id,
+    callType: step.callType,
+    createdAt: moment.now,
+    head: step.head,
+    url: step.url,
+    headers: step.headers,
+    body: kind === "call" ? noBytes : step.body,
     ...(step.waited === undefined ? {} : { waited: step.waited }),
   });
   draft.put("activeRuns", { ...active, steps: position + 1, size });
@@ -105,7 +114,13 @@ export function sendStep(draft: Draft, moment: Moment, account: Account, run: Ru
   // The answer of a third party is always sent along: published clients fail on an empty one.
   const isFetched = kind === "step" && size > (run.features.lazyFetch ? lazyHistoryBytes : maxSentBytes);
   const part: RunPart = {
-    ...{ run: run.id, runId: run.runId, createdAt: run.createdAt, kind, stepKey, position, size: isFetched ? 0 : size },
+    run: run.id,
+    runId: run.runId,
+    createdAt: run.createdAt,
+    kind,
+    stepKey,
+    position,
+    size: isFetched ? 0 : size,
     ...(first === undefined ? {} : { first }),
   };
   return accept(draft, moment, account, makeStepInput(run, sent, part));
@@ -115,15 +130,27 @@ function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput 
   const { settings } = run;
   return {
     ...settings,
-    ...{ brand: run.brand, url: step.url, group: null, endpoint: null, queue: null, scheduleId: null },
+    brand: run.brand,
+    url: step.url,
+    group: null,
+    endpoint: null,
+    queue: null,
+    scheduleId: null,
     // The body of all others is in the history.
     body: part.kind === "call" ? step.body : noBytes,
     headers: joinHeaders(
       part.kind === "result" ? settings.headers.filter(([name]) => !protocolVersion.test(name)) : settings.headers,
       step.headers,
     ),
-    ...{ callback: null, failureCallback: null, delay: step.delay ?? null, notBefore: step.notBefore ?? null, deduplication: null },
-    ...{ labels: run.labels, redaction: run.redaction, callerIp: run.callerIp, reportsOn: null },
+    callback: null,
+    failureCallback: null,
+    delay: step.delay ?? null,
+    notBefore: step.notBefore ?? null,
+    deduplication: null,
+    labels: run.labels,
+    redaction: run.redaction,
+    callerIp: run.callerIp,
+    reportsOn: null,
     ...(run.keepResponse ? { keepResponse: true } : {}),
     ...step.overrides,
     run: part,
@@ -161,7 +188,9 @@ export const stepNeeds = (draft: Draft, account: AccountId, { post: { runId, kin
   const { runs, limiters } = runNeeds(draft, account, runId);
   const stepKey = toStepKey(kind === "call" ? "toCallback" : "step", head, -1);
   return {
-    ...{ runs, ...destinationNeeds(account, [url]), withoutBodies: { steps: active ? [[account, toStepId(active.run, stepKey)]] : [] } },
+    runs,
+    ...destinationNeeds(account, [url]),
+    withoutBodies: { steps: active ? [[account, toStepId(active.run, stepKey)]] : [] },
     waiters: active && head ? [[account, toWaiterId(active.run, head)]] : [],
     limiters: [...limiters, ...listLimiterKeysFor(account, [{ queue: null, flowControl }])],
   };
@@ -183,7 +212,14 @@ export function postStep(draft: Draft, moment: Moment, account: Account, input: 
   if (callType === "step" && post.head) dropWaiter(draft, account.id, toWaiterId(ongoing.run.id, post.head));
   const usesOwnSettings = post.kind === "call" || !ongoing.run.features.captured;
   const message = appendStep(draft, moment, account, ongoing, {
-    ...{ callType, head: post.head, body, url, headers, delay, notBefore, kind: post.kind },
+    callType,
+    head: post.head,
+    body,
+    url,
+    headers,
+    delay,
+    notBefore,
+    kind: post.kind,
     overrides: usesOwnSettings ? pickStepSettings(input, post.kind) : { method },
   });
   return { messageId: message.id, deduplicated: false, run: { runId, createdAt } };

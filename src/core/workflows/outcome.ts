@@ -54,7 +54,9 @@ export const belongsToRun = <E extends WithoutBody<StoredMessage>>(message: E): 
 export function runOutcomeNeeds(draft: Draft, message: WithRun<WithoutBody<StoredMessage>>, outcome: Answer, state?: MessageState): Needs {
   const { account, run: part } = message;
   const messageNeeds: Needs = {
-    ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], ...destinationNeeds(account, [message.url]) },
+    runs: [[account, part.run]],
+    activeRuns: [[account, part.runId]],
+    ...destinationNeeds(account, [message.url]),
     withoutBodies: { steps: part.kind === "call" ? [[account, toStepId(part.run, part.stepKey)]] : [] },
   };
   const ongoing = findOngoingRun(draft, account, part.runId, part.run);
@@ -177,15 +179,13 @@ function appendCallResult(draft: Draft, moment: Moment, { account, message, stat
     return `${step}: ${formatNoRoom(ongoing, "the answer of the third party")}`;
   }
   appendStep(draft, moment, account, ongoing, {
-    ...{
-      callType: "fromCallback",
-      head: call?.head ?? null,
-      body,
-      url: callback.url,
-      headers,
-      kind: "result",
-      delay: callback.delay ?? null,
-    },
+    callType: "fromCallback",
+    head: call?.head ?? null,
+    body,
+    url: callback.url,
+    headers,
+    kind: "result",
+    delay: callback.delay ?? null,
   });
   return null;
 }
@@ -197,7 +197,10 @@ function failRun(draft: Draft, moment: Moment, { account, message, state, outcom
   const id = moment.newId("dlq");
   const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId: id, ...toLoggedResponse(outcome) });
   const deadLetter: DeadLetter = {
-    ...{ account: account.id, id, messageId: state.id, logId },
+    account: account.id,
+    id,
+    messageId: state.id,
+    logId,
     ...toDeadLetterResponse(outcome),
     retried: countRetries(state),
     failureCallback: failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
@@ -211,8 +214,12 @@ function failRun(draft: Draft, moment: Moment, { account, message, state, outcom
   putDeadLetter(draft, deadLetter);
   const others = draft.listRunRows("messages", account.id, run.id).filter(({ id }) => id !== state.id);
   const failure: RunFailure = {
-    ...{ messageId: state.id, dlqId: deadLetter.id, error: outcome.error ?? "", ...readFailureMessage(outcome.body) },
-    ...{ status: outcome.status, headers: outcome.headers },
+    messageId: state.id,
+    dlqId: deadLetter.id,
+    error: outcome.error ?? "",
+    ...readFailureMessage(outcome.body),
+    status: outcome.status,
+    headers: outcome.headers,
     unfinished: others.map(({ id, dueAt, state: at }) => ({ messageId: id, dueAt: at === "pending" ? dueAt : null })),
     callback: null,
   };
@@ -255,7 +262,12 @@ export function sendFailureCallback(
     maxBytes: readLimits(account).messageBytes,
   };
   const part: RunPart = {
-    ...{ run: run.id, runId: run.runId, createdAt: run.createdAt, kind: "failure", stepKey: "", position: 0 },
+    run: run.id,
+    runId: run.runId,
+    createdAt: run.createdAt,
+    kind: "failure",
+    stepKey: "",
+    position: 0,
     size: 0,
   };
   const input = makeCallbackInput({ callback: { ...callback, retries: callback.retries ?? run.settings.retries }, ...content });

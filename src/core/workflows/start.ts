@@ -76,16 +76,23 @@ function makeRun(moment: Moment, account: AccountId, input: StartInput, invoker:
   const { post, brand, labels, redaction, callerIp } = input;
   const { method, headers, retries, retryDelay, timeout, flowControl, failureCallback } = input;
   return {
-    ...{
-      account,
-      id: moment.newId("run"),
-      runId: post.runId || moment.newId("wfr"),
-      url: post.url,
-      createdAt: moment.now,
-      state: "RUN_STARTED",
-      endedAt: null,
-    },
-    ...{ brand, features: post.features, labels, redaction, callerIp, invoker, origin: null, steps: 0, failure: null, body: noBytes },
+    account,
+    id: moment.newId("run"),
+    runId: post.runId || moment.newId("wfr"),
+    url: post.url,
+    createdAt: moment.now,
+    state: "RUN_STARTED",
+    endedAt: null,
+    brand,
+    features: post.features,
+    labels,
+    redaction,
+    callerIp,
+    invoker,
+    origin: null,
+    steps: 0,
+    failure: null,
+    body: noBytes,
     ...(input.keepResponse ? { keepResponse: true } : {}),
     settings: { method, headers, retries, retryDelay, timeout, flowControl, callback: null, failureCallback },
   };
@@ -96,8 +103,15 @@ function sendFirst(draft: Draft, moment: Moment, account: Account, ongoing: Ongo
   const { features, origin } = input.post;
   const first: RunPart["first"] = origin === "rest" ? "rest" : "detect";
   const message = appendStep(draft, moment, account, ongoing, {
-    ...{ callType: "step", head: null, stepKey: initialStepKey, body: input.body, url: input.url, headers: input.headers },
-    ...{ delay: input.delay, notBefore: input.notBefore, ...(features.detect ? { first } : {}) },
+    callType: "step",
+    head: null,
+    stepKey: initialStepKey,
+    body: input.body,
+    url: input.url,
+    headers: input.headers,
+    delay: input.delay,
+    notBefore: input.notBefore,
+    ...(features.detect ? { first } : {}),
   });
   const active = draft.get("activeRuns", account.id, ongoing.run.runId);
   if (active) draft.put("activeRuns", { ...active, firstMessage: message.id });
@@ -116,8 +130,12 @@ function restartRun(draft: Draft, moment: Moment, account: Account, input: Start
   const headers = input.headers.filter(([name]) => !restartHeaders.has(name.toLowerCase()));
   const { settings } = run;
   const changed = {
-    ...{ ...settings, headers, retries: retries ?? settings.retries, retryDelay: retryDelay ?? settings.retryDelay },
-    ...{ flowControl: flowControl ?? settings.flowControl, failureCallback: failureCallback ?? settings.failureCallback },
+    ...settings,
+    headers,
+    retries: retries ?? settings.retries,
+    retryDelay: retryDelay ?? settings.retryDelay,
+    flowControl: flowControl ?? settings.flowControl,
+    failureCallback: failureCallback ?? settings.failureCallback,
   };
   const restarted: Run = { ...run, settings: changed };
   const [initial] = draft.listSteps(account.id, run.id, initialStepKey);
@@ -126,16 +144,14 @@ function restartRun(draft: Draft, moment: Moment, account: Account, input: Start
   draft.put("runs", restarted);
   const body = initial?.body ?? input.body;
   const message = sendStep(draft, moment, account, restarted, {
-    ...{
-      kind: "step",
-      stepKey: initialStepKey,
-      position: 0,
-      body,
-      size: historySize(body.byteLength),
-      url: input.url,
-      headers: [],
-      first: "detect",
-    },
+    kind: "step",
+    stepKey: initialStepKey,
+    position: 0,
+    body,
+    size: historySize(body.byteLength),
+    url: input.url,
+    headers: [],
+    first: "detect",
   });
   if (initial) draft.put("steps", { ...initial, messageId: message.id });
   draft.put("activeRuns", { ...active, firstMessage: message.id });
@@ -173,7 +189,21 @@ function findInvokeResult(draft: Draft, account: AccountId, { step }: InvokerPos
 }
 
 const makeInvokeWaiter = (moment: Moment, child: Run, messageId: string, { run, runId, url, headers, step }: Invoker): Waiter => ({
-  ...{ account: child.account, id: toWaiterId(run, step), run, runId, kind: "invoke", event: "", createdAt: moment.now, dueAt: null },
-  ...{ url, headers, given: [], timeout: "", timeoutUrl: "", timeoutHeaders: [], timeoutGiven: [], step },
+  account: child.account,
+  id: toWaiterId(run, step),
+  run,
+  runId,
+  kind: "invoke",
+  event: "",
+  createdAt: moment.now,
+  dueAt: null,
+  url,
+  headers,
+  given: [],
+  timeout: "",
+  timeoutUrl: "",
+  timeoutHeaders: [],
+  timeoutGiven: [],
+  step,
   child: { run: child.id, runId: child.runId, url: child.url, createdAt: child.createdAt, messageId },
 });

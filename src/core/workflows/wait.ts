@@ -58,8 +58,15 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     if (draft.get("waiters", id, key) || draft.getWithoutBody("steps", id, toResultId(ongoing.run.id, post.step))) return { waits: false };
     const { wait: span, ...rest } = post;
     const waiter: Waiter = {
-      ...{ ...rest, account: id, id: key, run: ongoing.run.id, runId, createdAt: moment.now },
-      ...{ dueAt: moment.now + span, child: null, ...(ongoing.run.redaction && { redaction: ongoing.run.redaction }) },
+      ...rest,
+      account: id,
+      id: key,
+      run: ongoing.run.id,
+      runId,
+      createdAt: moment.now,
+      dueAt: moment.now + span,
+      child: null,
+      ...(ongoing.run.redaction && { redaction: ongoing.run.redaction }),
     };
     const stored = listStoredEvents(draft, waiter)[0];
     if (!stored) {
@@ -114,7 +121,9 @@ type WakeInput = { waiter: Waiter; result: Bytes; isInTime: boolean };
 function wake(draft: Draft, moment: Moment, account: Account, ongoing: OngoingRun, { waiter, result, isInTime }: WakeInput): MessageId {
   dropWaiter(draft, waiter.account, waiter.id);
   const message = appendStep(draft, moment, account, ongoing, {
-    ...{ callType: "step", head: parseStepHead(waiter.step), body: result },
+    callType: "step",
+    head: parseStepHead(waiter.step),
+    body: result,
     waited: { createdAt: waiter.createdAt, dueAt: waiter.dueAt, child: null },
     ...(isInTime ? { url: waiter.url, headers: waiter.headers } : { url: waiter.timeoutUrl, headers: waiter.timeoutHeaders }),
   });

@@ -81,7 +81,8 @@ export class BodyByteBudget {
     };
     const wait = (bytes: number, onTaken: () => void): WaitingResponse => {
       const waiting: WaitingResponse = {
-        ...{ account, bytes },
+        account,
+        bytes,
         grant: () => {
           grant(bytes);
           onTaken();

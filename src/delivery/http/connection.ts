@@ -38,7 +38,8 @@ export type ConnectionOwner = {
 const largeReadBytes = 16 * 1024;
 
 /** A smaller read is taken at once, whatever it is. Of a larger one so many pieces of a body are taken in one turn: each costs a tenth of a microsecond. */
-const [smallReadBytes, maxPieces] = [2 * 1024, 1_000];
+const smallReadBytes = 2 * 1024;
+const maxPieces = 1_000;
 
 /** All sockets read into one place, as what was read is looked at before anything else is read. */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);

@@ -30,7 +30,9 @@ const maxWait: Millis = 10_000;
  * accounts in turns: they hold one thread (docs/decisions/0057).
  */
 export function createResolver({ lookUp, ask, isListed }: LookupWays): Resolve {
-  const [lookUpShared, askShared, slowLookups] = [shareLookups(lookUp), shareLookups(ask), new LookupQueue(lookUp)];
+  const lookUpShared = shareLookups(lookUp);
+  const askShared = shareLookups(ask);
+  const slowLookups = new LookupQueue(lookUp);
   return async (hostname, account = "") => {
     if (isLoopbackName(hostname) || (await isListed(hostname))) return lookUpShared(hostname);
     const found = await askShared(hostname);

@@ -53,7 +53,9 @@ export class ConnectionPool {
     let origin = this.#origins.get(name);
     if (origin === undefined) {
       origin = new Origin(url, this.#options, {
-        ...{ onIdle: () => this.#scheduleTick(), onEmpty: () => void this.#origins.delete(name), sockets: this.#sockets },
+        onIdle: () => this.#scheduleTick(),
+        onEmpty: () => void this.#origins.delete(name),
+        sockets: this.#sockets,
       });
       this.#origins.set(name, origin);
     }
@@ -221,7 +223,8 @@ class Origin {
 
   #connect(): void {
     const attempt = new ConnectionAttempt({
-      ...{ target: this.#target, sockets: this.#owner.sockets },
+      target: this.#target,
+      sockets: this.#owner.sockets,
       connector: (target, answered) => resolvingAccount.run(this.#lastAccount, () => this.#options.connector(target, answered)),
       isWanted: () => this.#waiting.size + this.#resending.size > 0,
       onOpened: (socket) => {

@@ -24,15 +24,18 @@ export const maxHeadBytes = 32 * 1024;
 /** The size of a chunk, with whatever is said of it. */
 const maxChunkLine = 1024;
 /** So many bytes are looked at as text at a time: most heads are shorter, and so is most of what stands between chunks. */
-const [headReadBytes, chunkLineReadBytes] = [2048, 32];
+const headReadBytes = 2048;
+const chunkLineReadBytes = 32;
 /** Idle connections go soon, before most servers close them: a request that meets a closing connection is a failed attempt. */
-const [defaultIdleSeconds, maxIdleSeconds] = [4, 30];
+const defaultIdleSeconds = 4;
+const maxIdleSeconds = 30;
 
 /** Smaller pieces of a body are put together before the listener gets them. */
 const smallPieceBytes = 1024;
 const pieceBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 /** From the 10,001st piece on, the pieces of a body must have 16 bytes on average: each costs the time of a few hundred bytes. */
-const [uncheckedPieces, minMeanPieceBytes] = [10_000, 16];
+const uncheckedPieces = 10_000;
+const minMeanPieceBytes = 16;
 
 type ReaderState = "status" | "fields" | "counted" | "to the end" | "size" | "chunk" | "after chunk" | "trailers" | "whole";
 
@@ -314,7 +317,8 @@ const makeHeadTooLarge = (): BadResponse => new BadResponse(`response headers la
 const isBlank = (code: number): boolean => code === 32 || code === 9;
 
 function trimValue(line: string, from: number): string {
-  let [start, end] = [from, line.length];
+  let start = from;
+  let end = line.length;
   while (start < end && isBlank(line.charCodeAt(start))) start++;
   while (end > start && isBlank(line.charCodeAt(end - 1))) end--;
   return line.slice(start, end);

@@ -13,7 +13,9 @@ const maxPolls = 16;
  * how many have asked so far. A look that brings nothing takes some microseconds, the smallest batch some hundreds: see docs/decisions/0039.
  */
 export function coalesce(afterPoll: AfterNextPoll, count: () => number, begin: () => void): void {
-  let [polls, idlePolls, previous] = [0, 0, count()];
+  let polls = 0;
+  let idlePolls = 0;
+  let previous = count();
   const poll = (): void => {
     const current = count();
     idlePolls = current > previous ? 0 : idlePolls + 1;

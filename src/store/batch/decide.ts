@@ -159,8 +159,12 @@ function appendLists(lists: Record<string, unknown[]>, needs: Needs): void {
 }
 
 const addDueNeeds = (a: DueNeed, b: DueNeed): DueNeed => ({
-  ...{ limit: a.limit + b.limit, hostWaitlists: a.hostWaitlists + b.hostWaitlists, limiters: a.limiters + b.limiters },
-  ...{ schedules: a.schedules + b.schedules, waiters: a.waiters + b.waiters, turns: { ...a.turns, ...b.turns } },
+  limit: a.limit + b.limit,
+  hostWaitlists: a.hostWaitlists + b.hostWaitlists,
+  limiters: a.limiters + b.limiters,
+  schedules: a.schedules + b.schedules,
+  waiters: a.waiters + b.waiters,
+  turns: { ...a.turns, ...b.turns },
 });
 
 const none: readonly never[] = [];

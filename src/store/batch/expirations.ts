@@ -30,8 +30,12 @@ export class Expirations {
     const keepPresent = <T extends "log" | "keptLog" | "steps" | "usage" | "timeIndex">(table: T, rows: readonly Rows[T][]): Rows[T][] =>
       rows.filter((row) => draft.get(table, account, row.id));
     return {
-      ...{ audit, log: keepPresent("log", log), keptLog: keepPresent("keptLog", keptLog), steps: keepPresent("steps", steps) },
-      ...{ usage: keepPresent("usage", usage), timeIndex: keepPresent("timeIndex", timeIndex) },
+      audit,
+      log: keepPresent("log", log),
+      keptLog: keepPresent("keptLog", keptLog),
+      steps: keepPresent("steps", steps),
+      usage: keepPresent("usage", usage),
+      timeIndex: keepPresent("timeIndex", timeIndex),
       deadLetters: deadLetters.flatMap((row) => draft.getWithoutBody("deadLetters", account, row.id) ?? []),
       // One that was used again meanwhile is not past its time any more.
       deduplications: deduplications.filter((row) => isUntouched("deduplications", row)),

@@ -27,10 +27,15 @@ export class BatchCapacity {
 
   #readTaken(lane: string): TakenCapacity {
     const { deliveries, bytes } = this.#total;
-    const [laneCount, accountCount] = [this.#byLane.get(lane), this.#byAccount.get(readLaneAccount(lane))];
+    const laneCount = this.#byLane.get(lane);
+    const accountCount = this.#byAccount.get(readLaneAccount(lane));
     return {
-      ...{ all: deliveries, lane: laneCount?.deliveries ?? 0, account: accountCount?.deliveries ?? 0 },
-      ...{ bytes, laneBytes: laneCount?.bytes ?? 0, accountBytes: accountCount?.bytes ?? 0 },
+      all: deliveries,
+      lane: laneCount?.deliveries ?? 0,
+      account: accountCount?.deliveries ?? 0,
+      bytes,
+      laneBytes: laneCount?.bytes ?? 0,
+      accountBytes: accountCount?.bytes ?? 0,
     };
   }
 

@@ -68,7 +68,8 @@ function requireSameTables(sourceTables: readonly TableLayout[], targetTables: r
       .map((column) => column.name)
       .sort()
       .join(", ")})`;
-  const [sourceLayouts, targetLayouts] = [sourceTables.map(formatLayout).sort(), targetTables.map(formatLayout).sort()];
+  const sourceLayouts = sourceTables.map(formatLayout).sort();
+  const targetLayouts = targetTables.map(formatLayout).sort();
   const different = [
     ...sourceLayouts.filter((shape) => !targetLayouts.includes(shape)),
     ...targetLayouts.filter((shape) => !sourceLayouts.includes(shape)),
@@ -98,7 +99,8 @@ async function copyTable(table: TableLayout, { from, to, report }: MoveContext):
   const [[present = 0] = []] = await to.query(`select count(*) from ${table.name}`, []);
   const descendingKey = table.key.map((column) => `${column} desc`).join(", ");
   const [last = null] = await to.query(`select ${table.key.join(", ")} from ${table.name} order by ${descendingKey} limit 1`, []);
-  let [done, batches] = [Number(present), 0];
+  let done = Number(present);
+  let batches = 0;
   for await (const batch of readBatches(from, table, last)) {
     await to.insert(table, batch);
     done += batch.length;
@@ -125,7 +127,8 @@ async function* readBatches(
       position ?? [],
     );
     if (nextKeys.length === 0) return;
-    let [count, bytes] = [0, 0];
+    let count = 0;
+    let bytes = 0;
     while (count < nextKeys.length && (count === 0 || bytes < batchBytes)) bytes += Number(nextKeys[count++]?.at(-1) ?? 0);
     const lastKey = nextKeys[count - 1]?.slice(0, key.length) ?? [];
     const upTo = `${afterLast === "" ? " where" : `${afterLast} and`} (${order}) <= (${placeholders})`;

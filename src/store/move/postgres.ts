@@ -81,7 +81,8 @@ function createPostgresEndpoint(client: Client, name: string): MoveEndpoint {
     return rows;
   };
   return {
-    ...{ name, query },
+    name,
+    query,
     tables: async () => {
       const tables = new Map<string, { name: string; columns: { name: string; type: string }[]; keyColumns: [number, string][] }>();
       for (const [table, column, type, keyPosition] of await query(listTables, [])) {
@@ -121,7 +122,9 @@ function listIds(columns: TableLayout["columns"], rows: readonly Cell[][]): stri
 
 const toParameter = (cell: Cell): string | number | Uint8Array | null => (typeof cell === "bigint" ? String(cell) : cell);
 
-const [int8, int2, int4] = [20, 21, 23];
+const int8 = 20;
+const int2 = 21;
+const int4 = 23;
 
 /** Whole numbers as they are; the rest as the driver reads it. */
 const bigintParsers: CustomTypesConfig = {

@@ -28,7 +28,8 @@ export function openReaders(location: DatabaseLocation, pause: Pause = untilWoke
   const { dialect, query, each } = createConnection((config) => pool.run(config), { prepares: canPrepare(location), cipher });
   return {
     connection: {
-      ...{ dialect, cipher },
+      dialect,
+      cipher,
       query: (sql, values) => withUnavailableRefusal(query(sql, values)),
       each: (sql, types, rows) => withUnavailableRefusal(each(sql, types, rows)),
     },

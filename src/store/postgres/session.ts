@@ -153,8 +153,12 @@ async function prepareConnection(
 
 function makeClientConfig(url: string, { kind, pooling }: { kind: ConnectionKind; pooling: Pooling | undefined }): ClientConfig {
   const common: ClientConfig = {
-    ...{ connectionString: url, types: parsers, application_name: `waypost ${kind}` },
-    ...{ keepAlive: true, keepAliveInitialDelayMillis: 10 * second, connectionTimeoutMillis: connectTimeout },
+    connectionString: url,
+    types: parsers,
+    application_name: `waypost ${kind}`,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10 * second,
+    connectionTimeoutMillis: connectTimeout,
   };
   if (kind === "migration") return common;
   const withTimeout: ClientConfig = { ...common, query_timeout: statementTimeout + 5 * second };
@@ -230,7 +234,8 @@ export function createConnection(
 ): DatabaseConnection {
   const toStatement = prepares ? prepareStatement : toUnprepared;
   return {
-    ...{ dialect, cipher },
+    dialect,
+    cipher,
     query: async (sql, values) => (await run({ ...toStatement(sql), values: values.map(withoutNul) }).catch(rethrowFault)).rows,
     each: async (sql, types, rows) => {
       const collected: Columns[] = [];
@@ -251,11 +256,13 @@ const statementBytes = 32 * 1024 * 1024;
 /** Rows, as many at a time as a statement can carry: one after another, so that not all of them are in memory as texts. */
 function splitRows(rows: readonly (readonly Value[])[]): (readonly (readonly Value[])[])[] {
   const portions: [(readonly Value[])[], ...(readonly Value[])[][]] = [[]];
-  let [portion, bytes] = [portions[0], 0];
+  let portion = portions[0];
+  let bytes = 0;
   for (const row of rows) {
     const size = row.reduce<number>((sum, value) => sum + (value instanceof Uint8Array ? value.byteLength : 0), 0);
     if (portion.length > 0 && bytes + size > statementBytes) {
-      [portion, bytes] = [[], 0];
+      portion = [];
+      bytes = 0;
       portions.push(portion);
     }
     portion.push(row);
@@ -277,7 +284,10 @@ const dialect: Dialect = {
     const arrays = types.map((type, index) => `$${index + 1}::${type}[]`);
     const relation = `unnest(${arrays.join(", ")}) as given(${types.map((_, index) => `g${index}`).join(", ")})`;
     return {
-      ...{ values: `select * from ${relation}`, from: ` from ${relation}`, also: `, ${relation}`, using: ` using ${relation}` },
+      values: `select * from ${relation}`,
+      from: ` from ${relation}`,
+      also: `, ${relation}`,
+      using: ` using ${relation}`,
       column: (index) => `given.g${index}`,
     };
   },

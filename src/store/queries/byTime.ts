@@ -56,7 +56,8 @@ async function isShortTime(spans: AsyncGenerator<ScanSpan>): Promise<boolean> {
 async function* toIdRanges({ kind, range }: ListScan, spans: AsyncGenerator<Span>): AsyncGenerator<IdRange> {
   const { after = "", before = "~" } = range;
   for await (const { from, to } of spans) {
-    const [start, end] = [firstIdAt(kind, from), to >= lastTime ? "~" : firstIdAt(kind, to)];
+    const start = firstIdAt(kind, from);
+    const end = to >= lastTime ? "~" : firstIdAt(kind, to);
     const part = { ...range, after: start > after ? start : after, before: end < before ? end : before };
     if (part.after < part.before) yield part;
   }
@@ -83,7 +84,8 @@ async function* listSpans(storageReads: StorageReads, wanted: readonly string[][
     from: range.after === undefined ? 0 : readIdTime(range.after),
     to: range.before === undefined ? lastTime : readIdTime(range.before),
   };
-  const [from, to] = [Math.max(oldest, toDayNumber(time.from)), Math.min(newest, toDayNumber(time.to))];
+  const from = Math.max(oldest, toDayNumber(time.from));
+  const to = Math.min(newest, toDayNumber(time.to));
   const older: ScanSpan = { from: 0, to: startOfDay(oldest), isSmall: !firstLogRow || toDayNumber(readIdTime(firstLogRow.id)) >= oldest };
   if (!descending) yield older;
   for (let n = 0; n <= to - from; n++)

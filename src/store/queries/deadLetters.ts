@@ -96,7 +96,8 @@ async function withBodies(storageReads: StorageReads, account: AccountId, { entr
     (await storageReads.rows("storedMessages", messageKeys.slice(0, count))).map((message) => [message.id, message]),
   );
   const page = entries.slice(0, count).flatMap((entry) => {
-    const [deadLetter, message] = [deadLetters.get(entry.deadLetter.id), messages.get(entry.message.id)];
+    const deadLetter = deadLetters.get(entry.deadLetter.id);
+    const message = messages.get(entry.message.id);
     // It may have gone meanwhile.
     return deadLetter && message ? [{ deadLetter, message }] : [];
   });

@@ -119,7 +119,8 @@ function createMessageQueries(storageReads: StorageReads) {
   const one = rowsOneByOne(storageReads);
   return {
     message: async (account: AccountId, id: MessageId): Promise<MessageView | null> => {
-      const [message, row] = [await one("storedMessages", account, id), await one("messages", account, id)];
+      const message = await one("storedMessages", account, id);
+      const row = await one("messages", account, id);
       if (!message) return null;
       const state = row && isUnfinished(row) ? row : null;
       const ended = state ? undefined : await findLastLogRow(storageReads, account, id);

@@ -113,7 +113,14 @@ async function readRunWithoutBodies(
   ]);
   const findRelated = (key: string | null | undefined): Run | null => relatedRuns.find(({ id }) => id === key) ?? null;
   return {
-    ...{ run, steps, waiters, messages, log: sortById(log), storedMessages: sortById(storedMessages), children: sortById(children), cut },
+    run,
+    steps,
+    waiters,
+    messages,
+    log: sortById(log),
+    storedMessages: sortById(storedMessages),
+    children: sortById(children),
+    cut,
     lineage: { origin: findRelated(run.origin), next: findRelated(run.continuedBy?.key) },
   };
 }
@@ -271,7 +278,11 @@ function toKnownRun(
 ): KnownRun {
   const loadedPayloads = new Set(payloads);
   return {
-    ...{ waiters, messages, lineage, cut, run: { ...run, body: loaded.runs.get(run.id)?.body ?? noBytes } },
+    waiters,
+    messages,
+    lineage,
+    cut,
+    run: { ...run, body: loaded.runs.get(run.id)?.body ?? noBytes },
     steps: steps.map((step) => ({ ...step, body: loaded.steps.get(step.id)?.body ?? noBytes })),
     log: log.map((row) => loaded.log.get(row.id) ?? (loaded.isLeftOut.has(row.id) ? { ...row, cut: true } : row)),
     storedMessages: storedMessages.map((message) => loaded.storedMessages.get(message.id) ?? message),

@@ -105,7 +105,8 @@ async function withBodies(storageReads: StorageReads, account: AccountId, { runs
 }
 
 function toIdRange({ from, to, createdAt }: RunFilter, cursor: string | null): Pick<Range, "after" | "before"> {
-  const [first, last] = [createdAt ?? from, createdAt ?? to];
+  const first = createdAt ?? from;
+  const last = createdAt ?? to;
   const before = cursor ?? (last === undefined || last >= lastTime ? undefined : firstIdAt("run", last + 1));
   const after = first === undefined ? undefined : firstIdAt("run", Math.min(first, lastTime));
   return { ...(after === undefined ? {} : { after }), ...(before === undefined ? {} : { before }) };

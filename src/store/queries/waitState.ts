@@ -30,7 +30,9 @@ export async function readWaitState(storageReads: StorageReads, account: Account
   const limiters = new Map(rows.map((row) => [parseGate(row.id).kind, row]));
   return {
     state,
-    ...{ retries: message.retries, createdAt: message.createdAt, notBefore: message.notBefore },
+    retries: message.retries,
+    createdAt: message.createdAt,
+    notBefore: message.notBefore,
     lastEntry: lastEntry ? { ...lastEntry, ...readReported(message, lastEntry) } : null,
     queue: limiters.get("queue") ?? null,
     key: limiters.get("key") ?? null,

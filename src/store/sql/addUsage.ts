@@ -1,7 +1,8 @@
 import type { Usage } from "../../core/model/counts.ts";
 import { countNames } from "../../core/model/counts.ts";
 import type { DatabaseConnection, Dialect } from "./database.ts";
-import { toCountColumn, tables } from "./tables.ts";
+import { toCountColumn } from "./columns.ts";
+import { tables } from "./tables.ts";
 
 const { usage } = tables;
 

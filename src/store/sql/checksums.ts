@@ -56,7 +56,10 @@ function withRowChecksums<Row extends Damageable>(
 
 /** Takes the checksums away, if the table has any. */
 export function clearChecksums(columns: Columns): Columns {
-  if ("checksum" in columns) [columns.checksum, columns.body_checksum] = [null, null];
+  if ("checksum" in columns) {
+    columns.checksum = null;
+    columns.body_checksum = null;
+  }
   return columns;
 }
 

@@ -4,8 +4,20 @@ import type { StoredMessage, LogRow } from "../../core/model/message.ts";
 
 /** What most envelopes have none of. It is left out of their detail, which makes a plain one a third smaller on the disk. */
 export const emptyFields = {
-  ...{ retryDelay: null, callback: null, failureCallback: null, deduplication: null, redaction: null, callerIp: null, reportsOn: null },
-  ...{ labels: [], headers: [], flowControl: null, group: null, endpoint: null, queue: null, scheduleId: null },
+  retryDelay: null,
+  callback: null,
+  failureCallback: null,
+  deduplication: null,
+  redaction: null,
+  callerIp: null,
+  reportsOn: null,
+  labels: [],
+  headers: [],
+  flowControl: null,
+  group: null,
+  endpoint: null,
+  queue: null,
+  scheduleId: null,
 } as const satisfies Record<Exclude<keyof StoredMessage, "account" | "id" | "body" | "damaged" | CommonField>, null | readonly []>;
 
 /** What all envelopes have, and messages of runs. */

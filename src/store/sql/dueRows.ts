@@ -71,13 +71,11 @@ export function createDueReader(connection: DatabaseConnection): (now: Millis, l
     ]);
     const [moreMessages, moreWaitlists, moreLimiters, moreWaiters] = turnResults;
     const ends: { [T in DueTable]: AccountId | undefined } = {
-      ...{
-        messages: moreMessages.end,
-        hostWaitlists: moreWaitlists.end,
-        limiters: moreLimiters.end,
-        waiters: moreWaiters.end,
-        schedules: dueSchedule.end,
-      },
+      messages: moreMessages.end,
+      hostWaitlists: moreWaitlists.end,
+      limiters: moreLimiters.end,
+      waiters: moreWaiters.end,
+      schedules: dueSchedule.end,
     };
     return {
       messages: mergeDue([expired, due, moreMessages.rows], ({ id }) => id),

@@ -54,7 +54,8 @@ export function writeSource({ account, id, secretHash, verification, ...detail }
 /** The same back. */
 export function readSource(row: Columns, cipher: SecretCipher): WebhookSource {
   const { sealed, ...detail } = parseDetail<WebhookSource>(row);
-  const [account, id] = [toText(row.account), toText(row.id)];
+  const account = toText(row.account);
+  const id = toText(row.id);
   const verification = sealed === undefined ? (detail.verification ?? null) : cipher.decrypt(sealed, sourceSubject(account, id));
   return { ...detail, verification, account, id, secretHash: toText(row.secret_hash) } as WebhookSource;
 }

@@ -136,7 +136,8 @@ class KeyRingCipher implements SecretCipher {
   #decryptText(encrypted: string, subject: string): string {
     const version = parseKeyVersion(encrypted);
     const bytes = Buffer.from(encrypted.slice(encrypted.indexOf(".") + 1), "base64");
-    const [nonce, tag] = [bytes.subarray(0, nonceBytes), bytes.subarray(nonceBytes, nonceBytes + tagBytes)];
+    const nonce = bytes.subarray(0, nonceBytes);
+    const tag = bytes.subarray(nonceBytes, nonceBytes + tagBytes);
     try {
       const decipher = createDecipheriv("aes-256-gcm", this.#findKey(version, subject), nonce, { authTagLength: tagBytes });
       decipher.setAAD(toAssociatedData(version, subject)).setAuthTag(tag);

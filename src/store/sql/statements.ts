@@ -159,6 +159,7 @@ export function inLockOrder({ key, compareIds }: Pick<Shape, "key" | "compareIds
 export const compareKeys =
   (width: number) =>
   (a: Value[], b: Value[]): number => {
-    const [left, right] = [a.slice(0, width).join("\n"), b.slice(0, width).join("\n")];
+    const left = a.slice(0, width).join("\n");
+    const right = b.slice(0, width).join("\n");
     return left < right ? -1 : left > right ? 1 : 0;
   };

@@ -16,7 +16,10 @@ import type { Columns, Value } from "../sql/tables.ts";
 /** SQLite takes its rows one by one: a prepared statement run in a loop costs less than any list of values. */
 const dialect: Dialect = {
   givenRows: (types) => ({
-    ...{ values: `values (${types.map((_, index) => `?${index + 1}`).join(", ")})`, from: "", also: "", using: "" },
+    values: `values (${types.map((_, index) => `?${index + 1}`).join(", ")})`,
+    from: "",
+    also: "",
+    using: "",
     column: (index) => `?${index + 1}`,
   }),
   // There is one writer, so nothing has to be locked.
@@ -79,11 +82,13 @@ export function openSqlite(path: string, { readOnly = false, keys = null, deferr
   // A larger cache costs more than it saves: after most page splits, a commit looks through the table of all cached pages.
   db.exec(`pragma cache_size = -8192; pragma temp_store = memory; pragma mmap_size = 0`);
   const { connection, writeCount } = createConnection(db, { cipher, path, onDamage });
-  const [recent, recentTimeIndex] = [new RecentRows(), new RecentTimeIndex()];
+  const recent = new RecentRows();
+  const recentTimeIndex = new RecentTimeIndex();
   // Changes when anybody but this connection has written, such as a tool that somebody let loose on the file.
   const version = db.prepare("pragma data_version");
   // Their texts would be read anew each time.
-  const [beginStatement, commitStatement] = [db.prepare("begin immediate"), db.prepare("commit")];
+  const beginStatement = db.prepare("begin immediate");
+  const commitStatement = db.prepare("commit");
   const checkpointStatus = db.prepare("pragma wal_checkpoint(noop)");
   const pageBytes = readPageSize(db);
   let lastVersion: unknown;
@@ -102,7 +107,11 @@ export function openSqlite(path: string, { readOnly = false, keys = null, deferr
     }
   };
   return {
-    ...{ connection, transaction, recent, recentTimeIndex, writeCount },
+    connection,
+    transaction,
+    recent,
+    recentTimeIndex,
+    writeCount,
     walLength: () => {
       const { log, checkpointed } = checkpointStatus.get() ?? {};
       return { written: Number(log) * pageBytes, checkpointed: Number(checkpointed) * pageBytes };
@@ -195,7 +204,8 @@ function createConnection(
     }
   };
   const connection: DatabaseConnection = {
-    ...{ dialect, cipher },
+    dialect,
+    cipher,
     foundDamaged: (table, key) =>
       onDamage?.({ isFile: false, text: `${path}: ${table} ${key.join(" ")} is damaged, and is not used; restore a backup, or delete it` }),
     query: async (sql, values) => reportingDamage(() => prepare(sql).all(values)),
@@ -225,12 +235,14 @@ function prepareStatement(db: DatabaseSync, sql: string): PreparedStatement {
   statement.setReturnArrays(true);
   const names = statement.columns().map(({ name }) => name);
   const toColumns = (row: unknown): Columns => {
-    const [values, columns] = [row as Value[], {} as Columns];
+    const values = row as Value[];
+    const columns = {} as Columns;
     names.forEach((name, index) => (columns[name] = values[index] ?? null));
     return columns;
   };
   return {
-    ...{ returnsRows: names.length > 0, mayWrite: !sql.startsWith("select") },
+    returnsRows: names.length > 0,
+    mayWrite: !sql.startsWith("select"),
     all: (values) => statement.all(...values).map(toColumns),
     // `run` would count what changed, and make an object of it.
     run: (values) => void statement.get(...values),

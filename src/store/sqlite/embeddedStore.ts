@@ -52,7 +52,8 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   const disk = openStoreDisk(path);
   const commits = new CommitSync(disk, onBroken);
   await commits.sync();
-  const [reading, checkpointing] = [startReadingThread({ path, keys }, onDamage), openCheckpointing({ path, keys }, onDamage)];
+  const reading = startReadingThread({ path, keys }, onDamage);
+  const checkpointing = openCheckpointing({ path, keys }, onDamage);
   const checkpoint = async (): Promise<{ isWhole: boolean }> => {
     const { isWhole, failed } = await checkpointing.checkpoint();
     if (failed !== undefined) commits.fail(new Error(failed));
@@ -109,7 +110,8 @@ const maxReported = 1_000;
 const minFreeBytes = 2 * limits.messageBytes;
 
 /** The pages that the smallest batch writes, and what a call adds to them besides its bodies. */
-const [bytesPerBatch, bytesPerCall] = [128 * 1024, 2 * 1024];
+const bytesPerBatch = 128 * 1024;
+const bytesPerCall = 2 * 1024;
 
 const estimateWrittenBytes = (calls: readonly CommandCall[]): number =>
   calls.reduce((sum, { input }) => sum + bytesPerCall + countBodyBytes(input), bytesPerBatch);

@@ -66,7 +66,8 @@ export function createAdaptiveSync({ here, elsewhere, elapsed }: SyncWays): () =
 
 /** Under load a batch takes several times as long. */
 const quickSync: Millis = 0.5;
-const [minElsewhere, maxElsewhere] = [64, 4096];
+const minElsewhere = 64;
+const maxElsewhere = 4096;
 
 /** Windows knows no folder that could be brought to the disk, and needs none. */
 function syncFolder(path: string): void {

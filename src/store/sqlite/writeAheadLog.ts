@@ -22,7 +22,8 @@ export type LogDamage = {
   checkpointed: "all" | "behind" | "none";
 };
 
-const [headerBytes, frameHeaderBytes] = [32, 24];
+const headerBytes = 32;
+const frameHeaderBytes = 24;
 /** The lowest bit of the first word says in which order the checksum reads bytes. */
 const magic = 0x377f0682;
 const batchBytes = 1024 * 1024;
@@ -106,7 +107,8 @@ class LogReader {
     let lastCommit = -1;
     let commits = 0;
     // The last frame of each page, before the place where SQLite stops and behind it.
-    const [validFrames, laterFrames] = [new Map<number, number>(), new Map<number, number>()];
+    const validFrames = new Map<number, number>();
+    const laterFrames = new Map<number, number>();
     for (let n = 0; ; n++) {
       const at = headerBytes + n * (frameHeaderBytes + pageBytes);
       const bytes = this.#readAt(at, frameHeaderBytes + pageBytes);
@@ -124,7 +126,8 @@ class LogReader {
         pending.push(frame.page);
         if (frame.size > 0) {
           for (const page of pending) committed.add(page);
-          [pages, pending] = [frame.size, []];
+          pages = frame.size;
+          pending = [];
         }
         validFrames.set(frame.page, n);
       } else {
@@ -145,7 +148,8 @@ class LogReader {
 
   /** Compares the last image of each page in the log with the file. The frame that does not fit may differ in a few bytes. */
   #readCheckpointed({ pageBytes, validFrames, laterFrames, stoppedAt }: PageImages): LogDamage["checkpointed"] {
-    let [isAll, isBehind] = [true, false];
+    let isAll = true;
+    let isBehind = false;
     for (const [page, frame] of [...validFrames, ...laterFrames]) {
       if (laterFrames.has(page) && laterFrames.get(page) !== frame) continue;
       const inFile = this.#isInFile(frame, { page, pageBytes, mayDiffer: frame === stoppedAt ? maxDifferingBytes : 0 });
@@ -192,7 +196,10 @@ type PageImages = {
 const maxDifferingBytes = 16;
 
 const parseFrame = (bytes: Buffer, at: number): Frame => ({
-  ...{ at, page: bytes.readUInt32BE(0), size: bytes.readUInt32BE(4), salts: bytes.toString("hex", 8, 16) },
+  at,
+  page: bytes.readUInt32BE(0),
+  size: bytes.readUInt32BE(4),
+  salts: bytes.toString("hex", 8, 16),
   stored: [bytes.readUInt32BE(16), bytes.readUInt32BE(20)],
 });
 
@@ -200,7 +207,8 @@ const isSame = (one: Checksum, other: Checksum): boolean => one[0] === other[0] 
 
 /** The checksum of SQLite over words of 32 bits, which continues the checksum of the bytes before. */
 function computeChecksum(bytes: Buffer, [first, second]: Checksum, isBigEndian: boolean): Checksum {
-  let [one, two] = [first | 0, second | 0];
+  let one = first | 0;
+  let two = second | 0;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   for (let at = 0; at < bytes.byteLength; at += 8) {
     one = (one + view.getInt32(at, !isBigEndian) + two) | 0;

@@ -19,7 +19,8 @@ const list = (token?: string) => home.ask("GET", "/v2/queues", token === undefin
 describe("requests in a second", () => {
   test("are refused beyond the limit with their own headers, and with words on the limit", async () => {
     const burst = (remaining: number) => ({
-      ...{ "burst-ratelimit-limit": "2", "burst-ratelimit-remaining": String(remaining) },
+      "burst-ratelimit-limit": "2",
+      "burst-ratelimit-remaining": String(remaining),
       "burst-ratelimit-reset": String(testTime / 1000 + 1),
     });
     expect(await list()).toMatchObject({ status: 200, headers: burst(1) });
@@ -89,7 +90,13 @@ test("what is done for messages and steps is not counted, and not refused", asyn
 test("nothing is kept of seconds that are over, nor of accounts without a limit", () => {
   const bursts = new Bursts();
   const account = (id: string, terms: Terms = {}) => ({
-    ...{ id, name: id, password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" }, createdAt: 0 },
+    id,
+    name: id,
+    password: "",
+    token: "",
+    tokenHash: "",
+    signingKeys: { current: "", next: "" },
+    createdAt: 0,
     ...terms,
   });
   expect(bursts.count(account("a"), testTime)).toBeNull();

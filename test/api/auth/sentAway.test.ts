@@ -14,7 +14,8 @@ import { sendRequest, createPossessions, makeRequest } from "../routes/accounts/
 
 const mark = "markofhers";
 const thief = "https://e.example";
-const [callback, failureCallback] = [`${thief}/callback`, `${thief}/failure`];
+const callback = `${thief}/callback`;
+const failureCallback = `${thief}/failure`;
 
 type Variant = { name: string; change(asked: RequestParts, she: Possessions): RequestParts };
 type Json = { properties?: Record<string, Json>; items?: Json; anyOf?: Json[]; additionalProperties?: Json | boolean; type?: string };

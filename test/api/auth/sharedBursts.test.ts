@@ -166,7 +166,9 @@ test("two nodes refuse with the headers and the words of one, and ask nothing fo
   await one.store.execute("changeAccount", { account: "acc_1", change: { limits: { requestsPerSecond: 3 } } });
   const list = (home: typeof one) => home.ask("GET", "/v2/queues");
   const told = (left: number) => ({
-    ...{ "burst-ratelimit-limit": "3", "burst-ratelimit-remaining": String(left), "burst-ratelimit-reset": String(testTime / 1000 + 1) },
+    "burst-ratelimit-limit": "3",
+    "burst-ratelimit-remaining": String(left),
+    "burst-ratelimit-reset": String(testTime / 1000 + 1),
   });
   expect(await list(one)).toMatchObject({ status: 200, headers: told(2) });
   expect(await list(two)).toMatchObject({ status: 200, headers: told(1) });

@@ -31,7 +31,9 @@ function openStore() {
   const lockout = { recordFailure: (_: unknown, refusal: Refusal) => refusal };
   const auth = createAuthenticator({ store: store as unknown as Store, now: () => state.now, lockout: lockout as never });
   return {
-    ...{ state, auth, tellAccounts: () => tellAccounts() },
+    state,
+    auth,
+    tellAccounts: () => tellAccounts(),
     hold: () => (isHolding = true),
     release: () => {
       isHolding = false;

@@ -6,7 +6,8 @@ import { createTestServer, operatorPassword, token } from "../testServer.ts";
 import type { TestServer } from "../testServer.ts";
 import { formatBasic } from "../routes/accounts/possessions.ts";
 
-const [app, stranger] = ["https://app.example", "https://app.example.evil.example"];
+const app = "https://app.example";
+const stranger = "https://app.example.evil.example";
 const to = "/v2/publish/https://e.example/x";
 
 /** Asks as a page of this origin. */
@@ -66,7 +67,8 @@ describe("with an origin", () => {
     expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 401, 404, 404, 405, 413]);
     for (const { headers } of answers)
       expect(corsOf(headers)).toEqual({
-        ...{ "access-control-allow-origin": app, vary: "Origin" },
+        "access-control-allow-origin": app,
+        vary: "Origin",
         "access-control-expose-headers": expect.stringContaining("Retry-After"),
       });
   });

@@ -46,7 +46,9 @@ test("an account that reads none of its long answers is refused more with 503, u
 });
 
 test("of many long answers that an account asks for at once, few are made at a time, and no more than there is room for", async () => {
-  let [making, most, made] = [0, 0, 0];
+  let making = 0;
+  let most = 0;
+  let made = 0;
   const allHaveAsked = Promise.withResolvers<void>();
   const home = await createTestServer({
     outflowBytes: 20 * mebi,

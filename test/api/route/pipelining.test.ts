@@ -19,7 +19,8 @@ const bodies = ({ deliveries }: TestServer): string[] => deliveries.map(({ messa
 
 /** Counts how much is stored at once. `held`: nothing is stored before. */
 async function counting(held: Promise<unknown> = Promise.resolve()): Promise<TestServer & { port: number; most(): number }> {
-  let [underWay, most] = [0, 0];
+  let underWay = 0;
+  let most = 0;
   const home = await createTestServer({
     wrap: (store) => ({
       ...store,
@@ -65,7 +66,8 @@ test("who sends requests and reads no answers is not listened to", async () => {
   const socket = connect(home.port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   socket.pause().write(pause.repeat(200_000));
-  let [before, now] = [-1, 0];
+  let before = -1;
+  let now = 0;
   for (; before !== now; [before, now] = [now, socket.bytesWritten - socket.writableLength]) await new Promise((go) => setTimeout(go, 300));
   // What the system keeps for both sides.
   expect(socket.writableLength).toBeGreaterThan(4_000_000);
@@ -148,7 +150,8 @@ test.each([
   onTestFinished(() => void flood.destroy());
   // Whoever uses the token first has it looked up.
   expect(statusesIn(await send(home.port, last))).toEqual([200]);
-  const [begun, answered] = [home.lines.length, (): number => home.lines.length - begun];
+  const begun = home.lines.length;
+  const answered = (): number => home.lines.length - begun;
   const turns: number[] = [0];
   const count = (): void => {
     turns.push(answered());

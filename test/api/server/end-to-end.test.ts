@@ -9,16 +9,17 @@ test("a message is published, read, fails, is seen in the dead letter queue and 
   expect(await ask("GET", `/v2/messages/${messageId}`)).toMatchObject({
     status: 200,
     body: {
-      ...{
-        messageId,
-        url: "https://example.com/hook",
-        method: "POST",
-        body: "hello",
-        maxRetries: 0,
-        createdAt: clock.now,
-        notBefore: clock.now,
-      },
-      ...{ header: { "Content-Type": ["text/plain"], "X-A": ["1"] }, label: "a", labels: ["a", "b"], callerIP: "127.0.0.1" },
+      messageId,
+      url: "https://example.com/hook",
+      method: "POST",
+      body: "hello",
+      maxRetries: 0,
+      createdAt: clock.now,
+      notBefore: clock.now,
+      header: { "Content-Type": ["text/plain"], "X-A": ["1"] },
+      label: "a",
+      labels: ["a", "b"],
+      callerIP: "127.0.0.1",
     },
   });
   const first = delivery();

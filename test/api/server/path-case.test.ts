@@ -17,7 +17,8 @@ describe("the fixed parts of a path", () => {
       .replace("{destination}", "ftp://x")
       .replaceAll(/\{\w+\}/g, "Name");
     const own = path.replace("{destination}", "ftp://x").replaceAll(/\{\w+\}/g, "Name");
-    const [asked, expected] = [await ask(method, target, { token: "none" }), await ask(method, own, { token: "none" })];
+    const asked = await ask(method, target, { token: "none" });
+    const expected = await ask(method, own, { token: "none" });
     expect(asked.body.error ?? asked.body).toEqual(expected.body.error ?? expected.body);
     expect(asked.status).toBe(expected.status);
     expect(String(asked.body.error)).not.toMatch(/^path: there is nothing at this path; GET/);

@@ -200,12 +200,15 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
     ]);
     expect(envelope).toMatchObject({
       callback: {
-        ...{ url: "https://c.example", method: "PUT", retries: 1 },
+        url: "https://c.example",
+        method: "PUT",
+        retries: 1,
         headers: expect.arrayContaining([
           ["X-A", "1"],
           ["Content-Type", "text/plain"],
         ]),
-        ...{ delay: 60_000, labels: ["a", "b"] },
+        delay: 60_000,
+        labels: ["a", "b"],
         failureCallback: { url: "https://cf.example", timeout: 5_000, delay: 120_000 },
       },
       failureCallback: { url: "https://f.example", retryDelay: "1000", method: "POST", delay: 90_000, labels: ["c"] },

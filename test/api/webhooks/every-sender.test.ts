@@ -44,7 +44,8 @@ describe.each(senders)("$name", (sender) => {
   });
 
   test("is accepted while the secret is replaced, in any order, and not after", () => {
-    const [old, other] = [secretOf(sender), otherSecret(sender)];
+    const old = secretOf(sender);
+    const other = otherSecret(sender);
     expect(verify(withSecret(verification, [other, old]), call).kind).toBe("accepted");
     expect(verify(withSecret(verification, [old, other]), call).kind).toBe("accepted");
     expect(verify(withSecret(verification, [other]), call).kind).toBe("rejected");

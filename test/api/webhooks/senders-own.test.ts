@@ -53,7 +53,9 @@ describe("slack", () => {
 
   test("has its challenge answered as plain text", () => {
     expect(verify(verification, slackCall(challenge, signature))).toEqual({
-      ...{ kind: "answered", status: 200, body: "3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P" },
+      kind: "answered",
+      status: 200,
+      body: "3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P",
       headers: { "content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff" },
     });
   });

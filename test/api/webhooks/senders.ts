@@ -26,7 +26,10 @@ export const makeCall = ({
   body,
   now = 0,
 }: Given): WebhookCall => ({
-  ...{ method, url, headers: Object.entries(headers).flat(), now },
+  method,
+  url,
+  headers: Object.entries(headers).flat(),
+  now,
   body: typeof body === "string" ? new TextEncoder().encode(body) : body,
 });
 
@@ -50,7 +53,9 @@ const stripe: Sender = {
     body: '{"id":"evt_1NG8Du2eZvKYlo2CUI79vXWy","object":"event","type":"charge.succeeded"}',
     now: 1_492_774_577_000,
   }),
-  ...{ eventId: "evt_1NG8Du2eZvKYlo2CUI79vXWy", header: "Stripe-Signature", tolerance: 300 },
+  eventId: "evt_1NG8Du2eZvKYlo2CUI79vXWy",
+  header: "Stripe-Signature",
+  tolerance: 300,
 };
 
 const github: Sender = {
@@ -64,7 +69,10 @@ const github: Sender = {
     },
     body: "Hello, World!",
   }),
-  ...{ eventId: null, topic: "ping", header: "X-Hub-Signature-256", tolerance: null },
+  eventId: null,
+  topic: "ping",
+  header: "X-Hub-Signature-256",
+  tolerance: null,
 };
 
 export const slackSecret = "8f742231b10e8888abcd99yyyzzz85a5";
@@ -72,7 +80,8 @@ export const slackTime = 1_531_420_618;
 export const slackCall = (body: string, signature: string): WebhookCall =>
   makeCall({
     headers: { "X-Slack-Request-Timestamp": String(slackTime), "X-Slack-Signature": signature },
-    ...{ body, now: slackTime * 1000 },
+    body,
+    now: slackTime * 1000,
   });
 
 const slack: Sender = {
@@ -84,7 +93,9 @@ const slack: Sender = {
       "%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
     "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503",
   ),
-  ...{ eventId: null, header: "X-Slack-Signature", tolerance: 300 },
+  eventId: null,
+  header: "X-Slack-Signature",
+  tolerance: 300,
 };
 
 const shopify: Sender = {
@@ -94,7 +105,10 @@ const shopify: Sender = {
     headers: { "X-Shopify-Hmac-Sha256": "XEYCPSbGtdhP6PZ+r0hjL3ujEHWaBLaDBADxMdhcFMM=", "X-Shopify-Webhook-Id": "b54557e4" },
     body: '{"id":820982911946154508,"note":"café"}',
   }),
-  ...{ eventId: null, topic: "", header: "X-Shopify-Hmac-Sha256", tolerance: null },
+  eventId: null,
+  topic: "",
+  header: "X-Shopify-Hmac-Sha256",
+  tolerance: null,
 };
 
 const twilio: Sender = {
@@ -105,7 +119,9 @@ const twilio: Sender = {
     headers: { ...form, "X-Twilio-Signature": "RSOYDt4T1cUTdK1PDd93/VVr8B8=", "I-Twilio-Idempotency-Token": "a1b2" },
     body: "To=%2B18005551212&CallSid=CA1234567890ABCDE&Caller=%2B14158675309&Digits=1234&From=%2B14158675309",
   }),
-  ...{ eventId: "a1b2", header: "X-Twilio-Signature", tolerance: null },
+  eventId: "a1b2",
+  header: "X-Twilio-Signature",
+  tolerance: null,
 };
 
 const twilioJson: Sender = {
@@ -116,7 +132,9 @@ const twilioJson: Sender = {
     headers: { "Content-Type": "application/json", "X-Twilio-Signature": "xf9FBEFtggViTaOlgnuwa3shs9g=" },
     body: '{"specversion":"1.0","type":"com.twilio.messaging.message.sent"}',
   }),
-  ...{ eventId: null, header: "X-Twilio-Signature", tolerance: null },
+  eventId: null,
+  header: "X-Twilio-Signature",
+  tolerance: null,
 };
 
 const linear: Sender = {
@@ -130,7 +148,10 @@ const linear: Sender = {
     body: '{"action":"create","type":"Issue","webhookTimestamp":1676056940508}',
     now: 1_676_056_940_508,
   }),
-  ...{ eventId: null, topic: "", header: "Linear-Signature", tolerance: 60 },
+  eventId: null,
+  topic: "",
+  header: "Linear-Signature",
+  tolerance: 60,
 };
 
 const standardCall = (brand: string, signature: string): WebhookCall =>
@@ -148,7 +169,9 @@ const standard: Sender = {
   name: "standard, published",
   verification: { scheme: "standard", secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" },
   call: standardCall("webhook", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
-  ...{ eventId: "msg_p5jXN8AQM9LWM0D4loKWxJek", header: "webhook-signature", tolerance: 300 },
+  eventId: "msg_p5jXN8AQM9LWM0D4loKWxJek",
+  header: "webhook-signature",
+  tolerance: 300,
 };
 
 const svix: Sender = {
@@ -185,24 +208,36 @@ const hmacPlain: Sender = {
     },
     body: notUtf8,
   }),
-  ...{ eventId: null, header: "X-Signature", tolerance: null },
+  eventId: null,
+  header: "X-Signature",
+  tolerance: null,
 };
 
 const hmacTimed: Sender = {
   name: "hmac, of a time and the body",
   verification: {
-    ...{ scheme: "hmac", secret: "key", header: "X-Signature", algorithm: "sha256", encoding: "hex", prefix: "s=" },
+    scheme: "hmac",
+    secret: "key",
+    header: "X-Signature",
+    algorithm: "sha256",
+    encoding: "hex",
+    prefix: "s=",
     timestamp: { header: "X-Time", unit: "milliseconds", toleranceSeconds: 30 },
-    ...{ signed: "v1:{timestamp}:{body}:end", eventIdHeader: "X-Event" },
+    signed: "v1:{timestamp}:{body}:end",
+    eventIdHeader: "X-Event",
   },
   call: makeCall({
     headers: {
       "X-Signature": "s=86db6c91a8c0a43fb886705b51f69d2e5accf648fd41580879578915feb76acf",
-      ...{ "X-Time": "1700000000123", "X-Event": "e-1" },
+      "X-Time": "1700000000123",
+      "X-Event": "e-1",
     },
-    ...{ body: notUtf8, now: 1_700_000_000_123 },
+    body: notUtf8,
+    now: 1_700_000_000_123,
   }),
-  ...{ eventId: "e-1", header: "X-Signature", tolerance: 30 },
+  eventId: "e-1",
+  header: "X-Signature",
+  tolerance: 30,
 };
 
 export const senders: readonly Sender[] = [

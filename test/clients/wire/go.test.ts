@@ -18,9 +18,15 @@ const publishing: Row[] = [
     call: "Publish with every setting",
     send: "POST /v2/publish/http://example.com",
     headers: {
-      ...{ "Content-Type": "text/plain", "Upstash-Method": "PUT", "Upstash-Forward-test-header": "test-value" },
-      ...{ "Upstash-Retries": "0", "Upstash-Callback": "http://example.com/callback", "Upstash-Delay": "10m" },
-      ...{ "Upstash-Failure-Callback": "http://example.com/failed", "Upstash-Deduplication-Id": "go-1", "Upstash-Timeout": "1s" },
+      "Content-Type": "text/plain",
+      "Upstash-Method": "PUT",
+      "Upstash-Forward-test-header": "test-value",
+      "Upstash-Retries": "0",
+      "Upstash-Callback": "http://example.com/callback",
+      "Upstash-Delay": "10m",
+      "Upstash-Failure-Callback": "http://example.com/failed",
+      "Upstash-Deduplication-Id": "go-1",
+      "Upstash-Timeout": "1s",
     },
     body: "test-body",
     reads: reads.sent,
@@ -31,8 +37,13 @@ const publishing: Row[] = [
     send: "GET /v2/messages/{message}",
     reads: reads.message,
     gives: {
-      ...{ messageId: "{message}", body: "test-body", url: "http://example.com", method: "PUT", maxRetries: 0 },
-      ...{ header: { "Test-Header": ["test-value"] }, callback: "http://example.com/callback" },
+      messageId: "{message}",
+      body: "test-body",
+      url: "http://example.com",
+      method: "PUT",
+      maxRetries: 0,
+      header: { "Test-Header": ["test-value"] },
+      callback: "http://example.com/callback",
     },
   },
   {
@@ -163,7 +174,9 @@ const batches: Row[] = [
     reads: reads.batch,
     gives: [{ messageId: expect.any(String) }, [{ url: "https://example.com" }, { url: "https://example.net" }], {}, {}],
     keep: ([first, , third, fourth]: { messageId: string }[]) => ({
-      ...{ first: first?.messageId ?? "", third: third?.messageId ?? "", fourth: fourth?.messageId ?? "" },
+      first: first?.messageId ?? "",
+      third: third?.messageId ?? "",
+      fourth: fourth?.messageId ?? "",
     }),
   },
   {
@@ -308,7 +321,9 @@ describe("the Go client", () => {
     );
     await expectReplay(go, house.createUser(), finished, { url: destination.url });
     expect(destination.arrivals[0]).toMatchObject({
-      ...{ method: "POST", path: "/fine", body: Buffer.from('{"ex_key":"ex_value"}') },
+      method: "POST",
+      path: "/fine",
+      body: Buffer.from('{"ex_key":"ex_value"}'),
       headers: { "test-header": "test-value", "content-type": "application/json" },
     });
   });

@@ -16,10 +16,16 @@ const trigger = (runId: string, more: Partial<Row> = {}): Row => ({
   call: "Trigger",
   send: "POST /v2/publish/{url}",
   headers: {
-    ...{ "Upstash-Workflow-Init": "true", "Upstash-Workflow-Runid": runId, "Upstash-Workflow-Url": "{url}" },
-    ...{ "Upstash-Feature-Set": "LazyFetch", "upstash-feature-set": "InitialBody", "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1" },
-    ...{ "Upstash-Flow-Control-Key": "go", "Upstash-Flow-Control-Value": "rate=100,parallelism=10", "Upstash-Retries": "3" },
-    ...{ "Upstash-Forward-Test-Header": "test-value" },
+    "Upstash-Workflow-Init": "true",
+    "Upstash-Workflow-Runid": runId,
+    "Upstash-Workflow-Url": "{url}",
+    "Upstash-Feature-Set": "LazyFetch",
+    "upstash-feature-set": "InitialBody",
+    "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1",
+    "Upstash-Flow-Control-Key": "go",
+    "Upstash-Flow-Control-Value": "rate=100,parallelism=10",
+    "Upstash-Retries": "3",
+    "Upstash-Forward-Test-Header": "test-value",
   },
   body: goJson({ order: 1 }),
   reads: reads.sent,
@@ -87,8 +93,12 @@ describe("the Go workflow client", () => {
     const author = house.createUser();
     const work = author.serve((context) => context.sleep("long", 1000));
     const cancel = (call: string, what: object, cancelled: number): Row => ({
-      ...{ call, send: "DELETE /v2/workflows/runs", headers: json, body: goJson(what) },
-      ...{ reads: reads.cancelled, gives: { cancelled } },
+      call,
+      send: "DELETE /v2/workflows/runs",
+      headers: json,
+      body: goJson(what),
+      reads: reads.cancelled,
+      gives: { cancelled },
     });
     await expectReplay(
       go,

@@ -107,7 +107,9 @@ function createContext(served: Served, run: Run): PythonContext {
     return typeof done.out === "string" ? parsePayload(done.out) : done.out;
   };
   return {
-    ...{ requestPayload: run.payload, headers: run.own, workflowRunId: run.runId },
+    requestPayload: run.payload,
+    headers: run.own,
+    workflowRunId: run.runId,
     run: async <T extends Json>(name: string, execute: () => T) => (await step(() => ({ out: execute() }), name, "Run")) as T,
     sleep: async (name, sleepFor) => void (await step(() => ({ sleepFor }), name, "SleepFor")),
     sleepUntil: async (name, sleepUntil) => void (await step(() => ({ sleepUntil }), name, "SleepUntil")),
@@ -139,13 +141,20 @@ function forRun({ url, options }: Served, runId: string, init: "true" | "false")
   const { features, retries, failureFunction } = options;
   const failure = "Upstash-Failure-Callback";
   return {
-    ...{ "Upstash-Workflow-Init": init, "Upstash-Workflow-RunId": runId, "Upstash-Workflow-Url": url, "Upstash-Feature-Set": features },
+    "Upstash-Workflow-Init": init,
+    "Upstash-Workflow-RunId": runId,
+    "Upstash-Workflow-Url": url,
+    "Upstash-Feature-Set": features,
     "Upstash-Forward-Upstash-Workflow-Sdk-Version": "1",
     ...(retries === undefined ? {} : { "Upstash-Retries": String(retries), [`${failure}-Retries`]: String(retries) }),
     ...(failureFunction && {
-      ...{ [failure]: url, [`${failure}-Forward-Upstash-Workflow-Is-Failure`]: "true" },
-      ...{ [`${failure}-Forward-Upstash-Workflow-Failure-Callback`]: "true", [`${failure}-Workflow-Runid`]: runId },
-      ...{ [`${failure}-Workflow-Init`]: "false", [`${failure}-Workflow-Url`]: url, [`${failure}-Workflow-Calltype`]: "failureCall" },
+      [failure]: url,
+      [`${failure}-Forward-Upstash-Workflow-Is-Failure`]: "true",
+      [`${failure}-Forward-Upstash-Workflow-Failure-Callback`]: "true",
+      [`${failure}-Workflow-Runid`]: runId,
+      [`${failure}-Workflow-Init`]: "false",
+      [`${failure}-Workflow-Url`]: url,
+      [`${failure}-Workflow-Calltype`]: "failureCall",
     }),
   };
 }
@@ -154,17 +163,28 @@ function forCall({ url, options }: Served, runId: string, own: Run["own"], step:
   const { retries = 3 } = options;
   const ofStep = "Upstash-Callback-Forward-Upstash-Workflow";
   return {
-    ...{ "Upstash-Workflow-Init": "false", "Upstash-Workflow-RunId": runId, "Upstash-Workflow-Url": url },
-    ...{ "Upstash-Feature-Set": "WF_NoDelete,InitialBody", "Upstash-Retries": String(callRetries) },
-    ...{ "Upstash-Callback-Retries": String(retries), "Upstash-Failure-Callback-Retries": String(retries) },
+    "Upstash-Workflow-Init": "false",
+    "Upstash-Workflow-RunId": runId,
+    "Upstash-Workflow-Url": url,
+    "Upstash-Feature-Set": "WF_NoDelete,InitialBody",
+    "Upstash-Retries": String(callRetries),
+    "Upstash-Callback-Retries": String(retries),
+    "Upstash-Failure-Callback-Retries": String(retries),
     ...Object.fromEntries(Object.entries(own).map(([name, value]) => [`Upstash-Callback-Forward-${name}`, value])),
     ...Object.fromEntries(Object.entries(own).map(([name, value]) => [`Upstash-Failure-Callback-Forward-${name}`, value])),
     ...Object.fromEntries(Object.entries(step.callHeaders ?? {}).map(([name, value]) => [`Upstash-Forward-${name}`, value])),
-    ...{ "Upstash-Callback": url, "Upstash-Callback-Workflow-RunId": runId, "Upstash-Callback-Workflow-CallType": "fromCallback" },
-    ...{ "Upstash-Callback-Workflow-Init": "false", "Upstash-Callback-Workflow-Url": url },
-    ...{ "Upstash-Callback-Feature-Set": "LazyFetch,InitialBody", [`${ofStep}-Callback`]: "true" },
-    ...{ [`${ofStep}-StepId`]: String(step.stepId), [`${ofStep}-StepName`]: step.stepName, [`${ofStep}-StepType`]: "Call" },
-    ...{ [`${ofStep}-Concurrent`]: "1", [`${ofStep}-ContentType`]: own["content-type"] ?? "application/json" },
+    "Upstash-Callback": url,
+    "Upstash-Callback-Workflow-RunId": runId,
+    "Upstash-Callback-Workflow-CallType": "fromCallback",
+    "Upstash-Callback-Workflow-Init": "false",
+    "Upstash-Callback-Workflow-Url": url,
+    "Upstash-Callback-Feature-Set": "LazyFetch,InitialBody",
+    [`${ofStep}-Callback`]: "true",
+    [`${ofStep}-StepId`]: String(step.stepId),
+    [`${ofStep}-StepName`]: step.stepName,
+    [`${ofStep}-StepType`]: "Call",
+    [`${ofStep}-Concurrent`]: "1",
+    [`${ofStep}-ContentType`]: own["content-type"] ?? "application/json",
     "Upstash-Workflow-CallType": "toCallback",
   };
 }
@@ -187,8 +207,11 @@ async function handleCallback(served: Served, headers: Headers, body: string): P
   }
   const result = { status: outcome.status, body: decoded(outcome.body ?? ""), header: outcome.header };
   const step = {
-    ...{ stepId: Number(of("stepid")), stepName: of("stepname"), stepType: of("steptype") },
-    ...{ out: pythonJson(result), concurrent: Number(of("concurrent")) },
+    stepId: Number(of("stepid")),
+    stepName: of("stepname"),
+    stepType: of("steptype"),
+    out: pythonJson(result),
+    concurrent: Number(of("concurrent")),
   };
   const all = { ...forRun(served, runId, "false"), ...toForwardHeaders(ownHeaders(headers)), "Content-Type": "application/json" };
   await post(served, "publish", all, pythonJson(step));
@@ -201,7 +224,10 @@ function callFailureFunction({ options }: Served, body: string): string {
   const failure = JSON.parse(body) as Told & { sourceBody: string; sourceHeader: Record<string, string[]> };
   const { message } = JSON.parse(decoded(failure.body)) as { message: string };
   options.failureFunction?.({
-    ...{ status: failure.status, message, workflowRunId: failure.workflowRunId, headers: failure.sourceHeader },
+    status: failure.status,
+    message,
+    workflowRunId: failure.workflowRunId,
+    headers: failure.sourceHeader,
     payload: parsePayload(decoded(failure.sourceBody)),
   });
   return failure.workflowRunId;

@@ -13,10 +13,24 @@ export const sentInBatch = z.array(z.union([sent, sentToGroup]));
 
 export const flowControl = { flowControlKey: text, parallelism: whole, rate: whole, period: whole };
 export const message = z.object({
-  ...{ messageId: text, url: text, method: text, maxRetries: whole, notBefore: whole, createdAt: whole },
-  ...{ header: lists.optional(), callbackHeader: lists.optional(), failureCallbackHeader: lists.optional(), body: text.optional() },
-  ...{ topicName: text.optional(), endpointName: text.optional(), queueName: text.optional(), scheduleId: text.optional() },
-  ...{ callback: text.optional(), failureCallback: text.optional(), callerIP: text.optional(), label: text.optional() },
+  messageId: text,
+  url: text,
+  method: text,
+  maxRetries: whole,
+  notBefore: whole,
+  createdAt: whole,
+  header: lists.optional(),
+  callbackHeader: lists.optional(),
+  failureCallbackHeader: lists.optional(),
+  body: text.optional(),
+  topicName: text.optional(),
+  endpointName: text.optional(),
+  queueName: text.optional(),
+  scheduleId: text.optional(),
+  callback: text.optional(),
+  failureCallback: text.optional(),
+  callerIP: text.optional(),
+  label: text.optional(),
 });
 export const deadLetter = message.extend({ responseStatus: whole, responseHeader: lists.optional(), responseBody: text.optional() });
 export const deadLetters = z.object({ cursor: text.optional(), messages: z.array(deadLetter.extend({ dlqId: text })) });
@@ -29,11 +43,29 @@ export const queue = z.object({ name: text, parallelism: whole, createdAt: whole
 const endpoint = z.object({ url: text, name: text.optional() });
 export const group = z.object({ name: text, createdAt: whole, updatedAt: whole, endpoints: z.array(endpoint) });
 export const schedule = z.object({
-  ...{ scheduleId: text, destination: text, cron: text, createdAt: whole, method: text, retries: whole, header: lists.optional() },
-  ...{ isPaused: z.boolean().optional(), delay: whole.optional(), callerIP: text.optional(), body: text.optional() },
+  scheduleId: text,
+  destination: text,
+  cron: text,
+  createdAt: whole,
+  method: text,
+  retries: whole,
+  header: lists.optional(),
+  isPaused: z.boolean().optional(),
+  delay: whole.optional(),
+  callerIP: text.optional(),
+  body: text.optional(),
 });
 export const keys = z.object({ current: text, next: text });
 export const flowControlState = z.object({
-  ...{ flowControlKey: text, waitListSize: whole, parallelismMax: whole, parallelismCount: whole, rateMax: whole, rateCount: whole },
-  ...{ ratePeriod: whole, ratePeriodStart: whole, isPaused: z.boolean(), isPinnedParallelism: z.boolean(), isPinnedRate: z.boolean() },
+  flowControlKey: text,
+  waitListSize: whole,
+  parallelismMax: whole,
+  parallelismCount: whole,
+  rateMax: whole,
+  rateCount: whole,
+  ratePeriod: whole,
+  ratePeriodStart: whole,
+  isPaused: z.boolean(),
+  isPinnedParallelism: z.boolean(),
+  isPinnedRate: z.boolean(),
 });

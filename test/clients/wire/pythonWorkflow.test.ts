@@ -47,7 +47,10 @@ describe.each(["LazyFetch,InitialBody", "LazyFetch,InitialBody,WF_DetectTrigger"
         await context.sleep("short nap", "0s");
         await context.sleepUntil("until", Math.floor(Date.now() / 1000));
         const called: CallResult = await context.call("call", {
-          ...{ url: other.url, method: "POST", body: { ask: [1, { deep: "ä" }] }, headers: { "X-Call": "c" } },
+          url: other.url,
+          method: "POST",
+          body: { ask: [1, { deep: "ä" }] },
+          headers: { "X-Call": "c" },
         });
         const asked = await context.call("ask", { url: other.url });
         await context.run("last", () => results.push([second, called.status, called.body, asked.status, context.headers["x-mine"]]));
@@ -132,7 +135,11 @@ describe("the Python workflow client", () => {
     });
     const { workflowRunId } = await author.workflows.trigger({ url: work.url });
     const untilWaiting = (event: string): Row => ({
-      ...{ call: "get_waiters", send: `GET /v2/waiters/${event}`, reads: waiters, await: true, gives: [{ url: work.url }] },
+      call: "get_waiters",
+      send: `GET /v2/waiters/${event}`,
+      reads: waiters,
+      await: true,
+      gives: [{ url: work.url }],
     });
     await expectReplay(
       python,

@@ -56,7 +56,8 @@ describe("a strict verifier", () => {
   test("knows a message after a rotation by the key that was the next one", async () => {
     const newcomer = house.createUser();
     const { first } = await delivered(newcomer, "before");
-    const [current, next] = [await currentKey(newcomer), await currentKey(newcomer, "next")];
+    const current = await currentKey(newcomer);
+    const next = await currentKey(newcomer, "next");
     await expectReplay(go, newcomer, [{ call: "rotate", send: "POST /v2/keys/rotate" }]);
     const { first: after } = await delivered(newcomer, "after");
     const now = Math.floor(Date.now() / 1000);
@@ -68,7 +69,8 @@ describe("a strict verifier", () => {
 /** Publishes a message with a callback. Returns what came at both places. */
 async function delivered(newcomer: TestUser, body: string) {
   const destination = await startDestination(() => ({ status: 200, body: "fine" }));
-  const [url, callback] = [`${destination.url}/first?a=1`, `${destination.url}/second`];
+  const url = `${destination.url}/first?a=1`;
+  const callback = `${destination.url}/second`;
   await expectReplay(go, newcomer, [{ call: "Publish", send: `POST /v2/publish/${url}`, headers: { "Upstash-Callback": callback }, body }]);
   await destination.until(({ length }) => length === 2);
   const [first, second] = destination.arrivals as [Arrival, Arrival];

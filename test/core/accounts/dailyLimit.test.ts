@@ -106,7 +106,12 @@ describe("requests of a day", () => {
   test("nor the other account's", async () => {
     limited(1, 1);
     await broker.run("createAccount", {
-      ...{ id: "other", name: "other", password: "", token: "o", tokenHash: "o", signingKeys: { current: "a", next: "b" } },
+      id: "other",
+      name: "other",
+      password: "",
+      token: "o",
+      tokenHash: "o",
+      signingKeys: { current: "a", next: "b" },
       limits: { requestsPerDay: 2, requestsPerDayHard: 2 },
     });
     await publish(1);
@@ -118,12 +123,19 @@ describe("requests of a day", () => {
 describe("of workflows", () => {
   const features = { lazyFetch: false, initialBody: true, detect: false, captured: true };
   const started = (runId: string): RunPost => ({
-    ...{ kind: "start", runId, url: "https://w.example/", features, origin: "sdk", invoker: null },
+    kind: "start",
+    runId,
+    url: "https://w.example/",
+    features,
+    origin: "sdk",
+    invoker: null,
   });
   const send = (...posts: RunPost[]) =>
     broker.run("publish", { account: "acme", inputs: posts.map((post) => makeInput({ url: "https://w.example/", post })) });
   const step = (stepId: number): RunPost => ({
-    ...{ kind: "step", runId: "r", head: { stepId, stepName: "s", stepType: "Run", concurrent: 1 } },
+    kind: "step",
+    runId: "r",
+    head: { stepId, stepName: "s", stepType: "Run", concurrent: 1 },
   });
 
   test("the start is a request, and no step of a run is ever refused", async () => {

@@ -21,8 +21,14 @@ describe("the limits of an account", () => {
   test("are those of the server when it was made without a plan", () => {
     const { messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism } = readLimits({});
     expect({ messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism }).toEqual({
-      ...{ messageBytes: house.messageBytes, retries: house.retries, delay: house.delay, timeout: house.timeout },
-      ...{ schedules: house.schedules, groups: house.groups, endpoints: house.endpoints, sources: house.sources },
+      messageBytes: house.messageBytes,
+      retries: house.retries,
+      delay: house.delay,
+      timeout: house.timeout,
+      schedules: house.schedules,
+      groups: house.groups,
+      endpoints: house.endpoints,
+      sources: house.sources,
       parallelism: house.parallelism,
     });
   });
@@ -38,34 +44,84 @@ describe("the limits of an account", () => {
 
   // Operators sell by these numbers.
   test("of each plan are those that are promised", () => {
-    const [day, most] = [86_400 * second, 1_000_000_000];
+    const day = 86_400 * second;
+    const most = 1_000_000_000;
     const free = {
-      ...{ messageBytes: 1_048_576, retries: 999, delay: 7 * day, timeout: 900 * second, parallelism: 2, queues: 10 },
-      ...{ schedules: 10, groups: 1, endpoints: 100, sources: 1, tokens: 5 },
-      ...{ deadLetterRetention: 3 * day, logRetention: 3 * day, auditRetention: 30 * day },
-      ...{ globalParallelism: 10, deadLetters: 1_000_000, logEntries: 10_000, auditEntries: 10_000 },
-      ...{ requestsPerSecond: 100, requestsPerDay: 1_000, requestsPerDayHard: 1_000, storageBytes: 500_000_000_000_000 },
+      messageBytes: 1_048_576,
+      retries: 999,
+      delay: 7 * day,
+      timeout: 900 * second,
+      parallelism: 2,
+      queues: 10,
+      schedules: 10,
+      groups: 1,
+      endpoints: 100,
+      sources: 1,
+      tokens: 5,
+      deadLetterRetention: 3 * day,
+      logRetention: 3 * day,
+      auditRetention: 30 * day,
+      globalParallelism: 10,
+      deadLetters: 1_000_000,
+      logEntries: 10_000,
+      auditEntries: 10_000,
+      requestsPerSecond: 100,
+      requestsPerDay: 1_000,
+      requestsPerDayHard: 1_000,
+      storageBytes: 500_000_000_000_000,
     };
     const paid = {
-      ...{ ...free, messageBytes: 8_388_608, delay: 366 * day, timeout: 7_200 * second, parallelism: 100, queues: 1_000 },
-      ...{ schedules: 1_000, groups: 1_000, sources: 100, tokens: 100 },
-      ...{ deadLetterRetention: 7 * day, logRetention: 7 * day, auditRetention: 90 * day },
-      ...{ globalParallelism: 100, logEntries: 100_000, auditEntries: 100_000, requestsPerDay: 500_000, requestsPerDayHard: 1_000_000 },
+      ...free,
+      messageBytes: 8_388_608,
+      delay: 366 * day,
+      timeout: 7_200 * second,
+      parallelism: 100,
+      queues: 1_000,
+      schedules: 1_000,
+      groups: 1_000,
+      sources: 100,
+      tokens: 100,
+      deadLetterRetention: 7 * day,
+      logRetention: 7 * day,
+      auditRetention: 90 * day,
+      globalParallelism: 100,
+      logEntries: 100_000,
+      auditEntries: 100_000,
+      requestsPerDay: 500_000,
+      requestsPerDayHard: 1_000_000,
     };
     const fixed = {
-      ...{ ...paid, logRetention: 14 * day, auditRetention: 365 * day, timeout: 43_200 * second, queues: 10_000 },
-      ...{ schedules: 10_000, sources: 1_000, tokens: 1_000, requestsPerSecond: 1_000 },
+      ...paid,
+      logRetention: 14 * day,
+      auditRetention: 365 * day,
+      timeout: 43_200 * second,
+      queues: 10_000,
+      schedules: 10_000,
+      sources: 1_000,
+      tokens: 1_000,
+      requestsPerSecond: 1_000,
     };
-    const [million, requests] = [1_000_000, (perDay: number) => ({ requestsPerDay: perDay, requestsPerDayHard: 2 * perDay })];
+    const million = 1_000_000;
+    const requests = (perDay: number) => ({ requestsPerDay: perDay, requestsPerDayHard: 2 * perDay });
     expect(plans.free).toEqual(free);
     expect(plans.paid).toEqual(paid);
     expect(plans.fixed_1m).toEqual({ ...fixed, ...requests(million), globalParallelism: 200, deadLetterRetention: 30 * day });
     expect(plans.fixed_10m).toEqual({ ...fixed, ...requests(10 * million), globalParallelism: 500, deadLetterRetention: 30 * day });
     expect(plans.fixed_100m).toEqual({ ...fixed, ...requests(100 * million), globalParallelism: 1_000, deadLetterRetention: 90 * day });
     expect(plans.selfHosted).toMatchObject({
-      ...{ queues: most, globalParallelism: most, deadLetters: most, logEntries: most, auditEntries: most, requestsPerSecond: most },
-      ...{ requestsPerDay: most, requestsPerDayHard: most, storageBytes: 500_000_000_000_000, tokens: 1_000 },
-      ...{ deadLetterRetention: 3_650 * day, logRetention: 3_650 * day, auditRetention: 3_650 * day },
+      queues: most,
+      globalParallelism: most,
+      deadLetters: most,
+      logEntries: most,
+      auditEntries: most,
+      requestsPerSecond: most,
+      requestsPerDay: most,
+      requestsPerDayHard: most,
+      storageBytes: 500_000_000_000_000,
+      tokens: 1_000,
+      deadLetterRetention: 3_650 * day,
+      logRetention: 3_650 * day,
+      auditRetention: 3_650 * day,
     });
   });
 

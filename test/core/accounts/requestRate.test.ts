@@ -58,7 +58,8 @@ describe("what a node takes of the requests of a second", () => {
   });
 
   test("is all of it in the end, for a node that is alone, in few steps", async () => {
-    let [had, steps] = [0, 0];
+    let had = 0;
+    let steps = 0;
     for (let left = 1; left > 0; steps++) {
       const share = await take(1, had);
       had += share?.granted ?? 0;

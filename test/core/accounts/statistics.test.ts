@@ -8,7 +8,9 @@ const minute = 60_000;
 const day = 24 * 60 * minute;
 
 const bucket = (size: string, at: number, more: Partial<Usage>): Usage => ({
-  ...{ ...noCounts, account: "acme", id: `${size}/${at}/nod_a` },
+  ...noCounts,
+  account: "acme",
+  id: `${size}/${at}/nod_a`,
   ...more,
 });
 

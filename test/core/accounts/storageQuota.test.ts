@@ -97,16 +97,17 @@ const head = { stepId: 1, stepName: "one", stepType: "Run", concurrent: 1 };
 const step: RunPost = { kind: "step", runId: "r", head };
 const post = (one: RunPost) => publish(makeInput({ url: "https://w.example/", body: bytes("{}"), post: one }));
 const waiter = {
-  ...{
-    kind: "event" as const,
-    event: "e",
-    url: "https://w.example/",
-    headers: [],
-    given: [],
-    timeout: "1d",
-    timeoutUrl: "https://w.example/",
-  },
-  ...{ timeoutHeaders: [], timeoutGiven: [], step: { ...head, stepId: 2 }, wait: 1000 },
+  kind: "event" as const,
+  event: "e",
+  url: "https://w.example/",
+  headers: [],
+  given: [],
+  timeout: "1d",
+  timeoutUrl: "https://w.example/",
+  timeoutHeaders: [],
+  timeoutGiven: [],
+  step: { ...head, stepId: 2 },
+  wait: 1000,
 };
 
 describe("over the quota", () => {

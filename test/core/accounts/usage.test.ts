@@ -46,7 +46,8 @@ describe("of messages is counted", () => {
   });
 
   test("a cancel, once: of what is being sent, when its request has ended", async () => {
-    const [sent, waiting] = [await broker.publish({ body: bytes("") }), await broker.publish({ body: bytes(""), delay: 1000 })];
+    const sent = await broker.publish({ body: bytes("") });
+    const waiting = await broker.publish({ body: bytes(""), delay: 1000 });
     await broker.run("cancel", { account: "acme", messageIds: [sent, waiting] });
     expect(counted()).toEqual({ messages: 2, cancelled: 1 });
     await broker.settle(sent, { status: 200 });
@@ -82,7 +83,10 @@ describe("of messages is counted", () => {
 const features = { lazyFetch: false, initialBody: true, detect: false, captured: true };
 const start: RunPost = { kind: "start", runId: "r", url: "https://w.example/", features, origin: "sdk", invoker: null };
 const head = (stepId: number, targetStep?: number) => ({
-  ...{ stepId, stepName: `s${stepId}`, stepType: "Run", concurrent: targetStep === undefined ? 1 : 2 },
+  stepId,
+  stepName: `s${stepId}`,
+  stepType: "Run",
+  concurrent: targetStep === undefined ? 1 : 2,
   ...(targetStep === undefined ? {} : { targetStep }),
 });
 const post = (more: Partial<Extract<RunPost, { kind: "step" | "call" }>>): RunPost => ({ kind: "step", runId: "r", head: null, ...more });
@@ -159,7 +163,12 @@ describe("a bucket", () => {
 
   test("is of one account", async () => {
     await broker.run("createAccount", {
-      ...{ id: "other", name: "other", password: "", token: "o", tokenHash: "o", signingKeys: { current: "a", next: "b" } },
+      id: "other",
+      name: "other",
+      password: "",
+      token: "o",
+      tokenHash: "o",
+      signingKeys: { current: "a", next: "b" },
     });
     await broker.publish();
     await broker.run("publish", { account: "other", inputs: [makeInput(), makeInput()] });

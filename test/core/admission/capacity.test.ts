@@ -15,7 +15,9 @@ function fill(hands: DeliveryCapacity, lane: string): number {
 
 const handsOf = (total: number, busy: Record<string, number>, perHost = Infinity): DeliveryCapacity => ({
   free: total - Object.values(busy).reduce((sum, count) => sum + count, 0),
-  ...{ perHost, backlog: false, runningByLane: new Map(Object.entries(busy)) },
+  perHost,
+  backlog: false,
+  runningByLane: new Map(Object.entries(busy)),
   bytes: { free: 1, perBatch: 1, byLane: {} },
 });
 
@@ -121,7 +123,8 @@ describe("of 64 hands, of which the last eighth is 8", () => {
   }
 
   test("an account with 3,000 hosts that hang gets all but the last 8, and another one each of those", () => {
-    const [busy, byAccount] = [new Map<string, number>(), new Map<string, number>()];
+    const busy = new Map<string, number>();
+    const byAccount = new Map<string, number>();
     expect(fillHosts("hostile", 3_000, busy, byAccount)).toBe(56);
     expect(fillHosts("acme", 3_000, busy, byAccount)).toBe(8);
     expect(fillHosts("umbrella", 3_000, busy, byAccount)).toBe(0);

@@ -240,7 +240,9 @@ describe("what a message counts for is given back", () => {
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
     await broker.run("retryDeadLetters", {
-      ...{ account: "acme", dlqIds: broker.deadLetters.map(({ id }) => id), logRetention: hour },
+      account: "acme",
+      dlqIds: broker.deadLetters.map(({ id }) => id),
+      logRetention: hour,
       overrides: { flowControl: { key: "k", parallelism: 2, rate: null, period: null } },
     });
     expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["a", "b"]);

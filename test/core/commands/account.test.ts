@@ -54,7 +54,7 @@ test.each([
 test("credentials are replaced only for whoever proved the ones that still hold", async () => {
   const broker = await CommandRunner.open();
   const rotate = (tokenHash: string, replaces?: string) =>
-    broker.run("rotateToken", { ...{ account: "acme", password: tokenHash, token: tokenHash, tokenHash }, ...(replaces && { replaces }) });
+    broker.run("rotateToken", { account: "acme", password: tokenHash, token: tokenHash, tokenHash, ...(replaces && { replaces }) });
   await rotate("first");
   await rotate("second", "first");
   await expect(rotate("third", "first")).rejects.toThrow("account: the password was replaced by a new one a moment ago");
@@ -68,7 +68,9 @@ describe("an account that is deleted", () => {
   const remove = (broker: CommandRunner) => broker.run("removeAccount", { account: "acme", remaining: "other" });
   const beside = (broker: CommandRunner) =>
     broker.run("createAccount", {
-      ...{ id: "other", name: "other", password: "p" },
+      id: "other",
+      name: "other",
+      password: "p",
       token: "t",
       tokenHash: "h",
       signingKeys: { current: "", next: "" },

@@ -66,7 +66,8 @@ test("bounds are taken: the least, the most, and 0 where it means none", () => {
 });
 
 describe("an account", () => {
-  const [one, two] = [{ id: "acc_1", name: "acc_2" } as Account, { id: "acc_2", name: "shop" } as Account];
+  const one = { id: "acc_1", name: "acc_2" } as Account;
+  const two = { id: "acc_2", name: "shop" } as Account;
 
   test("is found by its id before one of that name", () => {
     expect(mustFindAccount([one, two], "acc_2")).toBe(two);

@@ -19,7 +19,9 @@ test("an answer that says that there was none is no entry", () => {
 
 test("an entry of a change lists its fields, and never a secret", () => {
   expect(noteChange("source.change")({ id: "src_1", change: { secretHash: "x", url: "y" } }, {})).toEqual({
-    ...{ what: "source.change", object: "src_1", fields: ["secret", "url"] },
+    what: "source.change",
+    object: "src_1",
+    fields: ["secret", "url"],
   });
 });
 
@@ -44,7 +46,9 @@ test("an account is disabled, enabled or changed", () => {
   expect(noteAccountChange({ state: "passive" })).toEqual({ what: "account.disable", object: null });
   expect(noteAccountChange({ state: "active" })).toEqual({ what: "account.enable", object: null });
   expect(noteAccountChange({ state: "active", plan: "free", limits: { queues: 1, delay: null } })).toEqual({
-    ...{ what: "account.change", object: null, fields: ["state", "plan", "limits.queues", "limits.delay"] },
+    what: "account.change",
+    object: null,
+    fields: ["state", "plan", "limits.queues", "limits.delay"],
   });
 });
 

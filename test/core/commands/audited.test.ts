@@ -27,7 +27,9 @@ test("groups, queues and keys", async () => {
     { name: null, url },
     { name: null, url: `${url}2` },
   ] as never;
-  const [group, queue, key] = [{ name: "g" }, { name: "q" }, { key: "k" }];
+  const group = { name: "g" };
+  const queue = { name: "q" };
+  const key = { key: "k" };
   expect(await entriesOf(broker, "addEndpoints", { ...group, endpoints })).toEqual([{ what: "group.addEndpoints", object: "g", count: 2 }]);
   expect(await entriesOf(broker, "removeEndpoints", { ...group, endpoints: [{ name: null, url }] })).toEqual([
     { what: "group.removeEndpoints", object: "g", count: 1 },

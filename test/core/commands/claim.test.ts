@@ -201,7 +201,8 @@ describe("a line", () => {
 
 describe("a message that has lost its envelope", () => {
   test("fails, which people are told, and does not stop the others", async () => {
-    const [broken, whole] = [await broker.publish({ delay: second }), await broker.publish({ delay: second })];
+    const broken = await broker.publish({ delay: second });
+    const whole = await broker.publish({ delay: second });
     broker.memory.tables.storedMessages.delete(`acme\n${broken}`);
     broker.now += second;
     expect(await claim()).toMatchObject({ more: false });
@@ -214,7 +215,8 @@ describe("a message that has lost its envelope", () => {
   test("so it is in a line", async () => {
     const sent = await broker.publish();
     broker.capacity = noCapacity;
-    const [broken, whole] = [await broker.publish(), await broker.publish()];
+    const broken = await broker.publish();
+    const whole = await broker.publish();
     await claim();
     broker.memory.tables.storedMessages.delete(`acme\n${broken}`);
     broker.capacity = plenty;
@@ -227,7 +229,8 @@ describe("a message that has lost its envelope", () => {
   });
 
   test("so it is when its attempt failed, and when its last lease ran out", async () => {
-    const [failing, lost] = [await broker.publish(), await broker.publish()];
+    const failing = await broker.publish();
+    const lost = await broker.publish();
     for (const id of [failing, lost]) broker.memory.tables.storedMessages.delete(`acme\n${id}`);
     expect(await broker.settle(failing, { status: 500 })).toBe("retry");
     await claim();

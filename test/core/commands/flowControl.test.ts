@@ -50,7 +50,9 @@ describe("a pinned key", () => {
   test("has the limits that were pinned, at once and whatever messages bring", async () => {
     await broker.send("a b c d", makeFlowControl("k", { parallelism: 1 }));
     expect(await broker.run("pinFlowControl", { ...pin, parallelism: 3 })).toMatchObject({
-      ...{ parallelism: 3, rate: null, pinned: { parallelism: true, rate: false } },
+      parallelism: 3,
+      rate: null,
+      pinned: { parallelism: true, rate: false },
     });
     expect(await broker.listStarted()).toBe("a b c");
     await broker.send("e", makeFlowControl("k", { parallelism: 100, rate: 5, period: minute }));

@@ -173,7 +173,10 @@ describe("a queue that gets other limits", () => {
     await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 4, paused: true });
     broker.now += minute;
     expect(await broker.run("upsertQueue", { account: "acme", name: queue })).toMatchObject({
-      ...{ parallelism: 4, paused: true, createdAt: noon, updatedAt: noon + minute },
+      parallelism: 4,
+      paused: true,
+      createdAt: noon,
+      updatedAt: noon + minute,
     });
     expect(await broker.run("upsertQueue", { account: "acme", name: queue, paused: false })).toMatchObject({
       parallelism: 4,
@@ -242,7 +245,8 @@ describe("what a message holds is given back", () => {
   test("even if its envelope is lost", async () => {
     const plain = await CommandRunner.open();
     const callback = callbackTo("https://told.example/");
-    const [sent, waits] = [await plain.publish({ queue, callback, ...makeFlowControl("k") }), await plain.publish({ queue, callback })];
+    const sent = await plain.publish({ queue, callback, ...makeFlowControl("k") });
+    const waits = await plain.publish({ queue, callback });
     plain.memory.tables.storedMessages.clear();
     await plain.settle(sent);
     const told = [...plain.faults];

@@ -10,9 +10,17 @@ import type { Kind, Program } from "./resumeModel.ts";
 import { ModelRun } from "./resumeModel.ts";
 
 const step = (slot: string, position: number): Step => ({
-  ...{ account: "acme", id: `run_1/${slot}`, run: "run_1", position, messageId: `m-${slot}`, createdAt: 0, head: null },
-  ...{ callType: slot.startsWith("c") ? "toCallback" : slot.startsWith("f") ? "fromCallback" : "step" },
-  ...{ url: "https://app.example", headers: [], body: new Uint8Array(0) },
+  account: "acme",
+  id: `run_1/${slot}`,
+  run: "run_1",
+  position,
+  messageId: `m-${slot}`,
+  createdAt: 0,
+  head: null,
+  callType: slot.startsWith("c") ? "toCallback" : slot.startsWith("f") ? "fromCallback" : "step",
+  url: "https://app.example",
+  headers: [],
+  body: new Uint8Array(0),
 });
 
 const shown = (plan: ResumePlan): string =>

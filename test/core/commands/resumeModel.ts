@@ -107,8 +107,17 @@ export class ModelRun {
 
   #append(slot: string, callType: CallType, head: StepHead | null, dueAt: Millis | null): void {
     const step: Step = {
-      ...{ account: "acme", id: toStepId(this.#name, slot), run: this.#name, position: this.steps.length, createdAt: 0 },
-      ...{ messageId: this.#newMessage(), callType, head, url: "https://app.example", headers: [], body: new Uint8Array(0) },
+      account: "acme",
+      id: toStepId(this.#name, slot),
+      run: this.#name,
+      position: this.steps.length,
+      createdAt: 0,
+      messageId: this.#newMessage(),
+      callType,
+      head,
+      url: "https://app.example",
+      headers: [],
+      body: new Uint8Array(0),
     };
     this.steps.push(step);
     if (callType !== "toCallback") this.sent.push({ step, dueAt });

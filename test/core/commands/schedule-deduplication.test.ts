@@ -18,7 +18,11 @@ type Wanted = Partial<Omit<ScheduleInput, "messageInput">> & { letter?: Partial<
 const create = ({ letter, ...over }: Wanted) => {
   const { body: _, ...rest } = makeInput(letter);
   return broker.run("createSchedule", {
-    ...{ account: "acme", id: "tick", cron: "*/5 * * * *", messageInput: rest, body: bytes("hello") },
+    account: "acme",
+    id: "tick",
+    cron: "*/5 * * * *",
+    messageInput: rest,
+    body: bytes("hello"),
     ...over,
   });
 };
@@ -50,10 +54,8 @@ test("is of those that fire at the same times: another expression makes another 
 });
 
 test("is of the schedule as it was made: what has replaced it can be replaced by it again", async () => {
-  const [one, two] = [
-    { url: "https://one.example/", deduplication: "c:1" },
-    { url: "https://two.example/", deduplication: "c:2" },
-  ];
+  const one = { url: "https://one.example/", deduplication: "c:1" };
+  const two = { url: "https://two.example/", deduplication: "c:2" };
   for (const letter of [one, two, one]) {
     expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: false });
     expect(schedule("tick")?.messageInput.url).toBe(letter.url);

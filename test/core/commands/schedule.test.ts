@@ -55,7 +55,8 @@ describe("a schedule that is made", () => {
   });
 
   test("gets an id of its own when it is given none", async () => {
-    const [first, second] = [await create({ id: null }), await create({ id: null })];
+    const first = await create({ id: null });
+    const second = await create({ id: null });
     expect(first.scheduleId).toMatch(/^scd_[1-9A-Za-z]{20}$/);
     expect(second.scheduleId).not.toBe(first.scheduleId);
     expect(schedule(first.scheduleId)?.messageInput.scheduleId).toBe(first.scheduleId);
@@ -143,7 +144,11 @@ describe("a schedule of the same id", () => {
 
   test("of another account is another schedule", async () => {
     await broker.run("createAccount", {
-      ...{ id: "other", name: "other", password: "", token: "t", tokenHash: "h" },
+      id: "other",
+      name: "other",
+      password: "",
+      token: "t",
+      tokenHash: "h",
       signingKeys: { current: "sig_3", next: "sig_4" },
     });
     await create();

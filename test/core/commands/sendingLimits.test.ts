@@ -33,13 +33,16 @@ test("the limits of a queue or a key", () => {
   expect(findFlowControlRefusal({})).toBeNull();
   expect(findFlowControlRefusal({ parallelism: 10_000, rate: 1_000_000, period: 604_800_000 })).toBeNull();
   expect(findFlowControlRefusal({ rate: 1_000_001 })).toEqual({
-    ...{ refused: "limit-exceeded", message: "rate: 1000001 asked for, the limit is 1000000" },
+    refused: "limit-exceeded",
+    message: "rate: 1000001 asked for, the limit is 1000000",
   });
   expect(findFlowControlRefusal({ period: 604_801_000 })).toEqual({
-    ...{ refused: "invalid", message: "period: 604801 seconds asked for, the limit is 604800" },
+    refused: "invalid",
+    message: "period: 604801 seconds asked for, the limit is 604800",
   });
   expect(findParallelismRefusal(account, 3)).toBeNull();
   expect(findParallelismRefusal(account, 4)).toMatchObject({
-    ...{ refused: "limit-exceeded", message: expect.stringContaining("parallelism: 4 asked for, the limit is 3") },
+    refused: "limit-exceeded",
+    message: expect.stringContaining("parallelism: 4 asked for, the limit is 3"),
   });
 });

@@ -7,7 +7,12 @@ let broker: CommandRunner;
 let source: WebhookSource;
 
 const setUp = {
-  ...{ name: "shop", destination: "https://shop.example/hook", headers: [], verification: null, deduplicate: true, paused: false },
+  name: "shop",
+  destination: "https://shop.example/hook",
+  headers: [],
+  verification: null,
+  deduplicate: true,
+  paused: false,
 };
 
 beforeEach(async () => {
@@ -19,13 +24,28 @@ const current = (id = source.id): WebhookSource | undefined => broker.memory.tab
 const rejections = (): Rejection[] => [...broker.memory.tables.rejections.values()].toSorted((a, b) => a.number - b.number);
 const reject = (reason = "r", { id = source.id, account = "acme", others = 0 } = {}) =>
   broker.run("keepRejection", {
-    ...{ account, id, others, reason, method: "POST", headers: [], callerIp: null, size: 5, body: bytes("hello") },
+    account,
+    id,
+    others,
+    reason,
+    method: "POST",
+    headers: [],
+    callerIp: null,
+    size: 5,
+    body: bytes("hello"),
   });
 
 test("a source begins with nothing accepted and nothing rejected", () => {
   expect(source).toEqual({
-    ...{ account: "acme", id: expect.stringMatching(/^src_/), secretHash: "hash-1", createdAt: noon, ...setUp },
-    ...{ rejected: 0, kept: 0, keptUntil: 0, acceptedAt: null },
+    account: "acme",
+    id: expect.stringMatching(/^src_/),
+    secretHash: "hash-1",
+    createdAt: noon,
+    ...setUp,
+    rejected: 0,
+    kept: 0,
+    keptUntil: 0,
+    acceptedAt: null,
   });
 });
 

@@ -16,8 +16,15 @@ const token = (id: string) => broker.memory.tables.tokens.get(`acme\n${id}`);
 test("a token is kept as it was asked for, its verbs in their order and each pattern once", async () => {
   const made = await create({ destinations: ["https://a.example/*", "https://a.example/*"], expiresAt: noon + 1 });
   expect(made).toMatchObject({
-    ...{ account: "acme", hash: "h", name: "ci", verbs: ["publish", "read"], destinations: ["https://a.example/*"] },
-    ...{ createdAt: noon, expiresAt: noon + 1, usedAt: null, madeBy: null },
+    account: "acme",
+    hash: "h",
+    name: "ci",
+    verbs: ["publish", "read"],
+    destinations: ["https://a.example/*"],
+    createdAt: noon,
+    expiresAt: noon + 1,
+    usedAt: null,
+    madeBy: null,
   });
   expect(token(made.id)).toEqual(made);
 });

@@ -25,7 +25,11 @@ describe("adding endpoints", () => {
     const broker = await openWith({ name: "one", url: a });
     broker.now += 5;
     expect(await add(broker, bare(b))).toEqual({
-      ...{ account: "acme", name: "orders", createdAt: noon, updatedAt: noon + 5, headers: [] },
+      account: "acme",
+      name: "orders",
+      createdAt: noon,
+      updatedAt: noon + 5,
+      headers: [],
       endpoints: [
         { name: "one", url: a },
         { name: null, url: b },
@@ -171,7 +175,8 @@ describe("a letter to a group", () => {
   });
 
   test("is known by keys of bounded length, however long the URLs are", async () => {
-    const [one, two] = [`${a}?${"x".repeat(16_000)}1`, `${a}?${"x".repeat(16_000)}2`];
+    const one = `${a}?${"x".repeat(16_000)}1`;
+    const two = `${a}?${"x".repeat(16_000)}2`;
     const broker = await openWith(...bare(one, two));
     const first = await publish(broker, { deduplication: "i:1" });
     expect(first).toMatchObject({ each: [{ deduplicated: false }, { deduplicated: false }] });

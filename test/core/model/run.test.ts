@@ -9,7 +9,10 @@ const answersAsWorkflow = { status: 200, headers: [["Upstash-Workflow-Sdk-Versio
 
 export const startOf = (runId: string, more: Partial<MessageInput> = {}): MessageInput =>
   makeInput({
-    ...{ url: endpoint, body: bytes("payload"), headers: [["Upstash-Workflow-Sdk-Version", "1"]], brand: "upstash" },
+    url: endpoint,
+    body: bytes("payload"),
+    headers: [["Upstash-Workflow-Sdk-Version", "1"]],
+    brand: "upstash",
     post: { kind: "start", runId, url: endpoint, features: modern, origin: "sdk", invoker: null },
     ...more,
   });
@@ -82,10 +85,8 @@ describe("a run", () => {
     const broker = await CommandRunner.open();
     const first = await post(broker, startOf("wfr_1", { retries: 0 }));
     await broker.settle(first, answersAsWorkflow);
-    const [plan1, plan2] = [
-      await post(broker, stepOf("wfr_1", { stepId: 0, targetStep: 1 })),
-      await post(broker, stepOf("wfr_1", { stepId: 0, targetStep: 2 })),
-    ];
+    const plan1 = await post(broker, stepOf("wfr_1", { stepId: 0, targetStep: 1 }));
+    const plan2 = await post(broker, stepOf("wfr_1", { stepId: 0, targetStep: 2 }));
     await broker.settle(plan1, answersAsWorkflow);
     const result1 = await post(broker, stepOf("wfr_1", { stepId: 1 }));
     await broker.settle(result1, answersAsWorkflow);
@@ -105,8 +106,17 @@ describe("a run", () => {
     const broker = await CommandRunner.open();
     await post(broker, startOf("wfr_1"));
     const waiting = (stepId: number) => ({
-      ...{ kind: "event" as const, event: "paid", url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
-      ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [], step: { stepId, stepName: "w", stepType: "Wait", concurrent: 1 } },
+      kind: "event" as const,
+      event: "paid",
+      url: endpoint,
+      headers: [],
+      given: [],
+      timeout: "1h",
+      wait: 3_600_000,
+      timeoutUrl: endpoint,
+      timeoutHeaders: [],
+      timeoutGiven: [],
+      step: { stepId, stepName: "w", stepType: "Wait", concurrent: 1 },
     });
     await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiting(1) });
     const told = await broker.run("notify", { account: "acme", event: "paid", body: bytes("yes"), runId: "wfr_1", kind: "event" });

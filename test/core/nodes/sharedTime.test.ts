@@ -62,7 +62,8 @@ test.each([1, 2, 7])("while time is ahead, it is later than the stored time of a
 
 test("time never goes back and never stands still, whatever the clock does, and catches up with it", () => {
   const jumps = [0, -300_000, 0, 300_000, -1, -20, 5_000, -300_000, 300_000];
-  let [clock, own] = [1_000_000, plain(1_000_000)];
+  let clock = 1_000_000;
+  let own = plain(1_000_000);
   for (const jump of jumps) {
     clock += jump;
     for (let turn = 0; turn < 1_000; turn++) {

@@ -6,7 +6,12 @@ import { toTag } from "../../../src/core/search/tags.ts";
 
 const url = "https://shop.example/orders/1";
 const run = {
-  ...{ runId: "wfr_1", url, createdAt: 10, state: "RUN_SUCCESS", labels: ["a", "b"], callerIp: null },
+  runId: "wfr_1",
+  url,
+  createdAt: 10,
+  state: "RUN_SUCCESS",
+  labels: ["a", "b"],
+  callerIp: null,
   settings: { flowControl: { key: "k" } },
 } as unknown as Run;
 

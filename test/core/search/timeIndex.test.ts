@@ -23,7 +23,8 @@ test("a message is sighted by its URL, host, path and caller", () => {
 
 test("a sighting stands for five seconds, within its day", () => {
   expect(indexInterval).toBe(5_000);
-  const [days, at] = [toDayNumber(noon), String(noon).padStart(13, "0")];
+  const days = toDayNumber(noon);
+  const at = String(noon).padStart(13, "0");
   expect(startOfDay(days)).toBe(noon - (noon % day));
   expect(listTimeIndexIds("url:a host:b", noon)).toEqual([`${dayPrefix(days)}url:a ${at}`, `${dayPrefix(days)}host:b ${at}`]);
   expect(listTimeIndexIds(undefined, noon)).toEqual([`${dayPrefix(days)}any ${at}`]);

@@ -49,7 +49,8 @@ describe("a failure callback", () => {
   });
 
   test("shares the room where the body of the message does not fit either", async () => {
-    const [answer, body] = [Buffer.alloc(7 * mebibyte, "a"), Buffer.alloc(7 * mebibyte, "b")];
+    const answer = Buffer.alloc(7 * mebibyte, "a");
+    const body = Buffer.alloc(7 * mebibyte, "b");
     const both = await told({ body: answer }, { body });
     expect(both.json).toMatchObject({ truncated: true });
     expect(both.size).toBeLessThanOrEqual(most);
@@ -63,7 +64,8 @@ describe("a failure callback", () => {
   test("keeps within the limit of its account, with the headers only if there is room for them", async () => {
     await broker.run("changeAccount", { account: "acme", change: { limits: { messageBytes: 2_000 } } });
     const headers = [["X", "h".repeat(1_900)]] as const;
-    const [near, far] = [await told({ body: Buffer.alloc(9_000, "x"), headers: [["Y", "1"]] }), await told({ body: bytes("no"), headers })];
+    const near = await told({ body: Buffer.alloc(9_000, "x"), headers: [["Y", "1"]] });
+    const far = await told({ body: bytes("no"), headers });
     expect(near.size).toBeLessThanOrEqual(2_000);
     expect(near.json).toMatchObject({ truncated: true, header: { Y: ["1"] } });
     expect(far.size).toBeLessThanOrEqual(2_000);

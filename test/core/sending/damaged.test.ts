@@ -8,25 +8,71 @@ import { CommandRunner } from "../commandRunner.ts";
 test("of a damaged message nothing is known but its id, and everything is hidden", async () => {
   const id = await (await CommandRunner.open()).publish();
   expect(damagedMessage({ account: "acme", id })).toEqual({
-    ...{ account: "acme", id, brand: "svc", url: "", method: "POST", headers: [], body: noBytes },
-    ...{ retries: 0, retryDelay: null, timeout: 0, callback: null, failureCallback: null, flowControl: null },
-    ...{ redaction: { body: true, headers: true }, labels: [], callerIp: null, reportsOn: null, deduplication: null },
-    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
-    ...{ startedAtOnce: false, createdAt: readIdTime(id), notBefore: readIdTime(id), damaged: true },
+    account: "acme",
+    id,
+    brand: "svc",
+    url: "",
+    method: "POST",
+    headers: [],
+    body: noBytes,
+    retries: 0,
+    retryDelay: null,
+    timeout: 0,
+    callback: null,
+    failureCallback: null,
+    flowControl: null,
+    redaction: { body: true, headers: true },
+    labels: [],
+    callerIp: null,
+    reportsOn: null,
+    deduplication: null,
+    group: null,
+    endpoint: null,
+    queue: null,
+    scheduleId: null,
+    startedAtOnce: false,
+    createdAt: readIdTime(id),
+    notBefore: readIdTime(id),
+    damaged: true,
   });
 });
 
 test("of other damaged rows their keys are known", () => {
   expect(damagedDeadLetter({ account: "acme", id: "dlq_1", messageId: "msg_1" })).toEqual({
-    ...{ account: "acme", id: "dlq_1", messageId: "msg_1", status: null, headers: [], body: noBytes },
-    ...{ error: "the stored dead letter is damaged", retried: 0, failureCallback: null, tags: [], damaged: true },
+    account: "acme",
+    id: "dlq_1",
+    messageId: "msg_1",
+    status: null,
+    headers: [],
+    body: noBytes,
+    error: "the stored dead letter is damaged",
+    retried: 0,
+    failureCallback: null,
+    tags: [],
+    damaged: true,
   });
   expect(damagedUrlGroup({ account: "acme", name: "g" })).toEqual({
-    ...{ account: "acme", name: "g", createdAt: 0, updatedAt: 0, endpoints: [], headers: [], damaged: true },
+    account: "acme",
+    name: "g",
+    createdAt: 0,
+    updatedAt: 0,
+    endpoints: [],
+    headers: [],
+    damaged: true,
   });
   expect(damagedStep({ account: "acme", id: "run_1/r7", position: 7 })).toEqual({
-    ...{ account: "acme", id: "run_1/r7", run: "run_1", position: 7, messageId: "", callType: "step", createdAt: 0 },
-    ...{ head: null, url: "", headers: [], body: noBytes, damaged: true },
+    account: "acme",
+    id: "run_1/r7",
+    run: "run_1",
+    position: 7,
+    messageId: "",
+    callType: "step",
+    createdAt: 0,
+    head: null,
+    url: "",
+    headers: [],
+    body: noBytes,
+    damaged: true,
   });
 });
 

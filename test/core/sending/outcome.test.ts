@@ -29,7 +29,11 @@ test("a dead letter keeps as much as it may, and the digest of what is longer", 
     body: short.body,
   });
   expect(toDeadLetterResponse({ ...short, digest: "sha256", keptBytes: 5 })).toEqual({
-    ...{ status: 200, headers, error: null, body: bytes("abcde"), digest: "sha256" },
+    status: 200,
+    headers,
+    error: null,
+    body: bytes("abcde"),
+    digest: "sha256",
   });
   expect(toDeadLetterResponse({ ...short, keptBytes: 5 })).toEqual({ status: 200, headers, error: null, body: bytes("abcde") });
 });
@@ -38,6 +42,10 @@ test("the answer of a failure callback is shown with what is known of it", () =>
   expect(toFailureCallbackInfo(noResponse)).toEqual({ responseBody: "", responseHeaders: [] });
   expect(toFailureCallbackInfo(short)).toEqual({ responseStatus: 200, responseBody: "abcdef", responseHeaders: headers });
   expect(toFailureCallbackInfo(long)).toEqual({
-    ...{ responseStatus: 200, responseBody: "x".repeat(logBodyBytes), responseHeaders: headers, digest: "sha256", cut: true },
+    responseStatus: 200,
+    responseBody: "x".repeat(logBodyBytes),
+    responseHeaders: headers,
+    digest: "sha256",
+    cut: true,
   });
 });

@@ -8,28 +8,24 @@ import { maxCounted, listWaitReasons } from "../../../src/core/sending/whyWaitin
 import { noon } from "../commandRunner.ts";
 
 const held: MessageState = {
-  ...{
-    account: "acme",
-    id: "msg_9",
-    state: "held",
-    dueAt: null,
-    attempts: 0,
-    lostAttempts: 0,
-    leasedBy: null,
-    host: "shop.example",
-    size: 1,
-  },
-  ...{
-    reportsOutcome: false,
-    queue: null,
-    flowControlKey: "k",
-    slot: null,
-    waitlist: "key:k",
-    tags: [],
-    run: null,
-    timeKeys: "",
-    endpoint: "https://shop.example/",
-  },
+  account: "acme",
+  id: "msg_9",
+  state: "held",
+  dueAt: null,
+  attempts: 0,
+  lostAttempts: 0,
+  leasedBy: null,
+  host: "shop.example",
+  size: 1,
+  reportsOutcome: false,
+  queue: null,
+  flowControlKey: "k",
+  slot: null,
+  waitlist: "key:k",
+  tags: [],
+  run: null,
+  timeKeys: "",
+  endpoint: "https://shop.example/",
 };
 const key = { ...newLimiter({ account: "acme", gate: keyGate("k") }, noon), parallelism: 2, running: 2, waiting: 5 };
 const standing: WaitState = {
@@ -60,7 +56,10 @@ test("a message that was being sent when the server was restarted says so", () =
   const cut: MessageState = { ...held, state: "active", waitlist: null, leasedBy: "nod_a", dueAt: serverEndedDueAt };
   expect(listWaitReasons({ ...standing, state: cut, key: null }, noon + 5)).toEqual([
     {
-      ...{ reason: "lease-over", node: "nod_a", since: noon, until: noon + 5 },
+      reason: "lease-over",
+      node: "nod_a",
+      since: noon,
+      until: noon + 5,
       text: `the server was restarted while node nod_a was sending it since ${new Date(noon).toISOString()}, so it is sent again`,
     },
   ]);
@@ -77,7 +76,11 @@ test("a message that waits for what its account may have under way to its endpoi
   const raise = '"waypost account limits acme --parallelism ..." raises the limit';
   expect(listWaitReasons({ ...standing, ...line, accountLimiter }, noon)).toEqual([
     {
-      ...{ reason: "account-endpoint", endpoint: "https://shop.example:8443/hook", used: 2, limit: 2, position: 4 },
+      reason: "account-endpoint",
+      endpoint: "https://shop.example:8443/hook",
+      used: 2,
+      limit: 2,
+      position: 4,
       text: `account: 2 of 2 deliveries under way to endpoint https://shop.example:8443/hook (${raise}); 4 before it in line`,
     },
   ]);
@@ -182,8 +185,12 @@ describe("reasonsOf", () => {
     ]);
     expect(listWaitReasons({ ...standing, state, lastEntry: { ...lastEntry, error: "timeout" } }, noon)).toEqual([
       {
-        ...{ reason: "retry", text: "retry 2 of 3 at 2026-01-01T12:00:00.005Z, after: timeout" },
-        ...{ until: noon + 5, used: 2, limit: 3, error: "timeout" },
+        reason: "retry",
+        text: "retry 2 of 3 at 2026-01-01T12:00:00.005Z, after: timeout",
+        until: noon + 5,
+        used: 2,
+        limit: 3,
+        error: "timeout",
       },
     ]);
     expect(listWaitReasons({ ...standing, state, lastEntry: { ...lastEntry, status: 500 } }, noon)).toMatchObject([
@@ -198,7 +205,8 @@ describe("reasonsOf", () => {
     const state: MessageState = { ...held, state: "active", waitlist: null, leasedBy: "nod_a", dueAt: noon + 30_000 };
     const facts = { node: "nod_a", since: noon - 5, until: noon + 30_000 };
     const lastEntry = { time: noon - 5, status: null, error: null, nextDueAt: null };
-    const [since, until] = ["2026-01-01T11:59:59.995Z", "2026-01-01T12:00:30.000Z"];
+    const since = "2026-01-01T11:59:59.995Z";
+    const until = "2026-01-01T12:00:30.000Z";
     expect(listWaitReasons({ ...standing, state, lastEntry }, noon)).toEqual([
       { reason: "sending", text: `being sent by node nod_a since ${since}; its lease ends at ${until}`, ...facts },
     ]);

@@ -21,7 +21,8 @@ describe("ids", () => {
   });
 
   test("of two makers are told apart by chance, of one by its counter", () => {
-    const [one, other] = [createIdGenerator(() => 0.1), createIdGenerator(() => 0.2)];
+    const one = createIdGenerator(() => 0.1);
+    const other = createIdGenerator(() => 0.2);
     expect(one("msg", noon)).not.toBe(other("msg", noon));
     expect(one("msg", noon)).not.toBe(one("msg", noon));
   });

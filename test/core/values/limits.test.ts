@@ -5,12 +5,34 @@ import { defaults, lazyHistoryBytes, limits, logBodyBytes, maxLostAttempts, memo
 
 test("what an account may ask for", () => {
   expect(limits).toEqual({
-    ...{ messageBytes: 8_388_608, retries: 1_000, delay: 31_622_400_000, timeout: 43_200_000, deduplicationWindow: 604_800_000 },
-    ...{ labels: 32, nameLength: 512, urlLength: 16_384, hostLength: 255, headerBytes: 65_536, callbackDepth: 2 },
-    ...{ parallelism: 10_000, rate: 1_000_000, period: 604_800_000 },
-    ...{ queues: 10_000, groups: 1_000, endpoints: 100, schedules: 200_000, groupLength: 131_072, fanOutBytes: 268_435_456 },
-    ...{ sources: 1_000, tokens: 1_000, steps: 10_000, historyBytes: 67_108_864, invokeDepth: 100 },
-    ...{ notifications: 1_000, notificationBytes: 33_554_432, waiters: 10_000 },
+    messageBytes: 8_388_608,
+    retries: 1_000,
+    delay: 31_622_400_000,
+    timeout: 43_200_000,
+    deduplicationWindow: 604_800_000,
+    labels: 32,
+    nameLength: 512,
+    urlLength: 16_384,
+    hostLength: 255,
+    headerBytes: 65_536,
+    callbackDepth: 2,
+    parallelism: 10_000,
+    rate: 1_000_000,
+    period: 604_800_000,
+    queues: 10_000,
+    groups: 1_000,
+    endpoints: 100,
+    schedules: 200_000,
+    groupLength: 131_072,
+    fanOutBytes: 268_435_456,
+    sources: 1_000,
+    tokens: 1_000,
+    steps: 10_000,
+    historyBytes: 67_108_864,
+    invokeDepth: 100,
+    notifications: 1_000,
+    notificationBytes: 33_554_432,
+    waiters: 10_000,
   });
 });
 
@@ -20,15 +42,17 @@ test("what holds when a request does not say", () => {
 
 test("spans of time", () => {
   expect(spans).toEqual({
-    ...{
-      lease: 30_000,
-      waitlistCheck: 1_000,
-      deniedWaitlistCheck: 5_000,
-      pausedQueueCheck: 10_000,
-      limiterCheck: 100,
-      deduplication: 600_000,
-    },
-    ...{ signature: 86_400_000, afterDeletion: 604_800_000, rotation: 86_400_000, grace: 60_000, idleKey: 3_600_000 },
+    lease: 30_000,
+    waitlistCheck: 1_000,
+    deniedWaitlistCheck: 5_000,
+    pausedQueueCheck: 10_000,
+    limiterCheck: 100,
+    deduplication: 600_000,
+    signature: 86_400_000,
+    afterDeletion: 604_800_000,
+    rotation: 86_400_000,
+    grace: 60_000,
+    idleKey: 3_600_000,
     idleQueue: 604_800_000,
   });
 });

@@ -17,6 +17,7 @@ test("of a thousand and one the oldest is forgotten, and long ones at once", () 
   const ask = memoize((text) => `${++asked} ${text.slice(0, 8)}`);
   for (let number = 0; number <= 1_000; number++) ask(String(number));
   expect([ask("1000"), ask("1"), ask("0")]).toEqual(["1001 1000", "2 1", "1002 0"]);
-  const [long, longer] = ["x".repeat(256), "x".repeat(257)];
+  const long = "x".repeat(256);
+  const longer = "x".repeat(257);
   expect([ask(long), ask(long), ask(longer), ask(longer)]).toEqual([1003, 1003, 1004, 1005].map((count) => `${count} xxxxxxxx`));
 });

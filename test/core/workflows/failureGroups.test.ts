@@ -44,7 +44,13 @@ describe("an error without what differs", () => {
 
 describe("groups", () => {
   const seen = (time: number, error: string, more: Partial<FailureSummary> = {}): FailureSummary => ({
-    ...{ dlqId: `${time}-0`, time, url: "https://a.example", stepName: null, afterStep: null, error, ...more },
+    dlqId: `${time}-0`,
+    time,
+    url: "https://a.example",
+    stepName: null,
+    afterStep: null,
+    error,
+    ...more,
   });
 
   test("have the same workflow, step and error; most frequent first, then latest", () => {

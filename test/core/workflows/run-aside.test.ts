@@ -6,7 +6,9 @@ import { CommandRunner, callbackTo, makeInput, noCapacity } from "../commandRunn
 const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
 const start = makeInput({
-  ...{ url: endpoint, retries: 0, failureCallback: callbackTo("https://told.example/") },
+  url: endpoint,
+  retries: 0,
+  failureCallback: callbackTo("https://told.example/"),
   post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null },
 });
 

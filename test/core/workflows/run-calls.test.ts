@@ -18,7 +18,10 @@ async function answered(
   await broker.run("publish", { account: "acme", inputs: [makeInput({ url: endpoint, post })] });
   const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
   const call = makeInput({
-    ...{ url: "https://third.example/x", retries, callback, post: { kind: "call", runId: "wfr_1", head } },
+    url: "https://third.example/x",
+    retries,
+    callback,
+    post: { kind: "call", runId: "wfr_1", head },
   });
   const [result] = await broker.run("publish", { account: "acme", inputs: [call] });
   if (!result || !("messageId" in result)) throw new Error(JSON.stringify(result));
@@ -81,7 +84,10 @@ describe("the outcome of a call to a third party whose run has ended", () => {
     const first = await broker.publish({ url: endpoint, retries: 0, failureCallback, post });
     const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 2 };
     const call = await broker.publish({
-      ...{ url: "https://third.example/x", retries: 3, callback: callbackTo(endpoint), post: { kind: "call", runId: "wfr_1", head } },
+      url: "https://third.example/x",
+      retries: 3,
+      callback: callbackTo(endpoint),
+      post: { kind: "call", runId: "wfr_1", head },
     });
     if (end === "cancelled") await broker.run("cancelRuns", { account: "acme", runIds: ["wfr_1"] });
     else if (end === "finished") await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });

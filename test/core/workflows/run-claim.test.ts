@@ -7,7 +7,8 @@ const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
 const start = makeInput({ url: endpoint, post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null } });
 const step: MessageInput = makeInput({
-  ...{ url: endpoint, delay: spans.lease },
+  url: endpoint,
+  delay: spans.lease,
   post: { kind: "step", runId: "wfr_1", head: { stepId: 1, stepName: "s", stepType: "SleepFor", concurrent: 1 } },
 });
 

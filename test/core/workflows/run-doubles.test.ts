@@ -15,8 +15,17 @@ const startOf = (runId: string, invoker: InvokerPost | null = null): MessageInpu
 const result = makeInput({ url: endpoint, body: bytes("first"), post: { kind: "step", runId: "wfr_1", head } });
 
 const waiter: WaitPost = {
-  ...{ kind: "event", event: "paid", url: endpoint, headers: [], given: [], timeout: "1s", wait: 1000 },
-  ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [], step: head },
+  kind: "event",
+  event: "paid",
+  url: endpoint,
+  headers: [],
+  given: [],
+  timeout: "1s",
+  wait: 1000,
+  timeoutUrl: endpoint,
+  timeoutHeaders: [],
+  timeoutGiven: [],
+  step: head,
 };
 
 const publish = (broker: CommandRunner, letter: MessageInput) => broker.run("publish", { account: "acme", inputs: [letter] });

@@ -14,7 +14,10 @@ async function waiting(branches: number): Promise<CommandRunner> {
   for (let stepId = 1; stepId <= branches; stepId++) {
     const waiter = {
       ...({ kind: "event", event: "paid", url, headers: [], given: [], timeout: "7d", wait: 1_000 } as const),
-      ...{ timeoutUrl: url, timeoutHeaders: [], timeoutGiven: [], step: { stepId, stepName: "s", stepType: "Wait", concurrent: branches } },
+      timeoutUrl: url,
+      timeoutHeaders: [],
+      timeoutGiven: [],
+      step: { stepId, stepName: "s", stepType: "Wait", concurrent: branches },
     };
     await broker.run("wait", { account: "acme", runId: "wfr_1", waiter });
   }

@@ -17,12 +17,18 @@ const planOf = (targetStep: number): MessageInput => {
 async function crowd(count: number): Promise<CommandRunner> {
   const broker = await CommandRunner.open();
   await broker.run("createAccount", {
-    ...{ id: "other", name: "other", password: "", token: "t2", tokenHash: "h2" },
+    id: "other",
+    name: "other",
+    password: "",
+    token: "t2",
+    tokenHash: "h2",
     signingKeys: { current: "sig_1", next: "sig_2" },
   });
   broker.capacity = noCapacity;
   const start: MessageInput = makeInput({
-    ...{ url: endpoint, body: payload, delay: 1_000 },
+    url: endpoint,
+    body: payload,
+    delay: 1_000,
     post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null },
   });
   await broker.run("publish", { account: "acme", inputs: [start, ...Array.from({ length: count }, (_, at) => planOf(at + 1))] });
@@ -89,5 +95,13 @@ test("all of them are sent in the end, as hands and bytes are free", async () =>
 });
 
 const outcomeFor = (messageId: string, account: string, url: string) => ({
-  ...{ account, messageId, host: parseHost(url), attempt: 0, status: 200, headers: [], body: new Uint8Array(0), error: null, took: 1 },
+  account,
+  messageId,
+  host: parseHost(url),
+  attempt: 0,
+  status: 200,
+  headers: [],
+  body: new Uint8Array(0),
+  error: null,
+  took: 1,
 });

@@ -11,7 +11,8 @@ const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
 const letters = {
   first: { url: endpoint, post: { kind: "start", runId: "wfr_1", url: endpoint, features: legacy, origin: "sdk", invoker: null } },
   told: {
-    ...{ url: endpoint, failureCallback: callbackTo(endpoint) },
+    url: endpoint,
+    failureCallback: callbackTo(endpoint),
     post: { kind: "start", runId: "wfr_1", url: endpoint, features: legacy, origin: "sdk", invoker: null },
   },
   call: { url: "https://third.example/", retries: 1, callback: callbackTo(endpoint), post: { kind: "call", runId: "wfr_1", head } },

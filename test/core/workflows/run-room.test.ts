@@ -16,8 +16,17 @@ const startOf = (runId: string, invoker: InvokerPost | null = null, more: Partia
   makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features: { ...features, ...more }, origin: "sdk", invoker } });
 
 const waiterAt = (stepId: number): WaitPost => ({
-  ...{ kind: "event", event: "paid", url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
-  ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [], step: stepAt(stepId) },
+  kind: "event",
+  event: "paid",
+  url: endpoint,
+  headers: [],
+  given: [],
+  timeout: "1h",
+  wait: 3_600_000,
+  timeoutUrl: endpoint,
+  timeoutHeaders: [],
+  timeoutGiven: [],
+  step: stepAt(stepId),
 });
 
 const publish = (broker: CommandRunner, letter: MessageInput) => broker.run("publish", { account: "acme", inputs: [letter] });
@@ -60,7 +69,10 @@ test("an event for all runs passes over those that have no room for it", async (
 const called = { ...stepAt(7), stepName: "get", stepType: "Call" };
 const callOf = (runId: string, body = bytes("?")): MessageInput =>
   makeInput({
-    ...{ url: "https://third.example", retries: 0, body, callback: callbackTo(endpoint) },
+    url: "https://third.example",
+    retries: 0,
+    body,
+    callback: callbackTo(endpoint),
     post: { kind: "call", runId, head: called },
   });
 

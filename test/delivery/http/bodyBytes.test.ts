@@ -65,7 +65,8 @@ test("waiting responses get room when others are stored, and no more is held tha
       const bytes = new BodyByteBudget(total);
       bytes.count(laneName("a", "h"), sent);
       const granted: { close(): void; wanted: number }[] = [];
-      let [read, held] = [0, 0];
+      let read = 0;
+      let held = 0;
       for (const { account, read: some, wanted } of responses) {
         const room = bytes.openRoom(laneName(account, "h"));
         room.add(some);

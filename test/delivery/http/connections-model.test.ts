@@ -48,7 +48,9 @@ const listen = (): Promise<number> =>
 /** Sends one request and takes it back at its moment. What comes of it, once. */
 function sendTo(connections: ConnectionPool, port: number, { manner, taken, size }: Asked, name: string): Promise<string> {
   return new Promise((resolve) => {
-    let [ended, body, times] = [false, "", 0];
+    let ended = false;
+    let body = "";
+    let times = 0;
     let connection: HttpConnection | null = null;
     let takeBack: (() => void) | null = null;
     const end = (how: string): void => {

@@ -126,7 +126,8 @@ test("names that only the system may know are looked up for the accounts in turn
 test("a name that cannot be found fails for all that wait for it, and the next ones are looked up", async () => {
   const lookUp: Resolve = async (hostname) => (hostname === "none" ? Promise.reject(new Error("ENOTFOUND")) : ["192.0.2.9"]);
   const resolve = createResolver({ lookUp, ask: async () => [], isListed: noNames });
-  const [none, some] = [resolve("none", "a"), resolve("some", "b")];
+  const none = resolve("none", "a");
+  const some = resolve("some", "b");
   await expect(none).rejects.toThrow("ENOTFOUND");
   expect(await some).toEqual(["192.0.2.9"]);
 });

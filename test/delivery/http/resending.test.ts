@@ -199,8 +199,11 @@ test("a resent request can be taken back while it waits for a new connection, an
   await untilIdle();
   const heard: string[] = [];
   const caller = (name: string): RequestCaller => ({
-    ...{ request: { method: "GET", path: "/", headers: [], body: new Uint8Array(0) }, onSent: () => void asked++ },
-    ...{ onResponse: () => heard.push(`${name} begins`), onBody: () => undefined, onEnd: () => heard.push(`${name} ends`) },
+    request: { method: "GET", path: "/", headers: [], body: new Uint8Array(0) },
+    onSent: () => void asked++,
+    onResponse: () => heard.push(`${name} begins`),
+    onBody: () => undefined,
+    onEnd: () => heard.push(`${name} ends`),
     onFailure: (error) => heard.push(`${name} fails: ${error instanceof PoolClosed}`),
   });
   const takeBack = connections.send(new URL(`http://a.test:${port}/`), caller("a"));

@@ -29,13 +29,11 @@ async function answering(): Promise<{ port: number; open: Set<Socket> }> {
 const sendTo = (connections: ConnectionPool, url: string): (() => void) =>
   connections.send(new URL(url), {
     request: { method: "POST", path: "/", headers: [], body: noBytes },
-    ...{
-      onSent: () => undefined,
-      onResponse: () => undefined,
-      onBody: () => undefined,
-      onEnd: () => undefined,
-      onFailure: () => undefined,
-    },
+    onSent: () => undefined,
+    onResponse: () => undefined,
+    onBody: () => undefined,
+    onEnd: () => undefined,
+    onFailure: () => undefined,
   });
 
 describe("sockets to all destinations together", () => {

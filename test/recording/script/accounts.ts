@@ -24,7 +24,8 @@ export async function recordTokens(session: Session): Promise<void> {
   await area.ask("GET", "/v2/tokens");
   const id = publisher.tokenId ?? publisher.id;
   await area.ask("GET", `/v2/tokens/${id}`);
-  const [good, bad] = [area.publishTo("200", "allowed"), area.publishTo("404", "refused")];
+  const good = area.publishTo("200", "allowed");
+  const bad = area.publishTo("404", "refused");
   for (const chunked of [false, true])
     for (const token of [publisher.token, reader.token, manager.token]) {
       const answer = await area.ask("POST", good, { token, chunked });

@@ -7,8 +7,15 @@ import { Unavailable } from "../../../src/store/store.ts";
 import { makeInput } from "../storeFixture.ts";
 
 const outcome: Outcome = {
-  ...{ account: "a", messageId: "msg_1", host: "h.example", attempt: 0, status: 200 },
-  ...{ headers: [], body: noBytes, error: null, took: 1 },
+  account: "a",
+  messageId: "msg_1",
+  host: "h.example",
+  attempt: 0,
+  status: 200,
+  headers: [],
+  body: noBytes,
+  error: null,
+  took: 1,
 };
 
 /** A store that only notes its batches, and whose pause ends when the test says so. */
@@ -141,7 +148,8 @@ test("nobody looks while a batch runs, and those who ask meanwhile are in the ne
 });
 
 test("a storage that was away takes no changes until one that means nothing was stored, whatever came through meanwhile", async () => {
-  let [fails, trials] = [false, 0];
+  let fails = false;
+  let trials = 0;
   const store = createGroupCommitStore({
     runBatch: async (calls: readonly CommandCall[]) => {
       if (fails) throw new Unavailable("full");
@@ -224,7 +232,8 @@ test("a caller who has not joined a batch after ten seconds is refused and never
   await passHalfSeconds(1);
   const late = store.execute("publish", publishNothing);
   const refusal = late.catch((error: unknown) => error);
-  const [settled, claimed] = [store.execute("settle", outcome), store.execute("claim", { limit: 1 })];
+  const settled = store.execute("settle", outcome);
+  const claimed = store.execute("claim", { limit: 1 });
   await passHalfSeconds(20);
   const young = store.execute("publish", publishNothing);
   await passHalfSeconds(1);

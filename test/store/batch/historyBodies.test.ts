@@ -18,7 +18,9 @@ describe("what must not be sent, because the history that it carries is not ther
   });
   const sleep = makeInput({ url: endpoint, delay: 1_000, body: bytes("{}"), post: { kind: "step", runId: "wfr_1", head: plan(1) } });
   const call = makeInput({
-    ...{ url: "https://third.example", retries: 0, callback: callbackTo(endpoint) },
+    url: "https://third.example",
+    retries: 0,
+    callback: callbackTo(endpoint),
     post: { kind: "call", runId: "wfr_1", head: { ...plan(1), stepId: 1 } },
   });
 

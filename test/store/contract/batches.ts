@@ -79,7 +79,8 @@ export function describeBatches(open: OpenStore): void {
       const fixture = await StoreFixture.open(open);
       await fixture.account("a");
       await fixture.account("b");
-      const [a, b] = [await fixture.publishFailing({}, "a"), await fixture.publishFailing({}, "b")];
+      const a = await fixture.publishFailing({}, "a");
+      const b = await fixture.publishFailing({}, "b");
       fixture.clock.now += 1_000;
       const { now } = fixture.clock;
       const expire = (account: string, kept: number) =>

@@ -64,7 +64,8 @@ export function describeDue(open: OpenStore): void {
     test("is no more than is asked for: the flow that opened first, then the others", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      const [first, second] = [await sendAll(fixture, 2, { queue: "b" }), await sendAll(fixture, 2, { queue: "a" })];
+      const first = await sendAll(fixture, 2, { queue: "b" });
+      const second = await sendAll(fixture, 2, { queue: "a" });
       const running = fixture.delivered();
       expect(listIds(running)).toEqual([first[0], second[0]]);
       for (const delivery of running) {
@@ -98,7 +99,7 @@ export function describeDue(open: OpenStore): void {
     test("lets those in line go on in the order in which they were accepted, whenever they came to stand in it", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      const [running] = [await fixture.sent({ queue: "q" })];
+      const running = await fixture.sent({ queue: "q" });
       const early = await fixture.send({ queue: "q", delay: 5_000 });
       const late = await fixture.send({ queue: "q" });
       fixture.clock.now += 5_000;

@@ -89,7 +89,8 @@ export function describeEnds(open: OpenStore): void {
     test("deleting takes letters out, and counts those that were there", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      const [one, two] = [await fixture.publishFailing(), await fixture.publishFailing()];
+      const one = await fixture.publishFailing();
+      const two = await fixture.publishFailing();
       const input = { account: "acc", dlqIds: [one.dlqId, one.dlqId, "none"], logRetention: day };
       expect(await fixture.store.execute("deleteDeadLetters", input)).toEqual({
         deleted: 1,

@@ -18,8 +18,13 @@ export const objectMakers = {
   },
   tokens: ({ store }: StoreFixture, name: string) =>
     store.execute("createToken", {
-      ...{ account: "acc", name, hash: `hash of ${name}`, scope: null },
-      ...{ verbs: ["read"], destinations: [], expiresAt: null },
+      account: "acc",
+      name,
+      hash: `hash of ${name}`,
+      scope: null,
+      verbs: ["read"],
+      destinations: [],
+      expiresAt: null,
     }),
   queues: ({ store }: StoreFixture, name: string) => store.execute("upsertQueue", { account: "acc", name }),
 } as const;

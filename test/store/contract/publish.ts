@@ -25,7 +25,10 @@ export function describePublish(open: OpenStore): void {
       const view = await fixture.store.read.message("acc", message.id);
       expect(view?.message).toEqual(message);
       expect(view?.message).toMatchObject({
-        ...{ headers, labels: ["a", "b"], retries: 3, startedAtOnce: true },
+        headers,
+        labels: ["a", "b"],
+        retries: 3,
+        startedAtOnce: true,
         createdAt: fixture.clock.now,
       });
       expect(view?.message.body).toEqual(bytes("\0\u00ff{}"));
@@ -122,7 +125,8 @@ export function describePublish(open: OpenStore): void {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { now } = fixture.clock;
-      const [one, two] = [makeInput({ deduplication: "d", deduplicationWindow: 1_000 }), makeInput({ deduplication: "d" })];
+      const one = makeInput({ deduplication: "d", deduplicationWindow: 1_000 });
+      const two = makeInput({ deduplication: "d" });
       const [first] = await fixture.publish([{ ...one, url: "https://first.example/" }]);
       const messageId = first && "messageId" in first ? first.messageId : "";
       fixture.clock.now = now + 999;

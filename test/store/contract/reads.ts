@@ -276,8 +276,12 @@ export function describeReads(open: OpenStore): void {
       const standing = (id: string) => fixture.store.read.waitState("acc", id);
       expect(await standing(third)).toMatchObject({
         state: { id: third, state: "held", waitlist: "queue:q" },
-        ...{ retries: 3, createdAt: fixture.clock.now, lastEntry: null, waitingAhead: 1 },
-        ...{ queue: { id: "queue:q", running: 1, waiting: 2 }, key: { id: "key:k", running: 1, waiting: 1 } },
+        retries: 3,
+        createdAt: fixture.clock.now,
+        lastEntry: null,
+        waitingAhead: 1,
+        queue: { id: "queue:q", running: 1, waiting: 2 },
+        key: { id: "key:k", running: 1, waiting: 1 },
         slotHolders: [{ messageId: first.message.id, holders: [{ id: first.message.id, state: "active" }] }],
       });
       expect(await standing(other)).toMatchObject({ waitingAhead: 0, queue: null, key: { id: "key:k" }, slotHolders: [] });

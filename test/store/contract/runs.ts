@@ -17,17 +17,18 @@ export const makeRunStep = (runId: string, stepId: number, overrides: Partial<Me
 const makeStepHead = (stepId: number): StepHead => ({ stepId, stepName: `s${stepId}`, stepType: "Run", concurrent: 1 });
 
 export const makeWaiter = (stepId: number, overrides: Partial<WaitPost> = {}): WaitPost => ({
-  ...{
-    kind: "event",
-    event: "paid",
-    url,
-    headers: [],
-    given: [],
-    timeout: "5s",
-    wait: 5_000,
-    step: { ...makeStepHead(stepId), stepType: "Wait" },
-  },
-  ...{ timeoutUrl: url, timeoutHeaders: [], timeoutGiven: [], ...overrides },
+  kind: "event",
+  event: "paid",
+  url,
+  headers: [],
+  given: [],
+  timeout: "5s",
+  wait: 5_000,
+  step: { ...makeStepHead(stepId), stepType: "Wait" },
+  timeoutUrl: url,
+  timeoutHeaders: [],
+  timeoutGiven: [],
+  ...overrides,
 });
 
 /** The history that a delivery carries, as texts. */
@@ -237,7 +238,10 @@ function describeReading(open: OpenStore): void {
     for (const [index, runId] of ["a", "b", "a", "c"].entries()) {
       await fixture.publish([makeRunStart(runId, { labels: index % 2 === 0 ? ["even"] : [], callerIp: null })]);
       await fixture.store.execute(runId === "c" ? "finishRun" : "cancelRuns", {
-        ...{ account: "acc", runId, runIds: [runId], body: bytes("r") },
+        account: "acc",
+        runId,
+        runIds: [runId],
+        body: bytes("r"),
       });
       fixture.clock.now += 10;
     }
@@ -277,7 +281,8 @@ function describeExpiring(open: OpenStore): void {
     const fixture = await openWithAccount(open);
     await fixture.publish([makeRunStart("old"), ...[1, 2, 3, 4, 5].map((stepId) => makeRunStep("old", stepId))]);
     await fixture.publish([makeRunStart("new"), makeRunStep("new", 1)]);
-    const [old, other] = [await readActiveRun(fixture, "old"), await readActiveRun(fixture, "new")];
+    const old = await readActiveRun(fixture, "old");
+    const other = await readActiveRun(fixture, "new");
     for (const delivery of fixture.delivered()) await fixture.settle(delivery);
     await fixture.store.execute("finishRun", { account: "acc", runId: "old", body: bytes("") });
     fixture.clock.now += 1_001;

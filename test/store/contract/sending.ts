@@ -5,7 +5,9 @@ import { bytes, makeCallback, makeOldestFirstQuery, makeOutcome, TestClock, Stor
 import type { OpenStore } from "../storeFixture.ts";
 
 const toLeaseRefOf = ({ message, attempt }: { message: { account: string; id: string }; attempt: number }) => ({
-  ...{ account: message.account, messageId: message.id, attempt },
+  account: message.account,
+  messageId: message.id,
+  attempt,
 });
 
 /** Claiming what is due, and reporting what came of it. */
@@ -15,11 +17,9 @@ export function describeSending(open: OpenStore): void {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { now } = fixture.clock;
-      const [third, first, second] = [
-        await fixture.send({ delay: 300 }),
-        await fixture.send({ delay: 100 }),
-        await fixture.send({ delay: 200 }),
-      ];
+      const third = await fixture.send({ delay: 300 });
+      const first = await fixture.send({ delay: 100 });
+      const second = await fixture.send({ delay: 200 });
       await fixture.send({ delay: 1_000 });
       expect(await fixture.claim()).toEqual([]);
       fixture.clock.now = now + 300;
@@ -128,7 +128,8 @@ export function describeSending(open: OpenStore): void {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const callback = makeCallback("https://callback.example/");
-      const [first, second] = [await fixture.sent({ callback, retries: 0 }), await fixture.sent({ callback })];
+      const first = await fixture.sent({ callback, retries: 0 });
+      const second = await fixture.sent({ callback });
       const messageIds = [first.message.id, second.message.id];
       await fixture.store.execute("cancel", { account: "acc", messageIds });
       expect(await fixture.settle(first, { status: 500 })).toEqual({ became: "cancelled" });

@@ -6,7 +6,11 @@ import { StoreFixture } from "../storeFixture.ts";
 
 const verification = { scheme: "github", secret: ["one", "zwei ü"] };
 const setUp = {
-  ...{ name: "ü", destination: "https://one.example/", headers: [["Svc-Retries", "1"] as const], deduplicate: true, paused: false },
+  name: "ü",
+  destination: "https://one.example/",
+  headers: [["Svc-Retries", "1"] as const],
+  deduplicate: true,
+  paused: false,
 };
 
 /** What sources and the calls that they rejected need of a store. */
@@ -30,7 +34,8 @@ export function describeSources(open: OpenStore): void {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     const { store, clock } = fixture;
-    const [one, other] = [await createSource(store, "one"), await createSource(store, "other")];
+    const one = await createSource(store, "one");
+    const other = await createSource(store, "other");
     await rejectCall(store, other, "of the other");
     const kept = await Promise.all(Array.from({ length: 60 }, (_, call) => rejectCall(store, one, `at once ${call}`)));
     expect(kept.filter((answer) => answer.kept)).toHaveLength(20);
@@ -54,8 +59,15 @@ const createSource = async (store: Store, secretHash: string): Promise<string> =
 
 const rejectCall = (store: Store, id: string, reason: string) =>
   store.execute("keepRejection", {
-    ...{ account: "acc", id, others: 0, reason, method: "POST", headers: [["A", "b"]], callerIp: null },
-    ...{ size: 9, body: new Uint8Array([0, 255, 10]) },
+    account: "acc",
+    id,
+    others: 0,
+    reason,
+    method: "POST",
+    headers: [["A", "b"]],
+    callerIp: null,
+    size: 9,
+    body: new Uint8Array([0, 255, 10]),
   });
 
 const readRejections = (store: Store, id: string) =>

@@ -80,7 +80,10 @@ export function describeUsage(open: OpenStore): void {
       const { fixture, start } = await openAtBucketStart(open);
       const expire = (limit: number) =>
         fixture.store.execute("expire", {
-          ...{ account: "acc", retention: { log: 1e12, deadLetters: 1e12 }, now: fixture.clock.now, limit },
+          account: "acc",
+          retention: { log: 1e12, deadLetters: 1e12 },
+          now: fixture.clock.now,
+          limit,
         });
       for (let hours = 0; hours < 9; hours += 3) {
         fixture.clock.now = start + hours * 3_600_000;

@@ -62,7 +62,8 @@ export function describeWaitlists(open: OpenStore): void {
       await fixture.account();
       fixture.capacity = { total: 10, perHost: 1 };
       const running = await fixture.sent();
-      const [one, two] = [await fixture.send(), await fixture.send()];
+      const one = await fixture.send();
+      const two = await fixture.send();
       await fixture.claim();
       await fixture.settle(running);
       const [next] = fixture.delivered();
@@ -169,6 +170,12 @@ export function describeWaitlists(open: OpenStore): void {
 }
 
 const makeReport = ({ message, attempt }: Delivery) => ({
-  ...{ account: message.account, messageId: message.id, host: "one.example", attempt },
-  ...{ headers: [], body: new Uint8Array(0), error: null, took: 1 },
+  account: message.account,
+  messageId: message.id,
+  host: "one.example",
+  attempt,
+  headers: [],
+  body: new Uint8Array(0),
+  error: null,
+  took: 1,
 });

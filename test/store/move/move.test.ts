@@ -74,12 +74,15 @@ async function dump(side: MoveEndpoint): Promise<Record<string, Cell[][]>> {
 }
 
 test("whatever is in any table is the same on PostgreSQL, and on SQLite again when it is moved back", { timeout }, async () => {
-  const [path, back, url] = [newPath(), newPath(), await freshDatabase()];
+  const path = newPath();
+  const back = newPath();
+  const url = await freshDatabase();
   // More than a batch.
   const rows = 1_050;
   await fill(path, rows);
   const lines: string[] = [];
-  const [from, to] = [await source(path), await target(url)];
+  const from = await source(path);
+  const to = await target(url);
   await move({ from, to, report: (line) => lines.push(line) });
   const there = await dump(to);
   expect(there).toEqual(await dump(from));
@@ -101,7 +104,8 @@ test("whatever is in any table is the same on PostgreSQL, and on SQLite again wh
 });
 
 test("a body that is larger than a batch, and many that are together, arrive whole", { tags: "long", timeout }, async () => {
-  const [path, url] = [newPath(), await freshDatabase()];
+  const path = newPath();
+  const url = await freshDatabase();
   await fill(path, 1);
   const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
   const sizes = [20, 7, 7, 7, 0, 1];
@@ -122,7 +126,8 @@ test("a body that is larger than a batch, and many that are together, arrive who
 });
 
 test("lines of the log of any day find their place, also of days that the target has no part for", { timeout }, async () => {
-  const [path, url] = [newPath(), await freshDatabase()];
+  const path = newPath();
+  const url = await freshDatabase();
   const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
   const day = 24 * 3_600_000;
   for (const days of [-400, -1, 0, 1, 2, 40])
@@ -130,7 +135,8 @@ test("lines of the log of any day find their place, also of days that the target
       firstIdAt("log", Date.now() + days * day),
     ]);
   await side.close();
-  const [from, to] = [await source(path), await target(url)];
+  const from = await source(path);
+  const to = await target(url);
   await move({ from, to, report: silent });
   expect(await dump(to)).toEqual(await dump(from));
   // A server goes on there with the day that it is.
@@ -146,11 +152,13 @@ test(
   "a move that is interrupted anywhere goes on from there, and meanwhile no server starts on a part",
   { tags: "long", timeout },
   async () => {
-    const [path, url] = [newPath(), await freshDatabase()];
+    const path = newPath();
+    const url = await freshDatabase();
     await fill(path, 1_200);
     for (let turn = 0, done = false; !done; turn++) {
       expect(turn).toBeLessThan(40);
-      const [from, to] = [await source(path), await target(url)];
+      const from = await source(path);
+      const to = await target(url);
       let left = 3;
       /** Every third batch the power fails: before it is written, or before anybody heard that it was. */
       const insert = async (table: TableLayout, rows: readonly Cell[][]): Promise<void> => {
@@ -176,7 +184,8 @@ test(
 );
 
 test("a half moved SQLite store is not opened by a server", async () => {
-  const [path, half] = [newPath(), newPath()];
+  const path = newPath();
+  const half = newPath();
   await fill(path, 5);
   const to = await opened(openSqliteForMove(half, { name: "half", isTarget: true }));
   const insert = async (): Promise<void> => {
@@ -188,7 +197,8 @@ test("a half moved SQLite store is not opened by a server", async () => {
 });
 
 test("a target with other data is left as it is", async () => {
-  const [path, url] = [newPath(), await freshDatabase()];
+  const path = newPath();
+  const url = await freshDatabase();
   await fill(path, 5);
   await createPostgresTables({ url, clock });
   await ask(url, "insert into host_waitlists values ('acc', 'host', 1)");
@@ -202,16 +212,19 @@ test("a target with other data is left as it is", async () => {
 });
 
 test("a finished move is not begun again", async () => {
-  const [path, url] = [newPath(), await freshDatabase()];
+  const path = newPath();
+  const url = await freshDatabase();
   await fill(path, 5);
-  const [from, to] = [await source(path), await target(url)];
+  const from = await source(path);
+  const to = await target(url);
   await move({ from, to, report: silent });
   await expect(move({ from, to, report: silent })).rejects.toThrow("there is other data already");
 });
 
 test("a source that was changed in between is noticed, whatever was changed", async () => {
   for (const change of ["update stored_messages set detail = 'x' where rowid = 1", "delete from host_waitlists where due_at = 0"]) {
-    const [path, url] = [newPath(), await freshDatabase()];
+    const path = newPath();
+    const url = await freshDatabase();
     await fill(path, 5);
     const to = await target(url);
     const from = await source(path);
@@ -231,7 +244,8 @@ test("a source that was changed in between is noticed, whatever was changed", as
 });
 
 test("tables and columns that nobody has heard of are moved, and those that one side does not have are named", async () => {
-  const [path, url] = [newPath(), await freshDatabase()];
+  const path = newPath();
+  const url = await freshDatabase();
   await (await openSqliteForMove(path, { name: "made", isTarget: false })).close();
   const file = new DatabaseSync(path);
   file.exec("create table news (part bigint not null, id text not null, share double precision, primary key (id, part)) without rowid");

@@ -64,7 +64,8 @@ test("the time is that of the database, whatever the clock of the machine says",
 test("a node hears what other nodes leave due, and its own once", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
-  const [a, b] = [await oneNode(url, "nod_a", clock), await oneNode(url, "nod_b", clock)];
+  const a = await oneNode(url, "nod_a", clock);
+  const b = await oneNode(url, "nod_b", clock);
   await a.account();
   await a.send({ delay: 500 });
   await vi.waitFor(() => expect(b.dues).toEqual([clock.now + 500]));
@@ -76,7 +77,8 @@ test("a node hears what other nodes leave due, and its own once", async () => {
 test("a listener that lost its connection comes back, says that there may be something to do, and hears again", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
-  const [a, b] = [await oneNode(url, "nod_a", clock), await oneNode(url, "nod_b", clock)];
+  const a = await oneNode(url, "nod_a", clock);
+  const b = await oneNode(url, "nod_b", clock);
   await a.account();
   await terminate(url, "listener");
   await vi.waitFor(() => expect([a.dues, b.dues]).toEqual([[0], [0]]), { timeout: 10_000 });
@@ -114,7 +116,8 @@ test("a batch in a deadlock, or kept waiting, is run again", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url);
   await world.account();
-  const [one, two] = [await world.send({ delay: 1 }), await world.send({ delay: 1 })];
+  const one = await world.send({ delay: 1 });
+  const two = await world.send({ delay: 1 });
   const rival = await rivalHolding(url, `select * from messages where id = '${two}' for update`);
   const cancelling = world.store.execute("cancel", { account: "acc", messageIds: [one, two] });
   await waiting(url);

@@ -101,7 +101,8 @@ test("reads of a host that vanished end as unavailable", { tags: "long" }, async
 
 test("of two hosts the other one is taken when the first vanishes without a word", async () => {
   const url = await freshDatabase();
-  const [first, second] = [await vanishingHost(url), await vanishingHost(url)];
+  const first = await vanishingHost(url);
+  const second = await vanishingHost(url);
   // As soon as the other host is asked, no time passes any more.
   const world = await nodeAt(urlOfBoth(first.url, second.url), { isGone: () => first.isGone() && second.accepted() === 0 });
   await world.account();
@@ -113,7 +114,8 @@ test("of two hosts the other one is taken when the first vanishes without a word
 
 test("a commit that is never answered is not repeated, and the next connection begins with the next host", async () => {
   const url = await freshDatabase();
-  const [first, second] = [await vanishingHost(url), await vanishingHost(url)];
+  const first = await vanishingHost(url);
+  const second = await vanishingHost(url);
   // As soon as the other host is asked, no time passes any more.
   const world = await nodeAt(urlOfBoth(first.url, second.url), { isGone: () => first.isGone() && second.accepted() === 0 });
   await world.account();

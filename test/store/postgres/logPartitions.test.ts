@@ -104,11 +104,9 @@ test("a dead letter that outlives the time of the log takes its message and its 
 
 /** A message that was delivered, one that has failed for good after a retry, and one that waits for its next retry, all on the same day. */
 async function threeKinds(world: StoreFixture): Promise<{ done: string; dead: string; waiting: string; dlqId: string }> {
-  const [done, dead, waiting] = [
-    await world.sent(),
-    await world.sent({ retries: 1, retryDelay: "1000" }),
-    await world.sent({ retries: 3 }),
-  ];
+  const done = await world.sent();
+  const dead = await world.sent({ retries: 1, retryDelay: "1000" });
+  const waiting = await world.sent({ retries: 3 });
   await world.settle(done);
   await world.settle(dead, { status: 500 });
   await world.settle(waiting, { status: 500, headers: [["Retry-After", String((5 * day) / 1_000)]] });
@@ -169,7 +167,8 @@ test("nodes that remove the same log at once, while dead letters are deleted, lo
   const worlds = [world, ...(await Promise.all(others))];
   const all: Awaited<ReturnType<typeof threeKinds>>[] = [];
   for (let turn = 0; turn < 12; turn++) all.push(await threeKinds(world));
-  const [gone, kept] = [all.slice(0, 6), all.slice(6)];
+  const gone = all.slice(0, 6);
+  const kept = all.slice(6);
   clock.now += 2 * day;
   await Promise.all([
     ...worlds.map(async (one) => {
@@ -192,7 +191,8 @@ test("of an account that is gone nothing is noted any more, when no day is left 
   await world.store.execute("changeAccount", { account: "acc", change: { state: "passive" } });
   await world.store.execute("deleteAccount", { account: "acc" });
   world.clock.now += 40 * day;
-  const [kept, noted] = [41 * day, () => ask(url, "select account from log_cuts")];
+  const kept = 41 * day;
+  const noted = () => ask(url, "select account from log_cuts");
   await world.store.forgetBefore(world.clock.now - kept);
   await expire(world, day);
   expect(await world.store.execute("removeAccount", { account: "acc", remaining: "other" })).toEqual({ removed: true });
@@ -243,7 +243,8 @@ test("nodes that drop the same days at once do it once, and none of them fails",
   for (const node of ["nod_b", "nod_c"]) worlds.push(new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node));
   const [first] = worlds;
   if (!first) throw new Error("one at least");
-  const [day0, kept] = [Math.floor(clock.now / day), 2 * day];
+  const day0 = Math.floor(clock.now / day);
+  const kept = 2 * day;
   await days(first, 5);
   await first.store.forgetBefore(clock.now - 5 * day);
   await expire(first, kept);

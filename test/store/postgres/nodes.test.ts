@@ -81,7 +81,9 @@ test("nodes that publish with one deduplication id at once make one message", as
     // In different orders, so that they could wait for each other in a circle.
     const letters = ["x", "y", "z"].map((id) => makeInput({ deduplication: `${id}${round}`, delay: 1_000 }));
     const all = await Promise.all(worlds.map((world, index) => world.publish(index === 1 ? letters.toReversed() : letters)));
-    const [first, second, third] = [all[0], all[1]?.toReversed(), all[2]];
+    const first = all[0];
+    const second = all[1]?.toReversed();
+    const third = all[2];
     for (const position of [0, 1, 2]) {
       const results = [first, second, third].map((list) => list?.[position]);
       expect(new Set(results.map((result) => result && "messageId" in result && result.messageId)).size).toBe(1);

@@ -63,7 +63,9 @@ async function loaded(): Promise<Asked[]> {
       return { rows: [] };
     }),
   );
-  const [account, run, event] = ["a", "r", "e"];
+  const account = "a";
+  const run = "r";
+  const event = "e";
   const ofSteps = { steps_pkey: ["account", "id"] };
   const asks: [string, () => Promise<unknown>, Asked["ways"]][] = [
     ["first of a line", () => loader.waitlistHeads([{ account, waitlist: "l", limit: 3 }]), { messages_waitlist: ["account", "waitlist"] }],

@@ -25,7 +25,8 @@ function counting(): { during(work: () => Promise<unknown>): Promise<Cost> } {
   const counted = function (this: Putting, ...given: unknown[]) {
     const answer: unknown = Reflect.apply(original, this, given);
     if (this.connectionParameters?.application_name !== "waypost writer") return answer;
-    const [mine, trip] = [cost, answered + 1];
+    const mine = cost;
+    const trip = answered + 1;
     mine.statements++;
     mine.trips = Math.max(mine.trips, trip);
     return Promise.resolve(answer).finally(() => (answered = mine === cost ? Math.max(answered, trip) : answered));
@@ -34,7 +35,8 @@ function counting(): { during(work: () => Promise<unknown>): Promise<Cost> } {
   onTestFinished(() => spy.mockRestore());
   return {
     during: async (work) => {
-      [cost, answered] = [{ statements: 0, trips: 0 }, 0];
+      cost = { statements: 0, trips: 0 };
+      answered = 0;
       await work();
       return { ...cost };
     },
@@ -131,7 +133,9 @@ function overlapping(): string[] {
 test.each(["session", "transaction"] as const)(
   "nothing is put to a connection that has not answered yet, unless it was opened for that (pooling %s)",
   async (pooling) => {
-    const [url, clock, noted] = [await freshDatabase(), new TestClock(), overlapping()];
+    const url = await freshDatabase();
+    const clock = new TestClock();
+    const noted = overlapping();
     const options = { url, pooling, now: () => clock.now, clock: createSteppedClock(clock) };
     const worlds = await Promise.all(
       ["nod_a", "nod_b"].map(

@@ -30,7 +30,8 @@ test("the leases of a session become due, those of a later one and of other node
   const url = await freshDatabase();
   const [a, b] = await nodes(url);
   await a.account();
-  const [mine, theirs] = [await a.sent(), await b.sent()];
+  const mine = await a.sent();
+  const theirs = await b.sent();
   const session = await sessionOf(url, "nod_a");
   expect(session).toBe(1);
   expect(await takeOver(b, session + 1)).toEqual({ reclaimed: 0 });

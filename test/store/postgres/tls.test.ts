@@ -65,7 +65,8 @@ test.each([
   await ask(asking, "drop schema public cascade; create schema public");
   const clock = new TestClock();
   const at = async (node: string) => new StoreFixture(closeAfterTest(await open(url, { clock, node })), clock, node);
-  const [a, b] = [await at("nod_a"), await at("nod_b")];
+  const a = await at("nod_a");
+  const b = await at("nod_b");
   await a.account();
   const delivery = await a.sent();
   await a.settle(delivery);

@@ -105,12 +105,14 @@ test.each([
       return code;
     },
   });
-  const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b" })];
+  const a = await nodeAt(through, { clock });
+  const b = await nodeAt(through, { clock, node: "nod_b" });
   expect(refused, "once each").toHaveLength(2);
   let changes = 0;
   b.store.onAccounts(() => changes++);
   await a.account();
-  const [start, id] = [clock.now, await a.send({ delay: 500 })];
+  const start = clock.now;
+  const id = await a.send({ delay: 500 });
   await vi.waitFor(() => expect(b.dues).toContain(start + 500), { timeout: 10_000 });
   expect(changes).toBeGreaterThan(0);
   // Whoever sent it is gone.
@@ -126,10 +128,12 @@ test(
   async () => {
     const url = await freshDatabase();
     const clock = new TestClock();
-    let [isRefused, refusals] = [false, 0];
+    let isRefused = false;
+    let refusals = 0;
     const refuses = (text: string): string | null => (isRefused && /^listen /i.test(text) && ++refusals > 0 ? "0A000" : null);
     const through = await startProxy(url, { refuses });
-    const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b" })];
+    const a = await nodeAt(through, { clock });
+    const b = await nodeAt(through, { clock, node: "nod_b" });
     await a.account();
     isRefused = true;
     await ask(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${listeners}`);
@@ -158,7 +162,8 @@ test("where what nodes say to each other gets lost they find it at their own loo
   const clock = new TestClock();
   let lost = 0;
   const through = await startProxy(url, { loses: (type) => type === "A" && ++lost > 0 });
-  const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b", hastes: 100 })];
+  const a = await nodeAt(through, { clock });
+  const b = await nodeAt(through, { clock, node: "nod_b", hastes: 100 });
   await a.account();
   await a.send({ delay: 500 });
   await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
@@ -168,7 +173,8 @@ test("where what nodes say to each other gets lost they find it at their own loo
 test("what the others will see anyhow they are not told", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
-  const [a, b] = [await nodeAt(url, { clock }), await nodeAt(url, { clock, node: "nod_b" })];
+  const a = await nodeAt(url, { clock });
+  const b = await nodeAt(url, { clock, node: "nod_b" });
   await a.account();
   const start = clock.now;
   await a.send({ delay: 500 });
@@ -186,7 +192,8 @@ test("what the others will see anyhow they are not told", async () => {
 test("a node that lost its connection tells the others to look, as they may have missed something", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
-  const [a, b] = [await nodeAt(url, { clock }), await nodeAt(url, { clock, node: "nod_b" })];
+  const a = await nodeAt(url, { clock });
+  const b = await nodeAt(url, { clock, node: "nod_b" });
   await a.account();
   await a.send({ delay: 500 });
   await vi.waitFor(() => expect(b.dues).toHaveLength(1));
@@ -198,7 +205,8 @@ test("a node that lost its connection tells the others to look, as they may have
 test("a node that is closed while it connects again ends all the same", async () => {
   const url = await freshDatabase();
   const world = await nodeAt(url, {});
-  let [reach, open] = [(): void => undefined, (): void => undefined];
+  let reach = (): void => undefined;
+  let open = (): void => undefined;
   const reached = new Promise<void>((resolve) => (reach = resolve));
   const opened = new Promise<void>((resolve) => (open = resolve));
   const original = Client.prototype.query;

@@ -17,8 +17,16 @@ const start = (runId: string) =>
   makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker: null } });
 
 const waiterAt = (stepId: number, event: string): WaitPost => ({
-  ...{ kind: "event", event, url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
-  ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [] },
+  kind: "event",
+  event,
+  url: endpoint,
+  headers: [],
+  given: [],
+  timeout: "1h",
+  wait: 3_600_000,
+  timeoutUrl: endpoint,
+  timeoutHeaders: [],
+  timeoutGiven: [],
   step: { stepId, stepName: "s", stepType: "Wait", concurrent: 1 },
 });
 
@@ -108,7 +116,9 @@ async function failed(count: number, { size = 1_000, failureCallback = false } =
 
 const stepOf = (runId: string) =>
   makeInput({
-    ...{ url: endpoint, body: new Uint8Array(100), retries: 0 },
+    url: endpoint,
+    body: new Uint8Array(100),
+    retries: 0,
     post: { kind: "step", runId, head: { stepId: 1, stepName: "s", stepType: "Run", concurrent: 1 } },
   });
 

@@ -6,8 +6,24 @@ import type { Loader } from "../../../src/store/batch/loader.ts";
 import { RecentRows } from "../../../src/store/sql/recentRows.ts";
 
 const rowOf = (id: string, attempts: number): MessageState => ({
-  ...{ account: "a", id, state: "pending", dueAt: 0, attempts, lostAttempts: 0, leasedBy: null, host: "h", size: 0, reportsOutcome: false },
-  ...{ queue: null, flowControlKey: null, slot: null, waitlist: null, run: null, tags: [], timeKeys: "", endpoint: "https://h/" },
+  account: "a",
+  id,
+  state: "pending",
+  dueAt: 0,
+  attempts,
+  lostAttempts: 0,
+  leasedBy: null,
+  host: "h",
+  size: 0,
+  reportsOutcome: false,
+  queue: null,
+  flowControlKey: null,
+  slot: null,
+  waitlist: null,
+  run: null,
+  tags: [],
+  timeKeys: "",
+  endpoint: "https://h/",
 });
 
 /** Rows that are remembered, over a storage that says what it was asked for. */
@@ -70,8 +86,14 @@ test("however much is written in between, a row is as it was written last, or is
 
 describe("runs", () => {
   const settings: Run["settings"] = {
-    ...{ method: "POST", headers: [], retries: null, retryDelay: null, timeout: null, flowControl: null },
-    ...{ callback: null, failureCallback: null },
+    method: "POST",
+    headers: [],
+    retries: null,
+    retryDelay: null,
+    timeout: null,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
   };
   const run = { account: "a", id: "run_1", endedAt: null, invoker: null, settings } as unknown as Run;
   const active: ActiveRun = { account: "a", runId: "r", run: "run_1", steps: 1, size: 1, waiting: 0, firstMessage: "m" };

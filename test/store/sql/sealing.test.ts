@@ -15,7 +15,8 @@ import { createRandom } from "../createRandom.ts";
 import { ask } from "../postgres/postgresDatabase.ts";
 import { makeAccount, closeAfterTest, createTestFolder, makeInput, createSteppedClock, createSource, TestClock } from "../storeFixture.ts";
 
-const [one, two] = [makeKeyLine(1), makeKeyLine(2)];
+const one = makeKeyLine(1);
+const two = makeKeyLine(2);
 const secrets = { password: "Passwort-im-Klartext", token: "Token-im-Klartext", signingKeys: { current: "sig_Jetzt", next: "sig_Danach" } };
 const hidden = ["Passwort-im-Klartext", "Token-im-Klartext", "sig_Jetzt", "sig_Danach", "whsec_Quelle"];
 const verification = { scheme: "github", secret: "whsec_Quelle" };
@@ -86,9 +87,11 @@ describe("a store with keys", () => {
 
   test("is sealed with another key while it is used, and needs the old one no more", async () => {
     const folder = createTestFolder();
-    const [path, file] = [join(folder, "store.db"), join(createTestFolder(), "keys")];
+    const path = join(folder, "store.db");
+    const file = join(createTestFolder(), "keys");
     writeKeys(file, [one]);
-    const [store, reader] = [await open(path, { file }), openSqlite(path, { readOnly: true, keys: { file } })];
+    const store = await open(path, { file });
+    const reader = openSqlite(path, { readOnly: true, keys: { file } });
     await fill(store, 3);
     writeKeys(file, [two, one]);
     await fill(store, 4, 3);

@@ -8,9 +8,18 @@ import { tables } from "../../../src/store/sql/tables.ts";
 
 /** The tables that are weighed, and what is weighed of their rows besides 100 bytes for each. */
 const weighedColumns = {
-  ...{ storedMessages: ["detail", "body"], log: ["detail", "body"], keptLog: ["detail", "body"], deadLetters: ["detail", "body"] },
-  ...{ runs: ["detail", "body"], steps: ["detail", "body"], notifications: ["body"], schedules: ["detail", "body"] },
-  ...{ waiters: ["detail"], urlGroups: ["detail"], rejections: ["detail", "body"], audit: ["detail"] },
+  storedMessages: ["detail", "body"],
+  log: ["detail", "body"],
+  keptLog: ["detail", "body"],
+  deadLetters: ["detail", "body"],
+  runs: ["detail", "body"],
+  steps: ["detail", "body"],
+  notifications: ["body"],
+  schedules: ["detail", "body"],
+  waiters: ["detail"],
+  urlGroups: ["detail"],
+  rejections: ["detail", "body"],
+  audit: ["detail"],
 } as const satisfies { [T in TableName]?: readonly ("detail" | "body")[] };
 
 type WeighedTable = keyof typeof weighedColumns;

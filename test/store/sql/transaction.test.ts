@@ -12,7 +12,9 @@ function slowDatabase(answerTo: (sql: string) => Promise<void>) {
   const connection: DatabaseConnection = {
     dialect: {
       givenRows: () => ({ values: "values", from: "", also: "", using: "", column: () => "?" }),
-      ...{ lock: () => "", isRow: () => "", useIndex: () => "" },
+      lock: () => "",
+      isRow: () => "",
+      useIndex: () => "",
     },
     query: async () => [],
     each: async (sql) => {
@@ -59,12 +61,15 @@ test("of what fails together the first tells why, whichever table it is of", asy
 });
 
 test("what is asked together with a beginning that fails is answered before the transaction ends", async () => {
-  let [asked, open, openAtEnd] = [0, 0, -1];
+  let asked = 0;
+  let open = 0;
+  let openAtEnd = -1;
   const { connection } = slowDatabase(async () => undefined);
   const slow: DatabaseConnection = {
     ...connection,
     each: async () => {
-      [asked, open] = [asked + 1, open + 1];
+      asked = asked + 1;
+      open = open + 1;
       await later(2);
       open--;
       return [];

@@ -54,7 +54,8 @@ export async function createTemplate(seed: number): Promise<Template> {
   const files = { database: readFileSync(path), log: readFileSync(`${path}-wal`) };
   const things = await readContents(fixture.store);
   await tool.connection.query("pragma wal_checkpoint(truncate)", []);
-  const [pages, pageBytes] = [readPages(path), Number((await tool.connection.query("pragma page_size", []))[0]?.page_size)];
+  const pages = readPages(path);
+  const pageBytes = Number((await tool.connection.query("pragma page_size", []))[0]?.page_size);
   const whole = { database: readFileSync(path), log: Buffer.alloc(0) };
   tool.close();
   const now = clock.now;
@@ -228,7 +229,8 @@ function pickDamage(template: Template, random: () => number): DamagePlace {
     };
   }
   const what = kind < 0.4 ? "log" : "database";
-  const [at, bit] = [below(files[what].byteLength), 1 << below(8)];
+  const at = below(files[what].byteLength);
+  const bit = 1 << below(8);
   const damage = (copy: Files): void => void (copy[what][at] = (copy[what][at] ?? 0) ^ bit);
   if (what === "log")
     return { what, where: at < 32 ? "header of the log" : "frame of the log", files, page: null, damage, mayLose: isLate };

@@ -60,7 +60,8 @@ test("what is answered is in the file, for whoever opens it", async () => {
 });
 
 test("a new file has pages of 8 KiB, and one that is there keeps its own, and is folded after as many bytes", async () => {
-  const [fresh, older] = [join(createTestFolder(), "store.db"), join(createTestFolder(), "store.db")];
+  const fresh = join(createTestFolder(), "store.db");
+  const older = join(createTestFolder(), "store.db");
   const made = new DatabaseSync(older);
   made.exec("pragma page_size = 4096; pragma journal_mode = wal; create table other (a)");
   made.close();
@@ -85,11 +86,9 @@ test("what was written last is not remembered any longer than it is true", async
   await world.account();
   const failed = (id: string) => [{ id, reason: "the message is finished, or was cancelled before" }];
   const cancel = async (id: string): Promise<unknown> => world.store.execute("cancel", { account: "acc", messageIds: [id] });
-  const [removed, kept, spoiled] = [
-    await world.send({ delay: 1_000 }),
-    await world.send({ delay: 1_000 }),
-    await world.send({ delay: 1_000 }),
-  ];
+  const removed = await world.send({ delay: 1_000 });
+  const kept = await world.send({ delay: 1_000 });
+  const spoiled = await world.send({ delay: 1_000 });
   const rival = new DatabaseSync(path);
   rival.prepare("delete from messages where id = ?").run(removed);
   expect(await cancel(removed)).toEqual({ cancelled: 0, failed: failed(removed) });

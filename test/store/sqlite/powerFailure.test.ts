@@ -49,7 +49,8 @@ class ShadowDisk {
   failed: Files | null = null;
 
   constructor(files: Files, { obeys, random }: { obeys: Obeys; random: () => number }) {
-    [this.#obeys, this.#random] = [obeys, random];
+    this.#obeys = obeys;
+    this.#random = random;
     this.#synced = files;
     writeFileSync(this.path, this.#synced.database);
     writeFileSync(`${this.path}-wal`, this.#synced.log);
@@ -102,7 +103,8 @@ class ShadowDisk {
 
   /** Each sector is as it was synced or as it was written since: all of them, half of them, or none. */
   #mixed(file: keyof Files): Buffer {
-    const [synced, written] = [this.#synced[file], this.#written(file)];
+    const synced = this.#synced[file];
+    const written = this.#written(file);
     const share = [0, 0.5, 1][Math.floor(this.#random() * 3)] ?? 0;
     const result = Buffer.alloc(this.#random() < share ? written.length : synced.length);
     synced.copy(result);
@@ -174,7 +176,8 @@ class Client {
 
 /** Fails the power under load, each time on the files that the failure before has left. Ends early if anything acknowledged is lost. */
 async function afterFailures(failures: number, { seed, obeys }: { seed: number; obeys: Obeys }) {
-  const [random, clock] = [createRandom(seed), new TestClock()];
+  const random = createRandom(seed);
+  const clock = new TestClock();
   const client = new Client(random);
   const result = { failures: 0, lost: 0, isDamaged: false, folds: 0, acknowledged: 0 };
   let files = await filesOfNewStore(clock, seed);
@@ -182,7 +185,8 @@ async function afterFailures(failures: number, { seed, obeys }: { seed: number; 
     const disk: ShadowDisk = new ShadowDisk(files, { obeys, random });
     const momentSource = createSource(clock, `nod_${result.failures}`, seed + result.failures);
     // In half of the lives each sync is slow by this clock, so that the store waits for it elsewhere.
-    const [timer, takes] = [{ now: 0 }, Math.floor(random() * 2)];
+    const timer = { now: 0 };
+    const takes = Math.floor(random() * 2);
     const elapsed = (): number => (timer.now += takes);
     const store = await openWhole(disk.path, { momentSource, pause: sleepReal, elapsed, openCheckpointing: disk.openFolding });
     if (store === null) return { ...result, isDamaged: true };

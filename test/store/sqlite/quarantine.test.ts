@@ -34,7 +34,8 @@ describe("a row that was altered on the disk", () => {
   test("a message is not sent, and is a dead letter without content that cannot be sent again; others arrive", async () => {
     const { world, found, alter } = await opened();
     await world.account();
-    const [altered, whole] = [await world.send({ delay: minute }), await world.send({ delay: minute })];
+    const altered = await world.send({ delay: minute });
+    const whole = await world.send({ delay: minute });
     alter(`update stored_messages set body = cast('hallo' as blob) where id = '${altered}'`);
     world.clock.now += minute;
     expect((await world.claim()).map(({ message }) => message.id)).toEqual([whole]);
@@ -52,7 +53,8 @@ describe("a row that was altered on the disk", () => {
     const { world, alter } = await opened();
     await world.account();
     const first = await world.sent({ queue: "q" });
-    const [altered, whole] = [await world.send({ queue: "q" }), await world.send({ queue: "q" })];
+    const altered = await world.send({ queue: "q" });
+    const whole = await world.send({ queue: "q" });
     alter(`update stored_messages set detail = replace(detail, 'one.example', 'two.example') where id = '${altered}'`);
     await world.settle(first);
     const sent: string[] = [];
@@ -65,7 +67,8 @@ describe("a row that was altered on the disk", () => {
   test("a dead letter is listed without content, is not sent again, and can be deleted", async () => {
     const { world, alter } = await opened();
     await world.account();
-    const [altered, whole] = [await world.publishFailing({ body: bytes("a") }), await world.publishFailing({ body: bytes("b") })];
+    const altered = await world.publishFailing({ body: bytes("a") });
+    const whole = await world.publishFailing({ body: bytes("b") });
     alter(`update dead_letters set detail = replace(detail, '500', '503') where id = '${altered.dlqId}'`);
     const { entries } = await world.store.read.deadLetters(makeOldestFirstQuery());
     expect(entries.map(({ deadLetter }) => [deadLetter.id, deadLetter.damaged])).toEqual([

@@ -50,7 +50,8 @@ test("a thread that could not open the file tries again when it is asked again",
 test("a thread that was closed is not started again", async () => {
   const started = startedThreads();
   const place = { path: await madeStore(), keys: null };
-  const [used, unused] = [startReadingThread(place), startReadingThread(place)];
+  const used = startReadingThread(place);
+  const unused = startReadingThread(place);
   expect(await used.queries.accounts()).toEqual([]);
   await Promise.all([used.close(), unused.close()]);
   await expect(used.queries.accounts()).rejects.toMatchObject({ code: "unavailable" });

@@ -25,12 +25,19 @@ export function requireOwnAccount(account: Account, id: string): Account {
 }
 
 const describeBody = (about: string, schema: z.ZodType) => ({
-  ...{ about, contentType: "application/json", schema, required: true, maxBytes: 64 * 1024 },
+  about,
+  contentType: "application/json",
+  schema,
+  required: true,
+  maxBytes: 64 * 1024,
 });
 
 const makeReadRoutes = (brand: AccountBrand): Route[] => [
   accountRoute({
-    ...{ method: "GET", path: `/v2/${brand}/user/{id}`, tag, summary: "Read an account" },
+    method: "GET",
+    path: `/v2/${brand}/user/{id}`,
+    tag,
+    summary: "Read an account",
     params: byId,
     answers: { 200: { about: "The account.", schema: accountRecordSchema } },
     refusals: ["not-found"],
@@ -40,14 +47,20 @@ const makeReadRoutes = (brand: AccountBrand): Route[] => [
     }),
   }),
   accountRoute({
-    ...{ method: "GET", path: `/v2/${brand}/users`, tag, summary: "List accounts" },
+    method: "GET",
+    path: `/v2/${brand}/users`,
+    tag,
+    summary: "List accounts",
     about: "Those that the user name and the password are of, which is one.",
     answers: { 200: { about: "The account.", schema: z.array(accountRecordSchema) } },
     refusals: [],
     handle: async ({ account, context }) => ({ ...secretResponse, body: [await accountJson(account, context, brand)] }),
   }),
   openRoute({
-    ...{ method: "GET", path: `/v2/${brand}/ipv4`, tag, summary: "Where deliveries come from" },
+    method: "GET",
+    path: `/v2/${brand}/ipv4`,
+    tag,
+    summary: "Where deliveries come from",
     about: "The networks that the setting WAYPOST_SENDS_FROM names.",
     answers: { 200: { about: "Networks, as in 203.0.113.7/32.", schema: z.array(z.string()) } },
     refusals: [],
@@ -60,7 +73,10 @@ const newPassword = (): string => randomBytes(24).toString("base64url");
 
 const makeRotateRoute = (brand: AccountBrand): Route =>
   accountRoute({
-    ...{ method: "POST", path: `/v2/${brand}/rotate-token/{id}`, tag, summary: "Replace the password and the tokens of an account" },
+    method: "POST",
+    path: `/v2/${brand}/rotate-token/{id}`,
+    tag,
+    summary: "Replace the password and the tokens of an account",
     about: "The old ones end at once, on every node. Signing keys stay. A passive account can do this as well.",
     params: byId,
     forPassive: true,
@@ -84,7 +100,11 @@ const makeChangeRoute = (
   readChange: (call: Pick<ChangeRequest, "incoming">) => AccountChange,
 ): Route =>
   accountRoute({
-    ...{ ...description, tag, params: byId, answers: ok, refusals: ["not-found", "forbidden"] },
+    ...description,
+    tag,
+    params: byId,
+    answers: ok,
+    refusals: ["not-found", "forbidden"],
     handle: async ({ account, params, incoming, context }) => {
       const { id } = requireOwnAccount(account, params.id);
       await context.store.execute("changeAccount", { account: id, change: readChange({ incoming }) });
@@ -123,7 +143,9 @@ const budgetSchema = z.strictObject({
 const makeSettingRoutes = (brand: AccountBrand): Route[] => [
   makeChangeRoute(
     {
-      ...{ method: "POST", path: `/v2/${brand}/set-plan/{id}`, summary: "Set the plan of an account" },
+      method: "POST",
+      path: `/v2/${brand}/set-plan/{id}`,
+      summary: "Set the plan of an account",
       about: "Limits of its own stay. A plan that was set by whoever runs the server cannot be changed.",
       body: describeBody("The plan.", planSchema),
     },
@@ -131,7 +153,9 @@ const makeSettingRoutes = (brand: AccountBrand): Route[] => [
   ),
   makeChangeRoute(
     {
-      ...{ method: "PATCH", path: `/v2/${brand}/update-budget/{id}`, summary: "Set the budget of an account" },
+      method: "PATCH",
+      path: `/v2/${brand}/update-budget/{id}`,
+      summary: "Set the budget of an account",
       about:
         "Once as much is spent in a month, by the prices of the server, nothing more is published, by schedules neither; what has begun goes on. Without prices nothing is ever spent.",
       body: describeBody("The budget.", budgetSchema),
@@ -141,7 +165,8 @@ const makeSettingRoutes = (brand: AccountBrand): Route[] => [
   ...([true, false] as const).map((hasProductionPack) =>
     makeChangeRoute(
       {
-        ...{ method: "POST", path: `/v2/${brand}/${hasProductionPack ? "enable" : "disable"}-prodpack/{id}` },
+        method: "POST",
+        path: `/v2/${brand}/${hasProductionPack ? "enable" : "disable"}-prodpack/{id}`,
         summary: `${hasProductionPack ? "Enable" : "Disable"} the production pack of an account`,
         about: "It is a mark in the record; all that this server can do is there without it.",
       },
@@ -154,7 +179,8 @@ const makeSigningRoutes = (brand: AccountBrand): Route[] =>
   [true, false].map((signsStandard) =>
     makeChangeRoute(
       {
-        ...{ method: "POST", path: `/v2/${brand}/${signsStandard ? "enable" : "disable"}-standard-webhooks/{id}` },
+        method: "POST",
+        path: `/v2/${brand}/${signsStandard ? "enable" : "disable"}-standard-webhooks/{id}`,
         summary: `${signsStandard ? "Turn on" : "Turn off"} the signatures of Standard Webhooks`,
         about:
           "In the headers webhook-id, webhook-timestamp and webhook-signature, beside the other signature. GET /v2/keys tells the secrets.",
@@ -168,7 +194,10 @@ const teamName = z.string("is missing, or not a text").regex(/^[^\p{Cc}]{1,200}$
 const makeMoveRoute = (brand: AccountBrand): Route => {
   const schema = z.strictObject({ [`${brand}_id`]: z.string("is missing, or not a text"), target_team_id: teamName });
   return accountRoute({
-    ...{ method: "POST", path: `/v2/${brand}/move-to-team`, tag, summary: "Move an account to a team" },
+    method: "POST",
+    path: `/v2/${brand}/move-to-team`,
+    tag,
+    summary: "Move an account to a team",
     about: "Sets the customer id of its record. Who may do what stays the same.",
     body: describeBody("The account, and the team.", schema),
     answers: ok,

@@ -55,9 +55,14 @@ async function accountsJson(accounts: readonly Account[], context: RouteContext)
 function accountJson(account: Account, storedBytes: number, context: RouteContext): z.output<typeof accountSchema> {
   const effectiveLimits = readServerLimits(account, context);
   return {
-    ...{ id: account.id, name: account.name, state: account.state ?? "active", plan: readPlan(account), createdAt: account.createdAt },
+    id: account.id,
+    name: account.name,
+    state: account.state ?? "active",
+    plan: readPlan(account),
+    createdAt: account.createdAt,
     standardWebhooks: account.signsStandard ?? false,
-    ...{ reservedPrice: account.reservedPrice ?? null, defaultTimeout: defaultTimeout(account) },
+    reservedPrice: account.reservedPrice ?? null,
+    defaultTimeout: defaultTimeout(account),
     limits: Object.fromEntries(limitNames.map((name) => [name, effectiveLimits[name]] as const)),
     ownLimits: limitNames.filter((name) => account.limits?.[name] !== undefined),
     storedBytes,
@@ -122,11 +127,18 @@ const findAccount = async (accountAdmin: AccountAdmin, named: string): Promise<A
   mustFindAccount(await accountAdmin.accounts(), named);
 
 const describeBody = (about: string, schema: z.ZodType) => ({
-  ...{ about, contentType: "application/json", schema, required: true, maxBytes: 64 * 1024 },
+  about,
+  contentType: "application/json",
+  schema,
+  required: true,
+  maxBytes: 64 * 1024,
 });
 
 const list = operatorRoute({
-  ...{ method: "GET", path: accountsPath, tag, summary: "List all accounts" },
+  method: "GET",
+  path: accountsPath,
+  tag,
+  summary: "List all accounts",
   about: "In the order of their ids.",
   query: z.object({ count: count({ max: 1_000, defaultCount: 100 }), cursor: cursorParameter }),
   answers: {
@@ -148,7 +160,10 @@ const list = operatorRoute({
 });
 
 const create = operatorRoute({
-  ...{ method: "POST", path: accountsPath, tag, summary: "Make an account" },
+  method: "POST",
+  path: accountsPath,
+  tag,
+  summary: "Make an account",
   body: describeBody("The name of the account, and what it may.", creationSchema),
   answers: { 200: { about: "The account, with its credentials.", schema: createdAccountSchema } },
   refusals: ["forbidden", "conflict"],
@@ -170,7 +185,10 @@ const create = operatorRoute({
 });
 
 const get = operatorRoute({
-  ...{ method: "GET", path: `${accountsPath}/{account}`, tag, summary: "Read any account" },
+  method: "GET",
+  path: `${accountsPath}/{account}`,
+  tag,
+  summary: "Read any account",
   params: byName,
   answers: accountAnswers,
   refusals: ["not-found", "forbidden"],
@@ -178,7 +196,10 @@ const get = operatorRoute({
 });
 
 const change = operatorRoute({
-  ...{ method: "PATCH", path: `${accountsPath}/{account}`, tag, summary: "Set the plan of an account, or limits of its own" },
+  method: "PATCH",
+  path: `${accountsPath}/{account}`,
+  tag,
+  summary: "Set the plan of an account, or limits of its own",
   about: `A plan that was set here cannot be changed by the account itself. Limits: ${limitNames.map(toLimitFlag).join(", ")}, written as in camelCase.`,
   params: byName,
   body: describeBody("What is to be changed; what is left out stays.", changeSchema),
@@ -195,7 +216,10 @@ const change = operatorRoute({
 
 const makeStateRoute = ([verb, state, summary]: readonly ["disable" | "enable", "passive" | "active", string]): Route =>
   operatorRoute({
-    ...{ method: "POST", path: `${accountsPath}/{account}/${verb}`, tag, summary },
+    method: "POST",
+    path: `${accountsPath}/{account}/${verb}`,
+    tag,
+    summary,
     params: byName,
     answers: accountAnswers,
     refusals: ["not-found", "forbidden"],
@@ -204,7 +228,10 @@ const makeStateRoute = ([verb, state, summary]: readonly ["disable" | "enable", 
   });
 
 const remove = operatorRoute({
-  ...{ method: "DELETE", path: `${accountsPath}/{account}`, tag, summary: "Delete an account that is disabled" },
+  method: "DELETE",
+  path: `${accountsPath}/{account}`,
+  tag,
+  summary: "Delete an account that is disabled",
   about: "Its messages and runs are cancelled, and what it set up and its dead letters go. Its log goes in its time.",
   params: byName,
   answers: { 200: { about: "It is gone.", schema: z.object({ deleted: z.string().describe("The id of the account.") }) } },

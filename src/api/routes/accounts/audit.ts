@@ -25,7 +25,12 @@ const entrySchema = z.object({
 });
 
 const entryJson = ({ id, time, what, object, count, fields, by }: AuditEntry): z.output<typeof entrySchema> => ({
-  ...{ id, time, action: what, object, ...(count !== undefined && { count }), ...(fields && { fields: [...fields] }) },
+  id,
+  time,
+  action: what,
+  object,
+  ...(count !== undefined && { count }),
+  ...(fields && { fields: [...fields] }),
   by: { kind: by.kind, ...(by.token && { token: by.token }), ...(by.name && { user: by.name }), address: by.address },
 });
 
@@ -65,8 +70,11 @@ export const audit = route({
     if (cursor !== null && !isAuditId(cursor)) throw new Refusal("invalid", "cursor: not one that this list has given out");
     if ((fromDate ?? 0) > (toDate ?? Infinity)) throw new Refusal("invalid", "fromDate: is later than toDate, so that nothing can pass");
     const filter = {
-      ...{ ...(action && { what: action }), ...(object !== undefined && { object }), ...(by && { by }) },
-      ...{ ...(fromDate !== undefined && { from: fromDate }), ...(toDate !== undefined && { to: toDate }) },
+      ...(action && { what: action }),
+      ...(object !== undefined && { object }),
+      ...(by && { by }),
+      ...(fromDate !== undefined && { from: fromDate }),
+      ...(toDate !== undefined && { to: toDate }),
     };
     const page = await context.store.read.audit({ account: account.id, filter, cursor, count });
     return { status: 200, body: { entries: page.entries.map(entryJson), ...(page.cursor !== null && { cursor: page.cursor }) } };

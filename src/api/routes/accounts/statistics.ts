@@ -12,7 +12,10 @@ const noPrices = { messages: 0, workflowMessages: 0, gigabyte: 0 };
 
 const makeStatisticsRoute = (brand: AccountBrand): Route =>
   accountRoute({
-    ...{ method: "GET", path: `/v2/${brand}/stats/{id}`, tag: "Accounts", summary: "Read the statistics of an account" },
+    method: "GET",
+    path: `/v2/${brand}/stats/{id}`,
+    tag: "Accounts",
+    summary: "Read the statistics of an account",
     about:
       "Each publish, retry and callback is one message. Of a workflow each step is one, and so are the plan of a branch and the answer of a third party. A period has 60 points, one of 30 days has 240 of three hours; the last point is that of now. Days are those of UTC.",
     params: z.object({ id: z.string() }),

@@ -29,7 +29,11 @@ const tokenSchema = z.object({
 
 /** A token as it is shown: its text is no part of it. */
 const tokenJson = ({ id, name, verbs: may, destinations, createdAt, expiresAt, usedAt, madeBy }: Token): z.output<typeof tokenSchema> => ({
-  ...{ tokenId: id, name, verbs: [...may], destinations: [...destinations], createdAt },
+  tokenId: id,
+  name,
+  verbs: [...may],
+  destinations: [...destinations],
+  createdAt,
   ...(expiresAt === null ? {} : { expiresAt }),
   ...(usedAt === null ? {} : { usedAt }),
   ...(madeBy === null ? {} : { madeBy }),

@@ -110,7 +110,8 @@ async function publishInParts(
       results.push(...(await store.execute("publish", { ...publishInput, inputs: part })));
     } catch (error) {
       if (!(error instanceof Refusal) || results.length === 0) throw error;
-      const [first, last] = [results.length + 1, letters.length];
+      const first = results.length + 1;
+      const last = letters.length;
       throw new Refusal(error.code, `messages ${first} to ${last} of the list: ${error.message}; those before them were processed`, error);
     }
   }
@@ -251,7 +252,8 @@ function createGroupFinder(store: Store, account: AccountId): GroupFinder {
 
 async function parseItems({ body }: IncomingRequest, { account, context: { longWork } }: BatchContext): Promise<Item[]> {
   if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
-  let [items, names] = [0, 0];
+  let items = 0;
+  let names = 0;
   const toItems = (given: unknown[], text: Bytes): Item[] => {
     items += given.length;
     if (items > maxItems) return [];

@@ -34,16 +34,22 @@ function keyJson(limiter: Limiter, now: Millis): z.output<typeof keySchema> {
   const { id, waiting, parallelism, running, rate, period, windowStart, windowUsed, paused, pinned } = withCurrentWindow(limiter, now);
   return {
     flowControlKey: parseGate(id).name,
-    ...{ waitListSize: waiting, waitlistSize: waiting, parallelismMax: parallelism ?? 0, parallelismCount: running },
+    waitListSize: waiting,
+    waitlistSize: waiting,
+    parallelismMax: parallelism ?? 0,
+    parallelismCount: running,
     ...(rate === null
       ? { rateMax: 0, rateCount: 0, ratePeriod: 0, ratePeriodStart: 0 }
       : { rateMax: rate, rateCount: windowUsed, ratePeriod: period / 1000, ratePeriodStart: Math.floor(windowStart / 1000) }),
-    ...{ isPaused: paused, isPinnedParallelism: pinned.parallelism, isPinnedRate: pinned.rate },
+    isPaused: paused,
+    isPinnedParallelism: pinned.parallelism,
+    isPinnedRate: pinned.rate,
   };
 }
 
 /** Of one answer, and looked at for it. */
-const [maxListed, maxSearched] = [10_000, 100_000];
+const maxListed = 10_000;
+const maxSearched = 100_000;
 
 const list = route({
   method: "GET",
@@ -129,7 +135,9 @@ const makeKeyRoute = <Q extends z.ZodObject>({ name, summary, about, query, refu
     method: "POST",
     path: `/v2/flowControl/{key}/${name}`,
     tag: "Flow control",
-    ...{ summary, about, refusals },
+    summary,
+    about,
+    refusals,
     params: z.object({ key: z.string() }),
     ...(query ? { query } : {}),
     answers: { 200: { about: "The key as it is now.", schema: keySchema } },

@@ -75,7 +75,8 @@ async function readPositions(store: Store, account: AccountId): Promise<{ page: 
   for (let more = true; more && positions.length < maxListed;) {
     const last = positions.at(-1);
     const rows = await store.read.listResources("urlGroups", {
-      ...{ account, limit: maxListed - positions.length },
+      account,
+      limit: maxListed - positions.length,
       ...(last && { after: last.name }),
     });
     found = positions.length === 0 ? [...rows] : rows.length === 0 ? found : null;
@@ -277,7 +278,9 @@ function readDefaultHeaders(account: Account, given: KeptSettings, now: number):
 
 function groupJson({ name, createdAt, updatedAt, endpoints, headers, damaged }: UrlGroup): z.output<typeof groupSchema> {
   return {
-    ...{ name, createdAt, updatedAt },
+    name,
+    createdAt,
+    updatedAt,
     endpoints: endpoints.map((one) => (one.name === null ? { url: one.url } : { name: one.name, url: one.url })),
     ...(headers.length === 0 ? {} : { headers: headerMap(redactSettings(headers)) }),
     ...(damaged && { damaged }),

@@ -14,11 +14,15 @@ const methods = ["POST", "GET", "PUT", "PATCH", "DELETE"] as const;
 const acceptedSchema = z.object({ accepted: z.literal(true).describe("The run goes on with it, or it is kept until the run asks.") });
 
 const makeHookRoute = (method: (typeof methods)[number]): Route => ({
-  ...{ method, path: "/v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}", tag: "Events", access: "hook" },
+  method,
+  path: "/v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}",
+  tag: "Events",
+  access: "hook",
   summary: "Call a webhook of a run",
   unaudited: "a run goes on with it, which its history tells",
   about: `What a third party calls at the URL that a run has made for it. The step that waits for it goes on with method, headers, body and URL of the call; of several, the first. When none waits yet, the call is kept for the next one; of a run that has ended nothing is known any more, but one that was resumed is reached still. A run keeps ${limits.notifications} calls and events at most. HEAD and OPTIONS are no calls: browsers and those who look at links send them beforehand, and the run would go on with that.`,
-  ...{ params: z.object({}), query: z.object({}) },
+  params: z.object({}),
+  query: z.object({}),
   ...(method === "GET"
     ? {}
     : { body: { about: "Any bytes.", contentType: "*/*", schema: z.string(), required: false, maxBytes: limits.messageBytes } }),
@@ -48,9 +52,12 @@ function formatCall(method: string, { target, origin, rawHeaders, body }: Incomi
   if (proto === undefined || host === undefined || !URL.canParse(`${origin}${url}`))
     throw new Refusal("invalid", "host: there is no valid Host in the request");
   const call = {
-    ...{ method, header: headerMap(listSenderHeaders(rawHeaders, null)) },
+    method,
+    header: headerMap(listSenderHeaders(rawHeaders, null)),
     ...(body.length === 0 ? {} : { body: base64(body) }),
-    ...{ proto, host, url },
+    proto,
+    host,
+    url,
   };
   return Buffer.from(JSON.stringify(call));
 }

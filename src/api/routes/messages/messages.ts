@@ -75,7 +75,8 @@ async function refuseRunMessage({ store }: RouteContext, { message: { id, accoun
 /** Clients send this count when they want all to be cancelled; they are given no cursor that they could go on with. */
 const meansAll = 100;
 /** In one transaction, and by one request. */
-const [portion, maxCancelled] = [500, 1_000_000];
+const portion = 500;
+const maxCancelled = 1_000_000;
 
 const cancelMany = route({
   method: "DELETE",
@@ -131,7 +132,8 @@ async function cancelOldest(
   account: AccountId,
   { filter, max }: { filter: MessageFilter; max: number },
 ): Promise<number> {
-  let [cancelled, found] = [0, 0];
+  let cancelled = 0;
+  let found = 0;
   let cursor: string | null = null;
   do {
     const count = Math.min(portion, max - found);

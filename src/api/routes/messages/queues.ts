@@ -135,7 +135,8 @@ const resume = route({
 });
 
 /** Cancelled together, and how often in one request. */
-const [portion, maxPortions] = [500, 200];
+const portion = 500;
+const maxPortions = 200;
 
 const remove = route({
   method: "DELETE",

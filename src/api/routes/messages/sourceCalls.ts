@@ -18,7 +18,13 @@ import { toStatus } from "./publish.ts";
 const acceptedSchema = z.object({ messageId: z.string().describe("The id of the message."), deduplicated: z.literal(true).optional() });
 
 const makeSourceCallRoute = (method: "POST" | "GET", description: Pick<Route, "summary" | "about" | "body" | "answers">): Route => ({
-  ...{ method, path: "/v2/in/{secret}", tag: "Sources", access: "source", params: z.object({}), query: z.object({}), ...description },
+  method,
+  path: "/v2/in/{secret}",
+  tag: "Sources",
+  access: "source",
+  params: z.object({}),
+  query: z.object({}),
+  ...description,
   unaudited: "it publishes, which the log of messages tells",
   refusals: ["unauthorized", "not-found", "unavailable"],
   respond: (incoming, context) => respondToCall(method, incoming, context),

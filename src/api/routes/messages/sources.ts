@@ -48,7 +48,11 @@ const sourceWithUrlSchema = sourceSchema.extend({
 });
 
 const describeBody = (about: string, schema: z.ZodType) => ({
-  ...{ about, contentType: "application/json", schema, required: true, maxBytes: 1024 * 1024 },
+  about,
+  contentType: "application/json",
+  schema,
+  required: true,
+  maxBytes: 1024 * 1024,
 });
 
 const create = route({
@@ -86,8 +90,12 @@ const toSourceSetUp = ({
   deduplicate,
   paused,
 }: z.output<typeof creationSchema>): SourceSettings => ({
-  ...{ destination, name: name ?? "", headers: toSettingHeaders("settings", given ?? {}), verification: verification ?? null },
-  ...{ deduplicate: deduplicate ?? true, paused: paused ?? false },
+  destination,
+  name: name ?? "",
+  headers: toSettingHeaders("settings", given ?? {}),
+  verification: verification ?? null,
+  deduplicate: deduplicate ?? true,
+  paused: paused ?? false,
 });
 
 const list = route({

@@ -17,7 +17,8 @@ import { makePageWarning, route, withWarnings } from "../../route/route.ts";
 import { eventStates, runSchema, runEventSchema, runStates, stepStates } from "../../views/runSchemas.ts";
 import { checkSegment } from "../../settings/segment.ts";
 
-const [maxRuns, maxEvents] = [10, 1_000];
+const maxRuns = 10;
+const maxEvents = 1_000;
 
 const makeStateParameter = (states: readonly string[]) =>
   textList()
@@ -192,7 +193,8 @@ async function readEventPage({ store, now }: RouteContext, { id: account }: Acco
         if (shown.length === logQuery.count) return toPage(`${known.run.id}:${index}`);
         shown.push(runEventJson({ ...event, known }, logQuery.trimBody ?? null));
       }
-      [before, skip] = [known.run.id, 0];
+      before = known.run.id;
+      skip = 0;
     }
     byteLimit -= page.bytes;
     before = page.cursor;

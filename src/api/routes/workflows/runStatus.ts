@@ -123,7 +123,10 @@ async function readRunStatus({ store: { read }, now }: RouteContext, account: Ac
   const [origin, next] = await Promise.all([findRelatedRun(run.origin), findRelatedRun(run.continuedBy?.key)]);
   return {
     waitState: {
-      ...{ run, steps, delayed, lineage: { origin, next } },
+      run,
+      steps,
+      delayed,
+      lineage: { origin, next },
       waiters: waiters.slice(0, maxShown),
       messages: messages.filter((one) => one !== null),
     },
@@ -151,11 +154,20 @@ function statusJson(
   const results = listDoneSteps(waitState);
   const last = results.at(-1);
   return omitMissing({
-    ...{ workflowRunId: run.runId, workflowUrl: run.url, workflowState: run.state },
-    ...{ workflowRunCreatedAt: run.createdAt, workflowRunCompletedAt: run.endedAt, text: formatRunStatus(waitState, reasons) },
-    ...{ labels: run.labels.length > 0 ? run.labels : null, flowControlKey: run.settings.flowControl?.key, stepsDone: results.length },
+    workflowRunId: run.runId,
+    workflowUrl: run.url,
+    workflowState: run.state,
+    workflowRunCreatedAt: run.createdAt,
+    workflowRunCompletedAt: run.endedAt,
+    text: formatRunStatus(waitState, reasons),
+    labels: run.labels.length > 0 ? run.labels : null,
+    flowControlKey: run.settings.flowControl?.key,
+    stepsDone: results.length,
     lastStep: last?.head && {
-      ...{ stepId: last.head.stepId, stepName: last.head.stepName, stepType: last.head.stepType, time: last.createdAt },
+      stepId: last.head.stepId,
+      stepName: last.head.stepName,
+      stepType: last.head.stepType,
+      time: last.createdAt,
     },
     ...(reasons.length === 0 ? {} : { waitingOn: reasons.map(reasonJson), ...(more ? { more } : {}) }),
     kept: kept.length === 0 ? null : countByEvent(kept),
@@ -199,17 +211,13 @@ function failureJson(failure: NonNullable<Run["failure"]>, { run, steps }: RunWa
   const head = step?.head;
   const failedStep = findFailedStep(step && readRunPart(step.id), head, headers);
   return omitMissing({
-    ...{
-      messageId,
-      dlqId,
-      error: formatRunFailure(failure, run.redaction),
-      responseStatus: status,
-      failureCallbackState: callback?.state,
-    },
-    ...{
-      ...failedStep,
-      stepId:
-        step && parseStepId(step.id).kind !== "result" && head?.stepName === failedStep.stepName ? head?.stepId || head?.targetStep : null,
-    },
+    messageId,
+    dlqId,
+    error: formatRunFailure(failure, run.redaction),
+    responseStatus: status,
+    failureCallbackState: callback?.state,
+    ...failedStep,
+    stepId:
+      step && parseStepId(step.id).kind !== "result" && head?.stepName === failedStep.stepName ? head?.stepId || head?.targetStep : null,
   });
 }

@@ -104,7 +104,8 @@ const endRun = route({
 /** Clients send this count when they want all to be cancelled; they are given no cursor that they could go on with. */
 const meansAll = 100;
 /** In one transaction, and by one request: each run brings its messages along. */
-const [portion, maxCancelled] = [50, 100_000];
+const portion = 50;
+const maxCancelled = 100_000;
 
 const selectionSchema = z.object({
   workflowRunIds: z
@@ -203,7 +204,8 @@ async function cancelAll(
   account: AccountId,
   { readPage, max }: { readPage: RunPageReader; max: number },
 ): Promise<number> {
-  let [cancelled, found] = [0, 0];
+  let cancelled = 0;
+  let found = 0;
   let cursor: string | null = null;
   do {
     const { ids: runIds, keys, cursor: next }: Awaited<ReturnType<RunPageReader>> = await readPage(cursor, Math.min(portion, max - found));

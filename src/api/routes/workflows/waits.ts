@@ -86,20 +86,16 @@ function readWaiter(event: string, incoming: IncomingRequest): WaitPost {
   // What came of the wait is said by nobody but us.
   const { out: _, ...rest } = step;
   return {
-    ...{
-      kind: step.stepType === "WaitForWebhook" ? "webhook" : "event",
-      event,
-      url,
-      given,
-      headers: readForwardedHeaders("headers", given),
-    },
-    ...{
-      timeout: text,
-      wait: readTimeout(text),
-      timeoutUrl,
-      timeoutGiven,
-      timeoutHeaders: readForwardedHeaders("timeoutHeaders", timeoutGiven),
-    },
+    kind: step.stepType === "WaitForWebhook" ? "webhook" : "event",
+    event,
+    url,
+    given,
+    headers: readForwardedHeaders("headers", given),
+    timeout: text,
+    wait: readTimeout(text),
+    timeoutUrl,
+    timeoutGiven,
+    timeoutHeaders: readForwardedHeaders("timeoutHeaders", timeoutGiven),
     step: rest,
   };
 }
@@ -111,7 +107,8 @@ function readTimeout(text: string): Millis {
 }
 
 /** Told together in one transaction: so many, and so many bytes of what they are told. */
-const [portion, portionBytes] = [50, 16 * 1024 * 1024];
+const portion = 50;
+const portionBytes = 16 * 1024 * 1024;
 
 const moreWaiters = "Where more than that wait, the answer has the header Waypost-More, and the same request tells the others.";
 const mebibytes = (bytes: number): string => `${bytes / 1024 / 1024} MiB`;
@@ -149,7 +146,8 @@ async function notifyWaiters(context: RouteContext, account: AccountId, { event,
   const waiters = await listWaiterIds(context, account, { event, max: Math.min(limits.waiters, Math.ceil(limits.fanOutBytes / size)) });
   const together = Math.max(1, Math.min(portion, Math.floor(portionBytes / size)));
   const texts: string[] = [];
-  let [bytes, at] = [0, 0];
+  let bytes = 0;
+  let at = 0;
   for (; at < waiters.ids.length && bytes < memory.page; at += together) {
     const waiterIds = waiters.ids.slice(at, at + together);
     const { notified } = await context.store.execute("notify", { account, event, body, waiterIds });

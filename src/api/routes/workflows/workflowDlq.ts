@@ -357,12 +357,10 @@ async function readLatestFailures(context: RouteContext, account: AccountId, que
 }
 
 const toFailure = ({ deadLetter, message, failed }: DeadLetterEntry) => ({
-  ...{
-    dlqId: deadLetter.id,
-    time: readIdTime(deadLetter.id),
-    url: deadLetter.run?.url ?? "",
-    error: formatFailure(deadLetter, message.redaction),
-  },
+  dlqId: deadLetter.id,
+  time: readIdTime(deadLetter.id),
+  url: deadLetter.run?.url ?? "",
+  error: formatFailure(deadLetter, message.redaction),
   ...findFailedStep(message.run?.stepKey, failed?.step?.head, deadLetter.headers),
 });
 

@@ -62,7 +62,11 @@ function listNextMessages(view: RunView, units: readonly StepUnit[]): Next[] {
 function makeNextItem(view: RunView, messageId: MessageId, state: NextItem["state"]): NextItem {
   const errors = view.listErrors(messageId);
   return {
-    ...{ messageId, state, errors, ...readRetries(view, messageId), stepName: readFailedStepName(errors.at(-1)?.headers ?? []) },
+    messageId,
+    state,
+    errors,
+    ...readRetries(view, messageId),
+    stepName: readFailedStepName(errors.at(-1)?.headers ?? []),
     nextDueAt: state === "STEP_RETRY" ? (view.findState(messageId)?.dueAt ?? null) : null,
   };
 }

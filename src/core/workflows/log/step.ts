@@ -77,17 +77,21 @@ export function makeStepItem(view: RunView, unit: StepUnit, elsewhere: ReadonlyS
   const messageId = shown?.messageId ?? waiter?.child?.messageId ?? unit.runner;
   return {
     ...readStepName(unit),
-    ...{ callType: shown?.callType ?? "step", messageId, state, createdAt: shown?.createdAt ?? waiter?.createdAt ?? view.run.createdAt },
-    ...{
-      headers: isCut ? null : listStepHeaders(view, unit),
-      isCut: isCut || isPayloadCut,
-      out: result ? readStepOutput(result, stepBody, view.cut) : null,
-    },
+    callType: shown?.callType ?? "step",
+    messageId,
+    state,
+    createdAt: shown?.createdAt ?? waiter?.createdAt ?? view.run.createdAt,
+    headers: isCut ? null : listStepHeaders(view, unit),
+    isCut: isCut || isPayloadCut,
+    out: result ? readStepOutput(result, stepBody, view.cut) : null,
     ...readRetries(view, call?.messageId ?? messageId),
     errors: listUnitErrors(view, unit, elsewhere),
     nextDueAt: state === "STEP_RETRY" ? findNextDueAt(view, unit) : null,
-    ...{ sleepFor: readSpan(stepBody.sleepFor), sleepUntil: readSpan(stepBody.sleepUntil) },
-    ...{ wait: makeWaitDetail(unit, stepBody), call: makeCallDetail(view, unit), invoke: makeInvokeDetail(view, unit) },
+    sleepFor: readSpan(stepBody.sleepFor),
+    sleepUntil: readSpan(stepBody.sleepUntil),
+    wait: makeWaitDetail(unit, stepBody),
+    call: makeCallDetail(view, unit),
+    invoke: makeInvokeDetail(view, unit),
   };
 }
 
@@ -175,8 +179,11 @@ function makeWaitDetail({ result, waiter }: StepUnit, stepBody: StepBody): WaitD
   const isWait = result?.head?.stepType === "Wait" || result?.head?.stepType === "WaitForWebhook";
   if (!result || !isWait) return null;
   return {
-    ...{ eventId: readText(stepBody.waitEventId), timeout: readText(stepBody.timeout), deadline: result.waited?.dueAt ?? null },
-    ...{ timedOut: stepBody.waitTimeout === true, event: readEvent(stepBody.out) },
+    eventId: readText(stepBody.waitEventId),
+    timeout: readText(stepBody.timeout),
+    deadline: result.waited?.dueAt ?? null,
+    timedOut: stepBody.waitTimeout === true,
+    event: readEvent(stepBody.out),
   };
 }
 
@@ -194,7 +201,9 @@ function makeCallDetail({ findStoredMessage, cut }: RunView, { call, answer }: S
   if (url === null) return null;
   const source = answerBody ? decodeBase64(answerBody.sourceBody) : call && !cut.has(call.id) && request ? request.body : null;
   return {
-    ...{ url, method: request?.method ?? readText(answerBody?.method), body: source },
+    url,
+    method: request?.method ?? readText(answerBody?.method),
+    body: source,
     headers: call?.headers ?? readHeaders(answerBody?.sourceHeader),
     response: answerBody && typeof answerBody.status === "number" ? makeCallResponse(answerBody.status, answerBody) : null,
   };
@@ -202,7 +211,9 @@ function makeCallDetail({ findStoredMessage, cut }: RunView, { call, answer }: S
 
 /** The answer as the callback tells it: status 0, and the reason as its body, where there was none. */
 const makeCallResponse = (status: number, answerBody: StepBody): CallDetail["response"] => ({
-  ...{ status, headers: readHeaders(answerBody.header), body: decodeBase64(answerBody.body) },
+  status,
+  headers: readHeaders(answerBody.header),
+  body: decodeBase64(answerBody.body),
 });
 
 const decodeBase64 = (base64: unknown): Bytes => Buffer.from(readText(base64) ?? "", "base64");
@@ -219,7 +230,11 @@ function makeInvokeDetail(view: RunView, { result, waiter }: StepUnit): InvokeDe
   if (!invoked) return null;
   const child = view.findChild(invoked.run);
   return {
-    ...{ runId: invoked.runId, url: invoked.url, createdAt: invoked.createdAt, payload: child?.payload ?? null },
-    ...{ headers: child?.run.settings.headers ?? null, redaction: child?.run.redaction ?? null },
+    runId: invoked.runId,
+    url: invoked.url,
+    createdAt: invoked.createdAt,
+    payload: child?.payload ?? null,
+    headers: child?.run.settings.headers ?? null,
+    redaction: child?.run.redaction ?? null,
   };
 }

@@ -59,8 +59,13 @@ export function makeRunView(known: KnownRun, now: Millis): RunView {
   const children = new Map(known.children.map((child) => [child.run.id, child]));
   const listLog = (id: MessageId): readonly LogRow[] => log.get(id) ?? [];
   return {
-    ...{ ...known, now, listLog, listErrors: (id) => listLog(id).filter((row) => row.states.includes("ERROR")) },
-    ...{ findState: (id) => states.get(id), findStoredMessage: (id) => messages.get(id), findChild: (key) => children.get(key) },
+    ...known,
+    now,
+    listLog,
+    listErrors: (id) => listLog(id).filter((row) => row.states.includes("ERROR")),
+    findState: (id) => states.get(id),
+    findStoredMessage: (id) => messages.get(id),
+    findChild: (key) => children.get(key),
   };
 }
 

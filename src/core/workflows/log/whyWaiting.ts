@@ -66,7 +66,8 @@ function describeIdle(last: Step | undefined, { url }: Run): RunWaitReason {
   return {
     reason: "nothing",
     text: `nothing is under way: ${url} has taken all that was sent, and has neither posted a step${when} nor finished the run`,
-    ...{ url, ...(since === undefined ? {} : { since }) },
+    url,
+    ...(since === undefined ? {} : { since }),
   };
 }
 

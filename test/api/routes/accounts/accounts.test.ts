@@ -34,26 +34,28 @@ describe.each(brands)("/v2/%s", (brand) => {
   test("reads the record of an account", async () => {
     const home = await createTestServer();
     const record = {
-      ...{ customer_id: "acc_1", id: "acc_1", password: "pass", token, read_only_token: makeReadOnlyToken({ id: "acc_1", token }) },
-      ...{
-        active: true,
-        state: "active",
-        last_plan_upgrade_time: 0,
-        max_message_size: 8 * 1024 * 1024,
-        max_retries: 1000,
-        timeout: 43_200,
-      },
-      ...{
-        max_delay: 366 * 86_400,
-        max_dlq_retention_time_milis: 86_400_000,
-        type: "paid",
-        reserved_type: "",
-        reserved_price: 0,
-        default_timeout: 900,
-        region: "us-east-1",
-        budget: 0,
-      },
-      ...{ prod_pack_enabled: false, creation_time: testTime / 1000, created_by: "acc_1" },
+      customer_id: "acc_1",
+      id: "acc_1",
+      password: "pass",
+      token,
+      read_only_token: makeReadOnlyToken({ id: "acc_1", token }),
+      active: true,
+      state: "active",
+      last_plan_upgrade_time: 0,
+      max_message_size: 8 * 1024 * 1024,
+      max_retries: 1000,
+      timeout: 43_200,
+      max_delay: 366 * 86_400,
+      max_dlq_retention_time_milis: 86_400_000,
+      type: "paid",
+      reserved_type: "",
+      reserved_price: 0,
+      default_timeout: 900,
+      region: "us-east-1",
+      budget: 0,
+      prod_pack_enabled: false,
+      creation_time: testTime / 1000,
+      created_by: "acc_1",
     };
     const reply = await as(home, "GET", `/v2/${brand}/user/acc_1`);
     expect(reply).toMatchObject({ status: 200, body: record, headers: { "cache-control": "no-store" } });
@@ -170,7 +172,8 @@ describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))("
   ])("is 401 with %s", async (_, authorization) => {
     const reply = await as(await createTestServer(), method, idOf(path, "acc_1"), { authorization, ...bodyFor(path, "acc_1") });
     expect(reply).toMatchObject({
-      ...{ status: 401, headers: { "www-authenticate": expect.stringMatching(/^Basic realm=/) } },
+      status: 401,
+      headers: { "www-authenticate": expect.stringMatching(/^Basic realm=/) },
       body: { code: "unauthorized", message: expect.stringMatching(/^account: /) },
     });
   });

@@ -208,11 +208,18 @@ describe("GET /v2/audit", () => {
     expect(status).toBe(200);
     expect(body.entries.map(({ action }: { action: string }) => action)).toEqual(all);
     expect(body.entries[0]).toEqual({
-      ...{ id: expect.stringMatching(/^aud_/), time: testTime + 6_000, action: "account.change", object: null, fields: ["budget"] },
+      id: expect.stringMatching(/^aud_/),
+      time: testTime + 6_000,
+      action: "account.change",
+      object: null,
+      fields: ["budget"],
       by: { kind: "password", user: "acc_1", address: "127.0.0.1" },
     });
     expect(body.entries.at(-1)).toEqual({
-      ...{ id: expect.stringMatching(/^aud_/), time: testTime + 1_000, action: "queue.set", object: "q" },
+      id: expect.stringMatching(/^aud_/),
+      time: testTime + 1_000,
+      action: "queue.set",
+      object: "q",
       by: { kind: "token", token: "main", address: "127.0.0.1" },
     });
     expect(body.cursor).toBeUndefined();

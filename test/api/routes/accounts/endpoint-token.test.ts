@@ -49,7 +49,8 @@ test("a token that may publish elsewhere ends no run, and learns of none that is
 
 test("to end a run needs the verb publish, and to cancel it the verb manage", async () => {
   const home = await started();
-  const [publishing, managing] = [await tokenWith(home, { verbs: ["publish"] }), await tokenWith(home, { verbs: ["manage"] })];
+  const publishing = await tokenWith(home, { verbs: ["publish"] });
+  const managing = await tokenWith(home, { verbs: ["manage"] });
   const reading = [await tokenWith(home, { verbs: ["read"] }), makeReadOnlyToken({ id: "acc_1", token: mainToken })];
   for (const token of [...reading, managing]) expect((await home.ask("DELETE", `${path}?cancel=false`, { token })).status).toBe(403);
   for (const token of [...reading, publishing]) {

@@ -8,18 +8,27 @@ const second = 1000;
 
 /** Every limit of an account, as small as can be. Times in milliseconds. */
 const small: AccountLimits = {
-  ...{ messageBytes: 5, retries: 1, delay: 10 * second, timeout: 5 * second, parallelism: 2, queues: 1, schedules: 1, groups: 1 },
-  ...{
-    endpoints: 1,
-    sources: 1,
-    tokens: 1,
-    deadLetterRetention: 60 * second,
-    logRetention: 30 * second,
-    auditRetention: 30 * second,
-    globalParallelism: 2,
-    deadLetters: 1,
-  },
-  ...{ logEntries: 1, auditEntries: 1, requestsPerSecond: 8, requestsPerDay: 1_000_000, requestsPerDayHard: 1_000_000 },
+  messageBytes: 5,
+  retries: 1,
+  delay: 10 * second,
+  timeout: 5 * second,
+  parallelism: 2,
+  queues: 1,
+  schedules: 1,
+  groups: 1,
+  endpoints: 1,
+  sources: 1,
+  tokens: 1,
+  deadLetterRetention: 60 * second,
+  logRetention: 30 * second,
+  auditRetention: 30 * second,
+  globalParallelism: 2,
+  deadLetters: 1,
+  logEntries: 1,
+  auditEntries: 1,
+  requestsPerSecond: 8,
+  requestsPerDay: 1_000_000,
+  requestsPerDayHard: 1_000_000,
   storageBytes: 1_000_000,
 };
 
@@ -175,7 +184,11 @@ test("deliveries beyond what may be in flight to one endpoint wait as well, and 
   expect(under.at(-1)?.message.id).toBe(elsewhere);
   expect((await home.ask("GET", `/v2/messages/${fourth}`)).body.waitingOn).toMatchObject([
     {
-      ...{ reason: "account-endpoint", endpoint: "https://gateway.example:8443/a", used: 2, limit: 2, position: 1 },
+      reason: "account-endpoint",
+      endpoint: "https://gateway.example:8443/a",
+      used: 2,
+      limit: 2,
+      position: 1,
       text: expect.stringContaining('"waypost account limits acc_1 --parallelism ..." raises the limit'),
     },
   ]);
@@ -188,18 +201,20 @@ test("the record of the account shows what it may have", async () => {
   const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
   const { body } = await home.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
   expect(body).toMatchObject({
-    ...{
-      max_message_size: 5,
-      max_retries: 1,
-      max_delay: 10,
-      timeout: 5,
-      max_parallelism: 2,
-      max_queues: 1,
-      max_schedules: 1,
-      max_topics: 1,
-    },
-    ...{ max_endpoints_per_topic: 1, max_dlq_retention_time_milis: 60_000, max_global_parallelism: 2, max_dlq_size: 1 },
-    ...{ max_events_size: 1, max_requests_per_second: 8 },
+    max_message_size: 5,
+    max_retries: 1,
+    max_delay: 10,
+    timeout: 5,
+    max_parallelism: 2,
+    max_queues: 1,
+    max_schedules: 1,
+    max_topics: 1,
+    max_endpoints_per_topic: 1,
+    max_dlq_retention_time_milis: 60_000,
+    max_global_parallelism: 2,
+    max_dlq_size: 1,
+    max_events_size: 1,
+    max_requests_per_second: 8,
   });
 });
 

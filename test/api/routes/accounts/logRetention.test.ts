@@ -75,7 +75,9 @@ describe("a failed run", () => {
     else {
       home.clock.now += 10;
       await home.store.execute("expire", {
-        ...{ account: "acc_1", now: home.clock.now, limit: 500 },
+        account: "acc_1",
+        now: home.clock.now,
+        limit: 500,
         retention: { log: logRetention, deadLetters: 1 },
       });
     }

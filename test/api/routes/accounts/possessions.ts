@@ -41,7 +41,9 @@ export async function createPossessions(testServer: TestServer, account: string,
     if (reply.status > 299) throw new Error(`${method} ${path}: ${reply.status} ${JSON.stringify(reply.body)}`);
     return reply.body;
   };
-  const [queue, key, group] = [`queue-${account}`, `key-${account}`, `group-${account}`];
+  const queue = `queue-${account}`;
+  const key = `key-${account}`;
+  const group = `group-${account}`;
   const held = { "svc-delay": "1d", "svc-label": mark, "svc-forward-x": mark };
   const { messageId } = await ask("POST", `/v2/publish/${url}`, {
     body: mark,
@@ -59,7 +61,10 @@ export async function createPossessions(testServer: TestServer, account: string,
   const made = { messageId, queue, key, group, scheduleId, tokenId };
   const ids = { ...made, sourceId: source.sourceId, secret: String(source.url).split("/").at(-1) ?? "" };
   return {
-    ...{ account, token, password, url },
+    account,
+    token,
+    password,
+    url,
     ids: {
       ...ids,
       dlqId: await createDeadLetter(testServer, { account, token, url, mark }),
@@ -85,7 +90,8 @@ type AccountClient = {
 };
 
 async function createRuns(testServer: TestServer, { account, url, ask }: AccountClient) {
-  const [runId, eventId] = [`wfr_${account}`, `event-${account}`];
+  const runId = `wfr_${account}`;
+  const eventId = `event-${account}`;
   await start(testServer, runId, { account, url });
   const step = { stepId: 1, stepName: "s", stepType: "Wait" };
   await ask("POST", `/v2/wait/${eventId}`, { headers: { "svc-workflow-runid": runId }, body: JSON.stringify({ url, step }) });
@@ -158,11 +164,9 @@ export function makeRequest(row: Route, of: Possessions, put?: string): RequestP
   const { body, headers = {} } = extraParts(of)[name] ?? accountBody(row, put ?? of.account);
   const query = path.endsWith("/pin") ? "?parallelism=3" : path.endsWith("/unpin") ? "?parallelism=true" : "";
   return {
-    ...{
-      method,
-      url: filled + query,
-      headers: { ...headers, authorization: authorizationFor(row, of) },
-    },
+    method,
+    url: filled + query,
+    headers: { ...headers, authorization: authorizationFor(row, of) },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   };
 }

@@ -153,7 +153,9 @@ describe("the requests of a day", () => {
   };
   const midnight = String(Date.UTC(2027, 0, 16) / 1000);
   const left = (remaining: number, limit: number) => ({
-    ...{ "ratelimit-limit": String(limit), "ratelimit-remaining": String(remaining), "ratelimit-reset": midnight },
+    "ratelimit-limit": String(limit),
+    "ratelimit-remaining": String(remaining),
+    "ratelimit-reset": midnight,
   });
 
   test("are told with each answer where they are limited, and nowhere else", async () => {
@@ -179,7 +181,8 @@ describe("the requests of a day", () => {
     const home = await limited(1, 1);
     await publish(home);
     const refused = {
-      ...{ status: 429, headers: left(0, 1) },
+      status: 429,
+      headers: left(0, 1),
       body: { error: expect.stringMatching(/^requests: 1 were taken today.*the limit is 1 in a day.*--requests-per-day-hard /) },
     };
     expect(await publish(home)).toMatchObject(refused);
@@ -200,7 +203,8 @@ describe("the requests of a day", () => {
     const { body } = await home.ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
     const items = ["https://e.example/a", "https://other.example/"].map((destination) => ({ destination }));
     expect(await home.ask("POST", "/v2/batch", { token: body.token, body: JSON.stringify(items) })).toMatchObject({
-      ...{ status: 200, headers: left(4, 5) },
+      status: 200,
+      headers: left(4, 5),
       body: [{ messageId: expect.any(String) }, { error: expect.stringMatching(/^token: /) }],
     });
   });

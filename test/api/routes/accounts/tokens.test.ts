@@ -256,7 +256,10 @@ describe("destinations bind", () => {
     const step = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1 });
     const of = (runId: string, init = "false") => ({ "svc-workflow-runid": runId, "svc-workflow-init": init });
     const invoke = JSON.stringify({
-      ...{ body: "", headers: {}, workflowRunId: "theirs", workflowUrl: "https://e.example/in/a" },
+      body: "",
+      headers: {},
+      workflowRunId: "theirs",
+      workflowUrl: "https://e.example/in/a",
       step: { stepId: 1, stepName: "s", stepType: "Invoke", concurrent: 1 },
     });
     const theirs = refused("the run theirs");

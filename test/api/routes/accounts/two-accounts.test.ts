@@ -10,7 +10,8 @@ import { sendRequest, createPossessions, makeRequest, dumpRows } from "./possess
 
 // One account tries every request with the names and ids of what another one has, wherever a name or an id can stand.
 
-const [hers, his] = ["markofhers", "markofhis"];
+const hers = "markofhers";
+const his = "markofhis";
 
 /** What she has, and he tries. */
 async function both(): Promise<{ home: TestServer; she: Possessions; he: Possessions }> {

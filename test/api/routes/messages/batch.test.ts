@@ -190,7 +190,8 @@ describe("the body of a batch", () => {
   });
 
   test("lets others have their turn, however long its items take to read", async () => {
-    let [turns, isRead] = [0, false];
+    let turns = 0;
+    let isRead = false;
     const count = (): void => {
       turns++;
       if (!isRead) setImmediate(count);

@@ -8,8 +8,10 @@ beforeEach(async () => {
   home = await createTestServer();
 });
 
-const [second, minute] = [1_000, 60_000];
-const [first, other] = ["https://first.example/a", "https://other.example/b"];
+const second = 1_000;
+const minute = 60_000;
+const first = "https://first.example/a";
+const other = "https://other.example/b";
 
 const post = (path: string, headers: Record<string, string> = {}, more: { token?: string; body?: string } = {}): Promise<Reply> =>
   home.ask("POST", path, { headers, ...more });
@@ -31,7 +33,8 @@ describe("the answer to a repetition", () => {
   });
 
   test("names to a token without the verb read only the URL that it sent", async () => {
-    const [publishing, reading] = [await tokenFor("publish"), await tokenFor("publish", "read")];
+    const publishing = await tokenFor("publish");
+    const reading = await tokenFor("publish", "read");
     const made = await post(`/v2/publish/${first}`, repeat);
     const { messageId } = made.body;
     const repeated = async (url: string, token: string) => (await post(`/v2/publish/${url}`, repeat, { token })).body;
@@ -55,7 +58,8 @@ describe("the answer to a repetition", () => {
 
   test("names the URLs of a group's endpoints to no token without the verb read", async () => {
     await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: `${first}?key=secret` }] }) });
-    const [publishing, reading] = [await tokenFor("publish"), await tokenFor("publish", "read")];
+    const publishing = await tokenFor("publish");
+    const reading = await tokenFor("publish", "read");
     const message = { messageId: expect.stringMatching(/^msg_/) };
     expect((await post("/v2/publish/g", {}, { token: publishing })).body).toEqual([message]);
     expect((await post("/v2/enqueue/q/g", {}, { token: publishing })).body).toEqual([message]);

@@ -123,7 +123,8 @@ describe("sending dead letters again", () => {
     const { message } = home.delivery();
     expect(message).toMatchObject({
       flowControl: { key: "other", rate: 5 },
-      ...{ labels: ["again"], redaction: { body: true, headers: ["X"] } },
+      labels: ["again"],
+      redaction: { body: true, headers: ["X"] },
       callback: {
         url: "https://c.example",
         retries: 1,
@@ -159,7 +160,8 @@ describe("sending dead letters again", () => {
       reason: expect.stringContaining("there is no dead letter"),
     }));
     expect(await home.ask("POST", `/v2/dlq/retry?dlqIds=${ids[1]}&dlqIds=gone&dlqIds=gone&dlqIds=%00`)).toEqual({
-      ...{ status: 201, headers: expect.anything() },
+      status: 201,
+      headers: expect.anything(),
       body: { cursor: "", responses: [one(1)], failed: strangers },
     });
     expect((await home.ask("POST", "/v2/dlq/retry?label=none")).body).toEqual({ cursor: "", responses: [] });

@@ -21,28 +21,22 @@ describe("a dead letter", () => {
     });
     const [entry] = (await listDeadLetters(home)).messages;
     expect(entry).toEqual({
-      ...{
-        messageId: published.messageId,
-        dlqId: expect.stringMatching(/^\d{13}-\d+$/),
-        url: "https://e.example",
-        method: "POST",
-        body: "b",
-        maxRetries: 0,
-      },
-      ...{
-        header: { "Content-Type": ["text/plain"] },
-        createdAt: home.clock.now,
-        notBefore: home.clock.now,
-        callerIP: "127.0.0.1",
-        failureCallback: "https://f.example",
-        error: null,
-      },
-      ...{
-        responseStatus: 500,
-        responseHeader: { "X-A": ["1", "2"] },
-        responseBodyBase64: "/w==",
-        failureCallbackInfo: { state: "CALLBACK_INPROGRESS" },
-      },
+      messageId: published.messageId,
+      dlqId: expect.stringMatching(/^\d{13}-\d+$/),
+      url: "https://e.example",
+      method: "POST",
+      body: "b",
+      maxRetries: 0,
+      header: { "Content-Type": ["text/plain"] },
+      createdAt: home.clock.now,
+      notBefore: home.clock.now,
+      callerIP: "127.0.0.1",
+      failureCallback: "https://f.example",
+      error: null,
+      responseStatus: 500,
+      responseHeader: { "X-A": ["1", "2"] },
+      responseBodyBase64: "/w==",
+      failureCallbackInfo: { state: "CALLBACK_INPROGRESS" },
     });
     await home.settle(home.delivery(), { status: 200, headers: [["X-B", "1"]], body: Buffer.from("ok") });
     const { body } = await home.ask("GET", `/v2/dlq/${entry?.dlqId}`);
@@ -65,7 +59,9 @@ describe("a dead letter", () => {
   test("hides what is to be hidden, also in its callback's headers, and in what was answered", async () => {
     const home = await createTestServer();
     const headers = {
-      ...{ "svc-redact-fields": "body,headers", "svc-forward-x": "secret", "svc-retries": "0" },
+      "svc-redact-fields": "body,headers",
+      "svc-forward-x": "secret",
+      "svc-retries": "0",
       "svc-failure-callback": "https://f.example",
     };
     const secret = { status: 500, headers: [["X", "secret"]] as const, body: Buffer.from("secret") };
@@ -148,7 +144,8 @@ describe("the list of dead letters", () => {
       ["latestFirst", "cba"],
     ] as const) {
       const { home, nameOf } = await failThree();
-      let [seen, cursor] = ["", ""];
+      let seen = "";
+      let cursor = "";
       for (let pages = 0; pages < 4; pages++) {
         const page = await listDeadLetters(home, `?count=2&order=${order}${cursor && `&cursor=${cursor}`}`);
         seen += page.messages.map(({ messageId }) => nameOf(messageId)).join("");

@@ -99,8 +99,11 @@ describe("the path of an enqueue", () => {
 
 describe("what brought a message, and what holds it back,", () => {
   const headers = {
-    ...{ "svc-flow-control-key": "shop 7", "svc-flow-control-value": "parallelism=2, rate=5, period=1d" },
-    ...{ "svc-callback": "https://c.example", "svc-callback-flow-control-key": "c", "svc-callback-flow-control-value": "rate=9" },
+    "svc-flow-control-key": "shop 7",
+    "svc-flow-control-value": "parallelism=2, rate=5, period=1d",
+    "svc-callback": "https://c.example",
+    "svc-callback-flow-control-key": "c",
+    "svc-callback-flow-control-value": "rate=9",
   };
 
   test("is shown on message, dead letter and log, and stays when it is sent again", async () => {

@@ -12,9 +12,18 @@ const seconds = testTime / second;
 
 /** A key that has no limits, and with which nothing is to be sent. */
 const idle = {
-  ...{ flowControlKey: "k", waitListSize: 0, waitlistSize: 0, parallelismMax: 0, parallelismCount: 0 },
-  ...{ rateMax: 0, rateCount: 0, ratePeriod: 0, ratePeriodStart: 0 },
-  ...{ isPaused: false, isPinnedParallelism: false, isPinnedRate: false },
+  flowControlKey: "k",
+  waitListSize: 0,
+  waitlistSize: 0,
+  parallelismMax: 0,
+  parallelismCount: 0,
+  rateMax: 0,
+  rateCount: 0,
+  ratePeriod: 0,
+  ratePeriodStart: 0,
+  isPaused: false,
+  isPinnedParallelism: false,
+  isPinnedRate: false,
 };
 
 async function publish(key: string, value: string, more: { delay?: string; token?: string; count?: number } = {}): Promise<void> {
@@ -39,9 +48,18 @@ describe("a key", () => {
   test("has all its fields, from its first message on", async () => {
     await publish("k", "parallelism=2,rate=5,period=1m", { count: 3 });
     expect(await read()).toEqual({
-      ...{ flowControlKey: "k", waitListSize: 1, waitlistSize: 1, parallelismMax: 2, parallelismCount: 2 },
-      ...{ rateMax: 5, rateCount: 2, ratePeriod: 60, ratePeriodStart: seconds },
-      ...{ isPaused: false, isPinnedParallelism: false, isPinnedRate: false },
+      flowControlKey: "k",
+      waitListSize: 1,
+      waitlistSize: 1,
+      parallelismMax: 2,
+      parallelismCount: 2,
+      rateMax: 5,
+      rateCount: 2,
+      ratePeriod: 60,
+      ratePeriodStart: seconds,
+      isPaused: false,
+      isPinnedParallelism: false,
+      isPinnedRate: false,
     });
   });
 
@@ -166,8 +184,13 @@ describe("pausing", () => {
 describe("pinning", () => {
   test("sets limits that messages do not change, also before the first message", async () => {
     expect(await change("pin?parallelism=3&rate=5&period=60")).toEqual({
-      ...{ ...idle, parallelismMax: 3, rateMax: 5, ratePeriod: 60, ratePeriodStart: seconds },
-      ...{ isPinnedParallelism: true, isPinnedRate: true },
+      ...idle,
+      parallelismMax: 3,
+      rateMax: 5,
+      ratePeriod: 60,
+      ratePeriodStart: seconds,
+      isPinnedParallelism: true,
+      isPinnedRate: true,
     });
     await publish("k", "parallelism=9,rate=9,period=9");
     const begun = { parallelismCount: 1, rateCount: 1 };
@@ -184,13 +207,23 @@ describe("pinning", () => {
     await publish("k", "parallelism=1,rate=2,period=60");
     home.clock.now += second;
     expect(await change("pin?parallelism=4")).toMatchObject({
-      ...{ parallelismMax: 4, isPinnedParallelism: true, isPinnedRate: false },
+      parallelismMax: 4,
+      isPinnedParallelism: true,
+      isPinnedRate: false,
       // Its rate was not touched.
-      ...{ rateMax: 2, rateCount: 1, ratePeriod: 60, ratePeriodStart: seconds },
+      rateMax: 2,
+      rateCount: 1,
+      ratePeriod: 60,
+      ratePeriodStart: seconds,
     });
     expect(await change("pin?period=2m")).toMatchObject({
-      ...{ parallelismMax: 4, isPinnedParallelism: true, isPinnedRate: true },
-      ...{ rateMax: 2, rateCount: 0, ratePeriod: 120, ratePeriodStart: seconds + 1 },
+      parallelismMax: 4,
+      isPinnedParallelism: true,
+      isPinnedRate: true,
+      rateMax: 2,
+      rateCount: 0,
+      ratePeriod: 120,
+      ratePeriodStart: seconds + 1,
     });
   });
 

@@ -283,8 +283,14 @@ describe("default headers", () => {
 
   test("apply to every request, unless it says otherwise, name by name", async () => {
     const home = await homeWith({
-      ...{ "Svc-Retries": "7", "Svc-Timeout": "5s", "Svc-Method": "PUT", "Svc-Label": "group" },
-      ...{ "Svc-Forward-X-A": ["g1", "g2"], "Svc-Forward-X-B": "g", "Svc-Callback": "https://c.example", "Svc-Callback-Retries": "4" },
+      "Svc-Retries": "7",
+      "Svc-Timeout": "5s",
+      "Svc-Method": "PUT",
+      "Svc-Label": "group",
+      "Svc-Forward-X-A": ["g1", "g2"],
+      "Svc-Forward-X-B": "g",
+      "Svc-Callback": "https://c.example",
+      "Svc-Callback-Retries": "4",
     });
     await home.ask("POST", "/v2/publish/orders?svc-timeout=6s&svc-method=PATCH", {
       headers: { "upstash-method": "GET", "svc-forward-x-a": "own", "svc-callback": "https://own.example" },
@@ -307,9 +313,13 @@ describe("default headers", () => {
 
   test("of a callback do not go to a URL that the request gives it", async () => {
     const home = await homeWith({
-      ...{ "Svc-Callback": "https://c.example", "Svc-Callback-Forward-Authorization": "Bearer ours", "Svc-Callback-Retries": "4" },
-      ...{ "Svc-Failure-Callback": "https://f.example", "Upstash-Failure-Callback-Forward-X": "ours" },
-      ...{ "Svc-Callback-Callback": "https://cc.example", "Svc-Callback-Callback-Forward-Y": "ours" },
+      "Svc-Callback": "https://c.example",
+      "Svc-Callback-Forward-Authorization": "Bearer ours",
+      "Svc-Callback-Retries": "4",
+      "Svc-Failure-Callback": "https://f.example",
+      "Upstash-Failure-Callback-Forward-X": "ours",
+      "Svc-Callback-Callback": "https://cc.example",
+      "Svc-Callback-Callback-Forward-Y": "ours",
     });
     const publish = async (headers: Record<string, string>) => {
       await home.ask("POST", "/v2/publish/orders", { headers, body: "x" });

@@ -64,24 +64,20 @@ describe("the log", () => {
     const { home, a } = await life();
     const [created, active, error, retry] = await entries(home, `?messageId=${a}&order=earliestFirst`);
     const common = {
-      ...{
-        messageId: a,
-        url: "https://a.example/p",
-        method: "POST",
-        header: {},
-        body: "aGk=",
-        timeout: 900_000,
-        maxRetries: 3,
-        callerIP: "127.0.0.1",
-      },
-      ...{
-        retryDelayExpression: "1000",
-        retryDelayExpr: "1000",
-        callback: "https://c.example",
-        callbackHeaders: { K: ["v"] },
-        label: "l",
-        labels: ["l", "m"],
-      },
+      messageId: a,
+      url: "https://a.example/p",
+      method: "POST",
+      header: {},
+      body: "aGk=",
+      timeout: 900_000,
+      maxRetries: 3,
+      callerIP: "127.0.0.1",
+      retryDelayExpression: "1000",
+      retryDelayExpr: "1000",
+      callback: "https://c.example",
+      callbackHeaders: { K: ["v"] },
+      label: "l",
+      labels: ["l", "m"],
     };
     const start = 1_800_000_000_000;
     expect(created).toEqual({ ...common, time: start, state: "CREATED" });

@@ -15,22 +15,35 @@ describe("a message that is read", () => {
       home,
       "https://e.example/x?y",
       {
-        ...{ "svc-method": "PUT", "svc-delay": "1m", "svc-retries": "5", "svc-retry-delay": "retried * 1000", "svc-label": "a,b" },
-        ...{
-          "svc-callback": "https://c.example/%zz",
-          "svc-failure-callback": "https://f.example",
-          "svc-forward-x-a": "1",
-          "content-type": "text/plain",
-        },
+        "svc-method": "PUT",
+        "svc-delay": "1m",
+        "svc-retries": "5",
+        "svc-retry-delay": "retried * 1000",
+        "svc-label": "a,b",
+        "svc-callback": "https://c.example/%zz",
+        "svc-failure-callback": "https://f.example",
+        "svc-forward-x-a": "1",
+        "content-type": "text/plain",
       },
       "ü",
     );
     const { status, body } = await home.ask("GET", `/v2/messages/${id}`);
     expect(status).toBe(200);
     expect(body).toEqual({
-      ...{ messageId: id, url: "https://e.example/x?y", method: "PUT", body: "ü", maxRetries: 5, retryDelayExpression: "retried * 1000" },
-      ...{ header: { "Content-Type": ["text/plain"], "X-A": ["1"] }, createdAt: home.clock.now, notBefore: home.clock.now + 60_000 },
-      ...{ callback: "https://c.example/%zz", failureCallback: "https://f.example", callerIP: "127.0.0.1", label: "a", labels: ["a", "b"] },
+      messageId: id,
+      url: "https://e.example/x?y",
+      method: "PUT",
+      body: "ü",
+      maxRetries: 5,
+      retryDelayExpression: "retried * 1000",
+      header: { "Content-Type": ["text/plain"], "X-A": ["1"] },
+      createdAt: home.clock.now,
+      notBefore: home.clock.now + 60_000,
+      callback: "https://c.example/%zz",
+      failureCallback: "https://f.example",
+      callerIP: "127.0.0.1",
+      label: "a",
+      labels: ["a", "b"],
       waitingOn: [{ reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: home.clock.now + 60_000 }],
     });
   });
@@ -59,9 +72,12 @@ describe("a message that is read", () => {
   test("hides of its callbacks what is hidden of them with itself", async () => {
     const home = await createTestServer();
     const headers = {
-      ...{ "svc-redact-fields": "header[Authorization]", "svc-retries": "0" },
-      ...{ "svc-callback": "https://c.example", "svc-callback-forward-authorization": "s3cret" },
-      ...{ "svc-failure-callback": "https://f.example", "svc-failure-callback-forward-authorization": "s3cret" },
+      "svc-redact-fields": "header[Authorization]",
+      "svc-retries": "0",
+      "svc-callback": "https://c.example",
+      "svc-callback-forward-authorization": "s3cret",
+      "svc-failure-callback": "https://f.example",
+      "svc-failure-callback-forward-authorization": "s3cret",
     };
     await publish(home, "https://e.example", headers);
     await home.settle(home.delivery(), { status: 500 });

@@ -220,7 +220,8 @@ describe("deleting", () => {
     });
     await busy.ask("POST", "/v2/queues", json({ queueName: "q" }));
     expect(await busy.ask("DELETE", "/v2/queues/q")).toMatchObject({
-      ...{ status: 503, body: { error: expect.stringMatching(/^queue: 0 messages were cancelled.*ask again/) } },
+      status: 503,
+      body: { error: expect.stringMatching(/^queue: 0 messages were cancelled.*ask again/) },
     });
     expect((await busy.ask("GET", "/v2/queues/q")).body).toEqual({ ...fresh, paused: true });
   });

@@ -147,7 +147,11 @@ describe("calls that are rejected", () => {
     expect(reply.body).toEqual({ error: "call: not accepted; the owner of this URL can see why" });
     const [rejection] = await rejectionsOf(home, made);
     expect(rejection).toMatchObject({
-      ...{ time: testTime, method: "POST", callerIP: "127.0.0.1", bodySize: Buffer.byteLength(body), body: "é".repeat(8192) },
+      time: testTime,
+      method: "POST",
+      callerIP: "127.0.0.1",
+      bodySize: Buffer.byteLength(body),
+      body: "é".repeat(8192),
       reason: expect.stringContaining("X-Hub-Signature-256: the signature does not match"),
       header: {
         "X-Hub-Signature-256": [`sha256=${"0".repeat(64)}`],

@@ -6,7 +6,8 @@ import type { TestServer, Reply } from "../../testServer.ts";
 // A call that was signed once is overheard, and sent again with what its signature does not cover.
 
 const secret = "s3cret";
-const [hour, day] = [3_600_000, 86_400_000];
+const hour = 3_600_000;
+const day = 86_400_000;
 
 type Sender = { scheme: object; headers(body: string, more?: Record<string, string>): Record<string, string>; body: string };
 
@@ -47,7 +48,9 @@ async function sourceFor({ scheme, headers, body: usual }: Sender, more: object 
   expect({ status, body }).toMatchObject({ status: 201 });
   const { pathname } = new URL(body.url);
   return {
-    ...{ home: here, sourceId: body.sourceId, messages: () => here.memory.tables.storedMessages.size },
+    home: here,
+    sourceId: body.sourceId,
+    messages: () => here.memory.tables.storedMessages.size,
     call: (given, text = usual) => here.ask("POST", pathname, { headers: headers(text, given), body: text, token: null }),
   };
 }

@@ -115,7 +115,8 @@ test("the status of a run says that its result is cut", async () => {
 test("an error of a run that is cut ends with an ellipsis", async () => {
   const home = await createTestServer();
   const says = (length: number) => ({ outcome: { body: bytes(JSON.stringify({ error: "Error", message: "m".repeat(length) })) } });
-  const [whole, cut] = [await failRunAndRead(home, "a", says(1_200)), await failRunAndRead(home, "b", says(1_201))];
+  const whole = await failRunAndRead(home, "a", says(1_200));
+  const cut = await failRunAndRead(home, "b", says(1_201));
   expect((await home.ask("GET", `/v2/workflows/dlq/${whole}`)).body.error).toBe("m".repeat(1_200));
   expect((await home.ask("GET", `/v2/workflows/dlq/${cut}`)).body.error).toBe(`${"m".repeat(1_199)}…`);
 });

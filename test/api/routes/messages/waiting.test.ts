@@ -39,7 +39,9 @@ const hands = (free: number): void =>
 const sending = {
   reason: "sending",
   text: "being sent by node nod_1 since 2027-01-15T08:00:00.000Z; its lease ends at 2027-01-15T08:00:30.000Z",
-  ...{ node: "nod_1", since: testTime, until: testTime + 30_000 },
+  node: "nod_1",
+  since: testTime,
+  until: testTime + 30_000,
 };
 
 describe("a message waits", () => {
@@ -55,7 +57,9 @@ describe("a message waits", () => {
       {
         reason: "sending",
         text: "being sent by node nod_1 since 2027-01-15T08:01:31.000Z; its lease ends at 2027-01-15T08:02:01.000Z",
-        ...{ node: "nod_1", since: testTime + 91_000, until: testTime + 121_000 },
+        node: "nod_1",
+        since: testTime + 91_000,
+        until: testTime + 121_000,
       },
     ]);
   });
@@ -87,7 +91,11 @@ describe("a message waits", () => {
     await home.settle(home.delivery(), { error: "connection refused" });
     expect(await waitingOn(id)).toEqual([
       {
-        ...{ reason: "retry", until: testTime + 20_000, used: 2, limit: 5, error: "connection refused" },
+        reason: "retry",
+        until: testTime + 20_000,
+        used: 2,
+        limit: 5,
+        error: "connection refused",
         text: "retry 2 of 5 at 2027-01-15T08:00:20.000Z, after: connection refused",
       },
     ]);
@@ -104,7 +112,8 @@ describe("a message waits", () => {
 
 describe("in a queue", () => {
   test("a message waits for a request that was called off", async () => {
-    const [first, second] = [await enqueue(), await enqueue()];
+    const first = await enqueue();
+    const second = await enqueue();
     await home.ask("DELETE", `/v2/messages/${first}`);
     const text = `message ${first} (cancelled, and its request by node nod_1 has not ended)`;
     expect(await waitingOn(second)).toMatchObject([{ reason: "queue", behind: [{ messageId: first, text }] }]);
@@ -114,7 +123,8 @@ describe("in a queue", () => {
 
   test("a message waits for the one before it, whatever that waits for", async () => {
     const first = await enqueue({ "svc-retry-delay": "10000" });
-    const [second, third] = [await enqueue(), await enqueue()];
+    const second = await enqueue();
+    const third = await enqueue();
     const queue = { reason: "queue", queue: "q", used: 1, limit: 1 };
     const behind = `message ${first} (being sent by node nod_1)`;
     const told = [{ messageId: first, text: behind }];
@@ -164,7 +174,8 @@ describe("in a queue", () => {
 
   test("it waits while the queue is paused, and is on its way when that goes on", async () => {
     await command("/v2/queues/q/pause");
-    const [id, later] = [await enqueue(), await enqueue({ "svc-delay": "1m" })];
+    const id = await enqueue();
+    const later = await enqueue({ "svc-delay": "1m" });
     const paused = { reason: "queue-paused", queue: "q" };
     expect(await waitingOn(id)).toEqual([{ ...paused, text: "queue q is paused; nobody before it in line", position: 0 }]);
     expect(await waitingOn(later)).toEqual([
@@ -195,7 +206,10 @@ describe("under a key", () => {
       {
         reason: "key-parallelism",
         text: "key k: 10 of 10 in flight; 37 before it in line",
-        ...{ key: "k", used: 10, limit: 10, position: 37 },
+        key: "k",
+        used: 10,
+        limit: 10,
+        position: 37,
       },
     ]);
   });
@@ -206,7 +220,11 @@ describe("under a key", () => {
     const rate = {
       reason: "key-rate",
       text: "key k: rate 5 of 5 used until 2027-01-15T08:01:00.000Z; nobody before it in line",
-      ...{ key: "k", used: 5, limit: 5, until: testTime + 60_000, position: 0 },
+      key: "k",
+      used: 5,
+      limit: 5,
+      until: testTime + 60_000,
+      position: 0,
     };
     const parallelism = { reason: "key-parallelism", text: "key k: 5 of 5 in flight; nobody before it in line" };
     expect(await waitingOn(id)).toEqual([{ ...parallelism, key: "k", used: 5, limit: 5, position: 0 }, rate]);
@@ -222,7 +240,8 @@ describe("under a key", () => {
     const retried = await publish({ ...limits("k", "parallelism=1"), "svc-retry-delay": "10000" });
     await home.settle(home.delivery(), { status: 503 });
     await command("/v2/flowControl/k/pause");
-    const [id, queued] = [await publish(limits("k", "parallelism=1")), await enqueue(limits("k", "parallelism=1"))];
+    const id = await publish(limits("k", "parallelism=1"));
+    const queued = await enqueue(limits("k", "parallelism=1"));
     const next = await enqueue(limits("k", "parallelism=1"));
     const paused = { reason: "key-paused", key: "k" };
     expect(await waitingOn(id)).toEqual([{ ...paused, text: "key k is paused; nobody before it in line", position: 0 }]);
@@ -232,7 +251,10 @@ describe("under a key", () => {
       {
         reason: "queue",
         text: `queue q: 1 of 1 at work, behind message ${queued} (in the line of key k); nobody before it in line`,
-        ...{ queue: "q", used: 1, limit: 1, position: 0 },
+        queue: "q",
+        used: 1,
+        limit: 1,
+        position: 0,
         behind: [{ messageId: queued, text: `message ${queued} (in the line of key k)` }],
       },
       { ...paused, text: "key k is paused" },
@@ -246,7 +268,9 @@ describe("under a key", () => {
 describe("for a host", () => {
   test("a message waits when no hand is free", async () => {
     hands(0);
-    const [one, two, other] = [await publish(), await publish(), await publish({}, "other.example")];
+    const one = await publish();
+    const two = await publish();
+    const other = await publish({}, "other.example");
     await claim();
     const reason = { reason: "host", host: "e.example" };
     expect(await waitingOn(one)).toEqual([{ ...reason, text: "no free hand for host e.example; nobody before it in line", position: 0 }]);

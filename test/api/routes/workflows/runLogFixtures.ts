@@ -40,8 +40,15 @@ export const makeInitialGroup = (messageId: string, createdAt = testTime) => ({
   type: "sequential",
   steps: [
     {
-      ...{ stepName: "init", stepType: "Initial", callType: "step", messageId, out: "payload", concurrent: 1 },
-      ...{ state: "STEP_SUCCESS", createdAt, ...settings },
+      stepName: "init",
+      stepType: "Initial",
+      callType: "step",
+      messageId,
+      out: "payload",
+      concurrent: 1,
+      state: "STEP_SUCCESS",
+      createdAt,
+      ...settings,
     },
   ],
 });
@@ -54,8 +61,16 @@ export const makeSingleGroup = (fields: Record<string, unknown>) => ({
 
 /** What a step posts that waits for an event. */
 export const makeWaitStep = (event: string, stepId: number) => ({
-  ...{ kind: "event" as const, event, url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
-  ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [] },
+  kind: "event" as const,
+  event,
+  url: endpoint,
+  headers: [],
+  given: [],
+  timeout: "1h",
+  wait: 3_600_000,
+  timeoutUrl: endpoint,
+  timeoutHeaders: [],
+  timeoutGiven: [],
   step: { stepId, stepName: "w", stepType: "Wait", concurrent: 1 },
 });
 

@@ -16,8 +16,13 @@ describe("a run that has failed", () => {
     const callback = home.delivery();
     const [{ dlqId, failureFunction }] = await readRunLog(home);
     const told = {
-      ...{ messageId: callback.message.id, url: failureUrl, dlqId, maxRetries: 0 },
-      ...{ failStatus: 500, failResponse: "boom", failHeaders: { "X-Why": ["w"] } },
+      messageId: callback.message.id,
+      url: failureUrl,
+      dlqId,
+      maxRetries: 0,
+      failStatus: 500,
+      failResponse: "boom",
+      failHeaders: { "X-Why": ["w"] },
     };
     expect(failureFunction).toEqual({ ...told, state: "CALLBACK_INPROGRESS" });
     await home.settle(callback, outcome);

@@ -21,9 +21,14 @@ describe("a step", () => {
     const child = await startInvoked(home, "child", { step: invoking });
     await settleStep(home, first);
     const known = {
-      ...{ stepId: 1, stepName: "inv", stepType: "Invoke" },
-      ...{ invokedWorkflowRunId: "child", invokedWorkflowUrl: `${endpoint}/child`, invokedWorkflowCreatedAt: testTime },
-      ...{ invokedWorkflowRunBody: "payload", invokedWorkflowRunHeaders: { ...versioned, "X-Child": ["c"] } },
+      stepId: 1,
+      stepName: "inv",
+      stepType: "Invoke",
+      invokedWorkflowRunId: "child",
+      invokedWorkflowUrl: `${endpoint}/child`,
+      invokedWorkflowCreatedAt: testTime,
+      invokedWorkflowRunBody: "payload",
+      invokedWorkflowRunHeaders: { ...versioned, "X-Child": ["c"] },
     };
     expect(await readSteps(home, "?workflowRunId=parent")).toEqual([
       makeInitialGroup(first),

@@ -28,9 +28,15 @@ describe("a run", () => {
     expect((await home.ask("GET", "/v2/workflows/logs")).body).toEqual({
       runs: [
         {
-          ...{ workflowRunId: "wfr_1", workflowUrl: endpoint, workflowState: "RUN_SUCCESS", workflowRunCreatedAt: testTime },
-          ...{ workflowRunCompletedAt: testTime + 9, workflowRunCallerIp: "192.0.2.1", workflowRunResponse: '"done"' },
-          ...{ label: "red", labels: ["red", "blue"] },
+          workflowRunId: "wfr_1",
+          workflowUrl: endpoint,
+          workflowState: "RUN_SUCCESS",
+          workflowRunCreatedAt: testTime,
+          workflowRunCompletedAt: testTime + 9,
+          workflowRunCallerIp: "192.0.2.1",
+          workflowRunResponse: '"done"',
+          label: "red",
+          labels: ["red", "blue"],
           steps: [
             makeInitialGroup(first),
             makeSingleGroup({ stepId: 1, stepName: "s", stepType: "Run", messageId: second, out: "1", createdAt: testTime + 5 }),
@@ -95,7 +101,10 @@ describe("a run", () => {
     await settleStep(home, first, { status: 200, body: bytes("hello") });
     const error = {
       error: expect.stringMatching(/^detected a non-workflow destination for trigger\/invoke\. make sure/),
-      ...{ body: "hello", headers: {}, status: 200, time: testTime },
+      body: "hello",
+      headers: {},
+      status: 200,
+      time: testTime,
     };
     expect(await readSteps(home)).toEqual([
       makeInitialGroup(first),
@@ -160,11 +169,20 @@ describe("steps side by side", () => {
   test("are one group: with a result, without one, and with a failure", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1", { retries: 1, retryDelay: "1000" });
-    const [one, two] = [await step(home, "wfr_1", plan(1)), await step(home, "wfr_1", plan(2))];
+    const one = await step(home, "wfr_1", plan(1));
+    const two = await step(home, "wfr_1", plan(2));
     await settleStep(home, first);
     const branch = (stepId: number, fields: object) => ({
-      ...{ stepId, stepName: `b${stepId}`, stepType: "Run", callType: "step", concurrent: 2, createdAt: testTime, retryDelay: "1000" },
-      ...{ ...settings, retries: 1, ...fields },
+      stepId,
+      stepName: `b${stepId}`,
+      stepType: "Run",
+      callType: "step",
+      concurrent: 2,
+      createdAt: testTime,
+      retryDelay: "1000",
+      ...settings,
+      retries: 1,
+      ...fields,
     });
     const open = { state: "STEP_PROGRESS" };
     const groupOf = async () => (await readSteps(home)).slice(1);
@@ -196,7 +214,8 @@ describe("steps side by side", () => {
   test("wait and invoke in their places; what comes after the failure of the run is told all the same", async () => {
     const home = await createTestServer();
     const first = await start(home, "parent", { retries: 0 });
-    const [one, two] = [await step(home, "parent", plan(1)), await step(home, "parent", plan(2, { stepType: "Invoke" }))];
+    const one = await step(home, "parent", plan(1));
+    const two = await step(home, "parent", plan(2, { stepType: "Invoke" }));
     await settleStep(home, first);
     const invoker = { stepId: 2, stepName: "b2", stepType: "Invoke", concurrent: 2 };
     await startInvoked(home, "child", { step: invoker });
@@ -223,7 +242,9 @@ describe("steps side by side", () => {
       { state: "STEP_SUCCESS", stepId: 2, concurrent: 2, out: '{"body":"\\"c\\"","isCanceled":false,"isFailed":false}', ...given },
     ]);
     expect((await readRunLog(home, "?workflowRunId=child"))[0].invoker).toEqual({
-      ...{ workflowRunId: "parent", workflowUrl: endpoint, workflowRunCreatedAt: testTime },
+      workflowRunId: "parent",
+      workflowUrl: endpoint,
+      workflowRunCreatedAt: testTime,
     });
   });
 });

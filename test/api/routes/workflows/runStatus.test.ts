@@ -23,12 +23,23 @@ describe("the status of a run", () => {
     const reply = await status(home);
     expect(reply.status).toBe(200);
     expect(reply.body).toEqual({
-      ...{ workflowRunId: "wfr_1", workflowUrl: endpoint, workflowState: "RUN_STARTED", workflowRunCreatedAt: testTime, labels: ["l"] },
-      ...{ flowControlKey: "k", stepsDone: 0, kept: [{ eventId: "payed", kind: "event", count: 1 }] },
+      workflowRunId: "wfr_1",
+      workflowUrl: endpoint,
+      workflowState: "RUN_STARTED",
+      workflowRunCreatedAt: testTime,
+      labels: ["l"],
+      flowControlKey: "k",
+      stepsDone: 0,
+      kept: [{ eventId: "payed", kind: "event", count: 1 }],
       text: expect.stringMatching(/^goes on since .*, no step done; step 1 "w" waits for the event "paid" since/),
       waitingOn: [
         {
-          ...{ reason: "event", eventId: "paid", stepId: 1, stepName: "w", since: testTime, until: testTime + 3_600_000 },
+          reason: "event",
+          eventId: "paid",
+          stepId: 1,
+          stepName: "w",
+          since: testTime,
+          until: testTime + 3_600_000,
           text: expect.stringContaining("until 2027-01-15T09:00:00.000Z"),
         },
       ],
@@ -160,7 +171,8 @@ describe("the status of a run", () => {
 
   test.each([500, 489])("tells what the endpoint has said of its failure, and names the step, after status %i", async (responseStatus) => {
     const failing = {
-      ...{ status: responseStatus, body: bytes('{"error":"Error","message":"always 17"}') },
+      status: responseStatus,
+      body: bytes('{"error":"Error","message":"always 17"}'),
       headers: [
         ["Upstash-Error-Step-Name", "boom"],
         ["Upstash-Nonretryable-Error", "true"],

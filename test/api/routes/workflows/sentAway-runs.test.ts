@@ -20,7 +20,8 @@ async function thief(): Promise<Thief> {
   const home = await createTestServer();
   const tokenWith = async (verbs: string[]): Promise<string> =>
     (await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body.token;
-  const [token, both] = [await tokenWith(["publish"]), await tokenWith(["publish", "read"])];
+  const token = await tokenWith(["publish"]);
+  const both = await tokenWith(["publish", "read"]);
   const headers = startHeaders("victim", { "upstash-forward-authorization": `Bearer ${secret}` });
   await sendBatch(home, [{ headers, body: `payload ${secret}` }]);
   await sendBatch(home, [{ headers: stepHeaders("victim"), body: step({ out: secret }) }]);
@@ -97,7 +98,11 @@ test("a run that is invoked, whose end is told elsewhere", async () => {
   const home = await thief();
   const invoke = (workflowUrl: string) =>
     JSON.stringify({
-      ...{ body: "", headers: {}, workflowRunId: "victim", workflowRunCreatedAt: testTime, workflowUrl },
+      body: "",
+      headers: {},
+      workflowRunId: "victim",
+      workflowRunCreatedAt: testTime,
+      workflowUrl,
       step: { stepId: 2, stepName: "i", stepType: "Invoke", concurrent: 1 },
     });
   const headers = startHeaders("child", { "upstash-workflow-url": own, "upstash-workflow-invoke": "true" });

@@ -22,7 +22,10 @@ describe("a trigger", () => {
     expect(Object.keys(reply.body)).toEqual(["workflowRunId", "workflowCreatedAt"]);
     const [delivery] = home.deliveries;
     expect(delivery?.message).toMatchObject({
-      ...{ url: endpoint, method: "POST", brand: "svc", labels: ["a", "b"] },
+      url: endpoint,
+      method: "POST",
+      brand: "svc",
+      labels: ["a", "b"],
       run: { runId: reply.body.workflowRunId, createdAt: testTime, first: "rest" },
     });
     expect(delivery && headersOf(delivery)).toEqual({
@@ -39,8 +42,12 @@ describe("a trigger", () => {
     const home = await createTestServer();
     const policy = { "upstash-retries": "0", "upstash-retry-delay": "7", "upstash-flow-control-key": "k" };
     const { body } = await trigger(home, {
-      ...{ ...policy, "upstash-flow-control-value": "rate=1", "upstash-forward-my-header": "v", "upstash-label": "L" },
-      ...{ "upstash-failure-callback": "", "upstash-failure-callback-forward-mine": "f" },
+      ...policy,
+      "upstash-flow-control-value": "rate=1",
+      "upstash-forward-my-header": "v",
+      "upstash-label": "L",
+      "upstash-failure-callback": "",
+      "upstash-failure-callback-forward-mine": "f",
     });
     const first = home.delivery();
     const run = await runOf(home, body.workflowRunId);
@@ -62,11 +69,15 @@ describe("a trigger", () => {
   test("keeps a failure callback of its own, with the same headers and its own policy", async () => {
     const home = await createTestServer();
     const { body } = await trigger(home, {
-      ...{ "svc-failure-callback": "https://else.example", "svc-failure-callback-retry-delay": "9", "svc-retry-delay": "7" },
-      ...{ "svc-forward-my-header": "v", "svc-failure-callback-forward-my-header": "w" },
+      "svc-failure-callback": "https://else.example",
+      "svc-failure-callback-retry-delay": "9",
+      "svc-retry-delay": "7",
+      "svc-forward-my-header": "v",
+      "svc-failure-callback-forward-my-header": "w",
     });
     expect((await runOf(home, body.workflowRunId))?.settings.failureCallback).toMatchObject({
-      ...{ url: "https://else.example", retryDelay: "9" },
+      url: "https://else.example",
+      retryDelay: "9",
       headers: [
         ["My-Header", "w"],
         ["Svc-Workflow-Is-Failure", "true"],

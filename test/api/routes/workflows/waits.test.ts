@@ -58,7 +58,8 @@ describe("waiting", () => {
   test("is told to whoever may publish only without what it was made of", async () => {
     const home = await createTestServer();
     const verbs = (of: string[]): Promise<Reply> => home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: of }) });
-    const [publishing, both] = [await verbs(["publish"]), await verbs(["publish", "read"])];
+    const publishing = await verbs(["publish"]);
+    const both = await verbs(["publish", "read"]);
     const told: unknown[] = [];
     for (const [token, path] of [
       [publishing, "paid"],
@@ -92,7 +93,8 @@ describe("waiting", () => {
         deadline: testTime / 1000 + 7 * 86_400,
         timeoutUrl: endpoint,
         timeoutHeaders: expect.objectContaining({ "Upstash-Workflow-Runid": ["wfr_1", "wfr_1"] }),
-        ...{ workflowRunId: "wfr_1", eventId: "paid" },
+        workflowRunId: "wfr_1",
+        eventId: "paid",
       },
     ]);
     expect(JSON.stringify(shown.body)).not.toMatch(/bearer|authorization/i);
@@ -116,8 +118,14 @@ describe("waiting", () => {
       ]),
     });
     expect(resultIn(home)).toEqual({
-      ...{ stepId: 1, stepType: "Wait", stepName: "w", concurrent: 1, waitEventId: "paid", timeout: "7d" },
-      ...{ out: Buffer.from("yes ✓").toString("base64"), waitTimeout: false },
+      stepId: 1,
+      stepType: "Wait",
+      stepName: "w",
+      concurrent: 1,
+      waitEventId: "paid",
+      timeout: "7d",
+      out: Buffer.from("yes ✓").toString("base64"),
+      waitTimeout: false,
     });
     expect((await home.ask("GET", "/v2/waiters/paid")).body).toEqual([]);
     expect((await home.ask("POST", "/v2/notify/paid", { body: "again" })).body).toEqual([]);

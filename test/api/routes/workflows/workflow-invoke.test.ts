@@ -21,7 +21,9 @@ describe("an invocation", () => {
         "upstash-forward-x": ["1"],
         "content-type": ["application/json"],
       },
-      ...{ workflowRunId: "parent", workflowRunCreatedAt: testTime, workflowUrl: endpoint },
+      workflowRunId: "parent",
+      workflowRunCreatedAt: testTime,
+      workflowUrl: endpoint,
       step: aStep,
       ...more,
     });
@@ -47,11 +49,16 @@ describe("an invocation", () => {
     await home.store.execute("finishRun", { account: "acc_1", runId: "child", body: Buffer.from('"r"') });
     expect(home.deliveries[0]?.message).toMatchObject({ url: endpoint, run: { runId: "parent" } });
     expect(toHeaders(home.deliveries[0] as Delivery)).toEqual({
-      ...{ "Content-Type": "application/json", "Upstash-Workflow-Sdk-Version": "1", X: "1" },
+      "Content-Type": "application/json",
+      "Upstash-Workflow-Sdk-Version": "1",
+      X: "1",
     });
     const [[, result] = []] = takeHistories(home);
     expect(JSON.parse(result ?? "")).toEqual({
-      ...{ stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 },
+      stepId: 1,
+      stepName: "inv",
+      stepType: "Invoke",
+      concurrent: 1,
       out: '{"body":"\\"r\\"","isCanceled":false,"isFailed":false}',
     });
   });

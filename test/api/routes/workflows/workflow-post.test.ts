@@ -9,18 +9,32 @@ describe("a start", () => {
   test("makes a run, and delivers its payload with what was given for it", async () => {
     const home = await createTestServer();
     const reply = await start(home, "wfr_1", {
-      ...{ "upstash-forward-my-header": "v", "upstash-label": "L", "upstash-forward-upstash-label": "L", "upstash-retries": "2" },
-      ...{ "upstash-retry-delay": "1000", "upstash-flow-control-key": "k", "upstash-flow-control-value": "parallelism=3" },
-      ...{ "upstash-failure-callback": endpoint, "upstash-failure-callback-feature-set": features },
-      ...{ "upstash-failure-callback-forward-upstash-workflow-is-failure": "true", "upstash-failure-callback-workflow-runid": "wfr_1" },
-      ...{ "upstash-failure-callback-workflow-init": "false", "upstash-failure-callback-workflow-url": endpoint },
-      ...{ "upstash-failure-callback-workflow-calltype": "failureCall", "upstash-failure-callback-retries": "1" },
+      "upstash-forward-my-header": "v",
+      "upstash-label": "L",
+      "upstash-forward-upstash-label": "L",
+      "upstash-retries": "2",
+      "upstash-retry-delay": "1000",
+      "upstash-flow-control-key": "k",
+      "upstash-flow-control-value": "parallelism=3",
+      "upstash-failure-callback": endpoint,
+      "upstash-failure-callback-feature-set": features,
+      "upstash-failure-callback-forward-upstash-workflow-is-failure": "true",
+      "upstash-failure-callback-workflow-runid": "wfr_1",
+      "upstash-failure-callback-workflow-init": "false",
+      "upstash-failure-callback-workflow-url": endpoint,
+      "upstash-failure-callback-workflow-calltype": "failureCall",
+      "upstash-failure-callback-retries": "1",
     });
     expect(reply).toMatchObject({ status: 200, body: [{ messageId: expect.stringMatching(/^msg_/) }] });
     expect(Object.keys(reply.body[0])).toEqual(["messageId"]);
     const [delivery] = home.deliveries;
     expect(delivery?.message).toMatchObject({
-      ...{ brand: "upstash", url: endpoint, retries: 2, retryDelay: "1000", labels: ["L"], flowControl: { key: "k", parallelism: 3 } },
+      brand: "upstash",
+      url: endpoint,
+      retries: 2,
+      retryDelay: "1000",
+      labels: ["L"],
+      flowControl: { key: "k", parallelism: 3 },
       run: { runId: "wfr_1", createdAt: testTime, kind: "step", first: "detect" },
     });
     expect(delivery && toHeaders(delivery)).toEqual({
@@ -32,12 +46,10 @@ describe("a start", () => {
     expect(takeHistories(home)).toEqual([["payload"]]);
     const active = await home.store.read.activeRun("acc_1", "wfr_1");
     expect(active?.run).toMatchObject({
-      ...{
-        url: endpoint,
-        state: "RUN_STARTED",
-        labels: ["L"],
-        features: { lazyFetch: true, initialBody: true, detect: true, captured: true },
-      },
+      url: endpoint,
+      state: "RUN_STARTED",
+      labels: ["L"],
+      features: { lazyFetch: true, initialBody: true, detect: true, captured: true },
       settings: { failureCallback: { url: endpoint, retries: 1, headers: [["Upstash-Workflow-Is-Failure", "true"]] } },
     });
   });
@@ -66,7 +78,9 @@ describe("a start", () => {
     expect((await home.ask("POST", `/v2/publish/${endpoint}?${query}`, { body: "x" })).status).toBe(200);
     const active = await home.store.read.activeRun("acc_1", "old");
     expect(active?.run).toMatchObject({
-      ...{ brand: "svc", url: endpoint, features: { lazyFetch: false, initialBody: false, detect: false, captured: false } },
+      brand: "svc",
+      url: endpoint,
+      features: { lazyFetch: false, initialBody: false, detect: false, captured: false },
     });
     expect(home.delivery().message.run).not.toHaveProperty("first");
   });
@@ -142,7 +156,10 @@ describe("a step", () => {
     const body = `{"__proto__":{"stepId":9},"constructor":1,"stepId":${Number.MAX_SAFE_INTEGER},"stepName":"${"n".repeat(100_000)}","stepType":"__proto__"}`;
     expect((await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body }])).status).toBe(200);
     expect((await readHistory(home, "wfr_1"))[1]?.head).toEqual({
-      ...{ stepId: Number.MAX_SAFE_INTEGER, stepName: `${"n".repeat(511)}…`, stepType: "__proto__", concurrent: 1 },
+      stepId: Number.MAX_SAFE_INTEGER,
+      stepName: `${"n".repeat(511)}…`,
+      stepType: "__proto__",
+      concurrent: 1,
     });
   });
 
@@ -191,7 +208,8 @@ describe("a list with messages of a run", () => {
     await start(home, "wfr_1");
     home.deliveries.splice(0);
     expect(await sendBatch(home, [good, { headers: stepHeaders("wfr_1"), body: step() }, bad])).toMatchObject({
-      ...{ status, body: { error: expect.stringMatching(error) } },
+      status,
+      body: { error: expect.stringMatching(error) },
     });
     expect(home.deliveries).toEqual([]);
     expect(await readHistory(home, "wfr_1")).toHaveLength(1);
@@ -332,11 +350,13 @@ describe("what cannot be said of a run is refused", () => {
     const body = JSON.stringify({ endpoints: [{ url: "https://e.example" }] });
     await home.ask("POST", "/v2/topics/g/endpoints", { body });
     expect(await sendBatch(home, [{ destination: "g", headers: startHeaders("a") }])).toMatchObject({
-      ...{ status: 400, body: { error: expect.stringMatching(/destination: a workflow run goes to a URL, and to no URL group/) } },
+      status: 400,
+      body: { error: expect.stringMatching(/destination: a workflow run goes to a URL, and to no URL group/) },
     });
     const settings = JSON.stringify({ headers: { "Svc-Workflow-RunId": "a", "Svc-Workflow-Init": "true" } });
     expect(await home.ask("PATCH", "/v2/topics/g", { body: settings })).toMatchObject({
-      ...{ status: 400, body: { error: expect.stringMatching(/belongs to a message of a workflow run/) } },
+      status: 400,
+      body: { error: expect.stringMatching(/belongs to a message of a workflow run/) },
     });
     const source = { name: "s", destination: endpoint, headers: { "Svc-Workflow-RunId": "a", "Svc-Workflow-Init": "true" } };
     expect((await home.ask("POST", "/v2/sources", { body: JSON.stringify(source) })).status).toBe(400);

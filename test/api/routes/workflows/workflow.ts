@@ -14,7 +14,10 @@ export async function start(testServer: TestServer, runId: string, more: Partial
   return post(
     testServer,
     makeInput({
-      ...{ url, body: bytes("payload"), headers: [["Upstash-Workflow-Sdk-Version", "1"]], brand: "upstash" },
+      url,
+      body: bytes("payload"),
+      headers: [["Upstash-Workflow-Sdk-Version", "1"]],
+      brand: "upstash",
       post: { kind: "start", runId, url, features: modernFeatures, origin: "sdk", invoker: null },
       ...input,
     }),

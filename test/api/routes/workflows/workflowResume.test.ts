@@ -53,7 +53,8 @@ describe("a run that is resumed", () => {
     expect(JSON.stringify(await told("wfr_1"))).toContain(`"dlqId":"${dlqId}"`);
     home.clock.now += 5_000;
     const { workflowRunId } = (await resume(home, `/${dlqId}`)).body;
-    const [older, newer] = [await told("wfr_1"), await told(workflowRunId)];
+    const older = await told("wfr_1");
+    const newer = await told(workflowRunId);
     for (const one of older.both)
       expect(one).toMatchObject({ workflowState: "RUN_FAILED", resumedAs: { workflowRunId, workflowRunCreatedAt: now + 5_000 } });
     for (const one of newer.both) expect(one).toMatchObject({ resumedFrom: { workflowRunId: "wfr_1", workflowRunCreatedAt: now } });
@@ -235,7 +236,8 @@ describe("many", () => {
     expect((await resume(home, "?label=a")).body.workflowRuns).toHaveLength(2);
     const body = JSON.stringify({ dlqIds: [ids[1], ids[0]] });
     expect((await resume(home, "", { body })).body).toEqual({
-      ...{ workflowRuns: [{ workflowRunId: expect.any(String), workflowCreatedAt: expect.any(Number), dlqId: ids[1] }], cursor: "" },
+      workflowRuns: [{ workflowRunId: expect.any(String), workflowCreatedAt: expect.any(Number), dlqId: ids[1] }],
+      cursor: "",
       failed: [{ id: ids[0], reason: expect.stringContaining("no failed run") }],
     });
     expect(await entries(home)).toBe(1);
@@ -266,7 +268,9 @@ describe("many", () => {
   test("go on when one of them cannot, which is told and stays", async () => {
     const home = await createTestServer();
     const ofKey = { flowControl: { key: "k", parallelism: 1, rate: null, period: null } };
-    const [a, b, c] = [await failRunAndRead(home, "a", ofKey), await failRunAndRead(home, "b"), await failRunAndRead(home, "c", ofKey)];
+    const a = await failRunAndRead(home, "a", ofKey);
+    const b = await failRunAndRead(home, "b");
+    const c = await failRunAndRead(home, "c", ofKey);
     const { body } = await resume(home, "", { headers: { "svc-flow-control-value": "parallelism=5" } });
     expect(body).toMatchObject({ cursor: "", failed: [{ id: b, reason: expect.stringContaining("no key") }] });
     expect(body.workflowRuns).toHaveLength(2);

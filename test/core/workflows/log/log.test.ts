@@ -11,38 +11,51 @@ import { bytes, callbackTo, noon } from "../../commandRunner.ts";
 const endpoint = "https://app.example/order";
 
 const run: Run = {
-  ...{ account: "acme", id: "run_1", runId: "wfr_1", url: endpoint, createdAt: 0, state: "RUN_STARTED", endedAt: null, brand: "svc" },
+  account: "acme",
+  id: "run_1",
+  runId: "wfr_1",
+  url: endpoint,
+  createdAt: 0,
+  state: "RUN_STARTED",
+  endedAt: null,
+  brand: "svc",
   features: { lazyFetch: true, initialBody: true, detect: true, captured: true },
   settings: { ...callbackTo(endpoint), headers: [["X-Mine", "a"]] },
-  ...{ labels: [], redaction: null, callerIp: null, invoker: null, origin: null, steps: 0, failure: null, body: noBytes },
+  labels: [],
+  redaction: null,
+  callerIp: null,
+  invoker: null,
+  origin: null,
+  steps: 0,
+  failure: null,
+  body: noBytes,
 };
 
 const known = (steps: readonly Step[], more: Partial<KnownRun> = {}): KnownRun => ({
-  ...{
-    run,
-    steps,
-    cut: new Set(),
-    waiters: [],
-    messages: [],
-    log: [],
-    storedMessages: [],
-    children: [],
-    lineage: { origin: null, next: null },
-  },
+  run,
+  steps,
+  cut: new Set(),
+  waiters: [],
+  messages: [],
+  log: [],
+  storedMessages: [],
+  children: [],
+  lineage: { origin: null, next: null },
   ...more,
 });
 
 const entry = (slot: string, position: number, more: Partial<Step> = {}): Step => ({
-  ...{
-    account: "acme",
-    id: `run_1/${slot}`,
-    run: "run_1",
-    position,
-    messageId: `msg_${slot}`,
-    callType: "step",
-    createdAt: noon + position,
-  },
-  ...{ head: null, url: endpoint, headers: [], body: noBytes },
+  account: "acme",
+  id: `run_1/${slot}`,
+  run: "run_1",
+  position,
+  messageId: `msg_${slot}`,
+  callType: "step",
+  createdAt: noon + position,
+  head: null,
+  url: endpoint,
+  headers: [],
+  body: noBytes,
   ...more,
 });
 
@@ -60,44 +73,60 @@ const plan = (position: number, targetStep: number, concurrent: number): Step =>
   posted(position, { stepId: 0, targetStep, stepName: `s${targetStep}`, stepType: "Run", concurrent });
 
 const message = (id: string, more: Partial<MessageState> = {}): MessageState => ({
-  ...{
-    timeKeys: "",
-    endpoint: "https://app.example/",
-    account: "acme",
-    id,
-    state: "active",
-    dueAt: noon,
-    attempts: 0,
-    lostAttempts: 0,
-    leasedBy: "nod_a",
-    host: "app.example",
-    size: 0,
-    reportsOutcome: false,
-  },
-  ...{ queue: null, flowControlKey: null, slot: null, waitlist: null, run: "run_1", tags: [] },
+  timeKeys: "",
+  endpoint: "https://app.example/",
+  account: "acme",
+  id,
+  state: "active",
+  dueAt: noon,
+  attempts: 0,
+  lostAttempts: 0,
+  leasedBy: "nod_a",
+  host: "app.example",
+  size: 0,
+  reportsOutcome: false,
+  queue: null,
+  flowControlKey: null,
+  slot: null,
+  waitlist: null,
+  run: "run_1",
+  tags: [],
   ...more,
 });
 
 const line = (messageId: string, states: LogState[], more: Partial<LogRow> = {}): LogRow => ({
-  ...{
-    account: "acme",
-    id: `1-${messageId}`,
-    messageId,
-    time: noon,
-    states,
-    error: null,
-    nextDueAt: null,
-    status: 500,
-    headers: [],
-    body: noBytes,
-  },
-  ...{ dlqId: null, tags: [] },
+  account: "acme",
+  id: `1-${messageId}`,
+  messageId,
+  time: noon,
+  states,
+  error: null,
+  nextDueAt: null,
+  status: 500,
+  headers: [],
+  body: noBytes,
+  dlqId: null,
+  tags: [],
   ...more,
 });
 
 const waiter = (stepId: number, concurrent: number): Waiter => ({
-  ...{ account: "acme", id: `run_1/${stepId}`, run: "run_1", runId: "wfr_1", kind: "event", event: "e", createdAt: noon, dueAt: noon + 5 },
-  ...{ url: endpoint, headers: [], given: [], timeout: "5s", timeoutUrl: "", timeoutHeaders: [], timeoutGiven: [], child: null },
+  account: "acme",
+  id: `run_1/${stepId}`,
+  run: "run_1",
+  runId: "wfr_1",
+  kind: "event",
+  event: "e",
+  createdAt: noon,
+  dueAt: noon + 5,
+  url: endpoint,
+  headers: [],
+  given: [],
+  timeout: "5s",
+  timeoutUrl: "",
+  timeoutHeaders: [],
+  timeoutGiven: [],
+  child: null,
   step: { stepId, stepName: "w", stepType: "Wait", concurrent },
 });
 
@@ -109,7 +138,9 @@ const inShort = (of: KnownRun): string[] =>
   });
 
 const failedWith = (messageId: string): Run => ({
-  ...{ ...run, state: "RUN_FAILED", endedAt: noon },
+  ...run,
+  state: "RUN_FAILED",
+  endedAt: noon,
   failure: { messageId, dlqId: "1-1", error: "", status: 500, headers: [], unfinished: [], callback: null },
 });
 const cancelled: Run = { ...run, state: "RUN_CANCELED", endedAt: noon };
@@ -216,7 +247,8 @@ describe("what endpoints post", () => {
   test("may say that it sleeps, waits or was called in any way, and is believed only what can be", () => {
     const odd = { sleepFor: {}, sleepUntil: [1], waitEventId: 7, timeout: null, waitTimeout: "true" };
     expect(itemOf(odd, { stepType: "Wait" })).toMatchObject({
-      ...{ sleepFor: null, sleepUntil: null },
+      sleepFor: null,
+      sleepUntil: null,
       wait: { eventId: null, timeout: null, deadline: null, timedOut: false },
     });
     const answer = entry("f1", 1, {
