@@ -42,13 +42,15 @@ export function createStorageTask({ store, clock }: { store: Store; clock: Clock
       readAt = now;
       limited = (await store.read.accounts()).filter(hasStorageQuota);
     }
-    // Of an account whose quota is new it is not known what it stored before.
-    const isNew = (account: Account): boolean => before.get(account.id) !== readLimit(account, "storageBytes");
+    // It is not known what an account with a new quota stored before. An account that is full is added up every time: if the clock of this
+    // node is ahead, the newest changes look old, and the account would stay full.
+    const needsSum = (account: Account): boolean =>
+      before.get(account.id) !== readLimit(account, "storageBytes") || readStorageLevel(account) !== null;
     const since = Math.min(now, checkedAt) - recentChange;
     const changed = [
-      ...(await bytesStored(limited.filter(isNew), null)),
+      ...(await bytesStored(limited.filter(needsSum), null)),
       ...(await bytesStored(
-        limited.filter((account) => !isNew(account)),
+        limited.filter((account) => !needsSum(account)),
         since,
       )),
     ];

@@ -14,7 +14,8 @@ const expectKept = async (seed: number): Promise<void> => {
   for (const what of report.happened) happened.add(what);
 };
 
-test.each([7, fresh])("all promises are kept with a quota and seed %d", (seed) => expectKept(seed));
+// With 783050226, the clocks of all nodes that are left are ahead when accounts have room again.
+test.each([7, 783050226, fresh])("all promises are kept with a quota and seed %d", (seed) => expectKept(seed));
 test.each([1, 2, 3, 4, 5, 6, 8])("all promises are kept with a quota and seed %d", { tags: "long" }, (seed) => expectKept(seed));
 
 test("accounts were full, had room again, and were refused for it, and so were their runs", { tags: "long" }, () => {
