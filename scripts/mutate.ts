@@ -99,7 +99,7 @@ async function tryFault(fault: Fault): Promise<Result> {
   }
 }
 
-/** Returns the nearest folder of tests to a source file: test/core/fairness/ for src/core/fairness/flows.ts. */
+/** Returns the nearest folder of tests to a source file: test/core/fairness/ for src/core/fairness/turns.ts. */
 function folderOf(file: string): string {
   let folder = dirname(file).replace(/^src/, "test");
   const hasTests = (): boolean =>

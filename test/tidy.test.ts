@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
+import { againOnFastPath, againOnFramework } from "./api/twice.ts";
 import { describe, expect, test } from "vitest";
 
 // The rules of the house that a machine can check. Each failure names the file and says why the rule is there.
@@ -120,6 +121,14 @@ test("only clock/clock.ts reads the clock or sleeps", () => {
     matches(others, pattern),
     "Time is one thing: whoever needs it is given a clock, so that tests and simulations can set it.",
   ).toEqual([]);
+});
+
+test("every file that is to run twice exists", () => {
+  for (const pattern of [...againOnFastPath, ...againOnFramework]) {
+    const names = /^(.*)\{(.*)\}(.*)$/.exec(pattern);
+    const files = names ? (names[2] ?? "").split(",").map((name) => `${names[1]}${name}${names[3]}`) : [pattern];
+    for (const file of files) expect(existsSync(new URL(`../${file}`, import.meta.url)), file).toBe(true);
+  }
 });
 
 test("files have 400 lines at most", () => {

@@ -1,6 +1,6 @@
 // Files whose tests run twice, because plain publishes can be answered on two paths: the fast path
 // (`src/api/fastPublish/`) and the framework. The second run has the environment variable FAST_PATH;
-// `house.ts` says what it does, and `vitest.config.ts` has a project for each list. The tests of
+// `testServer.ts` says what it does, and `vitest.config.ts` has a project for each list. The tests of
 // test/api/fastPublish/answer.test.ts compare both paths byte by byte.
 
 /**
@@ -21,7 +21,7 @@ export const againOnFastPath = [
  */
 export const againOnFramework = [
   "test/api/auth/refusedRequests.test.ts",
-  "test/api/http/{cors,intake,outflow}.test.ts",
+  "test/api/http/{cors,requestBodyLimits,responseLimits}.test.ts",
   "test/api/route/pipelining.test.ts",
   "test/api/server/destination.test.ts",
 ];

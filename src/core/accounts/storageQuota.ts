@@ -78,7 +78,7 @@ export const readStorageLevel = (account: Terms): StorageLevel | null =>
 type Refused = { refused: "storage-quota-exceeded"; message: string };
 
 /**
- * Returns why an account may not store more, if it may not. `goesOn`: what belongs to a run that has begun, which is refused only above
+ * Returns why an account may not store more, if it may not. `continuesRun`: the content belongs to a run that has begun, and is refused only above
  * 125 % of the quota. Deliveries, callbacks, results of calls and the log are never refused.
  */
 export function findStorageRefusal(account: Pick<Account, "id"> & Terms, { continuesRun }: { continuesRun: boolean }): Refused | null {

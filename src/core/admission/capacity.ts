@@ -38,7 +38,7 @@ export type ByteCapacity = {
   byLane: Readonly<Record<string, number>>;
 };
 
-/** Hands that were promised since `hands` was counted: `account` and `accountBytes` to the account of the destination. */
+/** Deliveries that were promised since the capacity was counted: `account` and `accountBytes` to the account of the destination. */
 export type TakenCapacity = { all: number; lane: number; account?: number; bytes: number; laneBytes: number; accountBytes?: number };
 
 /** The name under which the hands of a destination are counted. */

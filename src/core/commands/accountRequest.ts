@@ -17,7 +17,7 @@ export type AccountRequest = { plan?: string | undefined; reservedPrice?: string
 /** A field of what is asked for. */
 export type AccountRequestField = "plan" | "reservedPrice" | LimitName;
 
-/** What is to be changed. `nameOf`: what a field is called. Throws `Refusal`. */
+/** What is to be changed. `fieldName`: what a field is called. Throws `Refusal`. */
 export function parseAccountChange(request: AccountRequest, fieldName: (field: AccountRequestField) => string): AccountChange {
   const limits: { [L in LimitName]?: number | null } = {};
   for (const name of limitNames) {

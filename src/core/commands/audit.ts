@@ -9,7 +9,7 @@ export type ActorInput = { by?: Actor };
 
 /**
  * The same decision, which also keeps who asked for it: in the same draft, so that there is an entry if, and only if, the
- * change has happened. `noteOf` says what was done; null when nothing was, as where what is to be paused is paused already. Without
+ * change has happened. `makeNote` says what was done; null when nothing was, as where what is to be paused is paused already. Without
  * `by` nothing is kept.
  */
 export function audited<Input extends object, Answer>(

@@ -42,7 +42,7 @@ export type Claimed = { more: boolean; now: Millis; turns: Turns; backlogged: re
 
 /**
  * How much one claim looks at: messages, lines of hosts, lines of flows, schedules, and waiters; `heads` bounds the messages of all lines
- * together. `only` and `except`: of the due rows, these alone, or all but these. `behind`: the accounts that the previous claim found to be behind.
+ * together. `only` and `except`: of the due rows, these alone, or all but these. `backlogged`: the accounts that the previous claim found to be behind.
  */
 export type ClaimLimits = ClaimWindow & { heads?: number; only?: readonly DueRow[]; backlogged?: readonly AccountId[] };
 type ClaimWindow = Pick<DueNeed, "limit"> & Partial<DueNeed> & { except?: readonly DueRow[] };
@@ -77,7 +77,7 @@ function toDueNeed(limits: ClaimWindow): DueNeed {
 
 /**
  * Picks messages to send now and leases them to this node: the oldest, and if more are due, also messages of other accounts in turn. A message that
- * meets a closed gate is put in line before it, so that later claims do not meet it again. Lines that nobody served for a while get a look as well: at most `lines`
+ * meets a closed gate is put in line before it, so that later claims do not meet it again. Lines that nobody served for a while get a look as well: at most `hostWaitlists`
  * of them, as many as there are hands free. A line that is looked at in vain would lose its place before the others.
  * Queues and keys that are open again let the first ones of their lines go on, schedules whose time has come fire, and
  * waits end whose time is over.

@@ -102,7 +102,7 @@ export const publish: Decision<{ account: AccountId; inputs: readonly MessageInp
   },
   decide: ({ account: id, inputs, scope, maxQueues }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
-    // What has begun goes on: see `goesOn`.
+    // What has begun goes on: see `continuesRun`.
     if (account.state === "passive" && !inputs.every((input) => continuesRun(draft, id, input))) mustBeActive(account);
     const day = readDayLimit(draft, moment, account);
     const results = inputs.map((input, at) => {

@@ -95,7 +95,7 @@ export type RunNeed = { account: AccountId; run: RunKey };
 /** Rows of one table. `event`: only those of an event, of the tables that have events. */
 export type RunRowsNeed = RunNeed & { table: RunTableName; event?: string };
 
-/** How many an account has of something, counted up to `most`. */
+/** The number of rows of a kind that an account has, counted up to `limit`. */
 export type CountNeed = { account: AccountId; name: "groups" | "schedules" | "sources" | "tokens" | "queues"; limit: number };
 
 /** A history with its bodies, or one entry of it. */
@@ -138,7 +138,7 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   readonly runRows?: readonly RunRowsNeed[];
   /** Messages, by their keys, whose entries in the kept log are needed. */
   readonly keptLogMessages?: readonly Key[];
-  /** As far as the bytes of a batch go. Whoever finds the batch full is asked again in another one: see `stepsOf`. */
+  /** As far as the bytes of a batch go. A command that finds the batch full runs again in another one: see `listSteps`. */
   readonly runSteps?: readonly StepsNeed[];
 };
 
@@ -167,14 +167,14 @@ export interface Draft {
   listRunRows<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][];
   /** Whether all unfinished messages of a run were asked for, as they are where it may end. */
   mayEndRun(account: AccountId, run: RunKey): boolean;
-  /** The history of a run that was asked for, in no order, or one entry of it. Throws `Later` when there was no room for it. */
+  /** The history of a run that was asked for, in no order, or one entry of it. Throws `RetryInNextBatch` when there was no room for it. */
   listSteps(account: AccountId, run: RunKey, stepKey?: string): readonly Step[];
   /** The first ones of a line that still stand in it, of as many as were asked for. Whoever needs one takes no more. */
   waitlistHead(account: AccountId, waitlist: string): Iterable<MessageState>;
   /** False when others may stand behind those that `head` shows. */
   isWholeWaitlist(account: AccountId, waitlist: string): boolean;
   leasedByOthers(): readonly MessageState[];
-  /** What is past its time, as far as it was asked for. Throws `Later` when others of the batch have asked as well. */
+  /** What is past its time, as far as it was asked for. Throws `RetryInNextBatch` when others of the batch have asked as well. */
   expired(account: AccountId): {
     log: readonly LogRow[];
     /** Without their bodies. */

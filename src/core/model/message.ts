@@ -137,7 +137,7 @@ export type WithoutBody<Row extends { body: Bytes }> = Omit<Row, "body">;
  * - `active`: leased by a node, which is sending it; `dueAt` is the end of the lease. Past that it is simply due again.
  * - `cancelling`: cancelled while it was active, and finished for everybody but that node: the row keeps the lease, and the
  *   places of the request that is still under way, until this has an outcome, or the lease ends.
- * - `held`: due, but its destination has no free hand; stands in the host's line and has no due time.
+ * - `held`: due, but a gate is closed. The message is in the waitlist of that gate and has no due time: see `core/admission/gate.ts`.
  */
 export type MessageState = {
   account: AccountId;
@@ -190,7 +190,7 @@ export type Limiter = {
   parallelism: number | null;
   /** Of a queue: its slots. Of other gates: the leased messages that they count. */
   running: number;
-  /** Messages in its waitlist. `onward`: those that wait for a limit of the account behind it, and have reserved a place here. */
+  /** Messages in its waitlist. `waitingDownstream`: those that wait for a limit of the account behind it, and have reserved a place here. */
   waiting: number;
   waitingDownstream?: number;
   rate: number | null;

@@ -12,10 +12,10 @@ export type TaggedList = "unfinished" | "born" | "log" | "dlq" | "runs";
 
 /** All marks of a list with the same text lie together, in the order of the rows they stand for. */
 export const toTagId = (list: TaggedList, tag: string, id: string): string => `${tagPrefix(list, tag)}${id}`;
-/** Returns the mark in the id of one. Neither the list, nor the mark, nor the id of the row has a space. */
-export const readMark = (id: string): string => id.slice(id.indexOf(" ") + 1, id.lastIndexOf(" "));
-/** Returns the beginning of the ids of all marks of a list that begin with the same text. */
-export const markStart = (list: TaggedList, start: string): string => `${list} ${start}`;
+/** Returns the tag in the id of a row of `tags`. Neither the list, nor the tag, nor the id of the row has a space. */
+export const readTag = (id: string): string => id.slice(id.indexOf(" ") + 1, id.lastIndexOf(" "));
+/** Returns the beginning of the ids of all tags of a list that begin with the same text. */
+export const tagStart = (list: TaggedList, start: string): string => `${list} ${start}`;
 export const tagPrefix = (list: TaggedList, tag: string): string => `${list} ${tag} `;
 
 /** A mark. White space and control characters are escaped, so that no mark is the beginning of another one. */
@@ -89,7 +89,7 @@ export function forgetMessage(draft: Draft, message: { account: AccountId; messa
   return kept.length;
 }
 
-/** Removes the envelope of a message, of which nothing else is left but `marks`. */
+/** Removes the envelope of a message, of which nothing else is left but `tags`. */
 function dropStoredMessage(draft: Draft, message: { account: AccountId; messageId: MessageId; tags: readonly string[] }): void {
   draft.drop("storedMessages", message.account, message.messageId);
   for (const tag of message.tags) draft.drop("tags", message.account, toTagId("born", tag, message.messageId));

@@ -15,7 +15,7 @@ const highestId = "\uffff";
 
 const { after: firstQueue, before: lastQueue } = listGateBounds("queue");
 
-/** What is counted, by the names of the limits. `within`: the ids of those rows of the table that are meant are between these two. */
+/** The tables whose rows are counted, by the names of the limits. Rows count if their ids are within `range`. */
 const quotas = {
   groups: { table: "urlGroups", range: ["", highestId] },
   schedules: { table: "schedules", range: ["", highestId] },

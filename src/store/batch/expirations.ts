@@ -22,7 +22,7 @@ export class Expirations {
     this.#found.set(account, expired);
   }
 
-  /** What is still there of it, as the batch has left it. Throws `Later` where several have asked. */
+  /** What is still there of it, as the batch has left it. Throws `RetryInNextBatch` where several have asked. */
   readExpired(account: AccountId, draft: Pick<Draft, "get" | "getWithoutBody">, isUntouched: IsUntouched): ExpiredRows {
     const loaded = this.#found.get(account) ?? nothingExpired;
     if (loaded === "several") throw new RetryInNextBatch();

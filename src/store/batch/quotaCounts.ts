@@ -42,7 +42,7 @@ export class QuotaCounts {
     undo.push(() => this.#counts.set(key, count));
   }
 
-  /** Throws `Later` where it was not asked for, because it could not be known before that it would be needed. */
+  /** Throws `RetryInNextBatch` where it was not asked for, because it could not be known before that it would be needed. */
   readCount(account: AccountId, name: QuotaName): number {
     const count = this.#counts.get(toQuotaKey(account, name));
     if (count === undefined) throw new RetryInNextBatch();

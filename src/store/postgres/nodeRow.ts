@@ -44,7 +44,7 @@ export class NodeRow {
   begin({ counter, used_at: usedAt, latest }: Columns, reading: ClockReading): Millis {
     const { clock } = reading;
     this.#written = null;
-    // A row that only has a session, see `postgresHold.ts`, tells of no batch.
+    // A row that only has a session, see `sessionLease.ts`, tells of no batch.
     const found = typeof counter === "number" && counter > 0 ? { counter, usedAt: Number(usedAt) } : null;
     const loss = detectLoss(this.#acknowledged, found, clock);
     if (loss !== null) {

@@ -2,7 +2,7 @@ import type { Filter } from "../../core/search/filter.ts";
 import type { AccountId } from "../../core/model/message.ts";
 import { listWantedTags, maxFilterValues } from "../../core/search/filter.ts";
 import type { TaggedList } from "../../core/search/tags.ts";
-import { toTag, tagPrefix, markStart, readMark } from "../../core/search/tags.ts";
+import { toTag, tagPrefix, tagStart, readTag } from "../../core/search/tags.ts";
 import type { Range, StorageReads } from "./storageReads.ts";
 import { rangePast } from "./storageReads.ts";
 
@@ -36,11 +36,11 @@ const maxWithPrefix = 500;
 async function listRunTags(storageReads: StorageReads, account: AccountId, starts: readonly string[]): Promise<string[] | null> {
   const tags = new Set<string>();
   for (const start of starts.slice(0, maxFilterValues + 1)) {
-    const prefix = markStart("dlq", toTag.run(start));
+    const prefix = tagStart("dlq", toTag.run(start));
     const rows = await storageReads.range("tags", { account, after: prefix, limit: maxWithPrefix });
     const withPrefix = rows.filter(({ id }) => id.startsWith(prefix));
     if (withPrefix.length === maxWithPrefix) return null;
-    for (const { id } of withPrefix) tags.add(readMark(id));
+    for (const { id } of withPrefix) tags.add(readTag(id));
   }
   return tags.size > maxFilterValues || starts.length > maxFilterValues ? null : [...tags];
 }

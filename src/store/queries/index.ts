@@ -56,7 +56,7 @@ type UnfinishedPage = { messageIds: MessageId[]; cursor: string | null };
 /** `finishedAt`: null while it is not finished. */
 export type MessageView = { message: StoredMessage; state: MessageState | null; finishedAt: Millis | null };
 
-/** The ids of rows of which there are too many: see `Queries.tooMany`. */
+/** The ids of rows of which there are too many: see `Queries.findOverLimit`. */
 export type OverLimitRow = { id: string | null; count: number };
 
 /** Tables of what people set up, and of what came of it: few rows, so that they are listed as they are. */

@@ -25,7 +25,7 @@ export function withChecksums(tables: Tables): Tables {
 }
 
 /**
- * Returns a table whose rows are checked when they are read. A row that is damaged is read as `unknown` makes it of its columns. If its body
+ * Returns a table whose rows are checked when they are read. A row that is damaged is read as `makeDamaged` makes it of its columns. If its body
  * alone is damaged, the rest of it is kept.
  */
 function withRowChecksums<Row extends Damageable>(

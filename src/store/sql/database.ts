@@ -38,7 +38,7 @@ export interface DatabaseConnection {
   foundDamaged?(table: string, key: readonly string[]): void;
   /** Runs a statement; `?` stand for the values. */
   query(sql: string, values: readonly Value[]): Promise<Columns[]>;
-  /** Runs a statement once for every row of values, or once for all of them: see `Dialect.given`. */
+  /** Runs a statement once for every row of values, or once for all of them: see `Dialect.givenRows`. */
   each(sql: string, types: readonly ColumnType[], rows: readonly (readonly Value[])[]): Promise<Columns[]>;
 }
 

@@ -94,7 +94,7 @@ const sizeColumns = "account, id, coalesce(length(body), 0) as size";
 export const listTurnEnds = (ends: { readonly [T in DueTable]?: AccountId | undefined }): Turns =>
   Object.fromEntries(dueTables.flatMap((name) => (ends[name] === undefined ? [] : [[name, ends[name]]])));
 
-/** Returns the rows of several lists in the order in which they came due, each once. `nameOf`: what names a row in its account. */
+/** Returns the rows of several lists in the order in which they came due, each once. `toName`: what names a row in its account. */
 export function mergeDue<Row extends { account: AccountId; dueAt: Millis | null }>(
   lists: readonly (readonly Row[])[],
   toName: (row: Row) => string,

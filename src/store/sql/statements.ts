@@ -21,7 +21,7 @@ export type Statements = {
 };
 
 /**
- * Changes rows. It is given what may change of each, and its key: the values at these `places` among those of all columns. Where rows are
+ * Changes rows. It is given what may change of each, and its key: the values at these `positions` among those of all columns. Where rows are
  * read without a lock, it is given all that was read as well, and answers those it changed.
  */
 type UpdateStatement = { sql: string; types: readonly ColumnType[]; positions: readonly number[] };

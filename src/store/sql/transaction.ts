@@ -61,7 +61,7 @@ export async function runSqlBatch(
   }
 }
 
-/** `wholeBefore`: see `Database.logTruncation`. `sign`: see `Database.sign`. */
+/** `idDroppedWholeBefore`: see `Database.logTruncation`. `touchNodeRow`: see `Database.touchNodeRow`. */
 type WriteOptions = { now: Millis; node: NodeId; idDroppedWholeBefore: string | null; touchNodeRow: Database["touchNodeRow"] };
 
 /**

@@ -55,7 +55,7 @@ export type SqliteOptions = {
 
 /**
  * For a thread that has other things to do than to wait for the disk: a commit is whole, but not on the disk when it returns, and the
- * write-ahead log is left to somebody else; see `embedded.ts`. `pause`: between two tries while others keep the file locked.
+ * write-ahead log is left to somebody else; see `embeddedStore.ts`. `pause`: between two tries while others keep the file locked.
  */
 export type DeferredSync = { pause(): Promise<void>; maxTries: number };
 
