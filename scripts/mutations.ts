@@ -28,7 +28,7 @@ const swapped: Readonly<Record<string, readonly string[]>> = {
 
 const renamed: Readonly<Record<string, string>> = { some: "every", every: "some", min: "max", max: "min", floor: "ceil", ceil: "floor" };
 
-/** Wrappers that only the type checker sees. What is in them is code. */
+/** Wrappers for the type checker. The expression inside them is code. */
 const transparent = new Set(["TSAsExpression", "TSSatisfiesExpression", "TSNonNullExpression"]);
 
 /** Returns every mutation of a source file, in the order of the text. */
@@ -45,7 +45,7 @@ function walk(node: Node, visit: (node: Node) => void): void {
   if (node.type.startsWith("TS") && !transparent.has(node.type)) return;
   visit(node);
   for (const [name, value] of Object.entries(node)) {
-    // The name of a property is no expression, unless it is computed.
+    // The name of a property is not an expression, unless it is computed.
     if (name === "key" && node["computed"] !== true) continue;
     for (const child of Array.isArray(value) ? value : [value]) if (isNode(child)) walk(child, visit);
   }

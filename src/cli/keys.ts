@@ -6,7 +6,7 @@ import type { KeySource } from "../store/sql/keyRing.ts";
 import { makeKeyLine, readKeyRing } from "../store/sql/keyRing.ts";
 
 type KeyCommandContext<Flags> = {
-  /** Opens the desk that the flags name, and closes it. */
+  /** Opens the account administration that the flags name, and closes it. */
   withAdmin<T>(flags: Flags, run: (admin: ServerAdmin) => Promise<T>): Promise<T>;
   /** Where the flags say that the keys are, and whether other nodes may use them. */
   readKeySource(flags: Flags): { source: KeySource; isShared: boolean };

@@ -282,7 +282,7 @@ function onSignal(stop: (signal: string) => Promise<void>): void {
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, handle);
 }
 
-/** The desk of the server that runs, or of the store where none does. */
+/** Returns the account administration of the running server, or of the store if no server runs. */
 async function withServerAdmin<T>(settings: ServerConfig, run: (admin: ServerAdmin) => Promise<T>): Promise<T> {
   const { data, databaseUrl } = settings;
   if (databaseUrl === "" && !hasStore(data))

@@ -9,7 +9,7 @@ import { verbs } from "../core/model/rights.ts";
 import type { ServerAdmin } from "../server/accountAdmin.ts";
 
 type TokenCommandContext<Flags> = {
-  /** Opens the desk that the flags name, and closes it. */
+  /** Opens the account administration that the flags name, and closes it. */
   withAdmin<T>(flags: Flags, run: (admin: ServerAdmin) => Promise<T>): Promise<T>;
   /** Adds the flags that say where the store is. */
   withStoreFlags(command: Command): Command;

@@ -15,11 +15,13 @@ const recentChange: Millis = 2 * minute;
 const maxListAge: Millis = 10 * minute;
 
 /**
- * Notes which accounts store more than their quota, at most 10 s after they do. Only accounts with a quota are looked at: one bucket of each is
- * looked for, and only if the account has changed within the last minutes, its largest buckets are added up, about 300 for each node.
- * A look at 10,000 accounts with a quota takes 0.1 s if none has changed. If all have changed, it takes 0.3 s on the reading thread of SQLite,
- * and 4 s on PostgreSQL, on each node. Accounts without a quota cost nothing. The duty sleeps if nothing comes in and no account is over its
- * quota.
+ * Returns the task that records which accounts store more than their quota, at most 10 s after they do. A node whose clock is more than two
+ * minutes ahead of the database's does not notice that an account becomes full; another node does.
+ *
+ * The task checks accounts with a quota only. It looks for one recent bucket of each. If the account has changed within the last minutes, or
+ * is full, it adds up the account's largest buckets, about 300 for each node. A check of 10,000 accounts takes 0.1 s if none has changed. If
+ * all have changed, it takes 0.3 s on the reading thread of SQLite, and 4 s on PostgreSQL, on each node. The task sleeps while nothing is
+ * stored and no account is over its quota.
  */
 export function createStorageTask({ store, clock }: { store: Store; clock: Clock }): MaintenanceTask {
   const workSignal = new WorkSignal({ store, clock });

@@ -53,7 +53,7 @@ const operation = <Args extends readonly unknown[], Result>(
 
 /**
  * What can be done by whoever is at the machine of the server: with accounts, with their tokens, and with keys. The
- * desk, the questions on the socket and their answers follow from this table.
+ * administration, the questions on the socket and their answers follow from this table.
  */
 const operations = {
   /** Accounts that are not deleted. */
@@ -97,8 +97,8 @@ export type ServerAdmin = {
 
 type Perform = (name: OperationName, args: readonly unknown[]) => Promise<unknown>;
 
-/** The desk whose operations are all done by one function. */
-const deskBy = (perform: Perform): ServerAdmin =>
+/** Returns an administration whose operations are all done by one function. */
+const createAdmin = (perform: Perform): ServerAdmin =>
   Object.fromEntries(operationNames.map((name) => [name, (...args: unknown[]) => perform(name, args)])) as ServerAdmin;
 
 const operationNames = Object.keys(operations) as OperationName[];
@@ -106,10 +106,10 @@ const operationNames = Object.keys(operations) as OperationName[];
 /** The server that has the data folder cannot be asked; the text says what to do. */
 export class ServerAdminRefused extends Error {}
 
-/** The desk of a store that this process has opened. */
+/** Returns the administration of a store that this process has opened. */
 export function createServerAdmin(store: Store, parts: ServerAdminOptions): ServerAdmin {
   const tools: Tools = { ...parts, store, audited: withAuditActor(store, parts.actor) };
-  return deskBy((name, args) => {
+  return createAdmin((name, args) => {
     const run = operations[name].run as (tools: Tools, ...args: readonly unknown[]) => Promise<unknown>;
     return run(tools, ...args);
   });
@@ -164,10 +164,10 @@ function executeRequest(request: AdminRequest, admin: ServerAdmin): Promise<unkn
   return perform(...operations[ask].names.map((name) => request[name]));
 }
 
-/** The desk of the server that has a data folder. Throws `ServerAdminRefused` where it cannot be asked. */
+/** Returns the administration of the server that has a data folder open. Throws `ServerAdminRefused` if it cannot be asked. */
 export function connectToServerAdmin(folder: string): ServerAdmin {
   const path = toSocketPath(folder);
-  return deskBy(async (name, args) => {
+  return createAdmin(async (name, args) => {
     const named = operations[name].names.map((argument, at) => [argument, args[at]] as const);
     const reply = await sendRequest(path, { ask: name, ...Object.fromEntries(named) }).catch((error: unknown) => {
       const why = existsSync(path) ? String(error) : "it does not listen for commands there";

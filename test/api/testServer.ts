@@ -66,10 +66,10 @@ export type TestServer = {
 export async function createTestServer(
   options: {
     trustProxy?: boolean | string[];
-    intakeBytes?: number;
+    requestBodyBytes?: number;
     longWork?: LongWork;
     alarm?: typeof alarm;
-    outflowBytes?: number;
+    longResponseBytes?: number;
     maxQueues?: number;
     brand?: Brand;
     sendsFrom?: string[];
@@ -119,8 +119,8 @@ export async function createTestServer(
     wakeWhenIdle,
     wakeAfter: options.alarm ?? alarm,
     longWork: options.longWork ?? createLongWork(),
-    ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
-    ...(options.outflowBytes === undefined ? {} : { outflowBytes: options.outflowBytes }),
+    ...(options.requestBodyBytes === undefined ? {} : { requestBodyBytes: options.requestBodyBytes }),
+    ...(options.longResponseBytes === undefined ? {} : { longResponseBytes: options.longResponseBytes }),
     ...(options.brand === undefined ? {} : { brand: options.brand }),
     ...(options.maxQueues === undefined ? {} : { maxQueues: options.maxQueues }),
     ...(options.hasOperator === false

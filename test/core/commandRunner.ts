@@ -3,6 +3,8 @@ import type { DeliveryCapacity } from "../../src/core/admission/capacity.ts";
 import { createIdGenerator } from "../../src/core/values/ids.ts";
 import { parseHost } from "../../src/core/values/url.ts";
 import type { Account, Delivery, LeaseRef, MessageInput, LogRow, MessageState, Outcome } from "../../src/core/model/message.ts";
+import type { WaitPost } from "../../src/core/workflows/wait.ts";
+import { hour } from "../../src/core/values/time.ts";
 import type { StoreBackend } from "../../src/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
 
@@ -142,16 +144,21 @@ export const makeInput = (input: Partial<MessageInput> = {}): MessageInput => ({
   ...input,
 });
 
-export const callbackTo = (url: string) => ({
-  url,
-  method: "POST" as const,
+export { defaultCallback as callbackTo } from "../../src/core/commands/overrides.ts";
+
+/** Returns a post of a run that waits an hour for an event. */
+export const makeEventWait = (event: string, stepId: number): WaitPost => ({
+  kind: "event",
+  event,
+  url: "https://app.example/order",
   headers: [],
-  retries: null,
-  retryDelay: null,
-  timeout: null,
-  flowControl: null,
-  callback: null,
-  failureCallback: null,
+  given: [],
+  timeout: "1h",
+  wait: hour,
+  timeoutUrl: "https://app.example/order",
+  timeoutHeaders: [],
+  timeoutGiven: [],
+  step: { stepId, stepName: "w", stepType: "Wait", concurrent: 1 },
 });
 
 export const makeOutcome = (outcome: Partial<Outcome> & { messageId: string }): Outcome => ({

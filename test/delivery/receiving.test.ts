@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { callbackSchema, failureCallbackSchema } from "../../src/api/views/callbackSchemas.ts";
 import { openApi } from "../../src/api/server/openapi.ts";
 import { makeCallbackInput } from "../../src/core/sending/callback.ts";
-import type { Answer, StoredMessage, RunPart } from "../../src/core/model/message.ts";
+import type { DestinationResponse, StoredMessage, RunPart } from "../../src/core/model/message.ts";
 import { signJwt } from "../../src/delivery/signature.ts";
 import { findClosedPort, makeDelivery, httpDestination, start } from "./http/destination.ts";
 
@@ -60,7 +60,13 @@ test("every member of a callback is in the guide and in the API document", () =>
   const { message } = makeDelivery("http://shop.example/", { ...full, retries: 3 });
   const callback = message.callback;
   if (callback === null) throw new Error("the message has no callback");
-  const outcome: Answer = { status: null, headers: [["A", "b"]], body: new Uint8Array(0), error: "connection refused", cut: true };
+  const outcome: DestinationResponse = {
+    status: null,
+    headers: [["A", "b"]],
+    body: new Uint8Array(0),
+    error: "connection refused",
+    cut: true,
+  };
   const bodyWith = (dlqId: string | null): Record<string, unknown> => {
     const reportsOn = { kind: dlqId === null ? "callback" : "failureCallback", messageId: message.id, dlqId } as const;
     return JSON.parse(

@@ -8,7 +8,7 @@ type AccountOptions = {
   standardWebhooks?: boolean;
 };
 
-/** A part of the script, with an account of its own, so that its lists hold nothing else. */
+/** A part of the script with its own account, so that its lists hold nothing else. */
 export type Area = {
   session: Session;
   name: string;
@@ -22,15 +22,15 @@ export type Area = {
   json(what: string, body: unknown, more?: More): Promise<Answer>;
   /** Asks until the response is as expected; only that one is recorded. */
   eventually(path: string, isExpected: (json: Answer["json"]) => boolean): Promise<Answer>;
-  /** Publishes, and waits until all of it has come to its end. */
+  /** Publishes, and waits until all messages have ended. */
   publish(path: string, more?: More): Promise<Answer>;
-  /** Waits until so many deliveries have come there, and what became of the last one is stored. */
+  /** Waits until `count` deliveries have arrived there, and the outcome of the last one is stored. */
   delivered(kind: string, label: string, count?: number): Promise<void>;
-  /** The same of deliveries of runs, by their path. */
+  /** Waits until `count` deliveries of runs have arrived at a path, and the outcome of the last one is stored. */
   stepDelivered(path: string, count: number): Promise<void>;
 };
 
-/** What the account API and the operator's requests are asked with. */
+/** The credentials of the operator. */
 export const operator = { basic: `operator:${operatorPassword}` };
 
 /** Makes an account for a part of the script. */

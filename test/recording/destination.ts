@@ -19,7 +19,7 @@ const workflowHeaders = {
 };
 const final = { "svc-nonretryable-error": "true", "upstash-nonretryable-error": "true" };
 
-/** Answers by the first part of the path, such as `/500/label`. `count`: earlier calls of the path. */
+/** The responses, by the first part of the path, such as `/500/label`. `count`: earlier calls of the path. */
 const answers: Record<string, (count: number) => Answer> = {
   "200": () => ({ status: 200, headers: plain, body: '{"ok":true}' }),
   "204": () => ({ status: 204 }),
@@ -50,9 +50,9 @@ const answers: Record<string, (count: number) => Answer> = {
 export type Destination = {
   url: string;
   arrivals: readonly Arrival[];
-  /** Resolves when so many have come to the path, and returns them. */
+  /** Waits until `count` requests have arrived at the path, and returns them. */
   until(path: string, count: number): Promise<readonly Arrival[]>;
-  /** Answers whoever waits at the path, and whoever comes later. */
+  /** Responds to the requests that wait at the path, and to all later ones. */
   release(path: string): void;
   /** From now on, the path answers as another kind does. */
   mend(path: string, kind: string): void;

@@ -1,6 +1,6 @@
 import { compareText } from "./exchange.ts";
 
-/** What differs between two runs, besides ids and times. `places`: hosts with ports by the name they get. */
+/** The values that differ between two runs, besides ids and times. `places`: the name for each host with its port. */
 export type Volatile = { places: Readonly<Record<string, string>>; secrets: Iterable<string>; now: number };
 
 /**

@@ -11,7 +11,7 @@ export const operatorPassword = "password-of-the-recording";
 export type Server = { url: string; stop(): Promise<void> };
 
 /**
- * Starts the server of a checkout as a process of its own, with SQLite in a temporary folder. Deliveries to
+ * Starts the server of a checkout as its own process, with SQLite in a temporary folder. Deliveries to
  * loopback are allowed.
  */
 export async function startServer(checkout: string): Promise<Server> {

@@ -24,7 +24,7 @@ export type Answer = Reply & { json: any };
 
 type Recorded = { label: string; method: string; path: string; reply: Reply };
 
-/** What a response of JSON must be like, and the token to ask with. */
+/** The response to wait for, and the token of the requests. */
 export type Expectation = { isExpected: (json: Answer["json"]) => boolean; token: string };
 
 export type Credentials = {
@@ -110,7 +110,7 @@ export class Session {
     for (const text of texts) if (text !== undefined) this.#secrets.add(text).add(encodeURIComponent(text));
   }
 
-  /** Waits until a message has come to its end. */
+  /** Waits until a message has ended. */
   async settled(messageId: string, token: string, list = "/v2/logs"): Promise<void> {
     const isFinal = (json: Answer["json"]): boolean => statesIn(json).some((state) => finalStates.has(state));
     await this.#quietlyUntil(`GET ${list}?messageId=${messageId}`, { isExpected: isFinal, token });
@@ -208,7 +208,7 @@ function sortedText(json: Answer["json"], { list, by }: { list: string; by: stri
   });
 }
 
-/** Bytes that are no text are written in base64. */
+/** Returns bytes as text, or in base64 if they are not text. */
 function toText(body: Buffer): string {
   const text = body.toString();
   return Buffer.from(text).equals(body) ? text : `bytes ${body.toString("base64")}`;

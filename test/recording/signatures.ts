@@ -13,7 +13,7 @@ export function describeSignature(signature: string, body: Buffer, keys: Iterabl
   return `valid: ${Buffer.from(head, "base64url").toString()} ${JSON.stringify(described)}`;
 }
 
-/** The same of the signatures of Standard Webhooks, one for each key. */
+/** Describes the signatures of Standard Webhooks, one for each key, like `describeSignature`. */
 export function describeStandard(signatures: string, arrival: Arrival, keys: Iterable<string>): string {
   const { headers, body } = arrival;
   const value = (name: string): string => headers.find(([other]) => other.toLowerCase() === name)?.[1] ?? "";

@@ -26,7 +26,7 @@ export type Author = Area & {
   /** Starts a run as a client does: a batch of one item. */
   begin(runId: string, headers?: Record<string, string>): Promise<Answer>;
   post(runId: string, items: Item[]): Promise<Answer>;
-  /** Waits until so many deliveries have come to the endpoint since the start. */
+  /** Waits until `count` deliveries have arrived at the endpoint since the start. */
   called(count: number): Promise<void>;
   finish(runId: string, result?: string): Promise<Answer>;
 };

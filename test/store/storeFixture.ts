@@ -10,6 +10,7 @@ import { parseHost } from "../../src/core/values/url.ts";
 import type { PublishResult } from "../../src/core/commands/publish.ts";
 import type { MomentSource, Store } from "../../src/store/store.ts";
 import { createRandom } from "./createRandom.ts";
+import { makeInput as makeCoreInput } from "../core/commandRunner.ts";
 import type { LogPage } from "../../src/store/queries/logs.ts";
 
 /** The time of the tests of a file, of which one runs at once. */
@@ -205,32 +206,16 @@ export const makeAccount = (id: string): Omit<Account, "createdAt"> => ({
 
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
-/** A letter to one host, due at once, with whatever the test is after. */
-export const makeInput = (overrides: Partial<MessageInput> = {}): MessageInput => ({
-  brand: "svc",
-  url: "https://one.example/hook",
-  method: "POST",
-  headers: [["Content-Type", "text/plain"]],
-  body: bytes("hello"),
-  retries: 3,
-  retryDelay: null,
-  timeout: 10_000,
-  flowControl: null,
-  callback: null,
-  failureCallback: null,
-  delay: null,
-  notBefore: null,
-  deduplication: null,
-  group: null,
-  endpoint: null,
-  queue: null,
-  scheduleId: null,
-  labels: [],
-  redaction: null,
-  callerIp: "192.0.2.1",
-  reportsOn: null,
-  ...overrides,
-});
+/** Returns the input of a message to one host that is due at once. */
+export const makeInput = (overrides: Partial<MessageInput> = {}): MessageInput =>
+  makeCoreInput({
+    url: "https://one.example/hook",
+    headers: [["Content-Type", "text/plain"]],
+    retries: 3,
+    timeout: 10_000,
+    callerIp: "192.0.2.1",
+    ...overrides,
+  });
 
 /** An answer to a delivery: 200, if the test does not say otherwise. */
 export const makeOutcome = ({ message, attempt }: Delivery, overrides: Partial<Outcome> = {}): Outcome => ({

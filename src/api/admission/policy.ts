@@ -17,9 +17,9 @@ import { checkHook, parseHookParams } from "../publishing/hookUrl.ts";
 import { findSourceBySecret } from "../publishing/sourceUrl.ts";
 import { checkOperator } from "../route/operator.ts";
 import type { RouteContext, Route } from "../route/route.ts";
-import { checkRights } from "./rights.ts";
+import { checkRights } from "./routeRights.ts";
 
-/** What an admission policy is built from. */
+/** The parts that an admission policy is built from. */
 export type AdmissionParts = Pick<RouteContext, "operator"> & {
   store: Store;
   now(): Millis;
@@ -29,13 +29,13 @@ export type AdmissionParts = Pick<RouteContext, "operator"> & {
    */
   counted?: AccessCounters;
   /** The limit of request bodies in flight, in bytes. */
-  intakeBytes?: number;
+  requestBodyBytes?: number;
   /** The limit of long responses in flight of one account, in bytes. */
-  outflowBytes?: number;
+  longResponseBytes?: number;
 };
 
 /**
- * What a request shows of its sender. `parameter` is the token in its query, and `params` are those of its
+ * The credentials of a request. `parameter` is the token in its query, and `params` are those of its
  * path.
  */
 export type Credentials = {
@@ -45,10 +45,10 @@ export type Credentials = {
   address: string | null;
 };
 
-/** Who sends a request, as far as it is proved. `sender` is whom its body is counted for. */
+/** The proved sender of a request. The body of the request is counted for `sender`. */
 export type Caller = { proof: Proof | null; source: WebhookSource | null; sender: BodyOwner };
 
-/** A request at the door. */
+/** A request to admit, with its sender and its route. */
 export type Entry = {
   caller: Caller;
   route: Route;
@@ -58,7 +58,7 @@ export type Entry = {
   tell(headers: Readonly<Record<string, string>>): void;
 };
 
-/** Gives back the room of a body. Null: it takes none. */
+/** Gives back the room that a body took; null if it took none. */
 export type Leave = (() => void) | null;
 
 /** A request that was admitted without waiting. `leave` gives back the room of its body. */
@@ -68,12 +68,12 @@ export type AdmittedAtOnce = { proof: Proof; leave(): void };
  * The admission policy of one port. The framework and the fast path both admit requests by it, and no rule
  * of admission is anywhere else:
  *
- * - who may: the credentials that a route asks for (`identify`), the lockout after failed tries, the rights
- *   of the token (`admit`);
- * - how much at once: bytes of request bodies in flight, in all and per account (`admit`, `receive`), long
- *   responses in flight of an account (`responses`), refused requests of an address in a second
- *   (`reasonFor`, `excess`);
- * - how fast: requests of an account in a second (`admit`).
+ * - Who may: `identify` checks credentials and the lockout after failed tries. `admit` checks the rights of
+ *   the token.
+ * - How much at once: `admit` and `receive` limit the bytes of request bodies in flight, in all and per
+ *   account. `responses` limits the long responses in flight of an account.
+ * - How fast: `admit` limits the requests of an account in a second. `reasonFor` and `excess` limit the
+ *   refused requests of an address in a second.
  *
  * It is built once, when the port is made. A connection has one request in flight at a time on both paths
  * (`api/route/pipelining.ts`).
@@ -93,8 +93,8 @@ export class AdmissionPolicy {
     this.#parts = parts;
     this.#counted = parts.counted ?? createAccessCounters(() => parts.now());
     const { lockout } = this.#counted;
-    this.#bodies = new RequestBodyLimits(parts.intakeBytes);
-    this.responses = new ResponseLimits(parts.outflowBytes);
+    this.#bodies = new RequestBodyLimits(parts.requestBodyBytes);
+    this.responses = new ResponseLimits(parts.longResponseBytes);
     this.#bearer = createAuthenticator({ store, now: () => parts.now(), lockout });
     this.#identifyHolder = createBasicAuthenticator({ store, lockout });
   }
@@ -156,11 +156,11 @@ export class AdmissionPolicy {
     const { proof } = entry.caller;
     if (proof) checkRights(proof, entry.route);
     const burst = proof && isCounted(entry.route) ? this.#counted.bursts.count(proof.account, this.#parts.now()) : null;
-    return burst instanceof Promise ? burst.then((told) => this.#enter(entry, told)) : this.#enter(entry, burst);
+    return burst instanceof Promise ? burst.then((counted) => this.#enter(entry, counted)) : this.#enter(entry, burst);
   }
 
   /**
-   * The same for a request with a bearer token, if it can be decided without waiting. Returns "unknown" if
+   * Admits a request with a bearer token like `identify` and `admit`, if that can be decided without waiting. Returns "unknown" if
    * the token has to be looked up first (`lookUp`), and null if the request needs `identify` and `admit`.
    * Throws `Refusal`.
    */
@@ -188,7 +188,7 @@ export class AdmissionPolicy {
   /**
    * Returns what to refuse a request with. The request is counted against its address, unless its sender
    * has proved an account: then the limits of the account apply. `isExcess`: the address is over its limit,
-   * and the refusal says so.
+   * and `reason` is the refusal for that.
    */
   reasonFor(error: unknown, { proof, address }: { proof: Proof | null; address: string | null }): { reason: Error; isExcess: boolean } {
     const counts = error instanceof Refusal && errorCodes[error.code].status < 500 && !proof;
@@ -205,10 +205,15 @@ export class AdmissionPolicy {
     return this.#counted.refused.findExcess(address);
   }
 
-  /** Requests without credentials count as refused ones. Health reports do not count. */
+  /**
+   * Counts a request without credentials as a refused one, except for health reports. Throws `Refusal` if the
+   * address is over its limit; `reasonFor` counts that request.
+   */
   #countOpen({ tag }: Route, address: string | null): void {
-    const excess = tag === "Health" ? null : this.#counted.refused.count(address);
+    if (tag === "Health") return;
+    const excess = this.excess(address);
     if (excess) throw excess;
+    this.#counted.refused.count(address);
   }
 
   #enter({ caller: { proof, sender }, route, bytes, tell }: Entry, burst: Burst | null): Leave {
@@ -221,7 +226,7 @@ export class AdmissionPolicy {
   }
 }
 
-/** Work itself is not counted in a second: only requests about it are. */
+/** Publishes, triggers and steps of runs do not count as requests of a second; all other requests of an account do. */
 const isCounted = ({ operation }: Route): boolean => operation === undefined;
 
 const nobody: Caller = { proof: null, source: null, sender: "" };

@@ -76,13 +76,13 @@ type Row = { route: Route; written: readonly string[]; segments: readonly (strin
 
 /** Prepares the rows once, so that finding the routes at a path compares texts and nothing else. */
 export function routeTable(routes: readonly Route[]): RouteTable {
-  const rows = routes.map(rowOf);
+  const rows = routes.map(toRow);
   const byLength = Map.groupBy(rows, ({ segments }) => segments.length);
-  const find = finderOf(rows);
+  const find = createFinder(rows);
   return {
     at: (path) => {
-      const posted = segmentsOf(routedPath(path, "POST"));
-      const others = segmentsOf(routedPath(path, ""));
+      const posted = splitPath(routedPath(path, "POST"));
+      const others = splitPath(routedPath(path, ""));
       const lengths = posted.length === others.length ? [posted.length] : [posted.length, others.length];
       const possible = lengths.flatMap((length) => byLength.get(length) ?? []);
       return possible.filter((row) => isAt(row, row.route.method === "POST" ? posted : others)).map(({ route }) => route);
@@ -91,19 +91,19 @@ export function routeTable(routes: readonly Route[]): RouteTable {
   };
 }
 
-function rowOf(route: Route): Row {
+function toRow(route: Route): Row {
   const written = routerPath(route.path).split("/");
   return { route, written, segments: written.map((one) => (one.startsWith(":") ? null : one.toLowerCase())) };
 }
 
-function finderOf(rows: readonly Row[]): RouteTable["find"] {
+function createFinder(rows: readonly Row[]): RouteTable["find"] {
   const fixed = new Map<string, Found>();
   const withParameters = new Map<string, Row[]>();
   // A segment of text comes before a parameter at the same place, as in the router.
   for (const row of rows.toSorted(bySegments)) {
     for (const method of listMethods(row.route)) {
       if (!row.segments.includes(null)) fixed.set(`${method} ${row.segments.join("/")}`, { route: row.route, params: {} });
-      else addTo(withParameters, keyOf(method, row.segments), row);
+      else addTo(withParameters, toKey(method, row.segments), row);
     }
   }
   return ({ method, target, rawHeaders }) => {
@@ -111,13 +111,13 @@ function finderOf(rows: readonly Row[]): RouteTable["find"] {
     const found = fixed.get(`${method} ${path.toLowerCase()}`);
     if (found || !/^[\w./-]+$/.test(path)) return found ?? null;
     const given = path.split("/");
-    const lower = segmentsOf(path);
-    const row = withParameters.get(keyOf(method, given))?.find((one) => isAt(one, lower));
+    const lower = splitPath(path);
+    const row = withParameters.get(toKey(method, given))?.find((one) => isAt(one, lower));
     return row ? { route: row.route, params: paramsIn(row, given) } : null;
   };
 }
 
-const keyOf = (method: string, { length }: readonly unknown[]): string => `${method} ${length}`;
+const toKey = (method: string, { length }: readonly unknown[]): string => `${method} ${length}`;
 
 const addTo = (rows: Map<string, Row[]>, key: string, row: Row): unknown => rows.set(key, [...(rows.get(key) ?? []), row]);
 
@@ -134,7 +134,7 @@ const paramsIn = ({ written }: Row, given: readonly string[]): Record<string, st
 
 const withoutEnd = (path: string): string => (path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path);
 
-const segmentsOf = (path: string): string[] => withoutEnd(path).toLowerCase().split("/");
+const splitPath = (path: string): string[] => withoutEnd(path).toLowerCase().split("/");
 
 const isAt = ({ segments }: Row, given: readonly string[]): boolean =>
   segments.length === given.length && segments.every((one, at) => (one === null ? given[at] !== "" : one === given[at]));

@@ -71,7 +71,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
       const { route } = request.routeOptions.config;
       if (request.is404 || !route) return refuseUnknown(request, reply, routes);
       const { authorization } = request.headers;
-      const shown = { authorization, parameter: request.split.token, params: paramsOf(request), address: callerIpOf(request) };
+      const shown = { authorization, parameter: request.split.token, params: readParams(request), address: readCallerIp(request) };
       const caller = admission.identify(route, shown);
       if (caller instanceof Promise) caller.then((found) => letIn(found, route)).catch(refuse);
       else letIn(caller, route);
@@ -84,7 +84,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
 type Refused = { request: FastifyRequest; reply: FastifyReply; admission: AdmissionPolicy };
 
 function reasonFor(error: unknown, { request, reply, admission }: Refused): Error {
-  const { reason, isExcess } = admission.reasonFor(error, { proof: request.caller?.proof ?? null, address: callerIpOf(request) });
+  const { reason, isExcess } = admission.reasonFor(error, { proof: request.caller?.proof ?? null, address: readCallerIp(request) });
   if (isExcess) void reply.removeHeader("Allow");
   return reason;
 }
@@ -140,8 +140,8 @@ const methodsOfRows = (rows: readonly Route[]): string[] => [...new Set(rows.fla
 const nothingThere = "path: there is nothing at this path; GET /v2/health answers if this is the right server";
 
 /** The parameters in the path of a request. */
-export const paramsOf = ({ params }: FastifyRequest): Record<string, string> =>
+export const readParams = ({ params }: FastifyRequest): Record<string, string> =>
   typeof params === "object" && params !== null ? (params as Record<string, string>) : {};
 
 /** What a proxy reports may be no address at all. */
-export const callerIpOf = ({ ip, raw }: FastifyRequest): string | null => findAddress(ip, raw.socket.remoteAddress);
+export const readCallerIp = ({ ip, raw }: FastifyRequest): string | null => findAddress(ip, raw.socket.remoteAddress);

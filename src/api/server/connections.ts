@@ -8,7 +8,7 @@ export type Connections = {
   pacing: Pacing;
   /** Null: it is turned off, and Node's parser reads all connections. */
   fastPath: FastPath | null;
-  /** Answers a request that is refused before the framework sees it. Reports whether it did. */
+  /** Refuses a request before the framework sees it, if it must be refused. Returns true if it did. */
   refuseEarly(request: IncomingMessage, response: ServerResponse): boolean;
 };
 

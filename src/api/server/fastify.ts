@@ -21,7 +21,7 @@ import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../rou
 import { changesAnything, listMethods } from "../route/route.ts";
 import { routerPath, routeTable, routingPath } from "../route/routeTable.ts";
 import { routes as allRoutes } from "../routes/index.ts";
-import { admitRequests, callerIpOf, paramsOf } from "./admitRequests.ts";
+import { admitRequests, readCallerIp, readParams } from "./admitRequests.ts";
 import { direct } from "./connections.ts";
 import { respondToBytes, acceptEveryRequest } from "./everyRequest.ts";
 import { refuseEarly } from "./refuseEarly.ts";
@@ -159,9 +159,9 @@ function toIncoming(request: FastifyRequest, { publicUrl = "" }: ApiOptions): In
     source: caller?.source ?? null,
     rawHeaders: raw.rawHeaders,
     origin: publicUrl === "" ? `${request.protocol}://${request.host}` : publicUrl,
-    params: paramsOf(request),
+    params: readParams(request),
     body: body instanceof Uint8Array ? body : noBytes,
-    callerIp: callerIpOf(request),
+    callerIp: readCallerIp(request),
   };
 }
 

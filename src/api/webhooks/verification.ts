@@ -14,7 +14,7 @@ import type { VerificationResult } from "./verificationResult.ts";
 import { CallRejection } from "./verificationResult.ts";
 
 export type { WebhookCall } from "./call.ts";
-export type { VerificationResult as Verdict } from "./verificationResult.ts";
+export type { VerificationResult } from "./verificationResult.ts";
 
 /** How the calls of a source are verified: what the API takes, and, once parsed, what is stored. */
 export const verificationSchema = z.discriminatedUnion("scheme", [

@@ -8,7 +8,7 @@ import { findLimiter, putLimiter, readLimiter, toLimiterKey } from "./limiter.ts
 // How many deliveries an account may have in flight, to one endpoint and in total: two gates between the key
 // of a message and the capacity of the node. A limiter exists only if the account has the limit, so other
 // accounts pay nothing for it. As with a key, the place is the lease itself. A lease from before the account
-// had the limit is not counted, and the message says so.
+// had the limit is not counted; the state of the message records that.
 
 /** The limit of an account, by the kind of the gate. Returns null if the account has no such limit. */
 const readLimit: Record<AccountLimit["kind"], (account: Account) => number | null> = {

@@ -2,12 +2,12 @@ import { leavesReserve } from "../fairness/lastPart.ts";
 import type { AccountId } from "../model/message.ts";
 
 /**
- * How many deliveries a node may have running, and how it shares them out.
+ * The deliveries that a node may have running, and how it shares them between destinations.
  *
- * A destination (a host, for one account) may have as many as there are hands free, so the first one that is slow
- * gets at most half, the second at most a third of the whole, and there is nearly always a hand for a newcomer.
- * (The dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds", 1998, with a factor of one.)
- * The memory for the bodies that are being sent is shared out by the same rule.
+ * A destination (a host, for one account) may have as many deliveries running as are free. The first slow
+ * destination gets at most half of the capacity, the second at most a third, and a new destination nearly always
+ * finds some free. (The dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds", 1998, with a
+ * factor of one.) The memory for bodies that are being sent is shared by the same rule.
  *
  * Accounts with many destinations are held back by a second rule: see `leavesReserve`.
  */
@@ -15,7 +15,7 @@ export type DeliveryCapacity = {
   free: number;
   /** No destination gets more than this, however idle the node. */
   perHost: number;
-  /** Whose due messages wait for a claim, so that what is new must not overtake them: those of all accounts, of none, or of these. */
+  /** The accounts whose due messages wait for a claim, so that a new message must not overtake them: all, none, or these. */
   backlog: boolean | ReadonlySet<AccountId>;
   /** Running deliveries by destination (`laneName`). */
   runningByLane: ReadonlyMap<string, number>;
@@ -29,41 +29,44 @@ export type DeliveryCapacity = {
 /** The whole of a capacity, and what each account holds of it. */
 export type CapacityHoldings = { total: number; byAccount: ReadonlyMap<AccountId, number> };
 
-/** Bytes of bodies. Below zero there are none free: the last one taken may go beyond, so that a large one is never left waiting for ever. */
+/** Bytes of bodies. `free` may be negative: the last body taken may exceed the limit, so that a large body never waits without end. */
 export type ByteCapacity = {
   free: number;
-  /** One batch loads at most so many for messages that it may send; the first one always. */
+  /** The most bytes that one batch loads for messages that it may send. The first message is always loaded. */
   perBatch: number;
-  /** Those of running deliveries by destination (`laneName`). */
+  /** Bytes of running deliveries by destination (`laneName`). */
   byLane: Readonly<Record<string, number>>;
 };
 
 /** Deliveries that were promised since the capacity was counted: `account` and `accountBytes` to the account of the destination. */
 export type TakenCapacity = { all: number; lane: number; account?: number; bytes: number; laneBytes: number; accountBytes?: number };
 
-/** The name under which the hands of a destination are counted. */
+/** Returns the name under which the deliveries of a destination are counted. */
 export const laneName = (account: AccountId, host: string): string => `${account} ${host}`;
 
 /** Returns the account of a name that `laneName` made. */
 export const readLaneAccount = (lane: string): AccountId => lane.slice(0, lane.indexOf(" "));
 
-/** May one more delivery to this destination begin? */
-export function hasCapacity(hands: DeliveryCapacity, taken: TakenCapacity, lane: string): boolean {
-  const free = hands.free - taken.all;
-  const running = (hands.runningByLane.get(lane) ?? 0) + taken.lane;
+/** Reports whether one more delivery to this destination may begin. */
+export function hasCapacity(capacity: DeliveryCapacity, taken: TakenCapacity, lane: string): boolean {
+  const free = capacity.free - taken.all;
+  const running = (capacity.runningByLane.get(lane) ?? 0) + taken.lane;
   return (
-    free > 0 && running < Math.min(hands.perHost, free) && hasBytes(hands.bytes, taken, lane) && leavesShareToOthers(hands, taken, lane)
+    free > 0 &&
+    running < Math.min(capacity.perHost, free) &&
+    hasBytes(capacity.bytes, taken, lane) &&
+    leavesShareToOthers(capacity, taken, lane)
   );
 }
 
-/** Reports whether the account of a destination may have one more delivery, as far as other accounts are concerned. */
+/** Reports whether one more delivery of the account of a destination leaves other accounts their share. */
 export function leavesShareToOthers({ free, bytes, heldByAccount }: DeliveryCapacity, taken: TakenCapacity, lane: string): boolean {
   if (!heldByAccount) return true;
   const account = readLaneAccount(lane);
-  const ownHands = (heldByAccount.deliveries.byAccount.get(account) ?? 0) + (taken.account ?? 0);
+  const ownDeliveries = (heldByAccount.deliveries.byAccount.get(account) ?? 0) + (taken.account ?? 0);
   const ownBytes = (heldByAccount.bytes.byAccount.get(account) ?? 0) + (taken.accountBytes ?? 0);
   return (
-    leavesReserve({ total: heldByAccount.deliveries.total, free: free - taken.all }, ownHands, 1) &&
+    leavesReserve({ total: heldByAccount.deliveries.total, free: free - taken.all }, ownDeliveries, 1) &&
     leavesReserve({ total: heldByAccount.bytes.total, free: bytes.free - taken.bytes }, ownBytes, 1)
   );
 }
@@ -73,18 +76,18 @@ function hasBytes({ free, byLane }: ByteCapacity, taken: TakenCapacity, lane: st
 }
 
 /**
- * May a destination have a hand before it is known who else waits? Nothing is running to it, and there are more hands
- * free than destinations that are being sent to, so that nobody misses the one it takes.
+ * Reports whether a delivery to a destination may begin before it is known which others wait. Nothing is running
+ * to it, and more deliveries are free than destinations are being sent to, so that it takes none from another.
  */
-export function isNewcomer(hands: DeliveryCapacity, taken: Pick<TakenCapacity, "all" | "lane">, lane: string): boolean {
-  return (hands.runningByLane.get(lane) ?? 0) + taken.lane === 0 && hands.free - taken.all > hands.runningByLane.size;
+export function isNewcomer(capacity: DeliveryCapacity, taken: Pick<TakenCapacity, "all" | "lane">, lane: string): boolean {
+  return (capacity.runningByLane.get(lane) ?? 0) + taken.lane === 0 && capacity.free - taken.all > capacity.runningByLane.size;
 }
 
-/** Whether due messages of this account wait for a claim. */
+/** Reports whether due messages of this account wait for a claim. */
 export const hasBacklog = ({ backlog }: Pick<DeliveryCapacity, "backlog">, account: AccountId): boolean =>
   typeof backlog === "boolean" ? backlog : backlog.has(account);
 
-/** For a caller that never delivers anything itself. */
+/** The capacity of a caller that delivers nothing itself. */
 export const noCapacity: DeliveryCapacity = {
   free: 0,
   perHost: 0,

@@ -70,8 +70,8 @@ export function releaseSlot(draft: Draft, moment: Moment, state: MessageState): 
 }
 
 /**
- * Removes a queue if no message waits there or is in flight. Of the given slots, those of finished messages
- * no longer count: their callbacks, or their aborted requests, end without the queue. Returns false if the
+ * Removes a queue if no message waits there or is in flight. The given slots of finished messages no
+ * longer count: their callbacks, or their aborted requests, end without the queue. Returns false if the
  * queue is still needed.
  */
 export function removeQueue(draft: Draft, moment: Moment, { limiter, slots }: { limiter: Limiter; slots: readonly MessageId[] }): boolean {
@@ -146,7 +146,7 @@ export function leaveWaitlist(draft: Draft, moment: Moment, state: MessageState)
  */
 export function resetWaiting(draft: Draft, limiter: Limiter): Limiter {
   const { account, id, waiting } = limiter;
-  if (waiting > 0) draft.fault(`${id} of account ${account} counted ${waiting} in a line in which nobody stood`);
+  if (waiting > 0) draft.fault(`${id} of account ${account} counted ${waiting} waiting messages, but its waitlist is empty`);
   return { ...limiter, waiting: 0 };
 }
 
@@ -166,7 +166,7 @@ export function recordCounted(limiters: readonly Limiter[], state: MessageState)
 type Decrement = LimiterName & { counter: "running" | "waiting" | "waitingDownstream"; nextAt?: Millis };
 
 /**
- * Decrements a counter. One that is 0 already is reported as a fault and stays 0, so that damaged data does
+ * Decrements a counter. A counter that is already 0 is reported as a fault and stays 0, so that damaged data does
  * not stop deliveries.
  */
 function decrement(draft: Draft, moment: Moment, { account, gate, counter, nextAt = 0 }: Decrement): void {

@@ -15,12 +15,12 @@ export const serverEndedDueAt: Millis = 0;
  * Leases a message to this node and hands it to the dispatcher. The caller has taken delivery capacity for
  * it.
  */
-export function lease(draft: Draft, moment: Moment, admitted: { account: Account; envelope: StoredMessage; state: MessageState }): void {
-  const { account, envelope, state } = admitted;
+export function lease(draft: Draft, moment: Moment, admitted: { account: Account; message: StoredMessage; state: MessageState }): void {
+  const { account, message, state } = admitted;
   const counted = countStart(draft, moment, state);
   draft.put("messages", { ...counted, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, waitlist: null });
   countBytes(draft, state.account, "bytesOut", state.size);
-  const delivery = { message: envelope, attempt: state.attempts, signingKey: account.signingKeys.current };
+  const delivery = { message, attempt: state.attempts, signingKey: account.signingKeys.current };
   draft.deliver(account.signsStandard ? { ...delivery, standardKeys: standardWebhookKeys(account, moment.now) } : delivery);
 }
 

@@ -5,7 +5,7 @@ import { listLimiterKeys } from "./counters.ts";
 import { endpointGate, queueGate } from "./gate.ts";
 import { toLimiterKey } from "./limiter.ts";
 
-// What a decision must load before messages pass gates.
+// The rows that a decision must load before messages pass gates.
 
 /**
  * Returns the slots and limiters to load before these messages move. A slot leads to the limiter of its
@@ -25,7 +25,7 @@ export const listLimiterKeysFor = (
 ): Key[] => listLimiterKeys(inputs.map(({ queue, flowControl }) => ({ account, queue, flowControlKey: flowControl?.key ?? null })));
 
 /**
- * What must be loaded of the destinations of messages: the waitlists of their hosts, and the limiters of
+ * The rows to load for the destinations of messages: the waitlists of their hosts, and the limiters of
  * their endpoints.
  */
 export type DestinationNeeds = { readonly hostWaitlists: readonly Key[]; readonly endpoints: readonly Key[] };

@@ -168,18 +168,18 @@ function serveOne(draft: Draft, moment: Moment, { initial, gate }: { initial: Me
  */
 export function sendNow(draft: Draft, moment: Moment, state: MessageState): void {
   const account = draft.get("accounts", state.account);
-  const envelope = draft.get("storedMessages", state.account, state.id);
+  const message = draft.get("storedMessages", state.account, state.id);
   if (!account) return giveUp(draft, moment, state);
-  if (!envelope || envelope.damaged) return draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
+  if (!message || message.damaged) return draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
   draft.takeCapacity(state.account, state.host, state.size);
-  lease(draft, moment, { account, envelope, state });
+  lease(draft, moment, { account, message, state });
   log(draft, moment, state, { states: ["ACTIVE"] });
 }
 
 /** Removes a message that can never be sent, because its account is gone. */
 export function giveUp(draft: Draft, moment: Moment, state: MessageState): void {
   const { account, id } = state;
-  draft.fault(`message ${id} of account ${account} has lost its envelope or its account, and is removed`);
+  draft.fault(`message ${id} of account ${account} has lost its stored message or its account, and is removed`);
   draft.drop("messages", account, id);
   release(draft, moment, state);
 }

@@ -17,7 +17,7 @@ import { countDeadLetters } from "../accounts/usage.ts";
 
 export type Retried = { dlqId: string; messageId: MessageId };
 
-/** `logRetention`: an envelope whose log is past that has only its dead letter left, and goes with it. */
+/** `logRetention`: a message whose log has expired has only its dead letter left, and is removed with it. */
 type DlqSelection = { account: AccountId; dlqIds: readonly string[]; logRetention: Millis };
 
 /**
@@ -29,15 +29,15 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
   further: ({ account, dlqIds, overrides }, draft) => {
     const deadLetters = findDeadLetters(draft, { account, dlqIds });
     const messageIds = deadLetters.map(({ messageId }) => messageId);
-    const envelopes = messageIds.flatMap((id) => draft.get("storedMessages", account, id) ?? []);
+    const messages = messageIds.flatMap((id) => draft.get("storedMessages", account, id) ?? []);
     return {
       storedMessages: toKeys(account, messageIds),
       ...removalNeeds(deadLetters),
       // Another key may be given that none of them had.
-      limiters: listLimiterKeysFor(account, [...envelopes, { queue: null, flowControl: mergeFlowControl(null, overrides.flowControl) }]),
+      limiters: listLimiterKeysFor(account, [...messages, { queue: null, flowControl: mergeFlowControl(null, overrides.flowControl) }]),
       ...destinationNeeds(
         account,
-        envelopes.map(({ url }) => url),
+        messages.map(({ url }) => url),
       ),
     };
   },

@@ -30,7 +30,7 @@ export function listOverrideUrls({ callback, failureCallback }: SendOverrides): 
   return found;
 }
 
-/** What a callback has of which nothing but its URL was said. */
+/** Returns the settings of a callback of which only the URL is given. */
 export const defaultCallback = (url: string): CallbackSettings => ({
   url,
   method: "POST",

@@ -19,7 +19,7 @@ import type {
   WithoutBody,
   RunPart,
 } from "../model/message.ts";
-import { mergeFlowControl, mustMergeFlowControl } from "./overrides.ts";
+import { defaultCallback, mergeFlowControl, mustMergeFlowControl } from "./overrides.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "./publish.ts";
 import type { Run, Step } from "../model/run.ts";
@@ -281,17 +281,7 @@ function makeFailureCallback({ settings, brand, labels }: Run, overrides: RunOve
     [`${prefix}-Workflow-Is-Failure`, "true"],
     [`${prefix}-Workflow-Failure-Callback`, "true"],
   ];
-  return {
-    url: failureUrl,
-    method: "POST",
-    headers: withLabel(headers, brand, now),
-    retries: null,
-    retryDelay: null,
-    timeout: null,
-    flowControl: null,
-    callback: null,
-    failureCallback: null,
-  };
+  return { ...defaultCallback(failureUrl), headers: withLabel(headers, brand, now) };
 }
 
 type Named = { account: AccountId; dlqId: string };

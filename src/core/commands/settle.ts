@@ -42,7 +42,7 @@ import type {
 } from "../model/message.ts";
 import { isUnfinished } from "../model/message.ts";
 import { readLimits } from "../accounts/plans.ts";
-import { decideNextAction } from "../sending/retry.ts";
+import { countRetries, decideNextAction } from "../sending/retry.ts";
 
 /** `late`: the lease had been lost; the outcome changed nothing. `cancelled`: the message was, and so nothing followed from it. */
 export type Settled = { became: "delivered" | "retry" | "failed" | "cancelled" | "late" };
@@ -170,7 +170,7 @@ function applyOutcome(draft: Draft, moment: Moment, { account, state, outcome }:
   const message = draft.getWithoutBody("storedMessages", state.account, state.id);
   if (!message || message.damaged) return applyToDamaged(draft, moment, { account, state, outcome });
   if (belongsToRun(message)) return applyRunOutcome(draft, moment, { account, message, state, outcome });
-  const retried = state.attempts - state.lostAttempts;
+  const retried = countRetries(state);
   const nextAction = decideNextAction({ message, outcome, retried, now: moment.now });
   if (nextAction.kind === "failed") {
     failMessage(draft, moment, { account, message, state, outcome });
@@ -216,7 +216,7 @@ export function failMessage(draft: Draft, moment: Moment, failure: Failure): voi
     messageId: state.id,
     logId,
     ...toDeadLetterResponse(outcome),
-    retried: state.attempts - state.lostAttempts,
+    retried: countRetries(state),
     failureCallback: message.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
     tags: [...state.tags, toTag.url(message.url), ...(message.callerIp === null ? [] : [toTag.callerIp(message.callerIp)])],
   };
@@ -267,7 +267,7 @@ export function reportCallback(draft: Draft, message: WithoutBody<StoredMessage>
 function createCallback(draft: Draft, moment: Moment, { account, message, state, outcome }: Failure): void {
   if (!message.callback) return;
   const reportsOn = { kind: "callback", messageId: message.id, dlqId: null } as const;
-  const retried = state.attempts - state.lostAttempts;
+  const retried = countRetries(state);
   const content = { message: readWithBody(draft, message), retried, outcome, reportsOn, maxBytes: readLimits(account).messageBytes };
   accept(draft, moment, account, makeCallbackInput({ callback: message.callback, ...content }), sharedSlot(message.callback, state));
 }

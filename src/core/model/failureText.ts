@@ -1,4 +1,4 @@
-import type { Answer, Bytes, HeaderList, Redaction, StepHead } from "./message.ts";
+import type { DestinationResponse, Bytes, HeaderList, Redaction, StepHead } from "./message.ts";
 import { limits } from "../values/limits.ts";
 import { truncateText } from "../values/name.ts";
 import type { RunFailure } from "./run.ts";
@@ -26,8 +26,10 @@ export const readFailedStepName = (headers: HeaderList): string | null =>
   truncateText(headers.find(([name]) => /^(svc|upstash)-error-step-name$/i.test(name))?.[1] ?? "", limits.nameLength) || null;
 
 /** Why a run failed, in one text: what the house says, or else the endpoint. What hides bodies hides what is said in them. */
-export const formatFailure = ({ error, status, body }: Pick<Answer, "error" | "status" | "body">, redaction: Redaction | null): string =>
-  formatRunFailure({ error: error ?? "", status, ...readFailureMessage(body) }, redaction);
+export const formatFailure = (
+  { error, status, body }: Pick<DestinationResponse, "error" | "status" | "body">,
+  redaction: Redaction | null,
+): string => formatRunFailure({ error: error ?? "", status, ...readFailureMessage(body) }, redaction);
 
 /** The same of what is kept of it with the run. */
 export function formatRunFailure(

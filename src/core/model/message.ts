@@ -381,6 +381,6 @@ export type Delivery = {
 /** Names such a call: an attempt that a node says it has the lease of. */
 export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };
 
-export type { DestinationResponse as Answer, Outcome } from "./attempt.ts";
+export type { DestinationResponse, Outcome } from "./attempt.ts";
 
 export const noBytes: Bytes = new Uint8Array(0);

@@ -17,22 +17,22 @@ export type StepKind = "initial" | "plan" | "result" | "call" | "answer" | "unre
  */
 export type ParsedStepKey = { kind: StepKind; number: number };
 
-const letters = { initial: "i", plan: "p", result: "r", call: "c", answer: "f", unreadable: "x" } as const satisfies Record<
+const kindLetters = { initial: "i", plan: "p", result: "r", call: "c", answer: "f", unreadable: "x" } as const satisfies Record<
   StepKind,
   string
 >;
-const kinds = Object.keys(letters) as StepKind[];
+const kinds = Object.keys(kindLetters) as StepKind[];
 
 /** Returns the key of a step. */
 export const formatStepKey = ({ kind, number }: ParsedStepKey): string =>
-  kind === "initial" ? letters.initial : `${letters[kind]}${number}`;
+  kind === "initial" ? kindLetters.initial : `${kindLetters[kind]}${number}`;
 
 /**
  * Returns what the key of a step says. A text that is no key counts as unreadable, too: the history of a run
  * may be damaged.
  */
 export function parseStepKey(key: string): ParsedStepKey {
-  const kind = kinds.find((one) => letters[one] === key.slice(0, 1)) ?? "unreadable";
+  const kind = kinds.find((one) => kindLetters[one] === key.slice(0, 1)) ?? "unreadable";
   const number = Number(key.slice(1));
   return formatStepKey({ kind, number }) === key ? { kind, number } : { kind: "unreadable", number: 0 };
 }
@@ -52,7 +52,7 @@ export const toStepId = (run: RunKey, stepKey: string): string => `${run}/${step
 
 /** Returns the id of the result of a step. */
 export const toResultId = (run: RunKey, { stepId }: Readonly<Record<string, unknown>>): string =>
-  toStepId(run, `${letters.result}${String(stepId)}`);
+  toStepId(run, `${kindLetters.result}${String(stepId)}`);
 
 /** Returns the id of the waiter for a step. */
 export const toWaiterId = (run: RunKey, { stepId }: Readonly<Record<string, unknown>>): string => `${run}/${String(stepId)}`;

@@ -1,5 +1,13 @@
 import { cutJson } from "../values/cutJson.ts";
-import type { Answer, Bytes, CallbackSettings, StoredMessage, HeaderList, MessageInput, CallbackSubject } from "../model/message.ts";
+import type {
+  DestinationResponse,
+  Bytes,
+  CallbackSettings,
+  StoredMessage,
+  HeaderList,
+  MessageInput,
+  CallbackSubject,
+} from "../model/message.ts";
 import { base64 } from "../values/base64.ts";
 
 /** `most`: bytes that the body may have at most. */
@@ -7,7 +15,7 @@ type CallbackContent = {
   callback: CallbackSettings;
   message: StoredMessage;
   retried: number;
-  outcome: Answer;
+  outcome: DestinationResponse;
   reportsOn: CallbackSubject;
   maxBytes: number;
 };

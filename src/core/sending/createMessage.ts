@@ -44,7 +44,7 @@ export function accept(draft: Draft, moment: Moment, account: Account, input: Si
   draft.put("storedMessages", message);
   draft.indexTime(account.id, message.id, state.timeKeys);
   countMessage(draft, state);
-  if (startedAtOnce) lease(draft, moment, { account, envelope: message, state });
+  if (startedAtOnce) lease(draft, moment, { account, message, state });
   else if (stoppedAt !== null && hasLimiter(stoppedAt)) hold(draft, moment, { state, gate: stoppedAt });
   else draft.put("messages", state);
   return message;

@@ -7,7 +7,7 @@ import { isSuccessStatus } from "../values/status.ts";
 import { readStorageLevel } from "../accounts/storageQuota.ts";
 import type {
   Account,
-  Answer,
+  DestinationResponse,
   Bytes,
   DeadLetter,
   StoredMessage,
@@ -23,9 +23,9 @@ import { countDeadLetters } from "../accounts/usage.ts";
 export const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => isSuccessStatus(status);
 
 /** An attempt that was not followed by another one. */
-export type Failure = { account: Account; message: WithoutBody<StoredMessage>; state: MessageState; outcome: Answer };
+export type Failure = { account: Account; message: WithoutBody<StoredMessage>; state: MessageState; outcome: DestinationResponse };
 
-type EndedAttempt = { state: MessageState; outcome: Answer; account?: Account };
+type EndedAttempt = { state: MessageState; outcome: DestinationResponse; account?: Account };
 
 /** A message has arrived. */
 export function recordDelivery(draft: Draft, moment: Moment, { state, outcome }: EndedAttempt): void {
@@ -39,7 +39,7 @@ export function recordDelivery(draft: Draft, moment: Moment, { state, outcome }:
  */
 export function scheduleRetry(draft: Draft, moment: Moment, { state, outcome, account }: EndedAttempt, at: Millis): void {
   const isOverQuota = account !== undefined && readStorageLevel(account) !== null && outcome.body.byteLength > 0;
-  const logged: Answer = isOverQuota ? { ...outcome, body: noBytes, cut: true } : outcome;
+  const logged: DestinationResponse = isOverQuota ? { ...outcome, body: noBytes, cut: true } : outcome;
   draft.put("messages", { ...state, state: "pending", attempts: state.attempts + 1, leasedBy: null, dueAt: at });
   countEnd(draft, moment, state, at);
   log(draft, moment, state, { states: ["ERROR", "RETRY"], nextDueAt: at, ...toLoggedResponse(logged) });
@@ -59,10 +59,10 @@ export function putDeadLetter(draft: Draft, deadLetter: DeadLetter): void {
 }
 
 /** That nobody answered. */
-export const noResponse: Answer = { status: null, headers: [], body: noBytes, error: null };
+export const noResponse: DestinationResponse = { status: null, headers: [], body: noBytes, error: null };
 
 /** An answer as the log keeps it. */
-export const toLoggedResponse = ({ status, headers, body, digest, error, cut }: Answer) => ({
+export const toLoggedResponse = ({ status, headers, body, digest, error, cut }: DestinationResponse) => ({
   status,
   headers,
   error,
@@ -72,7 +72,7 @@ export const toLoggedResponse = ({ status, headers, body, digest, error, cut }: 
 });
 
 /** An answer as a dead letter keeps it. */
-export const toDeadLetterResponse = ({ status, headers, body, digest, error, cut, keptBytes = Infinity }: Answer) => ({
+export const toDeadLetterResponse = ({ status, headers, body, digest, error, cut, keptBytes = Infinity }: DestinationResponse) => ({
   status,
   headers,
   error,
@@ -86,7 +86,7 @@ const firstBytes = (body: Bytes, maxBytes: number): Bytes =>
   body.byteLength > maxBytes ? new Uint8Array(body.subarray(0, maxBytes)) : body;
 
 /** The answer of a failure callback, as it is shown with what it told of. */
-export const toFailureCallbackInfo = ({ status, headers, body, digest, cut }: Answer): Omit<FailureCallbackInfo, "state"> => ({
+export const toFailureCallbackInfo = ({ status, headers, body, digest, cut }: DestinationResponse): Omit<FailureCallbackInfo, "state"> => ({
   ...(status === null ? {} : { responseStatus: status }),
   responseBody: new TextDecoder().decode(body.subarray(0, logBodyBytes)),
   responseHeaders: headers,

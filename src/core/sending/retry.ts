@@ -4,7 +4,7 @@ import { day, second } from "../values/time.ts";
 import { Refusal } from "../values/errors.ts";
 import { evaluateRetryDelay } from "../values/expression.ts";
 import { canonicalName, headerValue } from "../values/headers.ts";
-import type { StoredMessage, HeaderList, Millis, Outcome } from "../model/message.ts";
+import type { StoredMessage, HeaderList, MessageState, Millis, Outcome } from "../model/message.ts";
 
 /** What follows from an attempt. */
 export type NextAction = { kind: "delivered" } | { kind: "retry"; at: Millis } | { kind: "failed" };
@@ -89,3 +89,7 @@ function readOwnDelay({ retryDelay }: Attempt["message"], retried: number): Mill
     throw error;
   }
 }
+
+/** Returns how many attempts of a message count as retries. An attempt whose lease expired does not count. */
+export const countRetries = ({ attempts, lostAttempts }: Pick<MessageState, "attempts" | "lostAttempts">): number =>
+  attempts - lostAttempts;

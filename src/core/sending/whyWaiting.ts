@@ -1,3 +1,4 @@
+import { countRetries } from "./retry.ts";
 import { serverEndedDueAt } from "../admission/lease.ts";
 import type { AccountLimit, GateKind } from "../admission/gate.ts";
 import { isAccountLimit, parseGate, readWaitlist } from "../admission/gate.ts";
@@ -120,7 +121,7 @@ function isQueuePaused({ state, queue, notBefore, lastEntry }: WaitState, now: M
 function describeDue({ state, retries, lastEntry }: WaitState, now: Millis): WaitReason {
   const dueAt = state.dueAt ?? now;
   if (dueAt <= now) return { reason: "due", text: `due since ${iso(dueAt)}; the next node that looks takes it`, since: dueAt };
-  const retried = state.attempts - state.lostAttempts;
+  const retried = countRetries(state);
   if (retried === 0) return { reason: "not-due", text: `due at ${iso(dueAt)}`, until: dueAt };
   const { status, error, reported } = lastEntry ?? { status: null, error: null };
   return {
@@ -176,11 +177,12 @@ function describeSlotHolders({ messageId, holders }: SlotHolders): BlockingMessa
   return [{ messageId, callbackId: callback.id, text: `message ${messageId} (its callback ${callback.id}: ${formatActivity(callback)})` }];
 }
 
-function formatActivity({ state, dueAt, attempts, lostAttempts, leasedBy, waitlist }: MessageState): string {
+function formatActivity(message: MessageState): string {
+  const { state, dueAt, leasedBy, waitlist } = message;
   if (state === "active") return `being sent by node ${leasedBy ?? "?"}`;
   if (state === "cancelling") return `cancelled, and its request by node ${leasedBy ?? "?"} has not ended`;
   if (state === "held") return `in the line of ${formatWaitlist({ waitlist })}`;
-  return `${attempts - lostAttempts > 0 ? "in retry until" : "due at"} ${iso(dueAt ?? 0)}`;
+  return `${countRetries(message) > 0 ? "in retry until" : "due at"} ${iso(dueAt ?? 0)}`;
 }
 
 /** How the waitlists of the gates are called. */

@@ -12,7 +12,7 @@ import { toTag } from "../search/tags.ts";
 import { noBytes } from "../model/message.ts";
 import type {
   Account,
-  Answer,
+  DestinationResponse,
   CallbackSettings,
   DeadLetter,
   StoredMessage,
@@ -33,7 +33,7 @@ import {
   readWithBody,
 } from "../sending/outcome.ts";
 import { readLimits } from "../accounts/plans.ts";
-import { decideNextAction } from "../sending/retry.ts";
+import { countRetries, decideNextAction } from "../sending/retry.ts";
 import type { Run, RunFailure, Step } from "../model/run.ts";
 import { formatHistory } from "../model/run.ts";
 import { initialStepKey, toStepId } from "../model/stepId.ts";
@@ -51,7 +51,12 @@ export const belongsToRun = <E extends WithoutBody<StoredMessage>>(message: E): 
  * What must be seen when a message of a run has an outcome: the run, and where it ends with it all that changes then, which
  * may be much. `state`: it may be sent again; otherwise it is not.
  */
-export function runOutcomeNeeds(draft: Draft, message: WithRun<WithoutBody<StoredMessage>>, outcome: Answer, state?: MessageState): Needs {
+export function runOutcomeNeeds(
+  draft: Draft,
+  message: WithRun<WithoutBody<StoredMessage>>,
+  outcome: DestinationResponse,
+  state?: MessageState,
+): Needs {
   const { account, run: part } = message;
   const messageNeeds: Needs = {
     runs: [[account, part.run]],
@@ -81,16 +86,14 @@ export function runOutcomeNeeds(draft: Draft, message: WithRun<WithoutBody<Store
  * Whether the answer of a third party surely fits into the history: before its step is written, which has the answer in
  * base64, what was asked as well, and the headers of both.
  */
-const certainlyFits = (ongoing: OngoingRun, { size }: RunPart, { body }: Answer): boolean =>
+const certainlyFits = (ongoing: OngoingRun, { size }: RunPart, { body }: DestinationResponse): boolean =>
   fitsHistory(ongoing, 2 * (body.byteLength + size) + 1024 * 1024);
 
 /** Why a run cannot go on after this answer. That of a third party is for the run to look at, whatever it is. */
-const findOutcomeProblem = ({ kind, first }: RunPart, outcome: Answer, steps: readonly Pick<Step, "head">[]): string | null =>
+const findOutcomeProblem = ({ kind, first }: RunPart, outcome: DestinationResponse, steps: readonly Pick<Step, "head">[]): string | null =>
   kind === "call" ? null : findRunProblem({ outcome, steps, ...(first === undefined ? {} : { first }) });
 
-const countRetries = ({ attempts, lostAttempts }: MessageState): number => attempts - lostAttempts;
-
-function failureNeeds(account: Account["id"], run: Run, outcome: Answer): Needs {
+function failureNeeds(account: Account["id"], run: Run, outcome: DestinationResponse): Needs {
   const { failureCallback } = run.settings;
   const isMismatch = !isSuccess(outcome) && findRunProblem({ outcome, steps: [] }) !== null;
   return {
@@ -232,7 +235,7 @@ type FailureReport = {
   account: Account;
   run: Run;
   deadLetter: DeadLetter;
-  outcome: Answer;
+  outcome: DestinationResponse;
   message: WithoutBody<StoredMessage>;
   callback: CallbackSettings;
 };

@@ -1,10 +1,10 @@
-import type { Answer, Bytes } from "../model/message.ts";
+import type { DestinationResponse, Bytes } from "../model/message.ts";
 import { headerValue } from "../values/headers.ts";
 import { isSuccess } from "../sending/outcome.ts";
 import type { Step } from "../model/run.ts";
 
 type StepWithHead = Pick<Step, "head">;
-type ProblemInput = { outcome: Answer; steps: readonly StepWithHead[]; first?: "detect" | "rest" };
+type ProblemInput = { outcome: DestinationResponse; steps: readonly StepWithHead[]; first?: "detect" | "rest" };
 
 /** Why a run cannot go on, whatever its retries: nothing would come of them. Null: it can. */
 export function findRunProblem({ outcome, steps, first }: ProblemInput): string | null {
@@ -13,14 +13,14 @@ export function findRunProblem({ outcome, steps, first }: ProblemInput): string 
 }
 
 /** What answers without the header of the protocol is no workflow (protocol 6.6); one without that of its client is too old for a plain trigger. */
-function findDetectionProblem({ headers }: Answer, first: "detect" | "rest"): string | null {
+function findDetectionProblem({ headers }: DestinationResponse, first: "detect" | "rest"): string | null {
   if (first === "rest" && !hasProtocolHeader(headers, "Workflow-Sdk"))
     return "trigger rest api is only usable with sdk versions after v1.0.0 major version";
   if (hasProtocolHeader(headers, "Workflow-Sdk-Version")) return null;
   return "detected a non-workflow destination for trigger/invoke. make sure you are sending the request to the correct endpoint";
 }
 
-const hasProtocolHeader = (headers: Answer["headers"], name: string): boolean =>
+const hasProtocolHeader = (headers: DestinationResponse["headers"], name: string): boolean =>
   ["Svc", "Upstash"].some((prefix) => headerValue(headers, `${prefix}-${name}`) !== undefined);
 
 /** A history that the code of the endpoint does not fit any more, in the words of its client. */

@@ -41,7 +41,7 @@ export async function decideBatch(
 ): Promise<{ set: WorkingSet; replies: CommandReply[]; now: Millis }> {
   // The table of commands is typed by name; a call on its way is plain data again.
   const pending = calls.map((call): PendingCall => ({ ...call, decision: decisions[call.name], earlyReply: null }));
-  const set = new WorkingSet(capacity, { isAlone: calls.length === 1, recentSightings: recentTimeIndex });
+  const set = new WorkingSet(capacity, { isAlone: calls.length === 1, recentTimeIndex });
   const requested: RequestedKeys = { accounts: new Set(), endpoints: [] };
   const first = collectNeeds(pending, ({ decision, input }) => decision.needs(input));
   // What is due depends on the time.

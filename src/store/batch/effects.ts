@@ -3,7 +3,7 @@ import type { TimeIndexEntry } from "./recentTimeIndex.ts";
 import { BatchUsage } from "./usage.ts";
 import type { UndoLog } from "./undoLog.ts";
 
-/** What the commands of a batch do besides changing rows. It takes effect when the batch is committed. */
+/** The effects of the commands of a batch besides changed rows. They take effect when the batch is committed. */
 export class Effects {
   /** Leased messages, for the dispatcher of this node. */
   readonly deliveries: Delivery[] = [];
@@ -13,7 +13,7 @@ export class Effects {
   readonly faults: string[] = [];
   /** Entries of the time index that are new. */
   readonly newTimeIndexEntries: TimeIndexEntry[] = [];
-  /** What accounts have used. */
+  /** The usage of accounts. */
   readonly usage = new BatchUsage();
   readonly #undo: UndoLog;
 

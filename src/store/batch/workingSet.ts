@@ -22,7 +22,7 @@ import { BatchCapacity } from "./takenCapacity.ts";
 import { UndoLog } from "./undoLog.ts";
 
 /**
- * What the decisions of one batch see and change. The loader brings rows into the overlay; the overlay has them as the
+ * The rows that the decisions of one batch read and change. The loader brings rows into the overlay; the overlay has them as the
  * commands left them; the undo log takes back what a command did that throws.
  */
 export class WorkingSet implements Draft {
@@ -37,12 +37,12 @@ export class WorkingSet implements Draft {
   /** Messages that the running command has taken out of a waitlist. */
   #leftWaitlist: MessageState[] = [];
 
-  constructor(capacity: DeliveryCapacity, { isAlone, recentSightings }: { isAlone: boolean; recentSightings: RecentTimeIndex }) {
+  constructor(capacity: DeliveryCapacity, { isAlone, recentTimeIndex }: { isAlone: boolean; recentTimeIndex: RecentTimeIndex }) {
     this.#loaded = new NeedsLoader(this.#overlay, { bytes: capacity.bytes.perBatch, isAlone });
     this.#capacity = capacity;
     this.#takenCapacity = new BatchCapacity(capacity);
     this.#isAlone = isAlone;
-    this.#recentTimeIndex = recentSightings;
+    this.#recentTimeIndex = recentTimeIndex;
   }
 
   /** Loads what is not here yet. Returns false if everything was here. */

@@ -6,27 +6,34 @@ import type { LogDetail } from "./detail.ts";
 import { hasDetail, formatLogDetail } from "./detail.ts";
 import type { Columns, Table, Value } from "./table.ts";
 
-export const text = (value: Value | undefined): string => (typeof value === "string" ? value : "");
-export const number = (value: Value | undefined): number => (typeof value === "number" ? value : 0);
-export const bytes = (value: Value | undefined): Bytes => (value instanceof Uint8Array ? value : noBytes);
-export const orNull = <T extends Value>(value: Value | undefined, read: (value: Value | undefined) => T): T | null =>
+/** Returns the text in a column; empty if there is none. */
+export const readText = (value: Value | undefined): string => (typeof value === "string" ? value : "");
+/** Returns the number in a column; 0 if there is none. */
+export const readNumber = (value: Value | undefined): number => (typeof value === "number" ? value : 0);
+/** Returns the bytes in a column; none if it has no value. */
+export const readBytes = (value: Value | undefined): Bytes => (value instanceof Uint8Array ? value : noBytes);
+/** Returns the value of a column, or null if it has none. */
+export const readOrNull = <T extends Value>(value: Value | undefined, read: (value: Value | undefined) => T): T | null =>
   value === null || value === undefined ? null : read(value);
-/** What was written as JSON, by `write` of the same table. */
-export const parseDetail = <Row>(row: Columns): Row => JSON.parse(text(row.detail)) as Row;
+/** Returns the fields that `write` of the same table has written as JSON. */
+export const parseDetail = <Row>(row: Columns): Row => JSON.parse(readText(row.detail)) as Row;
+/** Returns the value to store for a body: null for an empty one. */
 export const toBodyColumn = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : body);
 
-/** `workflowRuns` is the column `workflow_runs`. */
+/** Returns the column of a count: `workflow_runs` for `workflowRuns`. */
 export const toCountColumn = (name: CountName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+/** The counts of usage with their columns. */
 export const countColumns = countNames.map((name) => [name, toCountColumn(name)] as const);
+/** Returns the counts of usage in a row. */
 export const readCounts = (row: Columns): Counts =>
-  Object.fromEntries(countColumns.map(([name, column]) => [name, number(row[column])])) as Counts;
+  Object.fromEntries(countColumns.map(([name, column]) => [name, readNumber(row[column])])) as Counts;
 
-/** A table of rows that are nothing but their keys. */
+/** A table whose rows have only their key. */
 export const keyOnlyTable: Omit<Table<Tag>, "name"> = {
   columns: { account: "text", id: "text" },
   key: ["account", "id"],
   write: ({ account, id }) => ({ account, id }),
-  read: (row) => ({ account: text(row.account), id: text(row.id) }),
+  read: (row) => ({ account: readText(row.account), id: readText(row.id) }),
 };
 
 /** A table of entries of the log. */
@@ -54,13 +61,13 @@ export const logTable: Omit<Table<LogRow>, "name"> = {
     body: toBodyColumn(row.body),
   }),
   read: (row) => ({
-    account: text(row.account),
-    id: text(row.id),
-    messageId: text(row.message_id),
-    time: number(row.time),
-    states: text(row.states).split(" ") as LogState[],
-    status: orNull(row.status, number),
-    body: bytes(row.body),
+    account: readText(row.account),
+    id: readText(row.id),
+    messageId: readText(row.message_id),
+    time: readNumber(row.time),
+    states: readText(row.states).split(" ") as LogState[],
+    status: readOrNull(row.status, readNumber),
+    body: readBytes(row.body),
     error: null,
     nextDueAt: null,
     headers: [],

@@ -1,7 +1,7 @@
 import type { Notification, Run, Step, Waiter } from "../../core/model/run.ts";
 import { readRunKey } from "../../core/model/stepId.ts";
 import type { Tables } from "./table.ts";
-import { text, number, bytes, orNull, parseDetail, toBodyColumn } from "./columns.ts";
+import { readText, readNumber, readBytes, readOrNull, parseDetail, toBodyColumn } from "./columns.ts";
 
 /** The columns of the tables of workflow runs. */
 export const runTables = {
@@ -19,10 +19,10 @@ export const runTables = {
     }),
     read: (row) => ({
       ...parseDetail<Run>(row),
-      account: text(row.account),
-      id: text(row.id),
-      endedAt: orNull(row.ended_at, number),
-      body: bytes(row.body),
+      account: readText(row.account),
+      id: readText(row.id),
+      endedAt: readOrNull(row.ended_at, readNumber),
+      body: readBytes(row.body),
     }),
   },
   activeRuns: {
@@ -48,13 +48,13 @@ export const runTables = {
       waiting,
     }),
     read: (row) => ({
-      account: text(row.account),
-      runId: text(row.run_id),
-      run: text(row.run),
-      steps: number(row.steps),
-      size: number(row.size),
-      firstMessage: text(row.first_message),
-      waiting: number(row.waiting),
+      account: readText(row.account),
+      runId: readText(row.run_id),
+      run: readText(row.run),
+      steps: readNumber(row.steps),
+      size: readNumber(row.size),
+      firstMessage: readText(row.first_message),
+      waiting: readNumber(row.waiting),
     }),
   },
   steps: {
@@ -82,14 +82,14 @@ export const runTables = {
     }),
     read: (row) => ({
       ...parseDetail<Pick<Step, "head" | "url" | "headers" | "waited">>(row),
-      account: text(row.account),
-      id: text(row.id),
-      run: readRunKey(text(row.id)),
-      position: number(row.position),
-      body: bytes(row.body),
-      messageId: text(row.message_id),
-      callType: text(row.call_type) as Step["callType"],
-      createdAt: number(row.created_at),
+      account: readText(row.account),
+      id: readText(row.id),
+      run: readRunKey(readText(row.id)),
+      position: readNumber(row.position),
+      body: readBytes(row.body),
+      messageId: readText(row.message_id),
+      callType: readText(row.call_type) as Step["callType"],
+      createdAt: readNumber(row.created_at),
     }),
   },
   waiters: {
@@ -106,12 +106,12 @@ export const runTables = {
     }),
     read: (row) => ({
       ...parseDetail<Waiter>(row),
-      account: text(row.account),
-      id: text(row.id),
-      run: readRunKey(text(row.id)),
-      kind: text(row.kind) as Waiter["kind"],
-      event: text(row.event),
-      dueAt: orNull(row.due_at, number),
+      account: readText(row.account),
+      id: readText(row.id),
+      run: readRunKey(readText(row.id)),
+      kind: readText(row.kind) as Waiter["kind"],
+      event: readText(row.event),
+      dueAt: readOrNull(row.due_at, readNumber),
     }),
   },
   notifications: {
@@ -127,14 +127,14 @@ export const runTables = {
       body: toBodyColumn(body),
     }),
     read: (row) => ({
-      account: text(row.account),
-      id: text(row.id),
-      run: readRunKey(text(row.id)),
-      kind: text(row.kind) as Notification["kind"],
-      event: text(row.event),
-      createdAt: number(row.created_at),
-      body: bytes(row.body),
-      size: typeof row.size === "number" ? row.size : bytes(row.body).byteLength,
+      account: readText(row.account),
+      id: readText(row.id),
+      run: readRunKey(readText(row.id)),
+      kind: readText(row.kind) as Notification["kind"],
+      event: readText(row.event),
+      createdAt: readNumber(row.created_at),
+      body: readBytes(row.body),
+      size: typeof row.size === "number" ? row.size : readBytes(row.body).byteLength,
     }),
   },
 } satisfies Pick<Tables, "runs" | "activeRuns" | "steps" | "waiters" | "notifications">;

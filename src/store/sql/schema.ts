@@ -9,8 +9,8 @@ type DatabaseKind = "sqlite" | "postgres";
 type Schema = { sql: string; hash: string };
 
 /**
- * The version of what is stored in a way that `schema.sql` does not show, such as the JSON in a column or the parts of an id. Whoever
- * changes that raises it.
+ * The version of what is stored in a way that `schema.sql` does not show, such as the JSON in a column or the parts of an id. Raise it with
+ * every change of that.
  */
 const format = 2;
 
@@ -31,8 +31,8 @@ function readSchema(database: DatabaseKind): Schema {
 }
 
 /**
- * Returns the text for one database: its marked comments become statements. Text is compared byte by byte: SQLite does that, and
- * PostgreSQL is told to, because the rules of a language would not sort ids by time.
+ * Returns the text for one database: its marked comments become statements. Text is compared byte by byte: SQLite does that by
+ * default, and PostgreSQL with the collation C. The rules of a language would not sort ids by time.
  */
 function toDialect(database: DatabaseKind, sql: string): string {
   const own = sql.replace(/\/\*(sqlite|postgres):(.*?)\*\//gs, (comment, name: string, content: string) =>
@@ -60,10 +60,10 @@ export const isSchemaKnown = (database: DatabaseKind): string =>
 /** Reports whether a row has the column `isSchemaKnown`, and it says no. */
 export const isReplaced = (row: Readonly<Record<string, unknown>> | undefined): boolean => Number(row?.is_schema_known) === 0;
 
-/** What a person calls a store, and what an empty one of its kind is called. */
+/** The names of a store and of an empty one, in the words of an error. */
 export type StoreName = { name: string; place: string };
 
-/** What is needed of a database, besides a connection, to create its tables. */
+/** The functions of a database, besides its connection, with which its tables are created. */
 export type TableCreation = StoreName & {
   run(sql: string): Promise<void>;
   hasTable(name: string): Promise<boolean>;

@@ -2,7 +2,7 @@ import type { Key, TableName } from "../../core/decision/command.ts";
 import type { Dialect } from "./database.ts";
 import type { BodyOptions } from "../queries/storageReads.ts";
 import { makeWeightSql } from "./storedBytes.ts";
-import type { ColumnType, Shape, Value } from "./tables.ts";
+import type { ColumnType, TableSchema, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 /** The statements that every table has, in the words of one database. */
@@ -39,7 +39,7 @@ export function getStatements(dialect: Dialect, name: TableName): Statements {
 }
 
 function makeStatements(dialect: Dialect, name: TableName): Statements {
-  const table: Shape = tables[name];
+  const table: TableSchema = tables[name];
   const types = Object.values(table.columns);
   const keyTypes = table.key.map((): ColumnType => "text");
   const byKey = dialect.givenRows(keyTypes);
@@ -83,7 +83,7 @@ export const equalsAsRange = (column: string, value: string): string => `${colum
 type KeySelect = { given: { also: string }; selectOne(columns: string): string };
 
 /** The same where rows are locked: first their keys alone, of all that is given, then the rows in the order in which everybody takes them. */
-export function selectInKeyOrder(dialect: Dialect, table: Shape, { given, selectOne }: KeySelect): string {
+export function selectInKeyOrder(dialect: Dialect, table: TableSchema, { given, selectOne }: KeySelect): string {
   const { name, key } = table;
   if (given.also === "") return selectOne(listColumns(table)) + dialect.lock(name);
   const keys = key.map((column) => `keys.${column}`).join(", ");
@@ -94,7 +94,7 @@ export function selectInKeyOrder(dialect: Dialect, table: Shape, { given, select
 }
 
 /** That a row has a key, in words for statements that change it. `value`: that of a column of the key. */
-function matchesKeyByRange(dialect: Dialect, table: Shape, value: (index: number) => string): string {
+function matchesKeyByRange(dialect: Dialect, table: TableSchema, value: (index: number) => string): string {
   // Its parts are told apart by what their ids are equal to.
   if (table.name === "log") return matchesKey(table, value);
   return dialect.isRow(
@@ -103,10 +103,10 @@ function matchesKeyByRange(dialect: Dialect, table: Shape, value: (index: number
   );
 }
 
-const matchesKey = ({ name, key }: Shape, value: (index: number) => string): string =>
+const matchesKey = ({ name, key }: TableSchema, value: (index: number) => string): string =>
   key.map((column, index) => `${name}.${column} = ${value(index)}`).join(" and ");
 
-function makeUpdate(dialect: Dialect, table: Shape): UpdateStatement {
+function makeUpdate(dialect: Dialect, table: TableSchema): UpdateStatement {
   const names = Object.keys(table.columns);
   const types = Object.values(table.columns);
   // A key never changes, and setting it to what it is would cost as much as moving the row; setting others, as much as moving them in their indexes.
@@ -128,17 +128,17 @@ function makeUpdate(dialect: Dialect, table: Shape): UpdateStatement {
 }
 
 /** The columns of a table, as a select names them. */
-export function listColumns(table: Shape, { bodies }: BodyOptions = {}): string {
+export function listColumns(table: TableSchema, { bodies }: BodyOptions = {}): string {
   const known = bodies === false ? columnsWithoutBody : wholeColumns;
   let columns = known.get(table);
   if (columns === undefined) known.set(table, (columns = columnNames(table, bodies !== false)));
   return columns;
 }
 
-const wholeColumns = new WeakMap<Shape, string>();
-const columnsWithoutBody = new WeakMap<Shape, string>();
+const wholeColumns = new WeakMap<TableSchema, string>();
+const columnsWithoutBody = new WeakMap<TableSchema, string>();
 
-const columnNames = ({ name, columns }: Shape, bodies: boolean): string =>
+const columnNames = ({ name, columns }: TableSchema, bodies: boolean): string =>
   Object.keys(columns)
     .filter((column) => bodies || column !== "body")
     .map((column) => `${name}.${column}`)
@@ -148,7 +148,7 @@ const columnNames = ({ name, columns }: Shape, bodies: boolean): string =>
 export const keyValues = (key: Key): Value[] => key.filter((part) => part !== undefined);
 
 /** Compares rows, whose first values are their key, for the order in which every transaction locks and makes them. */
-export function inLockOrder({ key, compareIds }: Pick<Shape, "key" | "compareIds">): (a: Value[], b: Value[]) => number {
+export function inLockOrder({ key, compareIds }: Pick<TableSchema, "key" | "compareIds">): (a: Value[], b: Value[]) => number {
   const order = compareKeys(key.length);
   if (!compareIds) return order;
   const byAccount = compareKeys(1);

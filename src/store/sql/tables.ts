@@ -8,10 +8,21 @@ import { withChecksums } from "./checksums.ts";
 import { formatStoredMessage, emptyFields } from "./detail.ts";
 import type { ColumnType, Tables } from "./table.ts";
 import { readAccount, readSource, writeAccount, writeSource } from "./encryptedColumns.ts";
-import { text, number, bytes, orNull, parseDetail, toBodyColumn, countColumns, readCounts, keyOnlyTable, logTable } from "./columns.ts";
+import {
+  readText,
+  readNumber,
+  readBytes,
+  readOrNull,
+  parseDetail,
+  toBodyColumn,
+  countColumns,
+  readCounts,
+  keyOnlyTable,
+  logTable,
+} from "./columns.ts";
 import { runTables } from "./runTables.ts";
 
-export type { Columns, ColumnType, TableSchema as Shape, Table, Value } from "./table.ts";
+export type { Columns, ColumnType, TableSchema, Table, Value } from "./table.ts";
 
 /** The columns of every table, as `schema.sql` names them. What is never searched for is kept as JSON in `detail`. */
 export const tables: Tables = withChecksums({
@@ -32,9 +43,9 @@ export const tables: Tables = withChecksums({
     read: (row) => ({
       ...emptyFields,
       ...parseDetail<StoredMessage>(row),
-      account: text(row.account),
-      id: text(row.id),
-      body: bytes(row.body),
+      account: readText(row.account),
+      id: readText(row.id),
+      body: readBytes(row.body),
     }),
   },
   messages: {
@@ -87,24 +98,24 @@ export const tables: Tables = withChecksums({
       endpoint: row.endpoint,
     }),
     read: (row) => ({
-      account: text(row.account),
-      id: text(row.id),
-      state: text(row.state) as MessageState["state"],
-      host: text(row.host),
-      dueAt: orNull(row.due_at, number),
-      attempts: number(row.attempts),
-      lostAttempts: number(row.lost_attempts),
-      leasedBy: orNull(row.leased_by, text),
-      size: number(row.size),
-      reportsOutcome: number(row.reports_outcome) === 1,
-      queue: orNull(row.queue, text),
-      flowControlKey: orNull(row.flow_control_key, text),
-      slot: orNull(row.queue_slot, text),
-      waitlist: orNull(row.waitlist, text),
-      tags: row.tags ? text(row.tags).split(" ") : [],
-      run: orNull(row.run, text),
-      timeKeys: text(row.time_keys),
-      endpoint: text(row.endpoint),
+      account: readText(row.account),
+      id: readText(row.id),
+      state: readText(row.state) as MessageState["state"],
+      host: readText(row.host),
+      dueAt: readOrNull(row.due_at, readNumber),
+      attempts: readNumber(row.attempts),
+      lostAttempts: readNumber(row.lost_attempts),
+      leasedBy: readOrNull(row.leased_by, readText),
+      size: readNumber(row.size),
+      reportsOutcome: readNumber(row.reports_outcome) === 1,
+      queue: readOrNull(row.queue, readText),
+      flowControlKey: readOrNull(row.flow_control_key, readText),
+      slot: readOrNull(row.queue_slot, readText),
+      waitlist: readOrNull(row.waitlist, readText),
+      tags: row.tags ? readText(row.tags).split(" ") : [],
+      run: readOrNull(row.run, readText),
+      timeKeys: readText(row.time_keys),
+      endpoint: readText(row.endpoint),
       ...(row.counted_to_account === null ? {} : { counted: true }),
       ...(row.counted_to_endpoint === null ? {} : { countedToEndpoint: true }),
     }),
@@ -122,10 +133,10 @@ export const tables: Tables = withChecksums({
       detail: JSON.stringify(made),
     }),
     read: (row) => ({
-      account: text(row.account),
-      key: text(row.key),
-      messageId: text(row.message_id),
-      expiresAt: number(row.expires_at),
+      account: readText(row.account),
+      key: readText(row.key),
+      messageId: readText(row.message_id),
+      expiresAt: readNumber(row.expires_at),
       made: parseDetail<Deduplication["made"]>(row),
     }),
   },
@@ -142,10 +153,10 @@ export const tables: Tables = withChecksums({
     }),
     read: (row) => ({
       ...parseDetail<DeadLetter>(row),
-      account: text(row.account),
-      id: text(row.id),
-      messageId: text(row.message_id),
-      body: bytes(row.body),
+      account: readText(row.account),
+      id: readText(row.id),
+      messageId: readText(row.message_id),
+      body: readBytes(row.body),
     }),
   },
   hostWaitlists: {
@@ -154,7 +165,7 @@ export const tables: Tables = withChecksums({
     key: ["account", "host"],
     contested: true,
     write: ({ account, host, dueAt }) => ({ account, host, due_at: dueAt }),
-    read: (row) => ({ account: text(row.account), host: text(row.host), dueAt: number(row.due_at) }),
+    read: (row) => ({ account: readText(row.account), host: readText(row.host), dueAt: readNumber(row.due_at) }),
   },
   limiters: {
     name: "limiters",
@@ -185,14 +196,14 @@ export const tables: Tables = withChecksums({
     }),
     read: (row) => ({
       ...parseDetail<Limiter>(row),
-      account: text(row.account),
-      id: text(row.id),
-      dueAt: orNull(row.due_at, number),
-      running: number(row.running),
-      waiting: number(row.waiting),
-      updatedAt: number(row.updated_at),
-      windowStart: number(row.window_start),
-      windowUsed: number(row.window_used),
+      account: readText(row.account),
+      id: readText(row.id),
+      dueAt: readOrNull(row.due_at, readNumber),
+      running: readNumber(row.running),
+      waiting: readNumber(row.waiting),
+      updatedAt: readNumber(row.updated_at),
+      windowStart: readNumber(row.window_start),
+      windowUsed: readNumber(row.window_used),
     }),
   },
   queueSlots: {
@@ -200,7 +211,7 @@ export const tables: Tables = withChecksums({
     columns: { account: "text", id: "text", queue: "text", holders: "integer" },
     key: ["account", "id"],
     write: ({ account, id, queue, holders }) => ({ account, id, queue, holders }),
-    read: (row) => ({ account: text(row.account), id: text(row.id), queue: text(row.queue), holders: number(row.holders) }),
+    read: (row) => ({ account: readText(row.account), id: readText(row.id), queue: readText(row.queue), holders: readNumber(row.holders) }),
   },
   urlGroups: {
     name: "url_groups",
@@ -208,7 +219,7 @@ export const tables: Tables = withChecksums({
     key: ["account", "name"],
     contested: true,
     write: ({ account, name, ...detail }) => ({ account, name, detail: JSON.stringify(detail) }),
-    read: (row) => ({ ...parseDetail<UrlGroup>(row), account: text(row.account), name: text(row.name) }),
+    read: (row) => ({ ...parseDetail<UrlGroup>(row), account: readText(row.account), name: readText(row.name) }),
   },
   schedules: {
     name: "schedules",
@@ -224,10 +235,10 @@ export const tables: Tables = withChecksums({
     }),
     read: (row) => ({
       ...parseDetail<Schedule>(row),
-      account: text(row.account),
-      id: text(row.id),
-      dueAt: orNull(row.due_at, number),
-      body: bytes(row.body),
+      account: readText(row.account),
+      id: readText(row.id),
+      dueAt: readOrNull(row.due_at, readNumber),
+      body: readBytes(row.body),
     }),
   },
   sources: {
@@ -242,7 +253,7 @@ export const tables: Tables = withChecksums({
     columns: { account: "text", id: "text", token_hash: "text", detail: "text" },
     key: ["account", "id"],
     write: ({ account, id, hash, ...detail }) => ({ account, id, token_hash: hash, detail: JSON.stringify(detail) }),
-    read: (row) => ({ ...parseDetail<Token>(row), account: text(row.account), id: text(row.id), hash: text(row.token_hash) }),
+    read: (row) => ({ ...parseDetail<Token>(row), account: readText(row.account), id: readText(row.id), hash: readText(row.token_hash) }),
   },
   rejections: {
     name: "rejections",
@@ -252,10 +263,10 @@ export const tables: Tables = withChecksums({
     write: ({ account, id, time, body, ...detail }) => ({ account, id, time, detail: JSON.stringify(detail), body: toBodyColumn(body) }),
     read: (row) => ({
       ...parseDetail<Rejection>(row),
-      account: text(row.account),
-      id: text(row.id),
-      time: number(row.time),
-      body: bytes(row.body),
+      account: readText(row.account),
+      id: readText(row.id),
+      time: readNumber(row.time),
+      body: readBytes(row.body),
     }),
   },
   log: { name: "log", ...logTable },
@@ -274,7 +285,7 @@ export const tables: Tables = withChecksums({
       id: row.id,
       ...Object.fromEntries(countColumns.map(([name, column]) => [column, row[name]])),
     }),
-    read: (row) => ({ account: text(row.account), id: text(row.id), ...readCounts(row) }),
+    read: (row) => ({ account: readText(row.account), id: readText(row.id), ...readCounts(row) }),
   },
   dayCounts: {
     name: "day_counts",
@@ -282,7 +293,7 @@ export const tables: Tables = withChecksums({
     key: ["account"],
     contested: true,
     write: ({ account, day, requests }) => ({ account, day, requests }),
-    read: (row) => ({ account: text(row.account), day: number(row.day), requests: number(row.requests) }),
+    read: (row) => ({ account: readText(row.account), day: readNumber(row.day), requests: readNumber(row.requests) }),
   },
   secondCounts: {
     name: "second_counts",
@@ -290,7 +301,7 @@ export const tables: Tables = withChecksums({
     key: ["account"],
     contested: true,
     write: ({ account, second, requests }) => ({ account, second, requests }),
-    read: (row) => ({ account: text(row.account), second: number(row.second), requests: number(row.requests) }),
+    read: (row) => ({ account: readText(row.account), second: readNumber(row.second), requests: readNumber(row.requests) }),
   },
   audit: {
     name: "audit",
@@ -299,10 +310,10 @@ export const tables: Tables = withChecksums({
     write: ({ account, id, time, what, ...detail }) => ({ account, id, time, action: what, detail: JSON.stringify(detail) }),
     read: (row) => ({
       ...parseDetail<AuditEntry>(row),
-      account: text(row.account),
-      id: text(row.id),
-      time: number(row.time),
-      what: text(row.action),
+      account: readText(row.account),
+      id: readText(row.id),
+      time: readNumber(row.time),
+      what: readText(row.action),
     }),
   },
   tags: { name: "tags", ...keyOnlyTable },

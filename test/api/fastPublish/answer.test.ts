@@ -161,7 +161,7 @@ test("with the fast path turned off, the framework answers all, also what anothe
 });
 
 test("on a connection that was used for something else before, a plain publish is not for the framework either", async () => {
-  const { ask, port, usual, deliveries } = await open({ intakeBytes: 100 });
+  const { ask, port, usual, deliveries } = await open({ requestBodyBytes: 100 });
   await ask("GET", "/v2/queues");
   usual.length = 0;
   const { ask: askOver, close } = createRawClient(port, token);
@@ -230,7 +230,7 @@ test("an account that is disabled or gone between two publishes is refused at th
 });
 
 test("no room for bodies: refused with when to come again, and the room is given back", async () => {
-  const { ask, port } = await open({ intakeBytes: 100 });
+  const { ask, port } = await open({ requestBodyBytes: 100 });
   await ask("GET", "/v2/queues");
   const publish = async (bytes: number): Promise<[number, boolean]> => {
     const { status, head } = parseReply(
@@ -246,7 +246,7 @@ test.each([
   ["a new connection", ""],
   ["one that something else was asked on before", `GET /v2/queues HTTP/1.1\r\nHost: x\r\n${bearer()}\r\n\r\n`],
 ])("a body that breaks off on %s publishes nothing, and gives its room back", async (_connection, before) => {
-  const { ask, port, deliveries } = await open({ intakeBytes: 100 });
+  const { ask, port, deliveries } = await open({ requestBodyBytes: 100 });
   await ask("GET", "/v2/queues");
   for (let round = 0; round < 3; round++) {
     const socket = connect(port, "127.0.0.1");

@@ -53,7 +53,7 @@ describe("with an origin", () => {
   });
 
   test("answers and refusals can be read by its pages", async () => {
-    const home = await createTestServer({ corsOrigins: [app], intakeBytes: 10_000_000 });
+    const home = await createTestServer({ corsOrigins: [app], requestBodyBytes: 10_000_000 });
     const authorization = `Bearer ${token}`;
     const large = { method: "POST" as const, url: to, headers: { origin: app, authorization }, payload: Buffer.alloc(9_000_000) };
     const answers = [

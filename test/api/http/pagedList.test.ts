@@ -11,7 +11,7 @@ const large = 150;
 
 /** Groups of 100 KiB each, which are changed in another order than that of their names. Counts what is read from then on. */
 async function manyGroups(
-  options: { outflowBytes?: number } = {},
+  options: { longResponseBytes?: number } = {},
 ): Promise<TestServer & { port: number; names: string[]; reads(): number }> {
   let reads = 0;
   const home = await createTestServer({
@@ -89,7 +89,7 @@ test("no more of a list is read than its client takes", { tags: "long" }, async 
 });
 
 test("lists that nobody reads take the room of their account, and give it back when their connections end", { tags: "long" }, async () => {
-  const home = await manyGroups({ outflowBytes: 10 * mebi });
+  const home = await manyGroups({ longResponseBytes: 10 * mebi });
   const status = async (): Promise<number> => (await home.ask("GET", "/v2/queues")).status;
   const sockets = [await unread(home.port), await unread(home.port), await unread(home.port)];
   await expect.poll(status, { timeout: 20_000 }).toBe(503);

@@ -22,7 +22,7 @@ const mebi = 1024 * 1024;
 const refused = { status: 503, body: { error: expect.stringContaining("ask again") } };
 
 test("bodies that find no room are refused with 503 and Retry-After, and there is room again when others end or break off", async () => {
-  const home = await createTestServer({ intakeBytes: 1000 });
+  const home = await createTestServer({ requestBodyBytes: 1000 });
   const { ask } = home;
   const port = await listen(home);
   const publish = (bytes: number) => ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
@@ -40,7 +40,7 @@ test("bodies that find no room are refused with 503 and Retry-After, and there i
 });
 
 test("an account with bodies under way takes no more room for others than it leaves, and others get in", async () => {
-  const home = await createTestServer({ intakeBytes: 1000 });
+  const home = await createTestServer({ requestBodyBytes: 1000 });
   const port = await listen(home);
   const publish = (bytes: number, who = token) =>
     home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) });
@@ -58,7 +58,7 @@ test("an account with bodies under way takes no more room for others than it lea
 });
 
 test("what comes in through a source takes the room of its account", async () => {
-  const home = await createTestServer({ intakeBytes: 1000 });
+  const home = await createTestServer({ requestBodyBytes: 1000 });
   const { body: source } = await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example"}' });
   const publish = async (bytes: number, who: string): Promise<number> =>
     (await home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) })).status;
@@ -68,7 +68,7 @@ test("what comes in through a source takes the room of its account", async () =>
 });
 
 test("large bodies that are announced take no room before they arrive", async () => {
-  const home = await createTestServer({ intakeBytes: 20 * mebi });
+  const home = await createTestServer({ requestBodyBytes: 20 * mebi });
   const port = await listen(home);
   for (let number = 0; number < 6; number++) await unfinished(port, 8 * mebi);
   for (let turns = 0; turns < 20; turns++) await turn();
@@ -77,7 +77,7 @@ test("large bodies that are announced take no room before they arrive", async ()
 
 test("large bodies are refused in the middle when there is no more room, and give back what they took", async () => {
   // So much that the slow one is never refused for the sake of a publish that is under way as well.
-  const home = await createTestServer({ intakeBytes: 200_000 });
+  const home = await createTestServer({ requestBodyBytes: 200_000 });
   const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
   const slow = await unfinished(await listen(home), 8 * mebi);
   slow.write(Buffer.alloc(90_000));
@@ -91,7 +91,7 @@ test("large bodies are refused in the middle when there is no more room, and giv
 });
 
 test("a body of unknown length takes as much room as has arrived", async () => {
-  const { ask } = await createTestServer({ intakeBytes: 1000 });
+  const { ask } = await createTestServer({ requestBodyBytes: 1000 });
   const chunked = (bytes: number) =>
     ask("POST", "/v2/publish/https://example.com", { headers: { "transfer-encoding": "chunked" }, body: Buffer.alloc(bytes) });
   expect((await chunked(900)).status).toBe(200);
@@ -100,7 +100,7 @@ test("a body of unknown length takes as much room as has arrived", async () => {
 });
 
 test("large bodies that break off, or turn out too large, give back what they took", async () => {
-  const home = await createTestServer({ intakeBytes: 10 * mebi });
+  const home = await createTestServer({ requestBodyBytes: 10 * mebi });
   const port = await listen(home);
   const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
   const broken = await unfinished(port, 8 * mebi);
@@ -132,7 +132,7 @@ test.each([
       },
     },
   });
-  const home = await createTestServer({ intakeBytes: 1000, wrap: slow });
+  const home = await createTestServer({ requestBodyBytes: 1000, wrap: slow });
   const port = await listen(home);
   const arrived = once(home.api.server, "connection");
   const socket = await unfinished(port, 900, path);

@@ -21,7 +21,7 @@ async function unread(port: number, path: string): Promise<Socket> {
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 test("an account that reads none of its long answers is refused more with 503, until they have gone; others are not", async () => {
-  const home = await createTestServer({ outflowBytes: 20 * mebi });
+  const home = await createTestServer({ longResponseBytes: 20 * mebi });
   const { ask } = home;
   await ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: Buffer.alloc(8 * mebi, "a") });
   await ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: Buffer.alloc(8 * mebi, "b") });
@@ -51,7 +51,7 @@ test("of many long answers that an account asks for at once, few are made at a t
   let made = 0;
   const allHaveAsked = Promise.withResolvers<void>();
   const home = await createTestServer({
-    outflowBytes: 20 * mebi,
+    longResponseBytes: 20 * mebi,
     wrap: (store) => ({
       ...store,
       read: {

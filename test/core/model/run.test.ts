@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Delivery, MessageInput, RunFeatures } from "../../../src/core/model/message.ts";
 import type { Run } from "../../../src/core/model/run.ts";
-import { CommandRunner, bytes, callbackTo, makeInput, noon } from "../commandRunner.ts";
+import { CommandRunner, bytes, callbackTo, makeInput, noon, makeEventWait } from "../commandRunner.ts";
 
 const endpoint = "https://app.example/order";
 const modern: RunFeatures = { lazyFetch: true, initialBody: true, detect: true, captured: true };
@@ -105,19 +105,7 @@ describe("a run", () => {
   test("wakes with an event, one that came before, or the end of the time", async () => {
     const broker = await CommandRunner.open();
     await post(broker, startOf("wfr_1"));
-    const waiting = (stepId: number) => ({
-      kind: "event" as const,
-      event: "paid",
-      url: endpoint,
-      headers: [],
-      given: [],
-      timeout: "1h",
-      wait: 3_600_000,
-      timeoutUrl: endpoint,
-      timeoutHeaders: [],
-      timeoutGiven: [],
-      step: { stepId, stepName: "w", stepType: "Wait", concurrent: 1 },
-    });
+    const waiting = (stepId: number) => makeEventWait("paid", stepId);
     await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiting(1) });
     const told = await broker.run("notify", { account: "acme", event: "paid", body: bytes("yes"), runId: "wfr_1", kind: "event" });
     expect(told.notified).toHaveLength(1);

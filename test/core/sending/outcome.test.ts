@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import type { Answer } from "../../../src/core/model/message.ts";
+import type { DestinationResponse } from "../../../src/core/model/message.ts";
 import { toLoggedResponse, toFailureCallbackInfo, isSuccess, toDeadLetterResponse, noResponse } from "../../../src/core/sending/outcome.ts";
 import { logBodyBytes } from "../../../src/core/values/limits.ts";
 import { bytes } from "../commandRunner.ts";
 
-const headers: Answer["headers"] = [["X-A", "1"]];
-const short: Answer = { status: 200, headers, body: bytes("abcdef"), error: null };
+const headers: DestinationResponse["headers"] = [["X-A", "1"]];
+const short: DestinationResponse = { status: 200, headers, body: bytes("abcdef"), error: null };
 const whole = bytes("x".repeat(logBodyBytes));
-const long: Answer = { ...short, body: bytes("x".repeat(logBodyBytes + 1)), digest: "sha256", cut: true };
+const long: DestinationResponse = { ...short, body: bytes("x".repeat(logBodyBytes + 1)), digest: "sha256", cut: true };
 
 test("a status of 200 to 299 is a success", () => {
   expect([199, 200, 299, 300, null].map((status) => isSuccess({ status }))).toEqual([false, true, true, false, false]);

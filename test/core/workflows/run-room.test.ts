@@ -4,7 +4,7 @@ import type { InvokerPost, MessageInput, RunFeatures } from "../../../src/core/m
 import type { WaitPost } from "../../../src/core/workflows/wait.ts";
 import { createIdGenerator } from "../../../src/core/values/ids.ts";
 import { memoryStore } from "../../model/memoryStore.ts";
-import { CommandRunner, bytes, callbackTo, makeInput, noon, makeOutcome } from "../commandRunner.ts";
+import { CommandRunner, bytes, callbackTo, makeInput, noon, makeOutcome, makeEventWait } from "../commandRunner.ts";
 
 // What comes to a run from outside does not make its history longer than it may be.
 
@@ -15,19 +15,7 @@ const stepAt = (stepId: number) => ({ stepId, stepName: "s", stepType: "Wait", c
 const startOf = (runId: string, invoker: InvokerPost | null = null, more: Partial<RunFeatures> = {}): MessageInput =>
   makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features: { ...features, ...more }, origin: "sdk", invoker } });
 
-const waiterAt = (stepId: number): WaitPost => ({
-  kind: "event",
-  event: "paid",
-  url: endpoint,
-  headers: [],
-  given: [],
-  timeout: "1h",
-  wait: 3_600_000,
-  timeoutUrl: endpoint,
-  timeoutHeaders: [],
-  timeoutGiven: [],
-  step: stepAt(stepId),
-});
+const waiterAt = (stepId: number): WaitPost => ({ ...makeEventWait("paid", stepId), step: stepAt(stepId) });
 
 const publish = (broker: CommandRunner, letter: MessageInput) => broker.run("publish", { account: "acme", inputs: [letter] });
 

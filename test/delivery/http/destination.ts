@@ -2,6 +2,7 @@ import { createServer as createHttpServer, type IncomingMessage, type RequestLis
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import { noBytes, type Delivery, type StoredMessage, type HeaderList, type Outcome } from "../../../src/core/model/message.ts";
+import { defaultCallback } from "../../../src/core/commands/overrides.ts";
 import { createLongWork, systemClock } from "../../../src/clock/clock.ts";
 import type { HttpRequest } from "../../../src/delivery/http/connection.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "../../../src/delivery/http/pool.ts";
@@ -89,17 +90,7 @@ export function makeDelivery(url: string, changes: Partial<StoredMessage> = {}, 
     timeout: 10_000,
     flowControl: null,
     // Someone wants to know, so the answer is kept.
-    callback: {
-      url: "https://shop.example/",
-      method: "POST",
-      headers: [],
-      retries: null,
-      retryDelay: null,
-      timeout: null,
-      flowControl: null,
-      callback: null,
-      failureCallback: null,
-    },
+    callback: defaultCallback("https://shop.example/"),
     failureCallback: null,
     deduplication: null,
     group: null,

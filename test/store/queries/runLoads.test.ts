@@ -6,8 +6,7 @@ import type { RunFeatures } from "../../../src/core/model/message.ts";
 import { createIdGenerator } from "../../../src/core/values/ids.ts";
 import { decideBatch } from "../../../src/store/batch/decide.ts";
 import { memoryLoader, memoryStore } from "../../model/memoryStore.ts";
-import type { WaitPost } from "../../../src/core/workflows/wait.ts";
-import { CommandRunner, bytes, callbackTo, makeInput, noCapacity, makeOutcome } from "../../core/commandRunner.ts";
+import { CommandRunner, bytes, callbackTo, makeInput, noCapacity, makeOutcome, makeEventWait } from "../../core/commandRunner.ts";
 
 // What a command about one step of a run loads does not grow with what else belongs to the run.
 
@@ -15,20 +14,6 @@ const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
 const start = (runId: string) =>
   makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker: null } });
-
-const waiterAt = (stepId: number, event: string): WaitPost => ({
-  kind: "event",
-  event,
-  url: endpoint,
-  headers: [],
-  given: [],
-  timeout: "1h",
-  wait: 3_600_000,
-  timeoutUrl: endpoint,
-  timeoutHeaders: [],
-  timeoutGiven: [],
-  step: { stepId, stepName: "s", stepType: "Wait", concurrent: 1 },
-});
 
 type Loaded = { rows: { [T in TableName]?: number }; bytes: number; replies: readonly CommandReply[] };
 
@@ -66,7 +51,7 @@ async function loadedBy(broker: CommandRunner, ...calls: CommandCall[]): Promise
 
 const wait = (stepId: number): CommandCall => ({
   name: "wait",
-  input: { account: "acme", runId: "wfr_1", waiter: waiterAt(stepId, `e${stepId}`) },
+  input: { account: "acme", runId: "wfr_1", waiter: makeEventWait(`e${stepId}`, stepId) },
 });
 const notify = (event: string): CommandCall => ({
   name: "notify",
@@ -79,7 +64,7 @@ async function waiting(count: number): Promise<CommandRunner> {
   broker.capacity = noCapacity;
   await broker.publish(start("wfr_1"));
   for (let stepId = 1; stepId <= count; stepId++)
-    await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(stepId, `e${stepId}`) });
+    await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: makeEventWait(`e${stepId}`, stepId) });
   return broker;
 }
 
@@ -98,7 +83,7 @@ test("neither of them loads the messages of the run, nor the bodies of events th
   const told = await loadedBy(broker, notify("nobody"));
   expect([told.rows, told.bytes]).toEqual([{ accounts: 1, activeRuns: 1, runs: 1, notifications: 5 }, 0]);
   // The one that is taken is loaded whole, and no other.
-  const taking: CommandCall = { name: "wait", input: { account: "acme", runId: "wfr_1", waiter: waiterAt(4, "other") } };
+  const taking: CommandCall = { name: "wait", input: { account: "acme", runId: "wfr_1", waiter: makeEventWait("other", 4) } };
   expect(await loadedBy(broker, taking)).toMatchObject({ bytes: 1_000 });
 });
 

@@ -24,7 +24,8 @@ export function requireOwnAccount(account: Account, id: string): Account {
   throw new Refusal("not-found", `id: there is no account ${JSON.stringify(id.slice(0, 200))}`);
 }
 
-const describeBody = (about: string, schema: z.ZodType) => ({
+/** Returns the description of a required JSON body of at most 64 KiB. */
+export const describeBody = (about: string, schema: z.ZodType) => ({
   about,
   contentType: "application/json",
   schema,

@@ -6,6 +6,7 @@ import type { Account } from "../../../core/model/message.ts";
 import { defaultTimeout, toLimitFlag, limitNames, planNames, readPlan } from "../../../core/accounts/plans.ts";
 import { readServerLimits } from "../../../core/commands/retention.ts";
 import type { LimitName } from "../../../core/model/accountTerms.ts";
+import { describeBody } from "./accounts.ts";
 import { cursorParameter } from "../lists/filters.ts";
 import { operatorRoute } from "../../route/operator.ts";
 import { count } from "../../http/parameters.ts";
@@ -125,14 +126,6 @@ const toAccountChange = ({ plan, reservedPrice, limits = {}, standardWebhooks }:
 
 const findAccount = async (accountAdmin: AccountAdmin, named: string): Promise<Account> =>
   mustFindAccount(await accountAdmin.accounts(), named);
-
-const describeBody = (about: string, schema: z.ZodType) => ({
-  about,
-  contentType: "application/json",
-  schema,
-  required: true,
-  maxBytes: 64 * 1024,
-});
 
 const list = operatorRoute({
   method: "GET",

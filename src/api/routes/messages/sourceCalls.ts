@@ -11,7 +11,7 @@ import type { SourceCall } from "../../publishing/rejections.ts";
 import { storeRejection } from "../../publishing/rejections.ts";
 import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../../route/route.ts";
 import { readSourceDefaults } from "../../publishing/sourceSettings.ts";
-import type { Verdict, WebhookCall } from "../../webhooks/verification.ts";
+import type { VerificationResult, WebhookCall } from "../../webhooks/verification.ts";
 import { verificationSchema, verify } from "../../webhooks/verification.ts";
 import { toStatus } from "./publish.ts";
 
@@ -71,7 +71,7 @@ async function respondToCall(method: "POST" | "GET", incoming: IncomingRequest, 
   return method === "GET" ? respondToProbe(sourceCall) : publishCall(sourceCall, result);
 }
 
-type AcceptedCall = Extract<Verdict, { kind: "accepted" }>;
+type AcceptedCall = Extract<VerificationResult, { kind: "accepted" }>;
 
 const seeOwner = "the owner of this URL can see why";
 
@@ -82,7 +82,7 @@ const pausedAnswer: RouteResponse = {
   body: { error: "call: not accepted at the moment; try again later" },
 };
 
-const verifySourceCall = ({ source: { verification }, call }: SourceCall): Verdict =>
+const verifySourceCall = ({ source: { verification }, call }: SourceCall): VerificationResult =>
   verification === null ? { kind: "accepted", eventId: null } : verify(verificationSchema.parse(verification), call);
 
 /** A GET that is no handshake. Some senders, and people with a browser, look whether there is anything before they send. */

@@ -327,7 +327,7 @@ describe("a URL", () => {
   });
 
   test("that is unknown takes no room for its body, which is not even read", async () => {
-    const home = await createTestServer({ intakeBytes: 1000 });
+    const home = await createTestServer({ requestBodyBytes: 1000 });
     const port = await listen(home);
     const { path } = await make(home);
     const announced = async (target: string): Promise<string> => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { bytes } from "../../../core/commandRunner.ts";
+import { bytes, makeEventWait } from "../../../core/commandRunner.ts";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
-import { settleStep, claimDue, finish, startInvoked, settings, makeWaitStep } from "./runLogFixtures.ts";
+import { settleStep, claimDue, finish, startInvoked, settings } from "./runLogFixtures.ts";
 import { workflowResponse, endpoint, start } from "./workflow.ts";
 
 describe("events", () => {
@@ -11,7 +11,7 @@ describe("events", () => {
     await settleStep(home, first, { status: 500, body: bytes("no") });
     home.clock.now = testTime + 1_000;
     await claimDue(home);
-    await home.store.execute("wait", { account: "acc_1", runId: "old", waiter: makeWaitStep("paid", 1) });
+    await home.store.execute("wait", { account: "acc_1", runId: "old", waiter: makeEventWait("paid", 1) });
     await settleStep(home, first);
     home.clock.now = testTime + 2_000;
     await home.store.execute("notify", { account: "acc_1", event: "paid", body: bytes("yes"), runId: "old", kind: "event" });

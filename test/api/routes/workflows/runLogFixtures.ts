@@ -59,21 +59,6 @@ export const makeSingleGroup = (fields: Record<string, unknown>) => ({
   steps: [{ callType: "step", concurrent: 1, state: "STEP_SUCCESS", createdAt: testTime, ...settings, ...fields }],
 });
 
-/** What a step posts that waits for an event. */
-export const makeWaitStep = (event: string, stepId: number) => ({
-  kind: "event" as const,
-  event,
-  url: endpoint,
-  headers: [],
-  given: [],
-  timeout: "1h",
-  wait: 3_600_000,
-  timeoutUrl: endpoint,
-  timeoutHeaders: [],
-  timeoutGiven: [],
-  step: { stepId, stepName: "w", stepType: "Wait", concurrent: 1 },
-});
-
 /** Starts a run that another one waits for. */
 export function startInvoked(
   testServer: TestServer,

@@ -1,16 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { bytes, makeInput, callbackTo } from "../../../core/commandRunner.ts";
+import { bytes, makeInput, callbackTo, makeEventWait } from "../../../core/commandRunner.ts";
 import { testTime, createTestServer } from "../../testServer.ts";
-import {
-  settleStep,
-  claimDue,
-  makeInitialGroup,
-  startInvoked,
-  makeSingleGroup,
-  readSteps,
-  makeWaitStep,
-  versioned,
-} from "./runLogFixtures.ts";
+import { settleStep, claimDue, makeInitialGroup, startInvoked, makeSingleGroup, readSteps, versioned } from "./runLogFixtures.ts";
 import { endpoint, post, start, step } from "./workflow.ts";
 
 describe("a step", () => {
@@ -44,7 +35,7 @@ describe("a step", () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1");
     home.clock.now = testTime + 10;
-    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeWaitStep("paid", 1) });
+    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("paid", 1) });
     await settleStep(home, first);
     const wait = { stepId: 1, stepName: "w", stepType: "Wait", waitEventId: "paid", waitTimeoutDuration: "1h" };
     const deadline = { waitTimeoutDeadline: testTime + 3_600_010 };
@@ -65,7 +56,7 @@ describe("a step", () => {
         createdAt: testTime + 10,
       }),
     );
-    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeWaitStep("late", 2) });
+    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("late", 2) });
     await settleStep(home, messageId);
     home.clock.now = testTime + 3_600_010;
     await claimDue(home);
@@ -93,7 +84,7 @@ describe("a step", () => {
   ])("that has waited shows the event: %s", async (_, body, more, shown) => {
     const home = await createTestServer();
     await settleStep(home, await start(home, "wfr_1", more));
-    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeWaitStep("paid", 1) });
+    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("paid", 1) });
     await home.store.execute("notify", { account: "acc_1", event: "paid", body, runId: "wfr_1", kind: "event" });
     const [, { steps }] = await readSteps(home);
     expect(steps).toMatchObject([shown]);
@@ -168,7 +159,7 @@ describe("a step", () => {
   test("that waited for a webhook hides the call as a whole where a header of it is hidden", async () => {
     const home = await createTestServer();
     await settleStep(home, await start(home, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } }));
-    const waiter = makeWaitStep("hook", 1);
+    const waiter = makeEventWait("hook", 1);
     const call = { ...waiter, kind: "webhook", step: { ...waiter.step, stepType: "WaitForWebhook" } } as const;
     await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: call });
     await home.ask("POST", "/v2/workflows/hooks/acc_1/wfr_1/hook", { headers: { "x-tell": "secret" }, token: null });
