@@ -163,4 +163,7 @@ function report({ folder, layer, rest, survived }: Record<Result, string[]>): vo
   console.log(`${Math.round(performance.now() / 1_000)} s, seed ${options.seed}`);
 }
 
-await main();
+await main().catch((error: unknown) => {
+  console.error(`mutate: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = 1;
+});

@@ -10,7 +10,7 @@ to show that a change of the code does not change it.
 npm run record -- --out <file>             records this checkout
                   [--source <folder>]      records another checkout instead, with the script of this one
 npm run record -- --compare <file> <file>  prints what differs besides texts of errors;
-                                           ends with 1 if anything does`;
+                                           exits with 1 if anything does, and with 2 for an error`;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -21,19 +21,27 @@ const { values, positionals } = parseArgs({
     help: { type: "boolean" },
   },
 });
-const [before, after] = positionals;
 
-if (values.compare && before !== undefined && after !== undefined) {
-  const found = differences(readFileSync(before, "utf8"), readFileSync(after, "utf8"));
-  for (const difference of found) console.log(difference);
-  console.log(`${found.length} differences`);
-  process.exitCode = found.length > 0 ? 1 : 0;
-} else if (values.out !== undefined && !values.compare) {
-  const source = values.source ?? join(import.meta.dirname, "../..");
-  const { lines, requestCount } = await record(resolve(source));
-  writeFileSync(values.out, `${lines.join("\n")}\n`);
-  console.log(`${requestCount} requests and ${lines.length - requestCount} deliveries in ${values.out}`);
-} else {
+async function main(): Promise<number> {
+  const [before, after] = positionals;
+  if (values.compare && before !== undefined && after !== undefined) {
+    const found = differences(readFileSync(before, "utf8"), readFileSync(after, "utf8"));
+    for (const difference of found) console.log(difference);
+    console.log(`${found.length} differences`);
+    return found.length > 0 ? 1 : 0;
+  }
+  if (values.out !== undefined && !values.compare) {
+    const source = values.source ?? join(import.meta.dirname, "../..");
+    const { lines, requestCount } = await record(resolve(source));
+    writeFileSync(values.out, `${lines.join("\n")}\n`);
+    console.log(`${requestCount} requests and ${lines.length - requestCount} deliveries in ${values.out}`);
+    return 0;
+  }
   console.log(usage);
-  process.exitCode = values.help ? 0 : 2;
+  return values.help ? 0 : 2;
 }
+
+process.exitCode = await main().catch((error: unknown) => {
+  console.error(`record: ${error instanceof Error ? error.message : String(error)}`);
+  return 2;
+});
