@@ -9,21 +9,37 @@ env["NODE_COMPILE_CACHE"] ??= fileURLToPath(new URL("node_modules/.cache/compile
 const common = {
   environment: "node",
   pool: "forks",
-  tags: [{ name: "long", description: "not part of `npm test`, but of `npm run test:long`; see CONTRIBUTING.md" }],
-  // A command of its own takes a second or two where others are at work as well, and some tests need a dozen.
+  tags: [
+    { name: "long", description: "not part of `npm test`, but of `npm run test:long`; see CONTRIBUTING.md" },
+  ],
+  // A command takes one or two seconds while others run as well, and some tests run a dozen commands.
   testTimeout: 180_000,
   hookTimeout: 180_000,
 } as const;
 
 export default defineConfig({
   test: {
-    // Three at a time: small machines have two cores, and many tests wait for what they have started.
+    // Three workers, because small machines have two cores, and many tests wait for processes that they started.
     maxWorkers: 3,
     teardownTimeout: 10_000,
     projects: [
       { test: { ...common, name: "all", include: ["test/**/*.test.ts"], globalSetup: ["test/postgres.ts"] } },
-      { test: { ...common, name: "again on the fast path", include: againOnFastPath, env: { FAST_PATH: "on" } } },
-      { test: { ...common, name: "again on the framework", include: againOnFramework, env: { FAST_PATH: "off" } } },
+      {
+        test: {
+          ...common,
+          name: "again on the fast path",
+          include: againOnFastPath,
+          env: { FAST_PATH: "on" },
+        },
+      },
+      {
+        test: {
+          ...common,
+          name: "again on the framework",
+          include: againOnFramework,
+          env: { FAST_PATH: "off" },
+        },
+      },
     ],
     coverage: {
       include: ["src/**/*.ts"],

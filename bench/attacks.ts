@@ -1,30 +1,49 @@
-/** The attacks of `neighbours`: each a function that prepares what it needs and returns the attack itself, which runs until it is over. */
-import { destination, keepConnected, writeForever, quickDestination, repeat, type Target, waitUntilOver } from "./hostile.ts";
+/**
+ * The attacks of `neighbours`. Each is a function that prepares what it needs and returns the attack, which
+ * runs until it is aborted.
+ */
+import {
+  destination,
+  keepConnected,
+  writeForever,
+  quickDestination,
+  repeat,
+  type Target,
+  waitUntilOver,
+} from "./hostile.ts";
 import { pause } from "./server.ts";
 
+/** An attack on the server. */
 export type Attack = {
   /** One sentence on the attack. */
   does: string;
-  /** Which bound of the server answers it. */
+  /** The limit of the server that contains the attack. */
   bound: string;
   /** The unit of `sent`. */
   unit: "bytes" | "requests" | "messages";
-  /** Seconds that `prepare` takes, if it takes any. */
+  /** How many seconds `prepare` takes, if any. */
   prepares?: number;
-  /** Prepares the attack while the server is still quiet. `startsAt`: when it begins, in Unix milliseconds, at the earliest. */
+  /**
+   * Prepares the attack while the server is still quiet. `startsAt` is the earliest start, in Unix
+   * milliseconds.
+   */
   prepare(target: Target, startsAt: number): Promise<() => Promise<void>>;
 };
 
-/** A chunk of one byte; a message of 64 KiB of such chunks. */
+/** A chunk of one byte, and 64 KiB of such chunks. */
 const tinyChunk = "1\r\nx\r\n";
 const tinyChunks = Buffer.from(tinyChunk.repeat(10_923), "latin1");
-/** Without retries, and with a timeout longer than the bench: an attempt that is held lasts to the end. */
+/** No retries, and a timeout longer than the bench, so that a held attempt lasts to the end. */
 const heldHeaders = { "upstash-retries": "0", "upstash-timeout": "5m" };
 
 async function chunks(target: Target): Promise<() => Promise<void>> {
   const port = await quickDestination();
-  const made = await target.post("/v2/sources", JSON.stringify({ destination: `http://127.0.0.1:${port}/`, verification: null }));
-  if (made === null) throw new Error(`The source for the attack "chunks" was refused: ${target.sent.firstRefusal}`);
+  const made = await target.post(
+    "/v2/sources",
+    JSON.stringify({ destination: `http://127.0.0.1:${port}/`, verification: null }),
+  );
+  if (made === null)
+    throw new Error(`The source for the attack "chunks" was refused: ${target.sent.firstRefusal}`);
   const { pathname } = new URL((JSON.parse(made) as { url: string }).url);
   const head = `POST ${pathname} HTTP/1.1\r\nHost: server\r\nTransfer-Encoding: chunked\r\n\r\n`;
   const one = (): Promise<void> =>
@@ -35,7 +54,7 @@ async function chunks(target: Target): Promise<() => Promise<void>> {
   return async () => void (await Promise.all(Array.from({ length: 32 }, one)));
 }
 
-/** With a callback, responses are kept up to 6 MiB. */
+/** With a callback, responses are read up to 6 MiB. */
 const responseBytes = 6 * 2 ** 20;
 
 async function responses(target: Target): Promise<() => Promise<void>> {
@@ -54,7 +73,7 @@ async function responses(target: Target): Promise<() => Promise<void>> {
   };
 }
 
-/** 100 KB/s over 20 connections, in bursts of a quarter of a second. */
+/** 100 KB/s over 20 connections, in bursts every 250 ms. */
 const getRequest = "GET / HTTP/1.1\r\nHost: server\r\n\r\n";
 const burst = { requests: Math.ceil(100_000 / 20 / 4 / getRequest.length), every: 250 };
 
@@ -78,7 +97,10 @@ async function group(target: Target): Promise<() => Promise<void>> {
   const endpoints = Array.from({ length: 100 }, (_, at) => ({ url: `http://127.0.0.1:${port}/${at}` }));
   await target.post("/v2/topics/many/endpoints", JSON.stringify({ endpoints }));
   const labels = Array.from({ length: 32 }, (_, at) => at.toString(36)).join(",");
-  const items = Array.from({ length: 100 }, () => ({ destination: "many", headers: { "upstash-label": labels } }));
+  const items = Array.from({ length: 100 }, () => ({
+    destination: "many",
+    headers: { "upstash-label": labels },
+  }));
   return () => repeat(target, 2, () => target.publish(items, endpoints.length));
 }
 
@@ -102,7 +124,9 @@ async function hosts(target: Target): Promise<() => Promise<void>> {
     destination: `http://127.${1 + Math.floor(at / 250)}.0.${1 + (at % 250)}:${port}/`,
     headers: heldHeaders,
   });
-  const batches = [0, 1, 2].map((batch) => Array.from({ length: 1_000 }, (_, at) => item(batch * 1_000 + at)));
+  const batches = [0, 1, 2].map((batch) =>
+    Array.from({ length: 1_000 }, (_, at) => item(batch * 1_000 + at)),
+  );
   return async () => {
     for (const items of batches) await target.publish(items);
     await waitUntilOver(target);
@@ -113,12 +137,16 @@ async function dribble(target: Target): Promise<() => Promise<void>> {
   let items: object[] = [];
   const again = (): unknown => (target.isOver ? undefined : target.publish(items.slice(0, 1)));
   const port = await destination((socket) => {
-    // The server closes the connection when it has read as much as it keeps; then the next message takes its place.
+    // The server closes the connection when it has read as much as it keeps. Then the next message takes its
+    // place.
     socket.once("close", again);
     socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     writeForever(null, socket, tinyChunks);
   });
-  items = Array.from({ length: 64 }, () => ({ destination: `http://127.0.0.1:${port}/`, headers: heldHeaders }));
+  items = Array.from({ length: 64 }, () => ({
+    destination: `http://127.0.0.1:${port}/`,
+    headers: heldHeaders,
+  }));
   return async () => {
     await target.publish(items);
     await waitUntilOver(target);
@@ -137,34 +165,34 @@ async function json(target: Target): Promise<() => Promise<void>> {
     });
 }
 
-/** All attacks by name, in the order of the list in docs/security.md. */
+/** All attacks by name, in the order of docs/security.md. */
 export const attacks: Record<string, Attack> = {
   chunks: {
-    does: "32 connections send request bodies without end to the URL of a source, in chunks of one byte.",
+    does: "32 connections send endless request bodies to the URL of a source, in chunks of one byte.",
     bound: "tiny chunks are copied into pieces and bounded in rate (item 1)",
     unit: "bytes",
     prepare: chunks,
   },
   responses: {
-    does: "400 destinations at once send a response of 6 MiB but for its last byte, and hold it.",
+    does: "400 destinations at once send a response of 6 MiB except its last byte, and hold it.",
     bound: "responses in flight count against a limit per node and account (item 2)",
     unit: "messages",
     prepare: responses,
   },
   pipelined: {
-    does: "20 connections without a token send 100 KB/s of GET / without waiting for responses.",
+    does: "20 connections without a token send 100 KB/s of GET requests without waiting for responses.",
     bound: "requests of a connection yield, and refused ones are limited per address (item 4)",
     unit: "requests",
     prepare: pipelined,
   },
   group: {
-    does: "Two connections publish lists that become 10,000 messages with 32 labels each, one list after another.",
+    does: "Two connections publish lists of 10,000 messages with 32 labels each, one after another.",
     bound: "a transaction is bounded by rows and bytes (item 5)",
     unit: "messages",
     prepare: group,
   },
   backlog: {
-    does: `As many messages as the server takes in ${fillSeconds} s are all due in the same second.`,
+    does: `All messages that the server accepts in ${fillSeconds} s are due in the same second.`,
     bound: "claims are made by account in turns (item 6)",
     unit: "messages",
     prepares: fillSeconds,

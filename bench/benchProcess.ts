@@ -1,13 +1,16 @@
 import type { ChildProcess } from "node:child_process";
 
-/** What a part can be asked, by name. Input and answer are plain data: they cross a process border. */
+/**
+ * The requests that a part handles, by name. Input and answer are plain data, because they cross a process
+ * border.
+ */
 export type BenchHandlers = Record<string, (input: never) => unknown>;
 
 type Question = { id: number; name: string; input: unknown };
 type BenchReply = { id: number; answer?: unknown; error?: string };
 type PendingReply = { resolve(answer: unknown): void; reject(error: Error): void };
 
-/** The driver's end of a process of the bench: the load, the sink, the pass-through. */
+/** The driver's end of a bench process: the load, the sink, or the pass-through. */
 export class BenchProcess<A extends BenchHandlers> {
   readonly process: ChildProcess;
   readonly #name: string;
@@ -18,15 +21,27 @@ export class BenchProcess<A extends BenchHandlers> {
     this.#name = name;
     this.process = child;
     child.on("message", (reply) => this.#receive(reply as BenchReply));
-    child.on("exit", (code, signal) => this.#fail(new Error(`The ${name} ended (${signal ?? code}). What it said is above.`)));
+    child.on("exit", (code, signal) =>
+      this.#fail(new Error(`The ${name} ended (${signal ?? code}). Its output is above.`)),
+    );
   }
 
-  /** Rejects when the part fails, ends, or does not answer within `timeout` milliseconds. */
-  async ask<N extends keyof A & string>(name: N, input: Parameters<A[N]>[0], timeout = 10_000): Promise<Awaited<ReturnType<A[N]>>> {
+  /**
+   * Sends a request to the part. Rejects if the part fails, ends, or does not answer within `timeout`
+   * milliseconds.
+   */
+  async ask<N extends keyof A & string>(
+    name: N,
+    input: Parameters<A[N]>[0],
+    timeout = 10_000,
+  ): Promise<Awaited<ReturnType<A[N]>>> {
     const id = ++this.#asked;
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
     this.#waiting.set(id, { resolve, reject });
-    const timer = setTimeout(() => reject(new Error(`The ${this.#name} did not answer "${name}" within ${timeout} ms.`)), timeout);
+    const timer = setTimeout(
+      () => reject(new Error(`The ${this.#name} did not answer "${name}" within ${timeout} ms.`)),
+      timeout,
+    );
     this.process.send({ id, name, input } satisfies Question, (error) => error && reject(error));
     try {
       return (await promise) as Awaited<ReturnType<A[N]>>;
@@ -47,13 +62,13 @@ export class BenchProcess<A extends BenchHandlers> {
   }
 }
 
-/** The part's end: answers the driver until the driver is gone, and then ends. */
+/** The part's end: answers the driver until the driver has gone, then ends. */
 export function serveDriver(answers: BenchHandlers): void {
   process.on("message", (message) => void sendReply(answers, message as Question));
-  // `scripts/follow.js`, which parts inherit, lets a process end although its channel is open.
+  // `scripts/follow.js`, which parts inherit, lets a process end while its channel is open.
   process.channel?.ref();
   process.on("disconnect", () => process.exit());
-  // Ctrl-C reaches the whole group; the driver ends its parts itself, in order.
+  // Ctrl-C reaches the whole process group, but the driver ends its parts itself, in order.
   process.on("SIGINT", () => undefined);
 }
 
@@ -62,6 +77,9 @@ async function sendReply(answers: BenchHandlers, { id, name, input }: Question):
     const answer = await answers[name]?.(input as never);
     process.send?.({ id, answer } satisfies BenchReply);
   } catch (error) {
-    process.send?.({ id, error: error instanceof Error ? (error.stack ?? error.message) : String(error) } satisfies BenchReply);
+    process.send?.({
+      id,
+      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    } satisfies BenchReply);
   }
 }

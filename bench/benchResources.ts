@@ -4,14 +4,17 @@ import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type BenchHandlers, BenchProcess } from "./benchProcess.ts";
 
-/** The repository. */
+/** The folder of the repository. */
 export const root = fileURLToPath(new URL("..", import.meta.url));
 
-/** Whom a process stands for, which decides the core it runs on when processes are pinned. */
+/** Which side a process belongs to. If processes are pinned, each side has its own core. */
 export type Side = "server" | "others";
 const cores = { server: "0", others: "1" } as const;
 
-/** Everything a bench starts or writes, so that all of it is gone at the end, however the end comes. */
+/**
+ * Everything that a bench starts or writes, so that all of it is removed at the end, also after a failure or
+ * a signal.
+ */
 export class BenchResources {
   readonly #dataRoot: string;
   readonly #pinned: boolean;
@@ -22,10 +25,11 @@ export class BenchResources {
     this.#dataRoot = resolve(root, dataRoot);
     this.#pinned = pinned;
     process.on("exit", () => this.#removeAll());
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(130));
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+      process.on(signal, () => process.exit(130));
   }
 
-  /** A fresh folder of this run, below the data root. */
+  /** Returns a fresh folder of this run, in the data root. */
   folder(name: string): string {
     if (this.#folder === null) {
       mkdirSync(this.#dataRoot, { recursive: true });
@@ -43,7 +47,7 @@ export class BenchResources {
     return new BenchProcess<A>(name, this.#track(fork(file, this.#pinned ? pinned : {})));
   }
 
-  /** Starts a server of its own from the repository. What it prints goes to the file `log`. */
+  /** Starts a server as its own process. Its output goes to the file `log`. */
   server(command: readonly string[], log: string, home = root): ChildProcess {
     const [program = "", ...rest] = this.#pinned ? ["taskset", "-c", cores.server, ...command] : command;
     const out = openSync(log, "a");
@@ -60,16 +64,17 @@ export class BenchResources {
 
   #removeAll(): void {
     for (const child of this.#children) child.kill("SIGKILL");
-    if (this.#folder !== null) rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
+    if (this.#folder !== null)
+      rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
     try {
       rmdirSync(this.#dataRoot);
     } catch {
-      // Others keep something there.
+      // Other runs keep files there.
     }
   }
 }
 
-/** Ends a process and waits until it is gone. */
+/** Ends a process and waits until it has gone. */
 export async function end(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = new Promise((resolved) => child.once("exit", resolved));

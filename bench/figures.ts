@@ -1,21 +1,26 @@
 /** Latencies of one turn, in milliseconds. */
 export type Spread = { count: number; p50: number; p99: number; max: number };
 
-/** The middle of several rounds, with the lowest and highest. */
+/** The median of several rounds, with the lowest and the highest. */
 export type Summary = { median: number; min: number; max: number };
 
-/** Spread of the first `count` samples, which are microseconds. Sorts them in place. */
+/** Returns the spread of the first `count` samples, in microseconds. Sorts them in place. */
 export function spread(samples: Float64Array, count: number): Spread {
   const sorted = samples.subarray(0, count).sort();
-  return { count, p50: findQuantile(sorted, 0.5) / 1e3, p99: findQuantile(sorted, 0.99) / 1e3, max: findQuantile(sorted, 1) / 1e3 };
+  return {
+    count,
+    p50: findQuantile(sorted, 0.5) / 1e3,
+    p99: findQuantile(sorted, 0.99) / 1e3,
+    max: findQuantile(sorted, 1) / 1e3,
+  };
 }
 
-/** Nearest-rank quantile of sorted samples; NaN when there are none. */
+/** Returns the nearest-rank quantile of sorted samples, or NaN if there are none. */
 function findQuantile(sorted: Float64Array, quantile: number): number {
   return sorted[Math.max(0, Math.ceil(sorted.length * quantile) - 1)] ?? Number.NaN;
 }
 
-/** Median with minimum and maximum; NaN when there are no values. */
+/** Returns the median with minimum and maximum, or NaN if there are no values. */
 export function summarize(values: readonly number[]): Summary {
   const sorted = Float64Array.from(values).sort();
   const half = Math.floor(sorted.length / 2);
@@ -24,13 +29,18 @@ export function summarize(values: readonly number[]): Summary {
   return { median, min: findQuantile(sorted, 0), max: findQuantile(sorted, 1) };
 }
 
-/** Ratios pair by pair: the rounds of `b` divided by the rounds of `a` they took turns with. */
+/**
+ * Returns the summary of the ratios of paired rounds: each round of `b` divided by the round of `a` that it
+ * took turns with.
+ */
 export function ratio(b: readonly number[], a: readonly number[]): Summary {
   return summarize(b.map((value, round) => value / (a[round] ?? Number.NaN)));
 }
 
+/** Formats bytes as whole mebibytes. */
 export const mebibytes = (bytes: number): string => (bytes / 2 ** 20).toFixed(0);
 
+/** Formats a summary as "median (lowest to highest)". */
 export function formatSummary({ median, min, max }: Summary, digits: number): string {
   return `${formatValue(median, digits)} (${formatValue(min, digits)} to ${formatValue(max, digits)})`;
 }
@@ -39,10 +49,12 @@ function formatValue(value: number, digits: number): string {
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-/** Rows of text as one aligned table; the first row is its head. */
+/** Formats rows as an aligned table. The first row is the header. */
 export function formatTable(rows: readonly (readonly string[])[]): string {
   const columns = Math.max(...rows.map((row) => row.length));
-  const widths = Array.from({ length: columns }, (_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const widths = Array.from({ length: columns }, (_, column) =>
+    Math.max(...rows.map((row) => row[column]?.length ?? 0)),
+  );
   const lines = rows.map((row) =>
     row
       .map((cell, column) => cell.padEnd(widths[column] ?? 0))

@@ -1,4 +1,6 @@
-/** What do flow control and queues cost? The same messages with keys, and in queues, in turns with messages that have neither. */
+/**
+ * What do flow control and queues cost? Messages with keys, and in queues, take turns with plain messages.
+ */
 import {
   formatFootnote,
   type Contestant,
@@ -19,13 +21,19 @@ import { ask, pause, type Server } from "./server.ts";
 import { startWaypost } from "./waypost.ts";
 
 const options = {
-  loads: { default: "1-key,100-keys,10000-keys,hot-10,hot-20,hot-50,1-queue,1000-queues", help: "what is compared with plain messages" },
+  loads: {
+    default: "1-key,100-keys,10000-keys,hot-10,hot-20,hot-50,1-queue,1000-queues",
+    help: "loads to compare with plain messages",
+  },
   rounds: { default: 5, help: "throughput turns of each load" },
-  messages: { default: 10_000, help: "messages of a throughput turn, and of the warm-up; with 10000-keys no fewer than the default" },
-  "queue-parallelism": { default: 50, help: "limit of the one queue; the many have 1 each" },
+  messages: {
+    default: 10_000,
+    help: "messages of a throughput turn, and of the warm-up; with 10000-keys at least the default",
+  },
+  "queue-parallelism": { default: 50, help: "parallelism of the single queue; the 1,000 queues have 1 each" },
   "latency-rounds": { default: 2, help: "turns of each load at a fixed rate (0: leave latency out)" },
-  "latency-seconds": { default: 3, help: "seconds of such a turn" },
-  rate: { default: 1_000, help: "messages a second in such a turn" },
+  "latency-seconds": { default: 3, help: "seconds of a latency turn" },
+  rate: { default: 1_000, help: "messages per second of a latency turn" },
 } as const;
 
 type Options = Given<typeof options & typeof common>;
@@ -33,13 +41,13 @@ type Options = Given<typeof options & typeof common>;
 /** One way to send the messages. */
 type Load = {
   target(setup: BenchSetup, given: Options): PublishTarget;
-  /** Where its setup differs from what the first message makes. */
+  /** Prepares what the first message would not create as needed. */
   prepare?(server: Server, given: Options): Promise<unknown>;
-  /** The key that must have a line, or the load is not what it says. */
+  /** The key that must have a waitlist; otherwise the load is not what its name says. */
   keyWithLine?: string;
 };
 
-/** No limit that any of these could reach: there are never so many hands for one host. */
+/** A limit that no load reaches: the capacity for one host is lower. */
 const ampleLimits = "parallelism=1000";
 const oneQueue = "the-one";
 
@@ -54,19 +62,31 @@ const loads: Readonly<Record<string, Load>> = {
   "1-queue": {
     target: (setup) => makeEnqueueTarget(setup, oneQueue, 1),
     prepare: (server, given) =>
-      ask(server, { method: "POST", path: "/v2/queues", json: { queueName: oneQueue, parallelism: given["queue-parallelism"] } }),
+      ask(server, {
+        method: "POST",
+        path: "/v2/queues",
+        json: { queueName: oneQueue, parallelism: given["queue-parallelism"] },
+      }),
   },
   "1000-queues": { target: (setup) => makeEnqueueTarget(setup, `one-of-${nameSlot}`, 1_000) },
 };
 
 function makeKeyedLoad(names: number): Load {
-  return { target: (setup) => publishWith(setup, makeLimitHeaders(`of-${names}-${nameSlot}`, ampleLimits), names) };
+  return {
+    target: (setup) => publishWith(setup, makeLimitHeaders(`of-${names}-${nameSlot}`, ampleLimits), names),
+  };
 }
 
-/** So few may be under way that messages wait in its line: how far it comes is its limit through the time that a delivery and its commit take. */
+/**
+ * Returns a load whose parallelism is so low that messages wait for it. Its throughput is the limit divided
+ * by the time of a delivery and its commit.
+ */
 function makeHotLoad(parallelism: number): Load {
   const key = `hot-${parallelism}`;
-  return { target: (setup) => publishWith(setup, makeLimitHeaders(key, `parallelism=${parallelism}`)), keyWithLine: key };
+  return {
+    target: (setup) => publishWith(setup, makeLimitHeaders(key, `parallelism=${parallelism}`)),
+    keyWithLine: key,
+  };
 }
 
 function makeLimitHeaders(key: string, value: string): string[] {
@@ -79,36 +99,56 @@ function makeEnqueueTarget(setup: BenchSetup, queue: string, names: number): Pub
 
 type Entry = { server: Server; load: Load; target: PublishTarget };
 
-/** `line`: how many waited at most when a hot key was warmed up; null for loads without a line. */
+/** `maxWaitlist` is the longest waitlist of a hot key in its warm-up, or null for loads without one. */
 type Measured = { name: string; maxWaitlist: number | null; turns: TurnResult[]; latencies: TurnResult[] };
 
 export const flow = question({
-  asks: "throughput, CPU and latency with flow control keys and queues, against plain messages; goal: half of their throughput or more",
+  asks:
+    "throughput, CPU and latency with flow-control keys and queues, against plain messages; " +
+    "goal: at least half of their throughput",
   options,
   async find(given, resources) {
     const setup = await openBenchSetup(resources);
     const loadsByName = namedLoads(given);
     const waypost = await startWaypost(resources, { folder: resources.folder("waypost") });
-    const entries = loadsByName.map(([name, load]): Entry => ({ server: { ...waypost, name }, load, target: load.target(setup, given) }));
-    const closed: Workload = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
+    const entries = loadsByName.map(([name, load]): Entry => ({
+      server: { ...waypost, name },
+      load,
+      target: load.target(setup, given),
+    }));
+    const closed: Workload = {
+      connections: given.connections,
+      messages: given.messages,
+      seconds: null,
+      rate: null,
+    };
     const paced: Workload = { ...closed, messages: given.rate * given["latency-seconds"], rate: given.rate };
     const lines: (number | null)[] = [];
     for (const entry of entries) lines.push(await warmUp(setup, entry, { workload: closed, given }));
     const turns = await runWarmTurns(setup, toContestants(entries, closed), given.rounds);
     const latencies = await runWarmTurns(setup, toContestants(entries, paced), given["latency-rounds"]);
     const measured = entries.map(({ server: { name } }, index): Measured => {
-      return { name, maxWaitlist: lines[index] ?? null, turns: turns[index] ?? [], latencies: latencies[index] ?? [] };
+      return {
+        name,
+        maxWaitlist: lines[index] ?? null,
+        turns: turns[index] ?? [],
+        latencies: latencies[index] ?? [],
+      };
     });
-    return { figures: { loads: measured.map((one) => ({ ...summarizeLoad(one, measured), ...one })) }, text: report(measured, given) };
+    return {
+      figures: { loads: measured.map((one) => ({ ...summarizeLoad(one, measured), ...one })) },
+      text: report(measured, given),
+    };
   },
 });
 
-/** Plain messages come first: all others are measured by them. */
+/** Returns the chosen loads. Plain messages come first, because the others are compared with them. */
 function namedLoads(given: Options): [string, Load][] {
   const names = new Set(["plain", ...given.loads.split(",").filter((name) => name !== "")]);
   return [...names].map((name) => {
     const load = loads[name];
-    if (load === undefined) throw new Error(`--loads knows no "${name}"; there are ${Object.keys(loads).join(", ")}.`);
+    if (load === undefined)
+      throw new Error(`--loads: unknown load "${name}"; use ${Object.keys(loads).join(", ")}.`);
     return [name, load];
   });
 }
@@ -116,14 +156,16 @@ function namedLoads(given: Options): [string, Load][] {
 const toContestants = (entries: readonly Entry[], drive: Workload): Omit<Contestant, "warmUp">[] =>
   entries.map(({ server, target }) => ({ server, drive: { ...drive, aim: target } }));
 
-/** Answers how many waited in the line at most. Throws where figures would tell of another load than they say. */
+/** Warms a load up. Returns its longest waitlist. Throws if the load is not what its name says. */
 async function warmUp(
   setup: BenchSetup,
   { server, load, target }: Entry,
   { workload, given }: { workload: Workload; given: Options },
 ): Promise<number | null> {
   if (target.names > workload.messages)
-    throw new Error(`${server.name} needs --messages ${target.names} or more, to give each a message. Leave it out with --loads.`);
+    throw new Error(
+      `${server.name} requires --messages of at least ${target.names}, one per name. Remove it from --loads.`,
+    );
   await load.prepare?.(server, given);
   const warm: Workload = { ...workload, target };
   if (load.keyWithLine === undefined) {
@@ -133,13 +175,13 @@ async function warmUp(
   const watched = new AbortController();
   const turn = runTurn(setup, server, warm).finally(() => watched.abort());
   const [longest] = await Promise.all([findMaxWaitlist(server, load.keyWithLine, watched.signal), turn]);
-  // Where nobody can ask for a key, this says so; otherwise it is still known, for it was used just now.
+  // Throws if the server has no such endpoint. The key was just used, so it still exists.
   await ask(server, { path: `/v2/flowControl/${load.keyWithLine}` });
   if (longest > 0) return longest;
-  throw new Error(`Nobody ever waited in the line of ${server.name}. Give more --connections or --messages.`);
+  throw new Error(`No message waited for ${server.name}. Use more --connections or --messages.`);
 }
 
-/** Looks at the line until the signal comes. A key that is not there yet has none. */
+/** Watches the waitlist of a key until the signal. A key that does not exist yet has none. */
 async function findMaxWaitlist(server: Server, key: string, until: AbortSignal): Promise<number> {
   let longest = 0;
   while (!until.aborted) {
@@ -150,9 +192,15 @@ async function findMaxWaitlist(server: Server, key: string, until: AbortSignal):
   return longest;
 }
 
-type LoadSummary = Record<"perSecond" | "perSecondRatio" | "cpuPerMessage" | "cpuRatio" | "publishP99" | "deliveryP99", Summary>;
+type LoadSummary = Record<
+  "perSecond" | "perSecondRatio" | "cpuPerMessage" | "cpuRatio" | "publishP99" | "deliveryP99",
+  Summary
+>;
 
-/** Ratios are to the plain turns of the same rounds; latencies are those of the fixed rate, in milliseconds. */
+/**
+ * Summarizes a load. Ratios are to the plain turns of the same rounds. Latencies are from turns at a fixed
+ * rate, in milliseconds.
+ */
 function summarizeLoad({ turns, latencies }: Measured, [plain]: readonly Measured[]): LoadSummary {
   const rates = (of: readonly TurnResult[]): number[] => of.map(({ perSecond }) => perSecond);
   const costs = (of: readonly TurnResult[]): number[] => of.map(({ cpuPerMessage }) => cpuPerMessage);
@@ -169,14 +217,35 @@ function summarizeLoad({ turns, latencies }: Measured, [plain]: readonly Measure
 function report(measured: readonly Measured[], { rate, "latency-rounds": latencyRounds }: Options): string {
   const latencyHeads = latencyRounds === 0 ? [] : [`publish p99 ms at ${rate}/s`, "to delivery"];
   const rows = measured.map((one) => {
-    const { perSecond, perSecondRatio, cpuPerMessage, cpuRatio, publishP99, deliveryP99 } = summarizeLoad(one, measured);
-    const latencies = latencyRounds === 0 ? [] : [formatSummary(publishP99, 2), formatSummary(deliveryP99, 2)];
+    const { perSecond, perSecondRatio, cpuPerMessage, cpuRatio, publishP99, deliveryP99 } = summarizeLoad(
+      one,
+      measured,
+    );
+    const latencies =
+      latencyRounds === 0 ? [] : [formatSummary(publishP99, 2), formatSummary(deliveryP99, 2)];
     const throughput = [formatSummary(perSecond, 0), formatSummary(perSecondRatio, 2)];
-    return [one.name, ...throughput, formatSummary(cpuPerMessage, 1), formatSummary(cpuRatio, 2), ...latencies];
+    return [
+      one.name,
+      ...throughput,
+      formatSummary(cpuPerMessage, 1),
+      formatSummary(cpuRatio, 2),
+      ...latencies,
+    ];
   });
-  const heads = ["median (lowest to highest)", "messages/s", "to plain", "CPU µs per message", "to plain", ...latencyHeads];
+  const heads = [
+    "median (lowest to highest)",
+    "messages/s",
+    "÷ plain",
+    "CPU µs per message",
+    "÷ plain",
+    ...latencyHeads,
+  ];
   const lines = measured.flatMap(({ name, maxWaitlist }) =>
-    maxWaitlist === null ? [] : [`${name}: up to ${maxWaitlist} waited in its line in the warm-up.`],
+    maxWaitlist === null ? [] : [`${name}: up to ${maxWaitlist} messages waited during the warm-up.`],
   );
-  return [formatTable([heads, ...rows]), ...lines, formatFootnote(measured.flatMap(({ turns }) => turns))].join("\n\n");
+  return [
+    formatTable([heads, ...rows]),
+    ...lines,
+    formatFootnote(measured.flatMap(({ turns }) => turns)),
+  ].join("\n\n");
 }

@@ -1,6 +1,6 @@
 /**
- * Cuts what a kept HTTP/1.1 connection brings (as latin1 text) into messages. It knows no more than the bench needs, a head
- * and a body of stated length, because parsing in full would cost as much as the servers it measures.
+ * Splits the bytes of a kept HTTP/1.1 connection (as latin1 text) into messages. It handles only a head and a
+ * body of stated length, because full parsing would cost as much as the servers that are measured.
  */
 export class Frames {
   readonly #onFrame: (head: string, body: string) => void;
@@ -28,6 +28,7 @@ export class Frames {
 function bodyLength(head: string): number {
   const stated = /\r\ncontent-length: *(\d+)/i.exec(head);
   if (stated) return Number(stated[1]);
-  if (/\r\ntransfer-encoding:/i.test(head)) throw new Error(`The bench reads bodies of stated length only, and got:\n${head}`);
+  if (/\r\ntransfer-encoding:/i.test(head))
+    throw new Error(`The bench reads bodies of stated length only, and got:\n${head}`);
   return 0;
 }

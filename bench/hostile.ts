@@ -1,14 +1,17 @@
-/** Parts of the attacks of `neighbours`: requests of the hostile account, its destinations, and raw connections. */
+/**
+ * Parts of the attacks of `neighbours`: requests of the hostile account, its destinations, and raw
+ * connections.
+ */
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { Agent } from "undici";
 import { Frames } from "./frames.ts";
 import { pause } from "./server.ts";
 
-/** How much an attack has sent, and how much of it the server refused. */
+/** How much an attack has sent, and how much of that the server refused. */
 export type AttackCount = {
-  /** As the attack counts: bytes, requests or messages. */
+  /** The unit depends on the attack: bytes, requests or messages. */
   count: number;
-  /** Requests with a status of 400 or more, and connections that the server closed or refused. */
+  /** Requests with a status of at least 400, and connections that the server closed or refused. */
   refused: number;
   firstRefusal: string | null;
 };
@@ -20,7 +23,12 @@ export class Target {
   readonly sent: AttackCount = { count: 0, refused: 0, firstRefusal: null };
   /** Aborted when the attack ends. */
   readonly over = new AbortController();
-  readonly #agent = new Agent({ connections: 64, headersTimeout: 0, bodyTimeout: 0, connect: { timeout: 60_000 } });
+  readonly #agent = new Agent({
+    connections: 64,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: { timeout: 60_000 },
+  });
 
   constructor({ port, token }: { port: number; token: string }) {
     this.port = port;
@@ -42,11 +50,21 @@ export class Target {
     this.sent.firstRefusal ??= how.slice(0, 200);
   }
 
-  /** Sends a request with the token of the account. Returns the text of the response, or null if it was refused or broke off. */
+  /**
+   * Sends a request with the token of the account. Returns the text of the response, or null if it was
+   * refused or interrupted.
+   */
   async post(path: string, body: string | Buffer): Promise<string | null> {
     try {
       const headers = { authorization: `Bearer ${this.token}`, "content-type": "application/json" };
-      const asked = { origin: `http://127.0.0.1:${this.port}`, path, method: "POST", headers, body, signal: this.over.signal } as const;
+      const asked = {
+        origin: `http://127.0.0.1:${this.port}`,
+        path,
+        method: "POST",
+        headers,
+        body,
+        signal: this.over.signal,
+      } as const;
       const response = await this.#agent.request(asked);
       const text = await response.body.text();
       if (response.statusCode < 400) return text;
@@ -57,14 +75,17 @@ export class Target {
     return null;
   }
 
-  /** Publishes messages in one request and counts those that are made: `copies` for each item. */
+  /** Publishes messages in one request and counts the accepted ones, `copies` for each item. */
   async publish(items: readonly object[], copies = 1): Promise<void> {
     if ((await this.post("/v2/batch", JSON.stringify(items))) !== null) this.count(items.length * copies);
     else await pause(20);
   }
 }
 
-/** A destination: `answer` receives the connection and each request on it. Returns its port; it listens on all loopback addresses. */
+/**
+ * Starts a destination. `answer` receives the connection once for each request. Returns the port; it listens
+ * on all loopback addresses.
+ */
 export async function destination(answer: (socket: Socket) => void): Promise<number> {
   const server = createServer({ noDelay: true }, (socket) => {
     socket.on("error", () => socket.destroy());
@@ -77,10 +98,10 @@ export async function destination(answer: (socket: Socket) => void): Promise<num
 
 const ok = Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "latin1");
 
-/** A destination that responds with 200 at once. */
+/** Starts a destination that responds with 200 at once. */
 export const quickDestination = (): Promise<number> => destination((socket) => void socket.write(ok));
 
-/** Keeps one raw connection open and calls `use` for each new one, until the attack is over. */
+/** Keeps one raw connection open and calls `onConnect` for each new one, until the attack ends. */
 export async function keepConnected(target: Target, onConnect: (socket: Socket) => void): Promise<void> {
   while (!target.isOver) {
     const socket = connect({ host: "127.0.0.1", port: target.port, noDelay: true });
@@ -99,7 +120,10 @@ export async function keepConnected(target: Target, onConnect: (socket: Socket) 
   }
 }
 
-/** Writes the same bytes again and again, as fast as the other side reads them, until the connection or the attack ends. */
+/**
+ * Writes the same bytes repeatedly, as fast as the other side reads them, until the connection or the attack
+ * ends.
+ */
 export function writeForever(target: Target | null, socket: Socket, bytes: Buffer): void {
   const more = (): void => {
     if (socket.destroyed || !socket.writable) return;
@@ -109,7 +133,7 @@ export function writeForever(target: Target | null, socket: Socket, bytes: Buffe
   more();
 }
 
-/** Runs `work` again and again on `lanes` lanes until the attack is over. */
+/** Runs `work` repeatedly and concurrently until the attack ends. */
 export async function repeat(target: Target, concurrency: number, work: () => Promise<void>): Promise<void> {
   const lane = async (): Promise<void> => {
     while (!target.isOver) await work();
@@ -117,7 +141,7 @@ export async function repeat(target: Target, concurrency: number, work: () => Pr
   await Promise.all(Array.from({ length: concurrency }, lane));
 }
 
-/** Waits until the attack is over. */
+/** Waits until the attack ends. */
 export function waitUntilOver(target: Target): Promise<void> {
   return new Promise((resolve) => {
     if (target.isOver) resolve();

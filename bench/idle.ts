@@ -1,4 +1,7 @@
-/** What does the server do when there is nothing to do? Wake-ups and CPU time of each thread, fresh and after work. */
+/**
+ * What does the server do when it is idle? The bench counts wake-ups and CPU time of each thread, fresh and
+ * after work.
+ */
 import { type BenchSetup, openBenchSetup, startPassThrough, runTurn } from "./benchSetup.ts";
 import { formatTable } from "./figures.ts";
 import { question } from "./question.ts";
@@ -9,11 +12,11 @@ import { startWaypost } from "./waypost.ts";
 type IdleResult = { server: string; when: "fresh" | "after work"; threads: ThreadActivity[] };
 
 export const idle = question({
-  asks: "wake-ups and CPU time without work, beside those of a bare Node server",
+  asks: "wake-ups and CPU time without work, beside a bare Node server",
   options: {
-    seconds: { default: 20, help: "how long it is watched, each time" },
-    settle: { default: 10, help: "seconds it is left alone before" },
-    messages: { default: 5_000, help: "messages before it is watched again" },
+    seconds: { default: 20, help: "seconds that the servers are watched, each time" },
+    settle: { default: 10, help: "idle seconds before the servers are watched" },
+    messages: { default: 5_000, help: "messages before the servers are watched again" },
   },
   async find(given, resources) {
     const setup = await openBenchSetup(resources);
@@ -35,12 +38,19 @@ async function work(
   await runTurn(setup, server, { connections, messages, seconds: null, rate: null });
 }
 
-async function watch(servers: Server[], when: IdleResult["when"], given: { settle: number; seconds: number }): Promise<IdleResult[]> {
+async function watch(
+  servers: Server[],
+  when: IdleResult["when"],
+  given: { settle: number; seconds: number },
+): Promise<IdleResult[]> {
   const rests = await watchIdle(servers, given);
   return servers.map(({ name }, index) => ({ server: name, when, threads: rests[index] ?? [] }));
 }
 
 function report(rests: IdleResult[]): string {
-  const row = ({ server, when, threads }: IdleResult): string[] => [`${server}, ${when}`, ...formatActivity(threads)];
+  const row = ({ server, when, threads }: IdleResult): string[] => [
+    `${server}, ${when}`,
+    ...formatActivity(threads),
+  ];
   return formatTable([["", ...activityHeads], ...rests.map(row)]);
 }

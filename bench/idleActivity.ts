@@ -1,11 +1,14 @@
-/** What servers do while nobody asks anything of them. */
+/** The activity of idle servers. */
 import { threads } from "./process-figures.ts";
 import { pause, waitUntilQuiet, type Server } from "./server.ts";
 
-/** One thread, while it was watched: how often it was woken or set aside a second, and its CPU time in microseconds a second. */
+/** The activity of a thread: its context switches per second, and its CPU time in microseconds per second. */
 export type ThreadActivity = { name: string; wakeUpsPerSecond: number; cpuPerSecond: number };
 
-/** Leaves servers alone for `settle` seconds, and watches their threads for `seconds`: all at once, for they have nothing to do that could disturb another. */
+/**
+ * Leaves servers idle for `settle` seconds, then watches their threads for `seconds`: all at the same time,
+ * because idle servers do not disturb each other.
+ */
 export async function watchIdle(
   servers: readonly Server[],
   { settle, seconds }: { settle: number; seconds: number },
@@ -24,11 +27,13 @@ export async function watchIdle(
   });
 }
 
-/** What `formatActivity` tells. */
+/** The column heads of `formatActivity`. */
 export const activityHeads = ["wake-ups/s", "CPU µs/s", "threads that wake, and how often"] as const;
 
+/** Formats the activity of a server's threads as the cells of a row. */
 export function formatActivity(threads: readonly ThreadActivity[]): string[] {
-  const sum = (of: (thread: ThreadActivity) => number): string => threads.reduce((total, thread) => total + of(thread), 0).toFixed(1);
+  const sum = (of: (thread: ThreadActivity) => number): string =>
+    threads.reduce((total, thread) => total + of(thread), 0).toFixed(1);
   const awake = threads
     .filter((thread) => thread.wakeUpsPerSecond >= 0.1)
     .map((thread) => `${thread.name} ${thread.wakeUpsPerSecond.toFixed(1)}`);

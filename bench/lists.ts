@@ -1,9 +1,10 @@
-// How fast are lists, and how flat is memory, with 1,000,000 dead letters, 3,000,000 log rows and 500,000 unfinished messages?
+// How fast are lists, and how steady is memory, with 1,000,000 dead letters, 3,000,000 log rows and 500,000
+// unfinished messages?
 //
-//   node bench/lists.ts [folder]
+// node bench/lists.ts [folder]
 //
-// Fills a SQLite file, directly, and asks for the first page by each filter: of something rare, something common, and
-// something that is not there.
+// Fills a SQLite file directly and reads the first page with each filter: for a rare value, a common value,
+// and a value that does not occur.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
@@ -23,7 +24,7 @@ import { openSqlite } from "../src/store/sqlite/database.ts";
 import type { Value } from "../src/store/sql/tables.ts";
 import { tables } from "../src/store/sql/tables.ts";
 
-const letters = 1_000_000;
+const deadLetters = 1_000_000;
 const delivered = 1_000_000;
 const waiting = 500_000;
 const start = 1_800_000_000_000;
@@ -31,23 +32,53 @@ const folder = process.argv[3] ? "" : mkdtempSync(join(process.argv[2] ?? tmpdir
 const file = process.argv[3] ?? join(folder, "waypost.db");
 
 const newId = createIdGenerator(Math.random);
-const rare = { labels: ["needle"], queue: "needle", scheduleId: "scd_needle", group: "needle", callerIp: "192.0.2.99" };
+const rare = {
+  labels: ["needle"],
+  queue: "needle",
+  scheduleId: "scd_needle",
+  group: "needle",
+  callerIp: "192.0.2.99",
+};
 
-/** The nth message. One in each part is rare; one of ten has a label and a key that many have; each host has its thousands. */
+/**
+ * Returns the nth message. One message per part is rare. One in ten has a common label and key. Each host has
+ * thousands.
+ */
 function makeMessage(n: number, time: number, isRare: boolean): StoredMessage {
   const key = isRare ? "needle" : n % 10 === 0 ? "common" : null;
-  const plain = { labels: n % 10 === 0 ? ["common"] : [], queue: null, scheduleId: null, group: null, callerIp: "192.0.2.1" };
+  const plain = {
+    labels: n % 10 === 0 ? ["common"] : [],
+    queue: null,
+    scheduleId: null,
+    group: null,
+    callerIp: "192.0.2.1",
+  };
   return {
-    ...{ account: "acc", id: newId("msg", time), brand: "svc", method: "POST", headers: [["Content-Type", "application/json"]] },
-    ...{ url: isRare ? "https://needle.example/rare" : `https://shop${n % 500}.example/hook`, body: new Uint8Array(200).fill(97) },
-    ...{ retries: 3, retryDelay: null, timeout: 1000, callback: null, failureCallback: null, deduplication: null, redaction: null },
-    ...{ reportsOn: null, endpoint: null, createdAt: time, notBefore: time, startedAtOnce: true },
+    account: "acc",
+    id: newId("msg", time),
+    brand: "svc",
+    method: "POST",
+    headers: [["Content-Type", "application/json"]],
+    url: isRare ? "https://needle.example/rare" : `https://shop${n % 500}.example/hook`,
+    body: new Uint8Array(200).fill(97),
+    retries: 3,
+    retryDelay: null,
+    timeout: 1000,
+    callback: null,
+    failureCallback: null,
+    deduplication: null,
+    redaction: null,
+    reportsOn: null,
+    endpoint: null,
+    createdAt: time,
+    notBefore: time,
+    startedAtOnce: true,
     ...(isRare ? rare : plain),
     flowControl: key === null ? null : { key, parallelism: 5, rate: null, period: null },
   };
 }
 
-/** Collects rows, with their marks, and writes them all at once. */
+/** Returns a writer that collects rows with their index values and writes them all at once. */
 async function writer() {
   const database = openSqlite(file);
   await database.createTables();
@@ -60,18 +91,19 @@ async function writer() {
     for (const id of makeTagIds[name]?.(row) ?? []) put("tags", { account: "acc", id });
   };
   const seen = new Set<string>();
-  const sight = (id: string, message: StoredMessage): void => {
-    for (const sighting of listTimeIndexIds(makeTimeIndexKeys(message), readIndexInterval(id))) {
-      if (seen.has(sighting)) continue;
-      seen.add(sighting);
-      put("timeIndex", { account: "acc", id: sighting });
+  const indexTime = (id: string, message: StoredMessage): void => {
+    for (const indexId of listTimeIndexIds(makeTimeIndexKeys(message), readIndexInterval(id))) {
+      if (seen.has(indexId)) continue;
+      seen.add(indexId);
+      put("timeIndex", { account: "acc", id: indexId });
     }
   };
   const flush = async (): Promise<void> => {
     await database.transaction(async () => {
       for (const [name, values] of rows) {
         const columns = Object.keys(tables[name].columns);
-        const text = `insert into ${tables[name].name} (${columns.join(", ")}) values (${columns.map(() => "?").join(", ")})`;
+        const places = columns.map(() => "?").join(", ");
+        const text = `insert into ${tables[name].name} (${columns.join(", ")}) values (${places})`;
         await connection.each(text, Object.values(tables[name].columns), values);
       }
     });
@@ -79,7 +111,7 @@ async function writer() {
   };
   return {
     put,
-    sight,
+    indexTime,
     flush,
     close: async () => {
       await connection.query("pragma wal_checkpoint(truncate)", []);
@@ -88,71 +120,106 @@ async function writer() {
   };
 }
 
+type Writer = Awaited<ReturnType<typeof writer>>;
+
+function accept({ put, indexTime }: Writer, message: StoredMessage): void {
+  put("storedMessages", message);
+  indexTime(message.id, message);
+}
+
+type LogLine = { states: LogState[]; time: number; dlqId?: string };
+
+function logStates(
+  { put, indexTime }: Writer,
+  message: StoredMessage,
+  { states, time, dlqId }: LogLine,
+): void {
+  const id = newId("log", time);
+  indexTime(id, message);
+  put("log", {
+    account: "acc",
+    id,
+    messageId: message.id,
+    time,
+    states,
+    status: dlqId || states[0] === "ERROR" ? 500 : 200,
+    error: null,
+    nextDueAt: null,
+    headers: [],
+    body: noBytes,
+    dlqId: dlqId ?? null,
+    tags: makeTags(message),
+  });
+}
+
+function addDelivered(to: Writer, n: number, time: number): void {
+  const message = makeMessage(n, time, false);
+  accept(to, message);
+  logStates(to, message, { states: ["DELIVERED"], time: time + 1 });
+}
+
+function addDeadLetter(to: Writer, n: number, time: number): void {
+  const isRare = n === deadLetters / 10;
+  const message = makeMessage(n, time, isRare);
+  accept(to, message);
+  logStates(to, message, { states: ["ERROR", "RETRY"], time: time + 1 });
+  const id = newId("dlq", time + 2);
+  logStates(to, message, { states: ["ERROR", "FAILED"], time: time + 3, dlqId: id });
+  to.put("deadLetters", {
+    account: "acc",
+    id,
+    messageId: message.id,
+    status: isRare ? 418 : 500,
+    headers: [["A", "b"]],
+    body: new Uint8Array(100),
+    error: null,
+    retried: 1,
+    failureCallback: null,
+    tags: [...makeTags(message), toTag.url(message.url), toTag.callerIp(message.callerIp ?? "")],
+  });
+}
+
+function addWaiting(to: Writer, n: number, time: number): void {
+  const message = { ...makeMessage(n, time, n === waiting / 2), startedAtOnce: false };
+  accept(to, message);
+  to.put("messages", {
+    account: "acc",
+    id: message.id,
+    state: "pending",
+    dueAt: start * 2,
+    attempts: 0,
+    lostAttempts: 0,
+    leasedBy: null,
+    size: 200,
+    host: new URL(message.url).host,
+    reportsOutcome: false,
+    queue: message.queue,
+    flowControlKey: message.flowControl?.key ?? null,
+    slot: null,
+    waitlist: null,
+    run: null,
+    tags: makeTags(message),
+    timeKeys: makeTimeIndexKeys(message),
+    endpoint: parseAddress(message.url).endpoint,
+  });
+}
+
 async function fill(): Promise<void> {
-  const { put, sight, flush, close } = await writer();
-  const born = (message: StoredMessage): void => {
-    put("storedMessages", message);
-    sight(message.id, message);
-  };
-  const told = (message: StoredMessage, states: LogState[], time: number, dlqId: string | null = null): void => {
-    const id = newId("log", time);
-    sight(id, message);
-    put("log", {
-      ...{
-        account: "acc",
-        id,
-        messageId: message.id,
-        time,
-        states,
-        status: dlqId || states[0] === "ERROR" ? 500 : 200,
-      },
-      ...{ error: null, nextDueAt: null, headers: [], body: noBytes, dlqId, tags: makeTags(message) },
-    });
-  };
-  const all = Math.max(letters, delivered);
+  const to = await writer();
+  const all = Math.max(deadLetters, delivered);
   for (let n = 0; n < all; n++) {
     const time = start + n * 10;
-    if (n < delivered) {
-      const message = makeMessage(n, time, false);
-      born(message);
-      told(message, ["DELIVERED"], time + 1);
-    }
-    if (n < letters) {
-      const isRare = n === letters / 10;
-      const message = makeMessage(n, time + 2, isRare);
-      born(message);
-      told(message, ["ERROR", "RETRY"], time + 3);
-      const id = newId("dlq", time + 4);
-      told(message, ["ERROR", "FAILED"], time + 5, id);
-      put("deadLetters", {
-        ...{ account: "acc", id, messageId: message.id, status: isRare ? 418 : 500, headers: [["A", "b"]], body: new Uint8Array(100) },
-        ...{ error: null, retried: 1, failureCallback: null },
-        tags: [...makeTags(message), toTag.url(message.url), toTag.callerIp(message.callerIp ?? "")],
-      });
-    }
-    if (n < waiting) {
-      const message = { ...makeMessage(n, time + 6, n === waiting / 2), startedAtOnce: false };
-      born(message);
-      put("messages", {
-        ...{ account: "acc", id: message.id, state: "pending", dueAt: start * 2, attempts: 0, lostAttempts: 0, leasedBy: null, size: 200 },
-        ...{
-          host: new URL(message.url).host,
-          reportsOutcome: false,
-          queue: message.queue,
-          flowControlKey: message.flowControl?.key ?? null,
-        },
-        ...{ slot: null, waitlist: null, run: null, tags: makeTags(message), timeKeys: makeTimeIndexKeys(message) },
-        endpoint: parseAddress(message.url).endpoint,
-      });
-    }
-    if (n % 5_000 === 4_999) await flush();
+    if (n < delivered) addDelivered(to, n, time);
+    if (n < deadLetters) addDeadLetter(to, n, time + 2);
+    if (n < waiting) addWaiting(to, n, time + 6);
+    if (n % 5_000 === 4_999) await to.flush();
   }
-  // One message that was cancelled, which is rare here.
+  // One cancelled message, which is rare here.
   const cancelled = makeMessage(0, start + all, false);
-  born(cancelled);
-  told(cancelled, ["CANCEL_REQUESTED", "CANCELLED"], start + all);
-  await flush();
-  await close();
+  accept(to, cancelled);
+  logStates(to, cancelled, { states: ["CANCEL_REQUESTED", "CANCELLED"], time: start + all });
+  await to.flush();
+  await to.close();
 }
 
 const needle: [string, Filter][] = [
@@ -196,7 +263,11 @@ const unfinishedFilters: [string, Filter][] = [
 async function runQueries(): Promise<void> {
   const database = openSqlite(file, { readOnly: true });
   const queries = createQueries(createSqlReads(database.connection));
-  const show = async (list: string, what: string, run: () => Promise<{ found: number; cursor: string | null }>): Promise<void> => {
+  const show = async (
+    list: string,
+    what: string,
+    run: () => Promise<{ found: number; cursor: string | null }>,
+  ): Promise<void> => {
     const times: number[] = [];
     let answer = { found: 0, cursor: null as string | null };
     for (let n = 0; n < 5; n++) {
@@ -208,7 +279,8 @@ async function runQueries(): Promise<void> {
     const best = warm.sort((a, b) => a - b)[1] ?? 0;
     const end = answer.cursor === null ? "end" : "more";
     console.log(
-      `${list.padEnd(14)}${what.padEnd(32)}${first.toFixed(1).padStart(8)}${best.toFixed(1).padStart(8)} ms ${answer.found} ${end}`,
+      `${list.padEnd(14)}${what.padEnd(32)}${first.toFixed(1).padStart(8)}` +
+        `${best.toFixed(1).padStart(8)} ms ${answer.found} ${end}`,
     );
   };
   console.log("list          filter                             first     then    found");
@@ -230,11 +302,16 @@ async function runQueries(): Promise<void> {
   }
   for (const [what, filter] of [...needle, ...unfinishedFilters]) {
     await show("unfinished", what, async () => {
-      const { messageIds, cursor } = await queries.unfinished({ account: "acc", filter, cursor: null, count: 100 });
+      const { messageIds, cursor } = await queries.unfinished({
+        account: "acc",
+        filter,
+        cursor: null,
+        count: 100,
+      });
       return { found: messageIds.length, cursor };
     });
   }
-  console.log(`memory at the most: ${Math.round(process.resourceUsage().maxRSS / 1024)} MiB`);
+  console.log(`peak memory: ${Math.round(process.resourceUsage().maxRSS / 1024)} MiB`);
   database.close();
 }
 
@@ -242,8 +319,9 @@ if (process.argv[3]) await runQueries();
 else {
   const began = performance.now();
   await fill();
-  console.log(`filled in ${Math.round((performance.now() - began) / 1000)} s: ${Math.round(statSync(file).size / 1024 / 1024)} MiB`);
-  // A process of its own, so that the memory it takes is that of the lists.
+  const seconds = Math.round((performance.now() - began) / 1000);
+  console.log(`filled in ${seconds} s: ${Math.round(statSync(file).size / 1024 / 1024)} MiB`);
+  // A separate process, so that its memory is only that of the lists.
   spawnSync(process.execPath, [import.meta.filename, folder, file], { stdio: "inherit" });
   rmSync(folder, { recursive: true, force: true });
 }

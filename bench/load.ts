@@ -1,4 +1,7 @@
-/** The publishers, a process of its own: prebuilt requests over kept raw connections, in a closed or an open loop. */
+/**
+ * The publishers, in their own process: prebuilt requests over kept raw connections, in a closed or an open
+ * loop.
+ */
 import { connect, type Socket } from "node:net";
 import { Worker } from "node:worker_threads";
 import { microseconds } from "./clock.ts";
@@ -8,40 +11,46 @@ import { dueAt, type Pace } from "./pace.ts";
 import { serveDriver } from "./benchProcess.ts";
 import { type PublishTarget, PreparedPublish } from "./payload.ts";
 
+/** One run of the load. */
 export type LoadRun = {
   port: number;
-  /** More servers of the same service: the connections go round. */
+  /** Further servers of the same service. The connections are spread over all. */
   others?: readonly number[];
   target: PublishTarget;
   token: string;
   round: number;
   connections: number;
-  /** No more than so many. */
+  /** The most messages to send. */
   messages: number;
-  /** No longer than so many seconds (closed loop only); null: until all messages are sent. */
+  /** The longest time in seconds (closed loop only). Null: until all messages are sent. */
   seconds: number | null;
-  /** Messages a second on a fixed schedule: an open loop. Null: each connection sends again when it has its answer. */
+  /**
+   * Messages per second on a fixed schedule (open loop). Null: each connection sends again when it has its
+   * answer.
+   */
   rate: number | null;
 };
 
+/** The figures of a run. */
 export type LoadReport = {
   sent: number;
-  /** Microseconds. */
+  /** In microseconds. */
   firstSentAt: number;
   lastAnsweredAt: number;
   refused: number;
   firstRefusal: string | null;
-  /** From the time a message was to be sent to the answer. */
+  /** From the time when a message should have been sent to the answer. */
   latency: Spread;
-  /** How late the load itself was behind its schedule: part of the latencies. */
+  /** How late the load was behind its schedule. This is part of the latencies. */
   lateness: Spread;
-  /** Share of one core this process used. */
+  /** Share of one core that this process used. */
   cpu: number;
 };
 
+/** The requests that the load handles. */
 export type LoadAnswers = typeof answers;
 
-/** Microseconds before the first message of an open loop, so that the ticker is there in time. */
+/** Microseconds before the first message of an open loop, so that the ticker has started in time. */
 const headStart = 20_000;
 
 class Run {
@@ -65,7 +74,7 @@ class Run {
     this.#latenesses = new Float64Array(options.messages);
   }
 
-  /** The connection has nothing to do: it gets the next message, or rests until one is due. */
+  /** The connection is free: it sends the next message, or waits until one is due. */
   free(connection: Connection): void {
     const now = microseconds();
     const at = this.#nextAt(now);
@@ -78,13 +87,15 @@ class Run {
     }
   }
 
-  /** The ticker says that a message is due. When every connection is busy, the next free one sends it, late. */
+  /**
+   * Called by the ticker when a message is due. If every connection is busy, the next free one sends it late.
+   */
   tick(): void {
     const connection = this.#idle.pop();
     if (connection) this.free(connection);
   }
 
-  /** What the ticker needs to know. */
+  /** Returns the schedule for the ticker. */
   pace(rate: number): Pace {
     return { rate, messages: this.#options.messages, startAt: this.#startedAt };
   }
@@ -97,7 +108,7 @@ class Run {
     this.#firstRefusal ??= refusal;
   }
 
-  /** When the next message is to be sent; null: no more. */
+  /** When the next message must be sent. Null: there are no more. */
   #nextAt(now: number): number | null {
     const { messages, seconds, rate } = this.#options;
     if (this.#sent >= messages) return null;
@@ -120,7 +131,7 @@ class Run {
   }
 }
 
-/** One kept connection with at most one request under way, so that its bytes may be reused. */
+/** One kept connection with at most one request in flight, so that its bytes can be reused. */
 class Connection {
   run: Run | null = null;
   readonly #socket: Socket;
@@ -143,7 +154,9 @@ class Connection {
     const socket = connect({ host: "127.0.0.1", port: options.port, noDelay: true, onread });
     const connection = new Connection(socket, new PreparedPublish(options));
     await new Promise<void>((resolve, reject) => socket.once("connect", resolve).once("error", reject));
-    socket.on("close", () => connection.run?.done.reject(new Error("The server closed a connection under load.")));
+    socket.on("close", () =>
+      connection.run?.done.reject(new Error("The server closed a connection under load.")),
+    );
     return connection;
   }
 

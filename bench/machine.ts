@@ -1,4 +1,4 @@
-/** Where a result was measured: absolute figures mean nothing without it. */
+/** The machine of a measurement. Absolute figures mean nothing without it. */
 import { execFileSync } from "node:child_process";
 import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
@@ -7,6 +7,7 @@ import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
 import { root } from "./benchResources.ts";
 
+/** The machine and the revision of a measurement. */
 export type Machine = {
   cpu: string;
   cores: number;
@@ -14,10 +15,11 @@ export type Machine = {
   kernel: string;
   node: string;
   revision: string;
-  /** Milliseconds of one write and fsync of 4 KiB where the data lie. */
+  /** Milliseconds of one write and fsync of 4 KiB in the data folder. */
   diskSync: Spread;
 };
 
+/** Describes this machine and the disk of a folder. */
 export function describeMachine(folder: string): Machine {
   return {
     cpu: cpus()[0]?.model ?? "unknown",
@@ -32,10 +34,12 @@ export function describeMachine(folder: string): Machine {
 
 const tmpfs = 0x01021994;
 
-/** Throws when the folder lies in memory, where a sync costs nothing. */
+/** Throws if the folder is in memory, where a sync costs nothing. */
 export function requireDisk(folder: string): void {
   if (statfsSync(folder).type !== tmpfs) return;
-  throw new Error("The data would lie on tmpfs, where durability costs nothing. Give a folder on a disk with --data-root.");
+  throw new Error(
+    "The data folder is on tmpfs, where durability costs nothing. Use a folder on a disk with --data-root.",
+  );
 }
 
 function diskSync(folder: string): Spread {
@@ -55,7 +59,11 @@ function diskSync(folder: string): Spread {
 
 function revision(): string {
   try {
-    return execFileSync("git", ["describe", "--always", "--dirty"], { cwd: root, encoding: "utf8", stdio: "pipe" }).trim();
+    return execFileSync("git", ["describe", "--always", "--dirty"], {
+      cwd: root,
+      encoding: "utf8",
+      stdio: "pipe",
+    }).trim();
   } catch {
     return "unknown";
   }

@@ -1,4 +1,7 @@
-/** `node bench/main.ts <question> [options]`: measures, prints a table and keeps the result. Without a question: lists them. */
+/**
+ * `node bench/main.ts <question> [options]` measures, prints a table and keeps the result. Without a question
+ * it lists all questions.
+ */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { accounts } from "./accounts.ts";
@@ -33,7 +36,10 @@ const questions: Record<string, Question> = {
 
 async function answer(name: string, asked: Question, args: readonly string[]): Promise<void> {
   const given = readOptions(asked.options, args);
-  const resources = new BenchResources({ dataRoot: String(given["data-root"]), pinned: given["pin"] === true });
+  const resources = new BenchResources({
+    dataRoot: String(given["data-root"]),
+    pinned: given["pin"] === true,
+  });
   const folder = resources.folder("probe");
   requireDisk(folder);
   const machine = describeMachine(folder);
@@ -51,7 +57,8 @@ function describe(
   { cpu, cores, kernel, node, revision, diskSync }: ReturnType<typeof describeMachine>,
 ): string {
   const disk = `disk sync ${diskSync.p50.toFixed(2)} ms (p99 ${diskSync.p99.toFixed(2)})`;
-  return `${name}, ${date.slice(0, 16)}: ${revision}, Node ${node}, ${cpu} with ${cores} cores, Linux ${kernel}, ${disk}`;
+  const system = `Node ${node}, ${cpu} with ${cores} cores, Linux ${kernel}, ${disk}`;
+  return `${name}, ${date.slice(0, 16)}: ${revision}, ${system}`;
 }
 
 function keep(file: string, result: unknown): void {
@@ -62,7 +69,9 @@ function keep(file: string, result: unknown): void {
 }
 
 function list(): string {
-  const entries = Object.entries(questions).map(([name, { asks, options }]) => `  ${name}: ${asks}\n${describeOptions(options)}`);
+  const entries = Object.entries(questions).map(
+    ([name, { asks, options }]) => `  ${name}: ${asks}\n${describeOptions(options)}`,
+  );
   return `Usage: npm run bench -- <question> [options]\n\n${entries.join("\n\n")}`;
 }
 

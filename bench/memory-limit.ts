@@ -1,22 +1,23 @@
-/** Ends a process that has taken more memory than it may. */
+/** Kills a process that exceeds a memory limit. */
 import { memory } from "./process-figures.ts";
 
-/** `2G`, `512M` → bytes. Throws an error that says how a size is written. */
+/** Parses a size such as `2G` or `512M` into bytes. Throws an error that shows the accepted form. */
 export function parseSize(size: string): number {
   const [, number, unit = ""] = /^(\d+(?:\.\d+)?)([KMG]?)$/i.exec(size) ?? [];
-  if (number === undefined) throw new Error(`--memory needs a size such as 2G or 512M, and got "${size}".`);
+  if (number === undefined)
+    throw new Error(`--memory: "${size}" is not a size; use a value such as 2G or 512M.`);
   return Number(number) * 2 ** { "": 0, K: 10, M: 20, G: 30 }[unit.toUpperCase() as "" | "K" | "M" | "G"];
 }
 
 /**
- * Looks at a process every 20 ms and kills it if its resident memory was ever above the limit (`VmHWM`, which the kernel keeps, so that a peak
- * between two looks counts). This represents the limit of a container. A limit on the address space (`ulimit -v`) does not suit
- * Node, which reserves far more than it uses.
+ * Checks a process every 20 ms and kills it if its resident memory ever exceeded the limit. It reads `VmHWM`,
+ * which the kernel keeps, so that peaks between two checks count. This imitates the limit of a container. A
+ * limit on address space (`ulimit -v`) does not suit Node, which reserves far more than it uses.
  */
 export class MemoryLimit {
-  /** The most resident memory there was, in bytes. */
+  /** The peak resident memory, in bytes. */
   highest = 0;
-  /** Why the process is gone; null while it lives. */
+  /** Why the process has gone, or null while it runs. */
   ended: "memory limit" | "by itself" | null = null;
   readonly #pid: number;
   readonly #limit: number;
@@ -45,7 +46,7 @@ export class MemoryLimit {
   }
 }
 
-/** Null if the process is gone. */
+/** Returns the peak memory, or null if the process has gone. */
 function readPeak(pid: number): number | null {
   try {
     const { peak } = memory(pid);

@@ -1,6 +1,7 @@
 /**
- * The account that is not hostile, in its own process: it publishes at a steady rate to a sink in the same process, and notes for each
- * message when it was answered and when it arrived. Latencies count from the time a message should have been sent, as in `load.ts`.
+ * The account that is not hostile, in its own process. It publishes at a steady rate to a sink in the same
+ * process, and records when each message was accepted and when it arrived. Latencies count from the time when
+ * a message should have been sent, as in `load.ts`.
  */
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { Worker } from "node:worker_threads";
@@ -11,33 +12,36 @@ import { dueAt, type Pace } from "./pace.ts";
 import { serveDriver } from "./benchProcess.ts";
 import { PreparedPublish, readStamp, sinkUrl } from "./payload.ts";
 
+/** One run of the honest account. */
 export type NeighbourRun = {
   port: number;
   token: string;
-  /** Names the messages of this run. */
+  /** Identifies the messages of this run. */
   round: number;
-  /** Messages a second, and how many. */
+  /** Messages per second, and their number. */
   rate: number;
   messages: number;
   /** Milliseconds to wait after the last message for responses and arrivals. */
   patience: number;
 };
 
+/** The figures of a run. */
 export type NeighbourReport = {
   sent: number;
   /** Publishes that were refused, and connections that broke. */
   failed: number;
   firstFailure: string | null;
-  /** Publishes without a response when patience ended: they count with the time until then. */
+  /** Publishes without a response when patience ended. They count with the time until then. */
   unanswered: number;
-  /** Accepted messages that had not arrived when patience ended: they count with the time until then. */
+  /** Accepted messages that had not arrived when patience ended. They count with the time until then. */
   missing: number;
   publish: Spread;
   arrival: Spread;
-  /** How late this process was behind its own schedule: part of both. */
+  /** How late this process was behind its own schedule. This is part of both latencies. */
   lateness: Spread;
 };
 
+/** The requests that the neighbour handles. */
 export type NeighbourAnswers = typeof answers;
 
 const headStart = 50_000;
@@ -141,7 +145,9 @@ class Publisher {
       round,
       target: { path: `/v2/publish/${sinkUrl(sinkPort)}`, headers: [], names: 1 },
     });
-    const frames = new Frames((head, body) => this.#settle(head.startsWith("HTTP/1.1 2") ? null : `${head.split("\r\n")[0]} ${body}`));
+    const frames = new Frames((head, body) =>
+      this.#settle(head.startsWith("HTTP/1.1 2") ? null : `${head.split("\r\n")[0]} ${body}`),
+    );
     this.#socket = connect({ host: "127.0.0.1", port, noDelay: true });
     this.#socket.on("data", (chunk) => frames.push(chunk.toString("latin1")));
     this.#socket.on("error", (error) => this.#end(error.message));

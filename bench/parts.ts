@@ -1,11 +1,11 @@
-/** What could the bench itself do? The load straight to the sink: no server can be measured beyond this. */
+/** What is the limit of the bench itself? It sends the load straight to the sink: no server can be faster. */
 import { type Workload, openBenchSetup, runTurns } from "./benchSetup.ts";
 import { summarize, formatSummary, formatTable } from "./figures.ts";
 import { question } from "./question.ts";
 import type { Server } from "./server.ts";
 
 export const parts = question({
-  asks: "how fast the load and the sink are with no server between them: the limit of every other figure here",
+  asks: "speed of the load and the sink without a server, which limits all other figures",
   options: {
     rounds: { default: 5, help: "turns" },
     messages: { default: 100_000, help: "messages of a turn" },
@@ -20,12 +20,24 @@ export const parts = question({
       unsettled: async () => null,
       stop: async () => undefined,
     };
-    const workload: Workload = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
-    const [turns = []] = await runTurns(setup, [{ server: sink, warmUp: workload, drive: workload }], given.rounds);
+    const workload: Workload = {
+      connections: given.connections,
+      messages: given.messages,
+      seconds: null,
+      rate: null,
+    };
+    const [turns = []] = await runTurns(
+      setup,
+      [{ server: sink, warmUp: workload, drive: workload }],
+      given.rounds,
+    );
     const rows = [
       ["median (lowest to highest)", ""],
       ["messages/s", formatSummary(summarize(turns.map((turn) => turn.perSecond)), 0)],
-      ["load's µs per message", formatSummary(summarize(turns.map((turn) => (turn.load.cpu * 1e6) / turn.perSecond)), 1)],
+      [
+        "load's µs per message",
+        formatSummary(summarize(turns.map((turn) => (turn.load.cpu * 1e6) / turn.perSecond)), 1),
+      ],
       ["sink's µs per message", formatSummary(summarize(turns.map((turn) => turn.cpuPerMessage)), 1)],
     ];
     return { figures: { turns }, text: formatTable(rows) };

@@ -1,6 +1,7 @@
 /**
- * The ceiling, a process of its own: accepts a publish, answers 201 with an id, signs and forwards it, and stores nothing.
- * One inbound and one outbound request per message is the least that any server of this kind can do.
+ * The ceiling, in its own process: it accepts a publish, answers 201 with an id, signs and forwards the
+ * message, and stores nothing. A server of this kind cannot do less than one inbound and one outbound request
+ * per message.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -8,6 +9,7 @@ import { Agent, type Dispatcher } from "undici";
 import { serveDriver } from "./benchProcess.ts";
 import { makeHeaders, newId } from "./signing.ts";
 
+/** The requests that the pass-through handles. */
 export type PassThroughAnswers = typeof answers;
 
 const prefix = "/v2/publish/";
@@ -41,13 +43,18 @@ function take(agent: Agent, request: IncomingMessage, response: ServerResponse):
     response.writeHead(201, { "Content-Type": "application/json", "Content-Length": answer.length });
     response.end(answer);
     const body = chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks);
-    forward(agent, { id, url: (request.url ?? "").slice(prefix.length), contentType: request.headers["content-type"] ?? "", body });
+    forward(agent, {
+      id,
+      url: (request.url ?? "").slice(prefix.length),
+      contentType: request.headers["content-type"] ?? "",
+      body,
+    });
   });
 }
 
 type Item = { destination: string; headers: Record<string, string>; body: string };
 
-/** Steps of workflows: each goes to the endpoint as the whole of a history. */
+/** Forwards steps of workflows. Each is sent to the endpoint as a complete history. */
 function forwardSteps(agent: Agent, posted: Buffer, response: ServerResponse): void {
   const items = JSON.parse(posted.toString()) as Item[];
   const ids = items.map(newId);
@@ -57,8 +64,16 @@ function forwardSteps(agent: Agent, posted: Buffer, response: ServerResponse): v
     const id = ids[index] ?? "";
     const payload = { messageId: id, body: "", callType: "step" };
     const step = { messageId: id, body: Buffer.from(text).toString("base64"), callType: "step" };
-    const body = Buffer.from(JSON.stringify(headers["upstash-workflow-init"] === "true" ? [step] : [payload, step]));
-    forward(agent, { id, url, contentType: "application/json", body, runId: headers["upstash-workflow-runid"] ?? "" });
+    const body = Buffer.from(
+      JSON.stringify(headers["upstash-workflow-init"] === "true" ? [step] : [payload, step]),
+    );
+    forward(agent, {
+      id,
+      url,
+      contentType: "application/json",
+      body,
+      runId: headers["upstash-workflow-runid"] ?? "",
+    });
   });
 }
 
@@ -66,8 +81,14 @@ type Forwarded = { id: string; url: string; contentType: string; body: Buffer; r
 
 function forward(agent: Agent, { id, url, contentType, body, runId }: Forwarded): void {
   const pathAt = url.indexOf("/", url.indexOf("//") + 2);
-  const headers = { ...makeHeaders({ id, url, contentType, body }), ...(runId === undefined ? {} : { "Upstash-Workflow-RunId": runId }) };
-  agent.dispatch({ origin: url.slice(0, pathAt), path: url.slice(pathAt), method: "POST", headers, body }, nothing);
+  const headers = {
+    ...makeHeaders({ id, url, contentType, body }),
+    ...(runId === undefined ? {} : { "Upstash-Workflow-RunId": runId }),
+  };
+  agent.dispatch(
+    { origin: url.slice(0, pathAt), path: url.slice(pathAt), method: "POST", headers, body },
+    nothing,
+  );
 }
 
 serveDriver(answers);

@@ -1,6 +1,15 @@
-/** What do nodes on one PostgreSQL reach, against a server that stores nothing, SQLite, and others that keep jobs in PostgreSQL? */
+/**
+ * How fast are nodes on one PostgreSQL, compared with a server that stores nothing, with SQLite, and with
+ * other job queues in PostgreSQL?
+ */
 import { fill, killAndRestart } from "./backlog.ts";
-import { type DatabaseServer, startDatabase, statements, type TableFigures, tableFigures } from "./database.ts";
+import {
+  type DatabaseServer,
+  startDatabase,
+  statements,
+  type TableFigures,
+  tableFigures,
+} from "./database.ts";
 import {
   type Workload,
   type BenchSetup,
@@ -19,39 +28,63 @@ import { end, type BenchResources } from "./benchResources.ts";
 import { startWaypost, type Waypost } from "./waypost.ts";
 
 const options = {
-  rounds: { default: 5, help: "turns of each" },
+  rounds: { default: 5, help: "turns of each participant" },
   messages: { default: 20_000, help: "messages of a turn, and of the warm-up" },
-  nodes: { default: 3, help: "nodes on one database, at most" },
-  "rival-messages": { default: 5_000, help: "messages of a turn of pg-boss and graphile-worker (0: leave them out)" },
-  soak: { default: 1_000_000, help: "messages before dead rows and sizes of tables are looked at (0: leave it out)" },
-  backlog: { default: 1_000_000, help: "delayed messages for throughput and restart with a backlog (0: leave it out)" },
+  nodes: { default: 3, help: "most nodes on one database" },
+  "rival-messages": {
+    default: 5_000,
+    help: "messages of a turn of pg-boss and graphile-worker (0: skip them)",
+  },
+  soak: {
+    default: 1_000_000,
+    help: "messages before dead rows and table sizes are read (0: skip this)",
+  },
+  backlog: {
+    default: 1_000_000,
+    help: "delayed messages for throughput and restart with a backlog (0: skip this)",
+  },
 } as const;
 type Options = Given<typeof options & typeof common>;
 
-/** `database`: its URL, where it has one. */
+/** `database` is its URL, or null. */
 type Contestant = { server: Server; database: string | null; drive: Workload };
-/** Both per message; statements are null without a database. */
+/** Figures per message. `statements` is null without a database. */
 type DatabaseTurn = TurnResult & { statements: number | null; databaseCpu: number };
 type Measured = { name: string; turns: DatabaseTurn[] };
 
 export const postgres = question({
-  asks: "messages per second with 1, 2 and 3 nodes on one PostgreSQL, statements, dead rows, backlog, and others that use PostgreSQL",
+  asks:
+    "messages/s with 1, 2 and 3 nodes on one PostgreSQL, statements, dead rows and backlog, " +
+    "against other job queues in PostgreSQL",
   options,
   async find(given, resources) {
     const setup = await openBenchSetup(resources);
     const database = await startDatabase(resources, { pinned: given.pin });
-    const workload: Workload = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
-    const passThrough: Contestant = { server: await startPassThrough(resources, given.connections), database: null, drive: workload };
+    const workload: Workload = {
+      connections: given.connections,
+      messages: given.messages,
+      seconds: null,
+      rate: null,
+    };
+    const passThrough: Contestant = {
+      server: await startPassThrough(resources, given.connections),
+      database: null,
+      drive: workload,
+    };
     const sqlite: Contestant = {
       server: await startWaypost(resources, { folder: resources.folder("sqlite"), name: "waypost, SQLite" }),
       database: null,
       drive: workload,
     };
     const clusters = await startClusters(resources, database, { max: given.nodes, workload });
-    const measured = await measure(setup, database, { contestants: [passThrough, sqlite, ...clusters], rounds: given.rounds });
+    const measured = await measure(setup, database, {
+      contestants: [passThrough, sqlite, ...clusters],
+      rounds: given.rounds,
+    });
     const [one] = clusters;
-    if (!one) throw new Error("--nodes: at least one");
-    for (const { server } of [sqlite, ...clusters.slice(1)]) for (const node of [server, ...(server.others ?? [])]) await node.stop();
+    if (!one) throw new Error("--nodes: must be at least 1");
+    for (const { server } of [sqlite, ...clusters.slice(1)])
+      for (const node of [server, ...(server.others ?? [])]) await node.stop();
     const rivals = await measureRivals(setup, { resources, database, one, given });
     const tables = given.soak > 0 ? await fillAndMeasure(setup, one, given.soak) : [];
     const full = given.backlog > 0 ? await measureBacklog(setup, { resources, database, one, given }) : null;
@@ -60,9 +93,17 @@ export const postgres = question({
   },
 });
 
-type Report = { measured: Measured[]; rivals: Measured[]; tables: TableFigures[]; full: Awaited<ReturnType<typeof measureBacklog>> | null };
+type Report = {
+  measured: Measured[];
+  rivals: Measured[];
+  tables: TableFigures[];
+  full: Awaited<ReturnType<typeof measureBacklog>> | null;
+};
 
-/** One node, two, three: each group on a database of its own, so that none hears of another. */
+/**
+ * Starts groups of one, two and three nodes, each on its own database, so that groups do not affect each
+ * other.
+ */
 async function startClusters(
   resources: BenchResources,
   database: DatabaseServer,
@@ -81,7 +122,7 @@ async function startClusters(
   return clusters;
 }
 
-/** Several nodes as one service: what they have to settle is what all have together. */
+/** Returns several nodes as one service, which has to settle the sum of their messages. */
 function combineNodes(first: Waypost, others: readonly Waypost[]): Server {
   const unsettled = async (): Promise<number> => {
     const each = await Promise.all([first, ...others].map((node) => node.unsettled()));
@@ -90,7 +131,7 @@ function combineNodes(first: Waypost, others: readonly Waypost[]): Server {
   return others.length === 0 ? first : { ...first, others, unsettled };
 }
 
-/** All of them in turns, after a warm-up of each. */
+/** Measures all participants in turns, after a warm-up of each. */
 async function measure(
   setup: BenchSetup,
   database: DatabaseServer,
@@ -121,11 +162,17 @@ async function runMeasuredTurn(
 
 type RivalContext = { resources: BenchResources; database: DatabaseServer; one: Contestant; given: Options };
 
-/** One node of ours in turns with them. They poll, so they are not there while anything else is measured. */
-async function measureRivals(setup: BenchSetup, { resources, database, one, given }: RivalContext): Promise<Measured[]> {
+/**
+ * Measures one Waypost node in turns with the rivals. They poll, so they run only during this measurement.
+ */
+async function measureRivals(
+  setup: BenchSetup,
+  { resources, database, one, given }: RivalContext,
+): Promise<Measured[]> {
   if (given["rival-messages"] === 0) return [];
   const contestants = [one];
-  for (const name of ["pg-boss", "graphile-worker"] as const) contestants.push(await startRival(resources, database, { name, given }));
+  for (const name of ["pg-boss", "graphile-worker"] as const)
+    contestants.push(await startRival(resources, database, { name, given }));
   const measured = await measure(setup, database, { contestants, rounds: given.rounds });
   for (const { server } of contestants.slice(1)) await server.stop();
   return measured;
@@ -147,11 +194,16 @@ async function startRival(
     unsettled: () => part.ask("unsettled", undefined),
     stop: () => end(part.process, "SIGTERM"),
   };
-  const workload: Workload = { connections: given.connections, messages: given["rival-messages"], seconds: null, rate: null };
+  const workload: Workload = {
+    connections: given.connections,
+    messages: given["rival-messages"],
+    seconds: null,
+    rate: null,
+  };
   return { server, database: url, drive: workload };
 }
 
-/** What so many messages leave behind, right after them. */
+/** Returns the table sizes right after this many messages. */
 async function fillAndMeasure(
   setup: BenchSetup,
   { server, database, drive: workload }: Contestant,
@@ -162,7 +214,7 @@ async function fillAndMeasure(
   return database === null ? [] : tableFigures(database);
 }
 
-/** A node with a backlog, in turns with the one that has none. */
+/** Measures a node with a backlog in turns with a node without one. */
 async function measureBacklog(setup: BenchSetup, { resources, database, one, given }: RivalContext) {
   const home = {
     folder: resources.folder("backlog"),
@@ -180,20 +232,26 @@ async function measureBacklog(setup: BenchSetup, { resources, database, one, giv
 const listRates = (of: Measured | undefined): number[] => (of?.turns ?? []).map(({ perSecond }) => perSecond);
 
 function report({ measured, rivals, tables, full }: Report): string {
-  const parts = [formatComparison(measured, "pass-through"), `Deliveries: ${formatFootnote(measured.flatMap(({ turns }) => turns))}`];
+  const parts = [
+    formatComparison(measured, "pass-through"),
+    `Deliveries: ${formatFootnote(measured.flatMap(({ turns }) => turns))}`,
+  ];
   if (rivals.length > 0) parts.push(formatComparison(rivals, "1 node"));
   if (tables.length > 0) parts.push(tableReport(tables));
   if (full) {
-    const restart = (of: "ready" | "firstDelivery"): string => `${formatSummary(summarize(full.restarts.map((one) => one[of])), 0)} ms`;
+    const restart = (of: "ready" | "firstDelivery"): string =>
+      `${formatSummary(summarize(full.restarts.map((one) => one[of])), 0)} ms`;
     parts.push(
       formatComparison(full.measured, "1 node"),
-      `Filled with ${full.filled} at ${full.perSecond.toFixed(0)} messages/s. Restart with them: ready after ${restart("ready")}, first delivery after ${restart("firstDelivery")}.`,
+      `Filled with ${full.filled} at ${full.perSecond.toFixed(0)} messages/s. ` +
+        `Restart with them: ready after ${restart("ready")}, ` +
+        `first delivery after ${restart("firstDelivery")}.`,
     );
   }
   return parts.join("\n\n");
 }
 
-/** Against the first of them. */
+/** Formats a comparison with the first participant. */
 function formatComparison(measured: readonly Measured[], first: string): string {
   const sqlite = measured.find(({ name }) => name.includes("SQLite"));
   const rows = measured.map((one) => [
@@ -216,7 +274,8 @@ function formatComparison(measured: readonly Measured[], first: string): string 
   return formatTable([["median (lowest to highest)", ...heads], ...rows]);
 }
 
-const showStatements = (of: readonly number[]): string => (of.length === 0 ? "" : formatSummary(summarize(of), 3));
+const showStatements = (of: readonly number[]): string =>
+  of.length === 0 ? "" : formatSummary(summarize(of), 3);
 
 function tableReport(tables: readonly TableFigures[]): string {
   const rows = tables

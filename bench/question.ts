@@ -1,17 +1,17 @@
 import { common, type Given, type OptionTable } from "./options.ts";
 import type { BenchResources } from "./benchResources.ts";
 
-/** What a bench found: the figures to keep, and the same as text. */
+/** The result of a bench: the figures to keep, and the same as text. */
 export type Finding = { figures: unknown; text: string };
 
-/** One question, its options, and how the answer is found. */
+/** A question, its options, and how its answer is measured. */
 export type Question<T extends OptionTable = OptionTable> = {
   asks: string;
   options: T;
   find(given: Given<T>, resources: BenchResources): Promise<Finding>;
 };
 
-/** A question whose options are its own and those that all have. */
+/** Returns a question with its own options and those of all benches. */
 export function question<T extends OptionTable>(asked: {
   asks: string;
   options: T;

@@ -1,11 +1,11 @@
-// What does it cost to remove a log of 300,000 entries that is past its time?
+// What does it cost to remove an expired log of 300,000 entries?
 //
-//   node scripts/run.js bench/retention.ts sqlite
-//   node scripts/run.js bench/retention.ts postgres
+// node scripts/run.js bench/retention.ts sqlite
+// node scripts/run.js bench/retention.ts postgres
 //
-// Of 100 messages, 94 are delivered at once, 5 after a retry, and one fails for good after a retry and stays a dead letter. Fills the tables
-// directly, and removes with the command that the server uses, 500 rows at a time, until there is no more. CPU time is that of this process
-// and, on PostgreSQL, that of the server.
+// Of 100 messages, 94 are delivered at once, 5 after a retry, and one fails for good after a retry and stays
+// as a dead letter. The bench fills the tables directly and removes rows with the server's own command, 500
+// at a time, until none is left. CPU time is that of this process and, on PostgreSQL, of the database server.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ import { makeTagIds } from "../src/core/search/tags.ts";
 import type { Account, StoredMessage, LogState } from "../src/core/model/message.ts";
 import { noBytes } from "../src/core/model/message.ts";
 import type { DatabaseConnection } from "../src/store/sql/database.ts";
-import { createConnection } from "../src/store/postgres/session.ts";
+import { createConnection } from "../src/store/postgres/connection.ts";
 import { postgresStore } from "../src/store/postgres/database.ts";
 import { openSqlite } from "../src/store/sqlite/database.ts";
 import { sqliteStore } from "../src/store/sqlite/sqliteStore.ts";
@@ -31,10 +31,10 @@ const entries = 300_000;
 const account = "acc";
 const newId = createIdGenerator(Math.random);
 const start = Math.floor(Date.now() / 86_400_000) * 86_400_000;
-/** When all of it is past its time. */
+/** When all entries have expired. */
 const end = start + 40_000_000;
 
-/** Writes rows, with their marks, some thousand at a time. */
+/** Returns a writer of rows and their index values. It writes a few thousand at a time. */
 function createWriter(connection: DatabaseConnection) {
   const rows = new Map<TableName, Value[][]>();
   const put = <T extends TableName>(name: T, row: Rows[T]): void => {
@@ -48,7 +48,8 @@ function createWriter(connection: DatabaseConnection) {
     for (const [name, values] of rows) {
       const columns = Object.keys(tables[name].columns);
       const types = Object.values(tables[name].columns);
-      const text = `insert into ${tables[name].name} (${columns.join(", ")}) ${connection.dialect.givenRows(types).values}`;
+      const source = connection.dialect.givenRows(types).values;
+      const text = `insert into ${tables[name].name} (${columns.join(", ")}) ${source}`;
       await connection.each(text, types, values);
     }
     await connection.query("commit", []);
@@ -57,51 +58,67 @@ function createWriter(connection: DatabaseConnection) {
   return { put, flush };
 }
 
+const makeMessage = (time: number): StoredMessage => ({
+  account,
+  id: newId("msg", time),
+  brand: "svc",
+  method: "POST",
+  headers: [],
+  url: "https://shop.example/hook",
+  body: new Uint8Array(200).fill(97),
+  retries: 3,
+  retryDelay: null,
+  timeout: 1_000,
+  callback: null,
+  failureCallback: null,
+  deduplication: null,
+  redaction: null,
+  reportsOn: null,
+  endpoint: null,
+  createdAt: time,
+  notBefore: time,
+  startedAtOnce: true,
+  labels: [],
+  queue: null,
+  scheduleId: null,
+  group: null,
+  callerIp: null,
+  flowControl: null,
+});
+
+type LogLine = { states: LogState[]; time: number; dlqId?: string };
+
 async function fill(connection: DatabaseConnection): Promise<void> {
   const { put, flush } = createWriter(connection);
-  let told = 0;
-  const tell = (messageId: string, states: LogState[], time: number, dlqId: string | null = null): void => {
-    const of = { account, id: newId("log", time), messageId, time, states, status: 200, error: null, nextDueAt: null };
-    put("log", { ...of, headers: [], body: noBytes, dlqId, tags: [] });
-    told++;
-  };
-  for (let n = 0; told < entries; n++) {
-    const time = start + n * 100;
-    const message: StoredMessage = {
+  let logged = 0;
+  const logStates = (messageId: string, { states, time, dlqId }: LogLine): void => {
+    put("log", {
       account,
-      id: newId("msg", time),
-      brand: "svc",
-      method: "POST",
+      id: newId("log", time),
+      messageId,
+      time,
+      states,
+      status: 200,
+      error: null,
+      nextDueAt: null,
       headers: [],
-      url: "https://shop.example/hook",
-      body: new Uint8Array(200).fill(97),
-      retries: 3,
-      retryDelay: null,
-      timeout: 1_000,
-      callback: null,
-      failureCallback: null,
-      deduplication: null,
-      redaction: null,
-      reportsOn: null,
-      endpoint: null,
-      createdAt: time,
-      notBefore: time,
-      startedAtOnce: true,
-      labels: [],
-      queue: null,
-      scheduleId: null,
-      group: null,
-      callerIp: null,
-      flowControl: null,
-    };
+      body: noBytes,
+      dlqId: dlqId ?? null,
+      tags: [],
+    });
+    logged++;
+  };
+  for (let n = 0; logged < entries; n++) {
+    const time = start + n * 100;
+    const message = makeMessage(time);
     put("storedMessages", message);
     const kind = n % 100;
-    if (kind < 6) tell(message.id, ["ERROR", "RETRY"], time + 1);
-    if (kind < 6) tell(message.id, ["ACTIVE"], time + 60_000);
-    if (kind > 0) tell(message.id, ["DELIVERED"], time + (kind < 6 ? 60_001 : 1));
+    if (kind < 6) logStates(message.id, { states: ["ERROR", "RETRY"], time: time + 1 });
+    if (kind < 6) logStates(message.id, { states: ["ACTIVE"], time: time + 60_000 });
+    if (kind > 0) logStates(message.id, { states: ["DELIVERED"], time: time + (kind < 6 ? 60_001 : 1) });
     else {
       const id = newId("dlq", time + 60_001);
-      tell(message.id, ["ERROR", "FAILED"], time + 60_001, id);
+      logStates(message.id, { states: ["ERROR", "FAILED"], time: time + 60_001, dlqId: id });
       put("deadLetters", {
         account,
         id,
@@ -129,7 +146,7 @@ const owner: Omit<Account, "createdAt"> = {
   signingKeys: { current: "", next: "" },
 };
 
-/** `server`: CPU time that a database server has taken so far, in seconds. */
+/** Measures one removal. `server` returns the CPU time of a database server so far, in seconds. */
 async function measure(store: Store, what: string, server = async (): Promise<number> => 0): Promise<void> {
   await store.forgetBefore(end - 1);
   const cpu = process.cpuUsage();
@@ -138,13 +155,23 @@ async function measure(store: Store, what: string, server = async (): Promise<nu
   let removed = 0;
   let turns = 0;
   for (let more = true; more; turns++) {
-    const turn = await store.execute("expire", { account, retention: { log: 1, deadLetters: 1e10 }, now: end, limit: 500 });
+    const turn = await store.execute("expire", {
+      account,
+      retention: { log: 1, deadLetters: 1e10 },
+      now: end,
+      limit: 500,
+    });
     ({ more } = turn);
     removed += turn.removed;
   }
   const { user, system } = process.cpuUsage(cpu);
-  const taken = { real: (performance.now() - at) / 1_000, here: (user + system) / 1e6, there: (await server()) - ofServer };
-  const times = `${taken.real.toFixed(1)} s, CPU ${taken.here.toFixed(1)} s here and ${taken.there.toFixed(1)} s in the server`;
+  const taken = {
+    real: (performance.now() - at) / 1_000,
+    here: (user + system) / 1e6,
+    there: (await server()) - ofServer,
+  };
+  const cpuText = `CPU ${taken.here.toFixed(1)} s here and ${taken.there.toFixed(1)} s in the server`;
+  const times = `${taken.real.toFixed(1)} s, ${cpuText}`;
   console.log(`${what}: ${removed} removed in ${turns} turns, ${times}`);
 }
 
@@ -172,8 +199,12 @@ async function onPostgres(): Promise<void> {
   await client.connect();
   await fill(createConnection((query) => client.query(query)));
   await client.query("analyze");
-  const backends = await client.query<{ pid: number }>("select pid from pg_stat_activity where application_name like 'waypost %'");
-  await measure(store, "PostgreSQL", async () => backends.rows.reduce((sum, { pid }) => sum + cpuTime(pid) / 1e6, 0));
+  const backends = await client.query<{ pid: number }>(
+    "select pid from pg_stat_activity where application_name like 'waypost %'",
+  );
+  await measure(store, "PostgreSQL", async () =>
+    backends.rows.reduce((sum, { pid }) => sum + cpuTime(pid) / 1e6, 0),
+  );
   await client.end();
   await store.close();
   await server.stop();

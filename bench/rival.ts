@@ -1,6 +1,7 @@
 /**
- * Others that keep jobs in PostgreSQL, a process of its own: a publish over HTTP becomes a job, which is in the database when the answer
- * goes out, and the job one signed request to the destination. Set up as their guides advise for many small jobs.
+ * Other job queues in PostgreSQL, in their own process. A publish over HTTP becomes a job, which is in the
+ * database when the answer is sent. The job sends one signed request to the destination. They are set up as
+ * their guides advise for many small jobs.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -12,7 +13,9 @@ import { serveDriver } from "./benchProcess.ts";
 import { pause } from "./server.ts";
 import { makeHeaders, newId } from "./signing.ts";
 
+/** The requests that the rival handles. */
 export type RivalAnswers = typeof answers;
+/** The name of a job queue. */
 export type RivalName = keyof typeof rivals;
 
 type Job = { id: string; url: string; contentType: string; body: string };
@@ -20,20 +23,20 @@ type Deliver = (job: Job) => Promise<void>;
 type Plan = { database: string; connections: number; deliver: Deliver };
 
 const prefix = "/v2/publish/";
-/** Connections to the database: enough that more bring nothing. */
+/** Connections to the database. More do not make it faster. */
 const pool = 20;
 
-/** How a job is stored, and the statement that counts those that are not done, to the database. */
+/** How a job is stored, and the SQL statement that counts unfinished jobs. */
 type Rival = { store: Deliver; unsettled: string };
 
-/** Each begins to work. */
+/** Each function starts a rival. */
 const rivals = {
   "pg-boss": async ({ database, deliver }: Plan): Promise<Rival> => {
     const boss = new PgBoss({ connectionString: database, max: pool });
     boss.on("error", (error) => console.error(error));
     await boss.start();
     await boss.createQueue("deliveries");
-    // A worker fetches the next batch half a second after the last one, so batches are large.
+    // A worker fetches the next batch 500 ms after the last one, so batches are large.
     for (let worker = 0; worker < 4; worker += 1) {
       await boss.work<Job>("deliveries", { batchSize: 1_000, pollingIntervalSeconds: 0.5 }, async (jobs) => {
         await Promise.all(jobs.map(({ data }) => deliver(data)));
@@ -41,7 +44,8 @@ const rivals = {
     }
     return {
       store: async (job) => void (await boss.send("deliveries", job)),
-      unsettled: "select count(*)::integer as jobs from pgboss.job where name = 'deliveries' and state < 'completed'",
+      unsettled:
+        "select count(*)::integer as jobs from pgboss.job where name = 'deliveries' and state < 'completed'",
     };
   },
   "graphile-worker": async ({ database, connections, deliver }: Plan): Promise<Rival> => {
@@ -66,9 +70,9 @@ const rivals = {
   },
 };
 
-/** So long between two counts: each goes through a table that is being worked on. */
+/** Milliseconds between two counts, because each scans a table that is in use. */
 const restBetween = 20;
-let count: () => Promise<number> = () => Promise.reject(new Error("nothing listens yet"));
+let count: () => Promise<number> = () => Promise.reject(new Error("the rival has not started"));
 
 const answers = {
   unsettled: async (): Promise<number> => {
@@ -112,7 +116,10 @@ function take(store: Deliver, request: IncomingMessage, response: ServerResponse
       body: Buffer.concat(chunks).toString(),
     };
     const answer = (status: number, text: string): void => {
-      response.writeHead(status, { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(text) });
+      response.writeHead(status, {
+        "Content-Type": "application/json",
+        "Content-Length": Buffer.byteLength(text),
+      });
       response.end(text);
     };
     store(job).then(

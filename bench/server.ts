@@ -1,27 +1,41 @@
 import { request } from "undici";
 import { cpuTime } from "./process-figures.ts";
 
-/** A server under test: something that takes a publish and calls the sink. */
+/** A server to measure: it accepts a publish and calls the sink. */
 export type Server = {
   name: string;
   pid: number;
   port: number;
   token: string;
-  /** The other nodes, where it is several on one database. */
+  /** The other nodes, if there are several on one database. */
   others?: readonly Server[];
-  /** Messages accepted and not settled; null when the server keeps no such figure, as when it stores nothing. */
+  /**
+   * Returns the number of accepted messages that are not settled, or null if the server has no such figure,
+   * for example because it stores nothing.
+   */
   unsettled(): Promise<number | null>;
   stop(): Promise<void>;
 };
 
-/** Asks the server's own interface, and answers the text of its answer. Throws when it refuses, except with `missing` for 404. */
+/**
+ * Calls the API of a server. Returns the text of the response, or `missing` for 404. Throws for other error
+ * statuses.
+ */
 export async function ask(
   { name, port, token }: Server,
-  { method = "GET", path, json, missing }: { method?: "GET" | "POST"; path: string; json?: object; missing?: string },
+  {
+    method = "GET",
+    path,
+    json,
+    missing,
+  }: { method?: "GET" | "POST"; path: string; json?: object; missing?: string },
 ): Promise<string> {
   const response = await request(`http://127.0.0.1:${port}${path}`, {
     method,
-    headers: { authorization: `Bearer ${token}`, ...(json === undefined ? {} : { "content-type": "application/json" }) },
+    headers: {
+      authorization: `Bearer ${token}`,
+      ...(json === undefined ? {} : { "content-type": "application/json" }),
+    },
     ...(json === undefined ? {} : { body: JSON.stringify(json) }),
   });
   const text = await response.body.text();
@@ -30,7 +44,10 @@ export async function ask(
   throw new Error(`${name} answered ${response.statusCode} to ${method} ${path}: ${text.slice(0, 500)}`);
 }
 
-/** Waits until the server has used next to no CPU for 200 ms, at most `patience` milliseconds, so that nobody pays for another's tail. */
+/**
+ * Waits until the server has used almost no CPU for 200 ms, but at most `timeout` milliseconds, so that the
+ * end of one turn does not slow down the next.
+ */
 export async function waitUntilQuiet(pid: number, timeout = 5_000): Promise<void> {
   const deadline = performance.now() + timeout;
   for (let before = cpuTime(pid); performance.now() < deadline;) {
@@ -41,7 +58,7 @@ export async function waitUntilQuiet(pid: number, timeout = 5_000): Promise<void
   }
 }
 
-/** Sleeps for so many milliseconds. */
+/** Sleeps for this many milliseconds. */
 export function pause(time: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, time));
 }

@@ -1,12 +1,22 @@
-/** What a delivery carries, whoever makes it: so that all that are compared do the same work. */
+/** The signed headers of a delivery. All servers send the same ones, so that they do the same work. */
 import { createHmac, createSecretKey, hash } from "node:crypto";
 
 const key = createSecretKey(Buffer.from("sig_0000000000000000000000000000"));
 const joseHead = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
 let counter = 0;
 
-/** The headers of a delivery, signed. */
-export function makeHeaders({ id, url, contentType, body }: { id: string; url: string; contentType: string; body: Buffer }) {
+/** Returns the signed headers of a delivery. */
+export function makeHeaders({
+  id,
+  url,
+  contentType,
+  body,
+}: {
+  id: string;
+  url: string;
+  contentType: string;
+  body: Buffer;
+}) {
   return {
     "Content-Type": contentType,
     "User-Agent": "Svc-Queue",
@@ -16,14 +26,23 @@ export function makeHeaders({ id, url, contentType, body }: { id: string; url: s
   };
 }
 
-/** HS256 over the claims that a delivery carries, with the hash of its body. */
+/** Returns a JWT (HS256) with the claims of a delivery, including the hash of its body. */
 function sign(url: string, body: Buffer): string {
   const now = Math.floor(Date.now() / 1e3);
-  const claims = { iss: "Svc", sub: url, exp: now + 300, nbf: 0, iat: now, jti: `jwt_${newId()}`, body: hash("sha256", body, "base64url") };
+  const claims = {
+    iss: "Svc",
+    sub: url,
+    exp: now + 300,
+    nbf: 0,
+    iat: now,
+    jti: `jwt_${newId()}`,
+    body: hash("sha256", body, "base64url"),
+  };
   const signed = `${joseHead}.${Buffer.from(JSON.stringify(claims)).toString("base64url")}`;
   return `${signed}.${createHmac("sha256", key).update(signed).digest("base64url")}`;
 }
 
+/** Returns a new message id. */
 export function newId(): string {
   return `msg_${Date.now().toString(36)}${(counter++).toString(36).padStart(8, "0")}`;
 }

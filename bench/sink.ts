@@ -1,4 +1,7 @@
-/** The destination, a process of its own: answers 200 to everything, counts each message once and notes how long it was on its way. */
+/**
+ * The destination, in its own process: it responds with 200 to every request, counts each message once, and
+ * measures how long it took.
+ */
 import { createServer, type Socket } from "node:net";
 import type { AddressInfo } from "node:net";
 import { microseconds } from "./clock.ts";
@@ -7,24 +10,29 @@ import { Frames } from "./frames.ts";
 import { serveDriver } from "./benchProcess.ts";
 import { readCopy, readStamp } from "./payload.ts";
 
+/** The figures of one round. */
 export type SinkReport = {
   received: number;
-  /** Deliveries of a message that had arrived before. */
+  /** Deliveries of messages that had arrived before. */
   repeated: number;
-  /** Microseconds; 0 when nothing arrived. */
+  /** In microseconds, or 0 if nothing arrived. */
   firstAt: number;
   lastAt: number;
   /** From the time in the message to its arrival. */
   latency: Spread;
-  /** Share of one core this process used. */
+  /** Share of one core that this process used. */
   cpu: number;
 };
 
+/** The requests that the sink handles. */
 export type SinkAnswers = typeof answers;
 
 const ok = Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "latin1");
 
-/** Arrivals of one round, where each message comes in so many copies. Messages of other rounds are answered and not counted. */
+/**
+ * The arrivals of one round, in which each message has `copies` copies. Messages of other rounds get a
+ * response, and are not counted.
+ */
 class Round {
   readonly id: number;
   readonly copies: number;
@@ -78,7 +86,7 @@ const answers = {
   begin: (of: { id: number; messages: number; copies: number }): void => {
     round = new Round(of);
   },
-  /** Answers when `expected` messages are in, or after `patience` milliseconds with what came. */
+  /** Returns when `expected` messages have arrived, or after `patience` milliseconds with those that have. */
   finish: async ({ expected, patience }: { expected: number; patience: number }): Promise<SinkReport> => {
     const current = round;
     current.expected = expected;
@@ -95,7 +103,8 @@ const answers = {
 function accept(socket: Socket): void {
   const frames = new Frames((head, body) => {
     const { round: id, number, at } = readStamp(body);
-    if (id === round.id) round.arrived(round.copies === 1 ? number : number * round.copies + readCopy(head), at);
+    if (id === round.id)
+      round.arrived(round.copies === 1 ? number : number * round.copies + readCopy(head), at);
     socket.write(ok);
   });
   socket.on("data", (chunk) => frames.push(chunk.toString("latin1")));

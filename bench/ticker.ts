@@ -1,6 +1,6 @@
 /**
- * Wakes the load when a message of an open loop is due. Timers of the event loop keep whole milliseconds, which is more than
- * what is to be measured; a thread that sleeps on a futex is late by less than a tenth of that.
+ * Wakes the load when a message of an open loop is due. Timers of the event loop have a resolution of 1 ms,
+ * which is too coarse. A thread that sleeps on a futex is less than 0.1 ms late.
  */
 import { parentPort } from "node:worker_threads";
 import { microseconds } from "./clock.ts";
@@ -17,5 +17,6 @@ parentPort?.once("message", (pace: Pace) => {
 parentPort?.postMessage("ready");
 
 function sleepUntil(time: number): void {
-  for (let wait = time - microseconds(); wait > 0; wait = time - microseconds()) Atomics.wait(never, 0, 0, wait / 1e3);
+  for (let wait = time - microseconds(); wait > 0; wait = time - microseconds())
+    Atomics.wait(never, 0, 0, wait / 1e3);
 }

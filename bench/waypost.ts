@@ -1,4 +1,4 @@
-/** This server as a process, with full durability in a folder of its own. */
+/** Waypost as a process, with full durability in its own folder. */
 import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
@@ -8,25 +8,29 @@ import { request } from "undici";
 import { end, type BenchResources } from "./benchResources.ts";
 import { pause, type Server } from "./server.ts";
 
+/** A Waypost server that the bench has started. */
 export type Waypost = Server & {
-  /** Milliseconds from the start of the process until it said that it is ready. */
+  /** Milliseconds from the start of the process until it reported that it was ready. */
   readyAfter: number;
-  /** Ends it as a power cut would. */
+  /** Ends the process as a power failure would. */
   kill(): Promise<void>;
 };
 
-/** The fixed token of `waypost dev`, which also may call loopback. */
+/** The fixed token of `waypost dev`, which may also call loopback addresses. */
 export const devToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
 
 const startLimit = 60_000;
 
-/** Where its data are: in a folder, or in a database, and then it only prints to the folder. `sources`: another version of the repository. */
+/**
+ * Where the data are: in the folder, or in a database, and then the folder holds only the output. `sources`
+ * is another version of the repository.
+ */
 export type ServerLocation = { folder: string; database?: string; name?: string; sources?: string };
 
-/** As `scripts/run.js` starts it. */
+/** The flags with which `scripts/run.js` starts it. */
 const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
 
-/** Starts the server; throws with what it printed when it does not get ready. */
+/** Starts the server. Throws with its output if it does not get ready. */
 export async function startWaypost(
   resources: BenchResources,
   { folder, database, name = "waypost", sources }: ServerLocation,
@@ -39,7 +43,9 @@ export async function startWaypost(
   const child = resources.server(command, log, sources);
   while (!/running at\s+\S*http/.test(readFileSync(log, "utf8"))) {
     if (child.exitCode !== null || performance.now() - startedAt > startLimit) {
-      throw new Error(`${name} did not start. The end of what it printed:\n${readFileSync(log, "utf8").slice(-2_000)}`);
+      throw new Error(
+        `${name} did not start. The end of its output:\n${readFileSync(log, "utf8").slice(-2_000)}`,
+      );
     }
     await pause(2);
   }
@@ -55,7 +61,9 @@ export async function startWaypost(
   };
 }
 
-/** The figure of the server's own health report, wherever in it it is; older versions call it `unsettled`. */
+/**
+ * Returns the figure of the server's health report, at any place in it. Older versions name it `unsettled`.
+ */
 async function unsettled(port: number): Promise<number | null> {
   const headers = { authorization: `Bearer ${devToken}` };
   const { statusCode, body } = await request(`http://127.0.0.1:${port}/v2/health`, { headers });

@@ -1,6 +1,6 @@
 /**
- * A minimal workflow endpoint, and who triggers its runs: a process of its own. It speaks the protocol with no client
- * library, so that the cost of one is apart: each call looks at the last step it is given, and posts the next one.
+ * A minimal workflow endpoint that also triggers runs, in its own process. It uses no client library, so that
+ * the cost of one is not measured: each call looks at the last step that it receives, and posts the next one.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -9,39 +9,49 @@ import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
 import { serveDriver } from "./benchProcess.ts";
 
+/** One turn of workflow runs. */
 export type WorkflowRun = {
   port: number;
   token: string;
-  /** Names the runs of this turn. */
+  /** Identifies the runs of this turn. */
   round: number;
   runs: number;
   steps: number;
-  /** Runs under way at once, each triggered when another one has ended. */
+  /** Runs in progress at once. Each is triggered when another has ended. */
   atOnce: number;
-  /** Runs triggered a second on a fixed schedule; null: as `atOnce` says. */
+  /** Runs triggered per second on a fixed schedule. Null: see `atOnce`. */
   rate: number | null;
-  /** Triggers in one request. */
+  /** Triggers per request. */
   batch: number;
-  /** The first step of each run sleeps for so long, such as `1d`; null: none does, and runs go on to their end. */
+  /**
+   * The first step of each run sleeps for this time, such as `1d`. Null: none sleeps, and runs continue to
+   * their end.
+   */
   sleep: string | null;
 };
 
+/** The figures of a turn. */
 export type WorkflowReport = {
   ended: number;
-  /** Steps that were posted, by runs that ended or sleep. */
+  /** Steps posted by runs that ended or sleep. */
   steps: number;
-  /** Microseconds. */
+  /** In microseconds. */
   firstAt: number;
   lastAt: number;
   /** From the trigger to the end of the run. */
   latency: Spread;
-  /** Share of one core this process used. */
+  /** Share of one core that this process used. */
   cpu: number;
 };
 
+/** The requests that the endpoint handles. */
 export type WorkflowAnswers = typeof answers;
 
-const answered = { "Upstash-Workflow-Sdk-Version": "1", "Upstash-Workflow-Sdk": "v1.0.0", "Content-Type": "application/json" };
+const answered = {
+  "Upstash-Workflow-Sdk-Version": "1",
+  "Upstash-Workflow-Sdk": "v1.0.0",
+  "Content-Type": "application/json",
+};
 const features = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig";
 
 /** The runs of one turn. */
@@ -69,7 +79,8 @@ class RunTurn {
 
   begin(): void {
     const { rate, runs, atOnce, batch } = this.of;
-    if (rate === null) for (let started = 0; started < Math.min(runs, atOnce); started += batch) this.#trigger();
+    if (rate === null)
+      for (let started = 0; started < Math.min(runs, atOnce); started += batch) this.#trigger();
     else for (let run = 0; run < runs; run++) setTimeout(() => this.#trigger(), (run * 1e3) / rate);
   }
 
@@ -79,7 +90,11 @@ class RunTurn {
     const step = parseLastStep(body) + 1;
     const { sleep, steps } = this.of;
     if (step > steps) return this.#finish(runId, number);
-    await this.#post(step === 1 && sleep !== null ? sleepItem(this.#url, { runId, sleep }) : stepItem(this.#url, { runId, step }));
+    await this.#post(
+      step === 1 && sleep !== null
+        ? sleepItem(this.#url, { runId, sleep })
+        : stepItem(this.#url, { runId, step }),
+    );
     this.#steps++;
     if (sleep !== null) this.#ended(number);
   }
@@ -109,7 +124,10 @@ class RunTurn {
       this.#startedAt[first + index] = microseconds();
       return startItem(this.#url, `bench-${this.of.round}-${first + index}`);
     });
-    if (count > 0) void this.#ask("POST", "/v2/batch", JSON.stringify(items)).catch((error: unknown) => this.done.reject(error));
+    if (count > 0)
+      void this.#ask("POST", "/v2/batch", JSON.stringify(items)).catch((error: unknown) =>
+        this.done.reject(error),
+      );
   }
 
   #post(item: object): Promise<void> {
@@ -133,11 +151,13 @@ class RunTurn {
     const response = await this.#server.request({ method, path, headers, body });
     const text = await response.body.text();
     if (response.statusCode >= 300 || text.includes('"error"'))
-      throw new Error(`The server answered ${response.statusCode} to ${method} ${path}: ${text.slice(0, 300)}`);
+      throw new Error(
+        `The server responded with ${response.statusCode} to ${method} ${path}: ${text.slice(0, 300)}`,
+      );
   }
 }
 
-/** The number of the last step that a call carries; 0 for the initial payload. */
+/** Returns the number of the last step in a call, or 0 for the initial payload. */
 function parseLastStep(body: string): number {
   const history: unknown = JSON.parse(body);
   const last: unknown = Array.isArray(history) && history.length > 1 ? history.at(-1) : null;
@@ -166,7 +186,13 @@ const startItem = (url: string, runId: string): object => ({
 const stepItem = (url: string, { runId, step }: { runId: string; step: number }): object => ({
   destination: url,
   headers: postHeaders(url, runId, false),
-  body: JSON.stringify({ stepId: step, stepName: `step ${step}`, stepType: "Run", out: '"result"', concurrent: 1 }),
+  body: JSON.stringify({
+    stepId: step,
+    stepName: `step ${step}`,
+    stepType: "Run",
+    out: '"result"',
+    concurrent: 1,
+  }),
 });
 
 const sleepItem = (url: string, { runId, sleep }: { runId: string; sleep: string }): object => ({
@@ -199,7 +225,7 @@ const answers = {
   },
 };
 
-/** Answers when its step is stored, as a real endpoint does. */
+/** Responds when its step is stored, as a real endpoint does. */
 function take(request: IncomingMessage, response: ServerResponse): void {
   const chunks: Buffer[] = [];
   request.on("data", (chunk: Buffer) => chunks.push(chunk));

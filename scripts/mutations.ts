@@ -26,15 +26,22 @@ const swapped: Readonly<Record<string, readonly string[]>> = {
   "--": ["++"],
 };
 
-const renamed: Readonly<Record<string, string>> = { some: "every", every: "some", min: "max", max: "min", floor: "ceil", ceil: "floor" };
+const renamed: Readonly<Record<string, string>> = {
+  some: "every",
+  every: "some",
+  min: "max",
+  max: "min",
+  floor: "ceil",
+  ceil: "floor",
+};
 
 /** Wrappers for the type checker. The expression inside them is code. */
 const transparent = new Set(["TSAsExpression", "TSSatisfiesExpression", "TSNonNullExpression"]);
 
-/** Returns every mutation of a source file, in the order of the text. */
+/** Returns every mutation of a source file, in source order. */
 export function listMutations(file: string, source: string): Mutation[] {
   const { program, errors } = parseSync(file, source);
-  if (errors.length > 0) throw new Error(`${file}: cannot be parsed; ${errors[0]?.message}`);
+  if (errors.length > 0) throw new Error(`${file}: cannot be parsed: ${errors[0]?.message}`);
   const found: Mutation[] = [];
   walk(program as unknown as Node, (node) => found.push(...listMutationsOf(node, source)));
   return found.toSorted((a, b) => a.start - b.start || a.end - b.end);
@@ -51,7 +58,8 @@ function walk(node: Node, visit: (node: Node) => void): void {
   }
 }
 
-const isNode = (value: unknown): value is Node => typeof value === "object" && value !== null && "type" in value && "start" in value;
+const isNode = (value: unknown): value is Node =>
+  typeof value === "object" && value !== null && "type" in value && "start" in value;
 
 function listMutationsOf(node: Node, source: string): Mutation[] {
   const replace = (by: string, { start, end } = node): Mutation => ({ start, end, text: by });
@@ -63,7 +71,9 @@ function listMutationsOf(node: Node, source: string): Mutation[] {
     case "AssignmentExpression":
       return listSwaps(node, source);
     case "UpdateExpression":
-      return (swapped[String(node["operator"])] ?? []).map((by) => replace(textOf(node).replace(String(node["operator"]), by)));
+      return (swapped[String(node["operator"])] ?? []).map((by) =>
+        replace(textOf(node).replace(String(node["operator"]), by)),
+      );
     case "IfStatement":
     case "ConditionalExpression":
       return negate(node["test"]);
@@ -88,12 +98,18 @@ function listSwaps(node: Node, source: string): Mutation[] {
   const { operator, left, right } = node;
   if (!isNode(left) || !isNode(right)) return [];
   // Texts cannot be subtracted.
-  const isText = [left, right].some(({ type, value }) => type === "TemplateLiteral" || typeof value === "string");
+  const isText = [left, right].some(
+    ({ type, value }) => type === "TemplateLiteral" || typeof value === "string",
+  );
   if (isText && String(operator).startsWith("+")) return [];
   if (operator === "??") return [{ start: left.end, end: right.end, text: "" }];
   const between = source.slice(left.end, right.start);
   const at = left.end + between.indexOf(String(operator));
-  return (swapped[String(operator)] ?? []).map((by) => ({ start: at, end: at + String(operator).length, text: by }));
+  return (swapped[String(operator)] ?? []).map((by) => ({
+    start: at,
+    end: at + String(operator).length,
+    text: by,
+  }));
 }
 
 function listLiterals(value: unknown): string[] {

@@ -5,22 +5,35 @@ import { join } from "node:path";
 import { fail, home, install, isMain, modernNode } from "./install.js";
 
 /**
- * Where there are two cores at most, threads of the garbage collector stand in the way of what they help: without them a message takes
- * a tenth less of the processor, and the slowest hundredth of publishes at 1,000 a second takes half as long.
+ * With two cores or fewer, the threads of the garbage collector slow down what they serve. Without them a
+ * message takes a tenth less CPU time, and the slowest hundredth of publishes at 1,000/s takes half as long.
  */
 const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
 
-/** The child ends in order when this process is gone, also after `kill -9`: the channel between them closes. */
+/**
+ * Makes the child end in order when this process has gone, also after `kill -9`: the channel between them
+ * closes.
+ */
 const follow = ["--import", new URL("follow.js", import.meta.url).href];
 
-/** Runs a source file in a process of its own. Signals reach it, and its exit code becomes ours. */
+/**
+ * Runs a source file in its own process. Signals are passed on to it, and its exit code becomes that of this
+ * process.
+ */
 export function run(file, args) {
-  const child = spawn(modernNode(), ["--disable-warning=ExperimentalWarning", ...flags, ...follow, join(home, file), ...args], {
-    stdio: ["inherit", "inherit", "inherit", "ipc"],
-  });
+  const child = spawn(
+    modernNode(),
+    ["--disable-warning=ExperimentalWarning", ...flags, ...follow, join(home, file), ...args],
+    {
+      stdio: ["inherit", "inherit", "inherit", "ipc"],
+    },
+  );
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) =>
-    fail(`${child.spawnfile} could not be started (${error.message}). Install Node.js 24 or later and run the command again.`),
+    fail(
+      `${child.spawnfile} could not be started (${error.message}). ` +
+        "Install Node.js 24 or later and run the command again.",
+    ),
   );
   child.on("exit", (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
 }

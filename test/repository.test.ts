@@ -2,31 +2,55 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 
-// What people look for in a repository before they use it.
+// Files and statements that users expect in a repository.
 
 const text = (name: string): string => readFileSync(join(import.meta.dirname, "..", name), "utf8");
 const inOneLine = (name: string): string => text(name).replaceAll(/\s+/g, " ");
 
-test("there is what people look for", () => {
-  for (const name of ["SECURITY.md", "CODE_OF_CONDUCT.md", ".github/pull_request_template.md", ".github/ISSUE_TEMPLATE/bug.md"])
+test("has the files that users expect", () => {
+  for (const name of [
+    "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
+    ".github/pull_request_template.md",
+    ".github/ISSUE_TEMPLATE/bug.md",
+  ])
     expect(text(name).length, name).toBeGreaterThan(200);
   expect(text("NOTICE")).toContain("The Waypost authors");
 });
 
-test("the README and the package say what it is compatible with, and that the vendor has nothing to do with it", () => {
+test("the README and the package name the compatible API, and deny any affiliation", () => {
   for (const name of ["README.md", "package.json"]) {
     expect(inOneLine(name), name).toMatch(/[Ss]elf-hosted/);
     expect(inOneLine(name), name).toContain("compatible with the HTTP API of QStash and Upstash Workflow");
-    expect(inOneLine(name), name).toMatch(/[Nn]ot affiliated with or endorsed by (their vendor, )?Upstash, Inc\./);
+    expect(inOneLine(name), name).toMatch(
+      /[Nn]ot affiliated with or endorsed by (their vendor, )?Upstash, Inc\./,
+    );
   }
   const { author, keywords } = JSON.parse(text("package.json")) as { author: string; keywords: string[] };
   expect(author).toBe("The Waypost authors");
-  expect(keywords).toEqual(expect.arrayContaining(["message-queue", "job-queue", "webhooks", "workflow", "cron", "qstash", "self-hosted"]));
+  expect(keywords).toEqual(
+    expect.arrayContaining([
+      "message-queue",
+      "job-queue",
+      "webhooks",
+      "workflow",
+      "cron",
+      "qstash",
+      "self-hosted",
+    ]),
+  );
 });
 
-test("an address that is not known yet is a placeholder, which belongs to nobody", () => {
-  for (const name of ["SECURITY.md", "CODE_OF_CONDUCT.md", ".github/ISSUE_TEMPLATE/config.yml", "package.json"]) {
-    const hosts = [...text(name).matchAll(/(?:@|https?:\/\/)([a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,})/g)].map(([, host]) => host);
+test("unknown addresses are reserved placeholders", () => {
+  for (const name of [
+    "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
+    ".github/ISSUE_TEMPLATE/config.yml",
+    "package.json",
+  ]) {
+    const hosts = [...text(name).matchAll(/(?:@|https?:\/\/)([a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,})/g)].map(
+      ([, host]) => host,
+    );
     expect(new Set(hosts), name).toEqual(new Set(["placeholder.invalid"]));
   }
 });

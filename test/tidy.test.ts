@@ -3,8 +3,8 @@ import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { againOnFastPath, againOnFramework } from "./api/twice.ts";
 import { describe, expect, test } from "vitest";
 
-// The rules of the house that a machine can check. Each failure names the file and says why the rule is there.
-// What a linter checks (functions of 70 lines at most, no `any`) is in .oxlintrc.json.
+// Rules for all code of this repository. Each failure names the file and the reason of the rule. The linter
+// checks further rules (at most 70 lines per function, no `any`): see .oxlintrc.json.
 
 const home = resolve(import.meta.dirname, "..");
 const sources = filesIn("src");
@@ -16,7 +16,7 @@ test("there is something to check", () => {
 });
 
 describe("imports", () => {
-  // What the folders of src may import, besides their own.
+  // The other folders that each folder of src may import.
   const layers: Record<string, readonly string[]> = {
     core: [],
     clock: ["core"],
@@ -27,7 +27,8 @@ describe("imports", () => {
     server: ["api", "maintenance", "delivery", "clock", "store", "core"],
     cli: ["server", "api", "delivery", "clock", "store", "core"],
   };
-  // The folders within them, from the ground up: each may import from those before it. "" stands for the files beside the folders.
+  // The folders within them, from the bottom up: each may import from those before it. "" is for the files
+  // that are not in a folder.
   const within: Record<string, readonly string[]> = {
     core: [
       "values",
@@ -47,10 +48,19 @@ describe("imports", () => {
     delivery: ["http", ""],
     api: [
       ...["http", "auth", "webhooks", "settings", "route", "publishing", "admission", "views"],
-      ...["routes/lists", "routes/accounts", "routes/messages", "routes/workflows", "routes", "fastPublish", "server"],
+      ...[
+        "routes/lists",
+        "routes/accounts",
+        "routes/messages",
+        "routes/workflows",
+        "routes",
+        "fastPublish",
+        "server",
+      ],
     ],
   };
-  // What core may use besides. Croner is pure computation on the instants it is given, as long as it is given no function to run.
+  // Croner is the only package that core may import. It is pure computation, as long as it is given no
+  // function to run.
   const allowed = new Set(["src/core/values/cron.ts imports croner"]);
 
   test("point down, between the layers and between the folders of a layer", () => {
@@ -58,30 +68,38 @@ describe("imports", () => {
       importsOf(file).flatMap((target) => (mayImport(file, target) ? [] : [`${file} imports ${target}`])),
     );
     const surplus = wrong.filter((line) => !allowed.has(line));
-    expect(surplus, "Rules live once because core knows nobody, and a part can be replaced because nobody below knows it.").toEqual([]);
+    expect(
+      surplus,
+      "A layer that imports nothing above it can be read, tested and replaced by itself.",
+    ).toEqual([]);
   });
 
-  test("of every folder are within a known one", () => {
+  test("of every folder are listed here", () => {
     const unknown = sources.filter((file) => {
       const { layer, folder } = placeOf(file);
       return !(layer in layers) || (layer in within ? !within[layer]?.includes(folder) : folder !== "");
     });
     expect(
       unknown,
-      "A new folder in src needs a row in `layers` or `within` above: what may it import? No file lies above the folders.",
+      "Add a row for a new folder of src to `layers` or `within`. Every file is in a folder.",
     ).toEqual([]);
   });
 
-  test("form no circle", () => {
+  test("form no cycle", () => {
     const circles = sources.flatMap((file) => circleFrom(file));
-    expect(circles, "Files that import each other can only be understood, tested and moved together.").toEqual([]);
+    expect(
+      circles,
+      "Files that import each other can only be understood, tested and moved together.",
+    ).toEqual([]);
   });
 
-  test("of a folder are of no more than twenty-five files", () => {
+  test("a folder has at most 25 files", () => {
     const sizes = new Map<string, number>();
     for (const file of sources) sizes.set(dirname(file), (sizes.get(dirname(file)) ?? 0) + 1);
-    const crowded = [...sizes].filter(([, size]) => size > 25).map(([folder, size]) => `${folder} has ${size} files`);
-    expect(crowded, "A folder is one idea. One that holds more is two.").toEqual([]);
+    const crowded = [...sizes]
+      .filter(([, size]) => size > 25)
+      .map(([folder, size]) => `${folder} has ${size} files`);
+    expect(crowded, "A folder is one idea. Split a folder with more files.").toEqual([]);
   });
 
   function mayImport(file: string, target: string): boolean {
@@ -100,76 +118,124 @@ describe("core is pure", () => {
   const impure: readonly (readonly [name: string, pattern: RegExp])[] = [
     ["reads the clock", /\bDate\.now\b|\bnew Date\(\s*\)|\bDate\(\s*\)|\bperformance\b/],
     ["rolls a die", /\bMath\.random\b|\bcrypto\b/],
-    ["waits", /\bsetTimeout\b|\bsetInterval\b|\bsetImmediate\b|\bqueueMicrotask\b|\basync\b|\bawait\b|\bPromise\b/],
+    [
+      "waits",
+      /\bsetTimeout\b|\bsetInterval\b|\bsetImmediate\b|\bqueueMicrotask\b|\basync\b|\bawait\b|\bPromise\b/,
+    ],
     ["touches the process", /\bprocess\b|\bglobalThis\b|\bconsole\b|\bfetch\b/],
     ["loads a module by name", /\brequire\(|\bimport\(/],
   ];
 
   test.each(impure)("nothing in it %s", (_, pattern) => {
     const why =
-      "A decision is run again after a conflict, and replayed by the simulation: it may know its draft and its moment, nothing else.";
+      "A decision runs again after a conflict, and in the simulation, so it may depend only on its draft " +
+      "and its moment.";
     expect(matches(inFolder("src/core/"), pattern), why).toEqual([]);
   });
 });
 
 test("only clock/clock.ts reads the clock or sleeps", () => {
-  const pattern = /\bDate\.now\b|\bnew Date\(\s*\)|\bperformance\.now\b|\bsetTimeout\b|\bsetInterval\b|node:timers/;
-  // A connection in front of another one passes on to it how long it may rest.
+  const pattern =
+    /\bDate\.now\b|\bnew Date\(\s*\)|\bperformance\.now\b|\bsetTimeout\b|\bsetInterval\b|node:timers/;
+  // A wrapper of a connection passes its idle timeout to the connection.
   const mayName = new Set(["src/clock/clock.ts", "src/api/route/pipelining.ts"]);
   const others = sources.filter((file) => !mayName.has(file));
   expect(
     matches(others, pattern),
-    "Time is one thing: whoever needs it is given a clock, so that tests and simulations can set it.",
+    "Code that needs the time receives a clock, so that tests and simulations can set it.",
   ).toEqual([]);
 });
 
-test("every file that is to run twice exists", () => {
+test("every file that runs on both paths exists", () => {
   for (const pattern of [...againOnFastPath, ...againOnFramework]) {
     const names = /^(.*)\{(.*)\}(.*)$/.exec(pattern);
-    const files = names ? (names[2] ?? "").split(",").map((name) => `${names[1]}${name}${names[3]}`) : [pattern];
+    const files = names
+      ? (names[2] ?? "").split(",").map((name) => `${names[1]}${name}${names[3]}`)
+      : [pattern];
     for (const file of files) expect(existsSync(new URL(`../${file}`, import.meta.url)), file).toBe(true);
   }
 });
 
-test("files have 400 lines at most", () => {
+test("files have at most 400 lines", () => {
   const long = all.flatMap((file) => {
     const lines = text(file).split("\n").length - 1;
     return lines > 400 ? [`${file} has ${lines} lines`] : [];
   });
-  expect(long, "A file that is longer holds more than one thing: give the other one a name and a file.").toEqual([]);
+  expect(long, "Split a longer file by idea, into a file whose name says the idea.").toEqual([]);
 });
 
-test("files are named after what they hold", () => {
+/** A regular expression on its own line, which cannot be broken. */
+const isPattern = /^\s*\/.*\/[dgimsuvy]*[,;]?$/;
+
+test("lines have at most 110 columns", () => {
+  const wide = all.flatMap((file) =>
+    text(file)
+      .split("\n")
+      .flatMap((line, at) =>
+        line.length > 110 && !isPattern.test(line) ? [`${file}:${at + 1} has ${line.length} columns`] : [],
+      ),
+  );
+  expect(wide, "The formatter breaks code. Break a long string with +, and wrap comments.").toEqual([]);
+});
+
+test("file names say what a file contains", () => {
   const vague = /^(utils?|helpers?|managers?|types?|common|misc|shared|lib)$/;
   const named = all.filter((file) => vague.test(basename(file).split(".")[0] ?? ""));
-  expect(named, "Such a name fits everything, so a stranger cannot guess what is in it. Use a word of docs/vocabulary.md.").toEqual([]);
+  expect(
+    named,
+    "Such a name fits every file, so a reader cannot guess the content. Use a word of docs/vocabulary.md.",
+  ).toEqual([]);
 });
 
 test("nothing is cast to any", () => {
-  expect(matches(all, /\bas\s+any\b|<any\s*>/), "`any` switches the type checker off for everything it touches.").toEqual([]);
+  expect(
+    matches(all, /\bas\s+any\b|<any\s*>/),
+    "`any` switches the type checker off for everything it touches.",
+  ).toEqual([]);
 });
 
 describe("decision records", () => {
-  const records = readdirSync(join(home, "docs/decisions")).filter((name) => name.endsWith(".md"));
+  const index = "README.md";
+  const records = readdirSync(join(home, "docs/decisions")).filter(
+    (name) => name.endsWith(".md") && name !== index,
+  );
 
-  test("are numbered without a gap", () => {
-    const numbers = records.map((name) => Number(/^(\d{4})-[a-z0-9-]+\.md$/.exec(name)?.[1])).toSorted((a, b) => a - b);
-    expect(numbers, "Named NNNN-what-was-chosen.md, so that they read in the order in which they were made.").toEqual(
-      numbers.map((_, at) => at + 1),
+  test("are named after a number and a decision", () => {
+    const misnamed = records.filter((name) => !/^\d{4}-[a-z0-9]+(-[a-z0-9]+)*\.md$/.test(name));
+    expect(misnamed, "The name of a record is NNNN-short-name-of-the-decision.md.").toEqual([]);
+  });
+
+  test("have a number each", () => {
+    const numbers = records.map((name) => name.slice(0, 4));
+    const repeated = numbers.filter((number, at) => numbers.indexOf(number) !== at);
+    expect(
+      repeated,
+      "A number names one record. Numbers of removed records are not used again, so there may be gaps.",
+    ).toEqual([]);
+  });
+
+  test("are each linked once by their index", () => {
+    const links = [...text(`docs/decisions/${index}`).matchAll(/\]\(([^)#]*\.md)[^)]*\)/g)].map(
+      ([, link = ""]) => link,
+    );
+    const sorted = (names: readonly string[]): string[] => names.toSorted((a, b) => (a < b ? -1 : 1));
+    expect(sorted(links), "docs/decisions/README.md lists every record under one subject.").toEqual(
+      sorted(records),
     );
   });
 
-  test.each(records)("%s tells context, choice and consequences on one page", (name) => {
+  test.each(records)("%s has context, decision and consequences on one page", (name) => {
     const lines = text(`docs/decisions/${name}`).split("\n");
     const headings = lines.filter((line) => line.startsWith("#"));
     const title = new RegExp(`^# ${name.slice(0, 4)}: \\S`);
-    expect(headings[0], "The title is the choice, with the number of the record.").toMatch(title);
-    expect(headings.slice(1), "Whoever wants to change the choice must find what led to it.").toEqual([
-      "## Context",
-      "## Choice",
-      "## Consequences",
-    ]);
-    expect(lines.length, "One page is read; more is not.").toBeLessThanOrEqual(70);
+    expect(headings[0], "The title is the decision, after the number of the record.").toMatch(title);
+    const sections = ["## Context", "## Decision", "## Consequences"];
+    const isMeasured = headings.at(-1) === "## Measured";
+    expect(
+      headings.slice(1),
+      "A reader who wants to change a decision must find its reasons. `## Measured` may follow.",
+    ).toEqual(isMeasured ? [...sections, "## Measured"] : sections);
+    expect(lines.length, "A record fits on one page.").toBeLessThanOrEqual(70);
   });
 });
 
@@ -189,13 +255,16 @@ function text(file: string): string {
   return readFileSync(join(home, file), "utf8");
 }
 
-/** The folder below src that a file is in, and the folder within that: "" if there is none. */
+/** Returns the folder of src that contains a file, and the folder within that, or "". */
 function placeOf(file: string): { layer: string; folder: string } {
   const [, layer = "", ...folders] = dirname(file).split("/");
   return { layer, folder: folders.join("/") };
 }
 
-/** What a file imports: paths from the project's folder, or names of packages and of Node's modules. */
+/**
+ * Returns the imports of a file: paths from the root of the project, or names of packages and Node.js
+ * modules.
+ */
 function importsOf(file: string): string[] {
   const statement =
     /^\s*(?:import|export)\b[^;"']*?\bfrom\s*["']([^"']+)["']|^\s*import\s*["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']|new URL\(\s*["']([^"']+\.ts)["']/gm;
@@ -205,7 +274,7 @@ function importsOf(file: string): string[] {
   });
 }
 
-/** The circle of imports that begins and ends at a file, if it is the first one of it by name. */
+/** Returns the cycle of imports through a file, if the file is the first of the cycle by name. */
 function circleFrom(start: string): string[] {
   const trails: string[][] = [[start]];
   const seen = new Set<string>();
@@ -220,7 +289,7 @@ function circleFrom(start: string): string[] {
   return [];
 }
 
-/** Where a pattern stands in the code of some files, comments and texts left out. */
+/** Returns the places of a pattern in the code of files, without comments and strings. */
 function matches(files: readonly string[], pattern: RegExp): string[] {
   return files.flatMap((file) =>
     codeOf(file)
@@ -229,7 +298,9 @@ function matches(files: readonly string[], pattern: RegExp): string[] {
   );
 }
 
-/** The code of a file, line by line. Of texts only the quotes are left, except where they name what is imported. */
+/**
+ * Returns the code of a file, line by line. Strings are emptied, except in imports.
+ */
 function codeOf(file: string): string {
   const lines = (part: string): string => part.replace(/[^\n]/g, "");
   const texts = /\/\*[\s\S]*?\*\/|(?<!:)\/\/[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'/g;

@@ -3,8 +3,8 @@ import { serveMany } from "@upstash/workflow/hono";
 import { Hono } from "hono";
 import { invoice, order } from "./workflows.ts";
 
-// npm run example: an app whose workflows are run by the Waypost server that QSTASH_URL and QSTASH_TOKEN name; without
-// them, by a development server on this machine. It asks for nothing else.
+// npm run example: an app whose workflows run on the Waypost server in QSTASH_URL and QSTASH_TOKEN. The
+// default is a development server on this machine.
 process.env.QSTASH_URL ??= "http://127.0.0.1:8080";
 // The well-known token of development mode.
 process.env.QSTASH_TOKEN ??= "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
@@ -12,9 +12,11 @@ process.env.QSTASH_TOKEN ??= "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZG
 const port = Number(process.env.PORT ?? 3000);
 const app = new Hono();
 app.post("/workflows/:name", serveMany({ order, invoice }));
-// The service of somebody else.
+// Represents a third party's service.
 app.post("/carrier/labels", (context) => context.json({ tracking: "1Z-0001" }));
 
 serve({ fetch: app.fetch, port, hostname: "127.0.0.1" }, ({ port: open }) => {
-  console.log(`the shop is open at http://127.0.0.1:${open}; workflows: /workflows/order, /workflows/invoice`);
+  console.log(
+    `the shop is open at http://127.0.0.1:${open}; workflows: /workflows/order, /workflows/invoice`,
+  );
 });

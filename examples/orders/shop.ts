@@ -1,7 +1,7 @@
-// What a shop does, as far as this example needs it.
+// The business functions of this example.
 
 export type Item = { name: string; price: number };
-/** `carrier`: where labels are printed, a service of somebody else. */
+/** An order. `carrier` is the URL of a third party's service that prints labels. */
 export type Order = { id: string; items: Item[]; carrier: string };
 
 const total = (items: readonly Item[]): number => items.reduce((sum, { price }) => sum + price, 0);

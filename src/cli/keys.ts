@@ -5,93 +5,109 @@ import { KeysRefused, formatKeyLines, writeKeys } from "../server/encryptionKeys
 import type { KeySource } from "../store/sql/keyRing.ts";
 import { makeKeyLine, readKeyRing } from "../store/sql/keyRing.ts";
 
+/** The functions that the key commands use. */
 type KeyCommandContext<Flags> = {
-  /** Opens the account administration that the flags name, and closes it. */
+  /** Opens the account administration that the flags name, and closes it afterwards. */
   withAdmin<T>(flags: Flags, run: (admin: ServerAdmin) => Promise<T>): Promise<T>;
-  /** Where the flags say that the keys are, and whether other nodes may use them. */
+  /** Returns where the keys are according to the flags, and whether other nodes may use them. */
   readKeySource(flags: Flags): { source: KeySource; isShared: boolean };
   withStoreFlags(command: Command): Command;
   print(line: string): void;
 };
 
-/** `waypost keys …`: the keys that secrets are sealed with. They work while a server runs, and while none does. */
+/**
+ * Adds the commands `waypost keys …`, which manage the keys that encrypt secrets. They work with and without
+ * a running server.
+ */
 export function addKeyCommands<Flags extends object>(
   program: Command,
   { withAdmin, readKeySource, withStoreFlags, print }: KeyCommandContext<Flags>,
 ): void {
   const keys = program
     .command("keys")
-    .description("look at, and rotate, the keys that secrets are sealed with, also while the server runs");
-  const command = (usage: string, about: string): Command => withStoreFlags(keys.command(usage).description(about));
+    .description("show and rotate the keys that encrypt secrets; the server may be running");
+  const command = (usage: string, about: string): Command =>
+    withStoreFlags(keys.command(usage).description(about));
   const reencrypt = (flags: Flags): Promise<void> =>
-    withAdmin(flags, async (admin) =>
-      print(`${await admin.sealAgain()} rows sealed again, with key ${readCurrentVersion(requireKeySource(readKeySource(flags).source))}`),
-    );
+    withAdmin(flags, async (admin) => {
+      const rows = await admin.sealAgain();
+      const version = readCurrentVersion(requireKeySource(readKeySource(flags).source));
+      print(`${rows} rows encrypted again, with key ${version}`);
+    });
 
   keys
     .command("new")
-    .description("print a new key, for WAYPOST_KEYS or the file that WAYPOST_KEYS_FILE names")
-    .argument("[version]", "its version, which no other key of the store has had", "1")
+    .description("print a new key for WAYPOST_KEYS or the file in WAYPOST_KEYS_FILE")
+    .argument("[version]", "its version, which no other key of the store may have had", "1")
     .action((version: string) => {
-      if (!/^[1-9]\d{0,8}$/.test(version)) throw new KeysRefused(`version: ${version} is not a whole number from 1`);
+      if (!/^[1-9]\d{0,8}$/.test(version))
+        throw new KeysRefused(`version: ${version} is not a whole number from 1 to 999999999`);
       print(makeKeyLine(Number(version)));
     });
-  command("show", "list the versions of the keys, and how many rows each has sealed").action((flags: Flags) =>
+  command("show", "list the versions of the keys and how many rows each encrypts").action((flags: Flags) =>
     withAdmin(flags, async (admin) => {
       const { source } = readKeySource(flags);
       const uses = new Map(await admin.keyUse());
       const versions = source === null ? [] : readKeyRing(source).map(({ version }) => version);
       for (const [index, version] of versions.entries())
-        print(`${version}  ${uses.get(version) ?? 0} rows${index === 0 ? "  (seals what is written now)" : ""}`);
-      if (uses.has("clear")) print(`in clear  ${uses.get("clear") ?? 0} rows`);
+        print(`${version}  ${uses.get(version) ?? 0} rows${index === 0 ? "  (encrypts new data)" : ""}`);
+      if (uses.has("clear")) print(`unencrypted  ${uses.get("clear") ?? 0} rows`);
     }),
   );
-  command("rotate", "add a key, and seal everything again with it").action(async (flags: Flags) => {
+  command("rotate", "add a key and encrypt everything again with it").action(async (flags: Flags) => {
     const file = requireKeysFile(readKeySource(flags));
     const lines = formatKeyLines(readFileSync(file, "utf8"), file);
     const highest = Math.max(...lines.map((line) => Number.parseInt(line, 10)));
-    // Written before anything is sealed with it.
+    // The key must be on disk before anything is encrypted with it.
     writeKeys(file, [makeKeyLine(highest + 1), ...lines]);
     await reencrypt(flags);
   });
-  command("reseal", "seal with the first key whatever is not: goes on with a rotate that was broken off").action(reencrypt);
-  command("forget <version>", "remove a key that nothing is sealed with any more").action((version: string, flags: Flags) =>
-    withAdmin(flags, async (admin) => {
-      const file = requireKeysFile(readKeySource(flags));
-      const lines = formatKeyLines(readFileSync(file, "utf8"), file);
-      const position = lines.findIndex((line) => line.startsWith(`${version}:`));
-      if (position < 0) throw new KeysRefused(`${version}: there is no such key in ${file}`);
-      if (position === 0)
-        throw new KeysRefused(`${version}: it is the key that seals what is written now; "waypost keys rotate" makes another one`);
-      const rows = new Map(await admin.keyUse()).get(Number(version)) ?? 0;
-      if (rows > 0) throw new KeysRefused(`${version}: ${rows} rows are sealed with it; "waypost keys reseal" first`);
-      writeKeys(file, lines.toSpliced(position, 1));
-      print(`${version}  forgotten`);
-    }),
+  command("reseal", "encrypt everything with the first key; continues an interrupted rotate").action(
+    reencrypt,
+  );
+  command("forget <version>", "remove a key that no longer encrypts anything").action(
+    (version: string, flags: Flags) =>
+      withAdmin(flags, async (admin) => {
+        const file = requireKeysFile(readKeySource(flags));
+        const lines = formatKeyLines(readFileSync(file, "utf8"), file);
+        const position = lines.findIndex((line) => line.startsWith(`${version}:`));
+        if (position < 0) throw new KeysRefused(`${version}: key does not exist in ${file}`);
+        if (position === 0)
+          throw new KeysRefused(`${version}: this key encrypts new data; run "waypost keys rotate" first`);
+        const rows = new Map(await admin.keyUse()).get(Number(version)) ?? 0;
+        if (rows > 0)
+          throw new KeysRefused(
+            `${version}: ${rows} rows are encrypted with it; run "waypost keys reseal" first`,
+          );
+        writeKeys(file, lines.toSpliced(position, 1));
+        print(`${version}  forgotten`);
+      }),
   );
 }
 
 function requireKeySource(source: KeySource): NonNullable<KeySource> {
   if (source) return source;
   throw new KeysRefused(
-    'WAYPOST_KEYS: not set, so secrets are in clear; set it to what "waypost keys new" prints, the same for all nodes, and start them again',
+    "WAYPOST_KEYS: not set, so secrets are unencrypted; " +
+      'set it to the output of "waypost keys new" on all nodes, and restart them',
   );
 }
 
 const readCurrentVersion = (source: NonNullable<KeySource>): number => readKeyRing(source)[0].version;
 
-/** The file in which keys can be changed for whoever uses it, at once. */
+/** Returns the keys file, or throws if the keys cannot be changed for all their users at once. */
 function requireKeysFile({ source, isShared }: { source: KeySource; isShared: boolean }): string {
   const keySource = requireKeySource(source);
   if ("file" in keySource && !isShared) return keySource.file;
   const steps = [
     'print a key with "waypost keys new <version>"',
-    "put it behind the others, and start each node again with that",
-    "put it before the others, and start each node again",
-    '"waypost keys reseal"',
-    'take the old one away when "waypost keys show" says that it has no rows',
+    "add it after the others on each node, and restart the nodes",
+    "move it before the others on each node, and restart the nodes",
+    'run "waypost keys reseal"',
+    'remove the old key when "waypost keys show" reports 0 rows for it',
   ];
+  const place = isShared ? "used by several nodes" : "in a setting";
   throw new KeysRefused(
-    `keys: they are ${isShared ? "those of several nodes" : "in a setting"}, so they are changed by hand: ${steps.map((step, at) => `${at + 1}. ${step}`).join("; ")}`,
+    `keys: ${place}, so change them by hand: ${steps.map((step, at) => `${at + 1}. ${step}`).join("; ")}`,
   );
 }

@@ -6,6 +6,7 @@ import { brandNames } from "../core/values/brand.ts";
 import { systemClock } from "../clock/clock.ts";
 import { verifyJwt, verifyStandard } from "../delivery/signature.ts";
 
+/** How the test receiver responds. `delay` is in milliseconds. `keys` are the signing keys it accepts. */
 export type ListenOptions = {
   port: number;
   host: string;
@@ -15,7 +16,10 @@ export type ListenOptions = {
   print: (text: string) => void;
 };
 
-/** A receiver to try things with: prints what arrives, verifies its signature, answers as it is told. */
+/**
+ * Starts a test receiver: it prints each request, verifies its signature, and responds with `status` after
+ * `delay`.
+ */
 export async function listen({ port, host, status, delay, keys, print }: ListenOptions): Promise<Server> {
   let count = 0;
   const respond = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -27,14 +31,16 @@ export async function listen({ port, host, status, delay, keys, print }: ListenO
     print(styleText("dim", `   answered ${status}${delay > 0 ? ` after ${delay} ms` : ""}`));
   };
   const server = createServer((request, response) => {
-    respond(request, response).catch((error: unknown) => print(styleText("red", `   broke off: ${String(error)}`)));
+    respond(request, response).catch((error: unknown) =>
+      print(styleText("red", `   failed: ${String(error)}`)),
+    );
   });
   server.listen(port, host);
   await once(server, "listening");
   return server;
 }
 
-/** What is longer is not shown. */
+/** The most bytes of a body that are printed. */
 const maxShownBytes = 4096;
 
 async function readBody(request: IncomingMessage): Promise<Buffer> {
@@ -48,9 +54,13 @@ type ReceivedRequest = { request: IncomingMessage; body: Buffer; number: number;
 function formatRequest({ request, body, number, keys }: ReceivedRequest): string {
   const time = new Date(systemClock.now()).toISOString().slice(11, 23);
   const title = styleText("bold", `${time} #${number} ${request.method} ${request.url}`);
-  const headers = Object.entries(request.headers).filter(([name]) => !hiddenHeaders.has(name) && !name.endsWith("-signature"));
+  const headers = Object.entries(request.headers).filter(
+    ([name]) => !hiddenHeaders.has(name) && !name.endsWith("-signature"),
+  );
   const lines = headers.map(([name, value]) => styleText("dim", `   ${name}: ${String(value)}`));
-  const shown = body.subarray(0, maxShownBytes).toString("utf8") + (body.length > maxShownBytes ? ` … (${body.length} bytes)` : "");
+  const shown =
+    body.subarray(0, maxShownBytes).toString("utf8") +
+    (body.length > maxShownBytes ? ` … (${body.length} bytes)` : "");
   return [
     title,
     ...lines,
@@ -70,12 +80,22 @@ function formatSignature(request: IncomingMessage, body: Buffer, keys: readonly 
   if (typeof token !== "string") return styleText("yellow", "no signature: this did not come from Waypost");
   const claims = verifyJwt(token, { keys, body, now: systemClock.now() });
   if (claims) return styleText("green", `${name}: valid, for ${claims.sub}`);
-  return styleText("red", `${name}: NOT valid for the keys of this receiver; set WAYPOST_CURRENT_SIGNING_KEY and WAYPOST_NEXT_SIGNING_KEY`);
+  return styleText(
+    "red",
+    `${name}: NOT valid for the keys of this receiver; ` +
+      "set WAYPOST_CURRENT_SIGNING_KEY and WAYPOST_NEXT_SIGNING_KEY",
+  );
 }
 
-/** Of a delivery that is signed by Standard Webhooks besides. */
-function formatStandardSignature({ headers }: IncomingMessage, body: Buffer, keys: readonly string[]): string[] {
-  const [id, timestamp, signature] = ["webhook-id", "webhook-timestamp", "webhook-signature"].map((name) => headers[name]);
+/** Returns a line on the signature of a delivery that is also signed by Standard Webhooks, or none. */
+function formatStandardSignature(
+  { headers }: IncomingMessage,
+  body: Buffer,
+  keys: readonly string[],
+): string[] {
+  const [id, timestamp, signature] = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(
+    (name) => headers[name],
+  );
   if (typeof id !== "string" || typeof timestamp !== "string" || typeof signature !== "string") return [];
   const isValid = verifyStandard({ id, timestamp, signature, body, keys, now: systemClock.now() });
   const result = isValid

@@ -1,12 +1,12 @@
 import { writeSync } from "node:fs";
 import { pino, type DestinationStream } from "pino";
 
-/** At most so many bytes of the log wait for whoever reads it. Lines behind those are left out. */
+/** The most bytes of the log that wait to be written. Further lines are dropped. */
 const maxBufferedBytes = 4 * 1024 * 1024;
 
 /**
- * Where the log goes: to a descriptor, beside the work. What cannot be written is nobody's trouble but the log's: a terminal that was closed
- * or a disk that is full does not end the server, nor keep it from ending. It is tried again with the next line.
+ * Returns the output of the log. It writes asynchronously. An error affects only the log: a closed terminal
+ * or a full disk neither ends the server nor keeps it from ending. Writing is tried again with the next line.
  */
 export function createLogOutput(descriptor: number): DestinationStream {
   const output = pino.destination({ fd: descriptor, sync: false, maxLength: maxBufferedBytes });
@@ -14,14 +14,14 @@ export function createLogOutput(descriptor: number): DestinationStream {
   output.on("error", () => (isLost = true));
   output.on("write", () => (isLost = false));
   const flush = output.flushSync.bind(output);
-  // Asked for as the process ends. It goes on for ever where nothing can be written.
+  // Called as the process ends. It never returns if nothing can be written.
   output.flushSync = () => {
     if (!isLost && isWritable(descriptor)) flush();
   };
   return output;
 }
 
-/** A terminal that is gone refuses even nothing. */
+/** Reports whether a descriptor can be written. A closed terminal refuses even an empty write. */
 function isWritable(descriptor: number): boolean {
   try {
     writeSync(descriptor, "");

@@ -1,20 +1,29 @@
 import type { Command } from "commander";
 import { systemClock } from "../clock/clock.ts";
-import { resolveDataFolder, FolderTaken, hasStore, toStorePath, lockDataFolder } from "../server/dataFolder.ts";
+import {
+  resolveDataFolder,
+  FolderTaken,
+  hasStore,
+  toStorePath,
+  lockDataFolder,
+} from "../server/dataFolder.ts";
 import type { MoveEndpoint } from "../store/move/move.ts";
 import { move } from "../store/move/move.ts";
 import { openSqliteForMove } from "../store/move/sqlite.ts";
 
-/** A store cannot be moved from there, or to there; the text is for people. */
+/** A store cannot be moved from here, or to here. The text is for the operator. */
 export class MoveRefused extends Error {}
 
-/** `waypost migrate-store`: moves everything from one kind of store to the other. */
+/** Adds the command `waypost migrate-store`, which moves everything from one kind of store to the other. */
 export function addMoveCommand(program: Command, { print }: { print(line: string): void }): void {
   program
     .command("migrate-store")
-    .description("move everything into another store, while no server uses either; run again, it goes on where it was interrupted")
+    .description(
+      "move everything into another store while no server uses either; " +
+        "run it again to continue after an interruption",
+    )
     .requiredOption("--from <store>", "sqlite:<folder> or postgres://…")
-    .requiredOption("--to <store>", "the same; what is there must be empty")
+    .requiredOption("--to <store>", "sqlite:<folder> or postgres://…, empty")
     .action(async ({ from, to }: { from: string; to: string }) => {
       if (from === to) throw new MoveRefused("--from and --to are the same store");
       const source = await openEndpoint(from, { option: "--from", isTarget: false });
@@ -24,7 +33,8 @@ export function addMoveCommand(program: Command, { print }: { print(line: string
           await move({ from: source, to: target, report: print });
           if (await hasEncryptedSecrets(target)) print(formatKeyNotice(source, target));
           print(
-            `moved everything from ${source.name} to ${target.name}; start no server on ${source.name} again, or what is not finished is sent twice`,
+            `moved everything from ${source.name} to ${target.name}; ` +
+              `start no server on ${source.name} again: it would send unfinished messages a second time`,
           );
         } finally {
           await target.close();
@@ -35,28 +45,34 @@ export function addMoveCommand(program: Command, { print }: { print(line: string
     });
 }
 
-/** Whether anything secret there is sealed. It was moved as it was, and no key with it. */
+/** Reports whether a store has encrypted secrets. They were moved as they were, without their keys. */
 async function hasEncryptedSecrets({ query }: MoveEndpoint): Promise<boolean> {
   const found = await Promise.all(
-    ["accounts", "sources"].map((table) => query(`select 1 from ${table} where detail like '%"sealed":"%' limit 1`, [])),
+    ["accounts", "sources"].map((table) =>
+      query(`select 1 from ${table} where detail like '%"sealed":"%' limit 1`, []),
+    ),
   );
   return found.some((rows) => rows.length > 0);
 }
 
 const formatKeyNotice = (from: MoveEndpoint, to: MoveEndpoint): string =>
-  `what is secret stays sealed: servers of ${to.name} need the keys that those of ${from.name} had, from the file "keys" of the data folder, ` +
-  `WAYPOST_KEYS_FILE or WAYPOST_KEYS`;
+  `secrets stay encrypted: servers of ${to.name} need the keys of ${from.name}, ` +
+  'from the file "keys" of the data folder, WAYPOST_KEYS_FILE or WAYPOST_KEYS';
 
-/** `moves`: it is what everything is moved to. */
-async function openEndpoint(store: string, { option, isTarget }: { option: string; isTarget: boolean }): Promise<MoveEndpoint> {
+/** Opens a store to move from or to. `isTarget`: everything is moved to it. */
+async function openEndpoint(
+  store: string,
+  { option, isTarget }: { option: string; isTarget: boolean },
+): Promise<MoveEndpoint> {
   if (/^postgres(ql)?:\/\//.test(store)) {
     const { openPostgresForMove } = await import("../store/move/postgres.ts");
     return openPostgresForMove(store, { name: redactUrl(store), isTarget, clock: systemClock });
   }
   const [, path] = /^sqlite:(.+)$/s.exec(store) ?? [];
-  if (path === undefined) throw new MoveRefused(`${option}: must be sqlite:<folder> or postgres://…, such as sqlite:./data`);
+  if (path === undefined)
+    throw new MoveRefused(`${option}: use sqlite:<folder> or postgres://…, such as sqlite:./data`);
   const folder = resolveDataFolder(path);
-  if (!isTarget && !hasStore(folder)) throw new MoveRefused(`${option}: there is no store in ${folder}`);
+  if (!isTarget && !hasStore(folder)) throw new MoveRefused(`${option}: no store found in ${folder}`);
   const release = lockFolder(folder);
   try {
     const endpoint = await openSqliteForMove(toStorePath(folder), { name: store, isTarget });
@@ -71,10 +87,11 @@ function lockFolder(folder: string): () => void {
   try {
     return lockDataFolder(folder);
   } catch (error) {
-    if (error instanceof FolderTaken) throw new MoveRefused(`${folder}: a waypost server is using it; stop that one first`);
+    if (error instanceof FolderTaken)
+      throw new MoveRefused(`${folder}: in use by a waypost server; stop the server first`);
     throw error;
   }
 }
 
-/** Where it is, without who asks and how: a password must not get into a log. */
+/** Returns a URL without user, password and options: a password must not get into a log. */
 const redactUrl = (url: string): string => url.replace(/^(\w+:\/\/)([^/?#]*@)?([^?#]*).*$/s, "$1$3");

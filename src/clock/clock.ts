@@ -3,21 +3,22 @@ import type { Duplex } from "node:stream";
 import { LongWork } from "../core/fairness/longWork.ts";
 import type { Millis } from "../core/model/message.ts";
 
-/** The time, and waiting for it. Simulations bring their own. */
+/** The time, and waiting for it. Simulations have their own. */
 export interface Clock {
   now(): Millis;
   /**
-   * Ends at `until`, or as soon as `wake` is aborted. Never rejects. A clock that is put back does not prolong it; one that is put
-   * forward may shorten it, as a machine that was asleep has missed what was due.
+   * Resolves at `until`, or as soon as `wake` is aborted. Never rejects. A clock that is set back does not
+   * prolong the wait. A clock that is set forward may shorten it, because a machine that was asleep has
+   * missed due times.
    */
   sleep(until: Millis, wake: AbortSignal): Promise<void>;
 }
 
-/** The time of this machine. */
+/** The clock of this machine. */
 export const systemClock: Clock = { now: () => Date.now(), sleep };
 
 function sleep(until: Millis, wake: AbortSignal): Promise<void> {
-  // Measured by a clock that nobody sets, so that it takes as long as it should even if the other one is put back meanwhile.
+  // Measured by a monotonic clock too, so that setting the system clock back does not prolong the wait.
   const endsAt = performance.now() + until - Date.now();
   return new Promise((resolve) => {
     if (wake.aborted) return resolve();
@@ -37,28 +38,42 @@ function sleep(until: Millis, wake: AbortSignal): Promise<void> {
   });
 }
 
-/** Timers of Node stand still while the machine is asleep, and do not know that its clock was set: so often it is looked at. */
+/**
+ * The longest step of a wait. Node's timers stop while the machine is asleep and do not notice a changed
+ * clock, so the clock is checked after every step.
+ */
 const maxTimerStep: Millis = 10_000;
 
-/** A stopwatch that nobody sets: milliseconds since some moment, with fractions. */
+/** Returns milliseconds since an arbitrary moment, with fractions, from a monotonic clock. */
 export const elapsed = (): Millis => performance.now();
 
-/** Returns what shares the event loop of this process. There is to be one for all that it does. */
-export const createLongWork = (): LongWork => new LongWork({ soon: (run) => void setImmediate(run), elapsed });
+/** Returns the scheduler that shares the event loop among long tasks. A process must have only one. */
+export const createLongWork = (): LongWork =>
+  new LongWork({ soon: (run) => void setImmediate(run), elapsed });
 
-/** What a timer of Node can count to; a longer one would ring at once. */
+/** The longest delay of a Node timer; a longer one would fire at once. */
 const maxTimer: Millis = 2 ** 31 - 1;
 
-/** Rings once after `delay`, at most 24.8 days, unless it is silenced by calling what it returns. Costs about 0.3 µs. */
+/**
+ * Calls `callback` once after `delay`, at most 24.8 days. Returns a function that cancels the call. Costs
+ * about 0.3 µs.
+ */
 export function alarm(delay: Millis, callback: () => void): () => void {
   const timer = setTimeout(callback, Math.min(delay, maxTimer));
   return () => clearTimeout(timer);
 }
 
-/** Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what it returns. */
-export function idleAlarm(socket: Duplex & { setTimeout(after: Millis): unknown }, after: Millis, callback: () => void): () => void {
+/**
+ * Calls `callback` each time a socket has been idle for `after` milliseconds. Returns a function that ends
+ * this.
+ */
+export function idleAlarm(
+  socket: Duplex & { setTimeout(after: Millis): unknown },
+  after: Millis,
+  callback: () => void,
+): () => void {
   const restart = (): void => {
-    // By itself it would not ring a second time before anything has come or gone.
+    // Without this, the socket would report no second timeout before it is used again.
     socket.setTimeout(after);
     callback();
   };
@@ -70,7 +85,7 @@ export function idleAlarm(socket: Duplex & { setTimeout(after: Millis): unknown 
   };
 }
 
-/** A uniform number from 0 up to, not including, 1, with 53 bits that nobody can foretell. */
+/** Returns a uniform, unpredictable random number of 53 bits, at least 0 and below 1. */
 export function systemRandom(): number {
   if (drawnCount === randomPool.length) {
     randomFillSync(randomPool);
@@ -81,6 +96,6 @@ export function systemRandom(): number {
   return (highBits * 2 ** 26 + lowBits) / 2 ** 53;
 }
 
-/** Random bits are fetched for 512 numbers at a time: one call for each would cost ten times as much. */
+/** Random bits are fetched for 512 numbers at a time. A call per number would cost ten times as much. */
 const randomPool = new Uint32Array(1024);
 let drawnCount = randomPool.length;

@@ -7,25 +7,34 @@ import type { Turns } from "../core/fairness/turns.ts";
 import type { Store } from "../store/store.ts";
 import { minute, second } from "../core/values/time.ts";
 
-/** How much one claim looks at: see `core/commands/claim.ts`. */
+/** How much one claim looks at. See `core/commands/claim.ts`. */
 type ClaimSizes = { limit: number; hostWaitlists: number; turns?: Turns; backlogged?: readonly AccountId[] };
 type ClaimPart = ClaimSizes & { heads: number; only: readonly DueRow[] };
-/** A row that could not be claimed so many times, and until when it is left alone. */
+/** A row that could not be claimed. It is skipped until `pausedUntil`. */
 type FailingRow = { row: DueRow; attempts: number; pausedUntil: Millis };
 
-/** A row is put aside when it could not be claimed so many times, with pauses of 1, 2, 4 and 8 seconds: it may have been bad luck. */
+/**
+ * A row is quarantined at the fifth failure, after pauses of 1, 2, 4 and 8 seconds: earlier failures may be
+ * temporary.
+ */
 const maxAttempts = 5;
 const firstPause: Millis = second;
-/** For so long it is left alone when that fails, too; and then the times before are forgotten. */
+/**
+ * The pause of a row that cannot be quarantined either. This long after its pause, the failures of a row are
+ * forgotten.
+ */
 const longPause: Millis = minute;
-/** So many rows may be failing at once, and so many of them in one turn: when it is all of them, it is not the rows. */
+/**
+ * The most rows that are tracked as failing, and the most that may fail in one turn. If more fail, the
+ * storage is at fault and not the rows.
+ */
 const maxFailing = 512;
 const maxFailingPerTurn = 32;
 
 /**
- * Claims what is due. A row that the storage refuses, or that breaks a decision, fails the claim it is in, and would
- * fail each that follows. So it is looked for, in smaller and smaller claims, left alone for a while, and put aside when
- * that does not help, while all others go on.
+ * Claims due messages. A row that the storage refuses, or that breaks a decision, fails the whole claim, and
+ * would fail every later one. So the claimer finds the row by halving the claim, skips it for a while, and
+ * quarantines it if it fails again and again. All other rows are claimed meanwhile.
  */
 export class Claimer {
   readonly #store: Store;
@@ -33,20 +42,27 @@ export class Claimer {
   readonly #logFailure: (message: string, error: unknown) => void;
   readonly #failing = new Map<string, FailingRow>();
 
-  constructor(options: { store: Store; now: () => Millis; logFailure: (message: string, error: unknown) => void }) {
+  constructor(options: {
+    store: Store;
+    now: () => Millis;
+    logFailure: (message: string, error: unknown) => void;
+  }) {
     this.#store = options.store;
     this.#now = options.now;
     this.#logFailure = options.logFailure;
   }
 
-  /** Whether something that is due is left alone for a while. */
+  /** Reports whether due rows are being skipped. */
   get hasPausedRows(): boolean {
     return this.#listPaused().length > 0;
   }
 
-  /** Rejects when the storage cannot be reached, or so much fails that a pause is better. */
+  /**
+   * Claims due rows. Rejects if the storage is unavailable, or after 32 failures in one turn.
+   */
   async next(sizes: ClaimSizes): Promise<Claimed> {
-    for (const [name, { pausedUntil }] of this.#failing) if (pausedUntil + longPause <= this.#now()) this.#failing.delete(name);
+    for (const [name, { pausedUntil }] of this.#failing)
+      if (pausedUntil + longPause <= this.#now()) this.#failing.delete(name);
     const except = this.#listPaused().map(({ row }) => row);
     try {
       return await this.#store.execute("claim", except.length === 0 ? sizes : { ...sizes, except });
@@ -63,7 +79,10 @@ export class Claimer {
     return [...this.#failing.values()].filter(({ pausedUntil }) => pausedUntil > this.#now());
   }
 
-  /** Halves what is looked at until it can be stored, or is one row, and of a line one message. */
+  /**
+   * Claims halves of the rows until the store accepts them, or a half is a single row with one message of its
+   * waitlist.
+   */
   async #claimInHalves(part: ClaimPart, failed: { count: number }): Promise<void> {
     const error = await this.#tryClaim(part);
     if (error === null) return;
@@ -76,7 +95,8 @@ export class Claimer {
     }
     const middle = Math.ceil(only.length / 2);
     for (const half of [only.slice(0, middle), only.slice(middle)]) {
-      if (half.length > 0) await this.#claimInHalves({ ...part, only: half, heads: Math.ceil(heads / 2) }, failed);
+      if (half.length > 0)
+        await this.#claimInHalves({ ...part, only: half, heads: Math.ceil(heads / 2) }, failed);
     }
   }
 
@@ -96,12 +116,15 @@ export class Claimer {
     const description = attempts < maxAttempts ? null : await this.#quarantine(row, error);
     if (description !== null) {
       this.#failing.delete(name);
-      return this.#logFailure(`${description} could not be stored, and was put aside`, error);
+      return this.#logFailure(`quarantined ${description}: its changes could not be stored`, error);
     }
     const pause = attempts < maxAttempts ? firstPause * 2 ** (attempts - 1) : longPause;
     if (this.#failing.has(name) || this.#failing.size < maxFailing)
       this.#failing.set(name, { row, attempts, pausedUntil: this.#now() + pause });
-    this.#logFailure(`claiming of ${row.table} ${row.id} of account ${row.account} failed; it is left alone for ${pause / 1000} s`, error);
+    this.#logFailure(
+      `could not claim ${row.table}/${row.id} of account ${row.account}; skipping it for ${pause / 1000} s`,
+      error,
+    );
   }
 
   async #quarantine(row: DueRow, { message: reason }: Error): Promise<string | null> {

@@ -1,22 +1,23 @@
 import { readLaneAccount } from "../core/admission/capacity.ts";
 import type { AccountId } from "../core/model/message.ts";
 
-/** Most hosts that are noted for one account. The lines of further hosts are served when they are due. */
+/** The most hosts noted per account. The waitlists of further hosts are served when they are due. */
 const maxHosts = 10_000;
-/** One command wakes at most this many lines. */
+/** The most waitlists that one command wakes. */
 const maxWokenAtOnce = 256;
 
 type Denied = { hosts: Set<string>; ended: number; isWaking: boolean };
 
 /**
- * Hosts whose messages wait because their account holds its share of this node. Each delivery that ends wakes the line of one of them: a host of
- * the same account if there is one, otherwise a host of an account that may take the capacity. So no capacity is idle while messages wait for it.
+ * Hosts whose messages wait because their account holds its share of this node. Each delivery that ends wakes
+ * the waitlist of one such host: of the same account if possible, otherwise of an account that may take the
+ * capacity. So no capacity is idle while messages wait for it.
  */
 export class DeniedHosts {
   readonly #wake: (account: AccountId, hosts: readonly string[]) => Promise<unknown>;
   readonly #byAccount = new Map<AccountId, Denied>();
 
-  /** `wake` has the lines of these hosts looked at. */
+  /** `wake` makes the store look at the waitlists of these hosts. */
   constructor(wake: (account: AccountId, hosts: readonly string[]) => Promise<unknown>) {
     this.#wake = wake;
   }
@@ -29,7 +30,10 @@ export class DeniedHosts {
     if (denied.hosts.size < maxHosts) denied.hosts.add(lane.slice(account.length + 1));
   }
 
-  /** Called when a delivery of an account has ended. `mayTake`: reports whether an account may begin one more. */
+  /**
+   * Reports that a delivery of an account has ended. `mayTake` reports whether an account may begin one more
+   * delivery.
+   */
   async ended(endedAccount: AccountId, mayTake: (account: AccountId) => boolean): Promise<void> {
     const account = this.#byAccount.has(endedAccount) ? endedAccount : this.#byAccount.keys().find(mayTake);
     const denied = account === undefined ? undefined : this.#byAccount.get(account);

@@ -1,90 +1,88 @@
-import { addToCount, toLeaseRef } from "./runningDeliveries.ts";
+import { notRunning, RunningDeliveries, type Running, toLeaseRef } from "./runningDeliveries.ts";
 import { Refusal } from "../core/values/errors.ts";
 import type { DeliveryCapacity } from "../core/admission/capacity.ts";
 import { laneName } from "../core/admission/capacity.ts";
 import { leavesReserve } from "../core/fairness/lastPart.ts";
 import { memory, spans } from "../core/values/limits.ts";
-import type { AccountId, Delivery, LeaseRef, Millis, Outcome } from "../core/model/message.ts";
+import type { Delivery, Millis, Outcome } from "../core/model/message.ts";
 import { parseHost } from "../core/values/url.ts";
 import type { Settled } from "../core/commands/settle.ts";
 import type { Claimed } from "../core/commands/claim.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
-import { BodyByteBudget } from "./http/bodyBytes.ts";
 import { Claimer } from "./claimer.ts";
 import type { Clock } from "../clock/clock.ts";
-import type { Deliver, DeliveryCall } from "./deliver.ts";
+import { LeaseRenewal } from "./leaseRenewal.ts";
+import type { Deliver } from "./deliver.ts";
 import { DeniedHosts } from "./deniedHosts.ts";
 import { failUnsendable } from "./unsendable.ts";
 import { SessionLeaseGuard } from "./sessionLeaseGuard.ts";
 import { minute } from "../core/values/time.ts";
 
+/** Where the dispatcher reports attempts and failures. */
 export type DispatcherLog = {
   attempt(delivery: Delivery, outcome: Outcome, settled: Settled["became"]): void;
   failure(message: string, error: unknown): void;
 };
 
+/** The parts that a dispatcher connects, and its capacity. */
 export type DispatcherOptions = {
   store: Store;
   deliver: Deliver;
   clock: Clock;
   log: DispatcherLog;
-  /** Deliveries running at once: in all, and to one host. */
+  /** Deliveries that may run at once: in total and per host. */
   capacity: { total: number; perHost: number; bytes?: DispatcherBytes };
 };
 
-/** Bytes of bodies: of all that are being sent or received, and of what one batch loads to be sent. */
+/**
+ * Body bytes: of all running deliveries and their responses, and of the messages that one batch loads to
+ * send.
+ */
 type DispatcherBytes = { total: number; perBatch: number };
 
 /**
- * `leasedAt`: when its lease was taken or renewed last, by the clock of this node. `place`: among those that run; `over` after that.
- * `room`: the memory of its response.
+ * The most messages that one claim looks at. Publishes wait for a claim: during a backlog their p99 was 30 ms
+ * with 64, and 80 ms with 256.
  */
-type Running = { delivery: Delivery; lane: string; call: DeliveryCall; leasedAt: Millis; index: number; responseRoom: { close(): void } };
-
-/** Most messages that one claim looks at. Publishes wait for it: during a backlog their p99 was 30 ms with 64, and 80 ms with 256. */
 const claimLimit = 64;
-/** With fewer deliveries running, no destination can have a line of waiting messages, and outcomes need no haste. */
+/** Below this many running deliveries no host has a waitlist, so outcomes may be stored with a delay. */
 const quietBelow = 32;
 const immediately: Millis = 0;
-/** The place of what does not run any more. */
-const notRunning = -1;
-/** After a fault of the storage: how long until the next try. */
+/** The pause after a storage failure. */
 const retryPause = 1000;
-/** After so long the same trouble is told of again. */
+/** A claim error that repeats is logged once in this time. */
 const logInterval: Millis = minute;
 
 /**
- * Sends what is due: claim → deliver → settle. It claims when the store says that something is due and a hand is
- * free, never else; most messages come to it already leased, from the very batch that took them in.
+ * Sends due messages: claim, deliver, settle. It claims only when the store reports due messages and there is
+ * free capacity. Most messages need no claim, because the batch that accepts them also leases them.
  */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #claimer: Claimer;
   readonly #leaseGuard: SessionLeaseGuard | null;
-  /** A plain list, whose places are handed on: see docs/decisions/0034. */
-  #running: Running[] = [];
-  readonly #runningByLane = new Map<string, number>();
-  readonly #runningByAccount = new Map<AccountId, number>();
-  readonly #bodyBytes: BodyByteBudget;
+  readonly #running: RunningDeliveries;
+  readonly #leaseRenewal: LeaseRenewal;
   readonly #deniedHosts: DeniedHosts;
-  /** Outcomes on their way to the store. */
+  /** Deliveries that have ended and whose outcomes are not stored yet. */
   #settling = 0;
-  /** When the storage could not take one of them last, because it was away. Each is tried again soon after. */
+  /**
+   * When an outcome last failed to be stored because the storage was unavailable. It is retried soon after.
+   */
   #unavailableAt: Millis = Number.NEGATIVE_INFINITY;
-  /** When to claim next, in the time of the store; `atOnce` is always past. */
+  /** When to claim next, in the store's time. `immediately` is always past. */
   #nextAt: Millis | null = null;
-  /** By how much the clock of this node is ahead of the store's, as far as the last claim could tell. */
+  /** How far this node's clock is ahead of the store's, estimated at the last claim. */
   #clockOffset: Millis = 0;
-  /** Why claiming failed, as it was told last; null when it has succeeded since. */
+  /** The last claim error that was logged, or null after a successful claim. */
   #loggedClaimFailure: { message: string; at: Millis } | null = null;
   #isOutOfCapacity = false;
   #backlog: DeliveryCapacity["backlog"] = true;
-  /** Where the next claim begins its turns through the accounts. */
+  /** Where the next claim continues its round of the accounts. */
   #claimPosition: Pick<Claimed, "turns" | "backlogged"> = { turns: {}, backlogged: [] };
   #isStopping = false;
-  #isRenewing = false;
   #wake = new AbortController();
-  /** The time to stop is over: what is running is cut off. */
+  /** Set when the grace period has ended and running deliveries are aborted. */
   #isCut = false;
   #loop: Promise<void> | null = null;
   #unsubscribe: Unsubscribe = () => undefined;
@@ -92,28 +90,41 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
-    this.#bodyBytes = new BodyByteBudget(options.capacity.bytes?.total ?? memory.sending);
+    this.#running = new RunningDeliveries(options.capacity.bytes?.total ?? memory.sending);
     const { store, clock, log } = options;
-    // A line that was not woken is looked at all the same, a little later.
-    this.#deniedHosts = new DeniedHosts((account, hosts) => store.execute("wakeHostWaitlists", { account, hosts }).catch(() => undefined));
-    this.#claimer = new Claimer({ store, now: () => clock.now(), logFailure: (message, error) => log.failure(message, error) });
+    this.#leaseRenewal = new LeaseRenewal({ store, clock, log, running: this.#running });
+    // A waitlist that could not be woken is looked at when it is due, a little later.
+    this.#deniedHosts = new DeniedHosts((account, hosts) =>
+      store.execute("wakeHostWaitlists", { account, hosts }).catch(() => undefined),
+    );
+    this.#claimer = new Claimer({
+      store,
+      now: () => clock.now(),
+      logFailure: (message, error) => log.failure(message, error),
+    });
     const resume = (): void => {
       this.#isOutOfCapacity = false;
       this.#claimAt(immediately);
     };
     this.#leaseGuard = store.sessionLease
-      ? new SessionLeaseGuard({ sessionLease: store.sessionLease, store, clock, abortAll: () => this.#abortAll(), resume })
+      ? new SessionLeaseGuard({
+          sessionLease: store.sessionLease,
+          store,
+          clock,
+          abortAll: () => this.#running.abortAll(),
+          resume,
+        })
       : null;
   }
 
-  /** Begins to send. What is due already is claimed at once. */
+  /** Starts sending. Messages that are already due are claimed at once. */
   start(): void {
     const { store } = this.#options;
     store.attach({
       readCapacity: () => this.readCapacity(),
       deliver: (delivery) => this.#send(delivery),
-      abort: (lease) => this.#abort(lease),
-      fault: (message) => this.#options.log.failure("the storage is damaged", new Error(message)),
+      abort: (lease) => this.#running.abort(lease),
+      fault: (message) => this.#options.log.failure("the stored data is inconsistent", new Error(message)),
     });
     this.#unsubscribe = store.onDue((at) => this.#claimAt(at));
     this.#nextAt = immediately;
@@ -121,8 +132,8 @@ export class Dispatcher {
   }
 
   /**
-   * Takes no more, waits for what is running, and after `grace` gives back what still is: it will be sent again, by
-   * whoever serves next, and the cut attempt does not count.
+   * Stops claiming, waits up to `grace` for running deliveries, then aborts the rest and gives their leases
+   * back. Those messages are sent again, by this server or another, and the aborted attempt does not count.
    */
   async stop(grace: Millis): Promise<void> {
     const { clock } = this.#options;
@@ -132,27 +143,33 @@ export class Dispatcher {
     await this.#loop;
     const emptied = new Promise<void>((resolve) => (this.#resolveEmpty = resolve));
     const cancelGrace = new AbortController();
-    if (this.#running.length + this.#settling > 0) await Promise.race([emptied, clock.sleep(clock.now() + grace, cancelGrace.signal)]);
+    if (this.#running.count + this.#settling > 0)
+      await Promise.race([emptied, clock.sleep(clock.now() + grace, cancelGrace.signal)]);
     cancelGrace.abort();
     this.#isCut = true;
-    const left = this.#abortAll();
+    const left = this.#running.abortAll();
     await this.#leaseGuard?.end();
     if (left.length === 0) return;
-    const failureText = "giving back what was not finished failed; it is sent again when its leases run out";
-    await this.#updateLeases("returnLeases", left, failureText);
+    const failureText =
+      "could not give back unfinished messages; they are sent again when their leases expire";
+    await this.#leaseRenewal.update("returnLeases", left, failureText);
   }
 
-  /** The hands of this node, as they are now. */
+  /** Returns the current delivery capacity of this node. */
   readCapacity(): DeliveryCapacity {
     const { total, perHost, bytes: { perBatch } = { perBatch: memory.batch } } = this.#options.capacity;
-    const free = this.#isStopping || !this.#maySend ? 0 : total - this.#running.length;
+    const { bodyBytes } = this.#running;
+    const free = this.#isStopping || !this.#maySend ? 0 : total - this.#running.count;
     return {
       free,
       perHost,
       backlog: this.#backlog,
-      runningByLane: new Map(this.#runningByLane),
-      bytes: { free: this.#bodyBytes.free, perBatch, byLane: this.#bodyBytes.byLane },
-      heldByAccount: { deliveries: { total, byAccount: new Map(this.#runningByAccount) }, bytes: this.#bodyBytes.heldByAccount },
+      runningByLane: new Map(this.#running.byLane),
+      bytes: { free: bodyBytes.free, perBatch, byLane: bodyBytes.byLane },
+      heldByAccount: {
+        deliveries: { total, byAccount: new Map(this.#running.byAccount) },
+        bytes: bodyBytes.heldByAccount,
+      },
       denied: (lane) => this.#deniedHosts.note(lane),
     };
   }
@@ -161,26 +178,20 @@ export class Dispatcher {
     return this.#leaseGuard?.maySend ?? true;
   }
 
-  /** Ends all deliveries without a report, and returns them. */
-  #abortAll(): LeaseRef[] {
-    const left = this.#running;
-    this.#running = [];
-    for (const running of left) running.index = notRunning;
-    for (const { call } of left) call.abort();
-    return left.map(({ delivery }) => toLeaseRef(delivery));
-  }
-
-  /** How many deliveries are running. */
+  /** The number of running deliveries. */
   get running(): number {
-    return this.#running.length;
+    return this.#running.count;
   }
 
-  /** How many deliveries are running, or have ended and are not settled yet. Messages that wait, also for a retry, are not among them. */
+  /**
+   * The number of deliveries that are running, or have ended and are not stored yet. Messages that wait, for
+   * example for a retry, are not counted.
+   */
   get inFlight(): number {
-    return this.#running.length + this.#settling;
+    return this.#running.count + this.#settling;
   }
 
-  /** One turn: claims what is due, as far as hands are free, and notes when to look again. */
+  /** Claims due messages, up to the free capacity, and schedules the next claim. */
   async tick(): Promise<void> {
     const { store, clock } = this.#options;
     const free = this.readCapacity().free;
@@ -195,11 +206,12 @@ export class Dispatcher {
       ...this.#claimPosition,
     });
     this.#claimPosition = { turns, backlogged };
-    // It was `now` between the question and the answer. If both clocks can have been right, they are taken to be.
+    // The store's `now` lies between the question and the answer. If both clocks can be right, the offset is
+    // 0.
     this.#clockOffset = Math.max(askedAt - now, Math.min(0, clock.now() - now));
     this.#backlog = more && new Set(backlogged);
     const next = more ? immediately : await store.nextDueAt();
-    // What is left alone is due all the time.
+    // Rows that the claimer skips stay due, so without a pause they would be claimed in a busy loop.
     const hasPausedRows = !more && this.#claimer.hasPausedRows;
     if (next !== null) this.#claimAt(hasPausedRows ? Math.max(next, now + retryPause) : next);
   }
@@ -208,12 +220,13 @@ export class Dispatcher {
     const { clock } = this.#options;
     for (await this.#untilDue(); !this.#isStopping; await this.#untilDue()) {
       try {
-        // First the outcomes of what is sent already: their leases may have run out while nobody could store anything.
+        // After an outage, store outcomes before claiming: their leases may have expired while nothing could
+        // be stored.
         const sinceUnavailable = clock.now() - this.#unavailableAt;
         if (sinceUnavailable >= 0 && sinceUnavailable < retryPause / 2)
           this.#nextAt = this.#unavailableAt - this.#clockOffset + retryPause / 2;
         else {
-          await this.#renewLate();
+          await this.#leaseRenewal.renewOverdue();
           await this.tick();
           this.#loggedClaimFailure = null;
         }
@@ -224,17 +237,23 @@ export class Dispatcher {
     }
   }
 
-  /** An outage fails each second in the same way, and is told of once a minute. */
+  /** Logs a claim error. During an outage the same error comes every second; it is logged once a minute. */
   #logClaimFailure(error: unknown): void {
     const { clock, log } = this.#options;
     const message = String(error);
     const at = clock.now();
-    if (this.#loggedClaimFailure?.message === message && Math.abs(at - this.#loggedClaimFailure.at) < logInterval) return;
+    if (
+      this.#loggedClaimFailure?.message === message &&
+      Math.abs(at - this.#loggedClaimFailure.at) < logInterval
+    )
+      return;
     this.#loggedClaimFailure = { message, at };
-    log.failure("claiming what is due failed; it is tried again each second", error);
+    log.failure("could not claim due messages; retrying every second", error);
   }
 
-  /** Sleeps until there is something to claim. A clock that is wrong, or is set meanwhile, does not make it claim in vain. */
+  /**
+   * Sleeps until the next claim is due. If the clock is changed, it checks again instead of claiming early.
+   */
   async #untilDue(): Promise<void> {
     const { clock } = this.#options;
     while (!this.#isStopping) {
@@ -257,51 +276,36 @@ export class Dispatcher {
     if (!this.#maySend) return this.#leaseGuard?.returnLeases([toLeaseRef(delivery)]);
     const host = parseHost(delivery.message.url);
     const lane = laneName(delivery.message.account, host);
-    const responseRoom = this.#bodyBytes.openRoom(lane);
-    const call = delivery.unsendable === undefined ? this.#options.deliver(delivery, responseRoom) : failUnsendable(delivery);
-    const running: Running = { delivery, lane, call, leasedAt: this.#options.clock.now(), index: this.#running.length, responseRoom };
+    const responseRoom = this.#running.bodyBytes.openRoom(lane);
+    const call =
+      delivery.unsendable === undefined
+        ? this.#options.deliver(delivery, responseRoom)
+        : failUnsendable(delivery);
+    const running: Running = {
+      delivery,
+      lane,
+      call,
+      leasedAt: this.#options.clock.now(),
+      index: notRunning,
+      responseRoom,
+    };
     if (this.#isCut) running.call.abort();
-    this.#running.push(running);
-    this.#count(running, 1);
-    if (!this.#isRenewing) void this.#renew();
+    this.#running.add(running);
+    this.#leaseRenewal.start();
     void this.#sendAndSettle(running);
-  }
-
-  /** Of a cancelled message. Its places are free when its outcome has been settled, as those of any other. */
-  #abort({ account, messageId, attempt }: LeaseRef): void {
-    for (const { delivery, call } of this.#running) {
-      const { message } = delivery;
-      if (message.id === messageId && message.account === account && delivery.attempt === attempt) call.abort();
-    }
-  }
-
-  /** The last one takes its place. */
-  #remove(running: Running): void {
-    const last = this.#running.pop();
-    if (last !== undefined && last !== running) {
-      this.#running[running.index] = last;
-      last.index = running.index;
-    }
-    running.index = notRunning;
-  }
-
-  #count({ delivery, lane }: Running, by: 1 | -1): void {
-    addToCount(this.#runningByLane, lane, by);
-    addToCount(this.#runningByAccount, delivery.message.account, by);
-    this.#bodyBytes.count(lane, by * delivery.message.body.byteLength);
   }
 
   async #sendAndSettle(running: Running): Promise<void> {
     const { log } = this.#options;
     const { delivery, call } = running;
     const outcome = await call.outcome;
-    this.#count(running, -1);
-    // Not running any more: it is given back.
+    this.#running.uncount(running);
+    // The lease has been given back, so the outcome is not stored.
     if (running.index === notRunning) {
       running.responseRoom.close();
       return this.#checkEmpty();
     }
-    this.#remove(running);
+    this.#running.remove(running);
     this.#wakeDenied(delivery);
     this.#settling++;
     if (this.#isOutOfCapacity) {
@@ -316,84 +320,58 @@ export class Dispatcher {
     this.#checkEmpty();
   }
 
-  /** Offers the capacity or the memory that a delivery has left to a host that waits because its account held its share. */
+  /**
+   * Offers the capacity or memory that a delivery has released to a host that waits because its account held
+   * its share.
+   */
   #wakeDenied({ message }: Delivery): void {
-    const capacity = { total: this.#options.capacity.total, free: this.#options.capacity.total - this.#running.length };
-    void this.#deniedHosts.ended(message.account, (account) => leavesReserve(capacity, this.#runningByAccount.get(account) ?? 0, 1));
+    const capacity = {
+      total: this.#options.capacity.total,
+      free: this.#options.capacity.total - this.#running.count,
+    };
+    void this.#deniedHosts.ended(message.account, (account) =>
+      leavesReserve(capacity, this.#running.byAccount.get(account) ?? 0, 1),
+    );
   }
 
   #checkEmpty(): void {
-    if (this.#running.length + this.#settling === 0) this.#resolveEmpty();
+    if (this.#running.count + this.#settling === 0) this.#resolveEmpty();
   }
 
   /**
-   * Reports until the store takes it, for as long as the report can matter: past the lease another node has sent it again. Not while
-   * the storage is away: nobody can take over a lease then, so as soon as it is back the report counts if it is there first.
+   * Stores an outcome. After a failure it retries until the lease has expired, because then another node may
+   * have sent the message again. While the storage is unavailable it retries for as long as the server runs:
+   * no node can take over the lease then, and the outcome still counts if it is stored first. Returns null if
+   * it gave up.
    */
   async #settle({ message }: Delivery, outcome: Outcome): Promise<Settled | null> {
     const { store, clock, log } = this.#options;
     const until = clock.now() + spans.lease;
-    // Others may stand in line for its place; that of a callback is the place of what it tells of.
-    const mustSettleSoon = message.queue !== null || message.flowControl !== null || message.reportsOn !== null;
+    // Other messages may wait for a place that this outcome releases. A callback shares the place of the
+    // message it reports on.
+    const mustSettleSoon =
+      message.queue !== null || message.flowControl !== null || message.reportsOn !== null;
     let wasUnavailable = false;
     for (;;) {
       try {
         return await store.execute("settle", outcome, { canWait: !mustSettleSoon && this.#isQuiet() });
       } catch (error) {
         const isUnavailable = error instanceof Refusal && error.code === "unavailable" && !this.#isStopping;
-        if (!(isUnavailable && wasUnavailable)) log.failure(`storing the outcome of ${outcome.messageId} failed`, error);
+        if (!(isUnavailable && wasUnavailable))
+          log.failure(`could not store the outcome of ${outcome.messageId}`, error);
         wasUnavailable = isUnavailable;
         if (isUnavailable) this.#unavailableAt = clock.now();
         if (!isUnavailable && clock.now() >= until) return null;
-        await clock.sleep(clock.now() + (isUnavailable ? retryPause / 4 : retryPause), new AbortController().signal);
+        await clock.sleep(
+          clock.now() + (isUnavailable ? retryPause / 4 : retryPause),
+          new AbortController().signal,
+        );
       }
     }
   }
 
-  /** Nothing waits for the outcomes of this node: no hand, no backlog. */
+  /** Reports whether nothing waits for this node's outcomes, neither for its capacity nor in a backlog. */
   #isQuiet(): boolean {
-    return !this.#backlog && !this.#isOutOfCapacity && !this.#isStopping && this.#running.length < quietBelow;
-  }
-
-  /** Keeps the leases of deliveries that take long. Sleeps only while there are any. */
-  async #renew(): Promise<void> {
-    const { clock } = this.#options;
-    // Two rounds may fail before a lease runs out.
-    const period = spans.lease / 4;
-    this.#isRenewing = true;
-    while (this.#running.length > 0) {
-      const runningBefore = [...this.#running];
-      await clock.sleep(clock.now() + period, new AbortController().signal);
-      const stillRunning = runningBefore.filter(({ index }) => index !== notRunning);
-      if (stillRunning.length > 0) await this.#renewAll(stillRunning);
-    }
-    this.#isRenewing = false;
-  }
-
-  /** The clock was put forward, or this process stood still: the leases go on before a claim takes them for lost. */
-  async #renewLate(): Promise<void> {
-    const before = this.#options.clock.now() - (3 * spans.lease) / 4;
-    const late = this.#running.filter(({ leasedAt }) => leasedAt < before);
-    if (late.length > 0) await this.#renewAll(late);
-  }
-
-  async #renewAll(deliveries: readonly Running[]): Promise<void> {
-    const now = this.#options.clock.now();
-    for (const running of deliveries) running.leasedAt = now;
-    const leases = deliveries.map(({ delivery }) => toLeaseRef(delivery));
-    await this.#updateLeases("renew", leases, "renewing leases failed; trying again");
-  }
-
-  /** All leases together; when that cannot be stored, in halves: one of them must not cost the others theirs. */
-  async #updateLeases(command: "renew" | "returnLeases", leases: readonly LeaseRef[], failureText: string): Promise<void> {
-    const { store, log } = this.#options;
-    try {
-      await store.execute(command, { leases });
-    } catch (error) {
-      if (leases.length === 1 || error instanceof Refusal) return log.failure(failureText, error);
-      const middle = Math.ceil(leases.length / 2);
-      await this.#updateLeases(command, leases.slice(0, middle), failureText);
-      await this.#updateLeases(command, leases.slice(middle), failureText);
-    }
+    return !this.#backlog && !this.#isOutOfCapacity && !this.#isStopping && this.#running.count < quietBelow;
   }
 }

@@ -1,11 +1,115 @@
-import type { Delivery, LeaseRef } from "../core/model/message.ts";
+import type { AccountId, Delivery, LeaseRef, Millis } from "../core/model/message.ts";
+import type { DeliveryCall } from "./deliver.ts";
+import { BodyByteBudget } from "./http/bodyBytes.ts";
 
-/** Adds to a named count, and forgets a count that has become 0. */
-export function addToCount(counts: Map<string, number>, name: string, by: number): void {
+/**
+ * A running delivery. `leasedAt` is when its lease was last taken or renewed, by this node's clock. `index`
+ * is its position in the list of running deliveries, or `notRunning`. `responseRoom` is the memory of its
+ * response.
+ */
+export type Running = {
+  delivery: Delivery;
+  lane: string;
+  call: DeliveryCall;
+  leasedAt: Millis;
+  index: number;
+  responseRoom: { close(): void };
+};
+
+/** The index of a delivery that has not started, has ended, or was given back. */
+export const notRunning = -1;
+
+/** The running deliveries of a node, counted by destination and account, and the memory of their bodies. */
+export class RunningDeliveries {
+  /** A plain array with reused positions: see docs/decisions/0034. */
+  #list: Running[] = [];
+  readonly #byLane = new Map<string, number>();
+  readonly #byAccount = new Map<AccountId, number>();
+  /** The memory for the bodies of messages being sent and of their responses. */
+  readonly bodyBytes: BodyByteBudget;
+
+  /** `totalBytes` is the memory for bodies, in bytes. */
+  constructor(totalBytes: number) {
+    this.bodyBytes = new BodyByteBudget(totalBytes);
+  }
+
+  /** The number of running deliveries. */
+  get count(): number {
+    return this.#list.length;
+  }
+
+  /** The number of deliveries by destination (`laneName`). */
+  get byLane(): ReadonlyMap<string, number> {
+    return this.#byLane;
+  }
+
+  /** The number of deliveries by account. */
+  get byAccount(): ReadonlyMap<AccountId, number> {
+    return this.#byAccount;
+  }
+
+  /** Returns a copy of the list. */
+  list(): Running[] {
+    return [...this.#list];
+  }
+
+  /** Adds a delivery and counts it. */
+  add(running: Running): void {
+    running.index = this.#list.length;
+    this.#list.push(running);
+    this.#count(running, 1);
+  }
+
+  /** Stops counting a delivery whose request has ended. */
+  uncount(running: Running): void {
+    this.#count(running, -1);
+  }
+
+  /** Removes a delivery in constant time: the last one takes its position. */
+  remove(running: Running): void {
+    const last = this.#list.pop();
+    if (last !== undefined && last !== running) {
+      this.#list[running.index] = last;
+      last.index = running.index;
+    }
+    running.index = notRunning;
+  }
+
+  /** Aborts the request of a cancelled message. Its places are released when the outcome is settled. */
+  abort({ account, messageId, attempt }: LeaseRef): void {
+    for (const { delivery, call } of this.#list) {
+      const { message } = delivery;
+      if (message.id === messageId && message.account === account && delivery.attempt === attempt)
+        call.abort();
+    }
+  }
+
+  /** Aborts all deliveries and removes them, so that they are not settled. Returns their leases. */
+  abortAll(): LeaseRef[] {
+    const left = this.#list;
+    this.#list = [];
+    for (const running of left) running.index = notRunning;
+    for (const { call } of left) call.abort();
+    return left.map(({ delivery }) => toLeaseRef(delivery));
+  }
+
+  #count({ delivery, lane }: Running, by: 1 | -1): void {
+    addToCount(this.#byLane, lane, by);
+    addToCount(this.#byAccount, delivery.message.account, by);
+    this.bodyBytes.count(lane, by * delivery.message.body.byteLength);
+  }
+}
+
+/** Adds to a named count, and removes the count at 0. */
+function addToCount(counts: Map<string, number>, name: string, by: number): void {
   const count = (counts.get(name) ?? 0) + by;
   if (count === 0) counts.delete(name);
   else counts.set(name, count);
 }
 
 /** Returns the lease of a delivery. */
-export const toLeaseRef = ({ message, attempt }: Delivery): LeaseRef => ({ account: message.account, messageId: message.id, attempt });
+export const toLeaseRef = ({ message, attempt }: Delivery): LeaseRef => ({
+  account: message.account,
+  messageId: message.id,
+  attempt,
+});

@@ -4,22 +4,31 @@ import { sessionLossTimeout } from "../core/nodes/takeover.ts";
 import type { SessionLease, Store } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 
-/** Between two tries to give back. */
+/** The pause between two attempts to give leases back. */
 const retryPause: Millis = 1000;
 
-/** `abortAll` ends all deliveries in flight without a report, and returns them. `resume` is called when the node may send again. */
-type SessionLeaseGuardOptions = { sessionLease: SessionLease; store: Store; clock: Clock; abortAll(): LeaseRef[]; resume(): void };
+/**
+ * `abortAll` aborts all running deliveries without settling them, and returns their leases. `resume` is
+ * called when the node may send again.
+ */
+type SessionLeaseGuardOptions = {
+  sessionLease: SessionLease;
+  store: Store;
+  clock: Clock;
+  abortAll(): LeaseRef[];
+  resume(): void;
+};
 
 /**
- * Ends what a node is sending when it has been without its hold on its leases for 1.5 s: half a second later other nodes may send it.
- * See docs/decisions/0051.
+ * Aborts the deliveries of a node that has been without its session lease for 1.5 s. Half a second later
+ * other nodes may send those messages. See docs/decisions/0051.
  */
 export class SessionLeaseGuard {
   readonly #options: SessionLeaseGuardOptions;
   readonly #unsubscribe: () => void;
   readonly #returning = new Set<Promise<void>>();
   readonly #ended = new AbortController();
-  /** How often the hold was lost or taken again. */
+  /** How often the session lease was lost or regained. */
   #changes = 0;
 
   constructor(options: SessionLeaseGuardOptions) {
@@ -27,12 +36,15 @@ export class SessionLeaseGuard {
     this.#unsubscribe = options.sessionLease.onChange(() => void this.#handleChange());
   }
 
-  /** Whether this node may send. Not while anything is given back: a second try could take back what was leased anew meanwhile. */
+  /**
+   * Reports whether this node may send. It may not while leases are being given back, because a retry could
+   * give back a lease that was taken again.
+   */
   get maySend(): boolean {
     return this.#options.sessionLease.isHeld() && this.#returning.size === 0;
   }
 
-  /** Gives leases back as soon as the storage takes that, for as long as they last. */
+  /** Gives leases back. It retries until the storage accepts that or the leases expire. */
   returnLeases(leases: readonly LeaseRef[]): void {
     const returning: Promise<void> = this.#returnLeases(leases).then(() => {
       this.#returning.delete(returning);
@@ -41,7 +53,7 @@ export class SessionLeaseGuard {
     this.#returning.add(returning);
   }
 
-  /** Resolves when what is to be given back has been tried once more. */
+  /** Stops the guard. Resolves after one last attempt to give back what remains. */
   async end(): Promise<void> {
     this.#unsubscribe();
     this.#changes++;
@@ -53,7 +65,10 @@ export class SessionLeaseGuard {
     const { sessionLease, clock, abortAll, resume } = this.#options;
     const change = ++this.#changes;
     if (sessionLease.isHeld()) return this.maySend ? resume() : undefined;
-    await clock.sleep(clock.now() + Math.max(0, sessionLossTimeout - sessionLease.lostFor()), this.#ended.signal);
+    await clock.sleep(
+      clock.now() + Math.max(0, sessionLossTimeout - sessionLease.lostFor()),
+      this.#ended.signal,
+    );
     if (change === this.#changes) this.returnLeases(abortAll());
   }
 

@@ -3,24 +3,50 @@ import { brandNames } from "../core/values/brand.ts";
 import type { Brand, Bytes, Millis } from "../core/model/message.ts";
 import { BoundedMap } from "../core/values/boundedMap.ts";
 
-/** Claims of a signature. Times are in seconds. `body` is the SHA-256 of the body in base64url, with padding when we sign. */
-export type JwtClaims = { iss: string; sub: string; exp: number; nbf: number; iat: number; jti: string; body: string };
+/**
+ * The claims of a signature. Times are in seconds. `body` is the SHA-256 of the body in base64url; Waypost
+ * writes it with padding.
+ */
+export type JwtClaims = {
+  iss: string;
+  sub: string;
+  exp: number;
+  nbf: number;
+  iat: number;
+  jti: string;
+  body: string;
+};
 
-export type SignOptions = { brand: Brand; url: string; body: Bytes; signingKey: string; now: Millis; id: string };
+/** The input of `signJwt`. `id` becomes the claim `jti`. */
+export type SignOptions = {
+  brand: Brand;
+  url: string;
+  body: Bytes;
+  signingKey: string;
+  now: Millis;
+  id: string;
+};
 
-/** Signs one delivery: a JSON Web Token (RFC 7519) with HS256, good for five minutes. `id` is its `jti`. */
+/** Returns the signature of one delivery: a JSON Web Token (RFC 7519) with HS256, valid for five minutes. */
 export function signJwt({ brand, url, body, signingKey, now, id }: SignOptions): string {
   const iat = Math.floor(now / 1000);
   const { issuer } = brandNames[brand];
-  // Written by hand: half the time of JSON.stringify. `nbf` is 0, so that a receiver whose clock is behind accepts it too.
-  const claims = `{"iss":"${issuer}","sub":${JSON.stringify(url)},"exp":${iat + lifetime},"nbf":0,"iat":${iat},"jti":${JSON.stringify(id)},"body":"${hashBody(body)}"}`;
+  // Written by hand, in half the time of JSON.stringify. `nbf` is 0 so that a receiver whose clock is behind
+  // accepts it.
+  const claims =
+    `{"iss":"${issuer}","sub":${JSON.stringify(url)},"exp":${iat + lifetime},"nbf":0,"iat":${iat},` +
+    `"jti":${JSON.stringify(id)},"body":"${hashBody(body)}"}`;
   const text = `${header}.${Buffer.from(claims).toString("base64url")}`;
   return `${text}.${makeSignature(text, signingKey)}`;
 }
 
+/** The conditions of `verifyJwt`. Absent `url`: a token for any URL is accepted. */
 export type VerifyOptions = { keys: readonly string[]; body: Bytes; url?: string; now: Millis };
 
-/** Returns the claims of the token if one of the keys signed it for this body (and this URL, when given) and it has not expired; otherwise null. */
+/**
+ * Returns the claims of the token if one of the keys signed it for this body (and URL, if given) and it has
+ * not expired. Otherwise returns null.
+ */
 export function verifyJwt(token: string, { keys, body, url, now }: VerifyOptions): JwtClaims | null {
   if (token.length > maxTokenLength) return null;
   const parts = token.split(".");
@@ -31,49 +57,88 @@ export function verifyJwt(token: string, { keys, body, url, now }: VerifyOptions
   const seconds = now / 1000;
   const isCurrent = claims.nbf <= seconds && seconds < claims.exp;
   const isKnownIssuer = Object.values(brandNames).some(({ issuer }) => issuer === claims.iss);
-  const matchesRequest = withoutPadding(claims.body) === withoutPadding(hashBody(body)) && (url === undefined || claims.sub === url);
+  const matchesRequest =
+    withoutPadding(claims.body) === withoutPadding(hashBody(body)) &&
+    (url === undefined || claims.sub === url);
   return isCurrent && isKnownIssuer && matchesRequest ? claims : null;
 }
 
+/** The input of `signStandard`. */
 export type StandardSignOptions = { id: string; body: Bytes; keys: readonly string[]; now: Millis };
 
-/** Signs one delivery by the rules of Standard Webhooks 1.0: the headers, names and values in turn. A signature for each key. */
+/**
+ * Returns the headers of Standard Webhooks 1.0 for one delivery, names and values in turn, with one signature
+ * per key.
+ */
 export function signStandard({ id, body, keys, now }: StandardSignOptions): string[] {
   const time = Math.floor(now / 1000);
-  const signatures = keys.map((key) => makeStandardSignature({ id, time: String(time), body, key })).join(" ");
+  const signatures = keys
+    .map((key) => makeStandardSignature({ id, time: String(time), body, key }))
+    .join(" ");
   return ["webhook-id", id, "webhook-timestamp", String(time), "webhook-signature", signatures];
 }
 
-export type StandardVerifyOptions = Omit<StandardSignOptions, "id"> & { id: string; timestamp: string; signature: string };
+/** A received signature and what `verifyStandard` checks it against. */
+export type StandardVerifyOptions = Omit<StandardSignOptions, "id"> & {
+  id: string;
+  timestamp: string;
+  signature: string;
+};
 
-/** Whether one of the keys signed this body, within five minutes. */
-export function verifyStandard({ id, timestamp, signature, body, keys, now }: StandardVerifyOptions): boolean {
+/** Reports whether one of the keys signed this body in the last five minutes. */
+export function verifyStandard({
+  id,
+  timestamp,
+  signature,
+  body,
+  keys,
+  now,
+}: StandardVerifyOptions): boolean {
   if (!/^\d{1,12}$/.test(timestamp) || Math.abs(now / 1000 - Number(timestamp)) > lifetime) return false;
   const expected = keys.map((key) => Buffer.from(makeStandardSignature({ id, time: timestamp, body, key })));
   const given = signature
     .split(" ")
     .slice(0, maxSignatures)
     .map((text) => Buffer.from(text));
-  return expected.some((one) => given.some((other) => one.length === other.length && timingSafeEqual(one, other)));
+  return expected.some((one) =>
+    given.some((other) => one.length === other.length && timingSafeEqual(one, other)),
+  );
 }
 
 const maxSignatures = 16;
 
-const makeStandardSignature = ({ id, time, body, key }: { id: string; time: string; body: Bytes; key: string }): string =>
+const makeStandardSignature = ({
+  id,
+  time,
+  body,
+  key,
+}: {
+  id: string;
+  time: string;
+  body: Bytes;
+  key: string;
+}): string =>
   `v1,${createHmac("sha256", getKeyObject(key)).update(`${id}.${time}.`).update(body).digest("base64")}`;
 
 const lifetime = 300;
 const maxTokenLength = 65_536;
 const header = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
 
-/** Padded: receivers in Go and Rust compare the claim with the padded form, byte for byte. The parts of the token itself have no padding (RFC 7515). */
+/**
+ * Returns the padded hash: receivers in Go and Rust compare the claim with the padded form, byte for byte.
+ * The parts of the token itself have no padding (RFC 7515).
+ */
 const hashBody = (body: Bytes): string => `${hash("sha256", body, "base64url")}=`;
 
 const withoutPadding = (text: string): string => text.replace(/=+$/, "");
 
-const makeSignature = (text: string, key: string): string => createHmac("sha256", getKeyObject(key)).update(text).digest("base64url");
+const makeSignature = (text: string, key: string): string =>
+  createHmac("sha256", getKeyObject(key)).update(text).digest("base64url");
 
-/** Tries every key, whichever fits, and compares without telling by its time how much of a signature was right. */
+/**
+ * Reports whether one of the keys made the signature. It tries every key and compares in constant time, so
+ * that the time reveals nothing about the correct signature.
+ */
 function isSignedByAny(keys: readonly string[], text: string, signature: string): boolean {
   const given = Buffer.from(signature);
   let isFound = false;
@@ -92,7 +157,8 @@ function parse(part: string): unknown {
   }
 }
 
-const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null;
 
 const isHs256 = (value: unknown): boolean => isRecord(value) && value["alg"] === "HS256";
 
@@ -102,7 +168,7 @@ function isClaims(value: unknown): value is JwtClaims {
   return texts && ["exp", "nbf", "iat"].every((name) => typeof value[name] === "number");
 }
 
-/** Key objects are kept, because making one costs as much as a signature. */
+/** Caches key objects, because making one costs as much as a signature. */
 const keyObjects = new BoundedMap<string, KeyObject>(1_000);
 
 function getKeyObject(text: string): KeyObject {

@@ -3,9 +3,14 @@ import type { Delivery, Outcome } from "../core/model/message.ts";
 import { parseHost } from "../core/values/url.ts";
 import type { DeliveryCall } from "./deliver.ts";
 
-/** What comes of a call that is not made. */
+/** Returns the call of a message that cannot be sent: it makes no request and fails for good. */
 export function failUnsendable({ message, attempt, unsendable = "" }: Delivery): DeliveryCall {
-  const attemptFields = { account: message.account, messageId: message.id, host: parseHost(message.url), attempt };
+  const attemptFields = {
+    account: message.account,
+    messageId: message.id,
+    host: parseHost(message.url),
+    attempt,
+  };
   const outcome: Outcome = { ...attemptFields, ...noResponse, error: unsendable, took: 0, isFinal: true };
   return { outcome: Promise.resolve(outcome), abort: () => undefined };
 }

@@ -8,16 +8,27 @@ import { WorkSignal } from "./workSignal.ts";
 import type { MaintenanceTask } from "./scheduler.ts";
 import { second } from "../core/values/time.ts";
 
-/** So often what accounts have spent is added up, while anything comes in. */
+/** How often the spending of accounts is added up while anything is stored, in milliseconds. */
 const meterInterval: Millis = 30 * second;
 
-/** Adds up what accounts with a budget have spent in the month, where anything costs anything. Others are not looked at. */
-export function createSpendingDuty({ store, clock, prices }: { store: Store; clock: Clock; prices: Prices }): MaintenanceTask {
+/**
+ * Returns the task that adds up what accounts with a budget have spent this month. It does nothing if all
+ * prices are 0, and skips accounts without a budget.
+ */
+export function createSpendingDuty({
+  store,
+  clock,
+  prices,
+}: {
+  store: Store;
+  clock: Clock;
+  prices: Prices;
+}): MaintenanceTask {
   const isFree = Object.values(prices).every((price) => price === 0);
-  // At the beginning nothing is known.
+  // At the start, the spending is unknown.
   const workSignal = new WorkSignal({ store, clock, since: -Infinity });
   return {
-    name: "adding up what is spent",
+    name: "adding up the spending of accounts",
     pause: meterInterval,
     nextAt: async () => (workSignal.since === null || isFree ? Infinity : workSignal.since + meterInterval),
     onWork: (listener) => workSignal.listen(listener),
@@ -29,9 +40,13 @@ export function createSpendingDuty({ store, clock, prices }: { store: Store; clo
   };
 }
 
-async function noteSpending(store: Store, { account, now, prices }: { account: Account; now: Millis; prices: Prices }): Promise<void> {
+async function noteSpending(
+  store: Store,
+  { account, now, prices }: { account: Account; now: Millis; prices: Prices },
+): Promise<void> {
   const month = toMonthRange(now);
   const points = sumPoints(await store.read.usage(account.id, "3h", month.from), month);
-  const dollars = Math.round(points.reduce((sum, { counts }) => sum + calculateCost(counts, prices), 0) * 1e6) / 1e6;
+  const dollars =
+    Math.round(points.reduce((sum, { counts }) => sum + calculateCost(counts, prices), 0) * 1e6) / 1e6;
   await store.execute("noteSpending", { account: account.id, dollars, month: month.from });
 }

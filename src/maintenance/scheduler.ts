@@ -7,28 +7,32 @@ import type { Clock } from "../clock/clock.ts";
 import { WorkSignal } from "./workSignal.ts";
 import { hour, minute, second } from "../core/values/time.ts";
 
-/** Something the server does by itself. It is not called without need: `nextAt` says when there may be something to do. */
+/**
+ * Work that the server does by itself. `nextAt` returns the earliest time at which there may be work; the
+ * task is not run before that.
+ */
 export type MaintenanceTask = {
   name: string;
   nextAt(): Promise<Millis>;
-  /** Instead of the usual pause between two turns. */
+  /** The pause between two runs, instead of the default of 10 minutes. */
   pause?: Millis;
   run(): Promise<void>;
-  /** Says when `nextAt` may have become an earlier time. */
+  /** Registers a listener that is called if `nextAt` may have become earlier. */
   onWork(listener: () => void): Unsubscribe;
 };
 
-/** Between two turns of a duty there is at least so much time. */
+/** The default for the shortest time between two runs of a task. */
 const minPause = 10 * minute;
+/** The pause after a failed run. */
 const failurePause = minute;
 const expireLimit = 500;
-/** What is short-lived goes so long after something came in at the latest. */
+/** Looks for expired short-lived data at the latest this long after something was stored. */
 const shortLivedCheck = hour;
-/** History that an account keeps for less than this is removed at most a minute late. */
+/** Retention below this is short: such history is removed at most a minute late. */
 const shortRetention = hour;
 const promptPause = 30 * second;
 
-/** Does all duties, each when its time has come. A duty that fails is tried again; it never ends the others. */
+/** Runs every task when its time has come. A failed run is repeated; it never ends other tasks. */
 export class MaintenanceScheduler {
   readonly #tasks: readonly MaintenanceTask[];
   readonly #clock: Clock;
@@ -36,7 +40,11 @@ export class MaintenanceScheduler {
   readonly #end = new AbortController();
   #loops: Promise<void>[] = [];
 
-  constructor(options: { tasks: readonly MaintenanceTask[]; clock: Clock; logFailure: (message: string, error: unknown) => void }) {
+  constructor(options: {
+    tasks: readonly MaintenanceTask[];
+    clock: Clock;
+    logFailure: (message: string, error: unknown) => void;
+  }) {
     this.#tasks = options.tasks;
     this.#clock = options.clock;
     this.#logFailure = options.logFailure;
@@ -46,7 +54,7 @@ export class MaintenanceScheduler {
     this.#loops = this.#tasks.map((task) => this.#runTask(task));
   }
 
-  /** Ends after the turn that is under way. */
+  /** Stops. Waits for the runs in progress. */
   async stop(): Promise<void> {
     this.#end.abort();
     await Promise.all(this.#loops);
@@ -62,7 +70,7 @@ export class MaintenanceScheduler {
     while (!this.#end.signal.aborted) {
       try {
         wakeSignal = new AbortController();
-        // A clock that was put back does not prolong the pause.
+        // A clock that is set back does not prolong the pause.
         earliest = Math.min(earliest, this.#clock.now() + pause);
         const at = Math.max(earliest, await task.nextAt());
         await this.#clock.sleep(at, wakeSignal.signal);
@@ -71,7 +79,7 @@ export class MaintenanceScheduler {
         pause = task.pause ?? minPause;
         earliest = this.#clock.now() + pause;
       } catch (error) {
-        this.#logFailure(`${task.name} failed; trying again in a minute`, error);
+        this.#logFailure(`${task.name} failed; it runs again in a minute`, error);
         await this.#clock.sleep(this.#clock.now() + failurePause, this.#end.signal);
       }
     }
@@ -80,26 +88,38 @@ export class MaintenanceScheduler {
 }
 
 /**
- * Removes history that is past its time, some hundred rows per transaction, so that it never holds anybody up.
+ * Returns the task that removes history past its retention. It removes a few hundred rows per transaction, so
+ * that it does not delay others.
  *
- * What comes in while it sleeps may be past its time long before what was there: deduplication keys live for minutes,
- * the log for days. So it looks again within an hour of the first thing that comes in; where nothing does, it sleeps on.
+ * New data may expire long before data stored earlier: deduplication keys live for minutes, the log for days.
+ * So the task looks again within an hour after something was stored. If nothing is stored, it sleeps until
+ * the next known expiry.
  */
-export function createRetentionTask({ store, clock, retention }: { store: Store; clock: Clock; retention: Retention }): MaintenanceTask {
+export function createRetentionTask({
+  store,
+  clock,
+  retention,
+}: {
+  store: Store;
+  clock: Clock;
+  retention: Retention;
+}): MaintenanceTask {
   const workSignal = new WorkSignal({ store, clock });
   return {
     name: "retention",
     nextAt: async () => {
       const accounts = await store.read.accounts();
-      const times = await Promise.all(accounts.map((account) => findNextExpiry(account, { store, retention, accounts })));
-      // Of what comes in from now on it is told.
+      const times = await Promise.all(
+        accounts.map((account) => findNextExpiry(account, { store, retention, accounts })),
+      );
+      // Data stored from now on is reported by `onWork`.
       return [...times, workSignal.since === null ? null : workSignal.since + shortLivedCheck].reduce<Millis>(
         (earliest, at) => Math.min(earliest, at ?? Infinity),
         Infinity,
       );
     },
     onWork: (listener) => {
-      // An account that was changed may have its history for a shorter time now, and may be one in which nothing else happens.
+      // A changed account may now keep its history for a shorter time, even if nothing else happens in it.
       const ends = [workSignal.listen(listener), store.onAccounts(listener)];
       return () => ends.forEach((end) => end());
     },
@@ -108,8 +128,8 @@ export function createRetentionTask({ store, clock, retention }: { store: Store;
 }
 
 /**
- * Removes history of those accounts that keep some of it for less than an hour, so that it goes at most a minute after its time. It looks at
- * no other account, and sleeps if there is none.
+ * Returns the task for accounts that keep some history for less than an hour. It removes that history at most
+ * a minute after its retention. It reads no other account, and sleeps if there is none.
  */
 export function createPromptRetentionTask({
   store,
@@ -134,9 +154,14 @@ export function createPromptRetentionTask({
     nextAt: async () => {
       const shortAccounts = await listAccounts();
       const times = await Promise.all(
-        shortAccounts.map(({ account }) => store.read.nextExpiryAt(account.id, retentionFor(account, retention))),
+        shortAccounts.map(({ account }) =>
+          store.read.nextExpiryAt(account.id, retentionFor(account, retention)),
+        ),
       );
-      const newest = workSignal.since === null ? [] : shortAccounts.map(({ shortest }) => (workSignal.since ?? 0) + shortest + 1);
+      const newest =
+        workSignal.since === null
+          ? []
+          : shortAccounts.map(({ shortest }) => (workSignal.since ?? 0) + shortest + 1);
       return Math.min(Infinity, ...times.map((at) => at ?? Infinity), ...newest);
     },
     onWork: (listener) => {
@@ -150,24 +175,26 @@ export function createPromptRetentionTask({
   };
 }
 
-const minRetention = ({ log, deadLetters, audit }: Required<Retention>): Millis => Math.min(log, deadLetters, audit);
+const minRetention = ({ log, deadLetters, audit }: Required<Retention>): Millis =>
+  Math.min(log, deadLetters, audit);
 
-/** When something of an account is past its time; the last to go is the row of a deleted one. */
+/** Returns when something of an account expires, or null. The row of a deleted account goes last. */
 async function findNextExpiry(
   account: Account,
   { store, retention, accounts }: { store: Store; retention: Retention; accounts: readonly Account[] },
 ): Promise<Millis | null> {
   const at = await store.read.nextExpiryAt(account.id, retentionFor(account, retention));
   if (at !== null || !isDeleted(account) || findRemainingAccount(accounts) === null) return at;
-  // What has no time of its own goes when something else is done, and so does the row then.
+  // Data without its own expiry is removed together with other data, and the row of the account after
+  // it.
   return (await store.read.hasData(account.id)) ? null : removableAt(account);
 }
 
-/** One of those that are not deleted, beside which the rows of others may go. */
+/** Returns an account that is not deleted, or null. Rows of deleted accounts may go only if there is one. */
 const findRemainingAccount = (accounts: readonly Account[]): AccountId | null =>
   accounts.find((account) => !isDeleted(account))?.id ?? null;
 
-/** Removes what is past its time in an account, some hundred rows per transaction. */
+/** Removes everything past its retention in an account, a few hundred rows per transaction. */
 async function expireOne(
   account: Account,
   { store, clock, retention }: { store: Store; clock: Clock; retention: Retention },
@@ -177,9 +204,20 @@ async function expireOne(
   while (more) ({ more } = await store.execute("expire", { ...own, now: clock.now(), limit: expireLimit }));
 }
 
-async function expireAll({ store, clock, retention }: { store: Store; clock: Clock; retention: Retention }): Promise<void> {
+async function expireAll({
+  store,
+  clock,
+  retention,
+}: {
+  store: Store;
+  clock: Clock;
+  retention: Retention;
+}): Promise<void> {
   const accounts = await store.read.accounts();
-  const longestRetention = accounts.reduce((most, account) => Math.max(most, retentionFor(account, retention).log), retention.log);
+  const longestRetention = accounts.reduce(
+    (most, account) => Math.max(most, retentionFor(account, retention).log),
+    retention.log,
+  );
   await store.forgetBefore(clock.now() - longestRetention);
   for (const account of accounts) {
     await expireOne(account, { store, clock, retention });
@@ -188,6 +226,6 @@ async function expireAll({ store, clock, retention }: { store: Store; clock: Clo
     if (at !== null && remaining !== null && at <= clock.now() && !(await store.read.hasData(account.id)))
       await store.execute("removeAccount", { account: account.id, remaining });
   }
-  // Now that nothing of it is left in them, old parts of the log can go.
+  // Old partitions of the log can be dropped now that no account has entries in them.
   await store.forgetBefore(clock.now() - longestRetention);
 }

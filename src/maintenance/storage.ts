@@ -7,34 +7,42 @@ import { WorkSignal } from "./workSignal.ts";
 import type { MaintenanceTask } from "./scheduler.ts";
 import { minute, second } from "../core/values/time.ts";
 
-/** Time between two looks while accounts change. */
+/** The time between two checks while accounts change. */
 const checkInterval: Millis = 10 * second;
-/** An account counts as changed this long: the buckets of its changes are of whole minutes, and clocks of nodes differ. */
+/**
+ * How long an account counts as changed. Its changes are counted per minute, and the clocks of nodes differ.
+ */
 const recentChange: Millis = 2 * minute;
-/** The list of accounts is read again after this at the latest: news of a change may have been lost on its way from another node. */
+/**
+ * The list of accounts is read again after this time at the latest, because the announcement of a change by
+ * another node may have been lost.
+ */
 const maxListAge: Millis = 10 * minute;
 
 /**
- * Returns the task that records which accounts store more than their quota, at most 10 s after they do. A node whose clock is more than two
- * minutes ahead of the database's does not notice that an account becomes full; another node does.
+ * Returns the task that records which accounts store more than their quota, at most 10 s after they do. A
+ * node whose clock is more than two minutes ahead of the database's does not notice that an account becomes
+ * full; another node does.
  *
- * The task checks accounts with a quota only. It looks for one recent bucket of each. If the account has changed within the last minutes, or
- * is full, it adds up the account's largest buckets, about 300 for each node. A check of 10,000 accounts takes 0.1 s if none has changed. If
- * all have changed, it takes 0.3 s on the reading thread of SQLite, and 4 s on PostgreSQL, on each node. The task sleeps while nothing is
- * stored and no account is over its quota.
+ * The task checks accounts with a quota only. It looks for one recent bucket of each. If the account has
+ * changed within the last minutes, or is full, it adds up the account's largest buckets, about 300 for each
+ * node. A check of 10,000 accounts takes 0.1 s if none has changed. If all have changed, it takes 0.3 s on
+ * the reading thread of SQLite, and 4 s on PostgreSQL, on each node. The task sleeps while nothing is stored
+ * and no account is over its quota.
  */
 export function createStorageTask({ store, clock }: { store: Store; clock: Clock }): MaintenanceTask {
   const workSignal = new WorkSignal({ store, clock });
   let limited: readonly Account[] = [];
   let readAt: Millis | null = null;
   let checkedAt: Millis = -Infinity;
-  /** Whether something may change without any news: deletions bring none. */
+  /** Whether something may change without an announcement. Deletions cause none. */
   let mustCheck = true;
   store.onAccounts(() => {
     readAt = null;
     mustCheck = true;
   });
-  const mustReadAccounts = (now: Millis): boolean => readAt === null || now >= readAt + maxListAge || now < readAt;
+  const mustReadAccounts = (now: Millis): boolean =>
+    readAt === null || now >= readAt + maxListAge || now < readAt;
   const bytesStored = async (accounts: readonly Account[], changedSince: Millis | null) =>
     accounts.length === 0 ? [] : store.read.storedBytes(listIds(accounts), changedSince);
   const checkAccounts = async (): Promise<void> => {
@@ -44,8 +52,8 @@ export function createStorageTask({ store, clock }: { store: Store; clock: Clock
       readAt = now;
       limited = (await store.read.accounts()).filter(hasStorageQuota);
     }
-    // It is not known what an account with a new quota stored before. An account that is full is added up every time: if the clock of this
-    // node is ahead, the newest changes look old, and the account would stay full.
+    // The stored bytes of an account with a new quota are unknown. A full account is added up at every check.
+    // If the clock of this node is ahead, the newest changes look old, and the account would stay full.
     const needsSum = (account: Account): boolean =>
       before.get(account.id) !== readLimit(account, "storageBytes") || readStorageLevel(account) !== null;
     const since = Math.min(now, checkedAt) - recentChange;
@@ -63,10 +71,11 @@ export function createStorageTask({ store, clock }: { store: Store; clock: Clock
         await store.execute("noteStorage", { account: account.id, bytes });
     }
     checkedAt = now;
-    mustCheck = readAt === null || changed.length > 0 || limited.some((account) => readStorageLevel(account) !== null);
+    mustCheck =
+      readAt === null || changed.length > 0 || limited.some((account) => readStorageLevel(account) !== null);
   };
   return {
-    name: "looking at what accounts store",
+    name: "checking the stored bytes of accounts",
     pause: checkInterval,
     nextAt: async () => (mustCheck || workSignal.since !== null ? -Infinity : Infinity),
     onWork: (listener) => {

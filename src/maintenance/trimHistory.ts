@@ -8,22 +8,28 @@ import { WorkSignal } from "./workSignal.ts";
 import type { MaintenanceTask } from "./scheduler.ts";
 import { hour, minute, second } from "../core/values/time.ts";
 
-/** So soon after something came in, lists may be longer than they may be. */
+/** Lists may exceed their limits this long after something was stored. */
 const trimDelay = 10 * second;
-/** What was looked through is looked through again after this at the latest, while anything comes in. */
+/** Lists are checked again after this time at the latest, while anything is stored. */
 const maxCheckInterval = 10 * minute;
-/** What began before may fail long after the last thing that came in, and tells nobody. */
+/**
+ * Work that began earlier may fail long after the last change, without an announcement. So one more check
+ * follows after this time.
+ */
 const followUpDelay = hour;
-/** So many entries a second are expected at most: a list that has room for more is left alone so long. */
+/**
+ * The assumed maximum of new entries per second. A list with room for more is skipped until it could be full.
+ */
 const maxEntriesPerSecond = 1_000;
 const batchSize = 500;
 
 /**
- * Lets the oldest lines of the log and of the audit log, and the oldest dead letters, go where an account has more than it may: within seconds
- * of what came in, some hundred rows per transaction, and in the time of nobody. Accounts without such limits are not looked at.
+ * Returns the task that deletes the oldest entries of the log and the audit log, and the oldest dead letters,
+ * of accounts that exceed their limits. It deletes them within seconds, in transactions of a few hundred
+ * rows, and delays no request. It skips accounts without such limits.
  */
 export function createTrimmingTask({ store, clock }: { store: Store; clock: Clock }): MaintenanceTask {
-  // At the beginning nothing is known.
+  // At the start, the lengths of the lists are unknown.
   const workSignal = new WorkSignal({ store, clock, since: -Infinity });
   let followUpAt: Millis | null = null;
   let readAt: Millis = 0;
@@ -40,13 +46,13 @@ export function createTrimmingTask({ store, clock }: { store: Store; clock: Cloc
     run: () => {
       followUpAt = workSignal.since === null ? null : clock.now() + followUpDelay;
       return workSignal.handle(async () => {
-        // Word of a change may have been lost on its way from another node.
+        // The announcement of a change by another node may have been lost.
         if (limited === null || clock.now() >= readAt + maxCheckInterval || clock.now() < readAt) {
           readAt = clock.now();
           limited = (await store.read.accounts()).filter(isLimited);
           nextChecks.clear();
         }
-        for (const account of limited) await trimAccount(store, clock, account, nextChecks);
+        for (const account of limited) await trimAccount(account, { store, clock, nextChecks });
       });
     },
   };
@@ -54,28 +60,40 @@ export function createTrimmingTask({ store, clock }: { store: Store; clock: Cloc
 
 const limitedListNames = Object.keys(limitedLists) as LimitedList[];
 
-const isLimited = (account: Account): boolean => limitedListNames.some((list) => readListLimit(account, list) !== null);
+const isLimited = (account: Account): boolean =>
+  limitedListNames.some((list) => readListLimit(account, list) !== null);
 
-async function trimAccount(store: Store, clock: Clock, account: Account, nextChecks: Map<string, Millis>): Promise<void> {
-  const overLimit = await findOverLimit(store, clock, account, nextChecks);
+/** `nextChecks` holds the time of the next check of each list. */
+type TrimContext = { store: Store; clock: Clock; nextChecks: Map<string, Millis> };
+
+async function trimAccount(account: Account, context: TrimContext): Promise<void> {
+  const { store } = context;
+  const overLimit = await findOverLimit(account, context);
   if (Object.values(overLimit).every((one) => one === null)) return;
-  for (let more = true; more;) ({ more } = await store.execute("trim", { account: account.id, tooMany: overLimit, limit: batchSize }));
+  for (let more = true; more;)
+    ({ more } = await store.execute("trim", { account: account.id, tooMany: overLimit, limit: batchSize }));
 }
 
 async function findOverLimit(
-  store: Store,
-  clock: Clock,
   account: Account,
-  nextChecks: Map<string, Millis>,
+  { store, clock, nextChecks }: TrimContext,
 ): Promise<CommandInput<"trim">["tooMany"]> {
-  const overLimit: CommandInput<"trim">["tooMany"] = { log: null, keptLog: null, deadLetters: null, audit: null };
+  const overLimit: CommandInput<"trim">["tooMany"] = {
+    log: null,
+    keptLog: null,
+    deadLetters: null,
+    audit: null,
+  };
   for (const table of limitedListNames) {
     const name = `${table} ${account.id}`;
     const limit = readListLimit(account, table);
     if (limit === null || clock.now() < (nextChecks.get(name) ?? -Infinity)) continue;
     const { id, count } = await store.read.findOverLimit(table, account.id, limit);
     if (id !== null) overLimit[table] = { id, limit };
-    nextChecks.set(name, clock.now() + Math.min(maxCheckInterval, ((limit - count) / maxEntriesPerSecond) * second));
+    nextChecks.set(
+      name,
+      clock.now() + Math.min(maxCheckInterval, ((limit - count) / maxEntriesPerSecond) * second),
+    );
   }
   return overLimit;
 }

@@ -2,25 +2,36 @@ import type { Millis } from "../core/model/message.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 
-/** When something first came in since a duty last ran: what tells it that there may be something to do. */
+/**
+ * Records when something was first stored since a task last ran, so that the task knows that there may be
+ * work.
+ */
 export class WorkSignal {
   readonly #store: Pick<Store, "onDue">;
   readonly #clock: Pick<Clock, "now">;
   #since: Millis | null;
 
-  /** `since`: what is taken for news at the beginning; null: nothing is. */
-  constructor({ store, clock, since = null }: { store: Pick<Store, "onDue">; clock: Pick<Clock, "now">; since?: Millis | null }) {
+  /** `since` is the initial time of the first change, or null for none. */
+  constructor({
+    store,
+    clock,
+    since = null,
+  }: {
+    store: Pick<Store, "onDue">;
+    clock: Pick<Clock, "now">;
+    since?: Millis | null;
+  }) {
     this.#store = store;
     this.#clock = clock;
     this.#since = since;
   }
 
-  /** Null: nothing has come in. */
+  /** When something was first stored since the last run, or null. */
   get since(): Millis | null {
     return this.#since;
   }
 
-  /** The first thing that comes in is told; what follows it tells no more. */
+  /** Calls `listener` for the first change after each run. Later changes do not call it again. */
   listen(listener: () => void): Unsubscribe {
     return this.#store.onDue(() => {
       if (this.#since !== null) return;
@@ -29,7 +40,7 @@ export class WorkSignal {
     });
   }
 
-  /** Does what is due to what came in. When that fails, it is news still. */
+  /** Runs the work for the changes so far. If it fails, they count as new again. */
   async handle(run: () => Promise<void>): Promise<void> {
     const before = this.#since;
     this.#since = null;

@@ -21,74 +21,95 @@ import type { KeySource } from "../store/sql/keyRing.ts";
 import { withAuditActor } from "../store/auditActor.ts";
 import type { Store } from "../store/store.ts";
 
-/** Whoever is at the machine of the server. */
+/** The author of changes made on the command line of the server's machine. */
 export const commandLine: Actor = { kind: "commandLine", address: null };
 
-/** A token as it is asked for, by whoever runs the server. */
+/** A requested token, with its account and hash. */
 type NewToken = TokenRequest & Pick<Token, "account" | "hash">;
 
+/** The options of a `ServerAdmin`, besides the store. */
 type ServerAdminOptions = {
-  /** How long the store keeps its log. */
+  /** How long the store keeps its log, in milliseconds. */
   logRetention: Millis;
-  /** In whose name: the audit log of an account names him. */
+  /** The author of the changes, named in the audit log of the account. */
   actor: Actor;
   /** Where the keys of the store are. */
   keys: KeySource;
-  /** Random text, as of a signing key. */
+  /** Returns random text, as for a signing key. */
   newSecret(): string;
-  /** Where clients reach the server, or would if one ran. */
+  /** Returns where clients reach the server, or would reach it if it were running. */
   url(): string;
 };
 
-/** What operations work with. `named`: the store, for changes in the name of whoever asks. */
+/** The input of every operation. `audited` is the store, with changes recorded in the actor's name. */
 type Tools = ServerAdminOptions & { store: Store; audited: Store };
 
 type Names<Args extends readonly unknown[]> = { readonly [At in keyof Args]: string };
 
-/** An operation: what it does, and the names that its arguments have on the socket. */
+/** Defines an operation: what it does, and the names of its arguments on the socket. */
 const operation = <Args extends readonly unknown[], Result>(
   run: (tools: Tools, ...args: Args) => Promise<Result>,
   ...names: Names<NoInfer<Args>>
 ) => ({ run, names: names as readonly string[] });
 
 /**
- * What can be done by whoever is at the machine of the server: with accounts, with their tokens, and with keys. The
- * administration, the questions on the socket and their answers follow from this table.
+ * Everything that the operator can do on the server's machine: manage accounts, their tokens, and encryption
+ * keys. The functions of `ServerAdmin` and the requests on the socket follow from this table.
  */
 const operations = {
-  /** Accounts that are not deleted. */
-  accounts: operation(async ({ store }) => (await store.read.accounts()).filter(({ deletedAt }) => deletedAt === undefined)),
-  /** Makes an account with new credentials. */
-  create: operation(async ({ store, audited, newSecret }, { name, change }: { name: string; change: AccountChange }) => {
-    // The id of a deleted one can be nobody's name either, while it is there.
-    checkAccountName(await store.read.accounts(), name);
-    return audited.execute("createAccount", withChange(makeAccount({ id: randomUUID(), name, secret: newSecret }), change));
-  }, "asked"),
+  /** Lists the accounts that are not deleted. */
+  accounts: operation(async ({ store }) =>
+    (await store.read.accounts()).filter(({ deletedAt }) => deletedAt === undefined),
+  ),
+  /** Creates an account with new credentials. */
+  create: operation(
+    async ({ store, audited, newSecret }, { name, change }: { name: string; change: AccountChange }) => {
+      // The id of a deleted account cannot become a name while the account's row exists.
+      checkAccountName(await store.read.accounts(), name);
+      return audited.execute(
+        "createAccount",
+        withChange(makeAccount({ id: randomUUID(), name, secret: newSecret }), change),
+      );
+    },
+    "asked",
+  ),
   change: operation(
-    ({ audited }, account: AccountId, change: AccountChange) => audited.execute("changeAccount", { account, change }),
+    ({ audited }, account: AccountId, change: AccountChange) =>
+      audited.execute("changeAccount", { account, change }),
     "account",
     "change",
   ),
   delete: operation(
-    ({ store, logRetention, actor }, account: AccountId) => deleteAccountData(store, account, { logRetention, actor }),
+    ({ store, logRetention, actor }, account: AccountId) =>
+      deleteAccountData(store, account, { logRetention, actor }),
     "account",
   ),
-  /** Where clients reach the server. */
+  /** Returns where clients reach the server. */
   url: operation(async ({ url }) => url()),
-  /** Those besides the two that every account has. */
-  tokens: operation(({ store }, account: AccountId) => store.read.listResources("tokens", { account, limit: limits.tokens }), "account"),
-  createToken: operation(({ audited }, token: NewToken) => audited.execute("createToken", { ...token, scope: null }), "token"),
-  revokeToken: operation(({ audited }, account: AccountId, id: string) => audited.execute("revokeToken", { account, id }), "account", "id"),
-  /** Of each key that secrets are sealed with, how many rows; and how many are in clear. */
+  /** Lists the tokens of an account, except its main and read-only tokens. */
+  tokens: operation(
+    ({ store }, account: AccountId) => store.read.listResources("tokens", { account, limit: limits.tokens }),
+    "account",
+  ),
+  createToken: operation(
+    ({ audited }, token: NewToken) => audited.execute("createToken", { ...token, scope: null }),
+    "token",
+  ),
+  revokeToken: operation(
+    ({ audited }, account: AccountId, id: string) => audited.execute("revokeToken", { account, id }),
+    "account",
+    "id",
+  ),
+  /** Counts the rows with secrets by the key that encrypts them, and those with unencrypted secrets. */
   keyUse: operation(async ({ store }) => [...(await countKeyUse(store.read))]),
-  /** Seals again what is not sealed with the first key. Answers how many rows. */
+  /** Encrypts all secrets with the first key. Returns how many rows changed. */
   sealAgain: operation(async ({ store, keys }) => (keys === null ? 0 : reencrypt(store, keys))),
 };
 
 type Operations = typeof operations;
 type OperationName = keyof Operations;
 
-/** Every operation, for who asks for it. */
+/** All operations as functions. */
 export type ServerAdmin = {
   [Name in OperationName]: Operations[Name]["run"] extends (tools: Tools, ...args: infer Args) => infer Result
     ? (...args: Args) => Result
@@ -97,13 +118,15 @@ export type ServerAdmin = {
 
 type Perform = (name: OperationName, args: readonly unknown[]) => Promise<unknown>;
 
-/** Returns an administration whose operations are all done by one function. */
+/** Returns a `ServerAdmin` whose operations all call one function. */
 const createAdmin = (perform: Perform): ServerAdmin =>
-  Object.fromEntries(operationNames.map((name) => [name, (...args: unknown[]) => perform(name, args)])) as ServerAdmin;
+  Object.fromEntries(
+    operationNames.map((name) => [name, (...args: unknown[]) => perform(name, args)]),
+  ) as ServerAdmin;
 
 const operationNames = Object.keys(operations) as OperationName[];
 
-/** The server that has the data folder cannot be asked; the text says what to do. */
+/** The server that uses the data folder does not respond to commands. The text says what to do. */
 export class ServerAdminRefused extends Error {}
 
 /** Returns the administration of a store that this process has opened. */
@@ -115,23 +138,27 @@ export function createServerAdmin(store: Store, parts: ServerAdminOptions): Serv
   });
 }
 
-/** A server has its data folder to itself, so it listens there for the command line. Longer paths cannot be listened at. */
+/**
+ * The path of the socket at which a server listens for the command line. The data folder belongs to one
+ * server only. A longer path than `maxPathLength` bytes cannot be used for a socket.
+ */
 const toSocketPath = (folder: string): string => join(folder, "waypost.sock");
 const maxPathLength = 100;
-const canListenAt = (path: string): boolean => process.platform !== "win32" && Buffer.byteLength(path) <= maxPathLength;
+const canListenAt = (path: string): boolean =>
+  process.platform !== "win32" && Buffer.byteLength(path) <= maxPathLength;
 
-/** The name of an operation, and its arguments by their names. */
+/** The name of an operation, and its arguments by name. */
 type AdminRequest = { ask: OperationName } & Readonly<Record<string, unknown>>;
 type AdminReply = { answer: unknown } | { refused: string };
 
 /**
- * Listens for the command line in the data folder of this process. Who may write to the socket is who may read the
- * store: its own user. Answers what ends it; null where no socket is possible.
+ * Listens for the command line in the data folder of this process. Everyone who may read the store may write
+ * to the socket: the user of this process. Returns the listening server, or null if no socket is possible.
  */
 export async function listenForAdmin(folder: string, admin: ServerAdmin): Promise<Server | null> {
   const path = toSocketPath(folder);
   if (!canListenAt(path)) return null;
-  // What a server that was killed has left. There is no other one in this folder.
+  // A killed server leaves its socket behind. No other server uses this folder.
   rmSync(path, { force: true });
   const server = createServer({ allowHalfOpen: true }, (socket) => void serveConnection(socket, admin));
   server.listen(path);
@@ -159,20 +186,29 @@ async function makeReply(request: AdminRequest, admin: ServerAdmin): Promise<Adm
 
 function executeRequest(request: AdminRequest, admin: ServerAdmin): Promise<unknown> {
   const { ask } = request;
-  if (!operationNames.includes(ask)) throw new Refusal("invalid", `${ask}: unknown to this server; use its own version of waypost`);
+  if (!operationNames.includes(ask))
+    throw new Refusal("invalid", `${ask}: unknown to this server; use its own version of waypost`);
   const perform = admin[ask] as (...args: readonly unknown[]) => Promise<unknown>;
   return perform(...operations[ask].names.map((name) => request[name]));
 }
 
-/** Returns the administration of the server that has a data folder open. Throws `ServerAdminRefused` if it cannot be asked. */
+/**
+ * Returns the administration of the server that uses a data folder. Its operations throw `ServerAdminRefused`
+ * if the server does not respond.
+ */
 export function connectToServerAdmin(folder: string): ServerAdmin {
   const path = toSocketPath(folder);
   return createAdmin(async (name, args) => {
     const named = operations[name].names.map((argument, at) => [argument, args[at]] as const);
-    const reply = await sendRequest(path, { ask: name, ...Object.fromEntries(named) }).catch((error: unknown) => {
-      const why = existsSync(path) ? String(error) : "it does not listen for commands there";
-      throw new ServerAdminRefused(`${folder}: a server has it, and cannot be asked (${why}); stop that server, and run the command again`);
-    });
+    const reply = await sendRequest(path, { ask: name, ...Object.fromEntries(named) }).catch(
+      (error: unknown) => {
+        const why = existsSync(path) ? String(error) : "no socket for commands";
+        throw new ServerAdminRefused(
+          `${folder}: in use by a server that does not respond to commands (${why}); ` +
+            "stop the server and run the command again",
+        );
+      },
+    );
     if ("refused" in reply) throw new Refusal("invalid", reply.refused);
     return reply.answer;
   });

@@ -5,13 +5,13 @@ import type { Account, AccountId, Millis } from "../core/model/message.ts";
 import { readLimit } from "../core/accounts/plans.ts";
 import type { Store } from "../store/store.ts";
 
-/** So many of anything are removed together. */
+/** How many rows are removed together. */
 const batchSize = 100;
 
 /**
- * Deletes an account that is disabled, and all that it has: what it set up, what is not finished, its dead letters. Its log
- * goes when its time has come, and so does its audit log, whose last entry says by whom it was deleted; retention removes its row
- * behind them. Can be repeated when it was broken off. Throws `Refusal`.
+ * Deletes a disabled account and everything it has: its resources, unfinished messages and dead letters. Its
+ * log and audit log stay until their retention ends, and its row until they are gone. The last audit entry
+ * names who deleted it. An interrupted deletion can be repeated. Throws `Refusal`.
  */
 export async function deleteAccountData(
   store: Store,
@@ -19,11 +19,16 @@ export async function deleteAccountData(
   { logRetention, actor }: { logRetention: Millis; actor: Actor },
 ): Promise<Account> {
   const account = await store.read.account(id);
-  if (!account) throw new Refusal("not-found", `${id}: there is no such account`);
+  if (!account) throw new Refusal("not-found", `${id}: account does not exist`);
   if (account.state !== "passive")
-    throw new Refusal("invalid", `${id}: the account is active; "waypost account disable ${id}" first, and see that nobody misses it`);
+    throw new Refusal(
+      "invalid",
+      `${id}: the account is active; run "waypost account disable ${id}" first and check that it is ` +
+        "not missed",
+    );
   await deleteResources(store, id);
-  // A run that goes on while its account is disabled invokes others, and what is being sent makes callbacks.
+  // First runs, then messages: a run whose account is disabled can still invoke others, and a running
+  // delivery creates callbacks.
   await repeatUntilDone(() => cancelRuns(store, id));
   await repeatUntilDone(() => cancelMessages(store, id));
   const retention = Math.min(logRetention, readLimit(account, "logRetention"));
@@ -32,8 +37,11 @@ export async function deleteAccountData(
   return store.execute("deleteAccount", { account: id, by: actor });
 }
 
-/** Removes rows of a list, portion by portion, until there is none. */
-async function removeAll<Row>(list: () => Promise<readonly Row[]>, remove: (row: Row) => Promise<unknown>): Promise<void> {
+/** Removes the rows of a list in batches until it is empty. */
+async function removeAll<Row>(
+  list: () => Promise<readonly Row[]>,
+  remove: (row: Row) => Promise<unknown>,
+): Promise<void> {
   for (let rows = await list(); rows.length > 0; rows = await list()) await Promise.all(rows.map(remove));
 }
 
@@ -49,7 +57,10 @@ async function deleteResources({ read, execute }: Store, account: AccountId): Pr
   await removeAll(createLister("urlGroups"), ({ name }) => execute("deleteGroup", { account, name }));
 }
 
-/** Goes through a list again until there was nothing to do: what is under way can still make something behind the place it has come to. */
+/**
+ * Repeats a pass over a list until it removes nothing. Messages and runs in flight can still create rows
+ * behind the cursor.
+ */
 async function repeatUntilDone(runOnce: () => Promise<number>): Promise<void> {
   while ((await runOnce()) > 0);
 }
@@ -81,13 +92,18 @@ async function cancelMessages({ read, execute }: Store, account: AccountId): Pro
       cursor,
       count: batchSize,
     });
-    if (page.messageIds.length > 0) cancelled += (await execute("cancel", { account, messageIds: page.messageIds })).cancelled;
+    if (page.messageIds.length > 0)
+      cancelled += (await execute("cancel", { account, messageIds: page.messageIds })).cancelled;
     ({ cursor } = page);
   } while (cursor !== null);
   return cancelled;
 }
 
-async function deleteDeadLetters({ read, execute }: Store, account: AccountId, logRetention: Millis): Promise<number> {
+async function deleteDeadLetters(
+  { read, execute }: Store,
+  account: AccountId,
+  logRetention: Millis,
+): Promise<number> {
   let deleted = 0;
   let cursor: string | null = null;
   do {
@@ -100,21 +116,27 @@ async function deleteDeadLetters({ read, execute }: Store, account: AccountId, l
       bodies: false,
     });
     const dlqIds = page.entries.map(({ deadLetter }) => deadLetter.id);
-    if (dlqIds.length > 0) deleted += (await execute("deleteDeadLetters", { account, dlqIds, logRetention })).deleted;
+    if (dlqIds.length > 0)
+      deleted += (await execute("deleteDeadLetters", { account, dlqIds, logRetention })).deleted;
     ({ cursor } = page);
   } while (cursor !== null);
   return deleted;
 }
 
-/** Queues go; keys are forgotten when they have been idle, which those that are paused or pinned would never be. */
+/**
+ * Deletes queues, and resumes and unpins keys. An idle key is removed later by itself, but not while it is
+ * paused or pinned.
+ */
 async function deleteLimiters({ read, execute }: Store, account: AccountId): Promise<void> {
   for (let after = ""; ;) {
     const limiters = await read.listResources("limiters", { account, after, limit: batchSize });
     for (const { id } of limiters) {
       const { kind, name } = parseGate(id);
       await execute("resumeLimiter", { account, id });
-      if (kind === "key") await execute("unpinFlowControl", { account, key: name, parallelism: true, rate: true });
-      if (kind === "queue") await execute("deleteQueue", { account, name, slots: await read.listQueueSlots(account, name) });
+      if (kind === "key")
+        await execute("unpinFlowControl", { account, key: name, parallelism: true, rate: true });
+      if (kind === "queue")
+        await execute("deleteQueue", { account, name, slots: await read.listQueueSlots(account, name) });
     }
     const last = limiters.at(-1);
     if (!last || limiters.length < batchSize) return;

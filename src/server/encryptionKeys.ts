@@ -12,29 +12,36 @@ import { StorageRefused } from "../store/store.ts";
 
 type KeySettings = Pick<ServerConfig, "databaseUrl" | "data" | "keys" | "keysFile">;
 
-/** The keys can neither be used nor changed so; the text says what to do. */
+/** The keys cannot be used, or cannot be changed as requested. The text says what to do. */
 export class KeysRefused extends Error {}
 
 const toKeysFile = (folder: string): string => join(folder, "keys");
 
-/** Where the keys of a store are. Null: it is in PostgreSQL, and nothing says where. */
+/** Returns where the keys of a store are. Null: the store is in PostgreSQL and no keys are set. */
 export function findKeySource({ databaseUrl, data, keys, keysFile }: KeySettings): KeySource {
-  if (keys !== "" && keysFile !== "") throw new KeysRefused("WAYPOST_KEYS and WAYPOST_KEYS_FILE: both are set; take one of them away");
+  if (keys !== "" && keysFile !== "")
+    throw new KeysRefused("WAYPOST_KEYS and WAYPOST_KEYS_FILE: both are set; remove one");
   if (keys !== "") return { keyRing: keys };
   if (keysFile !== "") return { file: keysFile };
   return databaseUrl === "" ? { file: toKeysFile(data) } : null;
 }
 
 /**
- * The same for whoever is about to open the store. The first start of a server in a folder makes its keys; where secrets
- * are sealed already, keys that are not there are lost, and no others are made. Throws `StorageRefused`.
+ * Returns where the keys are, before a store is opened. The first start of a server in a folder creates its
+ * keys. If the store already has encrypted secrets, missing keys are lost and no new ones are created. Throws
+ * `StorageRefused`.
  */
 export async function prepareKeys(settings: KeySettings): Promise<KeySource> {
   const source = findKeySource(settings);
   if (source === null) return null;
   const isInDataFolder = "file" in source && settings.keysFile === "";
-  if (isInDataFolder && !existsSync(source.file) && !(hasStore(settings.data) && (await hasEncryptedRows(settings.data)))) {
-    // What a first start that was killed has left. Nobody else can be at it: there are no keys yet that could be changed.
+  if (
+    isInDataFolder &&
+    !existsSync(source.file) &&
+    !(hasStore(settings.data) && (await hasEncryptedRows(settings.data)))
+  ) {
+    // A first start that was killed leaves this file. No other command uses it, because there are no keys
+    // yet.
     rmSync(toTemporaryFile(source.file), { force: true });
     writeKeys(source.file, [makeKeyLine(1)]);
   }
@@ -45,10 +52,15 @@ export async function prepareKeys(settings: KeySettings): Promise<KeySource> {
 async function hasEncryptedRows(folder: string): Promise<boolean> {
   const database = openSqlite(toStorePath(folder), { readOnly: true });
   try {
-    const [table] = await database.connection.query("select 1 as one from sqlite_schema where name = 'accounts'", []);
+    const [table] = await database.connection.query(
+      "select 1 as one from sqlite_schema where name = 'accounts'",
+      [],
+    );
     if (!table) return false;
     const storageReads = createSqlReads(database.connection);
-    for await (const { keyVersion } of readAllStatuses((range) => storageReads.encryptionStatus("accounts", range)))
+    for await (const { keyVersion } of readAllStatuses((range) =>
+      storageReads.encryptionStatus("accounts", range),
+    ))
       if (typeof keyVersion === "number") return true;
     return false;
   } finally {
@@ -56,23 +68,30 @@ async function hasEncryptedRows(folder: string): Promise<boolean> {
   }
 }
 
-const keysFileHeading = `# The keys that the secrets of this store are sealed with; the first one seals. Keep a copy, apart from those of the data:
-# without them no account of the store can be used. "waypost keys rotate" adds a key.
-`;
+const keysFileHeading =
+  "# The keys that encrypt the secrets of this store; the first one encrypts. Keep a copy, " +
+  "apart from the data:\n" +
+  '# without the keys no account of the store can be used. "waypost keys rotate" adds a key.\n';
 
-/** Where a file of keys is written before it takes the place of the old one. */
+/** Returns where a keys file is written before it replaces the old one. */
 const toTemporaryFile = (file: string): string => `${file}.new`;
 
-/** Writes a file of keys as a whole: it is the old one or the new one, whatever happens. Throws `KeysRefused`. */
+/**
+ * Replaces a keys file as a whole: after a crash it is either the old or the new one. Throws `KeysRefused`.
+ */
 export function writeKeys(file: string, lines: readonly string[]): void {
   const temporary = toTemporaryFile(file);
   let descriptor: number;
   try {
     descriptor = openSync(temporary, "wx", 0o600);
   } catch (error) {
-    const reason = error instanceof Error && "code" in error && error.code === "EEXIST" ? "it is there already" : String(error);
+    const reason =
+      error instanceof Error && "code" in error && error.code === "EEXIST"
+        ? "it already exists"
+        : String(error);
     throw new KeysRefused(
-      `${temporary}: cannot be written (${reason}); when no other command changes the keys now, remove it, and try again`,
+      `${temporary}: cannot be written (${reason}); ` +
+        "if no other command is changing the keys, remove the file and try again",
     );
   }
   try {
@@ -87,7 +106,7 @@ export function writeKeys(file: string, lines: readonly string[]): void {
   syncFolder(dirname(file));
 }
 
-/** Not every system lets a folder be opened; those that do not need it keep names by themselves. */
+/** Makes a new name in a folder durable. Windows cannot open folders, and does not need this. */
 function syncFolder(folder: string): void {
   if (process.platform === "win32") return;
   const opened = openSync(folder, "r");
@@ -95,11 +114,14 @@ function syncFolder(folder: string): void {
   closeSync(opened);
 }
 
-/** Looked at, and sealed again, in one go. */
+/** How many rows are read, or encrypted again, at once. */
 const rowsPerRead = 200;
 const encryptedTableNames: readonly EncryptedTableName[] = ["accounts", "sources"];
 
-type ReadStatus = (range: { after: readonly [string, string]; limit: number }) => Promise<readonly EncryptionStatus[]>;
+type ReadStatus = (range: {
+  after: readonly [string, string];
+  limit: number;
+}) => Promise<readonly EncryptionStatus[]>;
 
 async function* readAllStatuses(readStatuses: ReadStatus): AsyncGenerator<EncryptionStatus> {
   for (let after: readonly [string, string] = ["", ""]; ;) {
@@ -111,7 +133,7 @@ async function* readAllStatuses(readStatuses: ReadStatus): AsyncGenerator<Encryp
   }
 }
 
-/** How many rows are sealed with each key, and how many are in clear. */
+/** Counts the rows with secrets by the key that encrypts them, and those with unencrypted secrets. */
 export async function countKeyUse(read: Store["read"]): Promise<Map<number | "clear", number>> {
   const uses = new Map<number | "clear", number>();
   for (const table of encryptedTableNames)
@@ -120,26 +142,37 @@ export async function countKeyUse(read: Store["read"]): Promise<Map<number | "cl
   return uses;
 }
 
-/** Throws `StorageRefused` where any secret is sealed with a key that is not there. */
+/** Throws `StorageRefused` if a secret is encrypted with a missing key. */
 export async function checkKeys(read: Store["read"], source: KeySource): Promise<void> {
-  const versions = new Set<number | "clear">(source === null ? [] : readKeyRing(source).map(({ version }) => version));
+  const versions = new Set<number | "clear">(
+    source === null ? [] : readKeyRing(source).map(({ version }) => version),
+  );
   for (const [version, rows] of await countKeyUse(read)) {
     if (version === "clear" || versions.has(version)) continue;
-    const where = source === null ? "WAYPOST_KEYS and WAYPOST_KEYS_FILE are not set" : "file" in source ? source.file : "WAYPOST_KEYS";
+    const where =
+      source === null
+        ? "WAYPOST_KEYS and WAYPOST_KEYS_FILE are not set"
+        : "file" in source
+          ? source.file
+          : "WAYPOST_KEYS";
     throw new StorageRefused(
-      `keys: ${rows} rows of this store are sealed with key ${version}, which is not there (${where}); give it back from a copy`,
+      `keys: ${rows} rows of this store are encrypted with key ${version}, which is missing (${where}); ` +
+        "restore it from a copy",
     );
   }
 }
 
 /**
- * Seals with the first key whatever is not sealed with it, a portion at a time. Answers how many rows that were. It can be
- * broken off: what is sealed with another key stays readable, and is found the next time.
+ * Encrypts with the first key all secrets that are not, in batches. Returns how many rows that were. If it is
+ * interrupted, secrets encrypted with another key stay readable, and the next run continues.
  */
 export async function reencrypt(store: Store, source: NonNullable<KeySource>): Promise<number> {
   const [{ version: current }] = readKeyRing(source);
   let reencrypted = 0;
-  const reencryptRows = async (table: EncryptedTableName, rows: readonly EncryptionStatus[]): Promise<void> => {
+  const reencryptRows = async (
+    table: EncryptedTableName,
+    rows: readonly EncryptionStatus[],
+  ): Promise<void> => {
     if (rows.length === 0) return;
     const ids = table === "accounts" ? rows.map(({ account }) => account) : [];
     const keys = table === "sources" ? rows.map(({ account, id }) => [account, id] as const) : [];
@@ -158,6 +191,6 @@ export async function reencrypt(store: Store, source: NonNullable<KeySource>): P
   return reencrypted;
 }
 
-/** The lines of a file of keys, as they are to be written again. */
+/** Returns the lines of a keys file in the form in which they are written again. */
 export const formatKeyLines = (text: string, where: string): string[] =>
   parseKeyRing(text, where).map(({ version, key }) => `${version}:${key.toString("base64")}`);

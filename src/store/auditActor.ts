@@ -4,10 +4,13 @@ import type { Store } from "./store.ts";
 
 const underlyingStores = new WeakMap<Store, Store>();
 
-/** The store itself, whoever asks: what is remembered of it is remembered once for all. */
+/**
+ * Returns the store that an audited store wraps, or the store itself. State that is remembered per store is
+ * kept once under this key.
+ */
 export const getUnderlying = (store: Store): Store => underlyingStores.get(store) ?? store;
 
-/** The same store for one who asks: the audit log names him with whatever is changed through it. */
+/** Returns a store whose changes name this actor in the audit log. */
 export function withAuditActor(store: Store, by: Actor): Store {
   const audited: Store = {
     ...store,

@@ -1,4 +1,7 @@
-/** Runs one thing after another, in the order in which they are asked. One that fails does not stop the next. */
+/**
+ * Returns a function that runs asynchronous tasks one after another, in the order of the calls. A task that
+ * fails does not stop the next one.
+ */
 export function createSequencer(): <T>(run: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (run) => {

@@ -5,73 +5,118 @@ import type { DeliveryCapacity } from "../core/admission/capacity.ts";
 import type { Delivery, LeaseRef, IdKind, Millis, NodeId } from "../core/model/message.ts";
 import type { Queries } from "./queries/index.ts";
 
-/** A call that nobody waits for may be stored a few milliseconds later, together with others. */
+/**
+ * `canWait`: no caller waits for the result, so the call may be stored a few milliseconds later, together
+ * with other calls.
+ */
 export type ExecuteOptions = { canWait?: boolean };
 
+/** Removes the listener that was added by the call that returned this function. */
 export type Unsubscribe = () => void;
 
-/** Where everything is kept. One interface; memory, SQLite and PostgreSQL behind it. */
+/** The storage of all data. It is implemented in memory, on SQLite and on PostgreSQL. */
 export interface Store {
-  /** Loads what the command needs, decides, writes the changes: one transaction, on the disk when it answers. */
-  execute<N extends CommandName>(name: N, input: CommandInput<N>, options?: ExecuteOptions): Promise<CommandResult<N>>;
-  /** Lists, single rows, figures. Never locks, never decides. */
+  /**
+   * Runs a command in one transaction: loads the rows that it needs, decides, and writes the changes. The
+   * changes are on disk when the promise resolves.
+   */
+  execute<N extends CommandName>(
+    name: N,
+    input: CommandInput<N>,
+    options?: ExecuteOptions,
+  ): Promise<CommandResult<N>>;
+  /** Lists, single rows and counts. A query takes no locks and makes no decisions. */
   read: Queries;
-  /** When the next message or line falls due, if any. May be in the past. */
+  /**
+   * Returns when the next message, waitlist, limiter, schedule or waiter is due, or null if none is. The time
+   * may be in the past.
+   */
   nextDueAt(): Promise<Millis | null>;
   /**
-   * Reports whether a request would be stored now, as far as is known. False while a batch has run for more than 2 s, and after the
-   * storage could not be reached for a batch or could not take it, until a probe was stored. A probe runs only when this is called,
-   * and at most once a second.
+   * Reports whether a request would be stored now, as far as is known. The result is false while a batch has
+   * run for more than 2 s. It is also false after a batch found the storage unavailable, until a probe has
+   * been stored. A probe runs only when this function or `isInDoubt` is called, at most once per second.
    */
   takesChanges(): Promise<boolean>;
-  /** Reports whether the storage failed to take the last batch, or has worked on one for more than 2 s. Costs nothing. */
+  /**
+   * Reports whether the storage failed to take the last batch, or has worked on one batch for more than 2 s.
+   * The call returns at once. If the storage failed, the call also starts a probe.
+   */
   isInDoubt(): boolean;
-  /** Called when something became due that nobody was told of: by this node's writes, or another node's. */
+  /**
+   * Calls the listener with the due time of the earliest row that a batch of this node or of another node
+   * left due.
+   */
   onDue(listener: (at: Millis) => void): Unsubscribe;
-  /** Called when an account was changed: by this node, or another one. Word of another one can be lost. */
+  /**
+   * Calls the listener when this node or another node changed an account. A notification from another node
+   * can be lost.
+   */
   onAccounts(listener: () => void): Unsubscribe;
-  /** If it is missing, the leases of this node end by time alone. */
+  /** If this property is missing, the leases of this node end only at their due time. */
   readonly sessionLease?: SessionLease;
-  /** Says who leases through this store. Until then nothing is leased at once. */
+  /**
+   * Sets the receiver of deliveries. Before this call, the store leases no message in the batch that
+   * publishes it.
+   */
   attach(sink: DeliverySink): void;
   /**
-   * Says that no account keeps logs from before `time`. Where the log is kept in parts, old parts go as a whole, as soon as `expire` has
-   * been through them, and their rows are not deleted one by one.
+   * Declares that no account keeps log entries from before `time`. If the log is stored in parts, old parts
+   * are dropped as a whole once `expire` has visited them. Their rows are then not deleted one by one.
    */
   forgetBefore(time: Millis): Promise<void>;
-  /** Waits for what is under way, then lets go of the data. */
+  /** Waits for the batches in flight, then closes the storage. */
   close(): Promise<void>;
 }
 
-/** What other nodes see of this one: while it is there, they leave its leases alone. See docs/decisions/0051. */
+/**
+ * The lock by which other nodes see that this node is alive. While it is held, they do not take over the
+ * leases of this node. See docs/decisions/0051.
+ */
 export interface SessionLease {
-  /** Without it, no delivery begins, and after 1.5 s those in flight end. */
+  /**
+   * Reports whether the lock is held. Without it, no delivery starts, and deliveries in flight are aborted
+   * after 1.5 s.
+   */
   isHeld(): boolean;
-  /** For how long others may have seen that it is lost, at the moment of `onChange`. */
+  /**
+   * Returns for how long other nodes may already have seen the loss when `onChange` was called, in
+   * milliseconds.
+   */
   lostFor(): Millis;
   onChange(listener: () => void): Unsubscribe;
 }
 
-/** A node as its store sees it: the hands it has free now, and where it hears of its leased deliveries. */
+/**
+ * The node that sends the deliveries of a store. `readCapacity` returns the delivery capacity that is free
+ * now, and `deliver` receives leased messages.
+ */
 export type DeliverySink = {
   readCapacity(): DeliveryCapacity;
   deliver(delivery: Delivery): void;
-  /** Of a delivery whose outcome nobody waits for any more. */
+  /** Called for a delivery in flight whose outcome is no longer needed. */
   abort(lease: LeaseRef): void;
-  /** Something that cannot be, told to people. */ fault(message: string): void;
+  /** Called for a state of the data that should be impossible. The message goes to the server's log. */
+  fault(message: string): void;
 };
 
-/** A command on its way: plain data. */
+/** A command as plain data, so that it can be sent to another thread. */
 export type CommandCall = { name: CommandName; input: unknown };
 
-/** `later`: it needs more than this batch could load, and has to be asked again in a batch of its own. */
+/**
+ * The result of one call of a batch. `later`: the call needs more rows than this batch could load and must
+ * run again in its own batch.
+ */
 export type CommandReply =
   | { later: true }
   | { answer: unknown }
   | { refused: { code: string; message: string; remainingQuota?: RemainingQuota } }
   | { failed: string };
 
-/** What came of a batch: an answer to each call, and what the node has to know. */
+/**
+ * The result of a batch: one reply per call, and what the node must do next. `dueAt`: the due time of the
+ * earliest row that the batch left due, or null.
+ */
 export type BatchResult = {
   replies: CommandReply[];
   deliveries: Delivery[];
@@ -81,37 +126,74 @@ export type BatchResult = {
 };
 
 /**
- * Runs calls as one transaction. Rejects when the storage failed; then nothing of the batch happened, except with
- * `Unavailable`: then it is not known.
+ * Runs calls as one transaction. Rejects if the storage failed. In that case nothing was stored, except that
+ * after an `Unavailable` which is neither `Interrupted` nor `Outdated` it is unknown whether the batch was
+ * stored.
  */
 export type RunBatch = (calls: readonly CommandCall[], capacity: DeliveryCapacity) => Promise<BatchResult>;
 
-/** Where a store takes time, ids and chance from. Handed in by whoever opens it. */
-export type MomentSource = { node: NodeId; now(): Millis; random(): number; newId(kind: IdKind, now: Millis): string };
+/** The source of time, ids and randomness for a store. */
+export type MomentSource = {
+  node: NodeId;
+  now(): Millis;
+  random(): number;
+  newId(kind: IdKind, now: Millis): string;
+};
 
-/** The storage cannot be reached, or went away in the middle: whether the batch happened is not known. */
+/** The storage was unavailable or the connection was lost, so it is unknown whether the batch was stored. */
 export class Unavailable extends Error {}
 
-/** The connection was lost before the commit was sent, so nothing of the batch happened. */
+/** The connection was lost before the commit was sent, so nothing of the batch was stored. */
 export class Interrupted extends Unavailable {}
 
-/** The tables were replaced by those of another version, to which this program must not write. Nothing of the batch happened. */
+/**
+ * The tables were replaced by those of another version, to which this program must not write. Nothing of the
+ * batch was stored.
+ */
 export class Outdated extends Unavailable {}
 
-/** The storage is that of another version of this program, or is not ours at all. */
+/**
+ * The storage cannot be used: it belongs to another version or another program, it is damaged, or its keys
+ * are missing.
+ */
 export class StorageRefused extends Error {}
 
-/** In the order in which they are locked and written: first what many want to change, so that they wait with empty hands. */
+/**
+ * All tables, in the order in which a transaction locks and writes them. Tables with the most contested rows
+ * come first, so that a transaction that waits for such a row holds as few locks as possible.
+ */
 export const tableNames: readonly TableName[] = [
-  ...(["accounts", "urlGroups", "schedules", "sources", "tokens", "activeRuns", "runs", "waiters", "notifications", "steps"] as const),
+  ...([
+    "accounts",
+    "urlGroups",
+    "schedules",
+    "sources",
+    "tokens",
+    "activeRuns",
+    "runs",
+    "waiters",
+    "notifications",
+    "steps",
+  ] as const),
   ...(["storedMessages", "limiters", "queueSlots", "hostWaitlists"] as const),
-  ...(["deduplications", "messages", "deadLetters", "rejections", "log", "keptLog", "tags", "timeIndex", "usage", "dayCounts"] as const),
+  ...([
+    "deduplications",
+    "messages",
+    "deadLetters",
+    "rejections",
+    "log",
+    "keptLog",
+    "tags",
+    "timeIndex",
+    "usage",
+    "dayCounts",
+  ] as const),
   ...(["secondCounts", "audit"] as const),
 ];
 
 const tableOrder = new Map<string, number>(tableNames.map((name, index) => [name, index]));
 
-/** The tables that something has members for, in that order. */
+/** Returns the names of the tables that are properties of `byTable`, in the order of `tableNames`. */
 export function listTables(byTable: { readonly [T in TableName]?: unknown }): TableName[] {
   const found: TableName[] = [];
   for (const name in byTable) if (tableOrder.has(name)) found.push(name as TableName);

@@ -20,18 +20,18 @@ import type { Store } from "../../src/store/store.ts";
 
 export const token = "eyJVc2VySUQiOiJ1c2VyIiwiUGFzc3dvcmQiOiJwYXNzIn0=";
 export const otherToken = "b3RoZXI=";
-/** Of whoever runs the server. */
+/** The password of the operator. */
 export const operatorPassword = "operator-password";
 export const testTime = 1_800_000_000_000;
 
-/** `body`: whatever the JSON is; tests say what they expect of it. */
+/** `body` is the parsed JSON. Each test states what it expects of it. */
 // oxlint-disable-next-line typescript/no-explicit-any -- the shape is what is tested
 export type Reply = { status: number; body: any; headers: Record<string, unknown> };
 
 /**
- * Which path answers plain publishes, for files that run twice (see `test/api/twice.ts`). "on": `ask`
- * publishes over a connection, to the fast path; "off": there is no fast path. Not set: `ask` publishes to
- * the framework, and tests that open connections meet the fast path.
+ * The path that answers plain publishes, for files that run twice (see `test/api/twice.ts`). With "on", `ask`
+ * publishes over a connection to the fast path. With "off", there is no fast path. If it is not set, `ask`
+ * publishes to the framework, and tests that open connections use the fast path.
  */
 const fastPath = process.env["FAST_PATH"];
 /** Requests that the fast path answers, unless something about them is unusual. */
@@ -40,14 +40,14 @@ const onFastPath = /^(POST \/v2\/(publish|batch)|DELETE \/v2\/workflows\/runs\/)
 export type TestServer = {
   api: FastifyInstance;
   store: Store;
-  /** What the store keeps. */
+  /** The rows of the store. */
   memory: Memory;
   lines: RequestLine[];
   deliveries: Delivery[];
   clock: { now: Millis };
   stop(): void;
   /**
-   * Asks with the token of the first account. Header names and values may be a list, as they come over the
+   * Sends a request with the token of the first account. The value of a header may be a list, as over the
    * wire.
    */
   ask(
@@ -55,13 +55,14 @@ export type TestServer = {
     url: string,
     more?: { headers?: Record<string, string>; body?: string | Buffer; token?: string | null },
   ): Promise<Reply>;
-  /** The one message that there is to deliver since the last call. */
+  /** Returns the only message that was delivered since the last call. */
   delivery(): Delivery;
   settle(delivery: Delivery, outcome: Partial<Outcome>): Promise<void>;
 };
 
 /**
- * A server with a store in memory and a clock that stands still; whatever is due is delivered into a list.
+ * Creates a server with a store in memory and a clock that the test moves. Due messages are delivered into a
+ * list.
  */
 export async function createTestServer(
   options: {
@@ -89,7 +90,10 @@ export async function createTestServer(
   let seed = 1;
   const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
   const memory = new Memory();
-  const store = memoryStore({ node: "nod_1", now: () => clock.now, random, newId: createIdGenerator(random) }, memory);
+  const store = memoryStore(
+    { node: "nod_1", now: () => clock.now, random, newId: createIdGenerator(random) },
+    memory,
+  );
   const deliveries: Delivery[] = [];
   store.attach({
     readCapacity: () => ({
@@ -160,16 +164,26 @@ export async function createTestServer(
     clock,
     stop: () => void (stopping = true),
     ask: (method, url, more = {}) =>
-      fastPath === "on" && onFastPath.test(`${method} ${url}`) ? askOverWire(api, method, url, more) : ask(api, method, url, more),
+      fastPath === "on" && onFastPath.test(`${method} ${url}`)
+        ? askOverWire(api, { method, url, ...more })
+        : ask(api, { method, url, ...more }),
     delivery: () => {
       const [only, ...others] = deliveries.splice(0);
-      if (!only || others.length > 0) throw new Error(`${others.length + (only ? 1 : 0)} deliveries instead of one`);
+      if (!only || others.length > 0)
+        throw new Error(`${others.length + (only ? 1 : 0)} deliveries instead of one`);
       return only;
     },
     settle: async ({ message, attempt }, outcome) => {
       const { id: messageId, account } = message;
       const none = { status: null, headers: [], body: noBytes, error: null, took: 1 };
-      await store.execute("settle", { account, messageId, host: new URL(message.url).host, attempt, ...none, ...outcome });
+      await store.execute("settle", {
+        account,
+        messageId,
+        host: new URL(message.url).host,
+        attempt,
+        ...none,
+        ...outcome,
+      });
     },
   };
 }
@@ -185,37 +199,56 @@ function makeAccount(id: string, token: string): Omit<Account, "createdAt"> {
   };
 }
 
-type More = NonNullable<Parameters<TestServer["ask"]>[2]>;
+type Asked = { method: string; url: string } & NonNullable<Parameters<TestServer["ask"]>[2]>;
 
-/** Like `ask`, over a connection of its own. */
-async function askOverWire(api: FastifyInstance, method: string, url: string, { headers = {}, body = "", token: given = token }: More) {
+/** Like `ask`, over its own connection. */
+async function askOverWire(
+  api: FastifyInstance,
+  { method, url, headers = {}, body = "", token: given = token }: Asked,
+) {
   const port = await portOf(api);
   const authorization = given === null ? {} : { authorization: `Bearer ${given}` };
-  const lowered = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+  const lowered = Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
+  );
   const length = { "content-length": String(Buffer.byteLength(body)) };
   return new Promise<Reply>((resolve, reject) => {
-    const described = { host: "127.0.0.1", port, agent: false, method, path: url, headers: { ...authorization, ...lowered, ...length } };
+    const described = {
+      host: "127.0.0.1",
+      port,
+      agent: false,
+      method,
+      path: url,
+      headers: { ...authorization, ...lowered, ...length },
+    };
     const request = httpRequest(described, (response) => {
       const received: Buffer[] = [];
       response.on("data", (chunk: Buffer) => received.push(chunk)).on("error", reject);
       response.on("end", () => {
         const text = Buffer.concat(received).toString();
-        resolve({ status: response.statusCode ?? 0, body: text === "" ? null : JSON.parse(text), headers: response.headers });
+        resolve({
+          status: response.statusCode ?? 0,
+          body: text === "" ? null : JSON.parse(text),
+          headers: response.headers,
+        });
       });
     });
     request.on("error", reject);
-    // Node would encode the headers as it does a body that is a text.
+    // If the body is a text, Node encodes the headers in the same encoding.
     request.end(Buffer.from(body));
   });
 }
 
-/** Has a server listen on loopback, if it does not yet. Returns the port. */
+/** Makes a server listen on loopback, if it does not yet. Returns the port. */
 export async function portOf(api: FastifyInstance): Promise<number> {
   if (!api.server.listening) await api.listen({ port: 0, host: "127.0.0.1" });
   return (api.server.address() as AddressInfo).port;
 }
 
-async function ask(api: FastifyInstance, method: string, url: string, { headers = {}, body, token: given = token }: More): Promise<Reply> {
+async function ask(
+  api: FastifyInstance,
+  { method, url, headers = {}, body, token: given = token }: Asked,
+): Promise<Reply> {
   const authorization = given === null ? {} : { authorization: `Bearer ${given}` };
   const request: InjectOptions = {
     method,
@@ -224,5 +257,9 @@ async function ask(api: FastifyInstance, method: string, url: string, { headers 
     ...(body === undefined ? {} : { payload: body }),
   };
   const response = await api.inject(request);
-  return { status: response.statusCode, body: response.body === "" ? null : response.json(), headers: response.headers };
+  return {
+    status: response.statusCode,
+    body: response.body === "" ? null : response.json(),
+    headers: response.headers,
+  };
 }

@@ -1,27 +1,28 @@
-// Files whose tests run twice, because plain publishes can be answered on two paths: the fast path
-// (`src/api/fastPublish/`) and the framework. The second run has the environment variable FAST_PATH;
-// `testServer.ts` says what it does, and `vitest.config.ts` has a project for each list. The tests of
+// Files whose tests run twice, because two paths can answer plain publishes: the fast path
+// (`src/api/fastPublish/`) and the framework. The second run has the environment variable FAST_PATH, which
+// `testServer.ts` describes. `vitest.config.ts` has a project for each list. The tests of
 // test/api/fastPublish/answer.test.ts compare both paths byte by byte.
 
 /**
- * Files that publish with `ask`: to the framework, and with FAST_PATH=on over a connection to the fast
- * path.
+ * Files that publish with `ask`: to the framework, and with FAST_PATH=on over a connection to the fast path.
  */
 export const againOnFastPath = [
   "test/api/publishing/refusedHosts.test.ts",
   "test/api/settings/forward.test.ts",
   "test/api/routes/accounts/{limits,passive,storageQuota}.test.ts",
-  "test/api/routes/messages/{batch,deduplication,group-publish,keep-response,publish-schedule,standard-webhooks,truncated}.test.ts",
-  "test/api/routes/workflows/{workflow-invoke,workflow-post}.test.ts",
+  "test/api/routes/messages/{batch,batch-items,deduplication,group-publish}.test.ts",
+  "test/api/routes/messages/{keep-response,publish-schedule}.test.ts",
+  "test/api/routes/messages/{standard-webhooks,truncated}.test.ts",
+  "test/api/routes/workflows/{workflow-invoke,workflow-post,workflow-post-refused}.test.ts",
+  "test/api/server/repeatedPublish.test.ts",
 ];
 
 /**
- * Files that publish over connections of their own: to the fast path, and with FAST_PATH=off to the
- * framework.
+ * Files that publish over their own connections: to the fast path, and with FAST_PATH=off to the framework.
  */
 export const againOnFramework = [
   "test/api/auth/refusedRequests.test.ts",
   "test/api/http/{cors,requestBodyLimits,responseLimits}.test.ts",
   "test/api/route/pipelining.test.ts",
-  "test/api/server/destination.test.ts",
+  "test/api/server/{destination,forwardedHeaders}.test.ts",
 ];

@@ -5,13 +5,17 @@ import { portOf } from "./testServer.ts";
 
 export type WireReply = { status: number; head: string; body: string };
 
-/** Lets a server listen on loopback. Answers the port. */
+/** Makes a server listen on loopback. Returns the port. */
 export const listen = ({ api }: TestServer): Promise<number> => portOf(api);
 
-/** Sends exactly these bytes (text is latin 1), and answers what came back until the server ended the connection. */
+/**
+ * Sends exactly these bytes (text is latin 1). Returns what the server sent until it ended the connection.
+ */
 export function send(port: number, bytes: string | Buffer): Promise<string> {
   return new Promise((resolve, reject) => {
-    const socket = connect(port, "127.0.0.1", () => socket.write(typeof bytes === "string" ? Buffer.from(bytes, "latin1") : bytes));
+    const socket = connect(port, "127.0.0.1", () =>
+      socket.write(typeof bytes === "string" ? Buffer.from(bytes, "latin1") : bytes),
+    );
     const received: Buffer[] = [];
     const end = (): void => resolve(Buffer.concat(received).toString("latin1"));
     socket.on("data", (chunk: Buffer) => received.push(chunk));
@@ -23,32 +27,59 @@ export function send(port: number, bytes: string | Buffer): Promise<string> {
   });
 }
 
-/** The first answer in what came back. */
+/** Returns the first response in the received bytes. */
 export function parseReply(received: string): WireReply {
   const [head = "", ...rest] = received.split("\r\n\r\n");
   return { status: Number(/^HTTP\/1\.1 (\d{3})/.exec(head)?.[1] ?? 0), head, body: rest.join("\r\n\r\n") };
 }
 
-/** A request with `Connection: close`, of lines as they are. */
+/** Returns a request with `Connection: close` and these header lines, unchanged. */
 export const request = (line: string, headers: readonly string[] = [], body = ""): string =>
-  [line, "Host: x", "Connection: close", `Content-Length: ${Buffer.byteLength(body, "latin1")}`, ...headers, "", body].join("\r\n");
+  [
+    line,
+    "Host: x",
+    "Connection: close",
+    `Content-Length: ${Buffer.byteLength(body, "latin1")}`,
+    ...headers,
+    "",
+    body,
+  ].join("\r\n");
 
-type Question = { method: string; target: string; headers?: Record<string, string>; body?: string | Uint8Array };
+type Question = {
+  method: string;
+  target: string;
+  headers?: Record<string, string>;
+  body?: string | Uint8Array;
+};
 
-/** Asks over connections that are kept, with the target as it is. */
+/** Returns a client that keeps its connections and sends the target unchanged. */
 export function createRawClient(
   port: number,
   token: string,
 ): { ask(question: Question): Promise<{ status: number; text: string }>; close(): void } {
   const agent = new Agent({ keepAlive: true, maxSockets: 4 });
-  const ask = ({ method, target, headers = {}, body = "" }: Question): Promise<{ status: number; text: string }> =>
+  const ask = ({
+    method,
+    target,
+    headers = {},
+    body = "",
+  }: Question): Promise<{ status: number; text: string }> =>
     new Promise((resolve, reject) => {
-      const given = { ...headers, authorization: `Bearer ${token}`, "content-length": String(Buffer.byteLength(body)) };
-      const request = httpRequest({ host: "127.0.0.1", port, agent, method, path: target, headers: given }, (response) => {
-        const received: Buffer[] = [];
-        response.on("data", (chunk: Buffer) => received.push(chunk));
-        response.on("end", () => resolve({ status: response.statusCode ?? 0, text: Buffer.concat(received).toString() }));
-      });
+      const given = {
+        ...headers,
+        authorization: `Bearer ${token}`,
+        "content-length": String(Buffer.byteLength(body)),
+      };
+      const request = httpRequest(
+        { host: "127.0.0.1", port, agent, method, path: target, headers: given },
+        (response) => {
+          const received: Buffer[] = [];
+          response.on("data", (chunk: Buffer) => received.push(chunk));
+          response.on("end", () =>
+            resolve({ status: response.statusCode ?? 0, text: Buffer.concat(received).toString() }),
+          );
+        },
+      );
       request.on("error", reject);
       request.end(body);
     });

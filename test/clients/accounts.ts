@@ -3,9 +3,11 @@ import type { TestUser } from "./clientTestServer.ts";
 import { delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
 export function accounts(createUser: () => TestUser): void {
-  test("the token tells whose it is to whoever decodes it", () => {
+  test("the token contains the id of its account", () => {
     const { token } = createUser();
-    expect(JSON.parse(Buffer.from(token, "base64").toString())).toMatchObject({ UserID: expect.stringMatching(/./) });
+    expect(JSON.parse(Buffer.from(token, "base64").toString())).toMatchObject({
+      UserID: expect.stringMatching(/./),
+    });
     expect(Buffer.from(token, "base64").toString("base64")).toBe(token);
   });
 
@@ -15,13 +17,19 @@ export function accounts(createUser: () => TestUser): void {
     await expect(unknownName.queue().list()).rejects.toMatchObject({ status: 401 });
   });
 
-  test("what belongs to others is unknown, whatever it is", async () => {
+  test("objects of other accounts are unknown", async () => {
     const { client: mine } = createUser();
     const { client: others } = createUser();
     await others.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://one.example" }] });
     await others.queue({ queueName: "line" }).upsert({});
-    const { messageId } = await others.publish({ ...delayedDestination, flowControl: { key: "shop", rate: 1 } });
-    const { scheduleId } = await others.schedules.create({ destination: "https://example.com", cron: "0 0 1 1 *" });
+    const { messageId } = await others.publish({
+      ...delayedDestination,
+      flowControl: { key: "shop", rate: 1 },
+    });
+    const { scheduleId } = await others.schedules.create({
+      destination: "https://example.com",
+      cron: "0 0 1 1 *",
+    });
     const unknown = [
       () => mine.urlGroups.get("group"),
       () => mine.queue({ queueName: "line" }).get(),
@@ -42,7 +50,7 @@ export function accounts(createUser: () => TestUser): void {
     expect(await others.messages.cancel({ all: true })).toEqual({ cancelled: 1 });
   });
 
-  test("a Receiver with the keys of before the rotation knows what is signed after it", async () => {
+  test("a Receiver with the keys from before a rotation accepts signatures from after it", async () => {
     const user = createUser();
     const destination = await startVerifyingDestination(user);
     const rotated = await fetch(`${user.url}/v2/keys/rotate`, {

@@ -17,22 +17,25 @@ import { startDestination } from "../process/waypost.ts";
 
 type ClientConfig = NonNullable<ConstructorParameters<typeof Client>[0]>;
 
-/** Somebody with an account that nobody else uses, so that lists begin empty and tests cannot meet. */
+/** A user with a new account, so that lists are empty at first and tests do not affect each other. */
 export type TestUser = {
   url: string;
   client: Client;
   token: string;
   receiver: Receiver;
-  /** A client for the same account that is set up differently. */
+  /** Returns a client of the same account with another configuration. */
   clientWith(config: ClientConfig): Client;
 };
 
-/** The whole server, with whatever store it can have. */
+/** The whole server, with any of its stores. */
 export type ClientTestServer = { url: string; createUser(): TestUser; close(): Promise<void> };
 
 const accountsPerServer = 150;
 
-/** Starts the whole server within this process. Close it when it is no longer needed. `environment`: settings that are no flags. */
+/**
+ * Starts the whole server within this process. Close it when it is no longer needed. `environment` has
+ * settings that are not flags.
+ */
 export async function startClientTestServer(
   store: "SQLite" | "PostgreSQL",
   more: Record<string, string> = {},
@@ -40,21 +43,32 @@ export async function startClientTestServer(
 ): Promise<ClientTestServer> {
   const data = mkdtempSync(join(tmpdir(), "waypost-clients-"));
   const settings = readConfig(
-    { port: "0", data, egressAllow: "127.0.0.0/8", ...(store === "PostgreSQL" ? { databaseUrl: await freshDatabase() } : {}), ...more },
+    {
+      port: "0",
+      data,
+      egressAllow: "127.0.0.0/8",
+      ...(store === "PostgreSQL" ? { databaseUrl: await freshDatabase() } : {}),
+      ...more,
+    },
     environment,
   );
   const secret = (): string => `sig_${randomUUID()}`;
-  const firstAccounts = () => Array.from({ length: accountsPerServer }, () => makeFirstAccount(randomUUID(), secret));
+  const firstAccounts = () =>
+    Array.from({ length: accountsPerServer }, () => makeFirstAccount(randomUUID(), secret));
   const { url, accounts, stop } = await serve(settings, { log: pino({ level: "silent" }), firstAccounts });
   const unused = [...accounts];
   return {
     url,
     createUser: () => {
       const account = unused.pop();
-      if (!account) throw new Error(`there are more than ${accountsPerServer} tests: make more accounts`);
+      if (!account)
+        throw new Error(`more than ${accountsPerServer} tests use this server; create more accounts`);
       const { token, signingKeys } = account;
       const clientWith = (config: ClientConfig): Client => new Client({ baseUrl: url, token, ...config });
-      const receiver = new Receiver({ currentSigningKey: signingKeys.current, nextSigningKey: signingKeys.next });
+      const receiver = new Receiver({
+        currentSigningKey: signingKeys.current,
+        nextSigningKey: signingKeys.next,
+      });
       return { url, token, receiver, clientWith, client: clientWith({}) };
     },
     close: async () => {
@@ -64,25 +78,40 @@ export async function startClientTestServer(
   };
 }
 
-/** A destination whose arrivals the receiver of the client package has verified, all of them. */
-export async function startVerifyingDestination({ receiver }: Pick<TestUser, "receiver">, answer?: Parameters<typeof startDestination>[0]) {
+/** Starts a destination that verifies every arriving request with the receiver of the client package. */
+export async function startVerifyingDestination(
+  { receiver }: Pick<TestUser, "receiver">,
+  answer?: Parameters<typeof startDestination>[0],
+) {
   const destination = await startDestination(answer);
   const until = async (enough: (arrivals: readonly Arrival[]) => boolean): Promise<readonly Arrival[]> => {
     await destination.until(enough);
     await Promise.all(destination.arrivals.map((arrival) => verify(receiver, arrival, destination.url)));
     return destination.arrivals;
   };
-  return { ...destination, until, first: async () => (await until(({ length }) => length > 0))[0] as Arrival };
+  return {
+    ...destination,
+    until,
+    first: async () => (await until(({ length }) => length > 0))[0] as Arrival,
+  };
 }
 
 function verify(receiver: Receiver, { headers, body, path }: Arrival, origin: string): Promise<boolean> {
   const signature = String(headers["upstash-signature"]);
-  // What is signed is the destination as it was given: here the bare address for the path "/".
+  // The signature is of the destination as published, which may be without the path "/".
   const url = path === "/" ? origin : `${origin}${path}`;
-  return receiver.verify({ signature, body: body.toString(), url, upstashRegion: String(headers["upstash-region"]) });
+  return receiver.verify({
+    signature,
+    body: body.toString(),
+    url,
+    upstashRegion: String(headers["upstash-region"]),
+  });
 }
 
-/** A destination that answers nobody until it is told to. `most` tells how many waited at once so far. */
+/**
+ * Starts a destination that answers no request until `release` is called. `most` is the highest number of
+ * requests that waited at once so far.
+ */
 export async function startHeldDestination() {
   let max = 0;
   let came = 0;
@@ -101,16 +130,18 @@ export async function startHeldDestination() {
   return {
     url: `http://127.0.0.1:${address && typeof address === "object" ? address.port : 0}/`,
     max: () => max,
-    /** Resolves as soon as so many have come. */
+    /** Resolves as soon as `count` requests have arrived. */
     until: async (count: number): Promise<void> => {
       while (came < count) await once(news, "came");
     },
-    /** Answers all who wait. */
+    /** Sends a response to all waiting requests. */
     release: (): void => waiting.splice(0).forEach((response) => void response.end()),
   };
 }
 
-/** Asks again until the answer will do: what follows a delivery is stored a moment after it. */
+/**
+ * Repeats a call until its result is as expected. The consequences of a delivery are stored shortly after it.
+ */
 export async function eventually<T>(ask: () => Promise<T>, isDone: (value: T) => boolean): Promise<T> {
   for (;;) {
     const value = await ask();
@@ -119,5 +150,5 @@ export async function eventually<T>(ask: () => Promise<T>, isDone: (value: T) =>
   }
 }
 
-/** A destination that nobody is asked for in a test, because the message waits. */
+/** A destination that receives no request during a test, because the message has a delay. */
 export const delayedDestination = { url: "https://example.com/later", delay: 3600 } as const;

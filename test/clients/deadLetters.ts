@@ -3,13 +3,22 @@ import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { eventually, startVerifyingDestination } from "./clientTestServer.ts";
 
-/** Publishes to a destination that always fails, and waits for the dead letters. Answers what goes with each path. */
+/**
+ * Publishes to a destination that always fails, and waits for the dead letters. Returns the ids of each path.
+ */
 async function createDeadLetters(user: TestUser, paths: readonly string[], more: object = {}) {
   const { client } = user;
-  const destination = await startVerifyingDestination(user, () => ({ status: 418, headers: { "x-pot": "small" }, body: "no tea" }));
+  const destination = await startVerifyingDestination(user, () => ({
+    status: 418,
+    headers: { "x-pot": "small" },
+    body: "no tea",
+  }));
   const publish = async (path: string) =>
-    (await client.publish({ url: destination.url + path, retries: 0, label: path.slice(1), ...more })).messageId;
-  const ids = Object.fromEntries(await Promise.all(paths.map(async (path) => [path, await publish(path)] as const)));
+    (await client.publish({ url: destination.url + path, retries: 0, label: path.slice(1), ...more }))
+      .messageId;
+  const ids = Object.fromEntries(
+    await Promise.all(paths.map(async (path) => [path, await publish(path)] as const)),
+  );
   const { messages } = await eventually(
     () => client.dlq.listMessages(),
     (page) => page.messages.length === paths.length,
@@ -29,7 +38,7 @@ export function deadLetters(createUser: () => TestUser): void {
 }
 
 function testListing(createUser: () => TestUser): void {
-  test("a dead letter is its message, and what the destination answered last", async () => {
+  test("a dead letter has its message and the last response of the destination", async () => {
     const { client, url, ids, entry } = await createDeadLetters(createUser(), ["/pot"], {
       body: "tea?",
       flowControl: { key: "shop", parallelism: 2 },
@@ -54,19 +63,30 @@ function testListing(createUser: () => TestUser): void {
     expect(page.cursor).toBeUndefined();
   });
 
-  test("a dead letter tells the ways that it came, and is found by each of them", async () => {
+  test("a dead letter has the settings of its publish, and is found by each of them", async () => {
     const user = createUser();
     const { client } = user;
     const destination = await startVerifyingDestination(user, () => ({ status: 500 }));
-    await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ name: "named", url: `${destination.url}/one` }] });
-    const ways = { urlGroup: "group", retries: 0, flowControl: { key: "shop", rate: 100, period: "1h" } } as const;
+    await client.urlGroups.addEndpoints({
+      name: "group",
+      endpoints: [{ name: "named", url: `${destination.url}/one` }],
+    });
+    const ways = {
+      urlGroup: "group",
+      retries: 0,
+      flowControl: { key: "shop", rate: 100, period: "1h" },
+    } as const;
     const [message] = await client.queue({ queueName: "line" }).enqueue(ways);
     await client.publish({ url: `${destination.url}/two`, retries: 0 });
     await eventually(
       () => client.dlq.listMessages(),
       (page) => page.messages.length === 2,
     );
-    for (const filter of [{ urlGroup: ["group", "other"] }, { queueName: "line" }, { flowControlKey: "shop" }]) {
+    for (const filter of [
+      { urlGroup: ["group", "other"] },
+      { queueName: "line" },
+      { flowControlKey: "shop" },
+    ]) {
       const { messages } = await client.dlq.listMessages({ filter });
       expect(messages).toMatchObject([
         {
@@ -87,11 +107,16 @@ function testListing(createUser: () => TestUser): void {
       async () => (await client.dlq.listMessages({ filter: { urlGroup: "group" } })).messages,
       ({ length }) => length === 1,
     );
-    expect(again).toMatchObject({ topicName: "group", endpointName: "named", queueName: "line", flowControlKey: "shop" });
+    expect(again).toMatchObject({
+      topicName: "group",
+      endpointName: "named",
+      queueName: "line",
+      flowControlKey: "shop",
+    });
     expect(await client.dlq.delete({ filter: { queueName: "line" } })).toEqual({ deleted: 1 });
   });
 
-  test("each filter is accepted, and keeps what it names", async () => {
+  test("each filter is accepted and selects its dead letters", async () => {
     const user = createUser();
     const before = Date.now() - 60_000;
     const after = Date.now() + 60_000;
@@ -126,17 +151,19 @@ function testListing(createUser: () => TestUser): void {
     expect(messages.map(({ messageId }) => messageId)).toEqual([ids["/two"]]);
   });
 
-  test("a page ends with a cursor as long as there is more", async () => {
+  test("a page has a cursor if there are more entries", async () => {
     const { client, ids } = await createDeadLetters(createUser(), ["/one", "/two", "/three"]);
     const first = await client.dlq.listMessages({ count: 2 });
     expect(first.cursor).toEqual(expect.any(String));
     const second = await client.dlq.listMessages({ count: 2, cursor: first.cursor ?? "" });
     expect(second.cursor).toBeUndefined();
-    expect(new Set([...first.messages, ...second.messages].map(({ messageId }) => messageId))).toEqual(new Set(Object.values(ids)));
+    expect(new Set([...first.messages, ...second.messages].map(({ messageId }) => messageId))).toEqual(
+      new Set(Object.values(ids)),
+    );
     expect([first.messages.length, second.messages.length]).toEqual([2, 1]);
   });
 
-  test("filters that there are not are refused with 400, wherever one can be given", async () => {
+  test("unknown filters are refused with 400 in every call", async () => {
     const { client } = createUser();
     for (const filter of [{ labeel: "some-value" }, { host: "example.com" }, { path: "/a" }] as object[]) {
       const bulk = { filter: filter as { label: string } };
@@ -144,12 +171,14 @@ function testListing(createUser: () => TestUser): void {
       await expect(client.dlq.delete(bulk)).rejects.toMatchObject({ status: 400 });
       await expect(client.dlq.retry(bulk)).rejects.toMatchObject({ status: 400 });
     }
-    await expect(client.messages.cancel({ filter: { labeel: "x" } as object as { label: string } })).rejects.toMatchObject({ status: 400 });
+    await expect(
+      client.messages.cancel({ filter: { labeel: "x" } as object as { label: string } }),
+    ).rejects.toMatchObject({ status: 400 });
     await expect(client.logs({ filter: { labeel: "x" } as object })).rejects.toMatchObject({ status: 400 });
     await expect(client.dlq.listMessages({ cursor: "nowhere" })).rejects.toMatchObject({ status: 400 });
   });
 
-  test("the client guards against empty lists itself", async () => {
+  test("the client refuses empty lists itself", async () => {
     const { client } = createUser();
     expect(await client.dlq.delete([])).toEqual({ deleted: 0 });
     expect(await client.dlq.retry([])).toEqual({ responses: [] });
@@ -159,7 +188,7 @@ function testListing(createUser: () => TestUser): void {
 }
 
 function testDeleting(createUser: () => TestUser): void {
-  test("one is deleted once, and is unknown after", async () => {
+  test("a dead letter is deleted once and is then unknown", async () => {
     const { client, entry } = await createDeadLetters(createUser(), ["/one"]);
     const { dlqId } = entry("/one");
     expect(await client.dlq.delete(dlqId)).toEqual({ deleted: 1 });
@@ -167,17 +196,18 @@ function testDeleting(createUser: () => TestUser): void {
     expect(await client.dlq.listMessages()).toEqual({ messages: [], cursor: undefined });
   });
 
-  test("many are deleted by their ids, skipping those that are gone", async () => {
+  test("many dead letters are deleted by their ids, and deleted ones are skipped", async () => {
     const { client, entry } = await createDeadLetters(createUser(), ["/one", "/two", "/three"]);
     const dlqIds = ["/one", "/two", "/three"].map((path) => entry(path).dlqId);
     expect(await client.dlq.deleteMany({ dlqIds: dlqIds.slice(0, 1) })).toEqual({ deleted: 1 });
-    const gone = (count: number) => dlqIds.slice(0, count).map((id) => ({ id, reason: "there is no such dead letter" }));
+    const gone = (count: number) =>
+      dlqIds.slice(0, count).map((id) => ({ id, reason: "the dead letter does not exist" }));
     expect(await client.dlq.delete(dlqIds.slice(0, 2))).toEqual({ deleted: 1, failed: gone(1) });
     expect(await client.dlq.delete({ dlqIds })).toEqual({ deleted: 1, failed: gone(2) });
     expect(await client.dlq.delete({ dlqIds })).toEqual({ deleted: 0, failed: gone(3) });
   });
 
-  test("a filter deletes what it names, `count` no more than so many, `all` the rest, following the cursor", async () => {
+  test("a filter deletes its dead letters, `count` limits them, and `all` deletes the rest", async () => {
     const { client, ids } = await createDeadLetters(createUser(), ["/one", "/two", "/three", "/four"]);
     expect(await client.dlq.delete({ filter: { label: "none" } })).toEqual({ deleted: 0 });
     expect(await client.dlq.delete({ filter: { messageId: ids["/two"] ?? "" } })).toEqual({ deleted: 1 });
@@ -187,7 +217,11 @@ function testDeleting(createUser: () => TestUser): void {
     let deleted = 0;
     let cursor: string | undefined;
     do {
-      const page = await client.dlq.delete({ all: true, count: 1, ...(cursor === undefined ? {} : { cursor }) });
+      const page = await client.dlq.delete({
+        all: true,
+        count: 1,
+        ...(cursor === undefined ? {} : { cursor }),
+      });
       deleted += page.deleted;
       cursor = page.cursor;
     } while (cursor);
@@ -197,11 +231,17 @@ function testDeleting(createUser: () => TestUser): void {
 }
 
 function testRetrying(createUser: () => TestUser): void {
-  test("what is retried is a new message, and no dead letter until it fails again", async () => {
-    const { client, ids, entry, url } = await createDeadLetters(createUser(), ["/one"], { body: "again", headers: { "X-Mine": "kept" } });
+  test("a retried dead letter becomes a new message until it fails again", async () => {
+    const { client, ids, entry, url } = await createDeadLetters(createUser(), ["/one"], {
+      body: "again",
+      headers: { "X-Mine": "kept" },
+    });
     const { dlqId } = entry("/one");
     const retried = await client.dlq.retry(dlqId);
-    expect(retried).toEqual({ responses: [{ messageId: expect.stringMatching(/^msg_/), dlqId }], cursor: undefined });
+    expect(retried).toEqual({
+      responses: [{ messageId: expect.stringMatching(/^msg_/), dlqId }],
+      cursor: undefined,
+    });
     expect(retried.responses[0]?.messageId).not.toBe(ids["/one"]);
     await expect(client.dlq.delete(dlqId)).rejects.toMatchObject({ status: 404 });
     const { messages } = await eventually(
@@ -216,7 +256,7 @@ function testRetrying(createUser: () => TestUser): void {
     });
   });
 
-  test("many are retried by their ids, by a filter, and all", async () => {
+  test("many dead letters are retried by their ids, by a filter, or all", async () => {
     const { client, entry, ids } = await createDeadLetters(createUser(), ["/one", "/two", "/three"]);
     const dlqIds = ["/one", "/two"].map((path) => entry(path).dlqId);
     const back = (count: number) =>
@@ -225,11 +265,16 @@ function testRetrying(createUser: () => TestUser): void {
         (page) => page.messages.length === count,
       );
     expect((await client.dlq.retry(dlqIds)).responses).toHaveLength(2);
-    const gone = dlqIds.map((id) => ({ id, reason: "there is no such dead letter" }));
+    const gone = dlqIds.map((id) => ({ id, reason: "the dead letter does not exist" }));
     expect(await client.dlq.delete(dlqIds)).toEqual({ deleted: 0, failed: gone });
     await back(3);
-    expect(await client.dlq.retry({ filter: { label: "none" } })).toEqual({ responses: [], cursor: undefined });
-    expect((await client.dlq.retry({ filter: { messageId: ids["/three"] ?? "" } })).responses).toHaveLength(1);
+    expect(await client.dlq.retry({ filter: { label: "none" } })).toEqual({
+      responses: [],
+      cursor: undefined,
+    });
+    expect((await client.dlq.retry({ filter: { messageId: ids["/three"] ?? "" } })).responses).toHaveLength(
+      1,
+    );
     await back(3);
     expect((await client.dlq.retry({ dlqIds: entry("/one").dlqId })).responses).toHaveLength(0);
     expect((await client.dlq.retry({ all: true })).responses).toHaveLength(3);

@@ -1,13 +1,21 @@
 import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
-import { eventually, delayedDestination, startHeldDestination, startVerifyingDestination } from "./clientTestServer.ts";
+import {
+  eventually,
+  delayedDestination,
+  startHeldDestination,
+  startVerifyingDestination,
+} from "./clientTestServer.ts";
 
 const key = "shop 7: ü";
 
 export function flowControl(createUser: () => TestUser): void {
-  test("a key is there right after the first publish with it, with all that its type promises", async () => {
+  test("a key exists right after its first publish, with all fields of its type", async () => {
     const { client } = createUser();
-    await client.publish({ ...delayedDestination, flowControl: { key, parallelism: 3, rate: 10, period: "1m" } });
+    await client.publish({
+      ...delayedDestination,
+      flowControl: { key, parallelism: 3, rate: 10, period: "1m" },
+    });
     expect(await client.flowControl.get(key)).toEqual({
       flowControlKey: key,
       waitListSize: 0,
@@ -24,12 +32,16 @@ export function flowControl(createUser: () => TestUser): void {
     });
   });
 
-  test("a key stays after its message was delivered, and counts it", async () => {
+  test("a key exists and counts a message after its delivery", async () => {
     const user = createUser();
     const { client } = user;
     const destination = await startVerifyingDestination(user);
     await client.publish({ url: destination.url, flowControl: { key, rate: 5, period: 3600 } });
-    expect(await client.flowControl.get(key)).toMatchObject({ rateMax: 5, ratePeriod: 3600, parallelismMax: expect.any(Number) });
+    expect(await client.flowControl.get(key)).toMatchObject({
+      rateMax: 5,
+      ratePeriod: 3600,
+      parallelismMax: expect.any(Number),
+    });
     await destination.first();
     const limiter = await eventually(
       () => client.flowControl.get(key),
@@ -39,24 +51,43 @@ export function flowControl(createUser: () => TestUser): void {
     expect(Math.abs(limiter.ratePeriodStart * 1000 - Date.now())).toBeLessThan(3_600_000);
   });
 
-  test("the older name of the rate does too, and a period is a second where none is given", async () => {
+  test("the older name of the rate works, and the default period is 1 s", async () => {
     const { client } = createUser();
-    const { messageId } = await client.publish({ ...delayedDestination, flowControl: { key, ratePerSecond: 7 } });
-    expect(await client.messages.get(messageId)).toMatchObject({ flowControlKey: key, rate: 7, ratePerSecond: 7 });
+    const { messageId } = await client.publish({
+      ...delayedDestination,
+      flowControl: { key, ratePerSecond: 7 },
+    });
+    expect(await client.messages.get(messageId)).toMatchObject({
+      flowControlKey: key,
+      rate: 7,
+      ratePerSecond: 7,
+    });
     expect(await client.flowControl.get(key)).toMatchObject({ rateMax: 7, ratePeriod: 1 });
   });
 
-  test("a period beside a parallelism limits nothing, and is kept", async () => {
+  test("a period without a rate limits nothing and is kept", async () => {
     const { client } = createUser();
     const limiter = { key, parallelism: 3, period: "1d" } as const;
     const { messageId } = await client.publish({ ...delayedDestination, flowControl: limiter });
-    expect(await client.messages.get(messageId)).toMatchObject({ flowControlKey: key, parallelism: 3, period: 86_400 });
+    expect(await client.messages.get(messageId)).toMatchObject({
+      flowControlKey: key,
+      parallelism: 3,
+      period: 86_400,
+    });
     expect(await client.flowControl.get(key)).toMatchObject({ parallelismMax: 3, rateMax: 0 });
-    const { scheduleId } = await client.schedules.create({ destination: "https://example.com", cron: "0 0 1 1 *", flowControl: limiter });
-    expect(await client.schedules.get(scheduleId)).toMatchObject({ flowControlKey: key, parallelism: 3, period: 86_400 });
+    const { scheduleId } = await client.schedules.create({
+      destination: "https://example.com",
+      cron: "0 0 1 1 *",
+      flowControl: limiter,
+    });
+    expect(await client.schedules.get(scheduleId)).toMatchObject({
+      flowControlKey: key,
+      parallelism: 3,
+      period: 86_400,
+    });
   });
 
-  test("a key can be paused, and pinned, before its first message", async () => {
+  test("a key can be paused and pinned before its first message", async () => {
     const user = createUser();
     const { client } = user;
     const destination = await startVerifyingDestination(user);
@@ -73,29 +104,35 @@ export function flowControl(createUser: () => TestUser): void {
     await destination.first();
   });
 
-  test("what is waiting for its key can be cancelled, and gives way", async () => {
+  test("a message that waits for its key can be cancelled and does not block others", async () => {
     const { client } = createUser();
     const held = await startHeldDestination();
     const limiter = { url: held.url, flowControl: { key, parallelism: 1 } };
     await client.publish(limiter);
     await held.until(1);
     const { messageId } = await client.publish(limiter);
-    expect(await client.messages.get(messageId)).toMatchObject({ waitingOn: [{ reason: expect.any(String), text: expect.any(String) }] });
+    expect(await client.messages.get(messageId)).toMatchObject({
+      waitingOn: [{ reason: expect.any(String), text: expect.any(String) }],
+    });
     expect(await client.messages.cancel(messageId)).toEqual({ cancelled: 1 });
     expect(await client.flowControl.get(key)).toMatchObject({ waitListSize: 0, parallelismCount: 1 });
     held.release();
   });
 
-  test("what nobody has named is unknown", async () => {
+  test("a key without messages is unknown", async () => {
     await expect(createUser().client.flowControl.get("nobody")).rejects.toMatchObject({ status: 404 });
   });
 
-  test("no more deliveries at once than the key allows", async () => {
+  test("deliveries at once do not exceed the parallelism of the key", async () => {
     const { client } = createUser();
     const held = await startHeldDestination();
     for (let n = 0; n < 3; n++) await client.publish({ url: held.url, flowControl: { key, parallelism: 1 } });
     await held.until(1);
-    expect(await client.flowControl.get(key)).toMatchObject({ parallelismMax: 1, parallelismCount: 1, waitListSize: 2 });
+    expect(await client.flowControl.get(key)).toMatchObject({
+      parallelismMax: 1,
+      parallelismCount: 1,
+      waitListSize: 2,
+    });
     for (let n = 1; n < 3; n++) {
       held.release();
       await held.until(n + 1);
@@ -108,13 +145,19 @@ export function flowControl(createUser: () => TestUser): void {
     expect(held.max()).toBe(1);
   });
 
-  test("no more deliveries in a period than the key allows, until the rate is reset", async () => {
+  test("deliveries per period do not exceed the rate of the key until the rate is reset", async () => {
     const user = createUser();
     const { client } = user;
     const destination = await startVerifyingDestination(user);
-    for (const path of ["/1", "/2"]) await client.publish({ url: destination.url + path, flowControl: { key, rate: 1, period: "7d" } });
+    for (const path of ["/1", "/2"])
+      await client.publish({ url: destination.url + path, flowControl: { key, rate: 1, period: "7d" } });
     await destination.first();
-    expect(await client.flowControl.get(key)).toMatchObject({ rateMax: 1, rateCount: 1, ratePeriod: 604_800, waitListSize: 1 });
+    expect(await client.flowControl.get(key)).toMatchObject({
+      rateMax: 1,
+      rateCount: 1,
+      ratePeriod: 604_800,
+      waitListSize: 1,
+    });
     expect(await client.flowControl.resetRate(key)).toBeUndefined();
     const arrivals = await destination.until(({ length }) => length === 2);
     expect(arrivals.map(({ path }) => path)).toEqual(["/1", "/2"]);
@@ -123,18 +166,20 @@ export function flowControl(createUser: () => TestUser): void {
     expect(await client.flowControl.get(key)).toMatchObject({ rateCount: 0 });
   });
 
-  test("each period lets the next through, by itself", { tags: "long" }, async () => {
+  test("each new period allows further deliveries", { tags: "long" }, async () => {
     const user = createUser();
     const { client } = user;
     const destination = await startVerifyingDestination(user);
     const limiter = { key, rate: 2, period: 1 };
-    await client.batch([1, 2, 3, 4, 5].map((n) => ({ url: `${destination.url}/${n}`, flowControl: limiter })));
+    await client.batch(
+      [1, 2, 3, 4, 5].map((n) => ({ url: `${destination.url}/${n}`, flowControl: limiter })),
+    );
     const arrivals = await destination.until(({ length }) => length === 5);
     expect(arrivals.map(({ path }) => path).toSorted()).toEqual(["/1", "/2", "/3", "/4", "/5"]);
     expect((await client.flowControl.get(key)).rateCount).toBeLessThanOrEqual(2);
   });
 
-  test("what is paused waits, and goes when it is resumed", async () => {
+  test("messages of a paused key wait until it is resumed", async () => {
     const user = createUser();
     const { client } = user;
     const destination = await startVerifyingDestination(user);
@@ -149,14 +194,20 @@ export function flowControl(createUser: () => TestUser): void {
     await destination.first();
   });
 
-  test("what is pinned holds against what messages bring, until it is unpinned, each by itself", async () => {
+  test("messages do not change pinned limits until each is unpinned", async () => {
     const { client } = createUser();
     const publish = (parallelism: number, rate: number) =>
       client.publish({ ...delayedDestination, flowControl: { key, parallelism, rate, period: "1m" } });
     const limiter = () => client.flowControl.get(key);
     await publish(1, 1);
     expect(await client.flowControl.pin(key, { parallelism: 20, rate: 200, period: 120 })).toBeUndefined();
-    const pinned = { parallelismMax: 20, rateMax: 200, ratePeriod: 120, isPinnedParallelism: true, isPinnedRate: true };
+    const pinned = {
+      parallelismMax: 20,
+      rateMax: 200,
+      ratePeriod: 120,
+      isPinnedParallelism: true,
+      isPinnedRate: true,
+    };
     expect(await limiter()).toMatchObject(pinned);
     await publish(2, 2);
     expect(await limiter()).toMatchObject(pinned);
@@ -170,9 +221,12 @@ export function flowControl(createUser: () => TestUser): void {
     expect(await limiter()).toMatchObject({ parallelismMax: 4, rateMax: 4, ratePeriod: 60 });
   });
 
-  test("a part can be pinned alone", async () => {
+  test("one limit can be pinned alone", async () => {
     const { client } = createUser();
-    await client.publish({ ...delayedDestination, flowControl: { key, parallelism: 1, rate: 1, period: "1m" } });
+    await client.publish({
+      ...delayedDestination,
+      flowControl: { key, parallelism: 1, rate: 1, period: "1m" },
+    });
     await client.flowControl.pin(key, { rate: 7 });
     expect(await client.flowControl.get(key)).toMatchObject({
       parallelismMax: 1,
@@ -189,15 +243,20 @@ export function flowControl(createUser: () => TestUser): void {
     });
   });
 
-  test("values that cannot be pinned are refused", async () => {
+  test("invalid values are refused", async () => {
     const { client } = createUser();
     await client.publish({ ...delayedDestination, flowControl: { key, parallelism: 1 } });
     await expect(client.flowControl.pin(key, { parallelism: -1 })).rejects.toMatchObject({ status: 400 });
-    await expect(client.flowControl.pin(key, { rate: 1, period: 8 * 86_400 })).rejects.toMatchObject({ status: 400 });
-    expect(await client.flowControl.get(key)).toMatchObject({ parallelismMax: 1, isPinnedParallelism: false });
+    await expect(client.flowControl.pin(key, { rate: 1, period: 8 * 86_400 })).rejects.toMatchObject({
+      status: 400,
+    });
+    expect(await client.flowControl.get(key)).toMatchObject({
+      parallelismMax: 1,
+      isPinnedParallelism: false,
+    });
   });
 
-  test("all deliveries of the account together have their own count", async () => {
+  test("all deliveries of the account have a common count", async () => {
     const { client } = createUser();
     const held = await startHeldDestination();
     const before = await client.flowControl.getGlobalParallelism();

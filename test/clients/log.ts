@@ -3,7 +3,7 @@ import type { TestUser } from "./clientTestServer.ts";
 import { eventually, delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
 export function log(createUser: () => TestUser): void {
-  test("the log tells of each step, with the labels on every line", async () => {
+  test("the log has an entry for each step, with the labels", async () => {
     const user = createUser();
     const { client } = user;
     let calls = 0;
@@ -12,13 +12,30 @@ export function log(createUser: () => TestUser): void {
       headers: { "retry-after": "0" },
       body: "busy",
     }));
-    const { messageId } = await client.publish({ url: destination.url, body: "in", label: ["told", "twice"] });
+    const { messageId } = await client.publish({
+      url: destination.url,
+      body: "in",
+      label: ["told", "twice"],
+    });
     const ask = () => client.logs({ filter: { messageId } });
     const { logs, events, cursor } = await eventually(ask, (page) => page.logs[0]?.state === "DELIVERED");
     expect(cursor).toBeUndefined();
     expect(events).toEqual(logs);
-    expect(logs.map(({ state }) => state).reverse()).toEqual(["CREATED", "ACTIVE", "ERROR", "RETRY", "ACTIVE", "DELIVERED"]);
-    const ofEach = { messageId, url: destination.url, label: "told", labels: ["told", "twice"], time: expect.any(Number) };
+    expect(logs.map(({ state }) => state).reverse()).toEqual([
+      "CREATED",
+      "ACTIVE",
+      "ERROR",
+      "RETRY",
+      "ACTIVE",
+      "DELIVERED",
+    ]);
+    const ofEach = {
+      messageId,
+      url: destination.url,
+      label: "told",
+      labels: ["told", "twice"],
+      time: expect.any(Number),
+    };
     expect(logs).toEqual(logs.map(() => expect.objectContaining(ofEach)));
     expect(logs.find(({ state }) => state === "ERROR")).toMatchObject({
       responseStatus: 503,
@@ -31,10 +48,11 @@ export function log(createUser: () => TestUser): void {
     expect(await client.events({ filter: { messageId } })).toEqual({ logs, events: logs, cursor: undefined });
   });
 
-  test("a page ends with a cursor as long as there is more", async () => {
+  test("a page has a cursor if there are more entries", async () => {
     const { client } = createUser();
     const ids: string[] = [];
-    for (const label of ["a", "b", "c"]) ids.unshift((await client.publish({ ...delayedDestination, label })).messageId);
+    for (const label of ["a", "b", "c"])
+      ids.unshift((await client.publish({ ...delayedDestination, label })).messageId);
     const seen: string[] = [];
     let cursor: string | undefined;
     do {
@@ -44,16 +62,17 @@ export function log(createUser: () => TestUser): void {
     } while (cursor);
     expect(seen).toEqual(ids);
     expect(cursor).toBeUndefined();
-    // The older place of the count.
+    // The older position of the count.
     expect((await client.logs({ filter: { count: 1 } })).logs).toHaveLength(1);
   });
 
-  test("a moment can be the cursor to begin with, as the client's documentation has it", async () => {
+  test("a time can be the first cursor, as in the client's documentation", async () => {
     const { client, url, token } = createUser();
     const ids: string[] = [];
-    for (let number = 0; number < 3; number++) ids.unshift((await client.publish(delayedDestination)).messageId);
+    for (let number = 0; number < 3; number++)
+      ids.unshift((await client.publish(delayedDestination)).messageId);
     const seen: string[] = [];
-    // Some time ahead, so that everything is before it.
+    // A time in the future, so that all entries are before it.
     let cursor: string | number = Date.now() + 60_000;
     while (cursor !== 0) {
       const page: Awaited<ReturnType<typeof client.logs>> = await client.logs({ cursor, count: 2 });
@@ -74,17 +93,24 @@ export function log(createUser: () => TestUser): void {
     expect(await forward(Date.now() + 60_000)).toEqual([]);
   });
 
-  test("each filter keeps what it names", async () => {
+  test("each filter selects its entries", async () => {
     const { client } = createUser();
     const before = Date.now() - 60_000;
     const after = Date.now() + 60_000;
     await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://group.example" }] });
     const ids = {
       red: (await client.publish({ url: "https://one.example/a", delay: 600, label: "red" })).messageId,
-      blue: (await client.publish({ url: "https://two.example/b", delay: 600, label: "blue", flowControl: { key: "shop", rate: 1 } }))
-        .messageId,
+      blue: (
+        await client.publish({
+          url: "https://two.example/b",
+          delay: 600,
+          label: "blue",
+          flowControl: { key: "shop", rate: 1 },
+        })
+      ).messageId,
       group: (await client.publish({ urlGroup: "group", delay: 600 }))[0]?.messageId ?? "",
-      line: (await client.queue({ queueName: "line" }).enqueue({ url: "https://line.example", delay: 600 })).messageId,
+      line: (await client.queue({ queueName: "line" }).enqueue({ url: "https://line.example", delay: 600 }))
+        .messageId,
     };
     const names = Object.keys(ids) as (keyof typeof ids)[];
     const cases = [
@@ -117,6 +143,8 @@ export function log(createUser: () => TestUser): void {
     const { logs } = await client.logs({ messageIds: [ids.line, ids.red] });
     expect(new Set(logs.map(({ messageId }) => messageId))).toEqual(new Set([ids.line, ids.red]));
     expect(logs.find(({ messageId }) => messageId === ids.line)).toMatchObject({ queueName: "line" });
-    expect((await client.logs({ filter: { urlGroup: "group" } })).logs).toMatchObject([{ urlGroup: "group", topicName: "group" }]);
+    expect((await client.logs({ filter: { urlGroup: "group" } })).logs).toMatchObject([
+      { urlGroup: "group", topicName: "group" },
+    ]);
   });
 }

@@ -3,7 +3,7 @@ import type { TestUser } from "./clientTestServer.ts";
 import { eventually, delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
 export function messages(createUser: () => TestUser): void {
-  test("a message can be read back with all its settings", async () => {
+  test("a message can be read with all its settings", async () => {
     const { clientWith } = createUser();
     const client = clientWith({ enableTelemetry: true });
     const { messageId } = await client.publish({
@@ -45,7 +45,7 @@ export function messages(createUser: () => TestUser): void {
     });
   });
 
-  test("a message that asks for nothing has no settings to show", async () => {
+  test("a message without settings is shown without them", async () => {
     const { client } = createUser();
     const notBefore = Math.floor(Date.now() / 1000) + 600;
     const { messageId } = await client.publish({ url: "https://example.com", notBefore });
@@ -64,15 +64,18 @@ export function messages(createUser: () => TestUser): void {
     });
   });
 
-  test("a body that is no text is shown in base64", async () => {
+  test("a body that is not text is shown in base64", async () => {
     const { client } = createUser();
-    const { messageId } = await client.publish({ ...delayedDestination, body: new Blob([new Uint8Array([0xff, 0xfe])]) });
+    const { messageId } = await client.publish({
+      ...delayedDestination,
+      body: new Blob([new Uint8Array([0xff, 0xfe])]),
+    });
     const message = await client.messages.get(messageId);
     expect(message).toMatchObject({ bodyBase64: "//4=" });
     expect(message.body).toBeUndefined();
   });
 
-  test("what was delivered a moment ago can still be read and cancelled", async () => {
+  test("a message that was just delivered can still be read and cancelled", async () => {
     const user = createUser();
     const { client } = user;
     const destination = await startVerifyingDestination(user);
@@ -86,7 +89,7 @@ export function messages(createUser: () => TestUser): void {
     expect(await client.messages.cancel({ all: true })).toEqual({ cancelled: 0 });
   });
 
-  test("cancel one, several, and the rest", async () => {
+  test("one message, several and all others can be cancelled", async () => {
     const { client } = createUser();
     const publish = (label: string) => client.publish({ ...delayedDestination, label });
     const one = await publish("a");
@@ -96,8 +99,8 @@ export function messages(createUser: () => TestUser): void {
     expect(await client.messages.cancel([one.messageId, two.messageId, "msg_unknown"])).toEqual({
       cancelled: 1,
       failed: [
-        { id: one.messageId, reason: "the message is finished, or was cancelled before" },
-        { id: "msg_unknown", reason: "there is no such message" },
+        { id: one.messageId, reason: "the message has finished or was already cancelled" },
+        { id: "msg_unknown", reason: "the message does not exist" },
       ],
     });
     expect(await client.messages.cancel({ all: true })).toEqual({ cancelled: 1 });
@@ -106,13 +109,13 @@ export function messages(createUser: () => TestUser): void {
     expect(logs.map(({ state }) => state)).toContain("CANCELLED");
   });
 
-  test("what is unknown is refused with 404", async () => {
+  test("unknown messages are refused with 404", async () => {
     const { client } = createUser();
     await expect(client.messages.get("msg_unknown")).rejects.toMatchObject({ status: 404 });
     await expect(client.messages.cancel("msg_unknown")).rejects.toMatchObject({ status: 404 });
   });
 
-  test("the older names for cancelling do the same", async () => {
+  test("the older names for cancelling work", async () => {
     const { client } = createUser();
     const ids: string[] = [];
     for (let number = 0; number < 5; number++) ids.push((await client.publish(delayedDestination)).messageId);
@@ -121,7 +124,7 @@ export function messages(createUser: () => TestUser): void {
     expect(await client.messages.deleteAll()).toBe(2);
   });
 
-  test("cancel by filter takes only what it names", async () => {
+  test("cancelling by a filter cancels only its messages", async () => {
     const { client } = createUser();
     const before = Date.now() - 60_000;
     const after = Date.now() + 60_000;
@@ -129,7 +132,12 @@ export function messages(createUser: () => TestUser): void {
     const publish = () =>
       Promise.all([
         client.publish({ url: "https://one.example/cancel-path-a", delay: 600, label: ["red", "warm"] }),
-        client.publish({ url: "https://two.example/cancel-path-b", delay: 600, label: "blue", flowControl: { key: "shop", rate: 1 } }),
+        client.publish({
+          url: "https://two.example/cancel-path-b",
+          delay: 600,
+          label: "blue",
+          flowControl: { key: "shop", rate: 1 },
+        }),
         client.publish({ urlGroup: "group", delay: 600 }),
         client.queue({ queueName: "line" }).enqueue({ url: "https://line.example", delay: 600 }),
       ]);
@@ -152,18 +160,25 @@ export function messages(createUser: () => TestUser): void {
     for (const [filter, cancelled] of filters) {
       await client.messages.cancel({ all: true });
       await publish();
-      expect({ filter, ...(await client.messages.cancel({ filter: filter as { label: string } })) }).toEqual({ filter, cancelled });
+      expect({ filter, ...(await client.messages.cancel({ filter: filter as { label: string } })) }).toEqual({
+        filter,
+        cancelled,
+      });
     }
     await client.messages.cancel({ all: true });
     await publish();
-    expect(await client.messages.cancel({ filter: { callerIp: "127.0.0.1" }, count: 3 })).toEqual({ cancelled: 3 });
+    expect(await client.messages.cancel({ filter: { callerIp: "127.0.0.1" }, count: 3 })).toEqual({
+      cancelled: 3,
+    });
     expect(await client.messages.cancel({ all: true, count: 500 })).toEqual({ cancelled: 1 });
   });
 
-  test("to cancel all, all that pass a filter, or all of many ids, is done in one call however many there are", async () => {
+  test("one call cancels any number of messages: all, those of a filter, or many ids", async () => {
     const { client } = createUser();
     const publish = async (label: string, count: number): Promise<string[]> => {
-      const results = await client.batch(Array.from({ length: count }, () => ({ ...delayedDestination, label })));
+      const results = await client.batch(
+        Array.from({ length: count }, () => ({ ...delayedDestination, label })),
+      );
       return results.map((result) => ("messageId" in result ? result.messageId : ""));
     };
     await publish("red", 250);

@@ -1,11 +1,11 @@
 import { Client, Receiver } from "@upstash/qstash";
 
-/** What the client package offers, and which of it has been called and has answered. */
+/** The methods that the client package offers, and those that were called and have returned. */
 export type Methods = { offered: readonly string[]; answered: ReadonlySet<string>; unwatch(): void };
 
 /**
- * Watches every method and every getter of the client's classes, as they are found there, so that none that a new
- * version brings is overlooked. What is called stays as it is.
+ * Watches every method and every getter of the client's classes. It reads them from the classes, so that it
+ * also finds those of a new version. Their behaviour does not change.
  */
 export function watchMethods(objects: ReadonlyMap<string, object> = createInstances()): Methods {
   const offered: string[] = [];
@@ -29,11 +29,11 @@ export function watchMethods(objects: ReadonlyMap<string, object> = createInstan
   return { offered, answered, unwatch: () => restore.forEach((undo) => undo()) };
 }
 
-/** An object of each class, by the name under which users meet it. */
+/** Returns an object of each class, by the name that users know. */
 function createInstances(): Map<string, object> {
   const client = new Client({ baseUrl: "http://127.0.0.1:1", token: "none" });
-  const byGetter = Object.entries(Object.getOwnPropertyDescriptors(Client.prototype)).flatMap(([name, { get }]): [string, object][] =>
-    get ? [[name, get.call(client)]] : [],
+  const byGetter = Object.entries(Object.getOwnPropertyDescriptors(Client.prototype)).flatMap(
+    ([name, { get }]): [string, object][] => (get ? [[name, get.call(client)]] : []),
   );
   const all: [string, object][] = [
     ["client", client],
@@ -55,7 +55,7 @@ function isNew(seen: Set<object>, prototype: object): boolean {
 const ownFunctions = (object: object): string[] =>
   Object.entries(object).flatMap(([name, value]) => (typeof value === "function" ? [name] : []));
 
-/** The same, except that `note` is called once it has answered. */
+/** Returns the same property, which also calls `note` once it has returned. */
 function watchProperty(descriptor: PropertyDescriptor, note: () => void): PropertyDescriptor {
   const around = (inner: (...args: unknown[]) => unknown) =>
     function (this: unknown, ...args: unknown[]): unknown {

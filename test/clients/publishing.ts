@@ -2,7 +2,12 @@ import { custom, QstashError, resend } from "@upstash/qstash";
 import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { startDestination } from "../process/waypost.ts";
-import { eventually, delayedDestination, startHeldDestination, startVerifyingDestination } from "./clientTestServer.ts";
+import {
+  eventually,
+  delayedDestination,
+  startHeldDestination,
+  startVerifyingDestination,
+} from "./clientTestServer.ts";
 
 const anId = expect.stringMatching(/^msg_/);
 
@@ -14,14 +19,23 @@ export function publishing(createUser: () => TestUser): void {
 }
 
 function testDelivery(createUser: () => TestUser): void {
-  test("publishJSON arrives with its headers, and the Receiver verifies it", async () => {
+  test("a publishJSON arrives with its headers, and the Receiver verifies it", async () => {
     const user = createUser();
     const destination = await startVerifyingDestination(user);
     const url = `${destination.url}/api//deep/?a=1&b=%20x`;
     const body = { hello: "wörld" };
-    const { messageId } = await user.client.publishJSON({ url, body, headers: { "X-Mine": "yes" }, label: "first" });
+    const { messageId } = await user.client.publishJSON({
+      url,
+      body,
+      headers: { "X-Mine": "yes" },
+      label: "first",
+    });
     const arrival = await destination.first();
-    expect(arrival).toMatchObject({ method: "POST", path: "/api//deep/?a=1&b=%20x", body: Buffer.from(JSON.stringify(body)) });
+    expect(arrival).toMatchObject({
+      method: "POST",
+      path: "/api//deep/?a=1&b=%20x",
+      body: Buffer.from(JSON.stringify(body)),
+    });
     expect(arrival.headers).toMatchObject({
       "content-type": "application/json",
       "x-mine": "yes",
@@ -39,23 +53,32 @@ function testDelivery(createUser: () => TestUser): void {
     const signature = String((await destination.first()).headers["upstash-signature"]);
     expect(await user.receiver.verify({ signature, body: "mine" })).toBe(true);
     await expect(user.receiver.verify({ signature, body: "mine " })).rejects.toThrow(/body hash/);
-    await expect(user.receiver.verify({ signature, body: "mine", url: "https://example.com" })).rejects.toThrow(/subject/);
+    await expect(
+      user.receiver.verify({ signature, body: "mine", url: "https://example.com" }),
+    ).rejects.toThrow(/subject/);
     await expect(createUser().receiver.verify({ signature, body: "mine" })).rejects.toThrow(/signature/);
   });
 
-  test("headers of the client as a whole go along, below those of the message", async () => {
+  test("the client's headers are delivered, unless the message has them", async () => {
     const user = createUser();
     const destination = await startVerifyingDestination(user);
-    const client = user.clientWith({ headers: { "X-All": "all", "X-Both": "all", "Upstash-Retries": "1" }, enableTelemetry: true });
+    const client = user.clientWith({
+      headers: { "X-All": "all", "X-Both": "all", "Upstash-Retries": "1" },
+      enableTelemetry: true,
+    });
     const headers = { "X-Both": "one", "Upstash-Forward-X-Prefixed": "prefixed" };
     const { messageId } = await client.publish({ url: destination.url, headers });
-    expect((await destination.first()).headers).toMatchObject({ "x-all": "all", "x-both": "one", "x-prefixed": "prefixed" });
+    expect((await destination.first()).headers).toMatchObject({
+      "x-all": "all",
+      "x-both": "one",
+      "x-prefixed": "prefixed",
+    });
     const message = await client.messages.get(messageId);
     expect(message.maxRetries).toBe(1);
     expect(message.header).toEqual({ "X-All": ["all"], "X-Both": ["one"], "X-Prefixed": ["prefixed"] });
   });
 
-  test("what a message brings never replaces what the service says, and other names of the brand go through", async () => {
+  test("a message cannot replace Waypost's headers; other names of the brand are delivered", async () => {
     const user = createUser();
     const destination = await startVerifyingDestination(user);
     const forward = {
@@ -74,7 +97,9 @@ function testDelivery(createUser: () => TestUser): void {
       "Upstash-Workflow-Unknown-Sdk": "true",
       "Upstash-Workflow-Callback": "true",
     };
-    const headers = Object.fromEntries(Object.entries(forward).map(([name, value]) => [`Upstash-Forward-${name}`, value]));
+    const headers = Object.fromEntries(
+      Object.entries(forward).map(([name, value]) => [`Upstash-Forward-${name}`, value]),
+    );
     const { messageId } = await user.client.publish({ url: destination.url, body: "whole", headers });
     const arrival = await destination.first();
     expect(arrival.headers).toMatchObject({
@@ -92,12 +117,18 @@ function testDelivery(createUser: () => TestUser): void {
     expect(JSON.stringify(arrival.headers)).not.toContain("forged");
   });
 
-  test("a form, and bytes that are no text, arrive as they are", async () => {
+  test("a form and bytes that are not text arrive unchanged", async () => {
     const user = createUser();
     const destination = await startDestination();
     const bytes = Buffer.from([0, 0xff, 0xfe, 10, 13]);
-    await user.client.publish({ url: `${destination.url}/bytes`, body: new Blob([bytes], { type: "image/x-own" }) });
-    await user.client.publish({ url: `${destination.url}/form`, body: new URLSearchParams({ a: "1 2", b: "ü" }) });
+    await user.client.publish({
+      url: `${destination.url}/bytes`,
+      body: new Blob([bytes], { type: "image/x-own" }),
+    });
+    await user.client.publish({
+      url: `${destination.url}/form`,
+      body: new URLSearchParams({ a: "1 2", b: "ü" }),
+    });
     await destination.until(({ length }) => length === 2);
     const at = (wanted: string) => destination.arrivals.find(({ path }) => path === wanted);
     expect(at("/bytes")).toMatchObject({ body: bytes, headers: { "content-type": "image/x-own" } });
@@ -105,14 +136,17 @@ function testDelivery(createUser: () => TestUser): void {
     expect(at("/form")?.headers["content-type"]).toMatch(/^application\/x-www-form-urlencoded/);
   });
 
-  test.each(["GET", "POST", "PUT", "PATCH", "DELETE"] as const)("the method %s is that of the delivery", async (method) => {
-    const user = createUser();
-    const destination = await startVerifyingDestination(user);
-    await user.client.publish({ url: `${destination.url}/m`, method, notBefore: 1_000_000_000 });
-    expect(await destination.first()).toMatchObject({ method, path: "/m" });
-  });
+  test.each(["GET", "POST", "PUT", "PATCH", "DELETE"] as const)(
+    "the delivery has the method %s",
+    async (method) => {
+      const user = createUser();
+      const destination = await startVerifyingDestination(user);
+      await user.client.publish({ url: `${destination.url}/m`, method, notBefore: 1_000_000_000 });
+      expect(await destination.first()).toMatchObject({ method, path: "/m" });
+    },
+  );
 
-  test("a destination that does not answer in time has failed", async () => {
+  test("an attempt fails if the destination does not answer in time", async () => {
     const { client } = createUser();
     const held = await startHeldDestination();
     const { messageId } = await client.publish({ url: held.url, timeout: 1, retries: 0 });
@@ -124,7 +158,7 @@ function testDelivery(createUser: () => TestUser): void {
     expect(input?.responseStatus).toBeUndefined();
   });
 
-  test("a batch is delivered, and answered in its order", async () => {
+  test("a batch is delivered, and its results are in order", async () => {
     const user = createUser();
     const destination = await startVerifyingDestination(user);
     const results = await user.client.batchJSON([
@@ -132,7 +166,9 @@ function testDelivery(createUser: () => TestUser): void {
       { url: `${destination.url}/two`, body: { n: 2 }, retries: 0 },
     ]);
     const arrivals = await destination.until(({ length }) => length === 2);
-    const ids = ["/one", "/two"].map((path) => arrivals.find((one) => one.path === path)?.headers["upstash-message-id"]);
+    const ids = ["/one", "/two"].map(
+      (path) => arrivals.find((one) => one.path === path)?.headers["upstash-message-id"],
+    );
     expect(results).toEqual(ids.map((messageId) => expect.objectContaining({ messageId })));
     expect(arrivals.find(({ path }) => path === "/one")).toMatchObject({
       headers: { "x-number": "1", "content-type": "application/json" },
@@ -142,7 +178,7 @@ function testDelivery(createUser: () => TestUser): void {
 }
 
 function testProviders(createUser: () => TestUser): void {
-  test("a request for a provider of language models goes to the provider", async () => {
+  test("a request for a provider of language models is sent to the provider", async () => {
     const user = createUser();
     const destination = await startVerifyingDestination(user, ({ path }) => ({
       status: 200,
@@ -158,12 +194,19 @@ function testProviders(createUser: () => TestUser): void {
       body: Buffer.from('{"messages":[]}'),
       headers: { authorization: "Bearer of-the-provider", "content-type": "application/json" },
     });
-    expect(JSON.parse(String(arrivals[1]?.body))).toMatchObject({ status: 200, body: Buffer.from('{"choices":[]}').toString("base64") });
+    expect(JSON.parse(String(arrivals[1]?.body))).toMatchObject({
+      status: 200,
+      body: Buffer.from('{"choices":[]}').toString("base64"),
+    });
   });
 
-  test("an e-mail goes to its provider too, also in a batch and through a queue", async () => {
+  test("an e-mail is sent to its provider, also in a batch and through a queue", async () => {
     const { client } = createUser();
-    const mail = { api: { name: "email", provider: resend({ token: "of-the-provider" }) }, body: { to: "you" }, delay: 600 } as const;
+    const mail = {
+      api: { name: "email", provider: resend({ token: "of-the-provider" }) },
+      body: { to: "you" },
+      delay: 600,
+    } as const;
     const results = [await client.publishJSON({ ...mail }), ...(await client.batchJSON([{ ...mail }]))];
     results.push(await client.queue({ queueName: "mail" }).enqueueJSON({ ...mail }));
     for (const result of results) {
@@ -175,24 +218,27 @@ function testProviders(createUser: () => TestUser): void {
     }
   });
 
-  test("a request for a language model of the service itself is refused: there is none", async () => {
+  test("a request for a language model of the service itself is refused", async () => {
     const { client } = createUser();
     const asking = client.publishJSON({ api: { name: "llm" }, body: {}, callback: "https://example.com" });
-    await expect(asking).rejects.toMatchObject({ status: expect.toSatisfy((status: number) => status === 400 || status === 404) });
+    await expect(asking).rejects.toMatchObject({
+      status: expect.toSatisfy((status: number) => status === 400 || status === 404),
+    });
   });
 }
 
 function testResponses(createUser: () => TestUser): void {
-  test.each(["https://example.com", "https://oz.requestcatcher.com/?foo=bar", "https://example.com/123/?asdasd=ooo"])(
-    "the destination %s is kept to the letter",
-    async (url) => {
-      const { client } = createUser();
-      const { messageId } = await client.publish({ url, delay: 60 });
-      expect((await client.messages.get(messageId)).url).toBe(url);
-    },
-  );
+  test.each([
+    "https://example.com",
+    "https://oz.requestcatcher.com/?foo=bar",
+    "https://example.com/123/?asdasd=ooo",
+  ])("the destination %s is kept byte for byte", async (url) => {
+    const { client } = createUser();
+    const { messageId } = await client.publish({ url, delay: 60 });
+    expect((await client.messages.get(messageId)).url).toBe(url);
+  });
 
-  test("the same deduplication id, or the same content, makes one message", async () => {
+  test("publishes with the same deduplication id or content create one message", async () => {
     const { client } = createUser();
     const byId = { ...delayedDestination, deduplicationId: "once" };
     const first = await client.publish(byId);
@@ -204,9 +250,12 @@ function testResponses(createUser: () => TestUser): void {
     expect((await client.publish({ ...byContent, body: "other" })).deduplicated).toBeUndefined();
   });
 
-  test("batch takes messages of every kind, and tells which was refused", async () => {
+  test("a batch accepts messages of every kind and names a refused one", async () => {
     const { client } = createUser();
-    await client.urlGroups.addEndpoints({ name: "pair", endpoints: [{ url: "https://a.example" }, { url: "https://b.example" }] });
+    await client.urlGroups.addEndpoints({
+      name: "pair",
+      endpoints: [{ url: "https://a.example" }, { url: "https://b.example" }],
+    });
     const results = await client.batch([
       { ...delayedDestination, body: "plain" },
       { urlGroup: "pair", body: "to both", delay: 60 },
@@ -223,10 +272,12 @@ function testResponses(createUser: () => TestUser): void {
       { error: expect.stringMatching(/retries/i) },
     ]);
     const [, , queued] = results;
-    expect(await client.messages.get(queued && "messageId" in queued ? queued.messageId : "")).toMatchObject({ queueName: "line" });
+    expect(await client.messages.get(queued && "messageId" in queued ? queued.messageId : "")).toMatchObject({
+      queueName: "line",
+    });
   });
 
-  test("a bare number of seconds does for the timeout, as other clients send it", async () => {
+  test("the timeout may be a bare number of seconds, as other clients send it", async () => {
     const { client } = createUser();
     const ids = await Promise.all(
       [{ headers: { "Upstash-Timeout": "45" } }, { timeout: 45 }, { timeout: "45s" as const }].map((one) =>
@@ -239,7 +290,7 @@ function testResponses(createUser: () => TestUser): void {
     }
   });
 
-  test("what is redacted is delivered, and shown nowhere", async () => {
+  test("redacted parts are delivered and never shown", async () => {
     const user = createUser();
     const { client } = user;
     const destination = await startVerifyingDestination(user);
@@ -248,8 +299,15 @@ function testResponses(createUser: () => TestUser): void {
       headers: { "X-Key": "secret key", "X-Open": "open" },
       redact: { body: true, header: ["x-key"] },
     } as const;
-    const { messageId } = await client.publish({ url: destination.url, ...hidden, redact: { body: true, header: ["x-key"] } });
-    expect(await destination.first()).toMatchObject({ headers: { "x-key": "secret key" }, body: Buffer.from("secret body") });
+    const { messageId } = await client.publish({
+      url: destination.url,
+      ...hidden,
+      redact: { body: true, header: ["x-key"] },
+    });
+    expect(await destination.first()).toMatchObject({
+      headers: { "x-key": "secret key" },
+      body: Buffer.from("secret body"),
+    });
     const message = await client.messages.get(messageId);
     const redacted = expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/);
     expect(message).toMatchObject({ body: redacted, header: { "X-Key": [redacted], "X-Open": ["open"] } });
@@ -258,20 +316,39 @@ function testResponses(createUser: () => TestUser): void {
       (page) => page.logs[0]?.state === "DELIVERED",
     );
     expect(JSON.stringify(logs)).not.toContain("secret");
-    const all = await client.publish({ ...delayedDestination, headers: { "X-Key": "secret" }, redact: { header: true } });
+    const all = await client.publish({
+      ...delayedDestination,
+      headers: { "X-Key": "secret" },
+      redact: { header: true },
+    });
     expect((await client.messages.get(all.messageId)).header).toEqual({ "X-Key": [redacted] });
   });
 }
 
 function testRefusals(createUser: () => TestUser): void {
   test.each([
-    ["too many retries", { retries: 1_000_000 }, 412, /retries/],
-    ["too long a delay", { delay: "4000d" }, 412, /delay/],
-    ["a retry delay that is no expression", { retryDelay: "rm -rf" }, 400, /retry-delay/],
-    ["a callback that is no URL", { callback: "example.com" }, 400, /callback/],
-    ["a delay that is no duration", { delay: "soon" as "1s" }, 400, /delay/],
-    ["a rate period beyond a week", { flowControl: { key: "k", rate: 1, period: "8d" } }, 400, /period/],
-  ] as const)("%s is refused, with an error that names it", async (_, request, status, text) => {
+    { name: "too many retries", request: { retries: 1_000_000 }, status: 412, text: /retries/ },
+    { name: "too long a delay", request: { delay: "4000d" }, status: 412, text: /delay/ },
+    { name: "an invalid retry delay", request: { retryDelay: "rm -rf" }, status: 400, text: /retry-delay/ },
+    {
+      name: "a callback that is not a URL",
+      request: { callback: "example.com" },
+      status: 400,
+      text: /callback/,
+    },
+    {
+      name: "a delay that is not a duration",
+      request: { delay: "soon" as "1s" },
+      status: 400,
+      text: /delay/,
+    },
+    {
+      name: "a rate period beyond a week",
+      request: { flowControl: { key: "k", rate: 1, period: "8d" } },
+      status: 400,
+      text: /period/,
+    },
+  ] as const)("$name is refused with an error that names it", async ({ request, status, text }) => {
     const publishing = createUser().client.publish({ url: "https://example.com", ...request });
     const error = await publishing.then(
       () => null,
@@ -283,7 +360,7 @@ function testRefusals(createUser: () => TestUser): void {
     expect(said).toMatch(new RegExp(text.source, "i"));
   });
 
-  test("a batch of which all are refused is refused itself, with the status of the first", async () => {
+  test("a batch is refused with the status of its first message if all are refused", async () => {
     const { client } = createUser();
     const batch = client.batch([{ url: "https://example.com", retries: 1_000_000 }]);
     await expect(batch).rejects.toMatchObject({ status: 412, message: expect.stringMatching(/retries/i) });

@@ -18,7 +18,7 @@ import { publishing } from "./publishing.ts";
 import { queues } from "./queues.ts";
 import { schedules } from "./schedules.ts";
 
-/** What the client has, and is not used below. */
+/** Methods of the client that are not used below, and why. */
 const unavailable: Readonly<Record<string, string>> = {
   "client.workflow": "see workflowRuns.ts",
   "workflow.cancel": "see workflowRuns.ts",
@@ -29,7 +29,7 @@ const unavailable: Readonly<Record<string, string>> = {
   "chat.getAuthorizationToken": "this server calls no language models",
 };
 
-/** Tests of one part of the client each. `arrive`: somebody new, with an account of their own. */
+/** The tests of each part of the client. `createUser` creates a user with a new account. */
 const suites = {
   publish: publishing,
   callbacks,
@@ -43,7 +43,7 @@ const suites = {
   accounts,
 };
 
-/** The published client, unmodified, against the whole server, on each store that it can have. */
+/** The published client, unmodified, against the whole server on each of its stores. */
 describe("on SQLite", () => {
   describeClientOn("SQLite");
 });
@@ -57,7 +57,7 @@ function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
 
   beforeAll(async () => {
     methods = watchMethods();
-    // The client says so on the console whenever it is refused something.
+    // The client writes every refusal to the console.
     vi.spyOn(console, "error").mockReturnValue(undefined);
     house = await startClientTestServer(store);
   });
@@ -74,18 +74,22 @@ function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
   });
 
   describe("the client as a whole", () => {
-    test("has no method that was not used above, but for those that are used elsewhere, or that this server has nothing for", () => {
-      expect(methods.offered).toEqual(expect.arrayContaining(["client.publish", "urlGroups.get", "queue.upsert", "receiver.verify"]));
-      expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(Object.keys(unavailable).toSorted());
+    test("has no untested method except those that are tested elsewhere or unavailable here", () => {
+      expect(methods.offered).toEqual(
+        expect.arrayContaining(["client.publish", "urlGroups.get", "queue.upsert", "receiver.verify"]),
+      );
+      expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(
+        Object.keys(unavailable).toSorted(),
+      );
     });
   });
 }
 
-/** Has the well-known keys of development. */
+/** This Receiver has the well-known development keys. */
 const receiver = new Receiver({ devMode: true });
 
 describe("development mode", () => {
-  test("a client in development mode finds the server that is running, and the Receiver knows its keys", async () => {
+  test("a client in development mode finds the server, and the Receiver knows its keys", async () => {
     const server = await startWaypost(["dev", "--port", "0"]);
     const destination = await startVerifyingDestination({ receiver });
     vi.stubEnv("QSTASH_DEV_PORT", new URL(server.url).port);
@@ -93,14 +97,19 @@ describe("development mode", () => {
     onTestFinished(() => void vi.unstubAllEnvs());
     await startDevServer();
     const { messageId } = await new Client().publish({ url: `${destination.url}/dev`, body: "work" });
-    expect(await destination.first()).toMatchObject({ path: "/dev", headers: { "upstash-message-id": messageId } });
+    expect(await destination.first()).toMatchObject({
+      path: "/dev",
+      headers: { "upstash-message-id": messageId },
+    });
   });
 });
 
-test("schedules fire at the full minute, once, and their messages name them", async () => {
-  // The clock of this server stands still half a second before the full minute, until there is this file.
+test("schedules fire once at the full minute, and their messages name them", async () => {
+  // The server's clock stands still 0.5 s before the full minute until this file exists.
   const go = join(temporaryFolder(), "go");
-  const server = await startWaypost(["dev", "--port", "0"], { NODE_OPTIONS: standingClock({ second: 59.5, until: go }) });
+  const server = await startWaypost(["dev", "--port", "0"], {
+    NODE_OPTIONS: standingClock({ second: 59.5, until: go }),
+  });
   const client = new Client({ baseUrl: server.url, token: developmentToken });
   const destination = await startVerifyingDestination({ receiver });
   const at = (path: string): string => `${destination.url}/${path}`;
@@ -122,22 +131,36 @@ test("schedules fire at the full minute, once, and their messages name them", as
     expect(arrival).toMatchObject({
       method: "POST",
       body: Buffer.from("tock"),
-      headers: { "upstash-schedule-id": scheduleId, "upstash-caller-ip": "127.0.0.1", "x-mine": "yes", "content-type": "application/json" },
+      headers: {
+        "upstash-schedule-id": scheduleId,
+        "upstash-caller-ip": "127.0.0.1",
+        "x-mine": "yes",
+        "content-type": "application/json",
+      },
     });
     const schedule = await client.schedules.get(scheduleId);
     expect(schedule.lastScheduleTime).toBeLessThan(schedule.nextScheduleTime ?? 0);
     const messageId = String(arrival?.headers["upstash-message-id"]);
-    expect(schedule.lastScheduleStates).toEqual({ [messageId]: expect.stringMatching(/^(IN_PROGRESS|SUCCESS)$/) });
+    expect(schedule.lastScheduleStates).toEqual({
+      [messageId]: expect.stringMatching(/^(IN_PROGRESS|SUCCESS)$/),
+    });
     expect(await client.messages.get(messageId)).toMatchObject({
       scheduleId,
       ...(path === "/queued" ? { queueName: "line" } : { topicName: "group" }),
     });
-    expect((await client.logs({ filter: { scheduleId } })).logs.at(-1)).toMatchObject({ messageId, scheduleId, state: "CREATED" });
+    expect((await client.logs({ filter: { scheduleId } })).logs.at(-1)).toMatchObject({
+      messageId,
+      scheduleId,
+      state: "CREATED",
+    });
   }
   expect(await queue.get()).toMatchObject({ parallelism: 5 });
 });
 
-/** What makes Node begin with a clock that stands at that second of this minute, and goes on from there as soon as there is such a file. */
+/**
+ * Returns the Node options of a process whose clock stays at this second of the minute until the file
+ * exists, and then runs.
+ */
 function standingClock({ second, until }: { second: number; until: string }): string {
   const at = Math.floor(Date.now() / 60_000) * 60_000 + second * 1000;
   const script = `

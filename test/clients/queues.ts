@@ -8,7 +8,7 @@ export function queues(createUser: () => TestUser): void {
 }
 
 function testSettings(createUser: () => TestUser): void {
-  test("a queue is made, changed, listed, read and deleted", async () => {
+  test("a queue is created, changed, listed, read and deleted", async () => {
     const { client } = createUser();
     const queue = client.queue({ queueName: "upsert-queue" });
     expect(await queue.list()).toEqual([]);
@@ -33,7 +33,7 @@ function testSettings(createUser: () => TestUser): void {
     await expect(queue.delete()).resolves.toBeUndefined();
   });
 
-  test("pause and resume, by their own calls and by upsert, as often as one likes", async () => {
+  test("a queue is paused and resumed repeatedly, by its own calls and by upsert", async () => {
     const { client } = createUser();
     const queue = client.queue({ queueName: "line" });
     const paused = async () => (await queue.get()).paused;
@@ -53,19 +53,30 @@ function testSettings(createUser: () => TestUser): void {
     expect(await paused()).toBe(false);
   });
 
-  test("names that cannot be are refused with 400, too much parallelism with 412", async () => {
+  test("invalid names are refused with 400, too much parallelism with 412", async () => {
     const { client } = createUser();
-    await expect(client.queue({ queueName: "no such name" }).upsert({})).rejects.toMatchObject({ status: 400 });
-    await expect(client.queue({ queueName: "line" }).upsert({ parallelism: 1_000_000 })).rejects.toMatchObject({ status: 412 });
-    await expect(client.queue({ queueName: "line" }).upsert({ parallelism: 0 })).rejects.toMatchObject({ status: 400 });
+    await expect(client.queue({ queueName: "no such name" }).upsert({})).rejects.toMatchObject({
+      status: 400,
+    });
+    await expect(
+      client.queue({ queueName: "line" }).upsert({ parallelism: 1_000_000 }),
+    ).rejects.toMatchObject({ status: 412 });
+    await expect(client.queue({ queueName: "line" }).upsert({ parallelism: 0 })).rejects.toMatchObject({
+      status: 400,
+    });
     await expect(client.queue({ queueName: "unknown" }).get()).rejects.toMatchObject({ status: 404 });
     expect(await client.queue().list()).toEqual([]);
   });
 
-  test("to enqueue makes the queue that is missing, for one at a time", async () => {
+  test("enqueue creates a missing queue with a parallelism of 1", async () => {
     const { client } = createUser();
     const queue = client.queue({ queueName: "new" });
-    const { messageId } = await queue.enqueue({ url: "https://example.com", delay: 600, label: "mine", body: "text" });
+    const { messageId } = await queue.enqueue({
+      url: "https://example.com",
+      delay: 600,
+      label: "mine",
+      body: "text",
+    });
     expect(await queue.get()).toMatchObject({ name: "new", parallelism: 1, paused: false });
     expect(await client.messages.get(messageId)).toMatchObject({
       queueName: "new",
@@ -75,7 +86,7 @@ function testSettings(createUser: () => TestUser): void {
     });
   });
 
-  test("to enqueue leaves the limits of the queue as they are", async () => {
+  test("enqueue does not change the limits of the queue", async () => {
     const { client } = createUser();
     const queue = client.queue({ queueName: "wide" });
     await queue.upsert({ parallelism: 5, paused: true });
@@ -86,11 +97,15 @@ function testSettings(createUser: () => TestUser): void {
 }
 
 function testDelivery(createUser: () => TestUser): void {
-  test("enqueueJSON arrives signed, through its queue", async () => {
+  test("an enqueueJSON arrives signed through its queue", async () => {
     const user = createUser();
     const destination = await startVerifyingDestination(user);
     const queue = user.client.queue({ queueName: "line" });
-    const { messageId } = await queue.enqueueJSON({ url: `${destination.url}/a?b=c`, body: { n: 1 }, headers: { "X-Mine": "yes" } });
+    const { messageId } = await queue.enqueueJSON({
+      url: `${destination.url}/a?b=c`,
+      body: { n: 1 },
+      headers: { "X-Mine": "yes" },
+    });
     expect(await destination.first()).toMatchObject({
       method: "POST",
       path: "/a?b=c",
@@ -103,7 +118,7 @@ function testDelivery(createUser: () => TestUser): void {
     );
   });
 
-  test("one at a time, in order, each with its retries and callbacks before the next begins", async () => {
+  test("messages are sent in order, each after the retries and callbacks of the last", async () => {
     const user = createUser();
     const { client } = user;
     const failing = new Map([["/1", 1]]);
@@ -116,7 +131,11 @@ function testDelivery(createUser: () => TestUser): void {
     await queue.pause();
     for (const n of [1, 2, 3]) {
       const failureCallback = `${destination.url}/failed/${n}`;
-      await queue.enqueue({ url: `${destination.url}/${n}`, callback: `${destination.url}/told/${n}`, failureCallback });
+      await queue.enqueue({
+        url: `${destination.url}/${n}`,
+        callback: `${destination.url}/told/${n}`,
+        failureCallback,
+      });
     }
     expect(await queue.get()).toMatchObject({ paused: true, lag: 3 });
     expect(destination.arrivals).toEqual([]);
@@ -128,7 +147,7 @@ function testDelivery(createUser: () => TestUser): void {
     expect([...of(1), ...of(2), ...of(3)]).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
   });
 
-  test("a wider queue lets so many through at once, and no more", async () => {
+  test("a queue sends as many messages at once as its parallelism", async () => {
     const user = createUser();
     const destination = await startVerifyingDestination(user);
     const held = await startHeldDestination();
@@ -143,10 +162,12 @@ function testDelivery(createUser: () => TestUser): void {
     expect(held.max()).toBe(2);
   });
 
-  test("what is paused delivers nothing; a failed message gives way to the next", async () => {
+  test("a paused queue delivers nothing, and a failed message does not block the next", async () => {
     const user = createUser();
     const { client } = user;
-    const destination = await startVerifyingDestination(user, ({ path }) => ({ status: path === "/bad" ? 500 : 200 }));
+    const destination = await startVerifyingDestination(user, ({ path }) => ({
+      status: path === "/bad" ? 500 : 200,
+    }));
     const queue = client.queue({ queueName: "line" });
     await queue.upsert({ paused: true });
     await queue.enqueue({ url: `${destination.url}/bad`, retries: 0 });
@@ -162,23 +183,30 @@ function testDelivery(createUser: () => TestUser): void {
     expect(messages[0]).toMatchObject({ url: `${destination.url}/bad`, queueName: "line" });
   });
 
-  test("a batch stands in line in its order", async () => {
+  test("a batch is queued in its order", async () => {
     const user = createUser();
     const destination = await startVerifyingDestination(user);
     const numbers = Array.from({ length: 40 }, (_, at) => at);
     const results = await user.client.batchJSON(
-      numbers.map((n) => ({ url: `${destination.url}/${n}`, body: n, queueName: "line", flowControl: { key: "all", parallelism: 3 } })),
+      numbers.map((n) => ({
+        url: `${destination.url}/${n}`,
+        body: n,
+        queueName: "line",
+        flowControl: { key: "all", parallelism: 3 },
+      })),
     );
     const arrivals = await destination.until(({ length }) => length === numbers.length);
     expect(arrivals.map(({ path }) => path)).toEqual(numbers.map((n) => `/${n}`));
-    expect(arrivals.map(({ headers }) => headers["upstash-message-id"])).toEqual(results.map(({ messageId }) => messageId));
+    expect(arrivals.map(({ headers }) => headers["upstash-message-id"])).toEqual(
+      results.map(({ messageId }) => messageId),
+    );
     await eventually(
       () => user.client.queue({ queueName: "line" }).get(),
       ({ lag }) => lag === 0,
     );
   });
 
-  test("what is cancelled gives way to the next", async () => {
+  test("a cancelled message does not block the next", async () => {
     const { client } = createUser();
     const held = await startHeldDestination();
     const queue = client.queue({ queueName: "line" });
@@ -186,7 +214,9 @@ function testDelivery(createUser: () => TestUser): void {
     const second = await queue.enqueue({ url: held.url });
     await queue.enqueue({ url: held.url });
     await held.until(1);
-    expect(await client.messages.cancel({ messageIds: [first.messageId, second.messageId] })).toEqual({ cancelled: 2 });
+    expect(await client.messages.cancel({ messageIds: [first.messageId, second.messageId] })).toEqual({
+      cancelled: 2,
+    });
     await held.until(2);
     expect(await queue.get()).toMatchObject({ lag: 1 });
     held.release();
@@ -196,7 +226,7 @@ function testDelivery(createUser: () => TestUser): void {
     );
   });
 
-  test("with the queue go its messages", async () => {
+  test("the messages of a deleted queue are deleted", async () => {
     const { client } = createUser();
     const queue = client.queue({ queueName: "line" });
     await queue.pause();

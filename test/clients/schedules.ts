@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 
 export function schedules(createUser: () => TestUser): void {
-  test("a schedule is made, read, listed, paused, resumed and deleted", async () => {
+  test("a schedule is created, read, listed, paused, resumed and deleted", async () => {
     const { client } = createUser();
     expect(await client.schedules.list()).toEqual([]);
     const { scheduleId, ...more } = await client.schedules.create({
@@ -44,7 +44,7 @@ export function schedules(createUser: () => TestUser): void {
     await expect(client.schedules.delete(scheduleId)).resolves.toBeUndefined();
   });
 
-  test("everything that a schedule was given can be read back", async () => {
+  test("all settings of a schedule can be read", async () => {
     const { clientWith } = createUser();
     const client = clientWith({ enableTelemetry: true });
     const { scheduleId } = await client.schedules.create({
@@ -61,7 +61,11 @@ export function schedules(createUser: () => TestUser): void {
       label: ["mine", "yours"],
       timeout: "1m",
       flowControl: { key: "shop", parallelism: 2, rate: 10, period: "1d" },
-      headers: { "test-header": "test-value", "bypass-tunnel-reminder": "client-test", "Content-Type": "application/json" },
+      headers: {
+        "test-header": "test-value",
+        "bypass-tunnel-reminder": "client-test",
+        "Content-Type": "application/json",
+      },
     });
     expect(await client.schedules.get(scheduleId)).toMatchObject({
       cron: "*/10 * * * *",
@@ -88,35 +92,53 @@ export function schedules(createUser: () => TestUser): void {
       "Content-Type": ["application/json"],
       "Test-Header": ["test-value"],
     });
-    // The queue comes with the first message.
+    // The queue is created by the first message.
     expect(await client.queue().list()).toEqual([]);
   });
 
-  test("a second one with the same id replaces the first as a whole", async () => {
+  test("a second schedule with the same id replaces the first completely", async () => {
     const { client } = createUser();
     const scheduleId = "my.own_id-1";
-    const first = { destination: "https://www.initial.com", cron: "*/5 * * * *", body: "initial", scheduleId };
+    const first = {
+      destination: "https://www.initial.com",
+      cron: "*/5 * * * *",
+      body: "initial",
+      scheduleId,
+    };
     expect(await client.schedules.create({ ...first, label: "old", retries: 1 })).toEqual({ scheduleId });
     expect((await client.schedules.get(scheduleId)).destination).toBe("https://www.initial.com");
-    expect(await client.schedules.create({ destination: "https://www.updated.com", cron: "*/10 * * * *", scheduleId })).toEqual({
+    expect(
+      await client.schedules.create({
+        destination: "https://www.updated.com",
+        cron: "*/10 * * * *",
+        scheduleId,
+      }),
+    ).toEqual({
       scheduleId,
     });
     const second = await client.schedules.get(scheduleId);
-    expect(second).toMatchObject({ destination: "https://www.updated.com", cron: "*/10 * * * *", retries: 3 });
+    expect(second).toMatchObject({
+      destination: "https://www.updated.com",
+      cron: "*/10 * * * *",
+      retries: 3,
+    });
     expect([second.body, second.label]).toEqual([undefined, undefined]);
     expect(await client.schedules.list()).toEqual([second]);
   });
 
-  test("a zone of time, and a URL group as the destination", async () => {
+  test("a schedule may have a time zone and a URL group as its destination", async () => {
     const { client } = createUser();
     await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://one.example" }] });
-    const { scheduleId } = await client.schedules.create({ destination: "group", cron: "CRON_TZ=America/New_York 0 4 * * *" });
+    const { scheduleId } = await client.schedules.create({
+      destination: "group",
+      cron: "CRON_TZ=America/New_York 0 4 * * *",
+    });
     const schedule = await client.schedules.get(scheduleId);
     expect(schedule).toMatchObject({ destination: "group", cron: "CRON_TZ=America/New_York 0 4 * * *" });
     expect([8, 9]).toContain(new Date(schedule.nextScheduleTime ?? 0).getUTCHours());
   });
 
-  test("what is redacted is not shown", async () => {
+  test("redacted parts are not shown", async () => {
     const { client } = createUser();
     const redact = { body: true, header: ["X-Key"] } as const;
     const { scheduleId } = await client.schedules.create({
@@ -127,24 +149,31 @@ export function schedules(createUser: () => TestUser): void {
       redact: { body: redact.body, header: [...redact.header] },
     });
     const redacted = expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/);
-    expect(await client.schedules.get(scheduleId)).toMatchObject({ body: redacted, header: { "X-Key": [redacted], "X-Open": ["open"] } });
+    expect(await client.schedules.get(scheduleId)).toMatchObject({
+      body: redacted,
+      header: { "X-Key": [redacted], "X-Open": ["open"] },
+    });
     expect(JSON.stringify(await client.schedules.list())).not.toContain("secret");
   });
 
   test.each([
-    ["a cron expression that is none", { cron: "every day" }, 400],
-    ["an id that cannot be", { scheduleId: "no such id" }, 400],
-    ["a destination that is no URL", { destination: "ftp://example.com" }, 400],
-    ["a URL group that there is not", { destination: "nobody" }, 404],
+    ["an invalid cron expression", { cron: "every day" }, 400],
+    ["an invalid id", { scheduleId: "no such id" }, 400],
+    ["a destination that is not a URL", { destination: "ftp://example.com" }, 400],
+    ["an unknown URL group", { destination: "nobody" }, 404],
     ["too many retries", { retries: 1_000_000 }, 412],
   ] as const)("%s is refused", async (_, request, status) => {
     const { client } = createUser();
-    const creating = client.schedules.create({ destination: "https://example.com", cron: "0 0 * * *", ...request });
+    const creating = client.schedules.create({
+      destination: "https://example.com",
+      cron: "0 0 * * *",
+      ...request,
+    });
     await expect(creating).rejects.toMatchObject({ status });
     expect(await client.schedules.list()).toEqual([]);
   });
 
-  test("what is unknown cannot be read, paused or resumed", async () => {
+  test("an unknown schedule cannot be read, paused or resumed", async () => {
     const { client } = createUser();
     await expect(client.schedules.get("scd_none")).rejects.toMatchObject({ status: 404 });
     await expect(client.schedules.pause({ schedule: "scd_none" })).rejects.toMatchObject({ status: 404 });

@@ -8,18 +8,21 @@ import { watchMethods } from "./methods.ts";
 import type { WorkflowUser, RecordedUrl, WorkflowTestServer } from "./workflowTestServer.ts";
 import { waitForEnd, waitForResult, startWorkflowTestServer } from "./workflowTestServer.ts";
 
-// Version 0.2 of the workflow package, client and endpoints, to which many applications are pinned.
+// Version 0.2 of the workflow package, client and endpoints. Many applications are pinned to it.
 
 type AnyRoute = RouteFunction<never>;
 
 /** A user of version 0.2 with a new account. */
-type User = WorkflowUser & { client2: Client; serve2(route: AnyRoute, options?: PublicServeOptions): RecordedUrl };
+type User = WorkflowUser & {
+  client2: Client;
+  serve2(route: AnyRoute, options?: PublicServeOptions): RecordedUrl;
+};
 
 /** Methods that are not used below, and why. */
 const exceptions: Readonly<Record<string, string>> = {
-  "context.api": "calls of the interfaces of others, made of context.call",
-  "context.agents": "calls of language models, made of context.call",
-  "context.cancel": "throws always; see the test of a workflow that cancels itself",
+  "context.api": "calls the APIs of others through context.call",
+  "context.agents": "calls language models through context.call",
+  "context.cancel": "always throws; see the test of a workflow that cancels itself",
 };
 
 let house: WorkflowTestServer;
@@ -51,7 +54,8 @@ function arrive(): User {
   return {
     ...author,
     client2: new Client({ baseUrl: author.url, token: author.token }),
-    serve2: (route, options) => author.answer(serve(route as RouteFunction<unknown>, { ...given, ...options }).handler),
+    serve2: (route, options) =>
+      author.answer(serve(route as RouteFunction<unknown>, { ...given, ...options }).handler),
   };
 }
 
@@ -64,7 +68,7 @@ async function runIn({ client2 }: User, { workflowRunId }: { workflowRunId: stri
   return runs[0];
 }
 
-/** A workflow that fails until `mend` is called, after a step that does not. */
+/** A workflow that fails until `mend` is called, after a step that succeeds. */
 function broken(user: User, options: PublicServeOptions = {}) {
   const executed: string[] = [];
   let isBroken = true;
@@ -77,14 +81,14 @@ function broken(user: User, options: PublicServeOptions = {}) {
       });
       return "done";
     },
-    // The retries of a trigger hold for the start alone.
+    // The retries of a trigger apply only to the start.
     { retries: 0, ...options },
   );
   return { work, executed, mend: () => void (isBroken = false) };
 }
 
 describe.concurrent("steps", () => {
-  test("run alone and side by side, with sleeps, and their results come back", async () => {
+  test("steps run alone and in parallel, with sleeps, and return their results", async () => {
     const user = arrive();
     const executed: string[] = [];
     const work = user.serve2(async (context: WorkflowContext<{ n: number }>) => {
@@ -98,16 +102,32 @@ describe.concurrent("steps", () => {
       ]);
       return [...all, context.headers.get("x-mine"), context.workflowRunId];
     });
-    const { workflowRunId } = await user.client2.trigger({ url: work.url, body: { n: 1 }, headers: { "x-mine": "m" }, label: "old" });
-    expect(await waitForResult(user, { workflowRunId })).toEqual([3, null, { first: 2, ü: "€" }, "m", workflowRunId]);
+    const { workflowRunId } = await user.client2.trigger({
+      url: work.url,
+      body: { n: 1 },
+      headers: { "x-mine": "m" },
+      label: "old",
+    });
+    expect(await waitForResult(user, { workflowRunId })).toEqual([
+      3,
+      null,
+      { first: 2, ü: "€" },
+      "m",
+      workflowRunId,
+    ]);
     expect(executed.toSorted()).toEqual(["first", "left", "middle"]);
-    expect(await runIn(user, { workflowRunId }, "RUN_SUCCESS")).toMatchObject({ workflowUrl: work.url, label: "old" });
+    expect(await runIn(user, { workflowRunId }, "RUN_SUCCESS")).toMatchObject({
+      workflowUrl: work.url,
+      label: "old",
+    });
   });
 
   test("a publish to the endpoint starts a run", async () => {
     const user = arrive();
     const results: unknown[] = [];
-    const work = user.serve2(async (context) => context.run("only", () => void results.push(context.requestPayload)));
+    const work = user.serve2(async (context) =>
+      context.run("only", () => void results.push(context.requestPayload)),
+    );
     await user.client.publishJSON({ url: work.url, body: { n: 1 } });
     await eventually(
       () => user.client2.logs({ workflowUrl: work.url, state: "RUN_SUCCESS" }),
@@ -116,30 +136,54 @@ describe.concurrent("steps", () => {
     expect(results).toEqual([{ n: 1 }]);
   });
 
-  test("many are triggered at once, with ids that are chosen, and found by what they are", async () => {
+  test("many runs are triggered at once with chosen ids and found by their properties", async () => {
     const user = arrive();
     const work = user.serve2(async (context) => context.run("only", () => context.requestPayload));
-    const all = await user.client2.trigger(["a", "b"].map((id) => ({ url: work.url, body: id, workflowRunId: id, label: `of-${id}` })));
+    const all = await user.client2.trigger(
+      ["a", "b"].map((id) => ({ url: work.url, body: id, workflowRunId: id, label: `of-${id}` })),
+    );
     expect(all).toEqual([{ workflowRunId: "wfr_a" }, { workflowRunId: "wfr_b" }]);
     expect(await Promise.all(all.map((run) => waitForResult(user, run)))).toEqual(["a", "b"]);
     expect((await user.client2.logs({ label: "of-b" })).runs).toMatchObject([{ workflowRunId: "wfr_b" }]);
     const page = await user.client2.logs({ count: 1 });
     const rest = await user.client2.logs({ cursor: page.cursor });
-    expect([...page.runs, ...rest.runs].map(({ workflowRunId }) => workflowRunId).toSorted()).toEqual(["wfr_a", "wfr_b"]);
+    expect([...page.runs, ...rest.runs].map(({ workflowRunId }) => workflowRunId).toSorted()).toEqual([
+      "wfr_a",
+      "wfr_b",
+    ]);
   });
 });
 
 describe.concurrent("others", () => {
-  test("a third party is called with a text, an object, and headers, and its failure is a result", async () => {
+  test("a third party gets a text, an object and headers, and its failure is a result", async () => {
     const user = arrive();
     const other = user.answer(async (request) =>
-      request.method === "PUT" ? new Response("no", { status: 404 }) : Response.json({ got: await request.text() }, { status: 201 }),
+      request.method === "PUT"
+        ? new Response("no", { status: 404 })
+        : Response.json({ got: await request.text() }, { status: 201 }),
     );
     const work = user.serve2(async (context) => {
       const headers = { "x-call": "c" };
-      const object = await context.call("object", { url: other.url, method: "POST", body: { ask: [1] }, headers });
-      const text = await context.call("text", { url: other.url, method: "POST", body: "plain", stringifyBody: false, timeout: 10 });
-      const failed = await context.call("failed", { url: other.url, method: "PUT", body: "x", retries: 1, retryDelay: "10" });
+      const object = await context.call("object", {
+        url: other.url,
+        method: "POST",
+        body: { ask: [1] },
+        headers,
+      });
+      const text = await context.call("text", {
+        url: other.url,
+        method: "POST",
+        body: "plain",
+        stringifyBody: false,
+        timeout: 10,
+      });
+      const failed = await context.call("failed", {
+        url: other.url,
+        method: "PUT",
+        body: "x",
+        retries: 1,
+        retryDelay: "10",
+      });
       return [object, text, failed].map(({ status, body }) => [status, body]);
     });
     expect(await waitForResult(user, await user.client2.trigger({ url: work.url }))).toEqual([
@@ -151,7 +195,7 @@ describe.concurrent("others", () => {
     expect(other.calls[0]?.headers).toMatchObject({ "x-call": "c" });
   });
 
-  test("an event of the client wakes a run, an event of a run another one, and time wakes a run without an event", async () => {
+  test("a run is woken by an event of the client, an event of another run, or its timeout", async () => {
     const user = arrive();
     const waiter = user.serve2(async (context: WorkflowContext<string>) =>
       context.waitForEvent("wait", context.requestPayload, { timeout: 100 }),
@@ -161,7 +205,9 @@ describe.concurrent("others", () => {
       const { notifyResponse } = await context.notify("notify", "second", { n: 1 });
       return notifyResponse.length;
     });
-    const [one, two] = await user.client2.trigger(["first", "second"].map((body) => ({ url: waiter.url, body })));
+    const [one, two] = await user.client2.trigger(
+      ["first", "second"].map((body) => ({ url: waiter.url, body })),
+    );
     const third = await user.client2.trigger({ url: late.url });
     for (const eventId of ["first", "second"]) {
       await eventually(
@@ -172,12 +218,18 @@ describe.concurrent("others", () => {
     const told = await user.client2.notify({ eventId: "first", eventData: "paid" });
     expect(told).toMatchObject([{ messageId: expect.any(String), waiter: { url: waiter.url } }]);
     expect(await waitForResult(user, await user.client2.trigger({ url: notifier.url }))).toBe(1);
-    expect(await waitForResult(user, one ?? { workflowRunId: "" })).toEqual({ timeout: false, eventData: "paid" });
-    expect(await waitForResult(user, two ?? { workflowRunId: "" })).toEqual({ timeout: false, eventData: { n: 1 } });
+    expect(await waitForResult(user, one ?? { workflowRunId: "" })).toEqual({
+      timeout: false,
+      eventData: "paid",
+    });
+    expect(await waitForResult(user, two ?? { workflowRunId: "" })).toEqual({
+      timeout: false,
+      eventData: { n: 1 },
+    });
     expect(await waitForResult(user, third)).toMatchObject({ timeout: true });
   });
 
-  test("a webhook wakes the run that made it", async () => {
+  test("a webhook wakes the run that created it", async () => {
     const user = arrive();
     const urls: string[] = [];
     const work = user.serve2(async (context) => {
@@ -195,7 +247,7 @@ describe.concurrent("others", () => {
     expect(await waitForResult(user, run)).toEqual([false, "called"]);
   });
 
-  test("a workflow invokes another one, learns its result, and that it failed", async () => {
+  test("a workflow invokes another one and gets its result or its failure", async () => {
     const user = arrive();
     const child = createWorkflow(async (context: WorkflowContext<string>) => {
       const payload = await context.run("look", () => context.requestPayload);
@@ -207,21 +259,19 @@ describe.concurrent("others", () => {
       const failed = await context.invoke("failed", { workflow: child, body: "fail" });
       return [fine.body, fine.isFailed, failed.isFailed, failed.isCanceled];
     });
-    const { fetch: answer } = serveMany(
-      { "old-parent": parent, "old-child": child },
-      {
-        ...{ qstashClient: user.client, receiver: user.receiver, env: {} },
-      },
-    );
+    const options = { qstashClient: user.client, receiver: user.receiver, env: {} };
+    const { fetch: answer } = serveMany({ "old-parent": parent, "old-child": child }, options);
     const folder = crypto.randomUUID();
-    const places = ["old-parent", "old-child"].map((name) => user.at(`/${folder}/${name}`, (request) => answer(request, {})));
+    const places = ["old-parent", "old-child"].map((name) =>
+      user.at(`/${folder}/${name}`, (request) => answer(request, {})),
+    );
     const run = await user.client2.trigger({ url: places[0]?.url ?? "", body: "p" });
     expect(await waitForResult(user, run)).toEqual(["got fine", false, true, false]);
   });
 });
 
 describe.concurrent("ends", () => {
-  test("a failure function learns of the failure, and what it returns is kept", async () => {
+  test("a failure function gets the failure, and its return value is kept", async () => {
     const user = arrive();
     const told: unknown[] = [];
     const { work } = broken(user, {
@@ -230,7 +280,12 @@ describe.concurrent("ends", () => {
         return "noted";
       },
     });
-    const run = await user.client2.trigger({ url: work.url, body: { n: 1 }, retries: 0, useFailureFunction: true });
+    const run = await user.client2.trigger({
+      url: work.url,
+      body: { n: 1 },
+      retries: 0,
+      useFailureFunction: true,
+    });
     const { failureFunction } = (await runIn(user, run, "RUN_FAILED")) ?? {};
     expect(failureFunction).toMatchObject({ url: work.url, failStatus: 500 });
     await eventually(
@@ -240,7 +295,7 @@ describe.concurrent("ends", () => {
     expect(told).toEqual([[{ n: 1 }, 500, "sorry"]]);
   });
 
-  test("a failure URL is called, and a run that fails for good is not tried again", async () => {
+  test("a failure URL is called, and a run that failed for good is not retried", async () => {
     const user = arrive();
     const other = user.answer(() => new Response("fine"));
     const work = user.serve2(async (context) =>
@@ -254,14 +309,19 @@ describe.concurrent("ends", () => {
       async () => other.calls,
       ({ length }) => length > 0,
     );
-    expect(JSON.parse(other.calls[0]?.body ?? "")).toMatchObject({ status: 489, workflowRunId: run.workflowRunId });
+    expect(JSON.parse(other.calls[0]?.body ?? "")).toMatchObject({
+      status: 489,
+      workflowRunId: run.workflowRunId,
+    });
     expect(work.calls.map(({ status }) => status)).toEqual([489]);
   });
 
-  test("a run is cancelled by itself, by its id, by its URL, and with all", async () => {
+  test("a run is cancelled by itself, by its id, by its URL, or with all runs", async () => {
     const user = arrive();
     const itself = user.serve2((context) => context.cancel());
-    expect(await waitForEnd(user, await user.client2.trigger({ url: itself.url }))).toMatchObject({ workflowState: "RUN_CANCELED" });
+    expect(await waitForEnd(user, await user.client2.trigger({ url: itself.url }))).toMatchObject({
+      workflowState: "RUN_CANCELED",
+    });
     const work = user.serve2((context) => context.sleep("long", 1000));
     const start = () => user.client2.trigger({ url: work.url });
     const one = await start();
@@ -273,7 +333,7 @@ describe.concurrent("ends", () => {
     expect(await runIn(user, one, "RUN_CANCELED")).toMatchObject({ workflowUrl: work.url });
   });
 
-  test("a failed run is resumed after its last good step, and restarted from the beginning", async () => {
+  test("a failed run is resumed after its last successful step, or restarted", async () => {
     const user = arrive();
     const { work, executed, mend } = broken(user);
     const run = await user.client2.trigger({ url: work.url, retries: 0 });
@@ -293,7 +353,7 @@ describe.concurrent("ends", () => {
     expect((await user.client2.dlq.list()).messages).toEqual([]);
   });
 
-  test("a failure function that failed is called again", async () => {
+  test("a failed failure function can be called again", async () => {
     const user = arrive();
     let calls = 0;
     const { work } = broken(user, {
@@ -317,8 +377,12 @@ describe.concurrent("ends", () => {
 });
 
 describe("the package as a whole", () => {
-  test("has no method that was not used above, but for those that never come back, or need a language model", () => {
-    expect(methods.offered).toEqual(expect.arrayContaining(["client.trigger", "dlq.retryFailureFunction", "context.waitForWebhook"]));
-    expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(Object.keys(exceptions).toSorted());
+  test("has no untested method except those that never return or need a language model", () => {
+    expect(methods.offered).toEqual(
+      expect.arrayContaining(["client.trigger", "dlq.retryFailureFunction", "context.waitForWebhook"]),
+    );
+    expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(
+      Object.keys(exceptions).toSorted(),
+    );
   });
 });

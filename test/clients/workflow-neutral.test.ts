@@ -7,15 +7,19 @@ import { ask } from "./workflowTestServer.ts";
 
 const isWorkflow = { "svc-workflow-sdk-version": "1", "svc-workflow-sdk": "v1.3.2" };
 
-/** The protocol by hand, under the names of this service, without any client. */
-describe("under its own names, by hand", () => {
+/** The protocol under the neutral names, without any client. */
+describe("without a client, under neutral names", () => {
   let house: ClientTestServer;
   beforeAll(async () => void (house = await startClientTestServer("SQLite")));
   afterAll(() => house.close());
 
-  test("a run goes from its trigger through a step, a sleep, a call, a wait and a parallel pair to its end", async () => {
+  test("a run completes after a step, a sleep, a call, a wait and two parallel steps", async () => {
     const { endpoint, begin, post, steps, who } = await work(house.createUser());
-    const runId = await begin({ "svc-forward-x-mine": "m", "svc-label": "by-hand", "svc-forward-svc-label": "by-hand" });
+    const runId = await begin({
+      "svc-forward-x-mine": "m",
+      "svc-label": "by-hand",
+      "svc-forward-svc-label": "by-hand",
+    });
     expect(await endpoint.next()).toMatchObject({
       method: "POST",
       path: "/work",
@@ -35,7 +39,10 @@ describe("under its own names, by hand", () => {
 
     const one = { stepId: 1, stepName: "one", stepType: "Run", out: "1", concurrent: 1 };
     const [{ messageId } = { messageId: "" }] = await post([{ body: one }]);
-    expect(await endpoint.next()).toMatchObject({ history: ["payload", one], headers: { "svc-message-id": messageId, "x-mine": "m" } });
+    expect(await endpoint.next()).toMatchObject({
+      history: ["payload", one],
+      headers: { "svc-message-id": messageId, "x-mine": "m" },
+    });
     const nap = { stepId: 2, stepName: "nap", stepType: "SleepFor", sleepFor: 1, concurrent: 1 };
     await post([{ body: nap, headers: { "svc-delay": "1s" } }]);
     expect(await steps()).toHaveLength(3);
@@ -43,32 +50,70 @@ describe("under its own names, by hand", () => {
 
     await post([callOf({ runId, destination: `${endpoint.url}/third`, callback: `${endpoint.url}/work` })]);
     const third = await endpoint.next();
-    expect(third).toMatchObject({ method: "PUT", path: "/third", text: "question", headers: { "x-call": "c" } });
+    expect(third).toMatchObject({
+      method: "PUT",
+      path: "/third",
+      text: "question",
+      headers: { "x-call": "c" },
+    });
     expect(Object.keys(third.headers).filter((name) => /workflow|x-mine/.test(name))).toEqual([]);
     const back = await endpoint.next();
     expect(back).toMatchObject({
       path: "/work",
-      headers: { "svc-workflow-callback": "true", "svc-workflow-stepid": "3", "svc-workflow-runid": runId, "x-mine": "m" },
+      headers: {
+        "svc-workflow-callback": "true",
+        "svc-workflow-stepid": "3",
+        "svc-workflow-runid": runId,
+        "x-mine": "m",
+      },
     });
     expect(back.headers).not.toHaveProperty("svc-workflow-sdk-version");
     expect(JSON.parse(back.text)).toMatchObject({ status: 418, body: btoa("teapot"), maxRetries: 0 });
     const called = { stepId: 3, stepName: "call", stepType: "Call", out: "{}", concurrent: 1 };
     await post([{ body: called }]);
-    expect((await endpoint.next()).callTypes).toEqual(["step", "step", "step", "toCallback", "fromCallback", "step"]);
+    expect((await endpoint.next()).callTypes).toEqual([
+      "step",
+      "step",
+      "step",
+      "toCallback",
+      "fromCallback",
+      "step",
+    ]);
 
     const step = { stepId: 4, stepType: "Wait", stepName: "wait", concurrent: 1 };
-    const timeoutHeaders = { "Svc-Workflow-RunId": [runId], "Svc-Workflow-Init": ["false"], "Svc-Workflow-Url": [`${endpoint.url}/work`] };
+    const timeoutHeaders = {
+      "Svc-Workflow-RunId": [runId],
+      "Svc-Workflow-Init": ["false"],
+      "Svc-Workflow-Url": [`${endpoint.url}/work`],
+    };
     const url = `${endpoint.url}/work`;
     const waiting = { url, timeout: "1d", timeoutUrl: url, timeoutHeaders, step };
-    expect(await ask(who, "POST", "wait/paid", { headers: ofRun(runId, url), body: JSON.stringify(waiting) })).toMatchObject({
+    expect(
+      await ask(who, "POST wait/paid", { headers: ofRun(runId, url), body: JSON.stringify(waiting) }),
+    ).toMatchObject({
       status: 200,
     });
-    expect((await ask(who, "GET", "waiters/paid")).body).toMatchObject([{ url, timeoutUrl: url, deadline: expect.any(Number) }]);
-    const told = await ask(who, "POST", "notify/paid", { body: "yes" });
-    expect(told.body).toMatchObject([{ waiter: { url }, workflowRunId: runId, messageId: expect.any(String) }]);
-    expect((await endpoint.next()).history.at(-1)).toMatchObject({ ...step, waitEventId: "paid", out: btoa("yes"), waitTimeout: false });
+    expect((await ask(who, "GET waiters/paid")).body).toMatchObject([
+      { url, timeoutUrl: url, deadline: expect.any(Number) },
+    ]);
+    const told = await ask(who, "POST notify/paid", { body: "yes" });
+    expect(told.body).toMatchObject([
+      { waiter: { url }, workflowRunId: runId, messageId: expect.any(String) },
+    ]);
+    expect((await endpoint.next()).history.at(-1)).toMatchObject({
+      ...step,
+      waitEventId: "paid",
+      out: btoa("yes"),
+      waitTimeout: false,
+    });
 
-    const plan = (targetStep: number) => ({ stepId: 0, stepName: `s${targetStep}`, stepType: "Run", concurrent: 2, targetStep });
+    const plan = (targetStep: number) => ({
+      stepId: 0,
+      stepName: `s${targetStep}`,
+      stepType: "Run",
+      concurrent: 2,
+      targetStep,
+    });
     await post([{ body: plan(5) }, { body: plan(6) }]);
     const ends = [(await endpoint.next()).history.at(-1), (await endpoint.next()).history.at(-1)];
     expect(new Set(ends)).toEqual(new Set([plan(5), plan(6)]));
@@ -77,19 +122,26 @@ describe("under its own names, by hand", () => {
       await post([{ body: result }]);
       expect((await endpoint.next()).history.at(-1)).toEqual(result);
     }
-    expect(await ask(who, "DELETE", `workflows/runs/${runId}?cancel=false`, { body: '"done"' })).toMatchObject({ status: 200 });
-    expect(await ask(who, "GET", `workflows/runs/${runId}`)).toMatchObject({ status: 404 });
-    const { body } = await ask(who, "GET", "workflows/logs?label=by-hand");
-    expect(body.runs).toMatchObject([{ workflowRunId: runId, workflowState: "RUN_SUCCESS", workflowRunResponse: '"done"' }]);
-    expect(body.runs[0].steps.map(({ type }: { type: string }) => type)).toEqual([...Array(5).fill("sequential"), "parallel"]);
-    const late = await ask(who, "POST", "batch", {
+    expect(await ask(who, `DELETE workflows/runs/${runId}?cancel=false`, { body: '"done"' })).toMatchObject({
+      status: 200,
+    });
+    expect(await ask(who, `GET workflows/runs/${runId}`)).toMatchObject({ status: 404 });
+    const { body } = await ask(who, "GET workflows/logs?label=by-hand");
+    expect(body.runs).toMatchObject([
+      { workflowRunId: runId, workflowState: "RUN_SUCCESS", workflowRunResponse: '"done"' },
+    ]);
+    expect(body.runs[0].steps.map(({ type }: { type: string }) => type)).toEqual([
+      ...Array(5).fill("sequential"),
+      "parallel",
+    ]);
+    const late = await ask(who, "POST batch", {
       headers: { "content-type": "application/json" },
       body: JSON.stringify([{ destination: url, headers: ofRun(runId, url), body: JSON.stringify(one) }]),
     });
     expect(late.status).toBe(400);
   });
 
-  test("a run that fails for good tells its failure callback, and is resumed from the dead letter queue", async () => {
+  test("a failed run calls its failure callback and is resumed from the dead letter queue", async () => {
     const { endpoint, begin, who, fail, mend } = await work(house.createUser());
     fail();
     const runId = await begin({
@@ -110,27 +162,38 @@ describe("under its own names, by hand", () => {
       sourceBody: btoa("payload"),
       dlqId: expect.any(String),
     });
-    const list = async () => (await ask(who, "GET", "workflows/dlq")).body.messages;
-    const [letter] = await eventually(list, ([one]) => one?.failureCallbackInfo?.state === "CALLBACK_SUCCESS");
-    expect(letter).toMatchObject({ workflowRunId: runId, responseStatus: 489, workflowUrl: `${endpoint.url}/work` });
-    // Else the new run would fail as well, and come to the list.
+    const list = async () => (await ask(who, "GET workflows/dlq")).body.messages;
+    const [letter] = await eventually(
+      list,
+      ([one]) => one?.failureCallbackInfo?.state === "CALLBACK_SUCCESS",
+    );
+    expect(letter).toMatchObject({
+      workflowRunId: runId,
+      responseStatus: 489,
+      workflowUrl: `${endpoint.url}/work`,
+    });
+    // Otherwise the new run would fail as well and appear in the list.
     mend();
-    const { body } = await ask(who, "POST", `workflows/dlq/resume?dlqIds=${letter.dlqId}`);
+    const { body } = await ask(who, `POST workflows/dlq/resume?dlqIds=${letter.dlqId}`);
     expect(body.workflowRuns).toEqual([
-      { workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: expect.any(Number), dlqId: letter.dlqId },
+      {
+        workflowRunId: expect.stringMatching(/^wfr_/),
+        workflowCreatedAt: expect.any(Number),
+        dlqId: letter.dlqId,
+      },
     ]);
     expect(await endpoint.next()).toMatchObject({
       history: ["payload"],
       headers: { "svc-workflow-runid": body.workflowRuns[0].workflowRunId },
     });
     expect(await list()).toEqual([]);
-    await ask(who, "DELETE", "workflows/runs");
+    await ask(who, "DELETE workflows/runs");
   });
 });
 
 const features = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig";
 
-/** Headers of what is posted for a run. */
+/** Returns the headers of a post for a run. */
 const ofRun = (runId: string, url: string, init = false): Record<string, string> => ({
   "svc-workflow-init": String(init),
   "svc-workflow-runid": runId,
@@ -141,7 +204,15 @@ const ofRun = (runId: string, url: string, init = false): Record<string, string>
   "content-type": "application/json",
 });
 
-const callOf = ({ runId, destination, callback }: { runId: string; destination: string; callback: string }) => ({
+const callOf = ({
+  runId,
+  destination,
+  callback,
+}: {
+  runId: string;
+  destination: string;
+  callback: string;
+}) => ({
   destination,
   body: "question",
   headers: {
@@ -172,10 +243,14 @@ const callOf = ({ runId, destination, callback }: { runId: string; destination: 
 
 type Item = { destination?: string; body: unknown; headers?: Record<string, string | undefined> };
 
-/** An endpoint that only answers, and what its author posts in its place. */
+/** An endpoint that only answers. The test posts its steps instead. */
 async function work(who: TestUser) {
   let isFailing = false;
-  const refusal = { status: 489, headers: { ...isWorkflow, "svc-nonretryable-error": "true" }, body: '{"message":"no"}' };
+  const refusal = {
+    status: 489,
+    headers: { ...isWorkflow, "svc-nonretryable-error": "true" },
+    body: '{"message":"no"}',
+  };
   const destination = await startDestination(({ path }) => {
     if (path === "/third") return { status: 418, body: "teapot" };
     return isFailing && path === "/work" ? refusal : { status: 200, headers: isWorkflow, body: "{}" };
@@ -194,8 +269,14 @@ async function work(who: TestUser) {
       headers: to ? headers : { ...ofRun(runId, url), ...headers },
       body: typeof body === "string" ? body : JSON.stringify(body),
     }));
-    const answer = await ask(who, "POST", "batch", { headers: { "content-type": "application/json" }, body: JSON.stringify(batch) });
-    expect(answer).toMatchObject({ status: 200, body: items.map(() => ({ messageId: expect.stringMatching(/^msg_/) })) });
+    const answer = await ask(who, "POST batch", {
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(batch),
+    });
+    expect(answer).toMatchObject({
+      status: 200,
+      body: items.map(() => ({ messageId: expect.stringMatching(/^msg_/) })),
+    });
     return answer.body;
   };
   const begin = async (headers: Record<string, string>): Promise<string> => {
@@ -203,7 +284,7 @@ async function work(who: TestUser) {
     await post([{ body: "payload", headers: { ...headers, "svc-workflow-init": "true" } }]);
     return runId;
   };
-  const steps = async () => (await ask(who, "GET", `workflows/runs/${runId}`)).body as unknown[];
+  const steps = async () => (await ask(who, `GET workflows/runs/${runId}`)).body as unknown[];
   return {
     who,
     begin,
@@ -215,7 +296,7 @@ async function work(who: TestUser) {
   };
 }
 
-/** What came, with the history that it carries, if it does. */
+/** Returns a request that arrived, with its decoded history if it has one. */
 function readable(arrival: Arrival) {
   const text = arrival.body.toString();
   const entries: { callType: string; body: string }[] = text.startsWith("[") ? JSON.parse(text) : [];

@@ -17,13 +17,13 @@ import { runs } from "./workflowRuns.ts";
 import { starts } from "./workflowStarts.ts";
 import { steps } from "./workflowSteps.ts";
 
-/** What the package offers, and never comes back, or has nothing to do with this server. */
+/** Members of the package that never return or do not concern this server, and why. */
 const exceptions: Readonly<Record<string, string>> = {
-  "context.api": "calls of the interfaces of others, made of context.call",
-  "context.cancel": "throws always; see the test of a workflow that cancels itself",
+  "context.api": "calls the APIs of others through context.call",
+  "context.cancel": "always throws; see the test of a workflow that cancels itself",
 };
 
-/** Tests of one part each. `arrive`: somebody new, with an account of their own. */
+/** The tests of each part. `createUser` creates a user with a new account. */
 const suites = {
   steps,
   calls,
@@ -39,7 +39,10 @@ const suites = {
   "the older package": older,
 };
 
-/** The published workflow package, client and endpoints, unmodified, against the whole server, on each store that it can have. */
+/**
+ * The published workflow package, client and endpoints, unmodified, against the whole server on each of its
+ * stores.
+ */
 describe("on SQLite", () => {
   describeClientOn("SQLite");
 });
@@ -53,7 +56,7 @@ function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
 
   beforeAll(async () => {
     methods = watchMethods(classes());
-    // The package tells the console of every failure, and of steps that ran twice.
+    // The package writes every failure to the console, and steps that ran twice.
     for (const level of ["error", "warn"] as const) vi.spyOn(console, level).mockReturnValue(undefined);
     house = await startWorkflowTestServer(store);
   });
@@ -64,20 +67,24 @@ function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
     await house.close();
   });
 
-  // Most of what they do is to wait.
+  // The tests mostly wait.
   describe.concurrent.each(Object.entries(suites))("%s", (_, suite) => {
     suite(() => house.createUser());
   });
 
   describe("the package as a whole", () => {
-    test("has no method that was not used above, but for those that never come back, or are no business of this server", () => {
-      expect(methods.offered).toEqual(expect.arrayContaining(["client.trigger", "dlq.retryFailureFunction", "context.waitForWebhook"]));
-      expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(Object.keys(exceptions).toSorted());
+    test("has no untested method except those that never return or do not concern this server", () => {
+      expect(methods.offered).toEqual(
+        expect.arrayContaining(["client.trigger", "dlq.retryFailureFunction", "context.waitForWebhook"]),
+      );
+      expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(
+        Object.keys(exceptions).toSorted(),
+      );
     });
   });
 }
 
-/** An object of each class of the package, by the name under which users meet it. */
+/** Returns an object of each class of the package, by the name that users know. */
 function classes(): Map<string, object> {
   const client = new Client({ baseUrl: "http://127.0.0.1:1", token: "none" });
   return new Map<string, object>([

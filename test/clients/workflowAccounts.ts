@@ -3,9 +3,9 @@ import { eventually } from "./clientTestServer.ts";
 import type { WorkflowUser } from "./workflowTestServer.ts";
 import { ask, findDeadLetter, waitForEnd, waitForResult } from "./workflowTestServer.ts";
 
-/** What belongs to one account is not there for any other. */
+/** Tests that objects of one account are unknown to all others. */
 export function accounts(createUser: () => WorkflowUser): void {
-  test("runs, events, webhooks and dead letters of one account are unknown to others, whatever they have the same names", async () => {
+  test("runs, events, webhooks and dead letters are unknown to other accounts", async () => {
     const mine = createUser();
     const other = createUser();
     const urls: string[] = [];
@@ -38,15 +38,18 @@ export function accounts(createUser: () => WorkflowUser): void {
     expect(await waiters(other)).toEqual([]);
     expect(await other.workflows.notify({ eventId: "shared", eventData: "theirs" })).toEqual([]);
     expect(await other.workflows.cancel({ all: true })).toEqual({ cancelled: 0 });
-    expect(await other.workflows.cancel(run.workflowRunId)).toMatchObject({ cancelled: 0, failed: [{ id: run.workflowRunId }] });
+    expect(await other.workflows.cancel(run.workflowRunId)).toMatchObject({
+      cancelled: 0,
+      failed: [{ id: run.workflowRunId }],
+    });
     expect(await other.workflows.dlq.delete({ all: true })).toMatchObject({ deleted: 0 });
     const unknown = { workflowRunId: run.workflowRunId, eventId: "shared" };
     await expect(other.workflows.notify(unknown)).rejects.toMatchObject({ status: 404 });
     await expect(other.workflows.dlq.retryFailureFunction({ dlqId })).rejects.toMatchObject({ status: 404 });
-    expect(await ask(other, "GET", `workflows/runs/${run.workflowRunId}`)).toMatchObject({ status: 404 });
-    expect(await ask(other, "POST", `workflows/dlq/resume/${dlqId}`)).toMatchObject({ status: 404 });
+    expect(await ask(other, `GET workflows/runs/${run.workflowRunId}`)).toMatchObject({ status: 404 });
+    expect(await ask(other, `POST workflows/dlq/resume/${dlqId}`)).toMatchObject({ status: 404 });
 
-    // Somebody else's run of the same name is another one.
+    // A run of the same name in another account is a different run.
     const same = await other.workflows.trigger({ url: theirs.url, workflowRunId: "shared" });
     expect(same).toEqual(run);
     await eventually(
@@ -65,9 +68,9 @@ export function accounts(createUser: () => WorkflowUser): void {
     expect(await waitForEnd(mine, run)).toMatchObject({ workflowUrl: work.url });
   });
 
-  test("an endpoint needs no more than a token to publish and to read: for steps, branches, calls, events, and for its end", async () => {
+  test("an endpoint needs only a token with publish and read for everything that it posts", async () => {
     const user = createUser();
-    const made = await ask(user, "POST", "tokens", { body: JSON.stringify({ verbs: ["publish", "read"] }) });
+    const made = await ask(user, "POST tokens", { body: JSON.stringify({ verbs: ["publish", "read"] }) });
     expect(made.status).toBe(201);
     const place = user.answer(async () => new Response("answered"));
     const work = user.serve(

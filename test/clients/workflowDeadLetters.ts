@@ -3,9 +3,16 @@ import { serve } from "@upstash/workflow";
 import { expect, test } from "vitest";
 import { eventually } from "./clientTestServer.ts";
 import type { WorkflowUser } from "./workflowTestServer.ts";
-import { ask, waitForCount, findDeadLetter, waitForEnd, createGate, waitForResult } from "./workflowTestServer.ts";
+import {
+  ask,
+  waitForCount,
+  findDeadLetter,
+  waitForEnd,
+  createGate,
+  waitForResult,
+} from "./workflowTestServer.ts";
 
-/** What can be done about runs that have failed. */
+/** Tests of the actions on failed runs. */
 export function workflowDeadLetters(createUser: () => WorkflowUser): void {
   testListing(createUser);
   testResuming(createUser);
@@ -15,7 +22,7 @@ export function workflowDeadLetters(createUser: () => WorkflowUser): void {
   testBulk(createUser);
 }
 
-/** A workflow of two steps whose second fails until `heal` is called. */
+/** A workflow of two steps whose second step fails until `heal` is called. */
 function serveFailingWorkflow(user: WorkflowUser) {
   const executed: string[] = [];
   let isBroken = true;
@@ -29,7 +36,14 @@ function serveFailingWorkflow(user: WorkflowUser) {
     return [second, context.headers.get("x-mine"), context.label ?? null];
   });
   const fail = async (label: string, more: object = {}) => {
-    const run = await user.workflows.trigger({ url: work.url, body: label, label, retries: 0, headers: { "x-mine": "m" }, ...more });
+    const run = await user.workflows.trigger({
+      url: work.url,
+      body: label,
+      label,
+      retries: 0,
+      headers: { "x-mine": "m" },
+      ...more,
+    });
     return { ...run, ...(await findDeadLetter(user, run)) };
   };
   return { work, executed, fail, heal: () => void (isBroken = false) };
@@ -39,7 +53,7 @@ type Filter = NonNullable<NonNullable<Parameters<WorkflowUser["workflows"]["dlq"
 type Ids = { workflowRunId: string; workflowCreatedAt: unknown };
 
 function testListing(createUser: () => WorkflowUser): void {
-  test("dead letters are found by what belongs to their runs", async () => {
+  test("dead letters are found by the properties of their runs", async () => {
     const user = createUser();
     const { fail, work } = serveFailingWorkflow(user);
     const before = Date.now() - 60_000;
@@ -64,14 +78,21 @@ function testListing(createUser: () => WorkflowUser): void {
     ];
     for (const [filter, wanted] of cases) {
       const { messages } = await user.workflows.dlq.list({ filter });
-      expect({ filter, found: new Set(messages.map(({ label }) => label)) }).toEqual({ filter, found: new Set(wanted) });
+      expect({ filter, found: new Set(messages.map(({ label }) => label)) }).toEqual({
+        filter,
+        found: new Set(wanted),
+      });
     }
     const first = await user.workflows.dlq.list({ count: 1 });
     const second = await user.workflows.dlq.list({ count: 1, cursor: first.cursor ?? "" });
     expect([first.messages.length, second.messages.length]).toEqual([1, 1]);
-    expect(new Set([...first.messages, ...second.messages].map(({ label }) => label))).toEqual(new Set(["blue", "red"]));
-    await expect(user.workflows.dlq.list({ filter: { labeel: "x" } as object })).rejects.toMatchObject({ status: 400 });
-    expect(await ask(user, "GET", `workflows/dlq/${red.dlqId}`)).toMatchObject({
+    expect(new Set([...first.messages, ...second.messages].map(({ label }) => label))).toEqual(
+      new Set(["blue", "red"]),
+    );
+    await expect(user.workflows.dlq.list({ filter: { labeel: "x" } as object })).rejects.toMatchObject({
+      status: 400,
+    });
+    expect(await ask(user, `GET workflows/dlq/${red.dlqId}`)).toMatchObject({
       status: 200,
       body: { workflowRunId: red.workflowRunId },
     });
@@ -79,7 +100,7 @@ function testListing(createUser: () => WorkflowUser): void {
 }
 
 function testResuming(createUser: () => WorkflowUser): void {
-  test("a run that is resumed is a new one, and goes on with the step that failed", async () => {
+  test("resuming creates a new run that continues with the failed step", async () => {
     const user = createUser();
     const { fail, heal, executed } = serveFailingWorkflow(user);
     const failed = await fail("red");
@@ -100,7 +121,7 @@ function testResuming(createUser: () => WorkflowUser): void {
     expect(await waitForEnd(user, failed)).toMatchObject({ workflowState: "RUN_FAILED" });
   });
 
-  test("a run that is restarted begins again with the same payload", async () => {
+  test("restarting creates a run from the beginning with the same payload", async () => {
     const user = createUser();
     const { fail, heal, executed } = serveFailingWorkflow(user);
     const failed = await fail("red");
@@ -113,25 +134,34 @@ function testResuming(createUser: () => WorkflowUser): void {
     expect((await user.workflows.dlq.list()).messages).toEqual([]);
   });
 
-  test("retries and flow control can be others for the new run, and a second failure is a dead letter again", async () => {
+  test("the new run can have other retries and flow control, and can fail again", async () => {
     const user = createUser();
     const { fail, work, executed } = serveFailingWorkflow(user);
     const failed = await fail("red", { retryDelay: "10" });
     const count = work.calls.length;
     const { dlqId } = failed;
-    const again = (await user.workflows.dlq.resume({ dlqId, retries: 2, flowControl: { key: "few", parallelism: 1 } })) as Ids;
-    expect(await waitForEnd(user, again)).toMatchObject({ workflowState: "RUN_FAILED", flowControlKey: "few" });
+    const again = (await user.workflows.dlq.resume({
+      dlqId,
+      retries: 2,
+      flowControl: { key: "few", parallelism: 1 },
+    })) as Ids;
+    expect(await waitForEnd(user, again)).toMatchObject({
+      workflowState: "RUN_FAILED",
+      flowControlKey: "few",
+    });
     expect(executed).toEqual(["first", "second", "second", "second", "second"]);
     expect(work.calls.length - count).toBeGreaterThanOrEqual(3);
     const input = await findDeadLetter(user, again);
     expect(input).toMatchObject({ maxRetries: 2, label: "red" });
     const { workflowRuns } = await user.workflows.dlq.restart(input.dlqId, { retries: 0 });
-    expect(await findDeadLetter(user, workflowRuns[0] ?? { workflowRunId: "" })).toMatchObject({ maxRetries: 0 });
+    expect(await findDeadLetter(user, workflowRuns[0] ?? { workflowRunId: "" })).toMatchObject({
+      maxRetries: 0,
+    });
   });
 }
 
 function testPartialRuns(createUser: () => WorkflowUser): void {
-  test("of a group that is half finished, only what has no result is executed again", async () => {
+  test("only steps without a result are executed again in a half-finished group", async () => {
     const user = createUser();
     const executed: string[] = [];
     const other = user.answer(() => Response.json("called"));
@@ -155,8 +185,9 @@ function testPartialRuns(createUser: () => WorkflowUser): void {
       return [all[0], all[1].body, all[2], all[3].eventData, all[4]];
     });
     const run = await user.workflows.trigger({ url: work.url, retries: 0 });
-    const history = async () => ((await ask(user, "GET", `workflows/runs/${run.workflowRunId}`)).body as unknown[]).length;
-    // The payload, a step, five plans, two results, and a call, its answer and its result.
+    const history = async () =>
+      ((await ask(user, `GET workflows/runs/${run.workflowRunId}`)).body as unknown[]).length;
+    // The payload, a step, five plans, two results, and a call, its response and its result.
     await eventually(history, (length) => length === 12);
     await eventually(
       () => user.workflows.getWaiters({ eventId: "half" }),
@@ -181,14 +212,16 @@ function testPartialRuns(createUser: () => WorkflowUser): void {
 }
 
 function testCallResults(createUser: () => WorkflowUser): void {
-  test("a third party that has answered is not asked again when its answer could not be told", async () => {
+  test("a third party that answered is not called again if its response could not be delivered", async () => {
     const user = createUser();
     let isBroken = true;
     const other = user.answer(() => Response.json("once"));
     const route = async (context: WorkflowContext) => (await context.call("call", { url: other.url })).body;
     const { handler } = serve(route, { qstashClient: user.client, receiver: user.receiver, env: {} });
     const work = user.answer((request) =>
-      isBroken && request.headers.has("upstash-workflow-callback") ? new Response("not now", { status: 503 }) : handler(request),
+      isBroken && request.headers.has("upstash-workflow-callback")
+        ? new Response("not now", { status: 503 })
+        : handler(request),
     );
     const run = await user.workflows.trigger({ url: work.url, retries: 0 });
     const { dlqId, responseStatus } = await findDeadLetter(user, run);
@@ -199,12 +232,15 @@ function testCallResults(createUser: () => WorkflowUser): void {
     expect(other.calls).toHaveLength(1);
   });
 
-  test("a run that failed after its last step ends when it is resumed, and executes none", async () => {
+  test("a resumed run that failed after its last step ends without executing a step", async () => {
     const user = createUser();
     const executed: number[] = [];
     let isBroken = true;
     const work = user.serve(async (context) => {
-      const [one, two] = await Promise.all([context.run("one", () => executed.push(1)), context.run("two", () => executed.push(2))]);
+      const [one, two] = await Promise.all([
+        context.run("one", () => executed.push(1)),
+        context.run("two", () => executed.push(2)),
+      ]);
       if (isBroken) throw new Error("at the end");
       return [one, two].length;
     });
@@ -219,7 +255,7 @@ function testCallResults(createUser: () => WorkflowUser): void {
 }
 
 function testChangedCode(createUser: () => WorkflowUser): void {
-  test("code that does not fit the history fails the run at once with the reason, and goes on when it is put right", async () => {
+  test("code that differs from the history fails the run at once, and continues once corrected", async () => {
     const user = createUser();
     let name = "first";
     const work = user.serve(async (context) => {
@@ -229,9 +265,12 @@ function testChangedCode(createUser: () => WorkflowUser): void {
     const run = await user.workflows.trigger({ url: work.url });
     const { steps } = await waitForEnd(user, run);
     const reason = 'step 1: history has "first", the endpoint ran "renamed"';
-    expect(steps.at(-1)).toMatchObject({ type: "next", steps: [{ state: "STEP_FAILED", errors: [{ error: reason, status: 500 }] }] });
+    expect(steps.at(-1)).toMatchObject({
+      type: "next",
+      steps: [{ state: "STEP_FAILED", errors: [{ error: reason, status: 500 }] }],
+    });
     const input = await findDeadLetter(user, run);
-    // The beginning, the call that did not fit, and the failure callback.
+    // The start, the call that did not match, and the failure callback.
     expect(await waitForCount(work, 3)).toBe(3);
     name = "first";
     const mended = user.workflows.dlq.resume(input.dlqId);
@@ -241,7 +280,7 @@ function testChangedCode(createUser: () => WorkflowUser): void {
 }
 
 function testBulk(createUser: () => WorkflowUser): void {
-  test("many are resumed, restarted and deleted by ids, by filters, and all, a page at a time", async () => {
+  test("many runs are resumed, restarted and deleted by ids, by filters or all, page by page", async () => {
     const user = createUser();
     const { fail, heal } = serveFailingWorkflow(user);
     const { dlq } = user.workflows;
@@ -260,7 +299,8 @@ function testBulk(createUser: () => WorkflowUser): void {
     expect(byFilter.cursor).toEqual(expect.any(String));
     const rest = await dlq.restart({ all: true });
     expect(rest.workflowRuns).toHaveLength(2);
-    for (const run of [...byFilter.workflowRuns, ...rest.workflowRuns]) expect(await waitForResult(user, run)).toContain("m");
+    for (const run of [...byFilter.workflowRuns, ...rest.workflowRuns])
+      expect(await waitForResult(user, run)).toContain("m");
     expect(await left()).toEqual(new Set());
     expect(await dlq.delete({ all: true })).toMatchObject({ deleted: 0 });
     expect(await dlq.resume({ dlqIds: [a] }).catch(({ status }: { status: number }) => status)).toSatisfy(

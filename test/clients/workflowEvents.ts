@@ -4,16 +4,18 @@ import { eventually } from "./clientTestServer.ts";
 import type { WorkflowUser } from "./workflowTestServer.ts";
 import { ask, waitForCount, waitForEnd, createGate, waitForResult } from "./workflowTestServer.ts";
 
-/** Waiting for events and for calls to webhooks. */
+/** Tests of waits for events and for calls to webhooks. */
 export function events(createUser: () => WorkflowUser): void {
   testWaiting(createUser);
   testEarlierEvents(createUser);
   testWebhooks(createUser);
 }
 
-/** A workflow that waits for the event that its payload names, and returns what it got. */
+/** A workflow that waits for the event named in its payload and returns its data. */
 const serveWaiter = (user: WorkflowUser, timeout: `${bigint}s` | number = "30s") =>
-  user.serve(async (context: WorkflowContext<string>) => context.waitForEvent("wait", context.requestPayload, { timeout }));
+  user.serve(async (context: WorkflowContext<string>) =>
+    context.waitForEvent("wait", context.requestPayload, { timeout }),
+  );
 
 const listWaiters = (user: WorkflowUser, eventId: string, count = 1) =>
   eventually(
@@ -28,7 +30,7 @@ function testWaiting(createUser: () => WorkflowUser): void {
     ["a number", 7],
     ["nothing", undefined],
   ] as const;
-  test("an event wakes the run that waits for it, with whatever data", async () => {
+  test("an event wakes the run that waits for it, with any data", async () => {
     const user = createUser();
     const work = serveWaiter(user);
     for (const [what, eventData] of data) {
@@ -39,16 +41,23 @@ function testWaiting(createUser: () => WorkflowUser): void {
       expect((found?.deadline ?? 0) - Date.now() / 1000).toBeLessThan(31);
       const told = await user.workflows.notify({ eventId, eventData });
       expect(told).toMatchObject([
-        { waiter: { url: work.url }, messageId: expect.stringMatching(/^msg_/), workflowRunId: run.workflowRunId },
+        {
+          waiter: { url: work.url },
+          messageId: expect.stringMatching(/^msg_/),
+          workflowRunId: run.workflowRunId,
+        },
       ]);
-      expect(await waitForResult(user, run)).toEqual({ timeout: false, ...(eventData === undefined ? {} : { eventData }) });
+      expect(await waitForResult(user, run)).toEqual({
+        timeout: false,
+        ...(eventData === undefined ? {} : { eventData }),
+      });
       expect(await user.workflows.getWaiters({ eventId })).toEqual([]);
     }
-    // A wait costs one call more.
+    // A wait costs one more call.
     expect(await waitForCount(work, 2 * data.length)).toBe(2 * data.length);
   });
 
-  test("an event wakes all runs that wait for it, once, and nobody after", async () => {
+  test("an event wakes all runs that wait for it once, and none later", async () => {
     const user = createUser();
     const work = serveWaiter(user);
     const runs = await user.workflows.trigger([1, 2, 3].map(() => ({ url: work.url, body: "everybody" })));
@@ -60,14 +69,15 @@ function testWaiting(createUser: () => WorkflowUser): void {
       new Set(runs.map((run) => run.workflowRunId)),
     );
     expect(told).toHaveLength(3);
-    for (const run of runs) expect(await waitForResult(user, run)).toEqual({ timeout: false, eventData: "now" });
+    for (const run of runs)
+      expect(await waitForResult(user, run)).toEqual({ timeout: false, eventData: "now" });
     expect(await user.workflows.notify({ eventId: "everybody", eventData: "again" })).toEqual([]);
     expect(await user.workflows.getWaiters({ eventId: "somebody" })).toHaveLength(1);
     expect(await user.workflows.cancel(alone.workflowRunId)).toEqual({ cancelled: 1 });
     expect(await user.workflows.getWaiters({ eventId: "somebody" })).toEqual([]);
   });
 
-  test("a wait that is over says so, and an event after it finds nobody", async () => {
+  test("a wait reports its timeout, and a later event wakes no run", async () => {
     const user = createUser();
     const work = serveWaiter(user, 1);
     const run = await user.workflows.trigger({ url: work.url, body: "too-late" });
@@ -78,7 +88,7 @@ function testWaiting(createUser: () => WorkflowUser): void {
     expect(await waitForCount(work, 2)).toBe(2);
   });
 
-  test("a workflow can notify another one, and learns whom it woke", async () => {
+  test("a workflow can notify another one and gets the runs that it woke", async () => {
     const user = createUser();
     const work = serveWaiter(user);
     const teller = user.serve(async (context) => context.notify("tell", "from-a-workflow", { n: 1 }));
@@ -87,12 +97,17 @@ function testWaiting(createUser: () => WorkflowUser): void {
     expect(await waitForResult(user, await user.workflows.trigger({ url: teller.url }))).toEqual({
       eventId: "from-a-workflow",
       eventData: { n: 1 },
-      notifyResponse: [expect.objectContaining({ waiter: expect.objectContaining({ url: work.url }), workflowRunId: run.workflowRunId })],
+      notifyResponse: [
+        expect.objectContaining({
+          waiter: expect.objectContaining({ url: work.url }),
+          workflowRunId: run.workflowRunId,
+        }),
+      ],
     });
     expect(await waitForResult(user, run)).toEqual({ timeout: false, eventData: { n: 1 } });
   });
 
-  test("run, sleep, call and wait go side by side", async () => {
+  test("run, sleep, call and wait can be parallel", async () => {
     const user = createUser();
     const other = user.answer(() => Response.json("called"));
     const work = user.serve(async (context) => {
@@ -113,13 +128,13 @@ function testWaiting(createUser: () => WorkflowUser): void {
       called: "called",
       woken: { timeout: false, eventData: "e" },
     });
-    // The beginning, four plans, four results, and the answer of the call.
+    // The start, four plans, four results, and the response of the call.
     expect(await waitForCount(work, 10)).toBe(10);
   });
 }
 
 function testEarlierEvents(createUser: () => WorkflowUser): void {
-  test("events for a run that came before it waits are kept, in order", async () => {
+  test("events for a run are kept in order until the run waits", async () => {
     const user = createUser();
     const started = createGate();
     const go = createGate();
@@ -133,7 +148,9 @@ function testEarlierEvents(createUser: () => WorkflowUser): void {
     await started.promise;
     expect(await user.workflows.notify({ eventId: "early" })).toEqual([]);
     for (const eventData of ["one", "two"]) {
-      expect(await user.workflows.notify({ eventId: "early", eventData, workflowRunId })).toEqual(expect.any(Array));
+      expect(await user.workflows.notify({ eventId: "early", eventData, workflowRunId })).toEqual(
+        expect.any(Array),
+      );
     }
     go.resolve();
     expect(await waitForResult(user, { workflowRunId })).toEqual([
@@ -142,22 +159,26 @@ function testEarlierEvents(createUser: () => WorkflowUser): void {
     ]);
   });
 
-  test("an event for one run leaves the others waiting", async () => {
+  test("an event for one run does not wake others", async () => {
     const user = createUser();
     const work = serveWaiter(user);
     const [mine, other] = await user.workflows.trigger([1, 2].map(() => ({ url: work.url, body: "shared" })));
     if (!mine || !other) throw new Error("two runs");
     await listWaiters(user, "shared", 2);
-    expect(await user.workflows.notify({ eventId: "shared", eventData: 1, workflowRunId: mine.workflowRunId })).toHaveLength(1);
+    expect(
+      await user.workflows.notify({ eventId: "shared", eventData: 1, workflowRunId: mine.workflowRunId }),
+    ).toHaveLength(1);
     expect(await waitForResult(user, mine)).toEqual({ timeout: false, eventData: 1 });
     expect(await user.workflows.getWaiters({ eventId: "shared" })).toHaveLength(1);
     await user.workflows.cancel([other.workflowRunId]);
-    await expect(user.workflows.notify({ eventId: "shared", workflowRunId: other.workflowRunId })).rejects.toMatchObject({ status: 404 });
+    await expect(
+      user.workflows.notify({ eventId: "shared", workflowRunId: other.workflowRunId }),
+    ).rejects.toMatchObject({ status: 404 });
   });
 }
 
 function testWebhooks(createUser: () => WorkflowUser): void {
-  test("calls to a webhook come in order, as the requests that they were", async () => {
+  test("calls to a webhook arrive in order, as complete requests", async () => {
     const user = createUser();
     const urls: string[] = [];
     const work = user.serve(async (context) => {
@@ -168,7 +189,13 @@ function testWebhooks(createUser: () => WorkflowUser): void {
         const { request, timeout } = await context.waitForWebhook(name, webhook, "30s");
         // A request can only be read once, also by a step that is executed again.
         const body = await request?.clone().text();
-        results.push({ timeout, url: request?.url, method: request?.method, header: request?.headers.get("x-theirs"), body });
+        results.push({
+          timeout,
+          url: request?.url,
+          method: request?.method,
+          header: request?.headers.get("x-theirs"),
+          body,
+        });
       }
       return results;
     });
@@ -179,18 +206,22 @@ function testWebhooks(createUser: () => WorkflowUser): void {
     );
     const [url = ""] = urls;
     const first = await fetch(url, { method: "POST", body: "ü one", headers: { "x-theirs": "1" } });
-    const second = await fetch(`${url}?q=a%20b`, { method: "PUT", body: "two", headers: { "x-theirs": "2" } });
+    const second = await fetch(`${url}?q=a%20b`, {
+      method: "PUT",
+      body: "two",
+      headers: { "x-theirs": "2" },
+    });
     expect([first.ok, second.ok]).toEqual([true, true]);
     expect(await waitForResult(user, run)).toEqual([
       { timeout: false, url, method: "POST", header: "1", body: "ü one" },
       { timeout: false, url: `${url}?q=a%20b`, method: "PUT", header: "2", body: "two" },
     ]);
     expect((await fetch(url.replace(/wfr_[^/]+/, "wfr_unknown"), { method: "POST" })).status).toBe(404);
-    // The beginning, two steps, two waits.
+    // The start, two steps and two waits.
     expect(await waitForCount(work, 5)).toBe(5);
   });
 
-  test("a webhook that is not called in time says so, and one that is called with GET has no body", async () => {
+  test("a webhook reports its timeout, and a call with GET has no body", async () => {
     const user = createUser();
     const work = user.serve(async (context) => {
       const webhook = await context.createWebhook("make");
@@ -199,10 +230,14 @@ function testWebhooks(createUser: () => WorkflowUser): void {
       const { request } = await context.waitForWebhook("wait", webhook, "30s");
       return { late: late.timeout, method: request?.method, body: await request?.clone().text() };
     });
-    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual({ late: true, method: "GET", body: "" });
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual({
+      late: true,
+      method: "GET",
+      body: "",
+    });
   });
 
-  test("one that waits has ended when its run is cancelled", async () => {
+  test("a wait ends when its run is cancelled", async () => {
     const user = createUser();
     const work = user.serve(async (context) => {
       const webhook = await context.createWebhook("make");
@@ -210,7 +245,9 @@ function testWebhooks(createUser: () => WorkflowUser): void {
     });
     const run = await user.workflows.trigger({ url: work.url });
     await waitForCount(work, 2);
-    expect(await ask(user, "DELETE", `workflows/runs/${run.workflowRunId}?cancel=true`)).toMatchObject({ status: 200 });
+    expect(await ask(user, `DELETE workflows/runs/${run.workflowRunId}?cancel=true`)).toMatchObject({
+      status: 200,
+    });
     expect(await waitForEnd(user, run)).toMatchObject({ workflowState: "RUN_CANCELED" });
   });
 }

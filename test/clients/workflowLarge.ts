@@ -5,11 +5,12 @@ import type { WorkflowUser } from "./workflowTestServer.ts";
 import { waitForCount, waitForEnd, waitForResult } from "./workflowTestServer.ts";
 
 const megabyte = 1024 * 1024;
-const text = (size: number): string => "waypost ü€ ".repeat(Math.ceil(size / 14)).slice(0, Math.floor((size * 11) / 14));
+const text = (size: number): string =>
+  "waypost ü€ ".repeat(Math.ceil(size / 14)).slice(0, Math.floor((size * 11) / 14));
 
-/** Histories that are too long to be sent along: the endpoint fetches them. */
+/** Tests of histories that are too long to be sent with each call, so that the endpoint fetches them. */
 export function large(createUser: () => WorkflowUser): void {
-  test("a payload of 5 MiB, and results, come through whole", { tags: "long" }, async () => {
+  test("a payload of 5 MiB and results arrive complete", { tags: "long" }, async () => {
     const user = createUser();
     const payload = text(5 * megabyte);
     const other = user.answer(() => new Response(text(megabyte)));
@@ -19,7 +20,12 @@ export function large(createUser: () => WorkflowUser): void {
         context.call<string>("call", { url: other.url }),
         context.run("measure", () => context.requestPayload.length + big.length),
       ]);
-      return { length, called: called.body.length, hash: hash("sha256", context.requestPayload), same: payload.startsWith(big) };
+      return {
+        length,
+        called: called.body.length,
+        hash: hash("sha256", context.requestPayload),
+        same: payload.startsWith(big),
+      };
     });
     const run = await user.workflows.trigger({ url: work.url, body: payload });
     expect(await waitForResult(user, run)).toEqual({
@@ -28,13 +34,13 @@ export function large(createUser: () => WorkflowUser): void {
       hash: hash("sha256", payload),
       same: true,
     });
-    // None of them carried it.
+    // None of the calls had the history.
     expect(await waitForCount(work, 7)).toBe(7);
     expect(work.calls.map(({ body }) => body.length).filter((length) => length > 3 * megabyte)).toEqual([]);
     expect(work.calls[0]?.body).toBe("");
   });
 
-  test("a failure function is told the payload, however large it is", async () => {
+  test("a failure function gets a payload of any size", async () => {
     const user = createUser();
     const payload = text(3 * megabyte);
     const told: boolean[] = [];

@@ -4,7 +4,7 @@ import { eventually } from "./clientTestServer.ts";
 import type { WorkflowUser } from "./workflowTestServer.ts";
 import { ask, findDeadLetter, waitForEnd, createGate, waitForResult } from "./workflowTestServer.ts";
 
-/** What the log tells of runs. */
+/** Tests of the log of runs. */
 export function logs(createUser: () => WorkflowUser): void {
   testGroups(createUser);
   testUnfinished(createUser);
@@ -15,14 +15,17 @@ export function logs(createUser: () => WorkflowUser): void {
 const success = "STEP_SUCCESS";
 
 function testGroups(createUser: () => WorkflowUser): void {
-  test("a run that has come through is its steps in groups, each with what it was", async () => {
+  test("a successful run is shown as groups of steps with all their details", async () => {
     const user = createUser();
     const other = user.answer(() => new Response("called", { status: 202 }));
     const { parent, child } = user.serveMany((byName) => ({
       parent: async (context) => {
         await context.run("one", () => ({ n: 1 }));
         await context.sleep("nap", 1);
-        await Promise.all([context.run("left", () => "l"), context.call("right", { url: other.url, method: "POST", body: "ask" })]);
+        await Promise.all([
+          context.run("left", () => "l"),
+          context.call("right", { url: other.url, method: "POST", body: "ask" }),
+        ]);
         await context.waitForEvent("wait", "tell", { timeout: 1 });
         await context.invoke("child", { workflow: byName("child"), body: "c" });
         return "done";
@@ -64,8 +67,21 @@ function testGroups(createUser: () => WorkflowUser): void {
           },
         ],
       },
-      one({ stepId: 5, stepName: "wait", stepType: "Wait", waitEventId: "tell", waitTimeoutDuration: "1s", waitTimeout: true }),
-      one({ stepId: 6, stepName: "child", stepType: "Invoke", invokedWorkflowUrl: child.url, invokedWorkflowRunId: expect.any(String) }),
+      one({
+        stepId: 5,
+        stepName: "wait",
+        stepType: "Wait",
+        waitEventId: "tell",
+        waitTimeoutDuration: "1s",
+        waitTimeout: true,
+      }),
+      one({
+        stepId: 6,
+        stepName: "child",
+        stepType: "Invoke",
+        invokedWorkflowUrl: child.url,
+        invokedWorkflowRunId: expect.any(String),
+      }),
     ]);
     expect(log.steps).toHaveLength(6);
     expect(log.steps[0]?.steps[0]).not.toHaveProperty("stepId");
@@ -73,7 +89,7 @@ function testGroups(createUser: () => WorkflowUser): void {
 }
 
 function testUnfinished(createUser: () => WorkflowUser): void {
-  test("a run that goes on shows what it is at: the next step, planned branches, and what waits", async () => {
+  test("an active run shows its next step, planned branches and waits", async () => {
     const user = createUser();
     const started = createGate();
     const go = createGate();
@@ -92,7 +108,9 @@ function testUnfinished(createUser: () => WorkflowUser): void {
       ({ length }) => length === 1,
     );
     const logOf = async (run: typeof one) =>
-      (await user.workflows.logs({ filter: { workflowRunId: run?.workflowRunId ?? "" } })).runs[0] ?? { steps: [] };
+      (await user.workflows.logs({ filter: { workflowRunId: run?.workflowRunId ?? "" } })).runs[0] ?? {
+        steps: [],
+      };
     const branches = await logOf(many);
     expect(branches).toMatchObject({ workflowState: "RUN_STARTED" });
     expect(branches.steps).toMatchObject([
@@ -106,35 +124,46 @@ function testUnfinished(createUser: () => WorkflowUser): void {
         ],
       },
     ]);
-    expect((await logOf(one)).steps).toMatchObject([{ type: "sequential" }, { type: "next", steps: [{ state: "STEP_PROGRESS" }] }]);
+    expect((await logOf(one)).steps).toMatchObject([
+      { type: "sequential" },
+      { type: "next", steps: [{ state: "STEP_PROGRESS" }] },
+    ]);
     go.resolve();
     await waitForResult(user, one ?? { workflowRunId: "" });
     await user.workflows.cancel(many?.workflowRunId ?? "");
-    expect(await waitForEnd(user, many ?? { workflowRunId: "" })).toMatchObject({ workflowState: "RUN_CANCELED" });
+    expect(await waitForEnd(user, many ?? { workflowRunId: "" })).toMatchObject({
+      workflowState: "RUN_CANCELED",
+    });
   });
 
-  test("a step that is to be tried again shows its errors so far", async () => {
+  test("a step that will be retried shows its errors so far", async () => {
     const user = createUser();
     const work = user.serve((context) =>
       context.run("fail", () => {
         throw new Error(`oh ${context.retried}`);
       }),
     );
-    const { workflowRunId } = await user.workflows.trigger({ url: work.url, retries: 1, retryDelay: "3600000" });
+    const { workflowRunId } = await user.workflows.trigger({
+      url: work.url,
+      retries: 1,
+      retryDelay: "3600000",
+    });
     const { runs } = await eventually(
       () => user.workflows.logs({ filter: { workflowRunId } }),
       ({ runs: [run] }) => run?.steps[1]?.steps[0]?.state === "STEP_RETRY",
     );
     expect(runs[0]?.steps[1]).toMatchObject({
       type: "next",
-      steps: [{ state: "STEP_RETRY", retries: 1, errors: [{ status: 500, body: expect.stringContaining("oh 0") }] }],
+      steps: [
+        { state: "STEP_RETRY", retries: 1, errors: [{ status: 500, body: expect.stringContaining("oh 0") }] },
+      ],
     });
     await user.workflows.cancel({ all: true });
   });
 }
 
 function testFailures(createUser: () => WorkflowUser): void {
-  test("a failure is shown with the branch that failed, or as the next step", async () => {
+  test("a failure is shown at the failed branch or as the next step", async () => {
     const user = createUser();
     const broken = () => {
       throw new Error("broken");
@@ -148,17 +177,26 @@ function testFailures(createUser: () => WorkflowUser): void {
       { url: alone.url, retries: 0 },
     ]);
     if (!many || !one) throw new Error("two runs");
-    const failed = { state: "STEP_FAILED", errors: [{ status: 500, body: expect.stringContaining("broken") }] };
+    const failed = {
+      state: "STEP_FAILED",
+      errors: [{ status: 500, body: expect.stringContaining("broken") }],
+    };
     const first = await waitForEnd(user, many);
-    expect(first.steps[1]).toMatchObject({ type: "parallel", steps: [{ stepName: "long" }, { stepName: "broken", ...failed }] });
+    expect(first.steps[1]).toMatchObject({
+      type: "parallel",
+      steps: [{ stepName: "long" }, { stepName: "broken", ...failed }],
+    });
     expect(first.steps).toHaveLength(2);
-    expect((await waitForEnd(user, one)).steps[1]).toMatchObject({ type: "next", steps: [{ stepName: "broken", ...failed }] });
+    expect((await waitForEnd(user, one)).steps[1]).toMatchObject({
+      type: "next",
+      steps: [{ stepName: "broken", ...failed }],
+    });
     expect(await waitForEnd(user, one)).toMatchObject({ dlqId: (await findDeadLetter(user, one)).dlqId });
   });
 }
 
 function testLists(createUser: () => WorkflowUser): void {
-  test("runs are found by what they are, youngest first, a page at a time", async () => {
+  test("runs are found by their properties, newest first, page by page", async () => {
     const user = createUser();
     const work = user.serve(async (context: WorkflowContext<string>) => {
       await context.run("maybe", () => {
@@ -172,7 +210,8 @@ function testLists(createUser: () => WorkflowUser): void {
       all.unshift(run);
     }
     const ids = all.map(({ workflowRunId }) => workflowRunId);
-    const found = async (filter: object) => (await user.workflows.logs({ filter })).runs.map(({ workflowRunId }) => workflowRunId);
+    const found = async (filter: object) =>
+      (await user.workflows.logs({ filter })).runs.map(({ workflowRunId }) => workflowRunId);
     expect(await found({})).toEqual(ids);
     expect(await found({ state: "RUN_FAILED" })).toEqual([ids[1]]);
     expect(await found({ label: "fine" })).toEqual([ids[0], ids[2]]);
@@ -181,15 +220,17 @@ function testLists(createUser: () => WorkflowUser): void {
     expect(await found({ fromDate: Date.now() + 60_000 })).toEqual([]);
     expect(await found({ host: new URL(work.url).host, path: new URL(work.url).pathname })).toEqual(ids);
     expect(await found({ host: "example.com" })).toEqual([]);
-    // What is older than the filters stands beside them.
+    // The parameters that are older than `filter` are given next to it.
     expect((await user.workflows.logs({ state: "RUN_FAILED", workflowUrl: work.url })).runs).toHaveLength(1);
     const first = await user.workflows.logs({ count: 2 });
     const second = await user.workflows.logs({ count: 2, cursor: first.cursor });
     expect([...first.runs, ...second.runs].map(({ workflowRunId }) => workflowRunId)).toEqual(ids);
     expect(second.cursor).toBeUndefined();
-    await expect(user.workflows.logs({ filter: { state: "RUN_LOST" } as object })).rejects.toMatchObject({ status: 400 });
-    // The same under its other name.
-    const { body } = await ask(user, "GET", `workflows/logs?workflowRunId=${ids[0]}`);
+    await expect(user.workflows.logs({ filter: { state: "RUN_LOST" } as object })).rejects.toMatchObject({
+      status: 400,
+    });
+    // The same filter under its other name.
+    const { body } = await ask(user, `GET workflows/logs?workflowRunId=${ids[0]}`);
     expect(body).toMatchObject({ runs: [{ workflowRunId: ids[0], workflowState: "RUN_SUCCESS" }] });
   });
 }

@@ -5,10 +5,16 @@ import { eventually } from "./clientTestServer.ts";
 import type { WorkflowUser } from "./workflowTestServer.ts";
 import { waitForCount, findDeadLetter } from "./workflowTestServer.ts";
 
-/** Workflows of the package that came before, which is still part of the client for messages. */
+/** Tests of the older workflow package, which is still part of the client for messages. */
 export function older(createUser: () => WorkflowUser): void {
-  const served = (user: WorkflowUser, route: (context: WorkflowContext<{ n: number }>) => Promise<void>, more: object = {}) =>
-    user.answer(serve<{ n: number }>(route, { qstashClient: user.client, receiver: user.receiver, env: {}, ...more }));
+  const served = (
+    user: WorkflowUser,
+    route: (context: WorkflowContext<{ n: number }>) => Promise<void>,
+    more: object = {},
+  ) =>
+    user.answer(
+      serve<{ n: number }>(route, { qstashClient: user.client, receiver: user.receiver, env: {}, ...more }),
+    );
 
   const runOf = async (user: WorkflowUser, state: string): Promise<{ workflowRunId: string }> => {
     const { runs } = await eventually(
@@ -19,14 +25,17 @@ export function older(createUser: () => WorkflowUser): void {
     return runs[0] ?? { workflowRunId: "" };
   };
 
-  test("steps, sleeps, steps side by side and calls of the older package come through", async () => {
+  test("steps, sleeps, parallel steps and calls of the older package succeed", async () => {
     const user = createUser();
     const results: unknown[] = [];
     const other = user.answer(() => Response.json({ called: true }));
     const work = served(user, async (context) => {
       const first = await context.run("first", () => context.requestPayload.n + 1);
       await context.sleep("nap", 1);
-      const all = await Promise.all([context.run("left", () => first + 1), context.run("right", () => ({ first }))]);
+      const all = await Promise.all([
+        context.run("left", () => first + 1),
+        context.run("right", () => ({ first })),
+      ]);
       const called = await context.call("call", other.url, "POST", { ask: true }, { "x-call": "c" });
       await context.run("last", () => void results.push([...all, called, context.headers.get("x-mine")]));
     });
@@ -34,18 +43,18 @@ export function older(createUser: () => WorkflowUser): void {
     await runOf(user, "RUN_SUCCESS");
     expect(results).toEqual([[3, { first: 2 }, { called: true }, "m"]]);
     expect(other.calls).toMatchObject([{ method: "POST", body: '{"ask":true}', headers: { "x-call": "c" } }]);
-    // Two beginnings, two steps alone, four calls for two side by side, two for the call, and the last step.
+    // Two starts, two single steps, four calls for two parallel steps, two for the call, and the last step.
     expect(await waitForCount(work, 11)).toBe(11);
   });
 
-  test("the failure function of the older package is told with the history", async () => {
+  test("the failure function of the older package gets the history", async () => {
     const user = createUser();
     const told: unknown[] = [];
     const failureFunction = (context: WorkflowContext<{ n: number }>, status: number, message: string) =>
       void told.push([context.requestPayload, status, message]);
     const work = served(
       user,
-      // The retries that are given to this package hold for the beginning alone.
+      // The retries that this package receives apply only to the start.
       async (context) => {
         await context.run("fail", () => {
           throw new Error("sorry");

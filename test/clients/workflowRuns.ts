@@ -4,7 +4,7 @@ import { eventually } from "./clientTestServer.ts";
 import type { WorkflowUser } from "./workflowTestServer.ts";
 import { ask, waitForCount, waitForEnd, createGate, waitForResult } from "./workflowTestServer.ts";
 
-/** How runs begin, what they are given, and how they are cancelled. */
+/** Tests of how runs start, what they receive, and how they are cancelled. */
 export function runs(createUser: () => WorkflowUser): void {
   testTriggering(createUser);
   testSettings(createUser);
@@ -12,25 +12,37 @@ export function runs(createUser: () => WorkflowUser): void {
 }
 
 const echo = (context: WorkflowContext<string>) => context.run("echo", () => context.requestPayload);
-/** Waits for an event that never comes. */
-const waitForever = (context: WorkflowContext<string>) => context.waitForEvent("wait", "never", { timeout: "1h" });
+/** Waits for an event that never occurs. */
+const waitForever = (context: WorkflowContext<string>) =>
+  context.waitForEvent("wait", "never", { timeout: "1h" });
 
-const states = async ({ workflows }: WorkflowUser, ids: readonly { workflowRunId: string }[]): Promise<string[]> =>
-  Promise.all(ids.map(async ({ workflowRunId }) => (await workflows.logs({ filter: { workflowRunId } })).runs[0]?.workflowState ?? "none"));
+const states = async (
+  { workflows }: WorkflowUser,
+  ids: readonly { workflowRunId: string }[],
+): Promise<string[]> =>
+  Promise.all(
+    ids.map(
+      async ({ workflowRunId }) =>
+        (await workflows.logs({ filter: { workflowRunId } })).runs[0]?.workflowState ?? "none",
+    ),
+  );
 
 function testTriggering(createUser: () => WorkflowUser): void {
-  test("many are triggered at once, with ids that are chosen or not", async () => {
+  test("many runs are triggered at once, with or without chosen ids", async () => {
     const user = createUser();
     const work = user.serve(echo);
     const all = await user.workflows.trigger([
       { url: work.url, body: "a", workflowRunId: "chosen" },
       { url: work.url, body: "b" },
     ]);
-    expect(all).toEqual([{ workflowRunId: "wfr_chosen" }, { workflowRunId: expect.stringMatching(/^wfr_.{21}$/) }]);
+    expect(all).toEqual([
+      { workflowRunId: "wfr_chosen" },
+      { workflowRunId: expect.stringMatching(/^wfr_.{21}$/) },
+    ]);
     expect(await Promise.all(all.map((run) => waitForResult(user, run)))).toEqual(["a", "b"]);
   });
 
-  test("an id can be used again when its run has ended, and not before", async () => {
+  test("an id can be used again only after its run has ended", async () => {
     const user = createUser();
     const work = user.serve(waitForever);
     const trigger = () => user.workflows.trigger({ url: work.url, workflowRunId: "same" });
@@ -43,15 +55,19 @@ function testTriggering(createUser: () => WorkflowUser): void {
     const { runs: both } = await user.workflows.logs({ filter: { workflowRunId: "wfr_same" } });
     expect(both.map(({ workflowState }) => workflowState)).toEqual(["RUN_STARTED", "RUN_CANCELED"]);
     const older = both[1]?.workflowRunCreatedAt ?? 0;
-    const { runs: one } = await user.workflows.logs({ filter: { workflowRunId: "wfr_same", workflowCreatedAt: older } });
+    const { runs: one } = await user.workflows.logs({
+      filter: { workflowRunId: "wfr_same", workflowCreatedAt: older },
+    });
     expect(one).toMatchObject([{ workflowState: "RUN_CANCELED" }]);
-    // Also within one request.
-    await user.workflows.trigger(["twice", "twice"].map((workflowRunId) => ({ url: work.url, workflowRunId })));
+    // An id cannot be used twice within one request either.
+    await user.workflows.trigger(
+      ["twice", "twice"].map((workflowRunId) => ({ url: work.url, workflowRunId })),
+    );
     expect(await waitForCount(work, 3)).toBe(3);
     expect(await user.workflows.cancel({ all: true })).toEqual({ cancelled: 2 });
   });
 
-  test("a message to the endpoint begins a run as well, at the price of one call more", async () => {
+  test("a message to the endpoint starts a run as well, with one more call", async () => {
     const user = createUser();
     const work = user.serve(async (context) => [await echo(context), context.headers.get("x-mine")]);
     await user.client.publish({ url: work.url, body: "plain", headers: { "X-Mine": "m" } });
@@ -63,17 +79,25 @@ function testTriggering(createUser: () => WorkflowUser): void {
     expect(await waitForCount(work, 3)).toBe(3);
   });
 
-  test("a schedule can be made for a workflow", async () => {
+  test("a schedule can be created for a workflow", async () => {
     const user = createUser();
     const work = user.serve(echo);
-    const { scheduleId } = await user.client.schedules.create({ destination: work.url, cron: "0 3 1 1 *", body: "tick" });
-    expect(await user.client.schedules.get(scheduleId)).toMatchObject({ destination: work.url, cron: "0 3 1 1 *", body: "tick" });
+    const { scheduleId } = await user.client.schedules.create({
+      destination: work.url,
+      cron: "0 3 1 1 *",
+      body: "tick",
+    });
+    expect(await user.client.schedules.get(scheduleId)).toMatchObject({
+      destination: work.url,
+      cron: "0 3 1 1 *",
+      body: "tick",
+    });
     await user.client.schedules.delete(scheduleId);
   });
 }
 
 function testSettings(createUser: () => WorkflowUser): void {
-  test("labels are known to the run, the log and the lists", async () => {
+  test("labels are in the run, the log and the lists", async () => {
     const user = createUser();
     const work = user.serve(async (context) => {
       await echo(context);
@@ -87,7 +111,9 @@ function testSettings(createUser: () => WorkflowUser): void {
     expect(await waitForResult(user, one)).toEqual(["red", ["red"]]);
     expect(await waitForResult(user, two)).toEqual(["green", ["green", "blue"]]);
     const found = async (label: string | string[]) =>
-      new Set((await user.workflows.logs({ filter: { label } })).runs.map(({ workflowRunId }) => workflowRunId));
+      new Set(
+        (await user.workflows.logs({ filter: { label } })).runs.map(({ workflowRunId }) => workflowRunId),
+      );
     expect(await found("red")).toEqual(new Set([one.workflowRunId]));
     expect(await found("blue")).toEqual(new Set([two.workflowRunId]));
     expect(await found(["red", "green"])).toEqual(new Set([one.workflowRunId, two.workflowRunId]));
@@ -95,7 +121,7 @@ function testSettings(createUser: () => WorkflowUser): void {
     expect(await waitForEnd(user, two)).toMatchObject({ label: "green", labels: ["green", "blue"] });
   });
 
-  test("a flow control key limits the calls of all runs that have it", async () => {
+  test("a flow-control key limits the calls of all its runs", async () => {
     const user = createUser();
     let now = 0;
     let max = 0;
@@ -109,14 +135,18 @@ function testSettings(createUser: () => WorkflowUser): void {
       await Promise.all([context.run("two", busy), context.run("three", busy)]);
     });
     const flowControl = { key: "few", parallelism: 2 };
-    const all = await user.workflows.trigger(Array.from({ length: 4 }, () => ({ url: work.url, flowControl })));
+    const all = await user.workflows.trigger(
+      Array.from({ length: 4 }, () => ({ url: work.url, flowControl })),
+    );
     for (const run of all) await waitForResult(user, run);
     expect(max).toBeLessThanOrEqual(2);
     expect(await waitForCount(work, 4 * 6)).toBe(24);
-    expect((await waitForEnd(user, all[0] ?? { workflowRunId: "" })) as object).toMatchObject({ flowControlKey: "few" });
+    expect((await waitForEnd(user, all[0] ?? { workflowRunId: "" })) as object).toMatchObject({
+      flowControlKey: "few",
+    });
   });
 
-  test("what is to be redacted is not shown, and comes to the workflow as it was", async () => {
+  test("redacted parts are not shown and reach the workflow unchanged", async () => {
     const user = createUser();
     const seen: unknown[] = [];
     const work = user.serve(async (context: WorkflowContext<{ secret: string }>) => {
@@ -144,7 +174,7 @@ function testSettings(createUser: () => WorkflowUser): void {
     }
   });
 
-  test("a delay or a time keeps the first call back, while the run is there to be cancelled", async () => {
+  test("a delay or a time postpones the first call, and the run can be cancelled before", async () => {
     const user = createUser();
     const work = user.serve(echo);
     const began = Date.now();
@@ -163,7 +193,7 @@ function testSettings(createUser: () => WorkflowUser): void {
 }
 
 function testCancelling(createUser: () => WorkflowUser): void {
-  test("a workflow can cancel itself: no failure, no dead letter, no call after that", async () => {
+  test("a workflow that cancels itself has no failure, no dead letter and no further call", async () => {
     const user = createUser();
     const told: string[] = [];
     const work = user.serve(
@@ -174,13 +204,16 @@ function testCancelling(createUser: () => WorkflowUser): void {
       { failureFunction: ({ failResponse }) => void told.push(failResponse) },
     );
     const run = await user.workflows.trigger({ url: work.url });
-    expect(await waitForEnd(user, run)).toMatchObject({ workflowState: "RUN_CANCELED", workflowRunCompletedAt: expect.any(Number) });
+    expect(await waitForEnd(user, run)).toMatchObject({
+      workflowState: "RUN_CANCELED",
+      workflowRunCompletedAt: expect.any(Number),
+    });
     expect(await waitForCount(work, 2)).toBe(2);
     expect(await user.workflows.dlq.list()).toMatchObject({ messages: [] });
     expect(told).toEqual([]);
   });
 
-  test("what a cancelled run posts is refused, and its endpoint takes that for the end", async () => {
+  test("posts of a cancelled run are refused, and its endpoint treats that as the end", async () => {
     const user = createUser();
     const started = createGate();
     const go = createGate();
@@ -195,17 +228,19 @@ function testCancelling(createUser: () => WorkflowUser): void {
     );
     expect(await waitForCount(work, 1)).toBe(1);
     expect(await states(user, [run])).toEqual(["RUN_CANCELED"]);
-    // Also the end may come twice.
-    expect(await ask(user, "DELETE", `workflows/runs/${run.workflowRunId}?cancel=false`)).toMatchObject({ status: 200 });
+    // The end may also be posted twice.
+    expect(await ask(user, `DELETE workflows/runs/${run.workflowRunId}?cancel=false`)).toMatchObject({
+      status: 200,
+    });
   });
 
-  test("runs are cancelled by id, by URL, by its beginning, by label and all, and only those that go on", async () => {
+  test("active runs are cancelled by id, by URL, by URL prefix, by label, or all", async () => {
     const user = createUser();
     const { client, workflows } = user;
     const { one, two } = user.serveMany(() => ({ one: waitForever, two: waitForever }));
     const at = async (url: string, count: number, label: string) =>
       workflows.trigger(Array.from({ length: count }, () => ({ url, label })));
-    // One signature of many stands for all.
+    // The cast selects one overload for all kinds of requests.
     const cancelledBy = async (...requests: (string | string[] | object)[]) => {
       const counts: number[] = [];
       for (const request of requests) counts.push((await workflows.cancel(request as string)).cancelled);
@@ -213,17 +248,33 @@ function testCancelling(createUser: () => WorkflowUser): void {
     };
     const [first, second, third] = await at(one.url, 3, "a");
     if (!first || !second || !third) throw new Error("three runs");
-    expect(await cancelledBy(first.workflowRunId, [first.workflowRunId, second.workflowRunId], "wfr_none")).toEqual([1, 1, 0]);
-    expect(await cancelledBy({ workflowRunIds: [third.workflowRunId] }, { ids: third.workflowRunId }, [])).toEqual([1, 0, 0]);
+    expect(
+      await cancelledBy(first.workflowRunId, [first.workflowRunId, second.workflowRunId], "wfr_none"),
+    ).toEqual([1, 1, 0]);
+    expect(
+      await cancelledBy({ workflowRunIds: [third.workflowRunId] }, { ids: third.workflowRunId }, []),
+    ).toEqual([1, 0, 0]);
     await Promise.all([at(one.url, 2, "a"), at(two.url, 2, "b")]);
     const folder = one.url.slice(0, -"one".length);
-    expect(await cancelledBy({ filter: { workflowUrl: folder } }, { filter: { workflowUrl: one.url } })).toEqual([0, 2]);
-    expect(await cancelledBy({ filter: { workflowUrlStartingWith: folder } }, { urlStartingWith: folder })).toEqual([2, 0]);
+    expect(
+      await cancelledBy({ filter: { workflowUrl: folder } }, { filter: { workflowUrl: one.url } }),
+    ).toEqual([0, 2]);
+    expect(
+      await cancelledBy({ filter: { workflowUrlStartingWith: folder } }, { urlStartingWith: folder }),
+    ).toEqual([2, 0]);
     await Promise.all([at(one.url, 2, "a"), at(two.url, 3, "b")]);
-    expect(await cancelledBy({ filter: { label: "a" } }, { filter: { label: ["a", "b"] }, count: 2 }, { all: true })).toEqual([2, 2, 1]);
+    expect(
+      await cancelledBy(
+        { filter: { label: "a" } },
+        { filter: { label: ["a", "b"] }, count: 2 },
+        { all: true },
+      ),
+    ).toEqual([2, 2, 1]);
     expect(await cancelledBy({ all: true }, { filter: { fromDate: 0 } })).toEqual([0, 0]);
-    await expect(workflows.cancel({ filter: { labeel: "x" } as object as { label: string } })).rejects.toMatchObject({ status: 400 });
-    // The older client cancels too.
+    await expect(
+      workflows.cancel({ filter: { labeel: "x" } as object as { label: string } }),
+    ).rejects.toMatchObject({ status: 400 });
+    // The older client can cancel as well.
     const [last] = await at(one.url, 1, "a");
     expect(await client.workflow.cancel(last?.workflowRunId ?? "")).toBe(true);
     expect(await states(user, last ? [last] : [])).toEqual(["RUN_CANCELED"]);

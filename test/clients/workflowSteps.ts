@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { WorkflowUser } from "./workflowTestServer.ts";
 import { waitForCount, waitForEnd, waitForResult } from "./workflowTestServer.ts";
 
-/** Steps that run in the endpoint, and sleeps: alone and side by side. */
+/** Tests of steps that run in the endpoint, and of sleeps, alone and in parallel. */
 export function steps(createUser: () => WorkflowUser): void {
   testSequences(createUser);
   testSleeps(createUser);
@@ -11,15 +11,24 @@ export function steps(createUser: () => WorkflowUser): void {
 }
 
 function testSequences(createUser: () => WorkflowUser): void {
-  test("each step is executed once, in order, with what the steps before it returned", async () => {
+  test("each step is executed once, in order, with the results of the earlier steps", async () => {
     const user = createUser();
     const executed: string[] = [];
     const work = user.serve(async (context: WorkflowContext<{ item: string }>) => {
       const { item } = context.requestPayload;
       const first = await context.run("first", () => (executed.push("first"), `${item} 1`));
-      const second = await context.run("second", async () => (executed.push("second"), { first, list: [1, null, "ü €"] }));
+      const second = await context.run(
+        "second",
+        async () => (executed.push("second"), { first, list: [1, null, "ü €"] }),
+      );
       const third = await context.run("third", () => void executed.push("third"));
-      return { second, third: third === undefined, runId: context.workflowRunId, url: context.url, born: context.workflowRunCreatedAt };
+      return {
+        second,
+        third: third === undefined,
+        runId: context.workflowRunId,
+        url: context.url,
+        born: context.workflowRunCreatedAt,
+      };
     });
     const run = await user.workflows.trigger({ url: work.url, body: { item: "tea" } });
     const { workflowRunCreatedAt, workflowRunResponse, workflowUrl } = await waitForEnd(user, run);
@@ -36,7 +45,7 @@ function testSequences(createUser: () => WorkflowUser): void {
     expect(work.calls.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   });
 
-  test("payloads of any kind come as they were given, and results of any kind", async () => {
+  test("payloads and results of any kind arrive unchanged", async () => {
     const user = createUser();
     const work = user.serve(async (context) => {
       const { requestPayload } = context;
@@ -48,16 +57,20 @@ function testSequences(createUser: () => WorkflowUser): void {
       const was = await waitForResult(user, await user.workflows.trigger({ url: work.url, body }));
       expect(was).toEqual({ was: body === "" || body === null ? "nothing" : body });
     }
-    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual({ was: "nothing" });
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual({
+      was: "nothing",
+    });
     const silent = user.serve(async (context) => void (await context.run("only", () => 1)));
     expect(await waitForResult(user, await user.workflows.trigger({ url: silent.url }))).toBeUndefined();
   });
 
-  test("the history of a run is there while it goes on, and gone when it has ended", async () => {
+  test("the history of a run is available only while it is active", async () => {
     const user = createUser();
     const asked = Promise.withResolvers<void>();
     const entries = (workflowRunId: string) =>
-      user.clientWith({ retry: false }).http.request<object[]>({ path: ["v2", "workflows", "runs", workflowRunId] });
+      user
+        .clientWith({ retry: false })
+        .http.request<object[]>({ path: ["v2", "workflows", "runs", workflowRunId] });
     const seen: object[][] = [];
     const work = user.serve(async (context) => {
       await context.run("one", () => 1);
@@ -67,8 +80,16 @@ function testSequences(createUser: () => WorkflowUser): void {
     await waitForEnd(user, run);
     expect(seen).toEqual([
       [
-        { messageId: work.calls[0]?.headers["upstash-message-id"], callType: "step", body: Buffer.from("hi").toString("base64") },
-        { messageId: work.calls[1]?.headers["upstash-message-id"], callType: "step", body: expect.any(String) },
+        {
+          messageId: work.calls[0]?.headers["upstash-message-id"],
+          callType: "step",
+          body: Buffer.from("hi").toString("base64"),
+        },
+        {
+          messageId: work.calls[1]?.headers["upstash-message-id"],
+          callType: "step",
+          body: expect.any(String),
+        },
       ],
     ]);
     await expect(entries(run.workflowRunId)).rejects.toMatchObject({ status: 404 });
@@ -77,7 +98,7 @@ function testSequences(createUser: () => WorkflowUser): void {
 }
 
 function testSleeps(createUser: () => WorkflowUser): void {
-  test("sleeps end when they are over, and not before", async () => {
+  test("sleeps last as long as requested", async () => {
     const user = createUser();
     const times: number[] = [];
     const work = user.serve(async (context) => {
@@ -87,7 +108,7 @@ function testSleeps(createUser: () => WorkflowUser): void {
       const until = await context.run("when", () => Math.ceil(Date.now() / 1000) + 1);
       await context.sleepUntil("until", until);
       await context.run("end", () => void times.push(Date.now()));
-      // What is past is over.
+      // A time in the past ends the sleep at once.
       await context.sleepUntil("past", new Date(1_700_000_000_000));
       await context.sleep("as a text", "0s");
       return until;
@@ -102,7 +123,7 @@ function testSleeps(createUser: () => WorkflowUser): void {
 }
 
 function testParallel(createUser: () => WorkflowUser): void {
-  test("steps and sleeps side by side cost two calls each, and every result comes through", async () => {
+  test("parallel steps and sleeps cost two calls each, and return every result", async () => {
     const user = createUser();
     const executed: string[] = [];
     const work = user.serve(async (context) => {
@@ -115,51 +136,69 @@ function testParallel(createUser: () => WorkflowUser): void {
       ]);
       return [...together, await context.run("after", () => "a")];
     });
-    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual(["b1", null, "b2", null, "a"]);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual([
+      "b1",
+      null,
+      "b2",
+      null,
+      "a",
+    ]);
     expect(executed.toSorted()).toEqual(["one", "two"]);
-    // The beginning, two steps alone, and a plan and a result for each of four.
+    // The start, two single steps, and a plan and a result for each of four.
     expect(await waitForCount(work, 11)).toBe(11);
   });
 
-  test("a sleep that is not waited for at once is one group with the step after it", async () => {
+  test("a sleep that is not awaited at once is one group with the next step", async () => {
     const user = createUser();
     const work = user.serve(async (context) => {
       const nap = context.sleep("nap", 1);
       const first = await context.run("first", () => 1);
-      const [second, third] = await Promise.all([context.run("second", () => first + 1), context.run("third", () => first + 2)]);
+      const [second, third] = await Promise.all([
+        context.run("second", () => first + 1),
+        context.run("third", () => first + 2),
+      ]);
       await nap;
       const last = await context.run("last", () => second + third);
       return last;
     });
     expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toBe(5);
-    // Begin; two side by side; two side by side; one alone.
+    // The start, two parallel steps, two parallel steps, and one single step.
     expect(await waitForCount(work, 1 + 4 + 4 + 1)).toBe(10);
   });
 
-  test("branches of several steps each go on together, and none of them twice", async () => {
+  test("branches of several steps continue together, and none runs twice", async () => {
     const user = createUser();
     const executed: string[] = [];
     const work = user.serve(async (context) => {
       const branch = async (name: string): Promise<string> => {
         const first = await context.run(`${name} 1`, () => (executed.push(`${name} 1`), name));
         const inner = await Promise.all(
-          ["x", "y"].map((leaf) => context.run(`${name} ${leaf}`, () => (executed.push(`${name} ${leaf}`), leaf))),
+          ["x", "y"].map((leaf) =>
+            context.run(`${name} ${leaf}`, () => (executed.push(`${name} ${leaf}`), leaf)),
+          ),
         );
         return [first, ...inner].join("");
       };
       return Promise.all([branch("a"), branch("b"), branch("c")]);
     });
-    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual(["axy", "bxy", "cxy"]);
+    expect(await waitForResult(user, await user.workflows.trigger({ url: work.url }))).toEqual([
+      "axy",
+      "bxy",
+      "cxy",
+    ]);
     expect(executed.toSorted()).toEqual(["a 1", "a x", "a y", "b 1", "b x", "b y", "c 1", "c x", "c y"]);
     expect(await waitForCount(work, 1 + 6 + 12)).toBe(19);
   });
 
-  test("many steps side by side: exactly one of the answers goes on", async () => {
+  test("many parallel steps: exactly one of the responses continues the run", async () => {
     const user = createUser();
-    const [executed, finished]: [number[], number[]] = [[], []];
+    const executed: number[] = [];
+    const finished: number[] = [];
     const work = user.serve(async (context) => {
       const all = await Promise.all(
-        Array.from({ length: 24 }, (_, index) => context.run(`step ${index}`, () => (executed.push(index), index))),
+        Array.from({ length: 24 }, (_, index) =>
+          context.run(`step ${index}`, () => (executed.push(index), index)),
+        ),
       );
       await context.run("sum", () => void finished.push(1));
       return all.reduce((sum, one) => sum + one, 0);

@@ -8,7 +8,7 @@ import { createWorkflow, serveMany } from "@upstash/workflow/cloudflare";
 import type { TestUser } from "./clientTestServer.ts";
 import { eventually, startClientTestServer } from "./clientTestServer.ts";
 
-/** One request that came to a place, and what it was answered. `answer` is empty while it has none. */
+/** A request that arrived at a URL, and its response. `answer` is empty until there is a response. */
 export type Call = {
   method: string;
   path: string;
@@ -21,33 +21,38 @@ export type Call = {
 
 type Handler = (request: Request) => Promise<Response> | Response;
 
-/** A URL on loopback that somebody answers, and what came there so far. */
+/** A URL on loopback, and the requests that have arrived there. */
 export type RecordedUrl = { url: string; calls: Call[] };
 
-/** Each workflow says itself what its payload is. */
+/** Each workflow declares the type of its payload itself. */
 type AnyRoute = RouteFunction<never>;
 type Options = Omit<WorkflowServeOptions, "env" | "url" | "schema" | "initialPayloadParser">;
 
-/** Somebody with an account of their own who writes workflows: they are served by the unmodified package. */
+/** A user with a new account who writes workflows. The unmodified package serves them. */
 export type WorkflowUser = TestUser & {
   workflows: Client;
-  /** Serves a workflow at a place of its own; every request is verified with the keys of the account. */
+  /** Serves a workflow at its own URL. Every request is verified with the keys of the account. */
   serve(route: AnyRoute, options?: Options): RecordedUrl;
-  /** Serves workflows that can call each other, side by side. */
-  serveMany<Name extends string>(make: (name: WorkflowsByName) => Record<Name, AnyRoute>, options?: Options): Record<Name, RecordedUrl>;
-  /** Serves anything else. */
+  /** Serves workflows that can call each other. */
+  serveMany<Name extends string>(
+    make: (name: WorkflowsByName) => Record<Name, AnyRoute>,
+    options?: Options,
+  ): Record<Name, RecordedUrl>;
+  /** Serves any other handler. */
   answer(handler: Handler): RecordedUrl;
-  /** Serves anything at a path of the caller's choice. */
+  /** Serves a handler at a path chosen by the test. */
   at(path: string, handler: Handler): RecordedUrl;
 };
 
 type Invokable = ReturnType<typeof createWorkflow>;
-/** A workflow by its name, for those that invoke it. Can only be asked for while one of them runs. */
+/** Returns a workflow by its name, for workflows that invoke it. It works only while one of them runs. */
 type WorkflowsByName = (name: string) => Invokable;
 
 export type WorkflowTestServer = { url: string; createUser(): WorkflowUser; close(): Promise<void> };
 
-/** Starts the whole server, and a server for the workflows of all authors. Close it when it is no longer needed. */
+/**
+ * Starts the whole server, and a server for the workflows of all users. Close it when it is no longer needed.
+ */
 export async function startWorkflowTestServer(
   store: "SQLite" | "PostgreSQL",
   environment: Record<string, string> = {},
@@ -66,19 +71,28 @@ export async function startWorkflowTestServer(
 type App = Awaited<ReturnType<typeof startApp>>;
 
 function createWorkflowUser(user: TestUser, app: App): WorkflowUser {
-  const given = (options: Options = {}) => ({ qstashClient: user.client, receiver: user.receiver, env: {}, ...options });
+  const given = (options: Options = {}) => ({
+    qstashClient: user.client,
+    receiver: user.receiver,
+    env: {},
+    ...options,
+  });
   return {
     ...user,
     workflows: new Client({ baseUrl: user.url, token: user.token }),
-    serve: (route, options) => app.at(`/${randomUUID()}`, serve(route as RouteFunction<unknown>, given(options)).handler),
+    serve: (route, options) =>
+      app.at(`/${randomUUID()}`, serve(route as RouteFunction<unknown>, given(options)).handler),
     serveMany: (make, options) => {
       const folder = `/${randomUUID()}`;
       const workflows: Record<string, Invokable> = {};
-      const byName: WorkflowsByName = (name) => workflows[name] ?? fail(`there is no workflow ${name}`);
+      const byName: WorkflowsByName = (name) => workflows[name] ?? fail(`no workflow ${name}`);
       const routes: Record<string, AnyRoute> = make(byName);
-      for (const [name, route] of Object.entries(routes)) workflows[name] = createWorkflow(route as RouteFunction<unknown>, { ...options });
+      for (const [name, route] of Object.entries(routes))
+        workflows[name] = createWorkflow(route as RouteFunction<unknown>, { ...options });
       const { fetch } = serveMany(workflows, given());
-      const places = Object.keys(routes).map((name) => [name, app.at(`${folder}/${name}`, (request) => fetch(request, {}))] as const);
+      const places = Object.keys(routes).map(
+        (name) => [name, app.at(`${folder}/${name}`, (request) => fetch(request, {}))] as const,
+      );
       return Object.fromEntries(places) as Record<keyof ReturnType<typeof make>, RecordedUrl>;
     },
     answer: (handler) => app.at(`/${randomUUID()}`, handler),
@@ -90,7 +104,7 @@ const fail = (problem: string): never => {
   throw new Error(problem);
 };
 
-/** A server on loopback, with places that come as tests need them. */
+/** Starts a server on loopback whose URLs are created as tests need them. */
 async function startApp() {
   const places = new Map<string, { place: RecordedUrl; handler: Handler }>();
   const server = createServer(async (incoming, outgoing) => {
@@ -118,13 +132,25 @@ async function startApp() {
 
 type UrlHandler = { place: RecordedUrl; handler: Handler };
 
-async function respond(incoming: IncomingMessage, outgoing: ServerResponse, { place, handler }: UrlHandler): Promise<void> {
+async function respond(
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  { place, handler }: UrlHandler,
+): Promise<void> {
   const path = incoming.url ?? "";
   const method = incoming.method ?? "";
   const headers = Object.entries(incoming.headersDistinct).flatMap(([name, values]) =>
     (values ?? []).map((value): [string, string] => [name, value]),
   );
-  const call: Call = { path, method, headers: Object.fromEntries(headers), body: "", status: null, answer: "", at: Date.now() };
+  const call: Call = {
+    path,
+    method,
+    headers: Object.fromEntries(headers),
+    body: "",
+    status: null,
+    answer: "",
+    at: Date.now(),
+  };
   place.calls.push(call);
   const chunks: Buffer[] = [];
   for await (const chunk of incoming) chunks.push(chunk as Buffer);
@@ -135,10 +161,11 @@ async function respond(incoming: IncomingMessage, outgoing: ServerResponse, { pl
   const response = await handler(new Request(url, { method, headers, ...(hasBody ? { body } : {}) }));
   const answer = Buffer.from(await response.arrayBuffer());
   Object.assign(call, { status: response.status, answer: answer.toString() });
-  if (!outgoing.destroyed) outgoing.writeHead(response.status, Object.fromEntries(response.headers)).end(answer);
+  if (!outgoing.destroyed)
+    outgoing.writeHead(response.status, Object.fromEntries(response.headers)).end(answer);
 }
 
-/** The run of that id as the log tells of it, when it has ended. Of several, the youngest. */
+/** Returns the run with this id from the log once it has ended. If there are several, returns the newest. */
 export async function waitForEnd(
   { workflows }: Pick<WorkflowUser, "workflows">,
   { workflowRunId }: { workflowRunId: string },
@@ -150,14 +177,20 @@ export async function waitForEnd(
   return runs[0] ?? fail("no run");
 }
 
-/** The same, of one that has come through: what it returned. */
-export async function waitForResult(user: Pick<WorkflowUser, "workflows">, run: { workflowRunId: string }): Promise<unknown> {
+/** Returns the result of the run with this id once it has succeeded. */
+export async function waitForResult(
+  user: Pick<WorkflowUser, "workflows">,
+  run: { workflowRunId: string },
+): Promise<unknown> {
   const { workflowState, workflowRunResponse, ...rest } = await waitForEnd(user, run);
   if (workflowState !== "RUN_SUCCESS") throw new Error(`${workflowState}: ${JSON.stringify(rest, null, 1)}`);
   return workflowRunResponse === undefined ? undefined : JSON.parse(workflowRunResponse);
 }
 
-/** Waits until so many have come and are answered, and says how many there are a moment later: one too many would have come by then. */
+/**
+ * Waits until at least this many requests have been answered. Returns their number a moment later, when an
+ * excess request would have arrived.
+ */
 export async function waitForCount({ calls }: RecordedUrl, atLeast: number): Promise<number> {
   const answered = () =>
     eventually(
@@ -169,8 +202,11 @@ export async function waitForCount({ calls }: RecordedUrl, atLeast: number): Pro
   return (await answered()).length;
 }
 
-/** The one dead letter of a run, when there is one. */
-export async function findDeadLetter({ workflows }: Pick<WorkflowUser, "workflows">, { workflowRunId }: { workflowRunId: string }) {
+/** Returns the only dead letter of a run, once it exists. */
+export async function findDeadLetter(
+  { workflows }: Pick<WorkflowUser, "workflows">,
+  { workflowRunId }: { workflowRunId: string },
+) {
   const { messages } = await eventually(
     () => workflows.dlq.list({ filter: { workflowRunId } }),
     ({ messages: { length } }) => length > 0,
@@ -183,13 +219,21 @@ export async function findDeadLetter({ workflows }: Pick<WorkflowUser, "workflow
 // oxlint-disable-next-line typescript/no-explicit-any -- the shape is what is tested
 type Reply = { status: number; body: any };
 
-/** Asks the server itself, as somebody without a client would. */
-export async function ask(user: Pick<TestUser, "url" | "token">, method: string, path: string, more: RequestInit = {}): Promise<Reply> {
+/** Calls the server without a client. `request` has the method and the path behind /v2/. */
+export async function ask(
+  user: Pick<TestUser, "url" | "token">,
+  request: string,
+  more: RequestInit = {},
+): Promise<Reply> {
+  const [method = "", path = ""] = request.split(" ");
   const headers = { authorization: `Bearer ${user.token}`, ...(more.headers as Record<string, string>) };
   const response = await fetch(`${user.url}/v2/${path}`, { ...more, method, headers });
   const text = await response.text();
-  return { status: response.status, body: text.startsWith("{") || text.startsWith("[") ? JSON.parse(text) : text };
+  return {
+    status: response.status,
+    body: text.startsWith("{") || text.startsWith("[") ? JSON.parse(text) : text,
+  };
 }
 
-/** A promise, and what resolves it. */
+/** Returns a promise and the functions that settle it. */
 export const createGate = () => Promise.withResolvers<void>();

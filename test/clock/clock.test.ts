@@ -8,7 +8,7 @@ beforeEach(() => {
   onTestFinished(() => void vi.useRealTimers());
 });
 
-/** Whether the promise has settled by now. */
+/** Reports whether the promise has settled by now. */
 async function hasEnded(promise: Promise<void>): Promise<boolean> {
   let ended = false;
   void promise.then(() => (ended = true));
@@ -19,7 +19,7 @@ async function hasEnded(promise: Promise<void>): Promise<boolean> {
 describe("sleep", () => {
   const never = new AbortController().signal;
 
-  test("ends at its time, not before, however far away", async () => {
+  test("ends at its time and not before, however far away", async () => {
     for (const length of [1, 1_000, 100 * day]) {
       const sleep = systemClock.sleep(systemClock.now() + length, never);
       await vi.advanceTimersByTimeAsync(length - 1);
@@ -29,7 +29,7 @@ describe("sleep", () => {
     }
   });
 
-  test("takes as long as it should, though the clock of the machine is put back meanwhile, or forward by less", async () => {
+  test("keeps its length if the system clock is set back, or forward by less", async () => {
     for (const by of [-day, 20_000, -day]) {
       const sleep = systemClock.sleep(systemClock.now() + 40_000, never);
       await vi.advanceTimersByTimeAsync(4_000);
@@ -41,7 +41,7 @@ describe("sleep", () => {
     }
   });
 
-  test("ends soon when the clock of the machine is put beyond its end, as when the machine was asleep", async () => {
+  test("ends soon after the system clock is set past its end, as after a suspended machine", async () => {
     const sleep = systemClock.sleep(systemClock.now() + 3_600_000, never);
     await vi.advanceTimersByTimeAsync(4_000);
     vi.setSystemTime(Date.now() + day);
@@ -49,7 +49,7 @@ describe("sleep", () => {
     expect(await hasEnded(sleep)).toBe(true);
   });
 
-  test("ends when it is woken, and leaves no timer behind", async () => {
+  test("ends when it is woken, and leaves no timer", async () => {
     const wake = new AbortController();
     const sleep = systemClock.sleep(Infinity, wake.signal);
     expect(await hasEnded(sleep)).toBe(false);
@@ -58,14 +58,14 @@ describe("sleep", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("does not begin when its time is over, or when it is woken already", async () => {
+  test("ends at once if its time has passed or it has already been woken", async () => {
     expect(await hasEnded(systemClock.sleep(999, never))).toBe(true);
     expect(await hasEnded(systemClock.sleep(Infinity, AbortSignal.abort()))).toBe(true);
     expect(vi.getTimerCount()).toBe(0);
   });
 });
 
-test("an alarm rings once, or never when it is silenced, and not at once when it is far away", () => {
+test("an alarm fires once, never after it is cancelled, and not early if it is far away", () => {
   const rung: string[] = [];
   alarm(1_000, () => rung.push("rung"));
   alarm(1_000, () => rung.push("silenced"))();
@@ -74,12 +74,14 @@ test("an alarm rings once, or never when it is silenced, and not at once when it
   expect(rung).toEqual(["rung"]);
 });
 
-test("random numbers fill the range from 0 to 1 evenly, and use all their bits", () => {
+test("random numbers fill the range from 0 to 1 evenly and use all their bits", () => {
   const numbers = Array.from({ length: 10_000 }, systemRandom);
   expect(numbers.every((number) => number >= 0 && number < 1)).toBe(true);
   expect(new Set(numbers).size).toBe(numbers.length);
   const tenths = Map.groupBy(numbers, (number) => Math.floor(number * 10));
-  // 1000 ± 11 standard deviations.
-  expect([...tenths.values()].map(({ length }) => length > 670 && length < 1_330)).toEqual(Array.from({ length: 10 }, () => true));
+  // 1,000 ± 11 standard deviations.
+  expect([...tenths.values()].map(({ length }) => length > 670 && length < 1_330)).toEqual(
+    Array.from({ length: 10 }, () => true),
+  );
   expect(numbers.some((number) => (number * 2 ** 53) % 2 === 1)).toBe(true);
 });

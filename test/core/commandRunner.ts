@@ -2,7 +2,15 @@ import type { CommandResult, CommandName, CommandInput } from "../../src/core/co
 import type { DeliveryCapacity } from "../../src/core/admission/capacity.ts";
 import { createIdGenerator } from "../../src/core/values/ids.ts";
 import { parseHost } from "../../src/core/values/url.ts";
-import type { Account, Delivery, LeaseRef, MessageInput, LogRow, MessageState, Outcome } from "../../src/core/model/message.ts";
+import type {
+  Account,
+  Delivery,
+  LeaseRef,
+  MessageInput,
+  LogRow,
+  MessageState,
+  Outcome,
+} from "../../src/core/model/message.ts";
 import type { WaitPost } from "../../src/core/workflows/wait.ts";
 import { hour } from "../../src/core/values/time.ts";
 import type { StoreBackend } from "../../src/store/batch/groupCommit.ts";
@@ -11,6 +19,7 @@ import { Memory, memoryParts } from "../model/memoryStore.ts";
 /** 1 January 2026, noon. */
 export const noon = Date.UTC(2026, 0, 1, 12);
 
+/** A capacity that no test exhausts. */
 export const ampleCapacity: DeliveryCapacity = {
   free: 1000,
   perHost: 1000,
@@ -18,19 +27,23 @@ export const ampleCapacity: DeliveryCapacity = {
   runningByLane: new Map(),
   bytes: { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} },
 };
+/** A capacity of no deliveries. */
 export const noCapacity: DeliveryCapacity = { ...ampleCapacity, free: 0 };
 
-/** Runs one command after another at a time that the test sets, as a node with as many hands as it sets, and shows what came of it. */
+/**
+ * Runs commands one after another, at the time and with the capacity that the test sets, and shows their
+ * results.
+ */
 export class CommandRunner {
   now = noon;
   node = "nod_a";
   capacity: DeliveryCapacity = ampleCapacity;
   readonly memory = new Memory();
-  /** What the last command gave to be delivered. */
+  /** The deliveries of the last command. */
   deliveries: readonly Delivery[] = [];
-  /** What it called off. */
+  /** The attempts that the last command aborted. */
   calledOff: readonly LeaseRef[] = [];
-  /** What it told people of. */
+  /** The faults that the last command reported. */
   faults: readonly string[] = [];
   readonly #createParts: (node: string) => StoreBackend;
 
@@ -40,16 +53,19 @@ export class CommandRunner {
     this.#createParts = (node) => memoryParts({ ...source, node }, this.memory);
   }
 
-  /** With one account, `acme`. */
+  /** Returns a runner with one account, `acme`. */
   static async open(): Promise<CommandRunner> {
     const broker = new CommandRunner();
     await broker.run("createAccount", { ...acme });
     return broker;
   }
 
-  /** Throws what the command refuses or fails with. */
+  /** Runs a command. Throws its refusal or error. */
   async run<N extends CommandName>(name: N, input: CommandInput<N>): Promise<CommandResult<N>> {
-    const { replies, deliveries, abortedLeases, faults } = await this.#createParts(this.node).runBatch([{ name, input }], this.capacity);
+    const { replies, deliveries, abortedLeases, faults } = await this.#createParts(this.node).runBatch(
+      [{ name, input }],
+      this.capacity,
+    );
     this.deliveries = deliveries;
     this.calledOff = abortedLeases;
     this.faults = faults;
@@ -58,14 +74,16 @@ export class CommandRunner {
     throw new Error(JSON.stringify(reply));
   }
 
-  /** Runs several commands as one batch. Throws when one of them is refused or fails. */
-  async runAll(calls: readonly { [N in CommandName]: { name: N; input: CommandInput<N> } }[CommandName][]): Promise<void> {
+  /** Runs several commands as one batch. Throws if one of them is refused or fails. */
+  async runAll(
+    calls: readonly { [N in CommandName]: { name: N; input: CommandInput<N> } }[CommandName][],
+  ): Promise<void> {
     const { replies } = await this.#createParts(this.node).runBatch(calls, this.capacity);
     const refused = replies.find((reply) => !("answer" in reply));
     if (refused) throw new Error(JSON.stringify(refused));
   }
 
-  /** Publishes one letter and answers its id. */
+  /** Publishes one message and returns its id. */
   async publish(input: Partial<MessageInput> = {}): Promise<string> {
     const [result] = await this.run("publish", { account: "acme", inputs: [makeInput(input)] });
     if (result && "messageId" in result) return result.messageId;
@@ -77,31 +95,41 @@ export class CommandRunner {
     const state = this.state(messageId);
     const { became } = await this.run(
       "settle",
-      makeOutcome({ messageId, attempt: state?.attempts ?? 0, host: state?.host ?? "shop.example", ...outcome }),
+      makeOutcome({
+        messageId,
+        attempt: state?.attempts ?? 0,
+        host: state?.host ?? "shop.example",
+        ...outcome,
+      }),
     );
     return became;
   }
 
+  /** Returns the state of a message, or undefined if it has finished. */
   state(id: string): MessageState | undefined {
     return this.memory.tables.messages.get(`acme\n${id}`);
   }
 
-  /** The states in the log of a message, after CREATED. */
+  /** Returns the states in the log of a message, after CREATED. */
   log(id: string): string {
     return this.logRows(id)
       .flatMap(({ states }) => states)
       .join(" ");
   }
 
+  /** Returns the log rows of a message. */
   logRows(id: string): LogRow[] {
     return [...this.memory.tables.log.values()].filter(({ messageId }) => messageId === id);
   }
 
-  /** The messages that tell of another one, oldest first. */
+  /** Returns the messages that report on a message, in order of acceptance. */
   listReporters(id: string) {
-    return [...this.memory.tables.storedMessages.values()].filter(({ reportsOn }) => reportsOn?.messageId === id);
+    return [...this.memory.tables.storedMessages.values()].filter(
+      ({ reportsOn }) => reportsOn?.messageId === id,
+    );
   }
 
+  /** The dead letters of all accounts. */
   get deadLetters() {
     return [...this.memory.tables.deadLetters.values()];
   }
@@ -116,8 +144,10 @@ const acme: Omit<Account, "createdAt"> = {
   signingKeys: { current: "sig_1", next: "sig_2" },
 };
 
+/** Returns a text in UTF-8. */
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
+/** Returns an input for a publish with these settings. */
 export const makeInput = (input: Partial<MessageInput> = {}): MessageInput => ({
   brand: "svc",
   url: "https://shop.example/hook",
@@ -161,6 +191,7 @@ export const makeEventWait = (event: string, stepId: number): WaitPost => ({
   step: { stepId, stepName: "w", stepType: "Wait", concurrent: 1 },
 });
 
+/** Returns the outcome of an attempt, by default a failure with status 500. */
 export const makeOutcome = (outcome: Partial<Outcome> & { messageId: string }): Outcome => ({
   account: "acme",
   host: parseHost("https://shop.example"),

@@ -7,7 +7,7 @@ import { RecountedCommandRunner, makeFlowControl } from "./recount.ts";
 
 const second = 1000;
 
-/** What messages go through: every combination of gates, with limits that stay. */
+/** The inputs of the messages: every combination of gates, with limits that stay the same. */
 const kinds: Readonly<Record<string, Partial<MessageInput>>> = {
   one: { queue: "one" },
   told: {
@@ -20,18 +20,22 @@ const kinds: Readonly<Record<string, Partial<MessageInput>>> = {
   slow: { ...makeFlowControl("slow", { rate: 2, period: 10 * second }), url: "https://slow.example/" },
   near: { url: "https://slow.example/near?a=1" },
   nearer: { url: "https://slow.example/near?a=2#b", ...makeFlowControl("two", { parallelism: 2 }) },
-  both: { queue: "three", ...makeFlowControl("slow", { rate: 2, period: 10 * second }), url: "https://slow.example/" },
+  both: {
+    queue: "three",
+    ...makeFlowControl("slow", { rate: 2, period: 10 * second }),
+    url: "https://slow.example/",
+  },
   late: { queue: "three", ...makeFlowControl("two", { parallelism: 2 }), delay: 20 * second },
 };
 
-const handsOf = { plenty: 1000, few: 3, none: 0 };
+const freeDeliveries = { plenty: 1000, few: 3, none: 0 };
 
 type Step =
   | { do: "publish"; kind: string }
   | { do: "settle"; which: number; status: number }
   | { do: "cancel" | "returnLeases"; which: number }
   | { do: "wait"; span: number }
-  | { do: "hands"; hands: keyof typeof handsOf }
+  | { do: "capacity"; capacity: keyof typeof freeDeliveries }
   | { do: "pause" | "resume"; id: string }
   | { do: "allow"; most: number; toEndpoint: number }
   | { do: "claim" | "retry" | "delete" };
@@ -40,26 +44,54 @@ const which = fc.nat(1000);
 const flow = fc.constantFrom("queue:one", "queue:three", "key:two", "key:slow");
 const steps = fc.array(
   fc.oneof(
-    { weight: 6, arbitrary: fc.record({ do: fc.constant("publish" as const), kind: fc.constantFrom(...Object.keys(kinds)) }) },
-    { weight: 6, arbitrary: fc.record({ do: fc.constant("settle" as const), which, status: fc.constantFrom(200, 200, 500) }) },
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        do: fc.constant("publish" as const),
+        kind: fc.constantFrom(...Object.keys(kinds)),
+      }),
+    },
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        do: fc.constant("settle" as const),
+        which,
+        status: fc.constantFrom(200, 200, 500),
+      }),
+    },
     { weight: 6, arbitrary: fc.record({ do: fc.constant("claim" as const) }) },
-    { weight: 3, arbitrary: fc.record({ do: fc.constant("wait" as const), span: fc.constantFrom(1, second, 10 * second, 31 * second) }) },
-    { weight: 2, arbitrary: fc.record({ do: fc.constantFrom("cancel" as const, "returnLeases" as const), which }) },
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        do: fc.constant("wait" as const),
+        span: fc.constantFrom(1, second, 10 * second, 31 * second),
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({ do: fc.constantFrom("cancel" as const, "returnLeases" as const), which }),
+    },
     {
       weight: 1,
       arbitrary: fc.record({
-        do: fc.constant("hands" as const),
-        hands: fc.constantFrom("plenty" as const, "few" as const, "none" as const),
+        do: fc.constant("capacity" as const),
+        capacity: fc.constantFrom("plenty" as const, "few" as const, "none" as const),
       }),
     },
-    { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("pause" as const, "resume" as const), id: flow }) },
-    { weight: 1, arbitrary: fc.record({ do: fc.constant("allow" as const), most: fc.nat(4), toEndpoint: fc.nat(3) }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({ do: fc.constantFrom("pause" as const, "resume" as const), id: flow }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({ do: fc.constant("allow" as const), most: fc.nat(4), toEndpoint: fc.nat(3) }),
+    },
     { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("retry" as const, "delete" as const) }) },
   ),
   { minLength: 20, maxLength: 60 },
 );
 
-/** A broker whose hands are those that are not busy. */
+/** A broker whose capacity is what its deliveries in flight leave. */
 class Run {
   readonly broker: RecountedCommandRunner;
   total = 1000;
@@ -77,8 +109,8 @@ class Run {
 
   takeHands(): void {
     const free = this.total - this.active.length;
-    const hands: DeliveryCapacity = { ...noCapacity, free, perHost: 2, runningByLane: new Map() };
-    this.broker.capacity = this.total === 1000 ? { ...hands, perHost: 1000 } : hands;
+    const limited: DeliveryCapacity = { ...noCapacity, free, perHost: 2, runningByLane: new Map() };
+    this.broker.capacity = this.total === 1000 ? { ...limited, perHost: 1000 } : limited;
   }
 
   async take(step: Step): Promise<void> {
@@ -89,19 +121,26 @@ class Run {
     else if (step.do === "cancel") await this.cancel(step.which);
     else if (step.do === "returnLeases") await this.returnLeases(step.which);
     else if (step.do === "wait") broker.now += step.span;
-    else if (step.do === "hands") this.total = handsOf[step.hands];
+    else if (step.do === "capacity") this.total = freeDeliveries[step.capacity];
     else if (step.do === "pause") await broker.run("pauseLimiter", { account: "acme", id: step.id });
     else if (step.do === "resume") await broker.run("resumeLimiter", { account: "acme", id: step.id });
     else if (step.do === "allow") await this.allow(step);
     else if (step.do === "retry") await this.retry();
     else if (step.do === "delete") await this.delete();
-    else await broker.run("claim", { limit: 10, hostWaitlists: Math.max(0, Math.min(10, this.total - this.active.length)) });
+    else
+      await broker.run("claim", {
+        limit: 10,
+        hostWaitlists: Math.max(0, Math.min(10, this.total - this.active.length)),
+      });
     this.check();
   }
 
-  /** 0: no limit. */
+  /** The limit, or 0 for none. */
   async allow({ most, toEndpoint }: { most: number; toEndpoint: number }): Promise<void> {
-    const limits = { ...(most === 0 ? {} : { globalParallelism: most }), ...(toEndpoint === 0 ? {} : { parallelism: toEndpoint }) };
+    const limits = {
+      ...(most === 0 ? {} : { globalParallelism: most }),
+      ...(toEndpoint === 0 ? {} : { parallelism: toEndpoint }),
+    };
     await this.broker.run("changeAccount", { account: "acme", change: { limits } });
   }
 
@@ -120,7 +159,10 @@ class Run {
   async returnLeases(at: number): Promise<void> {
     const { active } = this;
     const one = active[at % active.length];
-    if (one) await this.broker.run("returnLeases", { leases: [{ account: "acme", messageId: one.id, attempt: one.attempts }] });
+    if (one)
+      await this.broker.run("returnLeases", {
+        leases: [{ account: "acme", messageId: one.id, attempt: one.attempts }],
+      });
   }
 
   async retry(): Promise<void> {
@@ -137,25 +179,35 @@ class Run {
   }
 
   check(): void {
-    const sent = (key: string): number => this.active.filter(({ flowControlKey }) => flowControlKey === key).length;
+    const sent = (key: string): number =>
+      this.active.filter(({ flowControlKey }) => flowControlKey === key).length;
     const slots = (queue: string): number =>
       [...this.broker.memory.tables.queueSlots.values()].filter((slot) => slot.queue === queue).length;
     const { queueSlots: held } = this.broker.memory.tables;
-    const [oldest = "~"] = this.states.flatMap(({ id, waitlist }) => (waitlist === "queue:one" ? [id] : [])).toSorted();
+    const [oldest = "~"] = this.states
+      .flatMap(({ id, waitlist }) => (waitlist === "queue:one" ? [id] : []))
+      .toSorted();
     const isInOrder = [...held.values()].every(({ id, queue }) => queue !== "one" || id < oldest);
     const begun = this.broker.findLimiter("key:slow")?.windowUsed ?? 0;
     if (sent("two") <= 2 && slots("one") <= 1 && slots("three") <= 3 && begun <= 2 && isInOrder) return;
-    throw new Error(`beyond limits: ${JSON.stringify({ two: sent("two"), one: slots("one"), three: slots("three"), begun, isInOrder })}`);
+    throw new Error(
+      "beyond limits: " +
+        JSON.stringify({ two: sent("two"), one: slots("one"), three: slots("three"), begun, isInOrder }),
+    );
   }
 
-  /** With everything open and every answer good, all must come to its end. */
+  /** With all gates open and every response successful, all messages must finish. */
   async finish(): Promise<void> {
     const { broker } = this;
     this.total = 1000;
-    for (const id of ["queue:one", "queue:three", "key:two", "key:slow"]) await broker.run("resumeLimiter", { account: "acme", id });
+    for (const id of ["queue:one", "queue:three", "key:two", "key:slow"])
+      await broker.run("resumeLimiter", { account: "acme", id });
     for (let turn = 0; this.states.length > 0; turn++) {
       if (turn === 300)
-        throw new Error(`stuck: ${JSON.stringify(this.states)} ${JSON.stringify([...broker.memory.tables.limiters.values()])}`);
+        throw new Error(
+          `stuck: ${JSON.stringify(this.states)} ` +
+            JSON.stringify([...broker.memory.tables.limiters.values()]),
+        );
       this.takeHands();
       await broker.listStarted();
       for (const { id } of this.active) await broker.settle(id, { status: 200 });
@@ -165,7 +217,7 @@ class Run {
   }
 }
 
-test("counters are those of a recount after whatever happens, limits hold, and everything ends", async () => {
+test("counters equal a recount after every command, limits hold, and all messages finish", async () => {
   const property = fc.asyncProperty(steps, async (all) => {
     const run = new Run(await RecountedCommandRunner.open());
     await run.broker.run("upsertQueue", { account: "acme", name: "three", parallelism: 3 });

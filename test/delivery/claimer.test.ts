@@ -11,7 +11,7 @@ import { sqliteStore } from "../../src/store/sqlite/sqliteStore.ts";
 import type { Store } from "../../src/store/store.ts";
 import { callbackTo, makeInput, noon } from "../core/commandRunner.ts";
 
-// A real database which refuses rows, as a trigger says.
+// A real database whose triggers refuse rows.
 
 const second = 1000;
 const minute = 60 * second;
@@ -20,7 +20,7 @@ let now: number;
 let store: Store;
 let tool: DatabaseSync;
 let claims: Claimer;
-/** Ids of messages that were handed over. */
+/** Ids of messages whose delivery began. */
 let begun: string[];
 let troubles: string[];
 let free: number;
@@ -33,7 +33,12 @@ beforeEach(async () => {
   const folder = mkdtempSync(join(tmpdir(), "waypost-claims-"));
   const path = join(folder, "store.db");
   const random = (): number => 0.5;
-  store = await sqliteStore(path, { node: "nod_a", now: () => now, random, newId: createIdGenerator(random) });
+  store = await sqliteStore(path, {
+    node: "nod_a",
+    now: () => now,
+    random,
+    newId: createIdGenerator(random),
+  });
   tool = new DatabaseSync(path);
   store.attach({
     readCapacity: () => ({
@@ -47,7 +52,14 @@ beforeEach(async () => {
     abort: () => undefined,
     fault: (what) => void troubles.push(what),
   });
-  const account = { id: "acme", name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } };
+  const account = {
+    id: "acme",
+    name: "",
+    password: "",
+    token: "",
+    tokenHash: "",
+    signingKeys: { current: "", next: "" },
+  };
   await store.execute("createAccount", account);
   claims = new Claimer({ store, now: () => now, logFailure: (what) => void troubles.push(what) });
   onTestFinished(async () => {
@@ -57,42 +69,51 @@ beforeEach(async () => {
   });
 });
 
-/** Published while there is no hand, so that it waits for a claim. */
-async function publish(letter: Partial<MessageInput> = {}): Promise<string> {
-  const [result] = await store.execute("publish", { account: "acme", inputs: [makeInput(letter)] });
+/** Publishes while there is no capacity, so that the message waits for a claim. */
+async function publish(input: Partial<MessageInput> = {}): Promise<string> {
+  const [result] = await store.execute("publish", { account: "acme", inputs: [makeInput(input)] });
   if (!result || !("messageId" in result)) throw new Error(JSON.stringify(result));
   return result.messageId;
 }
 
-const many = (count: number, letter: Partial<MessageInput> = {}): Promise<string[]> =>
-  Promise.all(Array.from({ length: count }, () => publish(letter)));
+const many = (count: number, input: Partial<MessageInput> = {}): Promise<string[]> =>
+  Promise.all(Array.from({ length: count }, () => publish(input)));
 
 let refusals = 0;
 const refuse = (what: string, when: string): void =>
-  tool.exec(`create trigger refusal_${++refusals} before ${what} when ${when} begin select raise(abort, 'row refused'); end`);
+  tool.exec(
+    `create trigger refusal_${++refusals} before ${what} when ${when} ` +
+      "begin select raise(abort, 'row refused'); end",
+  );
 
-/** Claims until nothing more is due, whatever is left alone meanwhile. */
+/** Claims until nothing more is due, apart from rows that are skipped. */
 async function claimAll(): Promise<void> {
   free = 1000;
   for (let times = 1; times <= 20; times++) {
     const { more } = await claims.next({ limit: 64, hostWaitlists: 64 });
     if (!more) return;
   }
-  throw new Error("claims do not come to an end");
+  throw new Error("claiming does not end");
 }
 
-/** Claims for as long as what fails is tried again and again, and a little longer. */
+/** Claims for longer than failing rows are retried. */
 async function claimOn(): Promise<void> {
   for (let at = 0; at < 16; at++, now += second) await claimAll();
 }
 
 const deadLetters = async () => {
-  const { entries } = await store.read.deadLetters({ account: "acme", filter: {}, order: "earliestFirst", cursor: null, count: 10 });
+  const { entries } = await store.read.deadLetters({
+    account: "acme",
+    filter: {},
+    order: "earliestFirst",
+    cursor: null,
+    count: 10,
+  });
   return entries.map(({ deadLetter: { messageId, error } }) => [messageId, error]);
 };
 
 describe("a message whose row the storage refuses", () => {
-  test("becomes a dead letter that says why, and all others are sent", async () => {
+  test("becomes a dead letter with the reason, and all others are sent", async () => {
     const before = await many(20);
     const poison = await publish();
     const after = await many(20);
@@ -104,19 +125,21 @@ describe("a message whose row the storage refuses", () => {
     expect(begun).toHaveLength(40);
     expect(await deadLetters()).toEqual([[poison, "could not be stored: row refused"]]);
     expect(troubles).toEqual([
-      ...[1, 2, 4, 8].map((pause) => `claiming of messages ${poison} of account acme failed; it is left alone for ${pause} s`),
-      `message ${poison} of account acme could not be stored, and was put aside`,
+      ...[1, 2, 4, 8].map(
+        (pause) => `could not claim messages/${poison} of account acme; skipping it for ${pause} s`,
+      ),
+      `quarantined message ${poison} of account acme: its changes could not be stored`,
     ]);
     expect((await store.read.message("acme", poison))?.state).toBeNull();
   });
 
-  test("is left alone for a while when that cannot be stored either, and the others go on", async () => {
+  test("is skipped for a while if it cannot be quarantined either, and the others are sent", async () => {
     const [poison, ...others] = await many(10);
     refuse("update on messages", `new.id = '${poison}'`);
     refuse("insert on log", `new.message_id = '${poison}'`);
     await claimOn();
     expect(begun.toSorted()).toEqual(others.toSorted());
-    expect(troubles.at(-1)).toBe(`claiming of messages ${poison} of account acme failed; it is left alone for 60 s`);
+    expect(troubles.at(-1)).toBe(`could not claim messages/${poison} of account acme; skipping it for 60 s`);
     const count = troubles.length;
     const later = await publish();
     await claimAll();
@@ -130,7 +153,7 @@ describe("a message whose row the storage refuses", () => {
     expect(claims.hasPausedRows).toBe(false);
   });
 
-  test("is found among many of them", async () => {
+  test("is found if there are several", async () => {
     const all = await many(60);
     const poison = all.filter((_, index) => index % 7 === 3);
     refuse("update on messages", `new.id in (${poison.map((id) => `'${id}'`).join()})`);
@@ -140,11 +163,15 @@ describe("a message whose row the storage refuses", () => {
     expect((await deadLetters()).map(([id]) => String(id)).toSorted()).toEqual(poison.toSorted());
   });
 
-  test("is put aside out of the line of its host, of its key, and of its queue", async () => {
-    const letters: Partial<MessageInput>[] = [{}, { flowControl: { key: "k", parallelism: 1, rate: null, period: null } }, { queue: "q" }];
-    for (const letter of letters) {
-      const [first, ...others] = await many(12, letter);
-      // They stand in line.
+  test("is quarantined from the waitlist of its host, its key and its queue", async () => {
+    const inputs: Partial<MessageInput>[] = [
+      {},
+      { flowControl: { key: "k", parallelism: 1, rate: null, period: null } },
+      { queue: "q" },
+    ];
+    for (const input of inputs) {
+      const [first, ...others] = await many(12, input);
+      // They wait for the queue, the key or the host.
       free = 1;
       await store.execute("claim", { limit: 64 });
       begun = [];
@@ -154,7 +181,15 @@ describe("a message whose row the storage refuses", () => {
         for (let at = 0; at < 16 && !begun.includes(id); at++, now += second) await claimAll();
         const state = (await store.read.message("acme", id))?.state;
         if (!state) continue;
-        const ended = { host: state.host, attempt: 0, status: 200, headers: [], body: new Uint8Array(), error: null, took: 1 };
+        const ended = {
+          host: state.host,
+          attempt: 0,
+          status: 200,
+          headers: [],
+          body: new Uint8Array(),
+          error: null,
+          took: 1,
+        };
         await store.execute("settle", { account: "acme", messageId: id, ...ended });
       }
       expect(begun).toEqual(others.filter((id) => id !== poison));
@@ -165,7 +200,7 @@ describe("a message whose row the storage refuses", () => {
 
 test("a callback that the storage refuses does not keep its message from failing for good", async () => {
   const lost = await publish({ failureCallback: callbackTo("https://refused.example/") });
-  // Nobody reports any of its attempts. The others come due when it fails for good.
+  // The attempts are never settled. The others become due when this message fails for good.
   const others = await many(5, { delay: (maxLostAttempts + 1) * minute });
   refuse("insert on messages", `new.host = 'refused.example'`);
   for (let times = 0; times <= maxLostAttempts; times++, now += minute) await claimAll();
@@ -177,11 +212,17 @@ test("a callback that the storage refuses does not keep its message from failing
   expect(await deadLetters()).toEqual([[lost, "could not be stored: row refused"]]);
 });
 
-test("a schedule whose firing the storage refuses passes over it, and the others fire", async () => {
-  const { body, ...letter } = makeInput();
+test("a schedule whose firing the storage refuses skips that firing, and other schedules fire", async () => {
+  const { body, ...input } = makeInput();
   for (const id of ["a", "refused", "z"]) {
     const url = `https://${id}.example/`;
-    await store.execute("createSchedule", { account: "acme", id, cron: "* * * * *", messageInput: { ...letter, url }, body });
+    await store.execute("createSchedule", {
+      account: "acme",
+      id,
+      cron: "* * * * *",
+      messageInput: { ...input, url },
+      body,
+    });
   }
   refuse("insert on messages", `new.host = 'refused.example'`);
   for (const times of [1, 2]) {
@@ -189,13 +230,15 @@ test("a schedule whose firing the storage refuses passes over it, and the others
     await claimAll();
     expect(new Set(begun).size).toBe(2 * times);
     await claimOn();
-    expect(troubles.at(-1)).toBe("a firing of schedule refused of account acme could not be stored, and was put aside");
+    expect(troubles.at(-1)).toBe(
+      "quarantined a firing of schedule refused of account acme: its changes could not be stored",
+    );
     const schedule = await store.read.findResource("schedules", "acme", "refused");
     expect(schedule).toMatchObject({ paused: false, dueAt: noon + (times + 1) * minute, lastMessages: [] });
   }
 });
 
-test("a storage that refuses everything takes nothing away, and has pauses", async () => {
+test("a storage that refuses every row loses no message and is given pauses", async () => {
   const ids = await many(50);
   refuse("update on messages", "true");
   refuse("delete on messages", "true");
@@ -205,5 +248,6 @@ test("a storage that refuses everything takes nothing away, and has pauses", asy
     await claims.next({ limit: 64, hostWaitlists: 64 }).catch(() => undefined);
     expect(troubles.length - before).toBeLessThanOrEqual(32);
   }
-  for (const id of ids) expect((await store.read.message("acme", id))?.state).toMatchObject({ state: "pending" });
+  for (const id of ids)
+    expect((await store.read.message("acme", id))?.state).toMatchObject({ state: "pending" });
 });

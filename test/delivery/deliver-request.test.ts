@@ -3,18 +3,34 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import type { Delivery } from "../../src/core/model/message.ts";
 import { systemClock } from "../../src/clock/clock.ts";
 import { verifyJwt } from "../../src/delivery/signature.ts";
-import { readBody, call, makeDelivery, httpDestination, rawDestination, signingKey, start } from "./http/destination.ts";
+import {
+  readBody,
+  call,
+  makeDelivery,
+  httpDestination,
+  rawDestination,
+  signingKey,
+  start,
+} from "./http/destination.ts";
 
 type Seen = { line: string; headers: [string, string][]; body: string };
 
-/** Sends one delivery and answers what arrived, as it was written on the wire. */
+/** Sends one delivery and returns the request as it was written on the wire. */
 async function seen(delivery: (port: number) => Delivery): Promise<Seen> {
   let arrived: Seen | undefined;
-  const port = await httpDestination((incoming, response) => void record(incoming).then(() => response.end()));
+  const port = await httpDestination(
+    (incoming, response) => void record(incoming).then(() => response.end()),
+  );
   async function record(incoming: IncomingMessage): Promise<void> {
     const { rawHeaders: raw } = incoming;
-    const headers = raw.flatMap((name, at): [string, string][] => (at % 2 === 0 ? [[name, raw[at + 1] ?? ""]] : []));
-    arrived = { line: `${incoming.method} ${incoming.url}`, headers, body: (await readBody(incoming)).toString() };
+    const headers = raw.flatMap((name, at): [string, string][] =>
+      at % 2 === 0 ? [[name, raw[at + 1] ?? ""]] : [],
+    );
+    arrived = {
+      line: `${incoming.method} ${incoming.url}`,
+      headers,
+      body: (await readBody(incoming)).toString(),
+    };
   }
   const outcome = await start()(delivery(port));
   if (!arrived) throw new Error(`nothing arrived: ${outcome.error}`);
@@ -22,7 +38,7 @@ async function seen(delivery: (port: number) => Delivery): Promise<Seen> {
 }
 
 describe("the request", () => {
-  test("carries the headers of the message, then those of the service, and the body", async () => {
+  test("has the headers of the message, then those of Waypost, and the body", async () => {
     const { line, headers, body } = await seen((port) =>
       makeDelivery(
         `http://127.0.0.1:${port}/hook`,
@@ -40,7 +56,11 @@ describe("the request", () => {
     );
     expect(line).toBe("POST /hook");
     expect(body).toBe("hello");
-    expect(headers.map(([name, value]) => (name === "Svc-Signature" ? name : `${name}: ${value.replace(/:\d+$/, "")}`))).toEqual([
+    expect(
+      headers.map(([name, value]) =>
+        name === "Svc-Signature" ? name : `${name}: ${value.replace(/:\d+$/, "")}`,
+      ),
+    ).toEqual([
       "Host: 127.0.0.1",
       "Connection: keep-alive",
       "Content-Type: text/plain",
@@ -60,14 +80,16 @@ describe("the request", () => {
     ["svc", "Svc"],
     ["upstash", "Upstash"],
   ] as const)(
-    "of the brand %s says which URL group and which schedule it came from, whatever it was given to say",
+    "names its URL group and schedule in brand %s, and ignores forged ones",
     async (brand, prefix) => {
       const headers = [
         ["Svc-Topic-Name", "forged"],
         ["upstash-schedule-id", "forged"],
       ] as const;
       const ofBoth = async (changes: { group: string | null; scheduleId: string | null }) => {
-        const sent = await seen((port) => makeDelivery(`http://127.0.0.1:${port}/`, { brand, headers, ...changes }));
+        const sent = await seen((port) =>
+          makeDelivery(`http://127.0.0.1:${port}/`, { brand, headers, ...changes }),
+        );
         return sent.headers.filter(([name]) => /topic|schedule/i.test(name));
       };
       expect(await ofBoth({ group: "orders", scheduleId: "scd_1" })).toEqual([
@@ -84,11 +106,16 @@ describe("the request", () => {
       makeDelivery((url = `http://127.0.0.1:${port}/a%2Fb?x=1#top`), { body: Buffer.from("hello") }),
     );
     const token = new Map(headers).get("Svc-Signature") ?? "";
-    const claims = verifyJwt(token, { keys: [signingKey], body: Buffer.from("hello"), url, now: systemClock.now() });
+    const claims = verifyJwt(token, {
+      keys: [signingKey],
+      body: Buffer.from("hello"),
+      url,
+      now: systemClock.now(),
+    });
     expect(claims).toMatchObject({ iss: "Svc", sub: url, jti: "jwt_id" });
   });
 
-  test("speaks the brand of its message", async () => {
+  test("uses the brand of its message", async () => {
     const { headers } = await seen((port) => makeDelivery(`http://127.0.0.1:${port}/`, { brand: "upstash" }));
     expect(headers.map(([name]) => name).filter((name) => name.startsWith("Upstash-"))).toEqual([
       "Upstash-Signature",
@@ -99,7 +126,7 @@ describe("the request", () => {
     expect(new Map(headers).get("User-Agent")).toBe("Upstash-QStash");
   });
 
-  test("lets nobody forge what belongs to the connection or to the service", async () => {
+  test("drops forged headers of the connection and of Waypost", async () => {
     const forged = [
       "Host",
       "Content-Length",
@@ -112,7 +139,15 @@ describe("the request", () => {
       "Expect",
       "Proxy-Authorization",
     ];
-    const own = ["Signature", "Message-Id", "Retried", "Region", "Caller-Ip", "Workflow-Runid", "Workflow-Createdat"];
+    const own = [
+      "Signature",
+      "Message-Id",
+      "Retried",
+      "Region",
+      "Caller-Ip",
+      "Workflow-Runid",
+      "Workflow-Createdat",
+    ];
     const names = [
       ...forged,
       "host",
@@ -130,7 +165,9 @@ describe("the request", () => {
       }),
     );
     expect(headers.filter(([, value]) => value === "forged")).toEqual([]);
-    const kept = headers.filter(([name]) => ["Svc-Workflow-Invoke-Count", "Svc-Label", "User-Agent"].includes(name));
+    const kept = headers.filter(([name]) =>
+      ["Svc-Workflow-Invoke-Count", "Svc-Label", "User-Agent"].includes(name),
+    );
     expect(kept).toEqual([
       ["Svc-Workflow-Invoke-Count", "1"],
       ["Svc-Label", "kept"],
@@ -138,14 +175,19 @@ describe("the request", () => {
     ]);
   });
 
-  test.each(["GET", "DELETE", "PUT", "PATCH"] as const)("%s has the body it was given, if any", async (method) => {
-    const full = await seen((port) => makeDelivery(`http://127.0.0.1:${port}/`, { method, body: Buffer.from("hello") }));
-    expect([full.line, full.body]).toEqual([`${method} /`, "hello"]);
-    const empty = await seen((port) => makeDelivery(`http://127.0.0.1:${port}/`, { method }));
-    expect([empty.line, empty.body]).toEqual([`${method} /`, ""]);
-    const length = empty.headers.filter(([name]) => name === "Content-Length").map(([, value]) => value);
-    expect(length).toEqual(method === "GET" || method === "DELETE" ? [] : ["0"]);
-  });
+  test.each(["GET", "DELETE", "PUT", "PATCH"] as const)(
+    "with %s has a body if the message has one",
+    async (method) => {
+      const full = await seen((port) =>
+        makeDelivery(`http://127.0.0.1:${port}/`, { method, body: Buffer.from("hello") }),
+      );
+      expect([full.line, full.body]).toEqual([`${method} /`, "hello"]);
+      const empty = await seen((port) => makeDelivery(`http://127.0.0.1:${port}/`, { method }));
+      expect([empty.line, empty.body]).toEqual([`${method} /`, ""]);
+      const length = empty.headers.filter(([name]) => name === "Content-Length").map(([, value]) => value);
+      expect(length).toEqual(method === "GET" || method === "DELETE" ? [] : ["0"]);
+    },
+  );
 
   test.each([
     ["", "/"],
@@ -160,20 +202,24 @@ describe("the request", () => {
     ["/zkouška/日本", "/zkou%C5%A1ka/%E6%97%A5%E6%9C%AC"],
     ["/a b\t", "/a%20b"],
     ["\\a\\b", "/a/b"],
-  ])("asks for the path as it was given: %s", async (given, asked) => {
+  ])("keeps the path as it was given: %s", async (given, asked) => {
     const { line } = await seen((port) => makeDelivery(`HTTP://127.0.0.1:${port}${given}`));
     expect(line).toBe(`POST ${asked}`);
   });
 
-  test("turns the name and password of a URL into an Authorization header, unless there is one", async () => {
+  test("turns credentials in the URL into an Authorization header, unless there is one", async () => {
     const { headers } = await seen((port) => makeDelivery(`http://me:p%40ss@127.0.0.1:${port}/a@b`));
     expect(new Map(headers).get("Authorization")).toBe(`Basic ${Buffer.from("me:p@ss").toString("base64")}`);
     expect(new Map(headers).get("Host")).toMatch(/^127\.0\.0\.1:\d+$/);
-    const own = await seen((port) => makeDelivery(`http://me:pass@127.0.0.1:${port}/`, { headers: [["Authorization", "Bearer own"]] }));
-    expect(own.headers.filter(([name]) => name === "Authorization")).toEqual([["Authorization", "Bearer own"]]);
+    const own = await seen((port) =>
+      makeDelivery(`http://me:pass@127.0.0.1:${port}/`, { headers: [["Authorization", "Bearer own"]] }),
+    );
+    expect(own.headers.filter(([name]) => name === "Authorization")).toEqual([
+      ["Authorization", "Bearer own"],
+    ]);
   });
 
-  test("goes straight to its destination, whatever proxy the environment names", async () => {
+  test("ignores proxies named in the environment", async () => {
     let proxied = 0;
     const proxy = await rawDestination(() => proxied++);
     const names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"];

@@ -9,12 +9,20 @@ import { BodyByteBudget } from "../../src/delivery/http/bodyBytes.ts";
 import { certificate, makeDelivery, createTestDeliver, rawDestination } from "./http/destination.ts";
 
 const mebibyte = 1024 * 1024;
-const run = { run: "run_1", runId: "wfr_1", createdAt: 0, kind: "call", stepKey: "c1", position: 0, size: 0 } as const;
+const run = {
+  run: "run_1",
+  runId: "wfr_1",
+  createdAt: 0,
+  kind: "call",
+  stepKey: "c1",
+  position: 0,
+  size: 0,
+} as const;
 const toThirdParty: Partial<StoredMessage> = { callback: null, keepResponse: true, run };
 const lane = laneName("acc", "shop.test");
 const noStop = (): void => undefined;
 
-/** Memory of which another response holds all but what every response may have. */
+/** Returns memory of which another response holds everything but the share that is left for any response. */
 function fullMemory(total = 256 * 1024): { bytes: BodyByteBudget; giveBack: () => void } {
   const bytes = new BodyByteBudget(total);
   const other = bytes.openRoom(laneName("other", "other.test"));
@@ -22,7 +30,10 @@ function fullMemory(total = 256 * 1024): { bytes: BodyByteBudget; giveBack: () =
   return { bytes, giveBack: () => other.close() };
 }
 
-async function destination(isSecure: boolean, listener: RequestListener): Promise<{ url: string; connections: () => number }> {
+async function destination(
+  isSecure: boolean,
+  listener: RequestListener,
+): Promise<{ url: string; connections: () => number }> {
   let connections = 0;
   if (isSecure) {
     const trusted = getCACertificates("default");
@@ -48,7 +59,7 @@ describe.each([
 ])("a response that finds no memory: %s", (_, isSecure, hasLength) => {
   const body = Buffer.from(Array.from({ length: 4 * mebibyte }, (_none, at) => (at * 31) % 251));
 
-  test("waits with little of it read, then arrives byte for byte, and its connection is used again", async () => {
+  test("waits with little of it read, then arrives unchanged, and its connection is reused", async () => {
     const { url, connections } = await destination(isSecure, (_incoming, response) => {
       response.writeHead(200, hasLength ? { "Content-Length": body.length } : {}).end(body);
     });
@@ -57,46 +68,65 @@ describe.each([
     const room = bytes.openRoom(lane);
     const { outcome } = deliver(makeDelivery(url, toThirdParty), room);
     await expect.poll(() => bytes.byLane[lane] ?? 0).toBeGreaterThan(16 * 1024);
-    // However long it waits: what one look at the socket brings, and what TLS has unpacked by then.
+    // A small amount in any case: what one read of the socket brings, and what TLS has decrypted by then.
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(bytes.byLane[lane]).toBeLessThanOrEqual(256 * 1024);
     giveBack();
     const { status, error, body: got } = await outcome;
-    expect([status, error, Buffer.compare(got, body), bytes.byLane[lane]]).toEqual([200, null, 0, body.length]);
+    expect([status, error, Buffer.compare(got, body), bytes.byLane[lane]]).toEqual([
+      200,
+      null,
+      0,
+      body.length,
+    ]);
     room.close();
     expect((await deliver(makeDelivery(url, toThirdParty), bytes.openRoom(lane)).outcome).status).toBe(200);
     expect(connections()).toBe(1);
   });
 });
 
-test("a response that waits for memory ends by the timeout of its attempt, says why, and holds nothing", async () => {
-  const { url } = await destination(false, (_incoming, response) => void response.end(Buffer.alloc(mebibyte)));
+test("a response that waits for memory times out with that reason and releases its memory", async () => {
+  const { url } = await destination(
+    false,
+    (_incoming, response) => void response.end(Buffer.alloc(mebibyte)),
+  );
   const { bytes, giveBack } = fullMemory();
   const room = bytes.openRoom(lane);
   const outcome = await createTestDeliver({ resolve: async () => ["127.0.0.1"] })(
     makeDelivery(url, { ...toThirdParty, timeout: 300 }),
     room,
   ).outcome;
-  expect(outcome).toMatchObject({ status: null, error: "timed out after 300 ms while the server had no memory for more of the response" });
+  expect(outcome).toMatchObject({
+    status: null,
+    error: "timed out after 300 ms while the server had no memory for more of the response",
+  });
   expect(bytes.byLane[lane]).toBeUndefined();
   giveBack();
   expect(bytes.free).toBe(256 * 1024);
 });
 
 test("a small response never waits", async () => {
-  const { url } = await destination(false, (_incoming, response) => void response.end(Buffer.alloc(16 * 1024)));
+  const { url } = await destination(
+    false,
+    (_incoming, response) => void response.end(Buffer.alloc(16 * 1024)),
+  );
   const { bytes } = fullMemory();
-  const { body } = await createTestDeliver({ resolve: async () => ["127.0.0.1"] })(makeDelivery(url, toThirdParty), bytes.openRoom(lane))
-    .outcome;
+  const { body } = await createTestDeliver({ resolve: async () => ["127.0.0.1"] })(
+    makeDelivery(url, toThirdParty),
+    bytes.openRoom(lane),
+  ).outcome;
   expect(body.byteLength).toBe(16 * 1024);
 });
 
-test("a call to a third party that announces too much ends before any of it is read", async () => {
+test("a call to a third party whose announced length is too large ends before its body is read", async () => {
   const port = await rawDestination((socket) =>
     socket.once("data", () => socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${8 * mebibyte + 1}\r\n\r\n`)),
   );
   const bytes = new BodyByteBudget(mebibyte);
-  const outcome = await createTestDeliver()(makeDelivery(`http://127.0.0.1:${port}/`, toThirdParty), bytes.openRoom(lane)).outcome;
-  expect(outcome).toMatchObject({ status: null, error: "the answer is larger than 8 MiB" });
+  const outcome = await createTestDeliver()(
+    makeDelivery(`http://127.0.0.1:${port}/`, toThirdParty),
+    bytes.openRoom(lane),
+  ).outcome;
+  expect(outcome).toMatchObject({ status: null, error: "the response exceeds the limit of 8 MiB" });
   expect(bytes.free).toBe(mebibyte);
 });

@@ -4,7 +4,15 @@ import type { RunPart } from "../../src/core/model/message.ts";
 import type { ResponseRoom } from "../../src/delivery/http/bodyBytes.ts";
 import { call, makeDelivery, httpDestination, createTestDeliver } from "./http/destination.ts";
 
-const part: RunPart = { run: "run_1", runId: "wfr_1", createdAt: 1_800_000_000_000, kind: "step", stepKey: "i", position: 0, size: 2 };
+const part: RunPart = {
+  run: "run_1",
+  runId: "wfr_1",
+  createdAt: 1_800_000_000_000,
+  kind: "step",
+  stepKey: "i",
+  position: 0,
+  size: 2,
+};
 
 describe("a call to the endpoint of a run", () => {
   const headersOf = async (changes: Parameters<typeof call>[1]): Promise<Record<string, unknown>> => {
@@ -17,7 +25,7 @@ describe("a call to the endpoint of a run", () => {
     return seen;
   };
 
-  test("names the run, under both brands when it was started under the neutral one", async () => {
+  test("names the run with both prefixes if the workflow was started with Svc- headers", async () => {
     const headers = [
       ["Svc-Workflow-Sdk-Version", "1"],
       ["Svc-Label", "a"],
@@ -37,65 +45,92 @@ describe("a call to the endpoint of a run", () => {
     expect(seen["upstash-mine"]).toBeUndefined();
   });
 
-  test("is under the other brand alone when it was started so, and says nothing twice", async () => {
+  test("has only Upstash- headers if the workflow was started with those, and none twice", async () => {
     const headers = [["Upstash-Workflow-Sdk-Version", "1"]] as const;
     const seen = await headersOf({ brand: "upstash", headers, run: part });
     expect(Object.keys(seen).filter((name) => name.startsWith("svc-"))).toEqual([]);
     const both = [["Svc-Workflow-Sdk-Version", "1"], ...headers] as const;
-    expect((await headersOf({ brand: "svc", headers: both, run: part }))["upstash-workflow-sdk-version"]).toBe("1");
+    expect(
+      (await headersOf({ brand: "svc", headers: both, run: part }))["upstash-workflow-sdk-version"],
+    ).toBe("1");
   });
 
-  test("is no call to a third party, which learns nothing of the run", async () => {
+  test("to a third party contains nothing about the run", async () => {
     const seen = await headersOf({ brand: "svc", run: { ...part, kind: "call" } });
     expect(Object.keys(seen).filter((name) => /workflow|^upstash-/.test(name))).toEqual([]);
   });
 });
 
-describe("the answer of a third party", () => {
-  const answering = (size: number): Promise<number> => httpDestination((_incoming, response) => response.end("x".repeat(size)));
+describe("the response of a third party", () => {
+  const answering = (size: number): Promise<number> =>
+    httpDestination((_incoming, response) => response.end("x".repeat(size)));
 
-  test("is whole up to the size of a message, and no answer beyond", async () => {
+  test("is complete up to the size of a message, and an error if it is larger", async () => {
     const run = { ...part, kind: "call" as const };
     const whole = await call(`http://127.0.0.1:${await answering(8 * 1024 * 1024)}/`, { run });
     expect([whole.status, whole.body.byteLength]).toEqual([200, 8 * 1024 * 1024]);
     const cut = await call(`http://127.0.0.1:${await answering(8 * 1024 * 1024 + 1)}/`, { run });
-    expect(cut).toMatchObject({ status: null, error: "the answer is larger than 8 MiB" });
+    expect(cut).toMatchObject({ status: null, error: "the response exceeds the limit of 8 MiB" });
   });
 });
 
-describe("a response that a callback tells of", () => {
+describe("a response that a callback reports", () => {
   const mebibyte = 1024 * 1024;
   const most = 6 * mebibyte;
   const answering = (size: number, status = 500): Promise<number> =>
     httpDestination((_incoming, response) => response.writeHead(status).end("x".repeat(size)));
-  const told = { url: "https://f.example/", method: "POST" as const, headers: [], retries: null, retryDelay: null, timeout: null };
+  const told = {
+    url: "https://f.example/",
+    method: "POST" as const,
+    headers: [],
+    retries: null,
+    retryDelay: null,
+    timeout: null,
+  };
   const failureCallback = { ...told, flowControl: null, callback: null, failureCallback: null };
   const plain = { callback: null, failureCallback: null };
   const step = { ...plain, run: part };
 
   test.each([
-    ["of a failure, with a failure callback", { ...plain, failureCallback }, 500, most],
-    ["of a failure, of a run", step, 500, most],
-    ["of the result of a call, of a run", { ...plain, run: { ...part, kind: "result" as const } }, 500, most],
-    ["of a success, with a callback", {}, 200, most],
-    ["of a failure, with none", plain, 500, 1_000],
-    ["of a success, with a failure callback alone, which is kept", { ...plain, failureCallback, keepResponse: true }, 200, 1_000],
-    ["of a failure callback itself", { ...plain, run: { ...part, kind: "failure" as const } }, 500, 1_000],
-  ])("is read as far as it may go: %s", async (_, changes, status, size) => {
+    [
+      "of a failure, with a failure callback",
+      { changes: { ...plain, failureCallback }, status: 500, size: most },
+    ],
+    ["of a failure, of a run", { changes: step, status: 500, size: most }],
+    [
+      "of the result of a call, of a run",
+      { changes: { ...plain, run: { ...part, kind: "result" as const } }, status: 500, size: most },
+    ],
+    ["of a success, with a callback", { changes: {}, status: 200, size: most }],
+    ["of a failure, without a callback", { changes: plain, status: 500, size: 1_000 }],
+    [
+      "of a success that is kept, with only a failure callback",
+      { changes: { ...plain, failureCallback, keepResponse: true }, status: 200, size: 1_000 },
+    ],
+    [
+      "of a failure callback itself",
+      { changes: { ...plain, run: { ...part, kind: "failure" as const } }, status: 500, size: 1_000 },
+    ],
+  ])("is read up to its limit: %s", async (_, { changes, status, size }) => {
     const whole = await call(`http://127.0.0.1:${await answering(size, status)}/`, changes);
-    expect([whole.status, whole.body.byteLength, whole.cut, whole.error]).toEqual([status, size, undefined, null]);
+    expect([whole.status, whole.body.byteLength, whole.cut, whole.error]).toEqual([
+      status,
+      size,
+      undefined,
+      null,
+    ]);
     const cut = await call(`http://127.0.0.1:${await answering(size + 1, status)}/`, changes);
     expect([cut.status, cut.body.byteLength, cut.cut, cut.error]).toEqual([status, size, true, null]);
   });
 
-  test("says how much of it is kept, and has the hash of all", async () => {
+  test("states how many bytes are kept, and has the hash of all", async () => {
     const outcome = await call(`http://127.0.0.1:${await answering(2_000)}/`, step);
     expect(outcome).toMatchObject({ keptBytes: 1_000, digest: hash("sha256", "x".repeat(2_000)) });
     expect(outcome).not.toHaveProperty("cut");
     expect(await call(`http://127.0.0.1:${await answering(1_000)}/`, step)).not.toHaveProperty("keptBytes");
   });
 
-  /** A room that notes what is asked of it. */
+  /** Returns a room that records what is requested of it. */
   function noting(grants: boolean): { room: ResponseRoom; taken: () => number; asked: string[] } {
     let taken = 0;
     const asked: string[] = [];
@@ -111,20 +146,32 @@ describe("a response that a callback tells of", () => {
       then();
       return () => undefined;
     };
-    return { room: { add, take, wait, shrinkTo: (bytes) => void (taken = Math.min(taken, bytes)) }, taken: () => taken, asked };
+    return {
+      room: { add, take, wait, shrinkTo: (bytes) => void (taken = Math.min(taken, bytes)) },
+      taken: () => taken,
+      asked,
+    };
   }
 
-  test("ends where every other one does when there is no memory for more", async () => {
+  test("is cut at the usual limit if there is no memory for more", async () => {
     const { room, taken, asked } = noting(false);
     const url = `http://127.0.0.1:${await answering(200_000)}/`;
     const outcome = await createTestDeliver()(makeDelivery(url, step), room).outcome;
-    expect([outcome.status, outcome.body.byteLength, outcome.cut, taken()]).toEqual([500, 1_000, true, 1_000]);
+    expect([outcome.status, outcome.body.byteLength, outcome.cut, taken()]).toEqual([
+      500,
+      1_000,
+      true,
+      1_000,
+    ]);
     expect(asked).toEqual(["take"]);
-    const none = await createTestDeliver()(makeDelivery(`http://127.0.0.1:${await answering(1_000)}/`, step), room).outcome;
+    const none = await createTestDeliver()(
+      makeDelivery(`http://127.0.0.1:${await answering(1_000)}/`, step),
+      room,
+    ).outcome;
     expect([none.body.byteLength, none.cut, asked.length]).toEqual([1_000, undefined, 1]);
   });
 
-  test("takes memory for all of it, and holds what it has until somebody else ends that", async () => {
+  test("takes memory for all of it, and holds it until its room is closed", async () => {
     const told = noting(true);
     const url = `http://127.0.0.1:${await answering(200_000)}/`;
     await createTestDeliver()(makeDelivery(url, step), told.room).outcome;
@@ -135,18 +182,27 @@ describe("a response that a callback tells of", () => {
     expect([outcome.body.byteLength, called.taken(), called.asked]).toEqual([200_000, 200_000, ["wait"]]);
   });
 
-  test("that does not end in time is cut where it has more than is kept", async () => {
-    const port = await httpDestination((_incoming, response) => response.writeHead(500).write("x".repeat(1_001)));
+  test("that times out is cut if more has arrived than is kept", async () => {
+    const port = await httpDestination((_incoming, response) =>
+      response.writeHead(500).write("x".repeat(1_001)),
+    );
     const outcome = await call(`http://127.0.0.1:${port}/`, { ...step, timeout: 300 });
-    expect([outcome.status, outcome.body.byteLength, outcome.cut, outcome.error]).toEqual([500, 1_001, true, null]);
-    const short = await httpDestination((_incoming, response) => response.writeHead(500).write("x".repeat(1_000)));
+    expect([outcome.status, outcome.body.byteLength, outcome.cut, outcome.error]).toEqual([
+      500,
+      1_001,
+      true,
+      null,
+    ]);
+    const short = await httpDestination((_incoming, response) =>
+      response.writeHead(500).write("x".repeat(1_000)),
+    );
     expect(await call(`http://127.0.0.1:${short}/`, { ...step, timeout: 300 })).toMatchObject({
       status: null,
       error: "timed out after 300 ms",
     });
   });
 
-  test("says that there were more headers than are taken", async () => {
+  test("is marked as cut if it has more than 100 headers", async () => {
     const many = (count: number): Promise<number> =>
       httpDestination((_incoming, response) => {
         for (let n = 0; n < count; n++) response.setHeader(`x-${n}`, "1");
@@ -160,7 +216,7 @@ describe("a response that a callback tells of", () => {
   });
 });
 
-test("a success is read when the log is to keep it, and marked", async () => {
+test("a success is read and marked if the log keeps the response", async () => {
   const port = await httpDestination((_incoming, response) => response.end("made"));
   const url = `http://127.0.0.1:${port}/`;
   const kept = await call(url, { callback: null, keepResponse: true });

@@ -10,11 +10,11 @@ import type { DestinationResponse, StoredMessage, RunPart } from "../../src/core
 import { signJwt } from "../../src/delivery/signature.ts";
 import { findClosedPort, makeDelivery, httpDestination, start } from "./http/destination.ts";
 
-// The guide on receiving and the webhooks of the API document say what destinations receive. Here they are compared with it.
+// Compares deliveries with the receiving guide and the webhooks of the OpenAPI document.
 
 const guide = readFileSync(join(import.meta.dirname, "../../docs/guides/receiving.md"), "utf8");
 
-/** The names in the first column of the tables of a section. */
+/** Returns the names in the first column of the tables of a section. */
 function namesIn(section: string): string[] {
   const [, text = ""] = guide.split(`\n## ${section}\n`);
   const [body = ""] = text.split("\n## ");
@@ -25,8 +25,16 @@ function namesIn(section: string): string[] {
 type Webhook = { post: { parameters: { name: string }[] } };
 const webhooks = Object.values(openApi([])["webhooks"] as Record<string, Webhook>);
 
-const run: RunPart = { run: "run_1", runId: "wfr_1", createdAt: 1_800_000_000_000, kind: "step", stepKey: "i", position: 0, size: 2 };
-/** Has everything that a message can have. */
+const run: RunPart = {
+  run: "run_1",
+  runId: "wfr_1",
+  createdAt: 1_800_000_000_000,
+  kind: "step",
+  stepKey: "i",
+  position: 0,
+  size: 2,
+};
+/** A message with every optional field. */
 const full: Partial<StoredMessage> = {
   callerIp: "9.9.9.9",
   group: "g",
@@ -36,27 +44,35 @@ const full: Partial<StoredMessage> = {
   body: Buffer.from("hello"),
 };
 
-test.each(["svc", "upstash"] as const)("every header of a delivery is in the guide and in the API document: brand %s", async (brand) => {
-  let names: string[] = [];
-  const port = await httpDestination(({ headers }, response) => {
-    names = Object.keys(headers).filter((name) => !["host", "connection", "content-length"].includes(name));
-    response.end();
-  });
-  await start()({ ...makeDelivery(`http://127.0.0.1:${port}/`, { ...full, brand }), standardKeys: ["sig_1"] });
-  const shown = new Set(namesIn("The request").map((name) => name.toLowerCase()));
-  expect([...new Set(names.map((name) => name.replace(/^upstash-/, "svc-")))].filter((name) => !shown.has(name))).toEqual([]);
-  // All that the guide lists is sent, but for the headers of the message itself.
-  expect([...shown].filter((name) => name !== "svc-forward-…" && name !== "content-type").length).toBe(
-    new Set(names.map((name) => name.replace(/^upstash-/, "svc-"))).size,
-  );
-  expect(webhooks.length).toBe(3);
-  for (const { post } of webhooks) {
-    const listed = new Set(post.parameters.map(({ name }) => name.toLowerCase()));
-    expect(names.filter((name) => !listed.has(name))).toEqual([]);
-  }
-});
+test.each(["svc", "upstash"] as const)(
+  "every header of a delivery is in the guide and the OpenAPI document: brand %s",
+  async (brand) => {
+    let names: string[] = [];
+    const port = await httpDestination(({ headers }, response) => {
+      names = Object.keys(headers).filter((name) => !["host", "connection", "content-length"].includes(name));
+      response.end();
+    });
+    await start()({
+      ...makeDelivery(`http://127.0.0.1:${port}/`, { ...full, brand }),
+      standardKeys: ["sig_1"],
+    });
+    const shown = new Set(namesIn("The request").map((name) => name.toLowerCase()));
+    expect(
+      [...new Set(names.map((name) => name.replace(/^upstash-/, "svc-")))].filter((name) => !shown.has(name)),
+    ).toEqual([]);
+    // Everything that the guide lists is sent, except for the headers of the message itself.
+    expect([...shown].filter((name) => name !== "svc-forward-…" && name !== "content-type").length).toBe(
+      new Set(names.map((name) => name.replace(/^upstash-/, "svc-"))).size,
+    );
+    expect(webhooks.length).toBe(3);
+    for (const { post } of webhooks) {
+      const listed = new Set(post.parameters.map(({ name }) => name.toLowerCase()));
+      expect(names.filter((name) => !listed.has(name))).toEqual([]);
+    }
+  },
+);
 
-test("every member of a callback is in the guide and in the API document", () => {
+test("every field of a callback is in the guide and the OpenAPI document", () => {
   const { message } = makeDelivery("http://shop.example/", { ...full, retries: 3 });
   const callback = message.callback;
   if (callback === null) throw new Error("the message has no callback");
@@ -68,9 +84,15 @@ test("every member of a callback is in the guide and in the API document", () =>
     cut: true,
   };
   const bodyWith = (dlqId: string | null): Record<string, unknown> => {
-    const reportsOn = { kind: dlqId === null ? "callback" : "failureCallback", messageId: message.id, dlqId } as const;
+    const reportsOn = {
+      kind: dlqId === null ? "callback" : "failureCallback",
+      messageId: message.id,
+      dlqId,
+    } as const;
     return JSON.parse(
-      Buffer.from(makeCallbackInput({ callback, message, retried: 2, outcome, reportsOn, maxBytes: 1_000_000 }).body).toString(),
+      Buffer.from(
+        makeCallbackInput({ callback, message, retried: 2, outcome, reportsOn, maxBytes: 1_000_000 }).body,
+      ).toString(),
     ) as Record<string, unknown>;
   };
   const body = bodyWith("dlq_1");
@@ -78,21 +100,32 @@ test("every member of a callback is in the guide and in the API document", () =>
   expect(Object.keys(failureCallbackSchema.shape).toSorted()).toEqual(Object.keys(body).toSorted());
   expect(failureCallbackSchema.strict().parse(body)).toEqual(body);
   expect(callbackSchema.strict().safeParse(bodyWith(null)).success).toBe(true);
-  expect([body["status"], Buffer.from(String(body["body"]), "base64").toString()]).toEqual([0, "connection refused"]);
+  expect([body["status"], Buffer.from(String(body["body"]), "base64").toString()]).toEqual([
+    0,
+    "connection refused",
+  ]);
 });
 
-test("the receiver in TypeScript of the guide accepts what is signed for it, and nothing else", async () => {
+test("the guide's receiver in TypeScript accepts only correctly signed requests", async () => {
   const [, source = ""] = /```ts\n(.*?)```/s.exec(guide) ?? [];
   const folder = mkdtempSync(join(tmpdir(), "waypost-guide-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   writeFileSync(join(folder, "receiver.mts"), source);
   const port = await findClosedPort();
   const at = `http://127.0.0.1:${port}`;
-  const env = { PUBLIC_URL: at, PORT: String(port), WAYPOST_CURRENT_SIGNING_KEY: "sig_1", WAYPOST_NEXT_SIGNING_KEY: "sig_2" };
+  const env = {
+    PUBLIC_URL: at,
+    PORT: String(port),
+    WAYPOST_CURRENT_SIGNING_KEY: "sig_1",
+    WAYPOST_NEXT_SIGNING_KEY: "sig_2",
+  };
   const receiver = spawn(process.execPath, [join(folder, "receiver.mts")], { env, stdio: "ignore" });
   onTestFinished(() => void receiver.kill("SIGKILL"));
   const url = `${at}/a?b=%20c`;
-  const send = async (changes: Partial<Parameters<typeof signJwt>[0]>, name = "Svc-Signature"): Promise<number> => {
+  const send = async (
+    changes: Partial<Parameters<typeof signJwt>[0]>,
+    name = "Svc-Signature",
+  ): Promise<number> => {
     const signature = signJwt({
       brand: "svc",
       url,

@@ -7,7 +7,7 @@ import type { SessionLease, Store } from "../../src/store/store.ts";
 import { RandomSource } from "../simulation/randomSource.ts";
 import { NodeClock, settled, VirtualTime } from "../simulation/virtualTime.ts";
 
-// A node without its hold on its leases, in virtual time. The whole node is in the simulation.
+// A node that loses its session lease, in virtual time. Whole nodes are tested in the simulation.
 
 const second = 1000;
 const held = (messageId: string): LeaseRef => ({ account: "acme", messageId, attempt: 0 });
@@ -38,11 +38,19 @@ beforeEach(() => {
   const memory = memoryStore({ node: "node", now: () => world.now, random: () => 0, newId: (kind) => kind });
   const execute = async (_: string, input: unknown): Promise<void> => {
     if (isAway) throw new Error("no storage");
-    note(`gives back ${(input as { leases: LeaseRef[] }).leases.map(({ messageId }) => messageId).join(" ")}`);
+    note(
+      `gives back ${(input as { leases: LeaseRef[] }).leases.map(({ messageId }) => messageId).join(" ")}`,
+    );
   };
   const store = { ...memory, execute: execute as unknown as Store["execute"] };
   const abortAll = (): LeaseRef[] => (note("aborts all"), [held("a"), held("b")]);
-  guard = new SessionLeaseGuard({ sessionLease, store, clock: new NodeClock(world, "node"), abortAll, resume: () => note("resumes") });
+  guard = new SessionLeaseGuard({
+    sessionLease,
+    store,
+    clock: new NodeClock(world, "node"),
+    abortAll,
+    resume: () => note("resumes"),
+  });
   change = async (now) => {
     isHeld = now;
     listener();
@@ -57,7 +65,7 @@ async function runUntil(at: number): Promise<void> {
   await settled();
 }
 
-test("what is sent goes on when the hold is taken again within 1.5 s", async () => {
+test("deliveries continue if the session lease is regained within 1.5 s", async () => {
   await change(false);
   await runUntil(1_499);
   await change(true);
@@ -65,13 +73,13 @@ test("what is sent goes on when the hold is taken again within 1.5 s", async () 
   expect(happened).toEqual(["1499 resumes"]);
 });
 
-test("after 1.5 s everything is aborted and given back", async () => {
+test("after 1.5 s all deliveries are aborted and given back", async () => {
   await change(false);
   await runUntil(10 * second);
   expect(happened).toEqual(["1500 aborts all", "1500 gives back a b"]);
 });
 
-test("the 1.5 s begin anew with each loss", async () => {
+test("the 1.5 s start again with each loss", async () => {
   await change(false);
   await runUntil(second);
   await change(true);
@@ -82,7 +90,7 @@ test("the 1.5 s begin anew with each loss", async () => {
   expect(happened.slice(1)).toEqual(["2500 aborts all", "2500 gives back a b"]);
 });
 
-test("where the storage is away, it is given back as soon as that is back, but not after the lease", async () => {
+test("during an outage leases are given back once the storage is available, unless expired", async () => {
   isAway = true;
   await change(false);
   await runUntil(5 * second);
@@ -98,7 +106,7 @@ test("where the storage is away, it is given back as soon as that is back, but n
   expect(world.pending()).toEqual([]);
 });
 
-test("the end tries once more, and then nothing happens", async () => {
+test("the end makes one more attempt to give back, then nothing happens", async () => {
   isAway = true;
   guard.returnLeases([held("c")]);
   await runUntil(second / 2);
@@ -110,7 +118,7 @@ test("the end tries once more, and then nothing happens", async () => {
   expect(happened).toEqual(["500 gives back c"]);
 });
 
-test("nothing is sent while leases are given back: a second try must not take back what was leased anew", async () => {
+test("nothing is sent while leases are being given back", async () => {
   isAway = true;
   await change(false);
   expect(guard.maySend).toBe(false);
@@ -123,7 +131,7 @@ test("nothing is sent while leases are given back: a second try must not take ba
   expect(happened).toEqual(["1500 aborts all", "2500 gives back a b", "2500 resumes"]);
 });
 
-test("what others may have seen before counts towards the 1.5 s", async () => {
+test("the time before the loss was noticed counts towards the 1.5 s", async () => {
   lostFor = 900;
   await change(false);
   await runUntil(10 * second);

@@ -6,19 +6,28 @@ import { signJwt, verifyJwt } from "../../src/delivery/signature.ts";
 
 const url = "https://shop.example/hook?a=1";
 const now = Date.now();
-const options = { brand: "upstash" as const, url, body: Buffer.from("hello"), signingKey: "sig_current", now, id: "jwt_1" };
+const options = {
+  brand: "upstash" as const,
+  url,
+  body: Buffer.from("hello"),
+  signingKey: "sig_current",
+  now,
+  id: "jwt_1",
+};
 const keys = ["sig_current", "sig_next"];
 
 const seal = (head: object, claims: object, key: string): string => {
-  const text = [head, claims].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+  const text = [head, claims]
+    .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
+    .join(".");
   return `${text}.${createHmac("sha256", key).update(text).digest("base64url")}`;
 };
 
-describe("sign", () => {
+describe("signing", () => {
   test.each([
     ["svc", "Svc"],
     ["upstash", "Upstash"],
-  ] as const)("states who, where, when and what: brand %s", (brand, iss) => {
+  ] as const)("states issuer, URL, times and body hash: brand %s", (brand, iss) => {
     const token = signJwt({ ...options, brand, now: 1_700_000_000_999 });
     const [header = "", payload = ""] = token.split(".");
     expect(JSON.parse(Buffer.from(header, "base64url").toString())).toEqual({ alg: "HS256", typ: "JWT" });
@@ -33,21 +42,21 @@ describe("sign", () => {
     });
   });
 
-  test("pads the hash of the body, and no part of the token", () => {
+  test("pads the hash of the body, but no part of the token", () => {
     const token = signJwt({ ...options, body: Buffer.alloc(0) });
     expect(token).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/);
     const claims = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
     expect(claims.body).toBe("47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU=");
   });
 
-  test("keeps signing right when there are more keys than it keeps", () => {
+  test("works with more keys than are cached", () => {
     for (let key = 0; key < 2_000; key++) signJwt({ ...options, signingKey: `sig_${key}` });
     const token = signJwt({ ...options, signingKey: "sig_0" });
     expect(verifyJwt(token, { keys: ["sig_0"], body: options.body, now })).not.toBeNull();
   });
 });
 
-describe("the published receiver", () => {
+describe("the receiver of @upstash/qstash", () => {
   const receiver = new Receiver({ currentSigningKey: "sig_current", nextSigningKey: "sig_next" });
 
   test.each([
@@ -72,13 +81,19 @@ describe("the published receiver", () => {
   });
 });
 
-describe("verify", () => {
+describe("verifying", () => {
   const good = { keys, body: options.body, url, now };
   const token = signJwt(options);
 
-  test("answers what the token says", () => {
+  test("returns the claims of the token", () => {
     expect(verifyJwt(token, good)).toMatchObject({ iss: "Upstash", sub: url, jti: "jwt_1" });
-    expect(verifyJwt(signJwt({ ...options, brand: "svc", signingKey: "sig_next" }), { keys, body: options.body, now })).toMatchObject({
+    expect(
+      verifyJwt(signJwt({ ...options, brand: "svc", signingKey: "sig_next" }), {
+        keys,
+        body: options.body,
+        now,
+      }),
+    ).toMatchObject({
       iss: "Svc",
     });
   });
@@ -89,15 +104,25 @@ describe("verify", () => {
     ["no key", { ...good, keys: [] }],
     ["other keys", { ...good, keys: ["sig_other"] }],
     ["its time over", { ...good, now: now + 301_000 }],
-  ])("refuses it with %s", (_case, changed) => {
+  ])("refuses a token with %s", (_case, changed) => {
     expect(verifyJwt(token, changed)).toBeNull();
   });
 
-  const claims = { iss: "Svc", sub: url, exp: now, nbf: 0, iat: 0, jti: "jwt_1", body: "LPJNul-wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ" };
+  const claims = {
+    iss: "Svc",
+    sub: url,
+    exp: now,
+    nbf: 0,
+    iat: 0,
+    jti: "jwt_1",
+    body: "LPJNul-wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ",
+  };
   const hs256 = { alg: "HS256", typ: "JWT" };
 
   test.each(["", "="])("accepts a body hash that ends with %j", (padding) => {
-    expect(verifyJwt(seal(hs256, { ...claims, body: `${claims.body}${padding}` }, "sig_current"), good)).not.toBeNull();
+    expect(
+      verifyJwt(seal(hs256, { ...claims, body: `${claims.body}${padding}` }, "sig_current"), good),
+    ).not.toBeNull();
   });
 
   test.each([
@@ -105,8 +130,8 @@ describe("verify", () => {
     ["an unknown issuer", hs256, { ...claims, iss: "Other" }],
     ["a start in the future", hs256, { ...claims, nbf: now }],
     ["times that are text", hs256, { ...claims, exp: "9999999999" }],
-    ["claims that are no object", hs256, []],
-  ])("refuses %s, even rightly signed", (_case, head, changed) => {
+    ["claims that are not an object", hs256, []],
+  ])("refuses %s, even if the signature is valid", (_case, head, changed) => {
     expect(verifyJwt(seal(head, changed, "sig_current"), good)).toBeNull();
   });
 
@@ -119,7 +144,7 @@ describe("verify", () => {
     );
   });
 
-  test("refuses any text, and does not throw", () => {
+  test("refuses any text without throwing", () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
         expect(verifyJwt(text, good)).toBeNull();

@@ -16,7 +16,7 @@ async function open(): Promise<StoreFixture> {
 const clockOf = ({ clock }: StoreFixture) => ({ now: () => clock.now, sleep: async () => undefined });
 const spending = async (world: StoreFixture) => (await world.store.read.account("acc"))?.spending;
 
-test("what an account has used in the month is added up by the prices, and told to the store", async () => {
+test("an account's usage in the month is added up by the prices and stored", async () => {
   const world = await open();
   await world.publish([makeInput(), makeInput(), makeInput()]);
   await createSpendingDuty({ store: world.store, clock: clockOf(world), prices }).run();
@@ -30,14 +30,14 @@ test("what an account has used in the month is added up by the prices, and told 
   });
 });
 
-test("where nothing costs anything, it is never done", async () => {
+test("the task never runs if all prices are 0", async () => {
   const world = await open();
   const free = { messages: 0, workflowMessages: 0, gigabyte: 0 };
   const duty = createSpendingDuty({ store: world.store, clock: clockOf(world), prices: free });
   expect(await duty.nextAt()).toBe(Infinity);
 });
 
-test("what could not be told is added up again, although nothing more comes in", async () => {
+test("spending is added up again after a failure, even if nothing more is stored", async () => {
   const world = await open();
   let isAway = true;
   const execute = ((...call: Parameters<typeof world.store.execute>) =>

@@ -5,10 +5,14 @@ import type { Queries } from "../../src/store/queries/index.ts";
 import type { Store } from "../../src/store/store.ts";
 import { closeAfterTest, makeInput, createSource, TestClock, StoreFixture } from "../store/storeFixture.ts";
 
-/** What of `storedBytes` and `accounts` was asked, since it was last looked at. */
+/** The recorded reads of `accounts` and `storedBytes`. */
 type Asked = { accounts: number; stored: (readonly string[])[]; sinceEver: (readonly string[])[] };
 
-async function open(): Promise<{ world: StoreFixture; asked: Asked; duty: ReturnType<typeof createStorageTask> }> {
+async function open(): Promise<{
+  world: StoreFixture;
+  asked: Asked;
+  duty: ReturnType<typeof createStorageTask>;
+}> {
   const clock = new TestClock();
   const store = closeAfterTest(memoryStore(createSource(clock, "nod_a")));
   const asked: Asked = { accounts: 0, stored: [], sinceEver: [] };
@@ -28,7 +32,10 @@ async function open(): Promise<{ world: StoreFixture; asked: Asked; duty: Return
   await world.account();
   await world.account("free");
   const watched: Store = { ...store, read };
-  const duty = createStorageTask({ store: watched, clock: { now: () => clock.now, sleep: async () => undefined } });
+  const duty = createStorageTask({
+    store: watched,
+    clock: { now: () => clock.now, sleep: async () => undefined },
+  });
   duty.onWork(() => undefined);
   return { world, asked, duty };
 }
@@ -41,7 +48,7 @@ const later = (duty: ReturnType<typeof createStorageTask>, world: StoreFixture) 
   return duty.run();
 };
 
-test("an account over its quota is noted at the next look, and within it again after room was made", async () => {
+test("an account over its quota is recorded at the next check, and cleared after deletions", async () => {
   const { world, duty } = await open();
   await quota(world, 5_000);
   await duty.run();
@@ -51,18 +58,28 @@ test("an account over its quota is noted at the next look, and within it again a
   expect(await noted(world)).toBeGreaterThan(5_000);
   expect((await world.publish([makeInput()]))[0]).toMatchObject({ refused: "storage-quota-exceeded" });
   await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: 1 });
-  await world.store.execute("expire", { account: "acc", retention: { log: 1, deadLetters: 1 }, now: world.clock.now, limit: 100 });
+  await world.store.execute("expire", {
+    account: "acc",
+    retention: { log: 1, deadLetters: 1 },
+    now: world.clock.now,
+    limit: 100,
+  });
   expect(await duty.nextAt()).toBeLessThan(Infinity);
   await later(duty, world);
   expect(await noted(world)).toBeUndefined();
   expect((await world.publish([makeInput()]))[0]).toHaveProperty("messageId");
 });
 
-test("a quota that is set on an account that has done nothing for days is looked at", async () => {
+test("a new quota is checked on an account that has been idle for days", async () => {
   const { world, duty } = await open();
   await world.publish([makeInput({ delay: 9e6, body: new Uint8Array(5_000) })]);
   world.clock.now += 5 * 86_400_000;
-  await world.store.execute("expire", { account: "acc", retention: { log: 1e12, deadLetters: 1e12 }, now: world.clock.now, limit: 100 });
+  await world.store.execute("expire", {
+    account: "acc",
+    retention: { log: 1e12, deadLetters: 1e12 },
+    now: world.clock.now,
+    limit: 100,
+  });
   await duty.run();
   await quota(world, 100);
   expect(await duty.nextAt()).toBeLessThan(Infinity);
@@ -70,7 +87,7 @@ test("a quota that is set on an account that has done nothing for days is looked
   expect(await noted(world)).toBeGreaterThan(5_000);
 });
 
-test("what comes in long after the last look, and is followed by nothing, is seen", async () => {
+test("a single change long after the last check is noticed", async () => {
   const { world, duty } = await open();
   await quota(world, 5_000);
   await duty.run();
@@ -84,7 +101,7 @@ test("what comes in long after the last look, and is followed by nothing, is see
   expect(await noted(world)).toBeGreaterThan(5_000);
 });
 
-test("accounts without a quota are not asked for, and it sleeps when nothing comes in", async () => {
+test("accounts without a quota are not read, and the task sleeps if nothing is stored", async () => {
   const { world, asked, duty } = await open();
   await duty.run();
   await world.publish([makeInput()]);
@@ -97,7 +114,7 @@ test("accounts without a quota are not asked for, and it sleeps when nothing com
   expect(await duty.nextAt()).toBe(Infinity);
 });
 
-test("a look that failed is done again", async () => {
+test("a failed check is repeated", async () => {
   const { world, duty, asked } = await open();
   await quota(world, 100);
   const { accounts } = world.store.read;
@@ -111,7 +128,7 @@ test("a look that failed is done again", async () => {
   expect(asked.accounts).toBe(2);
 });
 
-test("news of accounts makes nobody's bytes be added up whose quota is as before", async () => {
+test("the bytes of an account are added up again only if its quota has changed", async () => {
   const { world, asked, duty } = await open();
   await quota(world, 5_000);
   await duty.run();

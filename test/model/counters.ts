@@ -1,31 +1,48 @@
-import { accountGate, capacityGate, endpointGate, formatGate, keyGate, queueGate } from "../../src/core/admission/gate.ts";
-import type { Limiter, MessageState, QueueSlot } from "../../src/core/model/message.ts";
+import {
+  accountGate,
+  capacityGate,
+  endpointGate,
+  formatGate,
+  keyGate,
+  queueGate,
+} from "../../src/core/admission/gate.ts";
+import type { MessageState } from "../../src/core/model/message.ts";
+import type { Limiter, QueueSlot } from "../../src/core/model/limiter.ts";
 
 // The invariant of the counters of all limiters (see `Gate` in `core/admission/gate.ts`), computed from the
 // rows alone.
 
-export type Counters = { running: number; waiting: number; onward: number };
+/** The counters of a limiter. */
+export type Counters = { running: number; waiting: number; waitingDownstream: number };
 
+/** The rows from which the counters follow, and the limiters to check. */
 export type CountedRows = {
   messages: readonly MessageState[];
   slots: readonly QueueSlot[];
   flows: readonly Limiter[];
-  /** Returns the endpoint that a message is counted at. Default: what its row says. */
+  /** Returns the endpoint that a message is counted at. Defaults to the endpoint in its row. */
   endpointOf?: (state: MessageState) => string;
 };
 
-const none: Counters = { running: 0, waiting: 0, onward: 0 };
+const none: Counters = { running: 0, waiting: 0, waitingDownstream: 0 };
 
 const keyOf = (account: string, id: string): string => `${account}\n${id}`;
 
-/** Returns what the limiters must count, by account and id. Limiters that count nothing are absent. */
-function recount({ messages, slots, endpointOf = ({ endpoint }) => endpoint }: CountedRows): Map<string, Counters> {
+/**
+ * Returns the counts that the limiters must have, by account and id. Limiters that count nothing are absent.
+ */
+function recount({
+  messages,
+  slots,
+  endpointOf = ({ endpoint }) => endpoint,
+}: CountedRows): Map<string, Counters> {
   const counters = new Map<string, Counters>();
   const count = (account: string, id: string, name: keyof Counters): void => {
     const before = counters.get(keyOf(account, id)) ?? none;
     counters.set(keyOf(account, id), { ...before, [name]: before[name] + 1 });
   };
-  for (const { account, queue } of slots) if (queue !== "") count(account, formatGate(queueGate(queue)), "running");
+  for (const { account, queue } of slots)
+    if (queue !== "") count(account, formatGate(queueGate(queue)), "running");
   for (const state of messages) {
     const { account, leasedBy, flowControlKey, counted, countedToEndpoint, waitlist, host } = state;
     const key = flowControlKey === null ? null : formatGate(keyGate(flowControlKey));
@@ -35,26 +52,30 @@ function recount({ messages, slots, endpointOf = ({ endpoint }) => endpoint }: C
     if (leasedBy !== null && countedToEndpoint) count(account, endpoint, "running");
     if (leasedBy !== null && counted) count(account, inTotal, "running");
     if (waitlist !== null && waitlist !== formatGate(capacityGate(host))) count(account, waitlist, "waiting");
-    if ((waitlist === endpoint || waitlist === inTotal) && key !== null) count(account, key, "onward");
-    if (waitlist === inTotal && countedToEndpoint) count(account, endpoint, "onward");
+    if ((waitlist === endpoint || waitlist === inTotal) && key !== null)
+      count(account, key, "waitingDownstream");
+    if (waitlist === inTotal && countedToEndpoint) count(account, endpoint, "waitingDownstream");
   }
   return counters;
 }
 
-/** Returns what is wrong with the counters of the limiters, in words; nothing if all are as they must be. */
+/** Returns a text for each wrong counter of the limiters; an empty list if all are right. */
 export function listWrongCounters(rows: CountedRows): string[] {
   const wrong: string[] = [];
   const expected = recount(rows);
   for (const { account, id, running, waiting, waitingDownstream = 0 } of rows.flows) {
     const counters = expected.get(keyOf(account, id)) ?? none;
-    for (const [name, counted] of Object.entries({ running, waiting, onward: waitingDownstream }))
+    for (const [name, counted] of Object.entries({ running, waiting, waitingDownstream }))
       if (counted !== counters[name as keyof Counters])
-        wrong.push(`${name} of ${id} in ${account}: ${counted} instead of ${counters[name as keyof Counters]}`);
-    // However many endpoints an account sends to, only those in use have a row.
+        wrong.push(
+          `${name} of ${id} in ${account}: ${counted} instead of ${counters[name as keyof Counters]}`,
+        );
+    // Limiters of endpoints exist only while they are in use, however many endpoints an account has.
     if (id.startsWith("endpoint:") && running + waiting + waitingDownstream === 0)
-      wrong.push(`${id} in ${account}: counts nothing, and is there`);
+      wrong.push(`${id} in ${account}: counts nothing, but exists`);
     expected.delete(keyOf(account, id));
   }
-  for (const [key, counters] of expected) wrong.push(`${key.replace("\n", " ")}: not there, must count ${JSON.stringify(counters)}`);
+  for (const [key, counters] of expected)
+    wrong.push(`${key.replace("\n", " ")}: missing, must count ${JSON.stringify(counters)}`);
   return wrong;
 }

@@ -1,5 +1,6 @@
 import type { DueNeed, Rows } from "../../src/core/decision/command.ts";
-import type { AccountId, Limiter, HostWaitlist, MessageState, Millis, Schedule } from "../../src/core/model/message.ts";
+import type { AccountId, MessageState, Millis, Schedule } from "../../src/core/model/message.ts";
+import type { Limiter, HostWaitlist } from "../../src/core/model/limiter.ts";
 import type { Waiter } from "../../src/core/model/run.ts";
 import type { DueTable } from "../../src/core/fairness/turns.ts";
 import { turnLimits } from "../../src/core/fairness/turns.ts";
@@ -10,40 +11,65 @@ import { countFittingPage } from "../../src/store/queries/storageReads.ts";
 type Row = { account: AccountId; dueAt: Millis | null };
 type FoundRows<R> = { oldest: readonly R[]; ofTurn: readonly R[]; end?: AccountId | undefined };
 
-/** Compares two texts by their code units, as the databases do. */
+/** Compares two texts by their code units, like the databases. */
 export const compareText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
-/** Sorts rows by the time at which they are due. `tie`: the order of rows that are due at the same time. */
+/** Sorts rows by their due time. `tie` orders rows that are due at the same time. */
 export const sortByDue = <R extends { dueAt: Millis | null }>(rows: R[], tie: (a: R, b: R) => number): R[] =>
   rows.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0) || tie(a, b));
 const byAccountAndId = (a: Row & { id: string }, b: Row & { id: string }): number =>
   compareText(a.account, b.account) || compareText(a.id, b.id);
 
-/** Returns what is due, as the databases do: see `dueRows.ts`. */
+/** Returns a reader of due rows that works like the databases: see `dueRows.ts`. */
 export function createDueReader(tables: { readonly [T in DueTable]: ReadonlyMap<string, Rows[T]> }): (
   now: Millis,
   max: DueNeed,
 ) => Promise<DueRows> {
   return async (now, max) => {
-    const find = <R extends Row>(name: DueTable, rows: R[], limit: number, tie: (a: R, b: R) => number): FoundRows<R> => {
+    const find = <R extends Row>(
+      name: DueTable,
+      { rows, limit, tie }: { rows: R[]; limit: number; tie: (a: R, b: R) => number },
+    ): FoundRows<R> => {
       const waiting = rows.filter(({ dueAt }) => dueAt !== null);
       const due = sortByDue(waiting.filter(isDue(now)), tie);
       const after = max.turns?.[name];
-      return { oldest: due.slice(0, limit), ...(after === undefined ? { ofTurn: [] } : findTurn(waiting, { due, after, now })) };
+      return {
+        oldest: due.slice(0, limit),
+        ...(after === undefined ? { ofTurn: [] } : findTurn(waiting, { due, after, now })),
+      };
     };
     const messages = [...tables.messages.values()];
     const byId = (a: MessageState, b: MessageState): number => compareText(a.id, b.id);
-    const byHost = (a: HostWaitlist, b: HostWaitlist): number => compareText(a.host, b.host) || compareText(a.account, b.account);
-    const lost = sortByDue(messages.filter(({ leasedBy }) => leasedBy !== null).filter(isDue(now)), byId).slice(0, max.limit);
-    const waiting = find(
-      "messages",
-      messages.filter(({ leasedBy }) => leasedBy === null),
-      max.limit,
+    const byHost = (a: HostWaitlist, b: HostWaitlist): number =>
+      compareText(a.host, b.host) || compareText(a.account, b.account);
+    const lost = sortByDue(
+      messages.filter(({ leasedBy }) => leasedBy !== null).filter(isDue(now)),
       byId,
-    );
-    const lines = find<HostWaitlist>("hostWaitlists", [...tables.hostWaitlists.values()], max.hostWaitlists, byHost);
-    const flows = find<Limiter>("limiters", [...tables.limiters.values()], max.limiters, byAccountAndId);
-    const schedules = find<Schedule>("schedules", [...tables.schedules.values()], max.schedules, byAccountAndId);
-    const waiters = find<Waiter>("waiters", [...tables.waiters.values()], max.waiters, byAccountAndId);
+    ).slice(0, max.limit);
+    const waiting = find("messages", {
+      rows: messages.filter(({ leasedBy }) => leasedBy === null),
+      limit: max.limit,
+      tie: byId,
+    });
+    const lines = find<HostWaitlist>("hostWaitlists", {
+      rows: [...tables.hostWaitlists.values()],
+      limit: max.hostWaitlists,
+      tie: byHost,
+    });
+    const flows = find<Limiter>("limiters", {
+      rows: [...tables.limiters.values()],
+      limit: max.limiters,
+      tie: byAccountAndId,
+    });
+    const schedules = find<Schedule>("schedules", {
+      rows: [...tables.schedules.values()],
+      limit: max.schedules,
+      tie: byAccountAndId,
+    });
+    const waiters = find<Waiter>("waiters", {
+      rows: [...tables.waiters.values()],
+      limit: max.waiters,
+      tie: byAccountAndId,
+    });
     return {
       messages: mergeDue([lost, waiting.oldest, waiting.ofTurn], ({ id }) => id),
       hostWaitlists: mergeDue([lines.oldest, lines.ofTurn], ({ host }) => host),
@@ -67,17 +93,28 @@ export const isDue =
   ({ dueAt }: Pick<Row, "dueAt">): boolean =>
     dueAt !== null && dueAt <= now;
 
-function findTurn<R extends Row>(waiting: readonly R[], { due, after, now }: { due: readonly R[]; after: AccountId; now: Millis }) {
-  const accounts = [...new Set(waiting.map(({ account }) => account))].filter((account) => account > after).sort(compareText);
+function findTurn<R extends Row>(
+  waiting: readonly R[],
+  { due, after, now }: { due: readonly R[]; after: AccountId; now: Millis },
+) {
+  const accounts = [...new Set(waiting.map(({ account }) => account))]
+    .filter((account) => account > after)
+    .sort(compareText);
   const passed = accounts.slice(0, turnLimits.skippedAccounts);
   const hasDue = new Set(waiting.filter(isDue(now)).map(({ account }) => account));
   const met = passed.filter((account) => hasDue.has(account)).slice(0, turnLimits.accounts);
   const isEnd = passed.length < turnLimits.skippedAccounts && met.length < turnLimits.accounts;
   const end = isEnd ? "" : ((met.length < turnLimits.accounts ? passed : met).at(-1) ?? "");
-  return { ofTurn: met.flatMap((account) => due.filter((row) => row.account === account).slice(0, turnLimits.rows)), end };
+  return {
+    ofTurn: met.flatMap((account) => due.filter((row) => row.account === account).slice(0, turnLimits.rows)),
+    end,
+  };
 }
 
-/** As many as may be loaded at once, by their bodies. Rows of the turn come first. */
+/**
+ * Returns as many schedules as may be loaded at once, by the sizes of their bodies. Rows of the turn come
+ * first.
+ */
 function limitBySize({ oldest, ofTurn }: FoundRows<Schedule>): Schedule[] {
   const all = [...new Set([...ofTurn, ...oldest])];
   const some = all.slice(0, countFittingPage(all.map(({ body }) => body.byteLength)));

@@ -7,12 +7,22 @@ import { makeAccount, bytes, createSource, TestClock } from "../store/storeFixtu
 
 describeStore("memory", async (clock, node) => memoryStore(createSource(clock, node)));
 
-test("one batch keeps several rejected calls in places that have been used before", async () => {
+test("one batch can keep several rejected calls in used places", async () => {
   const clock = new TestClock();
   const { runBatch } = memoryParts(createSource(clock, "nod_a"), new Memory());
-  const made = { account: "acc", name: "s", destination: "https://one.example/", headers: [], verification: null, secretHash: "h" };
+  const made = {
+    account: "acc",
+    name: "s",
+    destination: "https://one.example/",
+    headers: [],
+    verification: null,
+    secretHash: "h",
+  };
   await runBatch([{ name: "createAccount", input: makeAccount("acc") }], noCapacity);
-  const { replies } = await runBatch([{ name: "createSource", input: { ...made, deduplicate: false, paused: false } }], noCapacity);
+  const { replies } = await runBatch(
+    [{ name: "createSource", input: { ...made, deduplicate: false, paused: false } }],
+    noCapacity,
+  );
   const id = replies.flatMap((reply) => ("answer" in reply ? [(reply.answer as { id: string }).id] : []))[0];
   const call = {
     account: "acc",
@@ -28,6 +38,8 @@ test("one batch keeps several rejected calls in places that have been used befor
   for (let kept = 0; kept < 2 * maxRejections; kept += 10) {
     clock.now += 20_000;
     const batch = Array.from({ length: 10 }, () => ({ name: "keepRejection" as const, input: call }));
-    expect((await runBatch(batch, noCapacity)).replies).toEqual(batch.map(() => ({ answer: { kept: true } })));
+    expect((await runBatch(batch, noCapacity)).replies).toEqual(
+      batch.map(() => ({ answer: { kept: true } })),
+    );
   }
 });

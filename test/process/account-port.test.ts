@@ -20,23 +20,33 @@ async function takenPort(): Promise<string> {
 
 const ask = async (url: string, more: { method?: "POST"; body?: string; authorization?: string } = {}) => {
   const { method = "GET", body, authorization: given = authorization } = more;
-  const answer = await request(url, { method, headers: { authorization: given }, ...(body !== undefined && { body }) });
+  const answer = await request(url, {
+    method,
+    headers: { authorization: given },
+    ...(body !== undefined && { body }),
+  });
   return { status: answer.statusCode, body: (await answer.body.json()) as Record<string, unknown> };
 };
 
 describe("--account-port", () => {
-  test("has the requests about accounts, which stay where they are besides, and ends with the server", async () => {
+  test("serves the account endpoints, which also stay on --port, and ends with the server", async () => {
     const data = temporaryFolder();
-    const server = await startWaypost(["start", "--port", "0", "--account-port", "0", "--data", data], secret);
+    const server = await startWaypost(
+      ["start", "--port", "0", "--account-port", "0", "--data", data],
+      secret,
+    );
     const accounts = /^accounts at (http:\S+)$/m.exec(server.out())?.[1] ?? "";
     const made = await ask(`${accounts}/v2/admin/accounts`, { method: "POST", body: '{"name":"shop"}' });
     expect(made).toMatchObject({ status: 200, body: { name: "shop" } });
-    expect(await ask(`${server.url}/v2/admin/accounts/shop`)).toMatchObject({ status: 200, body: { id: made.body["id"] } });
+    expect(await ask(`${server.url}/v2/admin/accounts/shop`)).toMatchObject({
+      status: 200,
+      body: { id: made.body["id"] },
+    });
     const bearer = `Bearer ${String(made.body["token"])}`;
     expect((await ask(`${server.url}/v2/keys`, { authorization: bearer })).status).toBe(200);
     expect((await ask(`${accounts}/v2/keys`, { authorization: bearer })).status).toBe(404);
 
-    // What was done is told to the holder of the account: by whom, and from where.
+    // The audit log tells the account who acted, and from where.
     const disabled = await runWaypost(["account", "disable", "shop", "--data", data]).ended;
     expect(disabled.code).toBe(0);
     const { body } = await ask(`${server.url}/v2/audit`, { authorization: bearer });
@@ -55,39 +65,59 @@ describe("--account-port", () => {
     await expect(ask(`${accounts}/v2/health`)).rejects.toThrow(/ECONNREFUSED/);
   });
 
-  test("tells where deliveries come from, an address as the network of that address alone", async () => {
+  test("lists the networks that deliveries come from, with single addresses as networks", async () => {
     const networks = { WAYPOST_SENDS_FROM: "203.0.113.7,198.51.100.0/24,2001:db8::7" };
     const server = await startWaypost(["dev", "--port", "0", "--account-port", "0"], networks);
     const accounts = /^accounts at (http:\S+)$/m.exec(server.out())?.[1] ?? "";
-    expect((await ask(`${accounts}/v2/svc/ipv4`)).body).toEqual(["203.0.113.7/32", "198.51.100.0/24", "2001:db8::7/128"]);
+    expect((await ask(`${accounts}/v2/svc/ipv4`)).body).toEqual([
+      "203.0.113.7/32",
+      "198.51.100.0/24",
+      "2001:db8::7/128",
+    ]);
   });
 
-  test("counts tries that fail together with the other port", async () => {
-    const server = await startWaypost(["start", "--port", "0", "--account-port", "0", "--data", temporaryFolder()], secret);
+  test("counts failed logins together with the other port", async () => {
+    const server = await startWaypost(
+      ["start", "--port", "0", "--account-port", "0", "--data", temporaryFolder()],
+      secret,
+    );
     const accounts = /^accounts at (http:\S+)$/m.exec(server.out())?.[1] ?? "";
     const wrong = `Basic ${Buffer.from("operator:a wrong password").toString("base64")}`;
-    const tryAt = async (url: string, given: string) => (await ask(`${url}/v2/admin/accounts`, { authorization: given })).status;
+    const tryAt = async (url: string, given: string) =>
+      (await ask(`${url}/v2/admin/accounts`, { authorization: given })).status;
     for (let at = 0; at < 10; at++) {
       expect(await tryAt(server.url, wrong)).toBe(401);
       expect(await tryAt(accounts, wrong)).toBe(401);
     }
     expect(await tryAt(accounts, wrong)).toBe(429);
-    expect(await tryAt(server.url, authorization), "not even the good one is looked at").toBe(429);
+    expect(await tryAt(server.url, authorization), "not even a valid one is checked").toBe(429);
   });
 
-  test("that is taken ends the start before anything is made", async () => {
+  test("that is in use ends the start before anything is created", async () => {
     const port = await takenPort();
     const data = join(temporaryFolder(), "data");
-    const { code, err } = await runWaypost(["start", "--port", "0", "--account-port", port, "--data", data]).ended;
-    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(/taken.*address already in use.*choose another one/) });
+    const { code, err } = await runWaypost(["start", "--port", "0", "--account-port", port, "--data", data])
+      .ended;
+    expect({ code, err }).toEqual({
+      code: 2,
+      err: expect.stringMatching(/is already in use; choose another with --account-port/),
+    });
     expect(existsSync(data)).toBe(false);
   });
 
   test.each([
-    [["--port", "8123", "--account-port", "8123"], {}, /^waypost: --account-port: 8123 is that of --port already/],
+    [
+      ["--port", "8123", "--account-port", "8123"],
+      {},
+      /^waypost: --account-port: 8123 is already used by --port/,
+    ],
     [["--account-port", "x"], {}, /^waypost: --account-port: must be a whole number from 0 to 65535/],
     [[], { WAYPOST_ACCOUNT_PORT: "70000" }, /^waypost: WAYPOST_ACCOUNT_PORT: must be/],
-    [[], { WAYPOST_OPERATOR_PASSWORD: "fifteen letters" }, /^waypost: WAYPOST_OPERATOR_PASSWORD: must have 16 characters or more\n$/],
+    [
+      [],
+      { WAYPOST_OPERATOR_PASSWORD: "fifteen letters" },
+      /^waypost: WAYPOST_OPERATOR_PASSWORD: must have at least 16 characters\n$/,
+    ],
     [["--operator-password", password], {}, /unknown option/],
   ])("%o %o is refused", async (flags, environment, error) => {
     const data = join(temporaryFolder(), "data");

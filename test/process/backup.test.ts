@@ -8,16 +8,20 @@ import { startDeliveryChecker } from "./deliveryChecker.ts";
 import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
 
 test(
-  "a copy that is taken while the server works, as the guide says, is a store from which another one goes on",
+  "a copy taken as the guide says while the server works is a complete store",
   { timeout: 90_000 },
   async () => {
     const data = temporaryFolder();
     const copy = temporaryFolder();
-    const judge = await startDeliveryChecker();
+    const checker = await startDeliveryChecker();
     const server = await startWaypost(["dev", "--port", "0", "--data", data]);
     const publish = async (name: string, headers: Record<string, string> = {}): Promise<void> => {
-      const options = { method: "POST", headers: { authorization: `Bearer ${developmentToken}`, ...headers }, body: "x" } as const;
-      const answer = await request(`${server.url}/v2/publish/${judge.url}/${name}`, options);
+      const options = {
+        method: "POST",
+        headers: { authorization: `Bearer ${developmentToken}`, ...headers },
+        body: "x",
+      } as const;
+      const answer = await request(`${server.url}/v2/publish/${checker.url}/${name}`, options);
       await answer.body.dump();
     };
     const delayed = Array.from({ length: 30 }, (_, index) => `delayed-${index}`);
@@ -26,14 +30,14 @@ test(
     const load = (async () => {
       while (going) await publish("more");
     })();
-    while (judge.calls.length < 50) await pause(5);
+    while (checker.calls.length < 50) await pause(5);
     const database = new DatabaseSync(join(data, "waypost.db"), { readOnly: true });
     database.exec(`vacuum into '${join(copy, "waypost.db")}'`);
     database.close();
-    // They are kept apart from the copies of the data, and put beside them again.
+    // Keys are kept apart from copies of the data, and must be restored with them.
     copyFileSync(join(data, "keys"), join(copy, "keys"));
-    const during = judge.calls.length;
-    while (judge.calls.length < during + 50) await pause(5);
+    const during = checker.calls.length;
+    while (checker.calls.length < during + 50) await pause(5);
     going = false;
     await load;
     server.kill("SIGKILL");
@@ -43,7 +47,8 @@ test(
     copied.exec(`update messages set due_at = 1 where state = 'pending'`);
     copied.close();
     const again = await startWaypost(["dev", "--port", "0", "--data", copy]);
-    const arrived = (): string[] => judge.calls.map(({ limiter }) => limiter).filter((flow) => flow.startsWith("delayed"));
+    const arrived = (): string[] =>
+      checker.calls.map(({ limiter }) => limiter).filter((flow) => flow.startsWith("delayed"));
     while (arrived().length < delayed.length) await pause(20);
     expect(arrived().toSorted()).toEqual(delayed.toSorted());
     again.kill("SIGTERM");

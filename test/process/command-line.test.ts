@@ -8,40 +8,49 @@ import { request } from "undici";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { developmentToken, runWaypost, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
-const variable = (text: string, name: string): string => new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
+const variable = (text: string, name: string): string =>
+  new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
 
 describe("waypost start", () => {
-  test("the first start prints credentials once; waypost credentials prints them again; they work", { timeout: 300_000 }, async () => {
-    const data = join(temporaryFolder(), "made");
-    const first = await startWaypost(["start", "--port", "0", "--data", data]);
-    const token = variable(first.out(), "WAYPOST_TOKEN");
-    expect(variable(first.out(), "QSTASH_TOKEN")).toBe(token);
-    expect(variable(first.out(), "QSTASH_URL")).toBe(first.url);
-    const { UserID } = JSON.parse(Buffer.from(token, "base64").toString());
-    expect(UserID).toBe(variable(first.out(), "WAYPOST_ACCOUNT_ID"));
-    const keys = await request(`${first.url}/v2/keys`, { headers: { authorization: `Bearer ${token}` } });
-    expect(await keys.body.json()).toEqual({
-      current: variable(first.out(), "WAYPOST_CURRENT_SIGNING_KEY"),
-      next: variable(first.out(), "WAYPOST_NEXT_SIGNING_KEY"),
-    });
+  test(
+    "the first start prints credentials once; waypost credentials prints them again; they work",
+    { timeout: 300_000 },
+    async () => {
+      const data = join(temporaryFolder(), "made");
+      const first = await startWaypost(["start", "--port", "0", "--data", data]);
+      const token = variable(first.out(), "WAYPOST_TOKEN");
+      expect(variable(first.out(), "QSTASH_TOKEN")).toBe(token);
+      expect(variable(first.out(), "QSTASH_URL")).toBe(first.url);
+      const { UserID } = JSON.parse(Buffer.from(token, "base64").toString());
+      expect(UserID).toBe(variable(first.out(), "WAYPOST_ACCOUNT_ID"));
+      const keys = await request(`${first.url}/v2/keys`, { headers: { authorization: `Bearer ${token}` } });
+      expect(await keys.body.json()).toEqual({
+        current: variable(first.out(), "WAYPOST_CURRENT_SIGNING_KEY"),
+        next: variable(first.out(), "WAYPOST_NEXT_SIGNING_KEY"),
+      });
 
-    const again = await runWaypost(["credentials", "--data", data]).ended;
-    expect(again.code).toBe(0);
-    expect(variable(again.out, "WAYPOST_TOKEN")).toBe(token);
+      const again = await runWaypost(["credentials", "--data", data]).ended;
+      expect(again.code).toBe(0);
+      expect(variable(again.out, "WAYPOST_TOKEN")).toBe(token);
 
-    first.kill("SIGTERM");
-    const ended = await first.ended;
-    expect(ended.code).toBe(0);
-    // The log must not know them.
-    for (const secret of [token, variable(first.out(), "WAYPOST_PASSWORD"), variable(first.out(), "WAYPOST_CURRENT_SIGNING_KEY")]) {
-      expect(ended.err).not.toContain(secret);
-    }
-    const second = await startWaypost(["start", "--port", "0", "--data", data]);
-    expect(second.out()).not.toContain(token);
-  });
+      first.kill("SIGTERM");
+      const ended = await first.ended;
+      expect(ended.code).toBe(0);
+      // The log must not contain them.
+      for (const secret of [
+        token,
+        variable(first.out(), "WAYPOST_PASSWORD"),
+        variable(first.out(), "WAYPOST_CURRENT_SIGNING_KEY"),
+      ]) {
+        expect(ended.err).not.toContain(secret);
+      }
+      const second = await startWaypost(["start", "--port", "0", "--data", data]);
+      expect(second.out()).not.toContain(token);
+    },
+  );
 
   test(
-    "credentials have the port and the public URL that the server has, and those of the settings where none runs",
+    "credentials have the URL of the running server, or else that of the settings",
     { tags: "long", timeout: 300_000 },
     async () => {
       const data = temporaryFolder();
@@ -53,8 +62,16 @@ describe("waypost start", () => {
       await first.ended;
       const away = await print("credentials", "owner", "--host", "0.0.0.0", "--port", "9000");
       expect(variable(away, "WAYPOST_URL")).toBe("http://127.0.0.1:9000");
-      expect(away).toContain("# no server was asked");
-      const second = await startWaypost(["start", "--port", "0", "--data", data, "--public-url", "https://queue.example/"]);
+      expect(away).toContain("# no running server found");
+      const second = await startWaypost([
+        "start",
+        "--port",
+        "0",
+        "--data",
+        data,
+        "--public-url",
+        "https://queue.example/",
+      ]);
       const asked = await print("credentials", "shop");
       expect(variable(asked, "WAYPOST_URL")).toBe("https://queue.example");
       expect(asked).not.toContain("# no server");
@@ -63,7 +80,7 @@ describe("waypost start", () => {
   );
 
   test(
-    "the credentials of several accounts are never printed under the same names: one is named",
+    "the credentials of several accounts are only printed for a named one",
     { tags: "long", timeout: 300_000 },
     async () => {
       const data = temporaryFolder();
@@ -73,29 +90,34 @@ describe("waypost start", () => {
       expect(all).toMatchObject({
         code: 2,
         out: "",
-        err: `waypost: there are several accounts: name one of ${accounts}, as in waypost credentials defaultUser\n`,
+        err:
+          `waypost: several accounts exist; name one of ${accounts}, ` +
+          "for example waypost credentials defaultUser\n",
       });
       const one = await runWaypost(["credentials", "testUser2", "--data", data]).ended;
       expect(one.out.match(/^WAYPOST_USER=.*$/gm)).toEqual(['WAYPOST_USER="testUser2"']);
       expect(await runWaypost(["credentials", "nobody", "--data", data]).ended).toMatchObject({
         code: 2,
         out: "",
-        err: expect.stringContaining("nobody: there is no such account"),
+        err: expect.stringContaining("nobody: account does not exist"),
       });
     },
   );
 
-  test("git ignores what holds credentials", () => {
+  test("git ignores files with credentials", () => {
     const ignored = readFileSync(join(import.meta.dirname, "../../.gitignore"), "utf8").split("\n");
     expect(ignored).toEqual(expect.arrayContaining([".env", "/data/", "/dev-data/"]));
   });
 
-  test("deliveries to this machine are refused unless allowed, and the refusal names the setting", async () => {
+  test("deliveries to this machine are refused unless allowed, and the error names the setting", async () => {
     const destination = await startDestination();
     const publish = async (environment: NodeJS.ProcessEnv): Promise<string> => {
       const server = await startWaypost(["start", "--port", "0", "--data", temporaryFolder()], environment);
       const authorization = `Bearer ${variable(server.out(), "WAYPOST_TOKEN")}`;
-      await request(`${server.url}/v2/publish/${destination.url}/x`, { method: "POST", headers: { authorization, "svc-retries": "0" } });
+      await request(`${server.url}/v2/publish/${destination.url}/x`, {
+        method: "POST",
+        headers: { authorization, "svc-retries": "0" },
+      });
       for (;;) {
         const { body } = await request(`${server.url}/v2/logs`, { headers: { authorization } });
         const { logs } = (await body.json()) as { logs: { state: string; error?: string }[] };
@@ -109,7 +131,7 @@ describe("waypost start", () => {
   });
 });
 
-test("whoever reads what is printed may go; the rest goes on", async () => {
+test("a command continues if the reader of its output has gone", async () => {
   const receiver = runWaypost(["listen", "0"]);
   const url = await receiver.ready;
   receiver.leave();
@@ -122,29 +144,36 @@ test("whoever reads what is printed may go; the rest goes on", async () => {
   expect(await receiver.ended).toMatchObject({ code: 0, signal: null });
 });
 
-describe("what cannot be started ends with code 2 and a word on what to do", () => {
-  test("a taken port", async () => {
+describe("a start that fails ends with code 2 and a reason:", () => {
+  test("a port in use", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     onTestFinished(() => void taken.close());
     await once(taken, "listening");
     const address = taken.address();
     const port = String(address && typeof address === "object" ? address.port : 0);
     const { code, err } = await runWaypost(["start", "--port", port, "--data", temporaryFolder()]).ended;
-    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(/taken.*address already in use.*choose another one/) });
+    expect({ code, err }).toEqual({
+      code: 2,
+      err: expect.stringMatching(/is already in use; choose another with --port/),
+    });
   });
 
   test("a folder that another server uses", async () => {
     const data = temporaryFolder();
     await startWaypost(["dev", "--port", "0", "--data", data]);
     const { code, err } = await runWaypost(["dev", "--port", "0", "--data", data]).ended;
-    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("another waypost server is using it") });
+    expect({ code, err }).toEqual({
+      code: 2,
+      err: expect.stringContaining("another waypost server is using it"),
+    });
   });
 
   test("a data path that is a file, or cannot be written", async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, "file"), "");
     chmodSync(folder, 0o500);
-    const { code, err } = await runWaypost(["start", "--port", "0", "--data", join(folder, "file", "data")]).ended;
+    const { code, err } = await runWaypost(["start", "--port", "0", "--data", join(folder, "file", "data")])
+      .ended;
     expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("cannot be written") });
   });
 
@@ -157,7 +186,10 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
     database.exec("update store_schema set hash = 'other'");
     database.close();
     const { code, err } = await runWaypost(["dev", "--port", "0", "--data", data]).ended;
-    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("was created by another development version of Waypost") });
+    expect({ code, err }).toEqual({
+      code: 2,
+      err: expect.stringContaining("was created by another development version of Waypost"),
+    });
   });
 
   test.each([
@@ -166,68 +198,102 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
     [["start", "--port", "http"], {}, "--port: must be"],
     [["start", "--log-retention", "soon"], {}, "--log-retention: must be a duration"],
     [["start", "--database-url", "mysql://127.0.0.1/x"], {}, "--database-url: must begin with postgres://"],
-    [["start", "--port", "0", "--database-url", "postgres://127.0.0.1:1/x"], {}, "PostgreSQL cannot be reached"],
+    [
+      ["start", "--port", "0", "--database-url", "postgres://127.0.0.1:1/x"],
+      {},
+      "PostgreSQL cannot be reached",
+    ],
     [["start", "--port", "0", "--data", "package.json"], {}, "it is a file, not a folder"],
-    [["start"], { WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" }, 'WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" is not a network'],
+    [
+      ["start"],
+      { WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" },
+      'WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" is not a network',
+    ],
     [["start", "--sends-from", "here"], {}, '--sends-from: "here" is not a network'],
     [["start", "--trust-proxy", "loopback,10.0.0.0/40"], {}, '--trust-proxy: "10.0.0.0/40" is not a network'],
     [["start", "--region", "eu-west-1"], {}, "--region: must be eu-central-1 or us-east-1"],
-    [["start", "--cors-origin", "https://app.example/"], {}, '--cors-origin: "https://app.example/" is not an origin'],
-    [["start", "--cors-origin", "*,https://app.example"], {}, "--cors-origin: * is every origin"],
+    [
+      ["start", "--cors-origin", "https://app.example/"],
+      {},
+      '--cors-origin: "https://app.example/" is not an origin',
+    ],
+    [["start", "--cors-origin", "*,https://app.example"], {}, "--cors-origin: * allows every origin"],
     [["start", "--reserved-prices", "gold=5"], {}, '--reserved-prices: "gold=5" is not a plan and its price'],
     [["start", "--port", "0", "--data", "/proc/waypost"], {}, "/proc/waypost: cannot be written"],
-    [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: there is no such setting"],
+    [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: unknown setting"],
   ])("%j %j", async (args, environment, said) => {
     const { code, err } = await runWaypost(args, environment).ended;
     expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining(said) });
-    expect(err, "a stack trace helps nobody here").not.toMatch(/^ {4}at /m);
+    expect(err, "no stack trace").not.toMatch(/^ {4}at /m);
   });
 
   test("the help lists every setting", async () => {
     const { code, out } = await runWaypost(["start", "--help"]).ended;
     expect(code).toBe(0);
-    for (const name of ["WAYPOST_PORT", "WAYPOST_HOST", "WAYPOST_DATA", "WAYPOST_DATABASE_URL", "WAYPOST_EGRESS_ALLOW"])
+    for (const name of [
+      "WAYPOST_PORT",
+      "WAYPOST_HOST",
+      "WAYPOST_DATA",
+      "WAYPOST_DATABASE_URL",
+      "WAYPOST_EGRESS_ALLOW",
+    ])
       expect(out).toContain(name);
   });
 });
 
 describe("a signal to stop", { tags: "long" }, () => {
-  test.each(["SIGTERM", "SIGHUP"] as const)("%s: what does not finish in time is sent again by the next start", async (signal) => {
-    const data = temporaryFolder();
-    let slow = true;
-    const destination = await startDestination();
-    const hanging = createServer((_, response) => {
-      arrived++;
-      if (!slow) response.end();
-    });
-    let arrived = 0;
-    hanging.listen(0, "127.0.0.1");
-    await once(hanging, "listening");
-    onTestFinished(() => void (hanging.closeAllConnections(), hanging.close()));
-    const address = hanging.address();
-    const url = `http://127.0.0.1:${address && typeof address === "object" ? address.port : 0}/`;
-    const first = await startWaypost(["dev", "--port", "0", "--data", data, "--grace", "1s"]);
-    const authorization = `Bearer ${developmentToken}`;
-    await request(`${first.url}/v2/publish/${url}`, { method: "POST", headers: { authorization, "svc-retries": "0" } });
-    while (arrived === 0) await new Promise((resolve) => setTimeout(resolve, 5));
-    first.kill(signal);
-    expect((await first.ended).code).toBe(0);
-    slow = false;
-    const second = await startWaypost(["dev", "--port", "0", "--data", data]);
-    while (arrived === 1) await new Promise((resolve) => setTimeout(resolve, 5));
-    await request(`${second.url}/v2/publish/${destination.url}/after`, { method: "POST", headers: { authorization } });
-    await destination.until((arrivals) => arrivals.length === 1);
-    expect(arrived).toBe(2);
-  });
+  test.each(["SIGTERM", "SIGHUP"] as const)(
+    "%s: unfinished deliveries are sent again by the next start",
+    async (signal) => {
+      const data = temporaryFolder();
+      let slow = true;
+      const destination = await startDestination();
+      const hanging = createServer((_, response) => {
+        arrived++;
+        if (!slow) response.end();
+      });
+      let arrived = 0;
+      hanging.listen(0, "127.0.0.1");
+      await once(hanging, "listening");
+      onTestFinished(() => void (hanging.closeAllConnections(), hanging.close()));
+      const address = hanging.address();
+      const url = `http://127.0.0.1:${address && typeof address === "object" ? address.port : 0}/`;
+      const first = await startWaypost(["dev", "--port", "0", "--data", data, "--grace", "1s"]);
+      const authorization = `Bearer ${developmentToken}`;
+      await request(`${first.url}/v2/publish/${url}`, {
+        method: "POST",
+        headers: { authorization, "svc-retries": "0" },
+      });
+      while (arrived === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+      first.kill(signal);
+      expect((await first.ended).code).toBe(0);
+      slow = false;
+      const second = await startWaypost(["dev", "--port", "0", "--data", data]);
+      while (arrived === 1) await new Promise((resolve) => setTimeout(resolve, 5));
+      await request(`${second.url}/v2/publish/${destination.url}/after`, {
+        method: "POST",
+        headers: { authorization },
+      });
+      await destination.until((arrivals) => arrivals.length === 1);
+      expect(arrived).toBe(2);
+    },
+  );
 });
 
 describe("a log that cannot be written", () => {
-  test("costs the log alone: messages are taken and delivered, and the server stops when it is told to", async () => {
+  test("affects only the log: messages are delivered and the server stops as usual", async () => {
     const destination = await startDestination();
-    const server = runWaypost(["dev", "--port", "0", "--data", temporaryFolder(), "--log-level", "debug"], {}, "/dev/full");
+    const server = runWaypost(
+      ["dev", "--port", "0", "--data", temporaryFolder(), "--log-level", "debug"],
+      {},
+      "/dev/full",
+    );
     const url = `${await server.ready}/v2/publish/${destination.url}/`;
     for (const path of ["first", "second", "third"]) {
-      const { statusCode } = await request(url + path, { method: "POST", headers: { authorization: `Bearer ${developmentToken}` } });
+      const { statusCode } = await request(url + path, {
+        method: "POST",
+        headers: { authorization: `Bearer ${developmentToken}` },
+      });
       expect(statusCode).toBe(200);
     }
     await destination.until((arrivals) => arrivals.length === 3);
@@ -237,7 +303,7 @@ describe("a log that cannot be written", () => {
 });
 
 describe("waypost listen", () => {
-  test("prints what arrives, tells whether it is signed, answers as told", async () => {
+  test("prints requests, verifies their signatures and responds as configured", async () => {
     const listening = runWaypost(["listen", "0", "--status", "202"]);
     const url = await listening.ready;
     const server = await startWaypost(["dev", "--port", "0"]);
@@ -256,15 +322,21 @@ describe("waypost listen", () => {
   });
 });
 
-describe("a store that is damaged, or has no room", () => {
-  test("a file that is no database is refused with a word on what to do", async () => {
+describe("a damaged store, or a folder with files", () => {
+  test("a file that is not a database is refused with advice", async () => {
     const data = temporaryFolder();
-    writeFileSync(join(data, "waypost.db"), "this is not a database, and never was one, however long it is looked at".repeat(100));
+    writeFileSync(
+      join(data, "waypost.db"),
+      "this is not a database, and never was one, however long it is looked at".repeat(100),
+    );
     const { code, err } = await runWaypost(["dev", "--port", "0", "--data", data]).ended;
-    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("damaged, or not a store of waypost") });
+    expect({ code, err }).toEqual({
+      code: 2,
+      err: expect.stringContaining("damaged, or not a store of waypost"),
+    });
   });
 
-  test("what a folder that was there before comes to hold is for this user alone", async () => {
+  test("new files in an existing folder are readable only by this user", async () => {
     const data = temporaryFolder();
     chmodSync(data, 0o755);
     await startWaypost(["start", "--port", "0", "--data", data]);
@@ -273,10 +345,10 @@ describe("a store that is damaged, or has no room", () => {
 });
 
 describe("SIGTERM while a request never ends", () => {
-  test("the server stops all the same", async () => {
+  test("the server still stops", async () => {
     const server = await startWaypost(["dev", "--port", "0", "--grace", "1s"]);
     const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
-    // The server cuts it off in the end.
+    // The server closes the connection at the end of its grace.
     socket.on("error", () => undefined);
     onTestFinished(() => void socket.destroy());
     await once(socket, "connect");
@@ -287,21 +359,22 @@ describe("SIGTERM while a request never ends", () => {
 });
 
 describe("waypost dev without --data", () => {
-  test("keeps nothing after it stops, not even after it was killed", { tags: "long" }, async () => {
+  test("keeps nothing after it stops, even if it was killed", { tags: "long" }, async () => {
     const folder = temporaryFolder();
     const environment = { TMPDIR: folder };
     const killed = await startWaypost(["dev", "--port", "0"], environment);
     const running = await startWaypost(["dev", "--port", "0"], environment);
     killed.kill("SIGKILL");
     await killed.ended;
-    // An hour later.
+    // As after an hour.
     const left = readdirSync(folder);
-    for (const name of left) utimesSync(join(folder, name), Date.now() / 1000 - 3600, Date.now() / 1000 - 3600);
+    for (const name of left)
+      utimesSync(join(folder, name), Date.now() / 1000 - 3600, Date.now() / 1000 - 3600);
     expect(left).toHaveLength(2);
     const next = await startWaypost(["dev", "--port", "0"], environment);
     expect(readdirSync(folder)).toHaveLength(2);
     const health = await request(`${running.url}/v2/health/ready`);
-    expect(health.statusCode, "the one that is running has kept its folder").toBe(200);
+    expect(health.statusCode, "the running server keeps its folder").toBe(200);
     for (const server of [running, next]) {
       server.kill("SIGTERM");
       expect((await server.ended).code).toBe(0);

@@ -12,7 +12,7 @@ const most = 3;
 const kills = 1;
 const portion = 120;
 
-/** A destination that counts how many calls of the server that lives now are under way at once. */
+/** A destination that counts the concurrent calls of the current server process. */
 async function startCounting(lifeNow: () => number) {
   const running = new Map<number, number>();
   const arrived = new Set<string>();
@@ -31,11 +31,15 @@ async function startCounting(lifeNow: () => number) {
   await once(server, "listening");
   onTestFinished(() => void (server.closeAllConnections(), server.close()));
   const address = server.address();
-  return { url: `http://localhost:${typeof address === "object" ? address?.port : 0}`, arrived, highest: () => highest };
+  return {
+    url: `http://localhost:${typeof address === "object" ? address?.port : 0}`,
+    arrived,
+    highest: () => highest,
+  };
 }
 
 test.each(["global-parallelism", "parallelism"])(
-  "an account has no more deliveries under way than its --%s, and no place is lost, although the server is killed",
+  "an account never exceeds its --%s and loses no place, although the server is killed",
   { timeout: 120_000 },
   async (flag) => {
     const data = temporaryFolder();
@@ -50,9 +54,19 @@ test.each(["global-parallelism", "parallelism"])(
     });
     const acknowledged = new Set<string>();
     const publish = async (number: number): Promise<void> => {
-      const key: Record<string, string> = { "svc-flow-control-key": "k", "svc-flow-control-value": "parallelism=2" };
-      const headers = { authorization: `Bearer ${developmentToken}`, "svc-retries": "1000", ...(number % 2 === 0 ? key : {}) };
-      const answer = await request(`${server.url}/v2/publish/${destination.url}/hook?number=${number}`, { method: "POST", headers });
+      const key: Record<string, string> = {
+        "svc-flow-control-key": "k",
+        "svc-flow-control-value": "parallelism=2",
+      };
+      const headers = {
+        authorization: `Bearer ${developmentToken}`,
+        "svc-retries": "1000",
+        ...(number % 2 === 0 ? key : {}),
+      };
+      const answer = await request(`${server.url}/v2/publish/${destination.url}/hook?number=${number}`, {
+        method: "POST",
+        headers,
+      });
       acknowledged.add(((await answer.body.json()) as { messageId: string }).messageId);
     };
     for (let kill = 0; kill <= kills; kill++) {
@@ -68,12 +82,18 @@ test.each(["global-parallelism", "parallelism"])(
     const left = (): unknown => {
       const database = new DatabaseSync(join(data, "waypost.db"), { readOnly: true });
       const [row] = database
-        .prepare("select (select count(*) from messages) as messages, sum(running + waiting) as counted from limiters")
+        .prepare(
+          "select (select count(*) from messages) as messages, " +
+            "sum(running + waiting) as counted from limiters",
+        )
         .all();
       database.close();
       return { ...row };
     };
-    while (acknowledged.difference(destination.arrived).size > 0 || JSON.stringify(left()) !== '{"messages":0,"counted":0}')
+    while (
+      acknowledged.difference(destination.arrived).size > 0 ||
+      JSON.stringify(left()) !== '{"messages":0,"counted":0}'
+    )
       await pause(50);
     expect(destination.highest()).toBe(most);
     expect(acknowledged.size).toBeGreaterThanOrEqual((kills + 1) * (portion / 2));

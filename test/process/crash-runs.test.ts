@@ -8,20 +8,24 @@ import { startEndpoint } from "./crashingRuns.ts";
 import type { Process } from "./waypost.ts";
 import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
 
-/** `portion`: runs that each life of a server is given. */
+/** `portion` is the number of runs that each life of a server gets. */
 type Place = { lives: number; portion: number; start: readonly (() => Promise<Process>)[] };
 
-/** One server alone, as often as it is killed. */
+/** A single server, started again after each kill. */
 function onSqlite(): Place {
   const data = temporaryFolder();
   return { lives: 5, portion: 40, start: [() => startWaypost(["dev", "--port", "0", "--data", data])] };
 }
 
-/** Two nodes, of which one is killed again and again: what it had leased is taken over by the other, or by itself when it is back. */
+/**
+ * Two nodes, one of which is killed repeatedly. Its leases are taken over by the other, or by itself after
+ * the restart.
+ */
 async function onPostgres(): Promise<Place> {
   const url = await freshDatabase();
   const preload = new URL("./shortLease.ts", import.meta.url).href;
-  const start = () => startWaypost(["dev", "--port", "0", "--database-url", url], { NODE_OPTIONS: `--import=${preload}` });
+  const start = () =>
+    startWaypost(["dev", "--port", "0", "--database-url", url], { NODE_OPTIONS: `--import=${preload}` });
   return { lives: 2, portion: 30, start: [start, start] };
 }
 
@@ -40,7 +44,7 @@ test.each([
   ["SQLite", onSqlite],
   ["PostgreSQL", onPostgres],
 ] as const)(
-  "every run ends with the right result, and no step has two, although a server is killed again and again: %s",
+  "every run ends with the right result and single steps, although a server is killed repeatedly: %s",
   { timeout: 120_000 },
   async (_, place) => {
     const { lives, portion, start } = await place();
@@ -49,10 +53,19 @@ test.each([
     const servers = await Promise.all(start.map((one) => one()));
     let turn = 0;
     const next = (): string => servers[turn++ % servers.length]?.url ?? "";
-    /** Asks the servers in turn. Null: it was gone before it answered. */
-    const ask = async (method: "GET" | "POST" | "DELETE", path: string, more: { headers?: Record<string, string>; body?: string } = {}) => {
+    /** Sends requests to the servers in turn. Null: the server was killed before it responded. */
+    const ask = async (
+      method: "GET" | "POST" | "DELETE",
+      path: string,
+      more: { headers?: Record<string, string>; body?: string } = {},
+    ) => {
       try {
-        const options = { method, headers: { authorization, ...more.headers }, body: more.body ?? null, dispatcher: agent };
+        const options = {
+          method,
+          headers: { authorization, ...more.headers },
+          body: more.body ?? null,
+          dispatcher: agent,
+        };
         const { statusCode, body } = await request(`${next()}/v2/${path}`, options);
         return { status: statusCode, text: await body.text() };
       } catch {
@@ -65,7 +78,7 @@ test.each([
     for (let life = 0; life < lives; life++) {
       const mine = ids.slice(life * portion, (life + 1) * portion);
       const began = endpoint.begin(mine);
-      // Killed when some of them are half way, at a moment that is another one each time.
+      // The kill comes when some runs are half done, at a different moment each time.
       while (endpoint.calls() < (life + 1) * portion * 4) await pause(5);
       await pause(Math.random() * 1000);
       servers[0]?.kill("SIGKILL");
@@ -94,10 +107,11 @@ test.each([
       expect(JSON.parse(workflowRunResponse)).toEqual(outs);
       const shown = steps.flatMap((group) => group.steps).filter(({ stepId }) => stepId !== undefined);
       expect(shown.map(({ stepId }) => stepId)).toEqual([1, 2, 3, 4, 5, 6]);
-      for (const { stepId, out } of shown) if (stepId !== 5) expect(out).toEqual(outs[(stepId ?? 0) - 1] ?? undefined);
+      for (const { stepId, out } of shown)
+        if (stepId !== 5) expect(out).toEqual(outs[(stepId ?? 0) - 1] ?? undefined);
     }
-    const letters = await ask("GET", "dlq");
-    expect(JSON.parse(letters?.text ?? "")).toEqual({ messages: [] });
+    const reply = await ask("GET", "dlq");
+    expect(JSON.parse(reply?.text ?? "")).toEqual({ messages: [] });
     for (const server of servers) server.kill("SIGTERM");
     for (const server of servers) expect((await server.ended).code).toBe(0);
   },

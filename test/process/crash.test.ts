@@ -9,7 +9,7 @@ import { developmentToken, startDestination, startWaypost, temporaryFolder } fro
 const kills = 6;
 const publishers = 16;
 
-/** Publishes until told to stop. Remembers what was acknowledged; an answer that never came promises nothing. */
+/** Publishes until stopped. Records what was acknowledged; a publish without a response promises nothing. */
 function publishUnderLoad(urlOf: () => string, destination: string) {
   const acknowledged = new Set<string>();
   const agent = new Agent({ connections: publishers });
@@ -22,7 +22,11 @@ function publishUnderLoad(urlOf: () => string, destination: string) {
       try {
         const { statusCode, body } = await request(`${urlOf()}/v2/publish/${destination}/${name}`, {
           method: "POST",
-          headers: { authorization: `Bearer ${developmentToken}`, "svc-retries": "0", ...(count % 5 === 0 ? { "svc-delay": "1s" } : {}) },
+          headers: {
+            authorization: `Bearer ${developmentToken}`,
+            "svc-retries": "0",
+            ...(count % 5 === 0 ? { "svc-delay": "1s" } : {}),
+          },
           body: name,
           dispatcher: agent,
         });
@@ -43,32 +47,38 @@ function publishUnderLoad(urlOf: () => string, destination: string) {
   };
 }
 
-test("whatever was acknowledged arrives, although the server is killed again and again", { timeout: 120_000 }, async () => {
-  const data = temporaryFolder();
-  const destination = await startDestination();
-  const start = () => startWaypost(["dev", "--port", "0", "--data", data]);
-  let server = await start();
-  const load = publishUnderLoad(() => server.url, destination.url);
-  for (let kill = 0; kill < kills; kill++) {
-    const before = load.acknowledged.size;
-    while (load.acknowledged.size < before + 100) await pause(10);
-    await pause(Math.random() * 300);
-    server.kill("SIGKILL");
-    await server.ended;
-    server = await start();
-  }
-  await load.stop();
-  const arrived = (): Set<string> => new Set(destination.arrivals.map(({ path }) => path.slice(1)));
-  await destination.until(() => load.acknowledged.difference(arrived()).size === 0);
-  expect(load.acknowledged.size).toBeGreaterThan(kills * 100);
+test(
+  "every acknowledged message arrives, although the server is killed repeatedly",
+  { timeout: 120_000 },
+  async () => {
+    const data = temporaryFolder();
+    const destination = await startDestination();
+    const start = () => startWaypost(["dev", "--port", "0", "--data", data]);
+    let server = await start();
+    const load = publishUnderLoad(() => server.url, destination.url);
+    for (let kill = 0; kill < kills; kill++) {
+      const before = load.acknowledged.size;
+      while (load.acknowledged.size < before + 100) await pause(10);
+      await pause(Math.random() * 300);
+      server.kill("SIGKILL");
+      await server.ended;
+      server = await start();
+    }
+    await load.stop();
+    const arrived = (): Set<string> => new Set(destination.arrivals.map(({ path }) => path.slice(1)));
+    await destination.until(() => load.acknowledged.difference(arrived()).size === 0);
+    expect(load.acknowledged.size).toBeGreaterThan(kills * 100);
 
-  // Nothing is left over, and nothing was given up: all of it ended delivered.
-  const dlq = await request(`${server.url}/v2/dlq`, { headers: { authorization: `Bearer ${developmentToken}` } });
-  expect(await dlq.body.json()).toEqual({ messages: [] });
-  server.kill("SIGTERM");
-  expect((await server.ended).code).toBe(0);
-  const database = openSqlite(join(data, "waypost.db"), { readOnly: true });
-  const stored = await expectStoredBytesInDatabase(database.connection);
-  database.close();
-  expect(Math.max(...Object.values(stored))).toBeGreaterThan(load.acknowledged.size * 100);
-});
+    // Nothing is left over and nothing failed: every message was delivered.
+    const dlq = await request(`${server.url}/v2/dlq`, {
+      headers: { authorization: `Bearer ${developmentToken}` },
+    });
+    expect(await dlq.body.json()).toEqual({ messages: [] });
+    server.kill("SIGTERM");
+    expect((await server.ended).code).toBe(0);
+    const database = openSqlite(join(data, "waypost.db"), { readOnly: true });
+    const stored = await expectStoredBytesInDatabase(database.connection);
+    database.close();
+    expect(Math.max(...Object.values(stored))).toBeGreaterThan(load.acknowledged.size * 100);
+  },
+);

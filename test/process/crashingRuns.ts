@@ -15,8 +15,9 @@ type Step = { stepId: number; targetStep?: number; out?: string; waitTimeout?: b
 type Delivery = { runId: string; steps: readonly Step[] };
 
 /**
- * A workflow of six steps, in the protocol and without any package: a step, a sleep, two side by side, a wait, and a step.
- * Every execution of a step returns something else, so it shows when one is recorded twice, or is not the one recorded.
+ * Starts the endpoint of a workflow with six steps, which speaks the protocol without a client library: a
+ * step, a sleep, two parallel steps, a wait, and a step. Each execution of a step returns a different value,
+ * so that repeated or swapped results are detected.
  */
 export async function startEndpoint(ask: Ask) {
   const book = createRunRecords();
@@ -26,7 +27,7 @@ export async function startEndpoint(ask: Ask) {
     const delivery = await parseDelivery(incoming);
     book.check(delivery);
     const done = await continueRun(delivery, { ask, url, book });
-    // Without an answer nothing is known to have come of it, so it is to be sent again.
+    // Without a response the effect is unknown, so the call must be repeated.
     response.writeHead(done ? 200 : 500, { "svc-workflow-sdk-version": "1" }).end("{}");
   });
   server.listen(0, "127.0.0.1");
@@ -38,7 +39,10 @@ export async function startEndpoint(ask: Ask) {
     calls: () => calls,
     broken: book.broken,
     resultOf: (runId: string) => book.results(runId),
-    /** Starts runs of these ids. Each is asked for until there is an answer: the second time there may be one already. */
+    /**
+     * Starts runs with these ids. Each request is repeated until it gets a response; the run may exist by
+     * then.
+     */
     begin: async (ids: readonly string[]): Promise<void> => {
       const items = ids.map((id) => ({
         destination: url,
@@ -47,7 +51,7 @@ export async function startEndpoint(ask: Ask) {
       }));
       await retryUntilAnswered(() => ask("POST", "batch", { headers: json, body: JSON.stringify(items) }));
     },
-    /** Resolves when so many have come to their last call. */
+    /** Resolves when this many runs have reached their last call. */
     finished: async (count: number): Promise<void> => {
       while (book.finished.size < count) await pause(20);
     },
@@ -85,7 +89,7 @@ async function parseDelivery(incoming: IncomingMessage): Promise<Delivery> {
 
 type RunRecords = ReturnType<typeof createRunRecords>;
 
-/** What the endpoint has seen of each run, and what of it cannot be. */
+/** Records what the endpoint has seen of each run, and contradictions. */
 function createRunRecords() {
   const seen = new Map<string, string>();
   const broken: string[] = [];
@@ -93,8 +97,8 @@ function createRunRecords() {
   return {
     broken,
     finished,
-    /** Runs that were told of their event. */
-    told: new Set<string>(),
+    /** Runs that were notified of their event. */
+    notified: new Set<string>(),
     results: (runId: string): readonly (string | null)[] => finished.get(runId) ?? [],
     check: ({ runId, steps }: Delivery): void => {
       const names = steps.map(({ stepId, targetStep }) => `${stepId}/${targetStep ?? ""}`);
@@ -110,10 +114,19 @@ function createRunRecords() {
 
 type EndpointContext = { ask: Ask; url: string; book: RunRecords };
 
-/** Does what is next. False: the server did not answer. */
-async function continueRun({ runId, steps }: Delivery, { ask, url, book }: EndpointContext): Promise<boolean> {
+/** Does the next step of a run. Returns false if the server did not respond. */
+async function continueRun(
+  { runId, steps }: Delivery,
+  { ask, url, book }: EndpointContext,
+): Promise<boolean> {
   const has = (stepId: number): boolean => steps.some((step) => step.stepId === stepId);
-  const step = (stepId: number, more: object = {}) => ({ stepId, stepName: `step ${stepId}`, stepType: "Run", concurrent: 1, ...more });
+  const step = (stepId: number, more: object = {}) => ({
+    stepId,
+    stepName: `step ${stepId}`,
+    stepType: "Run",
+    concurrent: 1,
+    ...more,
+  });
   const post = async (bodies: readonly object[], headers: Record<string, string> = {}): Promise<boolean> => {
     const items = bodies.map((body) => ({
       destination: url,
@@ -125,10 +138,13 @@ async function continueRun({ runId, steps }: Delivery, { ask, url, book }: Endpo
   const planned = steps.at(-1)?.targetStep;
   if (planned !== undefined) return post([step(planned, { concurrent: 2, out: randomUUID() })]);
   if (!has(1)) return post([step(1, { out: randomUUID() })]);
-  if (isNotified(runId) && !book.told.has(runId)) void notifyRun(runId, { ask, book });
+  if (isNotified(runId) && !book.notified.has(runId)) void notifyRun(runId, { ask, book });
   if (!has(2)) return post([step(2, { stepType: "SleepFor", sleepFor: 1 })], { "svc-delay": "1s" });
-  if (!has(0)) return post([3, 4].map((targetStep) => step(0, { stepName: `step ${targetStep}`, targetStep, concurrent: 2 })));
-  // The other one is not there yet, and goes on when it is.
+  if (!has(0))
+    return post(
+      [3, 4].map((targetStep) => step(0, { stepName: `step ${targetStep}`, targetStep, concurrent: 2 })),
+    );
+  // The other parallel step is missing; the run continues when it is there.
   if (!has(3) || !has(4)) return true;
   if (!has(5)) return wait(runId, { ask, url });
   if (!has(6)) return post([step(6, { out: randomUUID() })]);
@@ -137,29 +153,40 @@ async function continueRun({ runId, steps }: Delivery, { ask, url, book }: Endpo
 
 const isAccepted = (answer: { status: number } | null): boolean => answer !== null && answer.status < 300;
 
-/** Every other run waits for an event, the others for the end of their time. */
+/** Reports whether a run waits for an event. The others wait for their timeout. */
 const isNotified = (runId: string): boolean => /[02468ace]$/.test(runId);
 
 async function wait(runId: string, { ask, url }: Pick<EndpointContext, "ask" | "url">): Promise<boolean> {
   const step = { stepId: 5, stepName: "step 5", stepType: "Wait", concurrent: 1 };
-  const timeoutHeaders = Object.fromEntries(Object.entries(makeHeaders(runId, url)).map(([name, value]) => [name, [value]]));
+  const timeoutHeaders = Object.fromEntries(
+    Object.entries(makeHeaders(runId, url)).map(([name, value]) => [name, [value]]),
+  );
   const waiter = { url, timeout: isNotified(runId) ? "1h" : "1s", timeoutUrl: url, timeoutHeaders, step };
-  return isAccepted(await ask("POST", "wait/go", { headers: makeHeaders(runId, url), body: JSON.stringify(waiter) }));
+  return isAccepted(
+    await ask("POST", "wait/go", { headers: makeHeaders(runId, url), body: JSON.stringify(waiter) }),
+  );
 }
 
-/** An event for a run, which may not wait for it yet. */
+/** Sends an event to a run, which may not wait for it yet. */
 async function notifyRun(runId: string, { ask, book }: Pick<EndpointContext, "ask" | "book">): Promise<void> {
-  book.told.add(runId);
+  book.notified.add(runId);
   await pause(Math.random() * 2000);
-  const { status, text } = await retryUntilAnswered(() => ask("POST", `notify/${runId}/go`, { body: "event" }));
-  // The first time may have come through without an answer, and the run may be over since.
-  if (status !== 200 && status !== 404) book.broken.push(`${runId}: notify answered ${status} ${text}`);
+  const { status, text } = await retryUntilAnswered(() =>
+    ask("POST", `notify/${runId}/go`, { body: "event" }),
+  );
+  // The first request may have succeeded without a response, and the run may have ended since.
+  if (status !== 200 && status !== 404) book.broken.push(`${runId}: notify responded with ${status} ${text}`);
 }
 
-async function finish({ runId, steps }: Delivery, { ask, book }: Pick<EndpointContext, "ask" | "book">): Promise<boolean> {
+async function finish(
+  { runId, steps }: Delivery,
+  { ask, book }: Pick<EndpointContext, "ask" | "book">,
+): Promise<boolean> {
   const results = [1, 2, 3, 4, 5, 6].map((stepId) => steps.find((one) => one.stepId === stepId)?.out ?? null);
   const waited = steps.find(({ stepId }) => stepId === 5);
   if (waited?.waitTimeout === isNotified(runId)) book.broken.push(`${runId}: ${JSON.stringify(waited)}`);
   book.finished.set(runId, results);
-  return isAccepted(await ask("DELETE", `workflows/runs/${runId}?cancel=false`, { body: JSON.stringify(results) }));
+  return isAccepted(
+    await ask("DELETE", `workflows/runs/${runId}?cancel=false`, { body: JSON.stringify(results) }),
+  );
 }

@@ -1,4 +1,14 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync, lchownSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+  lchownSync,
+} from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { request } from "undici";
@@ -9,23 +19,30 @@ const dev = (data: string): string[] => ["dev", "--port", "0", "--data", data];
 
 describe("a folder that a server is using", () => {
   test(
-    "is refused to another one also after its lock file was removed, or replaced by an empty one, and the first one continues",
+    "is refused to another server even if its lock file was removed or replaced",
     { tags: "long" },
     async () => {
       const data = temporaryFolder();
       const first = await startWaypost(dev(data));
       const lock = join(data, "waypost.lock");
-      const refusal = { code: 2, err: expect.stringContaining("perhaps a waypost server that is using it") };
+      const refusal = {
+        code: 2,
+        err: expect.stringContaining("another process, perhaps a waypost server, has"),
+      };
       rmSync(lock);
       expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
-      // The refused one has left a lock file, which says nothing either.
+      // The refused server has left a lock file, which must not count either.
       expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
       rmSync(lock);
       writeFileSync(lock, "");
       expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
       const destination = await startDestination();
       const headers = { authorization: `Bearer ${developmentToken}` };
-      const answer = await request(`${first.url}/v2/publish/${destination.url}/kept`, { method: "POST", headers, body: "x" });
+      const answer = await request(`${first.url}/v2/publish/${destination.url}/kept`, {
+        method: "POST",
+        headers,
+        body: "x",
+      });
       expect(answer.statusCode).toBe(200);
       await destination.until((arrivals) => arrivals.length === 1);
       first.kill("SIGKILL");
@@ -47,7 +64,7 @@ describe("a folder that a server is using", () => {
 });
 
 describe("a folder to which others can write", () => {
-  test("is used with a warning if they are of its group", async () => {
+  test("is used with a warning if its group can write", async () => {
     const data = temporaryFolder();
     chmodSync(data, 0o770);
     const server = await startWaypost(["start", "--port", "0", "--data", data]);
@@ -56,7 +73,7 @@ describe("a folder to which others can write", () => {
     expect((await server.ended).err).toContain("its group can replace its files");
   });
 
-  test("gets its own subfolder if they are all users, which commands find as well", async () => {
+  test("gets its own subfolder if all users can write, and commands find it", async () => {
     const data = temporaryFolder();
     chmodSync(data, 0o1777);
     const server = await startWaypost(dev(data));
@@ -67,7 +84,7 @@ describe("a folder to which others can write", () => {
     expect((await server.ended).err).not.toContain("replace its files");
   });
 
-  test("stays the folder of a store that is there already, with a warning", { tags: "long" }, async () => {
+  test("is still used if it has a store, with a warning", { tags: "long" }, async () => {
     const data = temporaryFolder();
     const first = await startWaypost(dev(data));
     first.kill("SIGTERM");
@@ -79,7 +96,7 @@ describe("a folder to which others can write", () => {
     expect((await again.ended).err).toContain("every user of this machine can replace its files");
   });
 
-  // Only root can make a folder for another user.
+  // Only root can create a folder for another user.
   const isRoot = process.getuid?.() === 0;
 
   test.for([

@@ -3,23 +3,36 @@ import { createServer } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
 import { onTestFinished } from "vitest";
 
-/** So many calls of `key-rate` may begin in each second. */
+/** How many calls of `key-rate` may start per second. */
 const rate = 5;
-/** How many may be under way at once. Of what is not named here, any number. */
-export const parallelism: Readonly<Record<string, number>> = { "queue-one": 1, "queue-three": 3, "key-two": 2 };
-/** What is limited takes longer than it would have to, so that the limit is reached. */
+/** How many calls may be in flight at once. Others are not limited. */
+export const parallelism: Readonly<Record<string, number>> = {
+  "queue-one": 1,
+  "queue-three": 3,
+  "key-two": 2,
+};
+/** Milliseconds per call: long enough for the limits to be reached. */
 const durations: Readonly<Record<string, number>> = { "queue-three": 150, "key-two": 60 };
 
-export type Kind = { limiter: string; path: string; headers: Record<string, string>; callback?: true; target?: string };
+export type Kind = {
+  limiter: string;
+  path: string;
+  headers: Record<string, string>;
+  callback?: true;
+  target?: string;
+};
 const two = { "svc-flow-control-key": "two", "svc-flow-control-value": "parallelism=2" };
 
-/** What is published, in turn: the path before the destination, headers, and the name of the flow under which it is counted. */
+/**
+ * The kinds of messages, published in turn: the path before the destination, headers, and the name under
+ * which calls are counted.
+ */
 export const kinds: readonly [Kind, ...Kind[]] = [
   { limiter: "plain", path: "publish/", headers: {} },
   { limiter: "queue-one", path: "enqueue/one/", headers: {} },
   { limiter: "key-two", path: "publish/", headers: two },
   { limiter: "plain", path: "publish/", headers: { "svc-delay": "1s" } },
-  // A callback holds the place in the queue as well.
+  // A callback also holds the queue slot.
   { limiter: "queue-three", path: "enqueue/three/", headers: {}, callback: true },
   {
     limiter: "key-rate",
@@ -42,8 +55,9 @@ type Call = {
 type AcknowledgedMessage = { limiter: string; askedAt: number; answeredAt: number };
 
 /**
- * A destination that counts what is under way for each flow, remembers every call, and judges afterwards what the service
- * had promised. It takes a few milliseconds for each, and now and then wants one of the load again, at once.
+ * Starts a destination that counts concurrent calls by name, records every call, and checks afterwards what
+ * Waypost promised. It takes a few milliseconds per call, and fails some messages so that they are retried at
+ * once.
  */
 export async function startDeliveryChecker() {
   const running = new Map<string, number>();
@@ -88,16 +102,16 @@ export async function startDeliveryChecker() {
     url: `http://127.0.0.1:${typeof address === "object" ? address?.port : 0}`,
     calls,
     broken,
-    /** How many were under way at once, of what is limited. */
+    /** The peaks of concurrent calls, for limited names. */
     peaks,
-    /** Takes so long for this path, each time. */
+    /** Sets how long each call of this path takes. */
     slow: (path: string, time: number): void => void slow.set(path, time),
     /**
-     * Lets go what this node begins to send in the next time. It was stopped for longer than its leases, and may send what
-     * it had taken before (decision 0006).
+     * Excuses the calls of this node for some time. It was stopped for longer than its leases, and may send
+     * what it had claimed before (decision 0006).
      */
     excuse: (node: string, time: number): void => void excused.set(node, performance.now() + time),
-    /** The answer to a publish: from now on, all of it is to arrive. */
+    /** Records the response to a publish: from now on its messages must arrive. */
     acknowledged: (limiter: string, answer: unknown, askedAt: number): void => {
       for (const { messageId } of [answer].flat() as { messageId: string }[]) {
         promised.set(messageId, { limiter, askedAt, answeredAt: performance.now() });
@@ -106,33 +120,48 @@ export async function startDeliveryChecker() {
     },
     promised: (): number => promised.size,
     behind: (limiter: string): number => behind.get(limiter)?.size ?? 0,
-    /** How much of what was acknowledged has not arrived. */
+    /** The number of acknowledged messages that have not arrived. */
     missing: (): number => new Set(promised.keys()).difference(firstAt).size,
-    /** How often a schedule fired: messages of its, each of which may have come more than once. */
-    fired: (schedule: string): number => new Set(calls.filter((call) => call.schedule === schedule).map(({ id }) => id)).size,
-    /** How many calls too many there were under the rate, in the worst stretch of time. */
+    /** How often a schedule has fired. Its messages may have arrived more than once. */
+    fired: (schedule: string): number =>
+      new Set(calls.filter((call) => call.schedule === schedule).map(({ id }) => id)).size,
+    /** By how many calls the rate was exceeded, in the worst interval. */
     tooMany: (): number =>
-      maxRateExcess(calls.filter(({ limiter, excused: isExcused }) => limiter === "key-rate" && !isExcused).map(({ at }) => at)),
+      maxRateExcess(
+        calls
+          .filter(({ limiter, excused: isExcused }) => limiter === "key-rate" && !isExcused)
+          .map(({ at }) => at),
+      ),
     disorder: (): string[] => listDisorder(calls, promised),
   };
 }
 
-/** Calls arrive a while after they were counted, those of a busy node later than others. */
+/**
+ * The longest delay between counting and arrival of a call, in milliseconds. It is longest for busy nodes.
+ */
 const maxLateness = 2_000;
 
-/** Of any two moments: the calls between them, less those that the windows between them allow, the first and the last of which may be cut. */
+/**
+ * Returns the highest excess of calls between any two moments over what the windows between them allow. The
+ * first and the last window may be partial.
+ */
 function maxRateExcess(times: readonly number[]): number {
   const allowed = (time: number): number => rate * (Math.floor((time + maxLateness) / 1000) + 2);
-  const excess = times.flatMap((from, first) => times.slice(first).map((until, more) => more + 1 - allowed(until - from)));
+  const excess = times.flatMap((from, first) =>
+    times.slice(first).map((until, more) => more + 1 - allowed(until - from)),
+  );
   return excess.reduce((max, one) => Math.max(max, one), -Infinity);
 }
 
-/** Calls of the queue that lets one through at a time which came too late or too early: one is finished, then the next one begins. */
+/**
+ * Returns the calls of the queue with parallelism 1 that came too late or too early: a message must be
+ * finished before the next one begins.
+ */
 function listDisorder(calls: readonly Call[], promised: ReadonlyMap<string, AcknowledgedMessage>): string[] {
   const inQueue = calls.filter(({ limiter, excused }) => limiter === "queue-one" && !excused);
   const order = inQueue.map(({ id }) => id).filter((id, at, ids) => id !== ids[at - 1]);
   const twice = order.filter((id, at) => order.indexOf(id) < at).map((id) => `${id} came again after others`);
-  // Which of two was accepted first is certain when one was asked for after the other had been answered.
+  // The order of acceptance is certain only if one publish was sent after the response to the other.
   const overtaken: string[] = [];
   let latest = { id: "", askedAt: -Infinity };
   for (const id of order) {

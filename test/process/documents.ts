@@ -1,33 +1,47 @@
 /**
- * What a document tells its reader to do, in order. All blocks of commands (`sh`, `bash`) are run, but for those with a comment in the
- * line before them, which readers do not see:
+ * The commands of a document, in order. All blocks of commands (`sh`, `bash`) are run, except for those after
+ * a comment that readers do not see:
  *
- * - `<!-- not run: reason -->`: what the test cannot do.
- * - `<!-- terminal: text -->`: goes on until it is stopped, in a terminal of its own, and is ready when it has printed the text;
- *   `<!-- terminal, alone: text -->`: the terminals that were opened before are closed first.
- * - `<!-- file: name -->`: a block of any kind that is kept as a file.
+ * - `<!-- not run: reason -->`: the test cannot run the block.
+ * - `<!-- terminal: text -->`: the block runs in its own terminal until it is stopped. It is ready when it
+ * has printed the text. With `<!-- terminal, alone: text -->` earlier terminals are closed first.
+ * - `<!-- file: name -->`: the block, of any kind, is saved as a file.
  *
- * What a block prints stands in the block `json` or `text` behind it, or in a comment there, `<!-- prints: text -->`.
+ * The expected output of a block is in the `json` or `text` block after it, or in a comment there, `<!--
+ * prints: text -->`.
  */
 export type Block =
   | { kind: "run"; commands: string; printed: string }
   | { kind: "terminal"; commands: string; printed: ""; ready: string; isAlone: boolean }
   | { kind: "file"; commands: string; printed: ""; name: string };
 
-const fences =
-  /(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```\n(?:\n?<!-- prints: ([^\n]*) -->\n|\n(?=```(?:json|text)\n))?(?:```(?:json|text)\n(.*?)^```\n)?/gms;
+const fences = new RegExp(
+  [
+    /(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```\n/,
+    /(?:\n?<!-- prints: ([^\n]*) -->\n|\n(?=```(?:json|text)\n))?/,
+    /(?:```(?:json|text)\n(.*?)^```\n)?/,
+  ]
+    .map(({ source }) => source)
+    .join(""),
+  "gms",
+);
 
 export function parseBlocks(text: string): Block[] {
-  return [...text.matchAll(fences)].flatMap(([, comment = "", language = "", commands = "", inComment, inBlock]): Block[] => {
-    const [, what = "", rest = ""] = /^([\w ,]+): (.+)$/.exec(comment) ?? [];
-    if (what === "not run") return [];
-    if (what === "file") return [{ kind: "file", commands, printed: "", name: rest }];
-    if (what.startsWith("terminal")) return [{ kind: "terminal", commands, printed: "", ready: rest, isAlone: what.endsWith("alone") }];
-    return /^(?:sh|bash)$/.test(language) ? [{ kind: "run", commands, printed: inComment ?? inBlock ?? "" }] : [];
-  });
+  return [...text.matchAll(fences)].flatMap(
+    ([, comment = "", language = "", commands = "", inComment, inBlock]): Block[] => {
+      const [, what = "", rest = ""] = /^([\w ,]+): (.+)$/.exec(comment) ?? [];
+      if (what === "not run") return [];
+      if (what === "file") return [{ kind: "file", commands, printed: "", name: rest }];
+      if (what.startsWith("terminal"))
+        return [{ kind: "terminal", commands, printed: "", ready: rest, isAlone: what.endsWith("alone") }];
+      return /^(?:sh|bash)$/.test(language)
+        ? [{ kind: "run", commands, printed: inComment ?? inBlock ?? "" }]
+        : [];
+    },
+  );
 }
 
-/** Whether an output is what was printed; `…` stands for anything, and spaces for nothing. */
+/** Reports whether an output matches. `…` matches any text, and blanks are ignored. */
 export function matchesOutput(output: string, printed: string): boolean {
   const [first = "", ...others] = printed.replaceAll(/\s/g, "").split("…");
   const text = output.replaceAll(/\s/g, "");

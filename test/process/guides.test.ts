@@ -1,7 +1,15 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, cpSync, existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { delimiter, join } from "node:path";
@@ -12,12 +20,15 @@ import type { Block } from "./documents.ts";
 import { parseBlocks, matchesOutput } from "./documents.ts";
 import { startDestination, temporaryFolder } from "./waypost.ts";
 
-// Each document is followed from its beginning to its end, in a fresh copy of the project, as by somebody who pastes every block of
-// commands. How a document says what cannot be run: see `documents.ts`.
+// Follows each document from beginning to end in a fresh copy of the project, as a reader who pastes every
+// block. `documents.ts` explains how a document marks blocks that cannot be run.
 
 const home = join(import.meta.dirname, "../..");
-const documents = ["README.md", ...readdirSync(join(home, "docs/guides")).map((name) => `docs/guides/${name}`)];
-/** Followed by `npm test` as well; the others by the long tests. */
+const documents = [
+  "README.md",
+  ...readdirSync(join(home, "docs/guides")).map((name) => `docs/guides/${name}`),
+];
+/** Documents that `npm test` also follows. The long tests follow the others. */
 const quick = ["docs/guides/queues.md", "docs/guides/schedules.md"];
 
 test("every document has commands", () => {
@@ -30,12 +41,12 @@ test("every document has commands", () => {
     ).toBe(true);
 });
 
-describe("the commands do what is written beside them", () => {
-  // Some hundred commands of npm: on a slow machine they take their time.
+describe("the commands print what the document shows", () => {
+  // Several hundred npm commands take long on a slow machine.
   const expectFollowed = async (name: string): Promise<void> => {
     const blocks = blocksIn(name);
     const place = await freshPlace();
-    // What a guide needs, and leaves to the first pages of the README.
+    // The server and receiver of the README, which guides rely on.
     const starts = blocks
       .filter(({ kind }) => kind === "terminal")
       .map(({ commands }) => commands)
@@ -46,7 +57,11 @@ describe("the commands do what is written beside them", () => {
   };
 
   test.each(quick)("%s", { timeout: 600_000 }, (name) => expectFollowed(name));
-  test.each(documents.filter((name) => !quick.includes(name)))("%s", { tags: "long", timeout: 600_000 }, (name) => expectFollowed(name));
+  test.each(documents.filter((name) => !quick.includes(name)))(
+    "%s",
+    { tags: "long", timeout: 600_000 },
+    (name) => expectFollowed(name),
+  );
 });
 
 const blocksIn = (name: string): Block[] => parseBlocks(readFileSync(join(home, name), "utf8"));
@@ -56,7 +71,7 @@ async function expectAsWritten(place: Place, block: Block, name: string): Promis
   if (kind === "file") return place.write(block.name, commands);
   if (kind === "terminal") return place.open(commands, block.ready, { isAlone: block.isAlone });
   let { output, failed } = await place.paste(commands);
-  // Only where a reader is bidden to wait: a slow machine takes longer than the document says.
+  // Only after a `sleep` in the commands: a slow machine takes longer than the document says.
   for (let turn = 0; turn < 2_000 && /\bsleep\b/.test(commands) && !matchesOutput(output, printed); turn++) {
     await pause(100);
     ({ output, failed } = await place.paste(commands.replaceAll(/\bsleep [\d.]+/g, "true")));
@@ -70,17 +85,20 @@ async function expectAsWritten(place: Place, block: Block, name: string): Promis
 type Opening = { isAlone?: boolean };
 type Place = {
   write(name: string, text: string): void;
-  /** Runs commands in a terminal of their own, and resolves when they have printed `ready`. `isAlone`: the others are closed first. */
+  /**
+   * Runs commands in their own terminal, and resolves when they have printed `ready`. `isAlone`: the other
+   * terminals are closed first.
+   */
   open(commands: string, ready: string, opening?: Opening): Promise<void>;
-  /** Something on port 4000 that takes whatever comes. */
+  /** Starts a receiver on port 4000 that accepts every request. */
   receive(): Promise<void>;
   paste(commands: string): Promise<{ output: string; failed: string }>;
 };
 
-/** The ports that documents name. */
+/** The ports that documents use. */
 const ports = [8080, 8081, 4000, 4001, 3000, 3001];
 
-/** A copy of the project that is used for nothing else, with ports that are free here. */
+/** A separate copy of the project, with ports that are free here. */
 async function freshPlace(): Promise<Place> {
   const folder = join(temporaryFolder(), "waypost");
   for (const name of ["bin", "scripts", "src", "examples", "package.json", "package-lock.json", ".npmrc"])
@@ -122,10 +140,14 @@ async function freshPlace(): Promise<Place> {
   };
 }
 
-/** Text in which ports are others: where a number follows what it does for a port. */
+/** Replaces ports in a text, if a number is preceded by what precedes a port. */
 const renumbered = (text: string, pairs: readonly (readonly [from: number, to: number])[]): string =>
   pairs.reduce(
-    (so, [from, to]) => so.replaceAll(new RegExp(`(:|port[ :]+|listen |PORT=)${from}(?!\\d)`, "g"), (_, before) => `${before}${to}`),
+    (so, [from, to]) =>
+      so.replaceAll(
+        new RegExp(`(:|port[ :]+|listen |PORT=)${from}(?!\\d)`, "g"),
+        (_, before) => `${before}${to}`,
+      ),
     text,
   );
 
@@ -139,8 +161,9 @@ async function freePort(others: readonly number[]): Promise<number> {
 }
 
 /**
- * A folder for PATH: an npm that can do all but change `node_modules`, which are those of the project; and an npx that finds the command of
- * the project without looking for it, which takes npx longer than all the rest. (`launcher.test.ts` uses the real one.)
+ * Returns a folder for PATH with two replacements: an npm that cannot change `node_modules`, which belongs to
+ * the project, and an npx that finds the project's command without searching, which takes npx longer than
+ * everything else. (`launcher.test.ts` uses the real ones.)
  */
 function commandsThatInstallNothing(): string {
   const folder = temporaryFolder();
@@ -162,12 +185,16 @@ function commandsThatInstallNothing(): string {
 type Where = { cwd: string; env: NodeJS.ProcessEnv };
 
 async function startTerminal(commands: string, ready: string, where: Where) {
-  const terminal = spawn("bash", ["-c", commands], { ...where, stdio: ["ignore", "pipe", "pipe"], detached: true });
+  const terminal = spawn("bash", ["-c", commands], {
+    ...where,
+    stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
+  });
   onTestFinished(() => {
     try {
       process.kill(-(terminal.pid ?? 0), "SIGKILL");
     } catch {
-      // It was closed.
+      // The terminal was closed.
     }
   });
   const ended = once(terminal, "close");
@@ -184,14 +211,20 @@ async function startTerminal(commands: string, ready: string, where: Where) {
   return { process: terminal, ended };
 }
 
-/** A shell that stays open, as that of somebody who pastes one block after another. Answers what each prints, and which command failed. */
-function openShell(folder: string, env: NodeJS.ProcessEnv): (commands: string) => Promise<{ output: string; failed: string }> {
+/**
+ * Starts a shell that stays open, as for a reader who pastes one block after another. Returns the output of
+ * each block, and the command that failed.
+ */
+function openShell(
+  folder: string,
+  env: NodeJS.ProcessEnv,
+): (commands: string) => Promise<{ output: string; failed: string }> {
   const shell = spawn("bash", [], { cwd: folder, env, stdio: ["pipe", "pipe", "pipe"] });
   onTestFinished(() => void shell.kill("SIGKILL"));
   let said = "";
   shell.stderr.on("data", (chunk: Buffer) => (said += chunk.toString()));
   const lines = createInterface({ input: shell.stdout })[Symbol.asyncIterator]();
-  shell.stdin.write(`trap 'echo "failed in vain: $BASH_COMMAND"' ERR\n`);
+  shell.stdin.write(`trap 'echo "failed command:  $BASH_COMMAND"' ERR\n`);
   return async (commands) => {
     said = "";
     shell.stdin.write(`${commands}\nprintf '\\n%s\\n' "$((6 * 7)) is the end"\n`);
@@ -201,7 +234,7 @@ function openShell(folder: string, env: NodeJS.ProcessEnv): (commands: string) =
       const { done, value } = await lines.next();
       if (done === true) throw new Error(`the shell ended in\n${commands}\n${said}`);
       if (value === "42 is the end") return { output, failed: failed && `${failed}${said}` };
-      if (value.startsWith("failed in vain: ")) failed += `${value}\n`;
+      if (value.startsWith("failed command: ")) failed += `${value}\n`;
       else output += `${value}\n`;
     }
   };

@@ -18,13 +18,16 @@ import { createInterface } from "node:readline";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { temporaryFolder } from "./waypost.ts";
 
-// Each starts several programs, npm among them.
+// Each test starts several programs, including npm.
 vi.setConfig({ testTimeout: 300_000 });
 
 const home = join(import.meta.dirname, "../..");
-const { dependencies, scripts } = JSON.parse(readFileSync(join(home, "package.json"), "utf8")) as Record<string, Record<string, string>>;
+const { dependencies, scripts } = JSON.parse(readFileSync(join(home, "package.json"), "utf8")) as Record<
+  string,
+  Record<string, string>
+>;
 
-/** What `npm ci --omit=dev` makes: differs from package-lock.json, which it has beside it. */
+/** Makes an installation as by `npm ci --omit=dev`, which differs from its package-lock.json. */
 function production(): { folder: string; npm: () => boolean; env: NodeJS.ProcessEnv } {
   const folder = join(temporaryFolder(), "waypost");
   for (const name of ["bin", "scripts", "src", "package.json", "package-lock.json"])
@@ -33,29 +36,42 @@ function production(): { folder: string; npm: () => boolean; env: NodeJS.Process
     mkdirSync(dirname(join(folder, "node_modules", name)), { recursive: true });
     symlinkSync(join(home, "node_modules", name), join(folder, "node_modules", name));
   }
-  // An npm that leaves a trace, and fails as without a network.
+  // An npm that leaves a trace and fails, as without a network.
   const commands = temporaryFolder();
   writeFileSync(join(commands, "npm"), `#!/bin/sh\ntouch ${commands}/called\nexit 1\n`);
   chmodSync(join(commands, "npm"), 0o755);
-  return { folder, npm: () => existsSync(join(commands, "called")), env: { PATH: `${commands}:${process.env.PATH}` } };
+  return {
+    folder,
+    npm: () => existsSync(join(commands, "called")),
+    env: { PATH: `${commands}:${process.env.PATH}` },
+  };
 }
 
-/** Every file and folder with its size and the time it was changed. */
+/** Lists every file and folder with its size and modification time. */
 const listing = (folder: string): string[] =>
   readdirSync(folder, { recursive: true, encoding: "utf8" })
     .toSorted()
-    .map((name) => [name, lstatSync(join(folder, name)).mtimeMs, lstatSync(join(folder, name)).size].join(" "));
+    .map((name) =>
+      [name, lstatSync(join(folder, name)).mtimeMs, lstatSync(join(folder, name)).size].join(" "),
+    );
 
 type Started = { child: ChildProcess; ready: Promise<string>; ended: Promise<string> };
 
-/** Starts a process of its own group. `ended` resolves when it and all that it started are gone, with all that was printed. */
-function start(command: string, args: readonly string[], options: { cwd: string; env: NodeJS.ProcessEnv }): Started {
+/**
+ * Starts a process in its own process group. `ended` resolves with the output when the process and everything
+ * that it started have ended.
+ */
+function start(
+  command: string,
+  args: readonly string[],
+  options: { cwd: string; env: NodeJS.ProcessEnv },
+): Started {
   const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"], detached: true });
   onTestFinished(() => {
     try {
       process.kill(-(child.pid ?? 0), "SIGKILL");
     } catch {
-      // It is gone, as it should be.
+      // The process has ended, as it should.
     }
   });
   let printed = "";
@@ -73,18 +89,24 @@ function start(command: string, args: readonly string[], options: { cwd: string;
   return { child, ready, ended };
 }
 
-describe("an installation for real use", () => {
-  test("is taken as it is by every command, and nothing is written to it", { tags: "long" }, async () => {
+describe("an installation for production", () => {
+  test("is used unchanged by every command, and nothing is written to it", { tags: "long" }, async () => {
     const { folder, npm, env } = production();
-    // Even where it was made from a checkout.
+    // Even if it was made from a checkout.
     mkdirSync(join(folder, ".git"));
     const before = listing(folder);
     const data = join(temporaryFolder(), "data");
     const bin = join(folder, "bin/waypost.js");
-    const server = start(process.execPath, [bin, "start", "--port", "0", "--data", data], { cwd: data.replace(/data$/, ""), env });
+    const server = start(process.execPath, [bin, "start", "--port", "0", "--data", data], {
+      cwd: data.replace(/data$/, ""),
+      env,
+    });
     await server.ready;
     for (const args of [["credentials"], ["account", "list"], ["token", "list", "owner"], ["keys", "show"]]) {
-      const { status, stderr } = spawnSync(process.execPath, [bin, ...args, "--data", data], { env, encoding: "utf8" });
+      const { status, stderr } = spawnSync(process.execPath, [bin, ...args, "--data", data], {
+        env,
+        encoding: "utf8",
+      });
       expect({ args, status, stderr }).toEqual({ args, status: 0, stderr: "" });
     }
     server.child.kill("SIGTERM");
@@ -95,32 +117,43 @@ describe("an installation for real use", () => {
 
   test("does not install for development either", async () => {
     const { folder, npm, env } = production();
-    const server = start(process.execPath, [join(folder, "bin/waypost.js"), "dev", "--port", "0"], { cwd: folder, env });
+    const server = start(process.execPath, [join(folder, "bin/waypost.js"), "dev", "--port", "0"], {
+      cwd: folder,
+      env,
+    });
     await server.ready;
     server.child.kill("SIGTERM");
     await server.ended;
     expect(npm()).toBe(false);
   });
 
-  test("that lacks a package is told the command that installs it", () => {
+  test("that lacks a package reports the command that installs it", () => {
     const { folder, npm, env } = production();
     rmSync(join(folder, "node_modules/fastify"));
-    const { status, stderr } = spawnSync(process.execPath, [join(folder, "bin/waypost.js"), "start"], { env, encoding: "utf8" });
-    const advice = `waypost: packages are missing (fastify). Run "npm ci --omit=dev" in ${folder}, and run the command again.\n`;
+    const { status, stderr } = spawnSync(process.execPath, [join(folder, "bin/waypost.js"), "start"], {
+      env,
+      encoding: "utf8",
+    });
+    const advice =
+      "waypost: packages are missing (fastify). " +
+      `Run "npm ci --omit=dev" in ${folder}, and run the command again.\n`;
     expect({ status, stderr }).toEqual({ status: 1, stderr: advice });
     expect(npm()).toBe(false);
   });
 });
 
-test("the development server of a checkout installs what is missing", () => {
+test("the development server of a checkout installs missing packages", () => {
   const { folder, npm, env } = production();
   mkdirSync(join(folder, ".git"));
-  const { status, stderr } = spawnSync(process.execPath, [join(folder, "bin/waypost.js"), "dev"], { env, encoding: "utf8" });
+  const { status, stderr } = spawnSync(process.execPath, [join(folder, "bin/waypost.js"), "dev"], {
+    env,
+    encoding: "utf8",
+  });
   expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining("npm ci failed") });
   expect(npm()).toBe(true);
 });
 
-describe("a launcher that is killed takes its server with it, in order", () => {
+describe("a launcher that is killed ends its server in order:", () => {
   const serve = ["--port", "0"];
 
   test("the launcher of an older Node.js", async () => {
@@ -134,7 +167,10 @@ describe("a launcher that is killed takes its server with it, in order", () => {
 
   test.each(["SIGKILL", "SIGTERM"] as const)("npm start, by %s", async (signal) => {
     const data = temporaryFolder();
-    const npm = start("npm", ["start", "--", ...serve, "--data", data], { cwd: home, env: { PATH: process.env.PATH, HOME: data } });
+    const npm = start("npm", ["start", "--", ...serve, "--data", data], {
+      cwd: home,
+      env: { PATH: process.env.PATH, HOME: data },
+    });
     await npm.ready;
     npm.child.kill(signal);
     expect(await npm.ended).toContain('"msg":"stopped"');
@@ -149,11 +185,16 @@ describe("a launcher that is killed takes its server with it, in order", () => {
     expect(await npx.ended).toContain('"msg":"stopped"');
   });
 
-  test("a shell that ends does not: the server was put behind it on purpose", { tags: "long" }, async () => {
+  test("but a server in the background survives the end of its shell", { tags: "long" }, async () => {
     const data = temporaryFolder();
     const log = join(data, "output");
-    const serving = `"${process.execPath}" bin/waypost.js start --port 0 --data "${data}" >"${log}" 2>&1 </dev/null`;
-    const shell = spawnSync("sh", ["-c", `${serving} & echo $!`], { cwd: home, env: { PATH: process.env.PATH }, encoding: "utf8" });
+    const command = `"${process.execPath}" bin/waypost.js start --port 0 --data "${data}"`;
+    const serving = `${command} >"${log}" 2>&1 </dev/null`;
+    const shell = spawnSync("sh", ["-c", `${serving} & echo $!`], {
+      cwd: home,
+      env: { PATH: process.env.PATH },
+      encoding: "utf8",
+    });
     const pid = Number(shell.stdout);
     onTestFinished(() => void process.kill(pid, "SIGKILL"));
     const url = await printedIn(log);
@@ -170,8 +211,9 @@ async function printedIn(log: string): Promise<string> {
   }
 }
 
-test("npm scripts begin with words that every shell knows", () => {
+test("npm scripts begin with commands that every shell finds", () => {
   const commands = readdirSync(join(home, "node_modules/.bin"));
   for (const [name, script] of Object.entries(scripts ?? {}))
-    for (const part of script.split(" && ")) expect(["npm", "node", ...commands], name).toContain(part.split(" ")[0]);
+    for (const part of script.split(" && "))
+      expect(["npm", "node", ...commands], name).toContain(part.split(" ")[0]);
 });

@@ -8,28 +8,41 @@ import { kinds, parallelism } from "./deliveryChecker.ts";
 import type { Process } from "./waypost.ts";
 import { startWaypost } from "./waypost.ts";
 
-/** How long a lease is on these nodes. */
+/** The duration of a lease on these nodes, in milliseconds. */
 export const lease = 8_000;
 
-/** A server as people start it, on a database that others use as well. Its deliveries name it as their region. */
+/** A server on a shared database. Its deliveries carry its name as their region. */
 export type Node = Process & { name: string };
 
-/** Starts `waypost start` so often, on one database. */
-export async function startNodes(databaseUrl: string, names: readonly string[]): Promise<{ nodes: Node[]; token: string }> {
+/** Starts one `waypost start` per name, on one database. */
+export async function startNodes(
+  databaseUrl: string,
+  names: readonly string[],
+): Promise<{ nodes: Node[]; token: string }> {
   const [first = "", ...others] = names;
   const one = await startNode(databaseUrl, first);
   const [, token = ""] = /WAYPOST_TOKEN="(.*)"/.exec(one.out()) ?? [];
   return { nodes: [one, ...(await Promise.all(others.map((name) => startNode(databaseUrl, name))))], token };
 }
 
-/** One more, or again one that was killed. */
+/** Starts a further node, or restarts one that was killed. */
 export async function startNode(databaseUrl: string, name: string): Promise<Node> {
   const preload = new URL("./shortLease.ts", import.meta.url).href;
-  const args = ["start", "--port", "0", "--database-url", databaseUrl, "--egress-allow", "127.0.0.0/8", "--region", name];
+  const args = [
+    "start",
+    "--port",
+    "0",
+    "--database-url",
+    databaseUrl,
+    "--egress-allow",
+    "127.0.0.0/8",
+    "--region",
+    name,
+  ];
   return { ...(await startWaypost(args, { NODE_OPTIONS: `--import=${preload}` })), name };
 }
 
-/** Rows of a database, or what the statement changed. Of several hosts, name the one that is meant. */
+/** Runs a statement and returns its rows. If the URL has several hosts, name the one that is meant. */
 export async function ask(url: string, sql: string): Promise<Columns[]> {
   const client = new Client({ connectionString: url });
   client.on("error", () => undefined);
@@ -42,7 +55,7 @@ export async function ask(url: string, sql: string): Promise<Columns[]> {
   }
 }
 
-/** A connection on which a statement was run, and that stays open. */
+/** Opens a connection that has run a statement and stays open. */
 export async function holdConnection(url: string, sql: string): Promise<Client> {
   const client = new Client({ connectionString: url });
   client.on("error", () => undefined);
@@ -51,22 +64,40 @@ export async function holdConnection(url: string, sql: string): Promise<Client> 
   return client;
 }
 
-/** A number that a statement answers with, as `n`. */
+/** Returns the number `n` that a statement returns. */
 const count = async (url: string, sql: string): Promise<number> => Number((await ask(url, sql))[0]?.n);
 
 type NodeResponse = { status: number; retryAfter: string | undefined; body: unknown };
 
-/** Asks one of these nodes at a time, in turn. Null: there was no answer within `patience`, in milliseconds. */
-export function createNodeClient(token: string, { nodes, patience }: { nodes: () => readonly Node[]; patience: number }) {
+/**
+ * Returns a client that sends each request to the next of these nodes. Null: no response within `patience`
+ * milliseconds.
+ */
+export function createNodeClient(
+  token: string,
+  { nodes, patience }: { nodes: () => readonly Node[]; patience: number },
+) {
   const agent = new Agent({ connections: 16 });
   onTestFinished(() => agent.destroy());
   let turn = 0;
-  return async (method: "GET" | "POST", path: string, headers: Record<string, string> = {}, body = ""): Promise<NodeResponse | null> => {
+  return async (
+    method: "GET" | "POST",
+    path: string,
+    { headers = {}, body = "" }: { headers?: Record<string, string>; body?: string } = {},
+  ): Promise<NodeResponse | null> => {
     const some = nodes();
     const url = some[turn++ % some.length]?.url ?? "";
     try {
-      const options = { method, headers: { authorization: `Bearer ${token}`, ...headers }, body: method === "GET" ? null : body };
-      const answer = await request(`${url}/v2/${path}`, { ...options, dispatcher: agent, signal: AbortSignal.timeout(patience) });
+      const options = {
+        method,
+        headers: { authorization: `Bearer ${token}`, ...headers },
+        body: method === "GET" ? null : body,
+      };
+      const answer = await request(`${url}/v2/${path}`, {
+        ...options,
+        dispatcher: agent,
+        signal: AbortSignal.timeout(patience),
+      });
       const retryAfter = answer.headers["retry-after"];
       return { status: answer.statusCode, retryAfter: String(retryAfter), body: await answer.body.json() };
     } catch {
@@ -78,31 +109,37 @@ export function createNodeClient(token: string, { nodes, patience }: { nodes: ()
 type Ask = ReturnType<typeof createNodeClient>;
 type DeliveryChecker = Awaited<ReturnType<typeof startDeliveryChecker>>;
 
-/** Messages of one kind that are acknowledged and have not arrived: beyond it, the kind is left out for a while. What has a rate is waited for in the end. */
+/**
+ * The most acknowledged messages of a kind that may be missing before the kind is paused. Messages with a
+ * rate are waited for at the end.
+ */
 const maxBehind = (limiter: string): number => (limiter === "key-rate" ? 8 : 20);
 const publishers = 6;
 
-/** Clients do not wait for long, and come again; what everything else is built upon may take its time. */
+/** Clients have little patience and retry. Requests that set up the test have more. */
 export const client = { patience: 2_000 };
 export const builder = { patience: 30_000 };
 
-/** What the messages need besides: a queue for three at a time, a URL group, a schedule in no queue and one in a queue. */
+/**
+ * Creates what the messages need: a queue with parallelism 3, a URL group, a schedule without a queue and one
+ * with.
+ */
 export async function createObjects(ask: Ask, checker: DeliveryChecker): Promise<void> {
   const endpoints = ["a", "b"].map((name) => ({ name, url: `${checker.url}/group/${name}` }));
   const answers = [
-    await ask("POST", "queues", {}, JSON.stringify({ queueName: "three", parallelism: 3 })),
-    await ask("POST", "topics/all/endpoints", {}, JSON.stringify({ endpoints })),
-    await ask("POST", `schedules/${checker.url}/tick`, { "svc-cron": "0 0 1 1 *", "svc-schedule-id": "tick" }),
+    await ask("POST", "queues", { body: JSON.stringify({ queueName: "three", parallelism: 3 }) }),
+    await ask("POST", "topics/all/endpoints", { body: JSON.stringify({ endpoints }) }),
+    await ask("POST", `schedules/${checker.url}/tick`, {
+      headers: { "svc-cron": "0 0 1 1 *", "svc-schedule-id": "tick" },
+    }),
     await ask("POST", `schedules/${checker.url}/queue-one`, {
-      "svc-cron": "0 0 1 1 *",
-      "svc-schedule-id": "queued",
-      "svc-queue-name": "one",
+      headers: { "svc-cron": "0 0 1 1 *", "svc-schedule-id": "queued", "svc-queue-name": "one" },
     }),
   ];
   expect(answers.map((answer) => answer?.status)).toEqual([200, 200, 200, 200]);
 }
 
-/** Publishes messages of all kinds until told to stop, and tells the judge what was acknowledged. */
+/** Publishes messages of all kinds until stopped, and reports to the checker what was acknowledged. */
 export function startLoad(ask: Ask, checker: DeliveryChecker) {
   const refused: NodeResponse[] = [];
   let going = true;
@@ -118,15 +155,21 @@ export function startLoad(ask: Ask, checker: DeliveryChecker) {
     const to = target ?? `${checker.url}/${limiter}/${also}/${name}`;
     const more: Record<string, string> = callback ? { "svc-callback": `${checker.url}/callback` } : {};
     const askedAt = performance.now();
-    const answer = await ask("POST", `${path}${to}`, { ...headers, ...more, "svc-retries": "1000" }, String(name));
+    const answer = await ask("POST", `${path}${to}`, {
+      headers: { ...headers, ...more, "svc-retries": "1000" },
+      body: String(name),
+    });
     if (answer?.status === 200) checker.acknowledged(limiter, answer.body, askedAt);
     else if (answer) refused.push(answer);
-    // Clients that were refused, or had no answer, come again after a while.
+    // Clients that were refused, or got no response, retry after a while.
     if (answer?.status !== 200) await pause(50);
   };
-  // At first many of what is limited at once, so that the limits are reached however slow the machine is.
+  // First many limited messages at once, so that the limits are reached even on a slow machine.
   const limited = kinds.flatMap((kind) =>
-    Array.from({ length: kind.limiter === "key-rate" ? 50 : kind.limiter in parallelism ? 8 : 0 }, () => kind),
+    Array.from(
+      { length: kind.limiter === "key-rate" ? 50 : kind.limiter in parallelism ? 8 : 0 },
+      () => kind,
+    ),
   );
   const burst = limited.map((kind) => publish(kind, number++));
   const publisher = async (): Promise<void> => {
@@ -135,7 +178,7 @@ export function startLoad(ask: Ask, checker: DeliveryChecker) {
   };
   const ended = Promise.all(Array.from({ length: publishers }, publisher));
   return {
-    /** What was answered otherwise than with 200. */
+    /** Responses other than 200. */
     refused,
     stop: async (): Promise<void> => {
       going = false;
@@ -144,12 +187,18 @@ export function startLoad(ask: Ask, checker: DeliveryChecker) {
   };
 }
 
-/** Makes both schedules due, so often, each time when they have fired. */
+/** Makes both schedules due this many times, each time after they have fired. */
 export async function fire(databaseUrl: string, times: number): Promise<void> {
   for (let time = 0; time < times; time++) {
-    await ask(databaseUrl, `update schedules set due_at = floor(extract(epoch from clock_timestamp()) * 1000)::bigint - 1`);
+    await ask(
+      databaseUrl,
+      `update schedules set due_at = floor(extract(epoch from clock_timestamp()) * 1000)::bigint - 1`,
+    );
     await ask(databaseUrl, `select pg_notify('waypost_due', 'test 1')`);
-    await waitForZero(databaseUrl, `select count(*) as n from schedules where due_at < extract(epoch from clock_timestamp()) * 1000`);
+    await waitForZero(
+      databaseUrl,
+      `select count(*) as n from schedules where due_at < extract(epoch from clock_timestamp()) * 1000`,
+    );
   }
 }
 
@@ -157,7 +206,7 @@ async function waitForZero(url: string, sql: string): Promise<void> {
   while ((await count(url, sql)) > 0) await pause(20);
 }
 
-/** Waits until everything that was acknowledged has arrived, and nothing is left in the database that should not be. */
+/** Waits until all acknowledged messages have arrived and the database has no rows that should be gone. */
 export async function settled(databaseUrl: string, checker: DeliveryChecker): Promise<void> {
   while (checker.missing() > 0) await pause(20);
   await waitForZero(databaseUrl, "select count(*) as n from messages");

@@ -1,4 +1,5 @@
-// Loaded before a server: writes down each connection, name look-up, datagram and program that it begins, on any of its threads.
+// Preloaded into a server: records each connection, name lookup, datagram and program that it starts, on any
+// of its threads.
 import childProcess from "node:child_process";
 import dgram from "node:dgram";
 import dns from "node:dns";
@@ -12,16 +13,18 @@ function watch(owner, name, said) {
   const original = owner[name];
   owner[name] = function watched(...args) {
     const what = said(args);
-    // Looking up what is an address asks nobody.
+    // Looking up an address sends no query.
     if (typeof what !== "string" || isIP(what) === 0) note(name, what);
     return Reflect.apply(original, this, args);
   };
 }
 
-/** Of what a socket is asked for, the place alone. */
+/** Returns only the address from the arguments of `connect`. */
 const place = (args) => {
   const [given] = Array.isArray(args[0]) ? args[0] : args;
-  return typeof given === "object" ? (given.path ?? `${given.host ?? "localhost"}:${given.port}`) : String(given);
+  return typeof given === "object"
+    ? (given.path ?? `${given.host ?? "localhost"}:${given.port}`)
+    : String(given);
 };
 
 watch(net.Socket.prototype, "connect", place);
@@ -29,7 +32,8 @@ for (const name of ["send", "connect"]) watch(dgram.Socket.prototype, name, (arg
 for (const name of ["spawn", "exec", "execFile", "fork", "spawnSync", "execSync", "execFileSync"])
   watch(childProcess, name, ([command]) => command);
 const lookUps = (owner) => Object.keys(owner).filter((name) => /^(lookup|resolve|reverse)/.test(name));
-for (const owner of [dns, dns.promises]) for (const name of lookUps(owner)) watch(owner, name, ([host]) => host);
+for (const owner of [dns, dns.promises])
+  for (const name of lookUps(owner)) watch(owner, name, ([host]) => host);
 for (const owner of [dns.Resolver.prototype, dns.promises.Resolver.prototype])
   for (const name of Object.getOwnPropertyNames(owner).filter((one) => /^(resolve|reverse)/.test(one)))
     watch(owner, name, ([host]) => host);

@@ -9,7 +9,8 @@ const start = (url: string, ...more: string[]) =>
     WAYPOST_EGRESS_ALLOW: "127.0.0.0/8",
   });
 
-const variable = (text: string, name: string): string => new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
+const variable = (text: string, name: string): string =>
+  new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
 
 async function ask(url: string, sql: string): Promise<Record<string, unknown>[]> {
   const client = new Client({ connectionString: url });
@@ -17,25 +18,37 @@ async function ask(url: string, sql: string): Promise<Record<string, unknown>[]>
   return (await client.query(sql).finally(() => client.end())).rows;
 }
 
-test("servers that start at once on an empty database make one account between them, and any of them takes a message", async () => {
+test("servers that start together on an empty database create one account and all work", async () => {
   const url = await freshDatabase();
   const destination = await startDestination();
-  const servers = await Promise.all([start(url), start(url), start(url, "--database-pooling", "transaction")]);
-  const tokens = servers.map((server) => variable(server.out(), "WAYPOST_TOKEN")).filter((token) => token !== "");
+  const servers = await Promise.all([
+    start(url),
+    start(url),
+    start(url, "--database-pooling", "transaction"),
+  ]);
+  const tokens = servers
+    .map((server) => variable(server.out(), "WAYPOST_TOKEN"))
+    .filter((token) => token !== "");
   expect(tokens).toHaveLength(1);
   expect(await ask(url, "select count(*)::int as count from accounts")).toEqual([{ count: 1 }]);
   const headers = { authorization: `Bearer ${tokens[0]}` };
   for (const server of servers) {
-    const published = await request(`${server.url}/v2/publish/${destination.url}/x`, { method: "POST", headers, body: "x" });
+    const published = await request(`${server.url}/v2/publish/${destination.url}/x`, {
+      method: "POST",
+      headers,
+      body: "x",
+    });
     expect(published.statusCode).toBe(200);
     await published.body.dump();
   }
   await destination.until((arrivals) => arrivals.length === 3);
   for (const server of servers) server.kill("SIGTERM");
-  expect((await Promise.all(servers.map((server) => server.ended))).map(({ code }) => code)).toEqual([0, 0, 0]);
+  expect((await Promise.all(servers.map((server) => server.ended))).map(({ code }) => code)).toEqual([
+    0, 0, 0,
+  ]);
 });
 
-test("a server with another schema than the database says so and does not start; one that runs refuses, and is not ready", async () => {
+test("a server whose schema differs from the database does not start, or stops writing", async () => {
   const url = await freshDatabase();
   const running = await start(url);
   await ask(url, "update store_schema set hash = 'other'");
@@ -43,10 +56,15 @@ test("a server with another schema than the database says so and does not start;
   expect(refused.code).toBe(2);
   expect(refused.err).toContain("the database: was created by another development version of Waypost");
   const headers = { authorization: `Bearer ${variable(running.out(), "WAYPOST_TOKEN")}` };
-  const published = await request(`${running.url}/v2/publish/https://shop.example/x`, { method: "POST", headers });
+  const published = await request(`${running.url}/v2/publish/https://shop.example/x`, {
+    method: "POST",
+    headers,
+  });
   expect(published.statusCode).toBe(503);
   expect(published.headers["retry-after"]).toBe("1");
-  expect(await published.body.json()).toEqual({ error: expect.stringMatching(/another version.*nothing was stored/) });
+  expect(await published.body.json()).toEqual({
+    error: expect.stringMatching(/another server version.*nothing was stored/),
+  });
   const ready = await request(`${running.url}/v2/health/ready`);
   expect(ready.statusCode).toBe(503);
   expect(await ready.body.json()).toEqual({ error: expect.stringContaining("another version") });

@@ -7,19 +7,24 @@ import type { Process } from "./waypost.ts";
 import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
 
 const statusOf = async (server: Process, path: string, method = "GET"): Promise<number> => {
-  const reply = await fetch(`${server.url}${path}`, { method, headers: { authorization: `Bearer ${developmentToken}` } });
+  const reply = await fetch(`${server.url}${path}`, {
+    method,
+    headers: { authorization: `Bearer ${developmentToken}` },
+  });
   await reply.arrayBuffer();
   return reply.status;
 };
 
-const publish = (server: Process): Promise<number> => statusOf(server, "/v2/publish/https://shop.example/x?svc-delay=1d", "POST");
+const publish = (server: Process): Promise<number> =>
+  statusOf(server, "/v2/publish/https://shop.example/x?svc-delay=1d", "POST");
 
 async function untilReady(server: Process): Promise<void> {
-  while ((await statusOf(server, "/v2/health/ready")) !== 200) await new Promise((resolve) => setTimeout(resolve, 100));
+  while ((await statusOf(server, "/v2/health/ready")) !== 200)
+    await new Promise((resolve) => setTimeout(resolve, 100));
 }
 
 test(
-  "a server whose file takes no changes is not ready, and is again as soon as it does, without a message",
+  "a server whose file cannot be changed is not ready, and becomes ready without a message",
   { tags: "long" },
   async () => {
     const data = temporaryFolder();
@@ -38,10 +43,18 @@ test(
   },
 );
 
-test("a server whose database is away is not ready, and is again when it is back", async () => {
+test("a server whose database is unavailable is not ready until it is available again", async () => {
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
-  const server = await startWaypost(["dev", "--port", "0", "--data", temporaryFolder(), "--database-url", postgres.url]);
+  const server = await startWaypost([
+    "dev",
+    "--port",
+    "0",
+    "--data",
+    temporaryFolder(),
+    "--database-url",
+    postgres.url,
+  ]);
   expect(await publish(server)).toBe(200);
   expect(await statusOf(server, "/v2/health/ready")).toBe(200);
   await postgres.down("SIGINT");

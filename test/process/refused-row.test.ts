@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { toStorePath } from "../../src/server/dataFolder.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
-test("a server starts although the storage refuses a row that it had under way, and sends all others", async () => {
+test("a server starts although one row cannot be reclaimed, and sends all other messages", async () => {
   const data = temporaryFolder();
   const destination = await startDestination();
   const hanging = createServer();
@@ -29,8 +29,10 @@ test("a server starts although the storage refuses a row that it had under way, 
   first.kill("SIGKILL");
   await first.ended;
   const tool = new DatabaseSync(toStorePath(data));
-  tool.exec(`create trigger refusal before update on messages when old.state = 'active' and new.state = 'active'
-    begin select raise(abort, 'row refused'); end`);
+  tool.exec(
+    "create trigger refusal before update on messages when old.state = 'active' and new.state = 'active' " +
+      "begin select raise(abort, 'row refused'); end",
+  );
   tool.close();
   const second = await startWaypost(args);
   await destination.until((arrivals) => arrivals.some(({ path }) => path === "/late"));

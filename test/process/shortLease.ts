@@ -2,9 +2,9 @@ import { z } from "zod";
 import { serverSettings } from "../../src/server/config.ts";
 import { spans } from "../../src/core/values/limits.ts";
 
-// Loaded into a server by `--import`, so that a test need not wait half a minute for the end of a lease.
+// Preloaded into a server by `--import`, so that a test need not wait 30 s until a lease expires.
 
 Object.assign(spans, { lease: 8_000 });
 
-// A node is told from others by the region that its deliveries name, of which there are two only.
+// Nodes are distinguished by the region in their deliveries, for which there are only two values.
 Object.assign(serverSettings.region, { takes: z.string() });

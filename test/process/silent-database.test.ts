@@ -14,17 +14,21 @@ const published = async (
   token = developmentToken,
 ): Promise<{ status: number; retryAfter: string | null; body: string }> => {
   const headers = { authorization: `Bearer ${token}` };
-  const reply = await fetch(`${server.url}/v2/publish/https://shop.example/x?svc-delay=1d`, { method: "POST", headers });
+  const reply = await fetch(`${server.url}/v2/publish/https://shop.example/x?svc-delay=1d`, {
+    method: "POST",
+    headers,
+  });
   return { status: reply.status, retryAfter: reply.headers.get("retry-after"), body: await reply.text() };
 };
 
-const readiness = async (server: Process): Promise<number> => (await fetch(`${server.url}/v2/health/ready`)).status;
+const readiness = async (server: Process): Promise<number> =>
+  (await fetch(`${server.url}/v2/health/ready`)).status;
 
 async function until(what: () => Promise<boolean>): Promise<void> {
   while (!(await what())) await new Promise((resolve) => setTimeout(resolve, 200));
 }
 
-/** A process and all of its children. */
+/** Returns a process and all of its children. */
 function familyOf(pid: number): number[] {
   const parents = readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
@@ -40,7 +44,7 @@ function parentOf(pid: string): number {
   }
 }
 
-/** Sets which standby a commit waits for. */
+/** Sets the standby that commits wait for. */
 async function waitForStandby(url: string, name: string): Promise<void> {
   await ask(url, `alter system set synchronous_standby_names = '${name}'`);
   await ask(url, "select pg_reload_conf()");
@@ -51,22 +55,34 @@ const signal = (pids: readonly number[], name: NodeJS.Signals): void => {
 };
 
 test.runIf(process.platform === "linux")(
-  "while a database is frozen every request is answered with 503, none with 401, and none is stored later",
+  "while a database hangs, every request gets 503 and none is stored later",
   async () => {
     const postgres = await startPostgres();
     onTestFinished(() => postgres.stop());
-    const server = await startWaypost(["dev", "--port", "0", "--data", temporaryFolder(), "--database-url", postgres.url]);
+    const server = await startWaypost([
+      "dev",
+      "--port",
+      "0",
+      "--data",
+      temporaryFolder(),
+      "--database-url",
+      postgres.url,
+    ]);
     expect(await published(server)).toMatchObject({ status: 200 });
     const frozen = familyOf(postgres.pid());
     signal(frozen, "SIGSTOP");
     const thaw = (): void => signal(frozen.splice(0), "SIGCONT");
     onTestFinished(thaw);
-    const unknown = Buffer.from(JSON.stringify({ UserID: "defaultUser", Password: "another" })).toString("base64");
+    const unknown = Buffer.from(JSON.stringify({ UserID: "defaultUser", Password: "another" })).toString(
+      "base64",
+    );
     const answers = await Promise.all([
       ...Array.from({ length: 40 }, () => published(server)),
       ...Array.from({ length: 40 }, () => published(server, unknown)),
     ]);
-    expect(answers.map(({ status, retryAfter }) => [status, retryAfter])).toEqual(answers.map(() => [503, "1"]));
+    expect(answers.map(({ status, retryAfter }) => [status, retryAfter])).toEqual(
+      answers.map(() => [503, "1"]),
+    );
     expect(await readiness(server)).toBe(503);
     thaw();
     await until(async () => (await readiness(server)) === 200);
@@ -75,10 +91,18 @@ test.runIf(process.platform === "linux")(
   },
 );
 
-test("while the standby of a database is missing the server is not ready, and it is again when commits are answered", async () => {
+test("a server is not ready while its database waits for a missing standby", async () => {
   const postgres = await startPostgres({ more: { synchronous_commit: "on" } });
   onTestFinished(() => postgres.stop());
-  const server = await startWaypost(["dev", "--port", "0", "--data", temporaryFolder(), "--database-url", postgres.url]);
+  const server = await startWaypost([
+    "dev",
+    "--port",
+    "0",
+    "--data",
+    temporaryFolder(),
+    "--database-url",
+    postgres.url,
+  ]);
   expect(await published(server)).toMatchObject({ status: 200 });
   await waitForStandby(postgres.url, "missing");
   const waiting = published(server);

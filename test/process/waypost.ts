@@ -11,27 +11,40 @@ import { onTestFinished } from "vitest";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
-/** Token of the well-known account of `waypost dev`. */
+/** The token of the well-known account of `waypost dev`. */
 export const developmentToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
 
 export type Ended = { code: number | null; signal: NodeJS.Signals | null; out: string; err: string };
-/** `leave`: nobody reads any more what it prints. */
-type Running = { pid: number; out(): string; leave(): void; kill(signal: NodeJS.Signals): void; ended: Promise<Ended> };
+/** `leave` closes the pipes that its output is read from. */
+type Running = {
+  pid: number;
+  out(): string;
+  leave(): void;
+  kill(signal: NodeJS.Signals): void;
+  ended: Promise<Ended>;
+};
 export type Process = Running & { url: string };
 
-/** Runs the real command line. Killed at the end of the test, if it is still there. `log`: the file for what it prints as its log. */
+/**
+ * Runs the real command line. The process is killed at the end of the test if it still runs. `log` is the
+ * file for its log.
+ */
 export function runWaypost(
   args: readonly string[],
   environment: NodeJS.ProcessEnv = {},
   log: string | null = null,
 ): Running & { ready: Promise<string> } {
-  const env = { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"], ...environment };
+  const env = {
+    PATH: process.env.PATH,
+    NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
+    ...environment,
+  };
   const file = log === null ? null : openSync(log, "w");
   const command = ["--disable-warning=ExperimentalWarning", main, ...args];
   const child = spawn(process.execPath, command, { env, stdio: ["ignore", "pipe", file ?? "pipe"] });
   if (file !== null) closeSync(file);
   const { stdout } = child;
-  if (stdout === null) throw new Error("there is no pipe for what it says");
+  if (stdout === null) throw new Error("there is no pipe for its output");
   let out = "";
   let err = "";
   child.stderr?.on("data", (chunk: Buffer) => (err += chunk.toString()));
@@ -54,8 +67,11 @@ export function runWaypost(
   return { kill, pid: child.pid ?? 0, ready, out: () => out, leave, ended };
 }
 
-/** Starts a server and waits until it serves. Fails with what it said when it ends before. */
-export async function startWaypost(args: readonly string[], environment: NodeJS.ProcessEnv = {}): Promise<Process> {
+/** Starts a server and waits until it serves. Fails with its output if it ends before. */
+export async function startWaypost(
+  args: readonly string[],
+  environment: NodeJS.ProcessEnv = {},
+): Promise<Process> {
   const running = runWaypost(args, environment);
   const failed = running.ended.then(({ code, err }) => {
     throw new Error(`waypost ${args.join(" ")} ended with code ${code}: ${err}`);
@@ -65,7 +81,7 @@ export async function startWaypost(args: readonly string[], environment: NodeJS.
   return { ...running, url };
 }
 
-/** A folder that is gone after the test. */
+/** Returns a folder that is removed after the test. */
 export function temporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "waypost-test-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
@@ -75,14 +91,22 @@ export function temporaryFolder(): string {
 export type Arrival = { path: string; method: string; headers: IncomingMessage["headers"]; body: Buffer };
 type Answer = { status: number; headers?: Record<string, string>; body?: string; after?: number };
 
-/** A destination on loopback that keeps what arrives and answers as it is told. */
-export async function startDestination(answer: (arrival: Arrival) => Answer = () => ({ status: 200 }), at = 0) {
+/** Starts a destination on loopback that records requests and responds with `answer`. */
+export async function startDestination(
+  answer: (arrival: Arrival) => Answer = () => ({ status: 200 }),
+  at = 0,
+) {
   const arrivals: Arrival[] = [];
   const waiting = new Set<() => void>();
   const server = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
-    const arrival = { path: request.url ?? "", method: request.method ?? "", headers: request.headers, body: Buffer.concat(chunks) };
+    const arrival = {
+      path: request.url ?? "",
+      method: request.method ?? "",
+      headers: request.headers,
+      body: Buffer.concat(chunks),
+    };
     arrivals.push(arrival);
     const { status, headers, body } = answer(arrival);
     response.writeHead(status, headers).end(body);
@@ -93,7 +117,7 @@ export async function startDestination(answer: (arrival: Arrival) => Answer = ()
   onTestFinished(() => void (server.closeAllConnections(), server.close()));
   const address = server.address();
   const port = address && typeof address === "object" ? address.port : 0;
-  /** Resolves as soon as what arrived so far is enough. */
+  /** Resolves as soon as enough requests have arrived. */
   const until = (enough: (arrivals: readonly Arrival[]) => boolean): Promise<void> =>
     new Promise((resolve) => {
       const check = (): void => {

@@ -26,7 +26,9 @@ export type Area = {
   publish(path: string, more?: More): Promise<Answer>;
   /** Waits until `count` deliveries have arrived there, and the outcome of the last one is stored. */
   delivered(kind: string, label: string, count?: number): Promise<void>;
-  /** Waits until `count` deliveries of runs have arrived at a path, and the outcome of the last one is stored. */
+  /**
+   * Waits until `count` deliveries of runs have arrived at a path, and the outcome of the last one is stored.
+   */
   stepDelivered(path: string, count: number): Promise<void>;
 };
 

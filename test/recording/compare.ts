@@ -32,16 +32,22 @@ function firstDifference(one: string, other: string): number {
 
 /** The part of a long text around a place. */
 const excerpt = (text: string, at: number): string =>
-  [at > around ? "…" : "", text.slice(Math.max(0, at - around), at + around), text.length > at + around ? "…" : ""].join("");
+  [
+    at > around ? "…" : "",
+    text.slice(Math.max(0, at - around), at + around),
+    text.length > at + around ? "…" : "",
+  ].join("");
 
 const around = 160;
 
-const formatHeaders = (headers: readonly Header[]): string => headers.map((pair) => pair.join(": ")).join("\n    ");
+const formatHeaders = (headers: readonly Header[]): string =>
+  headers.map((pair) => pair.join(": ")).join("\n    ");
 
 type Fields = Record<string, string>;
 
 /**
- * Reads a recording and masks texts of errors. Ids are numbered again, as one may have been in such a text only.
+ * Reads a recording and masks texts of errors. Ids are numbered again, as one may have been in such a text
+ * only.
  */
 function readLines(recording: string): Map<string, Fields> {
   const numbers = new Map<string, string>();

@@ -1,16 +1,20 @@
 import { compareText } from "./exchange.ts";
 
-/** The values that differ between two runs, besides ids and times. `places`: the name for each host with its port. */
+/**
+ * The values that differ between two runs, besides ids and times. `places`: the name for each host with its
+ * port.
+ */
 export type Volatile = { places: Readonly<Record<string, string>>; secrets: Iterable<string>; now: number };
 
 /**
- * Returns a function that replaces ids, secrets, times and lengths of time in a text. It numbers ids in the order
- * in which they appear.
+ * Returns a function that replaces ids, secrets, times and lengths of time in a text. It numbers ids in the
+ * order in which they appear.
  */
 export function createNormaliser({ places, secrets, now }: Volatile): (text: string) => string {
   const numbers = new Map<string, string>();
   const known = new Set([...secrets].filter((secret) => secret.length >= 8));
-  const byLength = (one: string, other: string): number => other.length - one.length || compareText(one, other);
+  const byLength = (one: string, other: string): number =>
+    other.length - one.length || compareText(one, other);
   const longestFirst = [...known, ...Object.keys(places)].sort(byLength);
   const literal = longestFirst.map((text) => text.replace(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`));
   const pattern = new RegExp([...literal, ...shapes].join("|"), "g");

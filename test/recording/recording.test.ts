@@ -40,9 +40,12 @@ test("a signature is described if a key signed this body", () => {
   const body = Buffer.from("body");
   const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64url");
   const claims = { iss: "Svc", exp: 400, iat: 100, body: `${hash("sha256", body, "base64url")}=` };
-  const seal = (text: string): string => `${text}.${createHmac("sha256", "key").update(text).digest("base64url")}`;
+  const seal = (text: string): string =>
+    `${text}.${createHmac("sha256", "key").update(text).digest("base64url")}`;
   const good = seal(`${encode({ alg: "HS256" })}.${encode(claims)}`);
-  expect(describeSignature(good, body, ["other", "key"])).toBe('valid: {"alg":"HS256"} {"iss":"Svc","iat":100,"life":300}');
+  expect(describeSignature(good, body, ["other", "key"])).toBe(
+    'valid: {"alg":"HS256"} {"iss":"Svc","iat":100,"life":300}',
+  );
   expect(describeSignature(good, body, ["other"])).toMatch(/^invalid/);
   expect(describeSignature(good, Buffer.from("other"), ["key"])).toMatch(/^invalid/);
 });

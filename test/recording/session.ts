@@ -19,7 +19,7 @@ export type More = {
   sorted?: { list: string; by: string };
 };
 
-// oxlint-disable-next-line typescript/no-explicit-any -- the script reads what it needs; whatever comes is recorded
+// oxlint-disable-next-line typescript/no-explicit-any -- the script reads only the members that it needs
 export type Answer = Reply & { json: any };
 
 type Recorded = { label: string; method: string; path: string; reply: Reply };
@@ -127,7 +127,9 @@ export class Session {
     return this.#recorded.length;
   }
 
-  /** Returns a line of JSON for each request in its order, then one for each delivery, in the order of paths. */
+  /**
+   * Returns a line of JSON for each request in its order, then one for each delivery, in the order of paths.
+   */
   lines(): string[] {
     const server = new URL(this.server).host;
     const destination = new URL(this.destination.url).host;
@@ -147,7 +149,8 @@ export class Session {
       const headers = reply.headers.map(([name, value]): Header => [name, maskHeader(name, value, length)]);
       return { kind: "request", label, method, path, status: reply.status, headers, body: reply.text };
     });
-    const byPath = (one: Arrival, other: Arrival): number => compareText(one.path, other.path) || one.at - other.at;
+    const byPath = (one: Arrival, other: Arrival): number =>
+      compareText(one.path, other.path) || one.at - other.at;
     const sorted = [...this.destination.arrivals].sort(byPath);
     const counts = new Map<string, number>();
     const deliveries = sorted.map((arrival): Line => {
@@ -163,7 +166,8 @@ export class Session {
   #describeHeaders(arrival: Arrival): Header[] {
     return arrival.headers.map(([name, value]): Header => {
       const keys = this.#keys;
-      if (/^(svc|upstash)-signature$/i.test(name)) return [name, describeSignature(value, arrival.body, keys)];
+      if (/^(svc|upstash)-signature$/i.test(name))
+        return [name, describeSignature(value, arrival.body, keys)];
       if (/^webhook-signature$/i.test(name)) return [name, describeStandard(value, arrival, keys)];
       return [name, maskHeader(name, value, arrival.body.length)];
     });

@@ -4,7 +4,8 @@ import type { Arrival } from "./destination.ts";
 /** Returns what a valid signature says, or a text that begins with "invalid". */
 export function describeSignature(signature: string, body: Buffer, keys: Iterable<string>): string {
   const [head = "", payload = "", seal = ""] = signature.split(".");
-  const sign = (key: string): string => createHmac("sha256", key).update(`${head}.${payload}`).digest("base64url");
+  const sign = (key: string): string =>
+    createHmac("sha256", key).update(`${head}.${payload}`).digest("base64url");
   if (![...keys].some((key) => sign(key) === seal)) return `invalid: ${signature}`;
   const claims = JSON.parse(Buffer.from(payload, "base64url").toString()) as Record<string, unknown>;
   const { exp, iat, body: digest, ...rest } = claims;

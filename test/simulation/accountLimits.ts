@@ -4,17 +4,24 @@ import { isLease } from "./observedBatch.ts";
 import type { Tables } from "./changes.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 
-type LimitCheckContext = { assertHolds: AssertHolds; tables: Tables; messageHistories: ReadonlyMap<string, MessageHistory> };
+type LimitCheckContext = {
+  assertHolds: AssertHolds;
+  tables: Tables;
+  messageHistories: ReadonlyMap<string, MessageHistory>;
+};
 
-/** What is counted together: all of an account, or what it sends to one endpoint; and the limit that holds for it. */
+/**
+ * The deliveries that are counted together: all of an account, or those to one endpoint; and the limit for
+ * them.
+ */
 type LimitScope = { account: string; name: string; limit: "globalParallelism" | "parallelism" };
 
 /**
- * What an account may have under way, in all and to each endpoint: of the deliveries that began since it has a limit, never more
- * at once than that, on all nodes together. Counted from the leases alone, whatever the rows say of being counted.
+ * Checks account limits, in total and per endpoint: of the deliveries that started under a limit, never more
+ * are in flight on all nodes together. It counts only leases, independently of the counters in the rows.
  */
 export class AccountLimitChecker {
-  /** Messages that are being sent, and were counted when that began, by the name of the share. */
+  /** Messages in flight that were counted when they started, by scope. */
   readonly #underWay = new Map<string, Set<string>>();
 
   check({ changes }: ObservedBatch, { assertHolds, tables, messageHistories }: LimitCheckContext): void {
@@ -27,7 +34,11 @@ export class AccountLimitChecker {
       state
         ? [
             { account: state.account, name: state.account, limit: "globalParallelism" },
-            { account: state.account, name: `${state.account} to ${parseEndpoint(state, messageHistories)}`, limit: "parallelism" },
+            {
+              account: state.account,
+              name: `${state.account} to ${parseEndpoint(state, messageHistories)}`,
+              limit: "parallelism",
+            },
           ]
         : [];
     const touched = new Map<string, { share: LimitScope; had: number }>();
@@ -41,13 +52,14 @@ export class AccountLimitChecker {
     }
     for (const { before: was, after } of changes.messages) {
       if (!isLease(was, after)) continue;
-      // Within a batch in which the limit was changed, it may have begun before.
-      for (const share of sharesOf(after)) if (limitsOf(share).every((limit) => limit < Infinity)) this.#getScope(share).add(after.id);
+      // If the limit was changed in the same batch, the delivery may have started before.
+      for (const share of sharesOf(after))
+        if (limitsOf(share).every((limit) => limit < Infinity)) this.#getScope(share).add(after.id);
     }
     for (const { share, had } of touched.values()) {
       const max = Math.max(had, ...limitsOf(share));
       const has = this.#getScope(share).size;
-      assertHolds(has <= max, `an account has no more under way than it may: ${share.name} has ${has} of ${max}`);
+      assertHolds(has <= max, `an account limit is not exceeded: ${share.name} has ${has} of ${max}`);
     }
   }
 
@@ -58,12 +70,16 @@ export class AccountLimitChecker {
   }
 }
 
-/** By what a delivery is counted, of its URL alone, whatever the row says of it. */
-export function parseEndpoint({ id }: Pick<MessageState, "id">, messageHistories: ReadonlyMap<string, MessageHistory>): string {
+/** Returns the endpoint that counts a delivery, from its URL and not from its row. */
+export function parseEndpoint(
+  { id }: Pick<MessageState, "id">,
+  messageHistories: ReadonlyMap<string, MessageHistory>,
+): string {
   const { origin, pathname } = new URL(messageHistories.get(id)?.message.url ?? "");
   return origin + pathname;
 }
 
 const isSent = (state: MessageState | undefined): boolean => state !== undefined && state.leasedBy !== null;
 
-const readLimit = (account: Account | undefined, limit: LimitScope["limit"]): number => account?.limits?.[limit] ?? Infinity;
+const readLimit = (account: Account | undefined, limit: LimitScope["limit"]): number =>
+  account?.limits?.[limit] ?? Infinity;

@@ -14,13 +14,13 @@ type AccountCheckContext = {
   cover: (what: string) => unknown;
 };
 
-/** What holds of accounts: what their tokens are good for, what they may spend and store, and what is kept of what is done to them. */
+/** Checks accounts: what their tokens allow, what they may spend and store, and their audit log. */
 export class AccountChecker {
   readonly audit = new AuditLogChecker();
   readonly budgets = new BudgetChecker();
   readonly quotas = new QuotaChecker();
 
-  /** Whether an account has spent its budget, or is over its quota. Null: that has turned just now. */
+  /** Reports whether an account has spent its budget or exceeds its quota. Null: this has just changed. */
   isPublishForbidden(account: string, at: Pick<AccountCheckContext, "tables" | "now">): boolean | null {
     const hasSpent = this.budgets.hasSpent(account, at);
     const isFull = this.quotas.isFull(account, at);

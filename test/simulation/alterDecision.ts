@@ -2,21 +2,31 @@ import type { Draft, Moment, Rows, TableName } from "../../src/core/decision/com
 import type { CommandName, Commands, CommandInput } from "../../src/core/commands/index.ts";
 import { commands } from "../../src/core/commands/index.ts";
 
-/** A row of a table, as a mutant turns it; undefined: it is not written at all. */
-type RowAlterations = { [T in TableName]?: (row: Rows[T], draft: Draft, moment: Moment) => Rows[T] | undefined };
+/** How a mutant alters the rows of a table that are written. Undefined: the row is not written. */
+type RowAlterations = {
+  [T in TableName]?: (row: Rows[T], draft: Draft, moment: Moment) => Rows[T] | undefined;
+};
 
-/** What a mutant does to the drafts of a decision. */
+/** How a mutant alters the draft of a decision. */
 export type Alteration = {
   put?: RowAlterations;
   drop?: (table: TableName, draft: Draft, key: readonly (string | undefined)[]) => boolean;
 } & Partial<
   Pick<
     Draft,
-    "abort" | "count" | "hasChanged" | "hasCapacity" | "takeCapacity" | "get" | "getWithoutBody" | "listRunRows" | "moveToKeptLog"
+    | "abort"
+    | "count"
+    | "hasChanged"
+    | "hasCapacity"
+    | "takeCapacity"
+    | "get"
+    | "getWithoutBody"
+    | "listRunRows"
+    | "moveToKeptLog"
   >
 >;
 
-/** The commands with one decision that sees, or leaves behind, something else. */
+/** Returns the commands, with one decision whose draft is altered. */
 export function alterDecision<N extends CommandName>(
   name: N,
   makeAlteration: (input: CommandInput<N>, draft: Draft, moment: Moment) => Alteration,
@@ -46,8 +56,11 @@ export function alterDecision<N extends CommandName>(
   return { ...commands, [name]: { ...decision, decide } };
 }
 
-/** The commands with one that is asked for something else. */
-export function alterInput<N extends CommandName>(name: N, makeInput: (input: CommandInput<N>) => CommandInput<N>): Commands {
+/** Returns the commands, with one decision whose input is altered. */
+export function alterInput<N extends CommandName>(
+  name: N,
+  makeInput: (input: CommandInput<N>) => CommandInput<N>,
+): Commands {
   const { needs, further, decide } = commands[name] as unknown as Record<
     string,
     ((input: unknown, ...rest: unknown[]) => unknown) | undefined

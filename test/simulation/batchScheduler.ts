@@ -1,15 +1,17 @@
 import type { Storage } from "./storage.ts";
 import type { VirtualTime } from "./virtualTime.ts";
 
-/** What a node does with the storage, all in one turn. */
+/** A task of a node on the storage, run in one turn. */
 export type BatchTask<T = unknown> = { node: string; isAlive(): boolean; run: () => Promise<T> };
 
-/** So long a batch waits for one of another node. */
+/** How long a batch waits for one of another node, in milliseconds. */
 const maxWait = 300;
 
-/** Batches come one after another, whichever node they are from. Some wait for one of another node, so that two are at work at the same time. */
+/**
+ * Runs batches of all nodes one after another. Some wait for a batch of another node, so that two overlap.
+ */
 export class BatchScheduler {
-  /** How often one waits, from 0 to 1. */
+  /** The probability that a batch waits, from 0 to 1. */
   often = 0;
   readonly #virtualTime: VirtualTime;
   readonly #storage: Storage;
@@ -21,14 +23,14 @@ export class BatchScheduler {
     this.#storage = of.storage;
   }
 
-  /** Alone, after all who came before. */
+  /** Runs a task alone, after all earlier ones. */
   inTurn<T>(run: () => Promise<T>): Promise<T> {
     const turn = this.#turn.then(run);
     this.#turn = turn.catch(() => undefined);
     return turn;
   }
 
-  /** Alone, or together with one that waits. */
+  /** Runs a task alone, or together with one that waits. */
   async meet<T>(task: BatchTask<T>): Promise<T> {
     let answer: Promise<T> | null = null;
     const noting: BatchTask = { ...task, run: () => (answer = task.run()).catch(() => undefined) };
@@ -38,7 +40,7 @@ export class BatchScheduler {
     if (first?.errand.isAlive()) await first.begin(noting);
     else if (this.#virtualTime.random.isHit(this.often)) await this.#waitFor(noting);
     else return this.inTurn(task.run);
-    if (answer === null) throw new Error("nobody has run it");
+    if (answer === null) throw new Error("the task was not run");
     return answer;
   }
 

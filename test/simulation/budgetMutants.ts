@@ -3,7 +3,7 @@ import type { Commands } from "../../src/core/commands/index.ts";
 import type { Alteration } from "./alterDecision.ts";
 import { alterInput, alterDecision } from "./alterDecision.ts";
 
-/** A decision that takes the budget of every account for another one. */
+/** Alters the budget that a decision sees, for every account. */
 const alterSeenBudget =
   (turn: (budget: number) => number) =>
   (_: unknown, draft: Draft): Alteration => ({
@@ -13,9 +13,9 @@ const alterSeenBudget =
     }) as Draft["get"],
   });
 
-/** Faults of what an account may spend. */
+/** Faults of budgets. */
 export const budgetMutants: Record<string, Commands> = {
-  "a publish overlooks the budget": alterDecision(
+  "a publish ignores the budget": alterDecision(
     "publish",
     alterSeenBudget(() => 0),
   ),
@@ -23,13 +23,16 @@ export const budgetMutants: Record<string, Commands> = {
     "publish",
     alterSeenBudget((budget) => budget / 4),
   ),
-  "a schedule overlooks the budget": alterDecision(
+  "a schedule ignores the budget": alterDecision(
     "claim",
     alterSeenBudget(() => 0),
   ),
-  "a schedule passes over before the budget is spent": alterDecision(
+  "a schedule skips firings before the budget is spent": alterDecision(
     "claim",
     alterSeenBudget((budget) => budget / 4),
   ),
-  "more is noted than was spent": alterInput("noteSpending", (input) => ({ ...input, dollars: 2 * input.dollars })),
+  "more spending is recorded than occurred": alterInput("noteSpending", (input) => ({
+    ...input,
+    dollars: 2 * input.dollars,
+  })),
 };

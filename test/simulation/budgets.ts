@@ -3,18 +3,27 @@ import type { PublishResult } from "../../src/core/commands/publish.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "./changes.ts";
 
-type BudgetCheckContext = { assertHolds: AssertHolds; tables: Tables; now: number; cover: (what: string) => unknown };
+type BudgetCheckContext = {
+  assertHolds: AssertHolds;
+  tables: Tables;
+  now: number;
+  cover: (what: string) => unknown;
+};
 
-/** Each message costs a dollar, and so does each time that it is sent again. */
+/** Each message and each retry costs a dollar. */
 export const prices = { messages: 100_000, workflowMessages: 100_000, gigabyte: 0 };
 
-const startOfMonth = (now: number): number => Date.UTC(new Date(now).getUTCFullYear(), new Date(now).getUTCMonth());
+const startOfMonth = (now: number): number =>
+  Date.UTC(new Date(now).getUTCFullYear(), new Date(now).getUTCMonth());
 
-/** Who has spent its budget publishes nothing any more, neither do its schedules; and nobody has spent more than was sent. */
+/**
+ * Checks that an account which has spent its budget publishes nothing, not even by schedules, and that no
+ * account has spent more than was sent.
+ */
 export class BudgetChecker {
-  /** Dollars, by account and month. */
+  /** Spending in dollars, by account and month. */
   readonly #spent = new Map<string, number>();
-  /** When it was last seen that an account has spent its budget, or has so no more. */
+  /** When the state of a budget was last seen to change. */
   readonly #changedAt = new Map<string, number>();
 
   check(observed: ObservedBatch, checkContext: BudgetCheckContext): void {
@@ -25,7 +34,10 @@ export class BudgetChecker {
       if (!after?.spending || after.spending === before?.spending) continue;
       const { month, dollars } = after.spending;
       const spent = this.#spent.get(`${after.id} ${month}`) ?? 0;
-      assertHolds(dollars <= spent, `nobody has spent more than was sent: ${dollars} of ${spent} by ${after.id}`);
+      assertHolds(
+        dollars <= spent,
+        `an account spends at most what was sent: ${dollars} of ${spent} by ${after.id}`,
+      );
       cover("spending noted");
     }
     observed.calls.forEach(({ name, input }, at) => {
@@ -35,7 +47,10 @@ export class BudgetChecker {
     });
   }
 
-  /** Whether an account has spent its budget. Null: that has turned just now, and who was at work meanwhile may have seen it otherwise. */
+  /**
+   * Reports whether an account has spent its budget. Null: this has just changed, so a concurrent batch may
+   * have seen otherwise.
+   */
   hasSpent(account: string, { tables, now }: Pick<BudgetCheckContext, "tables" | "now">): boolean | null {
     return this.#changedAt.get(account) === now ? null : isSpent(tables.accounts.get(account), now);
   }
@@ -50,18 +65,24 @@ export class BudgetChecker {
       if (after && !before) add(after.account, after.states.filter((state) => state === "RETRY").length);
   }
 
-  #checkPublish({ account, inputs }: PublishInput, results: readonly PublishResult[], checkContext: BudgetCheckContext): void {
+  #checkPublish(
+    { account, inputs }: PublishInput,
+    results: readonly PublishResult[],
+    checkContext: BudgetCheckContext,
+  ): void {
     const hasSpent = this.hasSpent(account, checkContext);
     if (hasSpent === null) return;
     inputs.forEach(({ post }, at) => {
       const one = results[at];
-      // What goes on with a run is taken in whatever it costs.
+      // A message that continues a run is accepted at any cost.
       if (post || !one) return;
       const isRefused = "refused" in one && one.message.startsWith("budget: ");
-      const isOtherwise = "refused" in one && ["forbidden", "day-limit-exceeded", "storage-quota-exceeded"].includes(one.refused);
+      const isOtherwise =
+        "refused" in one &&
+        ["forbidden", "day-limit-exceeded", "storage-quota-exceeded"].includes(one.refused);
       checkContext.assertHolds(
         isRefused === hasSpent || isOtherwise,
-        `who has spent its budget publishes no more, and nobody else is refused for it: ${account} ${JSON.stringify(one)}`,
+        `only an account that has spent its budget is refused for it: ${account} ${JSON.stringify(one)}`,
       );
       if (isRefused) checkContext.cover("refused for the budget");
     });

@@ -1,9 +1,12 @@
 import type { DeliveryCapacity, TakenCapacity } from "../../src/core/admission/capacity.ts";
-import type { NodeCapacity } from "./node.ts";
+import type { NodeCapacity } from "./cluster.ts";
 
 type Counts = { calls: ReadonlyMap<string, number>; bytes: ReadonlyMap<string, number> };
 
-/** Returns the capacity that a node uses, in all, for a lane, and for an account, as the simulation has counted it. */
+/**
+ * Returns the capacity that a node uses, in all, for a lane, and for an account, as the simulation has
+ * counted it.
+ */
 export function readInUse(
   { calls, bytes }: Counts,
   { node, lane, account }: { node: string; lane: string; account: string },
@@ -26,5 +29,8 @@ export const makeFreeCapacity = ({ total, perHost, bytes }: NodeCapacity): Deliv
   backlog: false,
   runningByLane: new Map(),
   bytes: { free: bytes.total, perBatch: bytes.perBatch, byLane: {} },
-  heldByAccount: { deliveries: { total, byAccount: new Map() }, bytes: { total: bytes.total, byAccount: new Map() } },
+  heldByAccount: {
+    deliveries: { total, byAccount: new Map() },
+    bytes: { total: bytes.total, byAccount: new Map() },
+  },
 });

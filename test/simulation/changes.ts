@@ -1,8 +1,8 @@
 import type { Rows, TableName } from "../../src/core/decision/command.ts";
 
-/** All rows there are, by their keys. */
+/** All rows, by their keys. */
 export type Tables = { readonly [T in TableName]: ReadonlyMap<string, Rows[T]> };
-/** What has become of a row. */
+/** A change of a row. */
 export type Change<T extends TableName> = { before: Rows[T] | undefined; after: Rows[T] | undefined };
 export type Changes = { [T in TableName]: Change<T>[] };
 

@@ -1,21 +1,34 @@
 import type { CommandInput } from "../../src/core/commands/index.ts";
-import type { AccountId, CallbackSettings, FlowControl, MessageInput, SendSettings } from "../../src/core/model/message.ts";
+import type {
+  AccountId,
+  CallbackSettings,
+  FlowControl,
+  MessageInput,
+  SendSettings,
+} from "../../src/core/model/message.ts";
 import type { RandomSource } from "./randomSource.ts";
 
 type RandomInputOptions = { random: RandomSource; hosts: readonly string[]; now: number };
 
-/** Random letters to random hosts, with everything a publish can ask for. */
+/** Returns random inputs to random hosts, with every setting of a publish. */
 export function randomInputs({ random, hosts, now }: RandomInputOptions): MessageInput[] {
   const count = random.isHit(0.1) ? random.integerBetween(2, 40) : 1;
-  // Many to one host at once is what lines are made of.
+  // Many messages to one host make waitlists.
   const one = random.isHit(0.5) ? random.of(hosts) : null;
-  return Array.from({ length: count }, () => randomInput({ random, hosts: one === null ? hosts : [one], all: hosts, now }));
+  return Array.from({ length: count }, () =>
+    randomInput({ random, hosts: one === null ? hosts : [one], all: hosts, now }),
+  );
 }
 
-/** How long a key is known, drawn with the delay. Null: as long as nobody says otherwise. */
+/** Deduplication windows. Null: the default. */
 const windows = [null, null, null, null, null, null, null, 1_000, 60_000, 86_400_000];
 
-function randomInput({ random, hosts, all, now }: RandomInputOptions & { all: readonly string[] }): MessageInput {
+function randomInput({
+  random,
+  hosts,
+  all,
+  now,
+}: RandomInputOptions & { all: readonly string[] }): MessageInput {
   const wait = random.next();
   const group = random.isHit(0.06) ? random.of(groups) : null;
   return {
@@ -38,7 +51,7 @@ function randomInput({ random, hosts, all, now }: RandomInputOptions & { all: re
   };
 }
 
-/** Most of them are one path, with another query each. */
+/** Returns a path. Most have the same path with different queries. */
 const makePath = (number: number): string => (number < 7 ? `/7?${number}` : `/${number}`);
 
 function randomSettings(random: RandomSource, hosts: readonly string[], depth: number): SendSettings {
@@ -54,7 +67,9 @@ function randomSettings(random: RandomSource, hosts: readonly string[], depth: n
     method: "POST",
     headers: [],
     retries: random.isHit(0.2) ? null : random.integerBetween(0, 4),
-    retryDelay: random.isHit(0.7) ? random.of(["0", "500", "1000 * (1 + retried)", "pow(2, retried) * 3000", "-1"]) : null,
+    retryDelay: random.isHit(0.7)
+      ? random.of(["0", "500", "1000 * (1 + retried)", "pow(2, retried) * 3000", "-1"])
+      : null,
     timeout: random.isHit(0.01) ? null : random.integerBetween(500, random.of([5_000, 60_000])),
     flowControl: random.isHit(0.25) ? randomFlowControl(random) : null,
     callback: callback(0.12),
@@ -66,7 +81,10 @@ export const groups = ["group-1", "group-2"] as const;
 export const queues = ["queue-1", "queue-2", "queue-3"] as const;
 export const keys = ["key-1", "key-2", "key-3"] as const;
 
-/** Limits that change from letter to letter. A long period is rare: what waits for it makes a run long. */
+/**
+ * Returns limits that change from message to message. A long period is rare, because messages that wait for
+ * it make a run long.
+ */
 function randomFlowControl(random: RandomSource): FlowControl {
   const kind = random.next();
   return {
@@ -77,10 +95,13 @@ function randomFlowControl(random: RandomSource): FlowControl {
   };
 }
 
-/** What the clients of one account know, and so can ask for. */
+/** The ids that the clients of one account know and can use in requests. */
 export type ClientState = { account: AccountId; messageIds: string[]; dlqIds: string[] };
 
-export function randomCancel(random: RandomSource, { account, messageIds }: ClientState): CommandInput<"cancel"> {
+export function randomCancel(
+  random: RandomSource,
+  { account, messageIds }: ClientState,
+): CommandInput<"cancel"> {
   return { account, messageIds: pickSome(random, messageIds) };
 }
 
@@ -90,7 +111,9 @@ export function randomRetry(
   logRetention: number,
 ): CommandInput<"retryDeadLetters"> {
   const ofKey = random.isHit(0.3) ? { flowControl: randomFlowControl(random) } : {};
-  const overrides = random.isHit(0.3) ? { retries: random.integerBetween(0, 2), delay: random.integerBetween(0, 5_000), ...ofKey } : {};
+  const overrides = random.isHit(0.3)
+    ? { retries: random.integerBetween(0, 2), delay: random.integerBetween(0, 5_000), ...ofKey }
+    : {};
   return { account, dlqIds: pickSome(random, dlqIds), logRetention, overrides };
 }
 
@@ -102,9 +125,11 @@ export function randomDelete(
   return { account, dlqIds: pickSome(random, dlqIds), logRetention };
 }
 
-/** Some of a list, rather new ones, now and then one of them twice, and one that never was. */
+/** Picks some entries of a list, mostly recent ones; sometimes one of them twice, and an unknown one. */
 function pickSome(random: RandomSource, ids: readonly string[]): string[] {
   const recent = ids.slice(-20);
-  const chosen = Array.from({ length: Math.min(recent.length, random.integerBetween(1, 4)) }, () => random.of(recent));
+  const chosen = Array.from({ length: Math.min(recent.length, random.integerBetween(1, 4)) }, () =>
+    random.of(recent),
+  );
   return random.isHit(0.1) ? [...chosen, "never_was"] : chosen;
 }

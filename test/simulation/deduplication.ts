@@ -5,14 +5,21 @@ import type { Published, PublishResult } from "../../src/core/commands/publish.t
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { MessageHistory } from "./messageHistory.ts";
 
-type DeduplicationCheckContext = { messageHistories: ReadonlyMap<string, MessageHistory>; now: number; assertHolds: AssertHolds };
+type DeduplicationCheckContext = {
+  messageHistories: ReadonlyMap<string, MessageHistory>;
+  now: number;
+  assertHolds: AssertHolds;
+};
 
-/** Whose publish it is, and whether its token has the verb read. */
+/** The account of a publish, and whether its token has the verb `read`. */
 type Publisher = { account: string; mayRead: boolean };
 
-/** Deduplication: the same key within the window makes one message, unless that was cancelled or failed. */
+/**
+ * Checks deduplication: one message per deduplication id within its window, unless the message was cancelled
+ * or failed.
+ */
 export class DeduplicationChecker {
-  /** The last message of a key, where it goes, and until when a repetition is known: its own window counts. */
+  /** The last message of each deduplication id, its URL, and when its window ends. */
   readonly #first = new Map<string, { messageId: string; url: string; until: number }>();
 
   check({ calls, result }: ObservedBatch, checkContext: DeduplicationCheckContext): void {
@@ -22,15 +29,15 @@ export class DeduplicationChecker {
       const { account, inputs, scope } = input as { account: string; inputs: MessageInput[]; scope?: Scope };
       const mayRead = scope === undefined || scope.verbs.includes("read");
       (reply.answer as PublishResult[]).forEach((one, at) => {
-        const letter = inputs[at];
-        if ("messageId" in one && letter && letter.deduplication !== null) this.#checkOne({ account, mayRead }, letter, one, checkContext);
+        const input = inputs[at];
+        if ("messageId" in one && input && input.deduplication !== null)
+          this.#checkOne({ account, mayRead, input }, one, checkContext);
       });
     });
   }
 
   #checkOne(
-    { account, mayRead }: Publisher,
-    input: MessageInput,
+    { account, mayRead, input }: Publisher & { input: MessageInput },
     { messageId, deduplicated, url }: Published,
     { messageHistories, now, assertHolds }: DeduplicationCheckContext,
   ): void {
@@ -38,7 +45,7 @@ export class DeduplicationChecker {
     const first = this.#first.get(key);
     const messageHistory = first && messageHistories.get(first.messageId);
     const within = first !== undefined && now < first.until;
-    // What ended in this very batch may have ended before or after.
+    // A message that ended in this batch may have ended before or after.
     const isOpen = messageHistory === undefined || (messageHistory.freedAt ?? now) < now;
     const mayBeOpen = isOpen || messageHistory.freedAt !== null;
     if (deduplicated) {
@@ -47,10 +54,20 @@ export class DeduplicationChecker {
         `only what is a double is swallowed: ${key} answered with ${messageId}`,
       );
       const shown = mayRead || first?.url === input.url ? first?.url : undefined;
-      assertHolds(url === shown, `a repetition is answered with where the message goes, if the token may know: ${key} to ${url}`);
+      assertHolds(
+        url === shown,
+        `a repetition is answered with where the message goes, if the token may know: ${key} to ${url}`,
+      );
     } else {
-      assertHolds(!within || mayBeOpen, `a double is swallowed: ${key} made ${messageId} beside ${first?.messageId}`);
-      this.#first.set(key, { messageId, url: input.url, until: now + (input.deduplicationWindow ?? spans.deduplication) });
+      assertHolds(
+        !within || mayBeOpen,
+        `a double is swallowed: ${key} made ${messageId} beside ${first?.messageId}`,
+      );
+      this.#first.set(key, {
+        messageId,
+        url: input.url,
+        until: now + (input.deduplicationWindow ?? spans.deduplication),
+      });
     }
   }
 }

@@ -2,11 +2,28 @@ import type { Delivery, HeaderList, Millis, Outcome } from "../../src/core/model
 import { parseHost } from "../../src/core/values/url.ts";
 import type { RandomSource } from "./randomSource.ts";
 
-/** How a host behaves. `deadly`: whoever calls it dies. */
-export type HostBehavior = "good" | "failing" | "refusing" | "busy" | "flapping" | "slow" | "hanging" | "dying" | "deadly" | "mixed";
+/** How a host behaves. `deadly`: a node that calls it dies. */
+export type HostBehavior =
+  | "good"
+  | "failing"
+  | "refusing"
+  | "busy"
+  | "flapping"
+  | "slow"
+  | "hanging"
+  | "dying"
+  | "deadly"
+  | "mixed";
 
-/** What a host does when it is called: nothing at all if `after` is infinite. */
-export type Reaction = { after: Millis; status: number | null; headers: HeaderList; body: string; error: string | null; kills: boolean };
+/** How a host reacts to a call. If `after` is infinite, it never responds. */
+export type Reaction = {
+  after: Millis;
+  status: number | null;
+  headers: HeaderList;
+  body: string;
+  error: string | null;
+  kills: boolean;
+};
 
 const behaviors: readonly HostBehavior[] = [
   "good",
@@ -25,7 +42,7 @@ const behaviors: readonly HostBehavior[] = [
 ];
 const hour = 3_600_000;
 
-/** The hosts of a world, by name. */
+/** The hosts of a simulation, by name. */
 export class SimulatedHosts {
   readonly hosts: readonly string[];
   readonly #behaviors: ReadonlyMap<string, HostBehavior>;
@@ -33,9 +50,12 @@ export class SimulatedHosts {
 
   constructor(random: RandomSource, count: number) {
     this.#random = random;
-    // Always a good one, so that something can end well.
+    // One host is always good, so that something can succeed.
     this.#behaviors = new Map(
-      Array.from({ length: count }, (_, index) => [`host-${index}.example`, index === 0 ? "good" : random.of(behaviors)]),
+      Array.from({ length: count }, (_, index) => [
+        `host-${index}.example`,
+        index === 0 ? "good" : random.of(behaviors),
+      ]),
     );
     this.hosts = [...this.#behaviors.keys()];
   }
@@ -57,7 +77,9 @@ export class SimulatedHosts {
       case "failing":
         return answer(soon, random.of([100, 300, 302, 400, 404, 489, 500, 503]));
       case "refusing":
-        return answer(soon, 489, [[random.of(["Svc-Nonretryable-Error", "Upstash-Nonretryable-Error"]), "true"]]);
+        return answer(soon, 489, [
+          [random.of(["Svc-Nonretryable-Error", "Upstash-Nonretryable-Error"]), "true"],
+        ]);
       case "busy":
         return random.isHit(0.6)
           ? answer(soon, 429, [["Retry-After", random.of(["0", "1", "20", "1m30s", "2000000"])]])
@@ -73,7 +95,10 @@ export class SimulatedHosts {
       case "deadly":
         return { ...answer(soon, 200), kills: random.isHit(0.7) };
       case "mixed":
-        return this.#reactAs(random.of(behaviors.filter((other) => other !== "mixed" && other !== "deadly")), now);
+        return this.#reactAs(
+          random.of(behaviors.filter((other) => other !== "mixed" && other !== "deadly")),
+          now,
+        );
     }
   }
 }
@@ -87,13 +112,17 @@ const answer = (after: Millis, status: number, headers: HeaderList = []): Reacti
   body: `answer ${status}`,
 });
 
-/** What a node makes of a reaction: it waits for it no longer than the message says. */
-export function toOutcome({ message, attempt }: Delivery, reaction: Reaction | "aborted"): { after: Millis; outcome: Outcome } {
+/** Returns the outcome of a reaction, within the timeout of the message. */
+export function toOutcome(
+  { message, attempt }: Delivery,
+  reaction: Reaction | "aborted",
+): { after: Millis; outcome: Outcome } {
   const of = { account: message.account, messageId: message.id, host: parseHost(message.url), attempt };
   const none = { ...of, status: null, headers: [], body: new Uint8Array(0) };
   if (reaction === "aborted") return { after: 0, outcome: { ...none, error: "aborted", took: 0 } };
   const after = Math.min(reaction.after, message.timeout, 12 * hour);
-  if (reaction.after > message.timeout) return { after, outcome: { ...none, error: "no answer in time", took: after } };
+  if (reaction.after > message.timeout)
+    return { after, outcome: { ...none, error: "no response in time", took: after } };
   const { status, headers, error } = reaction;
   const body = status === null ? new Uint8Array(0) : new TextEncoder().encode(reaction.body);
   return { after, outcome: { ...of, status, headers, body, error, took: after } };

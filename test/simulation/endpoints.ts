@@ -8,33 +8,49 @@ import { makeRunOutput, getProgram, replay, readHistory, stepTypes, workflowUrl 
 import { makeCallInput, reusedRunIds, sdkHeaders, makeStartInput, makeStepInput } from "./runClients.ts";
 import type { VirtualTime } from "./virtualTime.ts";
 
-/** What an endpoint answers. Status null: the connection broke. */
+/** The response of an endpoint. Status null: the connection broke. */
 export type EndpointAnswer = { status: number | null; headers: HeaderList; body: string };
 
-/** What the workflow endpoints of a world have to do with the rest of it. */
+/** How workflow endpoints interact with the rest of the simulation. */
 type EndpointContext = {
   virtualTime: VirtualTime;
   /** Hosts of third parties. */
   hosts: readonly string[];
-  /** Asks a node, any one that takes requests. */
+  /** Sends a request to any node that accepts requests. */
   ask<T>(request: (store: Store) => Promise<T>): Promise<T>;
-  /** A step is run now, for its result. */
+  /** Called when a step is run for its result. */
   stepRan(run: string, stepId: number): void;
   reportViolation(why: string): void;
   cover(what: string): void;
-  /** The name of a run that has ended, if there is one. */
+  /** Returns the id of a run that has ended, if there is one. */
   endedRun(account: string): string | null;
 };
 
 const ok: EndpointAnswer = { status: 200, headers: sdkHeaders, body: "{}" };
-const failing: EndpointAnswer = { status: 500, headers: sdkHeaders, body: '{"error":"Error","message":"it broke"}' };
-const refusing: EndpointAnswer = { status: 489, headers: [["Upstash-Nonretryable-Error", "true"], ...sdkHeaders], body: "{}" };
+const failing: EndpointAnswer = {
+  status: 500,
+  headers: sdkHeaders,
+  body: '{"error":"Error","message":"it broke"}',
+};
+const refusing: EndpointAnswer = {
+  status: 489,
+  headers: [["Upstash-Nonretryable-Error", "true"], ...sdkHeaders],
+  body: "{}",
+};
 const owner = "endpoint";
-type EndpointCall = { run: NonNullable<Delivery["message"]["run"]>; account: string; url: string; delivery: Delivery };
+type EndpointCall = {
+  run: NonNullable<Delivery["message"]["run"]>;
+  account: string;
+  url: string;
+  delivery: Delivery;
+};
 
-/** Endpoints that are workflows and speak the protocol as their client does. What they do wrong, they do as long as there is trouble. */
+/**
+ * Workflow endpoints that speak the protocol as the client does. During the phase with faults they also make
+ * mistakes.
+ */
 export class Endpoints {
-  /** How often they do something wrong, from 0 to 1. */
+  /** The probability of mistakes, from 0 to 1. */
   failure = 0;
   readonly #context: EndpointContext;
   readonly #random: RandomSource;
@@ -45,21 +61,31 @@ export class Endpoints {
     this.#random = context.virtualTime.random;
   }
 
-  /** One call. May never end. */
+  /** Responds to one call. It may never end. */
   async respond(delivery: Delivery): Promise<EndpointAnswer> {
     const { virtualTime } = this.#context;
     const { run, account, url } = delivery.message;
     const often = (share: number): boolean => this.#random.isHit(this.failure * share);
-    await this.#wait(often(0.05) ? this.#random.integerBetween(5_000, 70_000) : this.#random.integerBetween(1, 80));
+    await this.#wait(
+      often(0.05) ? this.#random.integerBetween(5_000, 70_000) : this.#random.integerBetween(1, 80),
+    );
     if (!run) return failing;
     if (run.kind === "failure") return often(0.4) ? failing : ok;
-    if (run.first !== undefined && often(0.05)) return { ...ok, headers: run.first === "rest" ? sdkHeaders.slice(0, 1) : [] };
-    if (often(0.12)) return this.#random.of([failing, failing, { ...failing, status: null }, { ...failing, status: 404 }, refusing]);
+    if (run.first !== undefined && often(0.05))
+      return { ...ok, headers: run.first === "rest" ? sdkHeaders.slice(0, 1) : [] };
+    if (often(0.12))
+      return this.#random.of([
+        failing,
+        failing,
+        { ...failing, status: null },
+        { ...failing, status: 404 },
+        refusing,
+      ]);
     if (often(0.08)) await this.#postToEnded(account);
     const answer = await this.#work({ run, account, url, delivery }, often(0.1));
     if (often(0.1)) await this.#wait(this.#random.integerBetween(5_000, 70_000));
     virtualTime.note(`${url} answers ${answer.status} to ${delivery.message.id}`);
-    // It has posted, and falls over; or it has posted, and is not heard.
+    // The endpoint has posted and then fails, or its response is lost.
     return often(0.1) ? this.#random.of([failing, { ...failing, status: null }]) : answer;
   }
 
@@ -71,30 +97,40 @@ export class Endpoints {
     const program = getProgram(called.url);
     const text = new TextDecoder().decode(called.delivery.message.body);
     if (called.run.kind === "result") return this.#post(this.#makeCallResultRequest(called, text), twice);
-    const history = (JSON.parse(text) as { body: string; callType: CallType }[]).map(({ body, callType }) => ({
-      callType,
-      body: Buffer.from(body, "base64"),
-    }));
+    const history = (JSON.parse(text) as { body: string; callType: CallType }[]).map(
+      ({ body, callType }) => ({
+        callType,
+        body: Buffer.from(body, "base64"),
+      }),
+    );
     const move = replay(program, readHistory(history));
-    this.#context.virtualTime.note(`${called.url} has ${history.length} steps of ${called.run.runId}: ${move.kind}`);
-    if (move.kind === "wrong" && !reusedRunIds.includes(called.run.runId)) this.#context.reportViolation(`${called.run.run}: ${move.why}`);
-    if (move.kind === "work" && move.stepId === program.brokenStep && this.#random.isHit(0.7)) return this.#random.of([failing, refusing]);
+    this.#context.virtualTime.note(
+      `${called.url} has ${history.length} steps of ${called.run.runId}: ${move.kind}`,
+    );
+    if (move.kind === "wrong" && !reusedRunIds.includes(called.run.runId))
+      this.#context.reportViolation(`${called.run.run}: ${move.why}`);
+    if (move.kind === "work" && move.stepId === program.brokenStep && this.#random.isHit(0.7))
+      return this.#random.of([failing, refusing]);
     return this.#post(this.#makeRequest(called, move), twice);
   }
 
-  /** Once or twice, at the same time. A post that is refused means that the run has ended (protocol 6.14). */
+  /** Posts once, or twice at the same time. A refused post means that the run has ended (protocol 6.14). */
   async #post(request: (store: Store) => Promise<unknown>, twice: boolean): Promise<EndpointAnswer> {
     if (twice) this.#context.cover("posted twice");
     const all = Array.from({ length: twice ? 2 : 1 }, () => this.#context.ask(request));
     const late = this.#wait(20_000).then(() => {
-      throw new Error("no answer");
+      throw new Error("no response");
     });
     try {
       await Promise.race([Promise.all(all), late]);
       return ok;
     } catch (error) {
-      // One that may only ask again later knows nothing of its run.
-      if (!(error instanceof Refusal) || ["unavailable", "stopping", "storage-quota-exceeded"].includes(error.code)) return failing;
+      // A retriable refusal says nothing about the run.
+      if (
+        !(error instanceof Refusal) ||
+        ["unavailable", "stopping", "storage-quota-exceeded"].includes(error.code)
+      )
+        return failing;
       this.#context.cover("refused post");
       return ok;
     } finally {
@@ -108,7 +144,10 @@ export class Endpoints {
     const head = { stepId: 1, stepName: "s1", stepType: "Run", concurrent: 1 };
     await this.#post(
       (store) =>
-        store.execute("publish", { account, inputs: [makeStepInput(this.#random, { runId, url: workflowUrl(1), head, out: "late" })] }),
+        store.execute("publish", {
+          account,
+          inputs: [makeStepInput(this.#random, { runId, url: workflowUrl(1), head, out: "late" })],
+        }),
       false,
     );
   }
@@ -119,8 +158,17 @@ export class Endpoints {
     if (move.kind === "plan") {
       this.#context.cover("group");
       const inputs = move.group.map((work, index) => {
-        const head = { ...makeStepHead(move.first + index, work, move.group.length), stepId: 0, targetStep: move.first + index };
-        return makeStepInput(random, { runId, url, head, ...(work.kind === "sleep" ? { delay: work.delay } : {}) });
+        const head = {
+          ...makeStepHead(move.first + index, work, move.group.length),
+          stepId: 0,
+          targetStep: move.first + index,
+        };
+        return makeStepInput(random, {
+          runId,
+          url,
+          head,
+          ...(work.kind === "sleep" ? { delay: work.delay } : {}),
+        });
       });
       return (store) => store.execute("publish", { account, inputs });
     }
@@ -133,22 +181,32 @@ export class Endpoints {
     return this.#makeWorkRequest({ account, url, run }, move);
   }
 
-  #makeWorkRequest({ account, url, run }: Omit<EndpointCall, "delivery">, { stepId, work, concurrent }: Extract<Move, { kind: "work" }>) {
+  #makeWorkRequest(
+    { account, url, run }: Omit<EndpointCall, "delivery">,
+    { stepId, work, concurrent }: Extract<Move, { kind: "work" }>,
+  ) {
     const { runId } = run;
     const random = this.#random;
     const head = makeStepHead(stepId, work, concurrent);
     const isAlone = concurrent === 1;
-    const publish = (input: ReturnType<typeof makeStepInput>) => (store: Store) => store.execute("publish", { account, inputs: [input] });
+    const publish = (input: ReturnType<typeof makeStepInput>) => (store: Store) =>
+      store.execute("publish", { account, inputs: [input] });
     switch (work.kind) {
       case "run":
         return publish(makeStepInput(random, { runId, url, head, out: makeRunOutput(stepId) }));
       case "sleep":
-        return publish(makeStepInput(random, { runId, url, head, ...(isAlone ? { delay: work.delay } : {}) }));
+        return publish(
+          makeStepInput(random, { runId, url, head, ...(isAlone ? { delay: work.delay } : {}) }),
+        );
       case "call":
-        return publish(makeCallInput(random, { runId, url, head, to: `https://${random.of(this.#context.hosts)}/third` }));
+        return publish(
+          makeCallInput(random, { runId, url, head, to: `https://${random.of(this.#context.hosts)}/third` }),
+        );
       case "invoke": {
         const invoker = { runId, createdAt: run.createdAt, url, headers: sdkHeaders.slice(0, 1), step: head };
-        return publish(makeStartInput(random, { runId: `child-${++this.#children}`, url: work.url, invoker }));
+        return publish(
+          makeStartInput(random, { runId: `child-${++this.#children}`, url: work.url, invoker }),
+        );
       }
       case "wait": {
         const { event, wait, of: kind } = work;
@@ -170,15 +228,26 @@ export class Endpoints {
     }
   }
 
-  /** The answer of a third party becomes the result of its step. */
-  #makeCallResultRequest({ account, url, run, delivery }: EndpointCall, text: string): (store: Store) => Promise<unknown> {
+  /** Makes the response of a third party the result of its step. */
+  #makeCallResultRequest(
+    { account, url, run, delivery }: EndpointCall,
+    text: string,
+  ): (store: Store) => Promise<unknown> {
     const { status, sourceMessageId } = JSON.parse(text) as { status: number; sourceMessageId: string };
     const stepId = Number(run.stepKey.slice(1));
-    if (run.stepKey !== `f${stepId}` || !delivery.message.headers.some(([name]) => name === "Upstash-Workflow-Callback"))
-      this.#context.reportViolation(`${run.run}: an answer comes as ${run.stepKey}`);
+    if (
+      run.stepKey !== `f${stepId}` ||
+      !delivery.message.headers.some(([name]) => name === "Upstash-Workflow-Callback")
+    )
+      this.#context.reportViolation(`${run.run}: a response comes as ${run.stepKey}`);
     const { work, concurrent } = findWork(getProgram(url), stepId);
     const out = JSON.stringify({ status, sourceMessageId });
-    const input = makeStepInput(this.#random, { runId: run.runId, url, head: makeStepHead(stepId, work, concurrent), out });
+    const input = makeStepInput(this.#random, {
+      runId: run.runId,
+      url,
+      head: makeStepHead(stepId, work, concurrent),
+      out,
+    });
     return (store) => store.execute("publish", { account, inputs: [input] });
   }
 }
@@ -195,5 +264,6 @@ const makeStepHead = (stepId: number, work: Work, concurrent: number): StepHead 
   concurrent,
 });
 
-/** What a workflow returns: all that its steps did. */
-export const formatResult = (outs: readonly (string | undefined)[]): string => JSON.stringify(outs.map((out) => out ?? null));
+/** Returns the result of a workflow: the results of all its steps. */
+export const formatResult = (outs: readonly (string | undefined)[]): string =>
+  JSON.stringify(outs.map((out) => out ?? null));

@@ -5,15 +5,16 @@ import type { ConnectionLoss } from "./storage.ts";
 type Link = { client: Socket; upstream: Socket; ended: Promise<void> };
 
 /**
- * What all connections of one node to PostgreSQL go through, and where they can be cut in the middle of what they carry. The next connection is
- * made when the database has let go of whatever the last one held, so that it does not depend on time what it meets.
+ * A proxy for all connections of one node to PostgreSQL, which can cut them in the middle of a statement. A
+ * new connection is made only after the database has released what the last one held, so that its effects do
+ * not depend on time.
  */
 export class FlakyProxy {
-  /** Ends when there is a way through. */
+  /** Resolves when connections are possible. */
   readonly ready: Promise<void>;
-  /** The next transaction that writes meets it. */
+  /** The cut that the next writing transaction meets. */
   cut: ConnectionLoss | null = null;
-  /** Whether what was cut last was stored. */
+  /** Whether the transaction that was cut last is stored. */
   isStored = false;
   readonly #target: URL;
   readonly #server: Server;
@@ -23,29 +24,32 @@ export class FlakyProxy {
 
   constructor(url: string) {
     this.#target = new URL(url);
-    this.#server = createServer({ pauseOnConnect: true, noDelay: true }, (client) => void this.#accept(client));
+    this.#server = createServer(
+      { pauseOnConnect: true, noDelay: true },
+      (client) => void this.#accept(client),
+    );
     this.ready = new Promise((resolve) => this.#server.listen(0, "127.0.0.1", resolve));
   }
 
-  /** Where it begins. */
+  /** Returns the URL of the proxy. */
   get url(): string {
     const url = new URL(this.#target);
     url.port = String((this.#server.address() as AddressInfo).port);
     return url.href;
   }
 
-  /** Cuts all connections there are. Ends when the database has seen it. */
+  /** Cuts all connections. Resolves when the database has noticed. */
   async closeConnections(): Promise<void> {
     for (const link of this.#links) this.#end(link);
     await this.released();
   }
 
-  /** Resolves when the database has released what the connections that were cut held. */
+  /** Resolves when the database has released what the cut connections held. */
   async released(): Promise<void> {
     await Promise.all(this.#ending);
   }
 
-  /** The same for ever: nobody is at this end any more. */
+  /** Closes the proxy for good. */
   kill(): Promise<void> {
     this.#isClosed = true;
     return this.closeConnections();
@@ -71,7 +75,7 @@ export class FlakyProxy {
     client.resume();
   }
 
-  /** The database ends what was under way when it finds that nobody is there, and then its own end of the connection. */
+  /** Closes the connection to the database, which then ends the running transaction and its own end. */
   #end(link: Link): void {
     const { client, upstream, ended } = link;
     if (!this.#links.delete(link)) return;
@@ -93,7 +97,8 @@ export class FlakyProxy {
         if (text?.startsWith("begin isolation level")) statement = -1;
         const cut = statement === null ? null : this.cut;
         if (cut && text === "commit" && cut.at === "stored") isUnheard = true;
-        else if (cut && (text === "commit" || Number(cut.at) <= Number(statement))) return this.#cut(link, cut);
+        else if (cut && (text === "commit" || Number(cut.at) <= Number(statement)))
+          return this.#cut(link, cut);
         if (statement !== null && isStatement(message)) statement++;
         if (text === "commit" || text === "rollback") statement = null;
         upstream.write(message);
@@ -101,7 +106,7 @@ export class FlakyProxy {
     });
     upstream.on("data", (data: Buffer) => {
       if (!isUnheard) return void client.write(data);
-      // Everything before it was answered, so this is the answer to the commit.
+      // Everything before was answered, so this is the answer to the commit.
       this.isStored = data.includes("COMMIT");
       if (this.cut) this.#cut(link, this.cut);
     });
@@ -114,7 +119,10 @@ export class FlakyProxy {
   }
 }
 
-/** What a client says, message by message: a type (not the first one), a length, and so many bytes. (PostgreSQL, 54.2.) */
+/**
+ * Splits the bytes of a client into messages: a type (except for the first message), a length, and the
+ * content. (PostgreSQL, 54.2.)
+ */
 class MessageSplitter {
   #rest: Buffer = Buffer.alloc(0);
   #head = 0;
@@ -132,7 +140,8 @@ class MessageSplitter {
   }
 }
 
-/** `Q`: a statement as text; `E`: one that was prepared, with its values. */
+/** Reports whether a message is a statement: `Q` as text, `E` prepared, with its values. */
 const isStatement = (message: Buffer): boolean => message[0] === 0x51 || message[0] === 0x45;
 
-const readStatement = (message: Buffer): string | null => (message[0] === 0x51 ? message.toString("utf8", 5, message.length - 1) : null);
+const readStatement = (message: Buffer): string | null =>
+  message[0] === 0x51 ? message.toString("utf8", 5, message.length - 1) : null;

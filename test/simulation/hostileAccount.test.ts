@@ -10,7 +10,7 @@ import { makeInput } from "../core/commandRunner.ts";
 import { RandomSource } from "./randomSource.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
-// An account with 3,000 hosts, beside another account: one dispatcher with 64 deliveries at once, in virtual time.
+// One account with 3,000 hosts beside another account: one dispatcher with a capacity of 64, in virtual time.
 
 const second = 1000;
 const hosts = Array.from({ length: 3_000 }, (_, n) => `h${n}.many.example`);
@@ -19,7 +19,7 @@ let world: VirtualTime;
 let start: number;
 let store: Store;
 let called: string[];
-/** How long each of the 3,000 hosts takes. */
+/** How long each of the 3,000 hosts takes, in milliseconds. */
 let takes: number;
 
 beforeEach(() => {
@@ -28,10 +28,20 @@ beforeEach(() => {
   called = [];
   const random = (): number => world.random.next();
   store = createGroupCommitStore(
-    memoryParts({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, new Memory()),
+    memoryParts(
+      { node: "node", now: () => world.now, random, newId: createIdGenerator(random) },
+      new Memory(),
+    ),
   );
   for (const id of ["hostile", "acme"]) {
-    const account = { id, name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } };
+    const account = {
+      id,
+      name: "",
+      password: "",
+      token: "",
+      tokenHash: "",
+      signingKeys: { current: "", next: "" },
+    };
     void store.execute("createAccount", account);
   }
 });
@@ -47,13 +57,22 @@ function startDispatcher(): Dispatcher {
   };
   const deliver = (delivery: Delivery) => ({ outcome: answer(delivery), abort: () => undefined });
   const log = { attempt: () => undefined, failure: (what: string) => expect.unreachable(what) };
-  const dispatcher = new Dispatcher({ store, deliver, clock: new NodeClock(world, "node"), log, capacity: { total: 64, perHost: 64 } });
+  const dispatcher = new Dispatcher({
+    store,
+    deliver,
+    clock: new NodeClock(world, "node"),
+    log,
+    capacity: { total: 64, perHost: 64 },
+  });
   dispatcher.start();
   return dispatcher;
 }
 
 const publish = (account: string, to: readonly string[]): void =>
-  void store.execute("publish", { account, inputs: to.map((host) => makeInput({ url: `https://${host}/` })) });
+  void store.execute("publish", {
+    account,
+    inputs: to.map((host) => makeInput({ url: `https://${host}/` })),
+  });
 
 async function runUntil(at: number): Promise<void> {
   await settled();
@@ -63,7 +82,7 @@ async function runUntil(at: number): Promise<void> {
 
 const callsTo = (part: string): number => called.filter((host) => host.includes(part)).length;
 
-test("whose hosts hang leaves the last eighth to the other one, which is served as if it were not there", async () => {
+test("an account whose hosts hang leaves the last eighth to others, which are not delayed", async () => {
   takes = 12 * 3600 * second;
   const dispatcher = startDispatcher();
   publish("hostile", hosts);
@@ -77,11 +96,11 @@ test("whose hosts hang leaves the last eighth to the other one, which is served 
   expect(callsTo("many")).toBe(56);
 });
 
-test("whose hosts answer has all of its work done", async () => {
+test("an account with many hosts that respond gets all of its messages delivered", async () => {
   takes = 50;
   startDispatcher();
   publish("hostile", hosts);
-  // By 56 deliveries at once, of which each takes 50 ms.
+  // With 56 concurrent deliveries of 50 ms each.
   await runUntil(3.5 * second);
   expect(callsTo("many")).toBe(3_000);
 });

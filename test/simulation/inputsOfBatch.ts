@@ -4,7 +4,7 @@ import type { PublishResult } from "../../src/core/commands/publish.ts";
 import type { Batch, ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "./changes.ts";
 
-/** Messages that were made of dead letters, with what they were made of. */
+/** Returns the messages made by retrying dead letters, with the dead letters. */
 export function mapRetried({ calls, result }: Batch): Map<string, string> {
   const answers = calls.flatMap(({ name }, index) => {
     const reply = result.replies[index];
@@ -13,7 +13,10 @@ export function mapRetried({ calls, result }: Batch): Map<string, string> {
   return new Map(answers.map(({ messageId, dlqId }) => [messageId, dlqId]));
 }
 
-/** The letters of the messages that a batch took in. One to a group makes a message for each endpoint. */
+/**
+ * Returns the inputs of the messages that a batch accepted. An input for a group makes a message for each
+ * endpoint.
+ */
 export function mapInputs(
   { calls, result, changes }: ObservedBatch,
   { urlGroups }: Tables,
@@ -23,21 +26,30 @@ export function mapInputs(
   calls.forEach(({ name, input }, index) => {
     const reply = result.replies[index];
     if (name !== "publish" || !reply || !("answer" in reply)) return;
-    const { account, inputs: asked } = input as { account: string; inputs: MessageInput[] };
+    const { account, inputs: inputsOfCall } = input as { account: string; inputs: MessageInput[] };
     (reply.answer as PublishResult[]).forEach((one, at) => {
-      const letter = asked[at];
-      if (!letter || "refused" in one) return;
+      const messageInput = inputsOfCall[at];
+      if (!messageInput || "refused" in one) return;
       const all = "each" in one ? one.each : [one];
-      for (const { messageId, deduplicated } of all) if (!deduplicated) inputs.set(messageId, letter);
-      const endpoints = urlGroups.get(`${account}\n${letter.group}`)?.endpoints ?? [];
-      const isAll = !("each" in one) || JSON.stringify(one.each.map(({ url }) => url)) === JSON.stringify(endpoints.map(({ url }) => url));
-      assertHolds(isAll || changes.urlGroups.length > 0, `a letter to a group goes to all of it: ${JSON.stringify(one)}`);
-      assertHolds((letter.group === null) === !("each" in one), `who is meant by a letter is answered: ${JSON.stringify(one)}`);
+      for (const { messageId, deduplicated } of all) if (!deduplicated) inputs.set(messageId, messageInput);
+      const endpoints = urlGroups.get(`${account}\n${messageInput.group}`)?.endpoints ?? [];
+      const isAll =
+        !("each" in one) ||
+        JSON.stringify(one.each.map(({ url }) => url)) === JSON.stringify(endpoints.map(({ url }) => url));
+      assertHolds(
+        isAll || changes.urlGroups.length > 0,
+        `an input for a group makes a message per endpoint: ${JSON.stringify(one)}`,
+      );
+      assertHolds(
+        (messageInput.group === null) === !("each" in one),
+        `the response names the URLs of an input: ${JSON.stringify(one)}`,
+      );
     });
   });
   return inputs;
 }
 
-/** One of several letters may be refused for these reasons, and for a budget that is spent, or a quota. */
+/** Reports whether a refusal of one input is expected: for these reasons, a spent budget, or a quota. */
 export const isExpectedRefusal = ({ refused, message }: { refused: string; message: string }): boolean =>
-  ["not-found", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"].includes(refused) || message.startsWith("budget: ");
+  ["not-found", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"].includes(refused) ||
+  message.startsWith("budget: ");

@@ -5,14 +5,14 @@ import { postgresStorage } from "./postgresStorage.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage, sqliteStorage } from "./storage.ts";
 
-const usage = `Runs simulations and tells what came of each; ends with 1 when a promise was broken.
+const usage = `Runs simulations and prints their results. Exits with code 1 if an invariant is broken.
 
-npm run simulate -- [--seed 7]       begin with this seed, instead of a random one
-                    [--runs 100]     so many seeds in a row [1]
-                    [--actions 300]  so much happens in each [150]
+npm run simulate -- [--seed 7]       first seed [random]
+                    [--runs 100]     number of consecutive seeds [1]
+                    [--actions 300]  client requests per run [150]
                     [--store memory|sqlite|postgres]  [memory]
-                    [--meet]         batches of several nodes are at work at the same time
-                    [--trace]        print all that happened
+                    [--meet]         batches of several nodes overlap
+                    [--trace]        print the whole trace
 `;
 
 function given() {
@@ -34,11 +34,11 @@ function given() {
 }
 
 function numberOf(name: string, text: string): number {
-  if (!/^\d{1,12}$/.test(text)) throw new Error(`--${name} needs a whole number, and got "${text}".`);
+  if (!/^\d{1,12}$/.test(text)) throw new Error(`--${name}: "${text}" is not a whole number.`);
   return Number(text);
 }
 
-/** Null, after a word on what to do: it cannot be run like that. */
+/** Returns the options, or null after printing what is wrong with them. */
 function readOptions(): ReturnType<typeof given> | null {
   try {
     return given();
@@ -51,11 +51,21 @@ function readOptions(): ReturnType<typeof given> | null {
 
 type Stores = Record<string, () => Promise<Storage>>;
 
-async function run({ first, actions, runs, meet, trace: showsAll }: ReturnType<typeof given>, open: () => Promise<Storage>): Promise<void> {
+async function run(
+  { first, actions, runs, meet, trace: showsAll }: ReturnType<typeof given>,
+  open: () => Promise<Storage>,
+): Promise<void> {
   for (let seed = first; seed < first + runs; seed++) {
-    const { failure, trace, digest, messages, steps } = await simulate({ seed, actions, meet, storage: await open() });
+    const { failure, trace, digest, messages, steps } = await simulate({
+      seed,
+      actions,
+      meet,
+      storage: await open(),
+    });
     if (showsAll) console.log(trace.join("\n"));
-    console.log(`seed ${seed}: ${messages} messages, ${steps} steps, digest ${digest}: ${failure ?? "all promises kept"}`);
+    console.log(
+      `seed ${seed}: ${messages} messages, ${steps} steps, digest ${digest}: ${failure ?? "no violations"}`,
+    );
     if (failure === null) continue;
     process.exitCode = 1;
     const id = /msg_\w+/.exec(failure)?.[0];
@@ -76,7 +86,9 @@ else if (options) {
   const open = Object.hasOwn(stores, options.store) ? stores[options.store] : undefined;
   if (open) await run(options, open).finally(() => server?.stop());
   else {
-    console.error(`--store is one of ${Object.keys(stores).join(", ")}, and not "${options.store}".\n\n${usage}`);
+    console.error(
+      `--store: "${options.store}" is unknown; use ${Object.keys(stores).join(", ")}.\n\n${usage}`,
+    );
     process.exitCode = 2;
   }
 }

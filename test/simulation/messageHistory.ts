@@ -1,10 +1,18 @@
 import { nodeEndedDueAt } from "../../src/core/nodes/takeover.ts";
-import type { StoredMessage, LogRow, LogState, MessageState, CallbackSubject } from "../../src/core/model/message.ts";
+import type {
+  StoredMessage,
+  LogRow,
+  LogState,
+  MessageState,
+  CallbackSubject,
+} from "../../src/core/model/message.ts";
 import type { AssertHolds } from "./observedBatch.ts";
 import { isLease, isLost } from "./observedBatch.ts";
 import type { Tables } from "./changes.ts";
 
-/** What may follow a state in the log of a message. `ACTIVE` after itself: it was given back. */
+/**
+ * The states that may follow a state in the log of a message. `ACTIVE` after itself: its lease was returned.
+ */
 const followers: Record<LogState, readonly LogState[]> = {
   CREATED: ["ACTIVE", "CANCEL_REQUESTED"],
   ACTIVE: ["DELIVERED", "ERROR", "CANCEL_REQUESTED"],
@@ -16,7 +24,7 @@ const followers: Record<LogState, readonly LogState[]> = {
   CANCELLED: [],
 };
 
-/** The end of its run ends a message that is not being sent; what comes back after it changes nothing. */
+/** The end of its run ends a message that is not in flight. Later outcomes change nothing. */
 const followersInRun: Record<LogState, readonly LogState[]> = {
   ...followers,
   CREATED: ["ACTIVE", "CANCELLED"],
@@ -31,12 +39,12 @@ const endings: Partial<Record<LogState, "delivered" | "failed" | "cancelled">> =
   CANCELLED: "cancelled",
 };
 
-/** Everything that happened to one message, and what must have. */
+/** Everything that happened to one message, and what must have happened. */
 export class MessageHistory {
   readonly message: StoredMessage;
   ended: "delivered" | "failed" | "cancelled" | null = null;
   endedAt = 0;
-  /** When its deduplication id was free again: it had failed for good, or somebody cancelled it. */
+  /** When its deduplication id became free: the message failed or was cancelled. */
   freedAt: number | null = null;
   dlqId: string | null = null;
   deadLetters = 0;
@@ -45,7 +53,7 @@ export class MessageHistory {
   readonly #states: LogState[];
   #loggedAt: number;
   #retryAt = 0;
-  /** Attempts that ended, and those of them that were lost. */
+  /** Attempts that ended, and how many of them were lost. */
   #errors = 0;
   #lost = 0;
   #reported = 0;
@@ -55,29 +63,35 @@ export class MessageHistory {
   #callbacks = 0;
   #failureCallbacks: (string | null)[] = [];
 
-  constructor(of: { envelope: StoredMessage; notBefore: number; assertHolds: AssertHolds }) {
-    this.message = of.envelope;
+  constructor(of: { message: StoredMessage; notBefore: number; assertHolds: AssertHolds }) {
+    this.message = of.message;
     this.#notBefore = of.notBefore;
     this.#assert = of.assertHolds;
-    this.#loggedAt = of.envelope.createdAt;
-    this.#states = of.envelope.startedAtOnce ? ["CREATED", "ACTIVE"] : ["CREATED"];
+    this.#loggedAt = of.message.createdAt;
+    this.#states = of.message.startedAtOnce ? ["CREATED", "ACTIVE"] : ["CREATED"];
   }
 
-  /** Whether a run depends on it; a failure callback only tells of one. */
+  /** Reports whether a run depends on the message. A failure callback only reports on a run. */
   get isOfRun(): boolean {
     return this.message.run !== undefined && this.message.run.kind !== "failure";
   }
 
   log(row: LogRow, now: number): void {
-    this.#assertHolds(this.ended === null, `nothing ends twice: ${this.ended}, then ${row.states.join(" ")}`);
-    this.#assertHolds(row.time >= this.#loggedAt && row.time <= now, "the log goes forward in time");
+    this.#assertHolds(
+      this.ended === null,
+      `a message ends once: ${this.ended}, then ${row.states.join(" ")}`,
+    );
+    this.#assertHolds(row.time >= this.#loggedAt && row.time <= now, "log times increase");
     this.#loggedAt = row.time;
     for (const state of row.states) {
       const last = this.#states.at(-1) ?? "CREATED";
-      const again = last === "ACTIVE" && state === "ACTIVE" && this.#states.filter((one) => one === "ACTIVE").length < this.#maxLeases();
+      const again =
+        last === "ACTIVE" &&
+        state === "ACTIVE" &&
+        this.#states.filter((one) => one === "ACTIVE").length < this.#maxLeases();
       this.#assertHolds(
         again || (this.isOfRun ? followersInRun : followers)[last].includes(state),
-        `the log is a legal sequence: ${this.#states.join(" ")} then ${state}`,
+        `log states follow each other: ${this.#states.join(" ")} then ${state}`,
       );
       this.#states.push(state);
       this.ended = endings[state] ?? this.ended;
@@ -96,16 +110,21 @@ export class MessageHistory {
     after: MessageState,
     { now, names, node }: { now: number; names: Set<string>; node: string },
   ): void {
-    this.#assertHolds(this.ended === null, "what has ended is not sent");
+    this.#assertHolds(this.ended === null, "an ended message is not sent");
     const isCancelled = this.#states.at(-1) === "CANCEL_REQUESTED";
-    this.#assertHolds((after.state === "cancelling") === isCancelled, `what is cancelled stays so: ${after.state}`);
+    this.#assertHolds(
+      (after.state === "cancelling") === isCancelled,
+      `a cancelled message stays cancelled: ${after.state}`,
+    );
     this.#assertHolds(
       after.attempts === this.#errors && after.lostAttempts === this.#lost,
-      `attempts are counted: ${after.attempts} (${after.lostAttempts} lost), the log says ${this.#errors} (${this.#lost})`,
+      `attempts are counted: ${after.attempts} (${after.lostAttempts} lost), ` +
+        `the log has ${this.#errors} (${this.#lost})`,
     );
-    const returned = before?.state === "active" && after.state === "pending" && after.attempts === before.attempts;
+    const returned =
+      before?.state === "active" && after.state === "pending" && after.attempts === before.attempts;
     if (returned) {
-      this.#assertHolds(names.has("returnLeases"), "a lease is given back by who has it");
+      this.#assertHolds(names.has("returnLeases"), "only the lease holder returns a lease");
       this.#released++;
     }
     if (
@@ -122,39 +141,58 @@ export class MessageHistory {
         `a lease belongs to one node: ${before.leasedBy} → ${after.leasedBy}`,
       );
     }
-    // The same attempt may be lost and leased again, or retried and leased again, within one batch.
+    // Within one batch, an attempt may be lost or retried, and then leased again.
     if (!isLease(before, after)) return;
     this.#leases++;
     const free = before === undefined || before.dueAt === null || before.dueAt <= now || names.has("settle");
-    this.#assertHolds(free, `nothing is sent before it is due: ${before?.dueAt} at ${now}`);
-    this.#assertHolds(this.#notBefore <= now, `nothing is sent before its time: ${this.#notBefore} at ${now}`);
-    this.#assertHolds(this.#retryAt <= now, `no retry comes before it was said to: ${this.#retryAt} at ${now}`);
+    this.#assertHolds(free, `a message is not sent before it is due: ${before?.dueAt} at ${now}`);
+    this.#assertHolds(
+      this.#notBefore <= now,
+      `a message is not sent before its delay ends: ${this.#notBefore} at ${now}`,
+    );
+    this.#assertHolds(
+      this.#retryAt <= now,
+      `a retry is not sent before its delay ends: ${this.#retryAt} at ${now}`,
+    );
     const logged = isCancelled ? this.#states.at(-2) : this.#states.at(-1);
-    this.#assertHolds(logged === "ACTIVE", "who is leased is logged as active");
-    this.#assertHolds(this.#leases <= this.#maxLeases(), `attempts stay within their budget: ${this.#leases} leases`);
+    this.#assertHolds(logged === "ACTIVE", "a leased message is logged as active");
+    this.#assertHolds(
+      this.#leases <= this.#maxLeases(),
+      `attempts do not exceed the retries: ${this.#leases} leases`,
+    );
   }
 
   call(attempt: number, now: number): void {
     this.#calls++;
-    this.#assertHolds(this.#calls <= this.#leases, `every call has a lease: ${this.#calls} calls, ${this.#leases} leases`);
-    this.#assertHolds(attempt - this.#lost <= this.message.retries, "attempts stay within their budget");
-    this.#assertHolds(this.#notBefore <= now, "nothing is called before its time");
+    this.#assertHolds(
+      this.#calls <= this.#leases,
+      `every call has a lease: ${this.#calls} calls, ${this.#leases} leases`,
+    );
+    this.#assertHolds(attempt - this.#lost <= this.message.retries, "attempts do not exceed the retries");
+    this.#assertHolds(this.#notBefore <= now, "no call is made before the delay ends");
   }
 
-  /** A callback about this message was made. */
+  /** Called when a callback about this message is created. */
   noteReport({ kind, dlqId }: CallbackSubject, { createdAt, notBefore }: StoredMessage): void {
     const delay = this.message[kind]?.delay ?? 0;
-    if (!this.message.run) this.#assertHolds(notBefore === createdAt + delay, `a callback has the delay that was asked for: ${delay} ms`);
+    if (!this.message.run)
+      this.#assertHolds(notBefore === createdAt + delay, `a callback has its requested delay: ${delay} ms`);
     if (kind === "callback") this.#callbacks++;
     else this.#failureCallbacks.push(dlqId);
   }
 
-  /** One callback for every attempt that ended with a report, or ended it all; one failure callback for a failure. */
+  /**
+   * Checks callbacks: one for every attempt that was reported or that ended the message, and one failure
+   * callback for a failure.
+   */
   checkCallbacks({ deadLetters }: Tables): void {
     if (this.isOfRun) return;
     const { callback, failureCallback, account } = this.message;
     const expected = callback ? this.#reported : 0;
-    this.#assertHolds(this.#callbacks === expected, `one callback for every attempt: ${this.#callbacks} of ${expected}`);
+    this.#assertHolds(
+      this.#callbacks === expected,
+      `one callback for every attempt: ${this.#callbacks} of ${expected}`,
+    );
     const failures = failureCallback && this.ended === "failed" ? [this.dlqId] : [];
     this.#assertHolds(
       JSON.stringify(this.#failureCallbacks) === JSON.stringify(failures),
@@ -163,20 +201,22 @@ export class MessageHistory {
     const { reportsOn } = this.message;
     if (reportsOn?.kind !== "failureCallback" || !this.ended) return;
     const told = deadLetters.get(`${account}\n${reportsOn.dlqId}`);
-    const state = { delivered: "CALLBACK_SUCCESS", failed: "CALLBACK_FAIL", cancelled: "CALLBACK_CANCELED" }[this.ended];
+    const state = { delivered: "CALLBACK_SUCCESS", failed: "CALLBACK_FAIL", cancelled: "CALLBACK_CANCELED" }[
+      this.ended
+    ];
     this.#assertHolds(
       !told || told.failureCallback?.state === state,
-      `the dead letter knows of its failure callback: ${told?.failureCallback?.state} instead of ${state}`,
+      `the dead letter records its failure callback: ${told?.failureCallback?.state} instead of ${state}`,
     );
   }
 
-  /** When all is quiet. */
+  /** Checks the end of the message, when everything has ended. */
   checkEnd(): void {
     this.#assertHolds(this.ended !== null, `every message ends: ${this.#states.join(" ")}`);
     const kind = this.message.run?.kind;
     const isDead = this.ended === "failed" && kind !== "call" && kind !== "failure";
-    this.#assertHolds((isDead ? 1 : 0) === this.deadLetters, "who fails is in the dead letter queue once");
-    this.#assertHolds(this.ended !== "delivered" || this.#calls > 0, "nothing is delivered without a call");
+    this.#assertHolds((isDead ? 1 : 0) === this.deadLetters, "a failed message has one dead letter");
+    this.#assertHolds(this.ended !== "delivered" || this.#calls > 0, "a delivered message was called");
   }
 
   #maxLeases(): number {

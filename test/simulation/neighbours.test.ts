@@ -11,17 +11,17 @@ import { makeInput } from "../core/commandRunner.ts";
 import { RandomSource } from "./randomSource.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
-// What one account does to the arrivals of another, in virtual time: a hostile one with much, and an honest one with little.
+// How a hostile account with many messages affects the deliveries of another with few, in virtual time.
 
 const second: Millis = 1000;
-/** How long a command takes to be stored. */
+/** How long a commit takes. */
 const commit: Millis = 5;
 const answerTime: Millis = 10;
 
 let world: VirtualTime;
 let start: Millis;
 let store: Store;
-/** When messages of the honest account came due, and when they arrived, by URL. */
+/** When messages of the honest account were due, and when they arrived, by URL. */
 let dueAt: Map<string, Millis>;
 let arrivedAt: Map<string, Millis>;
 
@@ -32,7 +32,10 @@ beforeEach(async () => {
   arrivedAt = new Map();
   const random = (): number => world.random.next();
   const memory = createGroupCommitStore(
-    memoryParts({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, new Memory()),
+    memoryParts(
+      { node: "node", now: () => world.now, random, newId: createIdGenerator(random) },
+      new Memory(),
+    ),
   );
   store = {
     ...memory,
@@ -43,11 +46,18 @@ beforeEach(async () => {
   };
   for (const id of ["hostile", "honest"]) {
     const keys = { current: "", next: "" };
-    await memory.execute("createAccount", { id, name: id, password: "", token: id, tokenHash: id, signingKeys: keys });
+    await memory.execute("createAccount", {
+      id,
+      name: id,
+      password: "",
+      token: id,
+      tokenHash: id,
+      signingKeys: keys,
+    });
   }
 });
 
-/** Starts to send. `hanging`: hosts that never answer. */
+/** Starts a dispatcher. `hanging` reports whether a host never responds. */
 function dispatch(total: number, hanging: (host: string) => boolean = () => false): void {
   const clock = new NodeClock(world, "node");
   const deliver = ({ message, attempt }: Delivery) => {
@@ -55,7 +65,15 @@ function dispatch(total: number, hanging: (host: string) => boolean = () => fals
     if (account === "honest") arrivedAt.set(url, world.now);
     const host = parseHost(url);
     const cut = Promise.withResolvers<Outcome>();
-    const none = { account, messageId, host, attempt, headers: [], body: new Uint8Array(0), took: answerTime };
+    const none = {
+      account,
+      messageId,
+      host,
+      attempt,
+      headers: [],
+      body: new Uint8Array(0),
+      took: answerTime,
+    };
     const answered = async (): Promise<Outcome> => {
       await world.wait(hanging(host) ? 3_600 * second : answerTime, { owner: "destination", what: "answer" });
       return { ...none, status: 200, error: null };
@@ -69,10 +87,10 @@ function dispatch(total: number, hanging: (host: string) => boolean = () => fals
   new Dispatcher({ store, deliver, clock, log, capacity: { total, perHost: total } }).start();
 }
 
-const publish = (account: string, letters: readonly Partial<MessageInput>[]): void =>
-  void store.execute("publish", { account, inputs: letters.map((letter) => makeInput(letter)) });
+const publish = (account: string, inputs: readonly Partial<MessageInput>[]): void =>
+  void store.execute("publish", { account, inputs: inputs.map((input) => makeInput(input)) });
 
-/** The honest account publishes every 100 ms: one message that is due at once, and one with a delay. */
+/** Publishes every 100 ms for the honest account: one message that is due at once, and one with a delay. */
 function publishHonestly(from: Millis, until: Millis): void {
   for (let at = from; at < until; at += 100) {
     world.after(at, { owner: "honest", what: "publish" }, () => {
@@ -91,28 +109,38 @@ async function runUntil(at: Millis): Promise<void> {
   world.now = start + at;
 }
 
-/** The longest time between the moment at which a message of the honest account was due and its arrival. */
-const worstDelay = (): Millis => Math.max(...[...dueAt].map(([url, due]) => (arrivedAt.get(url) ?? Infinity) - due));
+/** Returns the longest time between the due time and the arrival of a message of the honest account. */
+const worstDelay = (): Millis =>
+  Math.max(...[...dueAt].map(([url, due]) => (arrivedAt.get(url) ?? Infinity) - due));
 
 describe("an honest account is not delayed by", () => {
   test.each([
     ["one host", 1],
     ["many hosts", 500],
   ])("a backlog of another account for %s", { timeout: 60_000 }, async (_, hosts) => {
-    const backlog = Array.from({ length: 6_000 }, (_, at) => ({ url: `https://h${at % hosts}.hostile.example/`, delay: second }));
+    const backlog = Array.from({ length: 6_000 }, (_, at) => ({
+      url: `https://h${at % hosts}.hostile.example/`,
+      delay: second,
+    }));
     for (let at = 0; at < backlog.length; at += 500) publish("hostile", backlog.slice(at, at + 500));
     publishHonestly(500, 4 * second);
     dispatch(100);
     await runUntil(6 * second);
     expect(dueAt.size).toBe(70);
-    // A few commands, each with its way to the disk.
+    // Enough for a few commands with their commits.
     expect(worstDelay()).toBeLessThanOrEqual(10 * commit);
   });
 
   test("schedules of another account that all fire at once", { timeout: 60_000 }, async () => {
     for (let at = 0; at < 300; at++) {
       const { body, ...messageInput } = makeInput({ url: `https://h${at}.hostile.example/` });
-      void store.execute("createSchedule", { account: "hostile", id: `s${at}`, cron: "* * * * *", messageInput, body });
+      void store.execute("createSchedule", {
+        account: "hostile",
+        id: `s${at}`,
+        cron: "* * * * *",
+        messageInput,
+        body,
+      });
     }
     publishHonestly(58 * second, 63 * second);
     dispatch(100);

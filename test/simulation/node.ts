@@ -2,11 +2,14 @@ import type { CommandName, CommandInput } from "../../src/core/commands/index.ts
 import { createIdGenerator } from "../../src/core/values/ids.ts";
 import type { Delivery, Outcome } from "../../src/core/model/message.ts";
 import { parseHost } from "../../src/core/values/url.ts";
-import type { Retention } from "../../src/core/commands/retention.ts";
 import type { Settled } from "../../src/core/commands/settle.ts";
 import type { NodeSession } from "../../src/core/nodes/takeover.ts";
 import { Dispatcher } from "../../src/delivery/dispatcher.ts";
-import { MaintenanceScheduler, createPromptRetentionTask, createRetentionTask } from "../../src/maintenance/scheduler.ts";
+import {
+  MaintenanceScheduler,
+  createPromptRetentionTask,
+  createRetentionTask,
+} from "../../src/maintenance/scheduler.ts";
 import { createSpendingDuty } from "../../src/maintenance/meterSpending.ts";
 import { createStorageTask } from "../../src/maintenance/storage.ts";
 import { createTrimmingTask } from "../../src/maintenance/trimHistory.ts";
@@ -16,62 +19,28 @@ import type { BatchResult, RunBatch, Store } from "../../src/store/store.ts";
 import { Unavailable } from "../../src/store/store.ts";
 import { prices } from "./budgets.ts";
 import type { RandomSource } from "./randomSource.ts";
-import type { SimulatedHosts } from "./destinations.ts";
 import { toOutcome } from "./destinations.ts";
-import type { Endpoints } from "./endpoints.ts";
-import type { InvariantChecker } from "./invariantChecker.ts";
 import { isWorkflow } from "./programs.ts";
 import { SimulatedNodeSession } from "./nodeSessions.ts";
-import type { SharedSessions } from "./nodeSessions.ts";
-import type { BatchScheduler } from "./batchScheduler.ts";
-import type { ConnectionLoss, Storage, NodeStorage } from "./storage.ts";
+import type { Cluster } from "./cluster.ts";
+import type { ConnectionLoss, NodeStorage } from "./storage.ts";
 import { UnreportedBatch } from "./storage.ts";
-import type { VirtualTime } from "./virtualTime.ts";
 import { NodeClock } from "./virtualTime.ts";
 
-/** How often what goes wrong, from 0 to 1. */
-export type Faults = Record<(typeof faultNames)[number], number>;
-
-export const faultNames = ["refusedBatch", "lostAnswer", "lostConnection", "lostReport", "doubledReport", "lateReport"] as const;
-
-export const noFaults: Faults = { refusedBatch: 0, lostAnswer: 0, lostConnection: 0, lostReport: 0, doubledReport: 0, lateReport: 0 };
-
-/** When nodes look by themselves for what was stored and nobody told them of. */
+/** How often nodes look for changes that were not signalled to them, in milliseconds. */
 const pollInterval = 30_000;
 
-export type NodeCapacity = { total: number; perHost: number; bytes: { total: number; perBatch: number } };
-
-/** What all nodes share. */
-export type Cluster = {
-  virtualTime: VirtualTime;
-  storage: Storage;
-  destinations: SimulatedHosts;
-  endpoints: Endpoints;
-  checker: InvariantChecker;
-  retention: Retention;
-  faults: Faults;
-  capacity: NodeCapacity;
-  meetings: BatchScheduler;
-  /** Bytes that each account may store. Null: nobody looks at them. */
-  quota: number | null;
-  /** Null: leases end by time alone. */
-  holds: SharedSessions | null;
-  /** Tells every node but this one what became due. */
-  signalWork(from: string, at: number): void;
-  kill(node: SimulatedNode, why: string): void;
-};
-
-/** One process: a real dispatcher and real timers over its own way into the storage. */
+/** One process: a real dispatcher and real timers on a simulated connection to the storage. */
 export class SimulatedNode {
   readonly id: string;
   readonly clock: NodeClock;
   readonly store: Store;
   readonly dispatcher: Dispatcher;
-  /** Clients send it nothing any more. */
+  /** Clients send no more requests to this node. */
   closed = false;
-  /** Something went wrong in its storage or its reports, so that a lease of it may be left behind. */
+  /** A fault of its storage or its outcomes may have left a lease behind. */
   harmed = false;
-  /** Until then it cannot reach the storage. */
+  /** Until then the node cannot reach the storage. */
   cutOffUntil = 0;
   readonly #cluster: Cluster;
   readonly #storage: NodeStorage;
@@ -88,7 +57,12 @@ export class SimulatedNode {
     this.clock = new NodeClock(virtualTime, id);
     this.clock.clockOffset = clockOffset;
     const random = (): number => virtualTime.random.next();
-    const way = cluster.storage.open({ node: id, now: () => virtualTime.now, random, newId: createIdGenerator(random) });
+    const way = cluster.storage.open({
+      node: id,
+      now: () => virtualTime.now,
+      random,
+      newId: createIdGenerator(random),
+    });
     this.#storage = way;
     this.store = createGroupCommitStore({
       ...way,
@@ -104,21 +78,32 @@ export class SimulatedNode {
       forgetBefore: (time) => this.#read(async () => way.forgetBefore?.(time)),
       onOtherNodesDue: (listener) => this.#listeners.add(listener),
     });
-    const failure = (what: string, error: unknown): void => virtualTime.note(`${id} trouble: ${what}: ${String(error)}`);
+    const failure = (what: string, error: unknown): void =>
+      virtualTime.note(`${id} trouble: ${what}: ${String(error)}`);
     this.#nodeSession =
       cluster.holds &&
-      new SimulatedNodeSession({ node: id, virtualTime, holds: cluster.holds, takeOver: (session) => this.#takeOver(session) });
-    // A node that has its hold again looks for itself.
+      new SimulatedNodeSession({
+        node: id,
+        virtualTime,
+        holds: cluster.holds,
+        takeOver: (session) => this.#takeOver(session),
+      });
+    // A node that regains its session lease looks for due messages itself.
     this.#nodeSession?.onChange(() => void cluster.checker.idleClaims.delete(id));
     this.dispatcher = new Dispatcher({
-      store: { ...this.store, ...(this.#nodeSession && { sessionLease: this.#nodeSession }), execute: this.#executeUnreliably() },
+      store: {
+        ...this.store,
+        ...(this.#nodeSession && { sessionLease: this.#nodeSession }),
+        execute: this.#executeUnreliably(),
+      },
       deliver: (delivery) => {
         const end = new AbortController();
         return { outcome: this.#deliver(delivery, end.signal), abort: () => end.abort() };
       },
       clock: this.clock,
       log: {
-        attempt: ({ message, attempt }, { status }, became) => virtualTime.note(`${id} ${message.id} #${attempt} ${status} → ${became}`),
+        attempt: ({ message, attempt }, { status }, became) =>
+          virtualTime.note(`${id} ${message.id} #${attempt} ${status} → ${became}`),
         failure,
       },
       capacity: cluster.capacity,
@@ -137,7 +122,7 @@ export class SimulatedNode {
     });
   }
 
-  /** `alone`: no other node can be alive, so what any has leased is due now. */
+  /** Starts the node. `alone`: no other node can be alive, so all leases are due now. */
   async start(alone: boolean): Promise<void> {
     await this.#nodeSession?.take();
     if (alone) await this.store.execute("reclaim", { node: this.id, limit: 10_000 }).catch(() => undefined);
@@ -145,7 +130,7 @@ export class SimulatedNode {
     this.#timers.start();
   }
 
-  /** A graceful end: answers its clients, finishes or gives back what it is sending. */
+  /** Stops gracefully: responds to its clients, and finishes or gives back what it is sending. */
   async stop(grace: number): Promise<void> {
     this.closed = true;
     await Promise.allSettled([...this.#asked]);
@@ -157,7 +142,7 @@ export class SimulatedNode {
     this.#cluster.virtualTime.note(`${this.id} stopped`);
   }
 
-  /** From now on nothing that it does is seen by anyone. */
+  /** Kills the node. Nothing that it does afterwards is visible. */
   die(): void {
     this.#dead = true;
     this.closed = true;
@@ -168,24 +153,31 @@ export class SimulatedNode {
     void this.#storage.close();
   }
 
-  /** It does not reach its storage for a while. */
+  /** Disconnects the node from its storage for some time. */
   disconnect(until: number): void {
     this.cutOffUntil = until;
     this.#storage.hangUp?.();
   }
 
-  /** Its session ends, which the others see at once, and this node after `unheard` milliseconds. `back` later it begins another one. */
+  /**
+   * Ends the node's session. Other nodes notice at once, this node after `unheard` milliseconds. A new
+   * session begins after `back` milliseconds.
+   */
   loseSession(back: number, unheard: number): void {
     this.harmed = true;
     this.#nodeSession?.lose(back, unheard);
   }
 
   async #takeOver(session: NodeSession): Promise<void> {
-    const { reclaimed } = await this.store.execute("takeOver", { ...session, now: this.#cluster.virtualTime.now, limit: 1_000 });
+    const { reclaimed } = await this.store.execute("takeOver", {
+      ...session,
+      now: this.#cluster.virtualTime.now,
+      limit: 1_000,
+    });
     this.#cluster.virtualTime.note(`${this.id} takes over ${reclaimed} of ${session.node}`);
   }
 
-  /** What a client asks of this node. */
+  /** Sends a client request to this node. */
   ask<T>(request: (store: Store) => Promise<T>): Promise<T> {
     const answer = request(withAuditActor(this.store, this.#cluster.checker.accounts.audit.newActor()));
     this.#asked.add(answer);
@@ -202,7 +194,7 @@ export class SimulatedNode {
     return this.#cluster.virtualTime.wait(delay, { owner: this.id, what });
   }
 
-  /** The way to the disk and back takes time, and may fail: before anything happened, in the middle of it, or after all of it did. */
+  /** Returns a `runBatch` that takes time and may fail: before the commit, during it, or after it. */
   #unreliable(): RunBatch {
     const { virtualTime, faults } = this.#cluster;
     return async (calls, capacity) => {
@@ -224,7 +216,7 @@ export class SimulatedNode {
     };
   }
 
-  /** Never answers when the node dies of it. */
+  /** Commits a batch. It never returns if the node dies during it. */
   async #commit(...[calls, capacity]: Parameters<RunBatch>): Promise<BatchResult> {
     const { virtualTime, checker, faults, meetings } = this.#cluster;
     const names = calls.map(({ name }) => name).join(" ");
@@ -254,10 +246,15 @@ export class SimulatedNode {
     return new Promise(() => undefined);
   }
 
-  /** What became due is found when the nodes look for themselves, this one as well. */
+  /**
+   * Delays the signal of a commit without a response: the nodes, including this one, find it when they look
+   * themselves.
+   */
   #delaySignal({ dueAt }: BatchResult): void {
     if (dueAt === null) return;
-    this.#cluster.virtualTime.after(pollInterval, { owner: "world", what: "look" }, () => this.#cluster.signalWork("nobody", dueAt));
+    this.#cluster.virtualTime.after(pollInterval, { owner: "world", what: "look" }, () =>
+      this.#cluster.signalWork("nobody", dueAt),
+    );
   }
 
   async #read<T>(run: () => Promise<T>): Promise<T> {
@@ -266,7 +263,7 @@ export class SimulatedNode {
     return this.#cluster.meetings.inTurn(run);
   }
 
-  /** Reports may be lost, doubled or late, and renewals late. */
+  /** Returns an `execute` that loses, doubles or delays outcomes, and delays renewals. */
   #executeUnreliably(): Store["execute"] {
     const { execute } = this.store;
     const settle = async (outcome: CommandInput<"settle">): Promise<Settled> => {
@@ -282,7 +279,9 @@ export class SimulatedNode {
       }
       if (virtualTime.random.isHit(faults.doubledReport)) {
         const again = virtualTime.random.of([0, 1, 10, 20_000, 50_000]);
-        void this.#wait(again, "doubled report").then(() => execute("settle", outcome).catch(() => undefined));
+        void this.#wait(again, "doubled report").then(() =>
+          execute("settle", outcome).catch(() => undefined),
+        );
       }
       return execute("settle", outcome);
     };
@@ -303,14 +302,16 @@ export class SimulatedNode {
 
   #deliver(delivery: Delivery, signal: AbortSignal): Promise<Outcome> {
     const { virtualTime, destinations, checker } = this.#cluster;
-    // The hand of a dead process does not move.
+    // A dead process sends nothing.
     if (this.#dead) return new Promise(() => undefined);
     const lane = `${delivery.message.account} ${parseHost(delivery.message.url)}`;
     checker.deliveryStarted({ node: this.id, delivery, lane, running: this.dispatcher.running + 1 });
     if (isWorkflow(delivery.message.url)) return this.#callWorkflow(delivery, signal);
     const reaction = destinations.react(delivery, virtualTime.now);
     if (reaction.kills)
-      virtualTime.after(1, { owner: "world", what: "death" }, () => this.#cluster.kill(this, `by ${delivery.message.id}`));
+      virtualTime.after(1, { owner: "world", what: "death" }, () =>
+        this.#cluster.kill(this, `by ${delivery.message.id}`),
+      );
     const { after, outcome } = toOutcome(delivery, reaction);
     return new Promise((resolve) => {
       let isOver = false;
@@ -320,7 +321,9 @@ export class SimulatedNode {
         checker.deliveryEnded(this.id, delivery);
         resolve(outcome);
       };
-      const callOff = virtualTime.after(after, { owner: this.id, what: "answer of a destination" }, () => end(outcome));
+      const callOff = virtualTime.after(after, { owner: this.id, what: "answer of a destination" }, () =>
+        end(outcome),
+      );
       signal.addEventListener("abort", () => {
         callOff();
         end(toOutcome(delivery, "aborted").outcome);
@@ -328,7 +331,7 @@ export class SimulatedNode {
     });
   }
 
-  /** The endpoint does what it does, whether anybody still listens or not. */
+  /** Calls an endpoint, which does its work even if the node stops listening. */
   #callWorkflow(delivery: Delivery, signal: AbortSignal): Promise<Outcome> {
     const { virtualTime, endpoints, checker } = this.#cluster;
     const started = virtualTime.now;
@@ -340,12 +343,23 @@ export class SimulatedNode {
         checker.deliveryEnded(this.id, delivery);
         resolve(outcome);
       };
-      const late = toOutcome(delivery, { after: Infinity, status: null, headers: [], body: "", error: null, kills: false });
-      virtualTime.after(late.after, { owner: this.id, what: "answer of a destination" }, () => end(late.outcome));
+      const late = toOutcome(delivery, {
+        after: Infinity,
+        status: null,
+        headers: [],
+        body: "",
+        error: null,
+        kills: false,
+      });
+      virtualTime.after(late.after, { owner: this.id, what: "answer of a destination" }, () =>
+        end(late.outcome),
+      );
       signal.addEventListener("abort", () => end(toOutcome(delivery, "aborted").outcome));
       void endpoints.respond(delivery).then((answer) => {
         const error = answer.status === null ? "connection reset by peer" : null;
-        end(toOutcome(delivery, { after: virtualTime.now - started, ...answer, error, kills: false }).outcome);
+        end(
+          toOutcome(delivery, { after: virtualTime.now - started, ...answer, error, kills: false }).outcome,
+        );
       });
     });
   }

@@ -7,7 +7,10 @@ import type { VirtualTime } from "./virtualTime.ts";
 
 const second = 1000;
 
-/** The locks that a database shows to all nodes. Those that look are told when there is something to see, as a broker that is idle has to sleep. */
+/**
+ * The session leases that a database shows to all nodes. Nodes that look are woken when there is something to
+ * see, because an idle cluster must sleep.
+ */
 export class SharedSessions {
   readonly #storage: Storage;
   readonly #sessions = new Map<string, NodeSession & { isHeld: boolean }>();
@@ -19,23 +22,25 @@ export class SharedSessions {
   }
 
   /**
-   * Nodes that start together do not wait for the storage here: which of them a real database answers first is no matter of chance that a seed
-   * decides. The world stands still until the session is stored.
+   * Starts a session. Nodes that start together do not wait for the storage: which one a real database
+   * answers first does not depend on the seed. Virtual time stands still until the session is stored.
    */
   async take(node: string): Promise<number> {
     const session = (this.#sessions.get(node)?.session ?? 0) + 1;
-    void this.#storage.beginSession(node).then((started) => assert.equal(started, session, `session of ${node}`));
+    void this.#storage
+      .beginSession(node)
+      .then((started) => assert.equal(started, session, `session of ${node}`));
     await Promise.resolve();
     this.#change({ node, session, isHeld: true });
     return session;
   }
 
-  /** A session that is not the latest one of its node has ended before. */
+  /** Ends a session, unless it is not the latest one of its node. */
   release(node: string, session: number): void {
     if (this.#sessions.get(node)?.session === session) this.#change({ node, session, isHeld: false });
   }
 
-  /** What the others saw before does not count any more. */
+  /** Restarts the database, after which earlier observations do not count. */
   restart(): void {
     this.#restarts++;
   }
@@ -56,9 +61,14 @@ export class SharedSessions {
   }
 }
 
-type SessionOptions = { node: string; virtualTime: VirtualTime; holds: SharedSessions; takeOver(session: NodeSession): Promise<void> };
+type SessionOptions = {
+  node: string;
+  virtualTime: VirtualTime;
+  holds: SharedSessions;
+  takeOver(session: NodeSession): Promise<void>;
+};
 
-/** The hold of one node, which looks at the others once a second while there is something to see. */
+/** The session lease of one node, which looks at the others once a second while there is something to see. */
 export class SimulatedNodeSession implements SessionLease {
   readonly #options: SessionOptions;
   readonly #listeners = new Set<() => void>();
@@ -97,13 +107,17 @@ export class SimulatedNodeSession implements SessionLease {
     this.#set(true);
   }
 
-  /** The connection breaks, of which the node hears after `unheard` milliseconds, and there is another one after `back` more. */
+  /**
+   * Breaks the connection. The node notices after `unheard` milliseconds, and has a new session `back`
+   * milliseconds later.
+   */
   lose(back: number, unheard: number): void {
     const { node, virtualTime } = this.#options;
     if (this.#session === null) return;
     const others = hasOtherNodes(this.#seen);
     virtualTime.note(
-      `${node} loses its session, hears of it in ${unheard} ms, and is back ${back} ms later${others ? "" : "; it has seen no other node"}`,
+      `${node} loses its session, hears of it in ${unheard} ms, and is back ${back} ms later` +
+        (others ? "" : "; it has seen no other node"),
     );
     this.end();
     const hear = (): void => {
@@ -115,7 +129,7 @@ export class SimulatedNodeSession implements SessionLease {
     else virtualTime.after(unheard, { owner: node, what: "loss" }, hear);
   }
 
-  /** There is no session any more. */
+  /** Ends the session. */
   end(): void {
     const { node, holds } = this.#options;
     if (this.#session !== null) holds.release(node, this.#session);
@@ -123,13 +137,17 @@ export class SimulatedNodeSession implements SessionLease {
     this.#forget();
   }
 
-  /** A few looks, a second apart, after whatever there was to see. */
+  /** Looks a few times, once a second, after something has changed. */
   #watch(): void {
     this.#lookCount = 5;
     if (this.#isLooking) return;
     this.#isLooking = true;
     const { node, virtualTime } = this.#options;
-    virtualTime.after(virtualTime.random.integerBetween(1, second), { owner: node, what: "look at nodes" }, () => this.#look());
+    virtualTime.after(
+      virtualTime.random.integerBetween(1, second),
+      { owner: node, what: "look at nodes" },
+      () => this.#look(),
+    );
   }
 
   #look(): void {
@@ -138,7 +156,8 @@ export class SimulatedNodeSession implements SessionLease {
     if (this.#session === null) return;
     const looked = observeSessions(this.#seen, holds.look(node, virtualTime.now));
     this.#seen = looked.watch;
-    const note = (session: NodeSession): void => void (this.#seen &&= recordTakeover(this.#seen, session, virtualTime.now));
+    const note = (session: NodeSession): void =>
+      void (this.#seen &&= recordTakeover(this.#seen, session, virtualTime.now));
     for (const session of looked.gone)
       void takeOver(session).then(
         () => note(session),

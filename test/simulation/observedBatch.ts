@@ -3,21 +3,32 @@ import type { LogRow, MessageState } from "../../src/core/model/message.ts";
 import type { BatchResult, CommandCall } from "../../src/store/store.ts";
 import type { Changes } from "./changes.ts";
 
-/** What a node asked for at once, and what it was answered. */
-export type Batch = { node: string; calls: readonly CommandCall[]; result: BatchResult; capacity: DeliveryCapacity };
+/** The commands of a batch and their results. */
+export type Batch = {
+  node: string;
+  calls: readonly CommandCall[];
+  result: BatchResult;
+  capacity: DeliveryCapacity;
+};
 
-/** A batch with what it changed. */
+/** A batch with its changes. */
 export type ObservedBatch = Batch & { changes: Changes };
 
-/** Says what must hold. When it does not, the run has found a fault. */
+/** Checks an invariant. If it does not hold, the run has found a fault. */
 export type AssertHolds = (holds: boolean, promise: string) => void;
 
-/** Does the row tell of a lease that ran out, after which the message is sent again? */
-export const isLost = ({ states, error }: LogRow): boolean => states.includes("RETRY") && error !== null && error.startsWith("no report: ");
+/** Reports whether a log row records an expired lease, after which the message is sent again. */
+export const isLost = ({ states, error }: LogRow): boolean =>
+  states.includes("RETRY") && error !== null && error.startsWith("no report: ");
 
-/** Did a batch lease the message anew? */
-export const isLease = (before: MessageState | undefined, after: MessageState | undefined): after is MessageState =>
-  after !== undefined && after.leasedBy !== null && (!before || before.leasedBy === null || before.attempts !== after.attempts);
+/** Reports whether a batch leased the message. */
+export const isLease = (
+  before: MessageState | undefined,
+  after: MessageState | undefined,
+): after is MessageState =>
+  after !== undefined &&
+  after.leasedBy !== null &&
+  (!before || before.leasedBy === null || before.attempts !== after.attempts);
 
 /** Reports whether a batch changes rows of runs other than their own. */
 export const concernsRuns = ({ changes }: ObservedBatch): boolean =>

@@ -4,17 +4,22 @@ import { postgresStorage } from "./postgresStorage.ts";
 import type { Report } from "./simulation.ts";
 import { simulate } from "./simulation.ts";
 
-// The simulation on a real database. `npm run simulate -- --seed N --actions 15 --store postgres` runs a seed again.
+// The simulation on a real database. `npm run simulate -- --seed N --actions 15 --store postgres` repeats a
+// seed.
 
 const actions = 15;
-/** Seconds, unless others are at work as well. */
+/** Takes seconds, unless other tests run at the same time. */
 const timeout = 600_000;
 const fresh = Math.floor(Math.random() * 1e9);
 
-describe("PostgreSQL does step for step what the memory store does", { timeout }, () => {
+describe("PostgreSQL behaves step by step like the memory store", { timeout }, () => {
   const expectSame = async (seed: number): Promise<void> => {
     const inMemory = await simulate({ seed, actions });
-    const onPostgres = await simulate({ seed, actions, storage: await postgresStorage(await freshDatabase()) });
+    const onPostgres = await simulate({
+      seed,
+      actions,
+      storage: await postgresStorage(await freshDatabase()),
+    });
     expect(onPostgres.failure).toBeNull();
     expect(onPostgres.trace).toEqual(inMemory.trace);
   };
@@ -23,9 +28,9 @@ describe("PostgreSQL does step for step what the memory store does", { timeout }
   test.each([8, fresh])("with seed %d", { tags: "long" }, (seed) => expectSame(seed));
 });
 
-// Batches that are at work at the same time lose races and skip what others have locked, so they do other things than one after another. The same
-// with `--meet`.
-describe("all promises are kept where batches of several nodes are at work at the same time", { tags: "long", timeout }, () => {
+// Overlapping batches lose races and skip locked rows, so they behave differently than one after another.
+// Repeat with `--meet`.
+describe("all invariants hold if batches of several nodes overlap", { tags: "long", timeout }, () => {
   const meeting = async (seed: number): Promise<Report> =>
     simulate({ seed, actions, meet: true, storage: await postgresStorage(await freshDatabase()) });
 

@@ -6,7 +6,8 @@ import { createPostgresTables } from "../../src/store/postgres/schema.ts";
 import { openReaders } from "../../src/store/postgres/readers.ts";
 import { beginSession } from "../../src/store/postgres/sessionLease.ts";
 import type { PostgresOptions } from "../../src/store/postgres/session.ts";
-import { connect, createConnection } from "../../src/store/postgres/session.ts";
+import { connect } from "../../src/store/postgres/session.ts";
+import { createConnection } from "../../src/store/postgres/connection.ts";
 import type { Queries } from "../../src/store/queries/index.ts";
 import type { BatchResult, MomentSource } from "../../src/store/store.ts";
 import { TurnTaker } from "./turnTaker.ts";
@@ -18,8 +19,9 @@ import type { ConnectionLoss, Storage, NodeStorage } from "./storage.ts";
 import { UnreportedBatch } from "./storage.ts";
 
 /**
- * A real PostgreSQL database that is empty. Each node has connections of its own to it, and all that a node of a server has besides: transactions,
- * locks, tries. Nodes are told of each other by the simulation, whose time is the time of the database.
+ * Returns the storage of a simulation on an empty PostgreSQL database. Each node has its own connections and
+ * everything that a real node has: transactions, locks, retries. The simulation delivers notifications
+ * between nodes, and virtual time is the time of the database.
  */
 export async function postgresStorage(url: string): Promise<Storage> {
   await createPostgresTables({ url, clock: { now: () => 0, sleep: async () => undefined } });
@@ -52,9 +54,12 @@ export async function postgresStorage(url: string): Promise<Storage> {
   };
 }
 
-/** One thing after another, in the order in which it was asked for, so that what comes of it does not depend on how long each takes. */
+/**
+ * Runs tasks one after another, in the order of the requests, so that results do not depend on how long each
+ * takes.
+ */
 class TaskQueue {
-  /** Of two that are at work together. */
+  /** Decides between two tasks that overlap. */
   turnTaker: TurnTaker | null = null;
   #turn: Promise<unknown> = Promise.resolve();
   readonly #all = new Set<Promise<unknown>>();
@@ -76,10 +81,10 @@ class TaskQueue {
   }
 }
 
-/** Shorter pauses are between tries; longer ones wait for a host that does not answer. */
+/** Shorter pauses are between retries; longer ones wait for a host that does not respond. */
 const longPause: Millis = 1_000;
 
-/** The real parts over a cable that can be cut. */
+/** Returns the real parts of a node, behind a proxy that can cut connections. */
 function createNodeStorage({
   url,
   source,
@@ -97,17 +102,21 @@ function createNodeStorage({
       return proxy.url;
     },
   };
-  // Pauses between two tries do not matter here: there is at most one other, and it is waited for. The watch for a silent host only ends.
+  // Pauses between retries do not matter here: at most one other task exists, and it is waited for. The watch
+  // for a silent host only ends.
   const sleep = (until: Millis, wake: AbortSignal): Promise<void> =>
     new Promise((resolve) => {
       if (until - source.now() < longPause) return resolve();
       return wake.addEventListener("abort", () => resolve(), { once: true });
     });
   const clock = { now: source.now, sleep };
-  const database = new WatchedDatabase(Object.assign(place, { node: source.node, random: () => 0, clock, now: source.now }), {
-    watch,
-    proxy,
-  });
+  const database = new WatchedDatabase(
+    Object.assign(place, { node: source.node, random: () => 0, clock, now: source.now }),
+    {
+      watch,
+      proxy,
+    },
+  );
   const parts = createPostgresBackend(openReaders(place), database, createRetrySource(source, proxy));
   const inTurn = <T>(run: () => Promise<T>): Promise<T> =>
     work.inTurn(async () => {
@@ -135,13 +144,15 @@ function createNodeStorage({
         } finally {
           proxy.cut = null;
           database.turnTaker = null;
-          // The next node must not pass over rows that a connection which was cut has locked for a moment longer.
+          // The next node must not skip rows that a cut connection has locked for a moment longer.
           if (!turnTaker) await proxy.released();
         }
       };
       return turnTaker ? work.track(proxy.ready.then(run)) : inTurn(run);
     },
-    read: Object.fromEntries(reads.map(([name, run]) => [name, (...of: unknown[]) => inTurn(() => run(...of))])) as unknown as Queries,
+    read: Object.fromEntries(
+      reads.map(([name, run]) => [name, (...of: unknown[]) => inTurn(() => run(...of))]),
+    ) as unknown as Queries,
     nextDueAt: () => inTurn(() => parts.nextDueAt()),
     forgetBefore: (time) => inTurn(async () => parts.forgetBefore?.(time)),
     hangUp: () => void inTurn(() => proxy.closeConnections()),
@@ -149,7 +160,10 @@ function createNodeStorage({
   };
 }
 
-/** What is tried in vain takes nothing from the chance of the world, which goes on as if nothing had to be tried twice. */
+/**
+ * Returns a source of moments that does not use the randomness of the simulation for attempts that fail, so
+ * that retries do not change the simulation.
+ */
 function createRetrySource(source: MomentSource, proxy: FlakyProxy): MomentSource {
   const vain = new RandomSource(1);
   const random = (): number => vain.next();
@@ -162,9 +176,9 @@ function createRetrySource(source: MomentSource, proxy: FlakyProxy): MomentSourc
   };
 }
 
-/** Notes what each transaction has written, and what came of the last one. */
+/** Records what each transaction writes, and the result of the last one. */
 class WatchedDatabase extends PostgresDatabase {
-  /** Another one may come in between. */
+  /** Lets another task run in between. */
   turnTaker: TurnTaker | null = null;
   readonly #watch: RowWatch;
   readonly #proxy: FlakyProxy;
@@ -176,14 +190,17 @@ class WatchedDatabase extends PostgresDatabase {
     this.#proxy = proxy;
   }
 
-  override async transaction<T>(run: (connection: DatabaseConnection, started: Promise<number | null>) => Promise<T>): Promise<T> {
+  override async transaction<T>(
+    run: (connection: DatabaseConnection, started: Promise<number | null>) => Promise<T>,
+  ): Promise<T> {
     const watched = async (connection: DatabaseConnection, started: Promise<number | null>): Promise<T> => {
       const written: Written[] = [];
       const noting = this.#watch.recordWrites(connection, written);
       const made = await run(this.turnTaker?.wrapConnection(noting) ?? noting, started);
       this.#last = { made, written };
       await this.turnTaker?.offerTurn();
-      if (typeof this.#proxy.cut?.at === "number") await cutBeforeEnd(connection, this.#proxy, this.#proxy.cut);
+      if (typeof this.#proxy.cut?.at === "number")
+        await cutBeforeEnd(connection, this.#proxy, this.#proxy.cut);
       return made;
     };
     let isStored = false;
@@ -192,7 +209,7 @@ class WatchedDatabase extends PostgresDatabase {
       isStored = true;
       return made;
     } finally {
-      // Also where nobody heard of it.
+      // Also if the response was lost.
       if (isStored || this.#proxy.isStored) this.#watch.add(this.#last.written);
     }
   }
@@ -202,14 +219,18 @@ class WatchedDatabase extends PostgresDatabase {
     await this.turnTaker?.loseRace();
   }
 
-  /** What nobody heard of, although it was stored. */
+  /** Returns the result that was stored although its response was lost. */
   stored(): BatchResult {
     return (this.#last.made as { result: BatchResult }).result;
   }
 }
 
-/** It had fewer statements than that. */
-async function cutBeforeEnd(connection: DatabaseConnection, proxy: FlakyProxy, cut: ConnectionLoss): Promise<void> {
+/** Cuts the connection at the end, because the transaction had fewer statements. */
+async function cutBeforeEnd(
+  connection: DatabaseConnection,
+  proxy: FlakyProxy,
+  cut: ConnectionLoss,
+): Promise<void> {
   proxy.cut = { ...cut, at: 0 };
   await connection.query("select 1", []);
 }

@@ -1,7 +1,7 @@
 import type { Step } from "../../src/core/model/run.ts";
 import { RandomSource } from "./randomSource.ts";
 
-/** What one step of a workflow does. `invoke`: another workflow, by its URL. */
+/** The work of one step of a workflow. `invoke`: another workflow, by its URL. */
 export type Work =
   | { kind: "run" }
   | { kind: "sleep"; delay: number }
@@ -9,7 +9,7 @@ export type Work =
   | { kind: "call" }
   | { kind: "invoke"; url: string };
 
-/** The code of a workflow: groups one after another; the steps of a group are begun together. */
+/** The code of a workflow: groups run one after another; the steps of a group start together. */
 export type Program = { groups: readonly (readonly Work[])[]; brokenStep: number | null };
 
 export const events = ["paid", "shipped", "called"] as const;
@@ -17,11 +17,12 @@ const host = /^https:\/\/flow-\d+\.example\//;
 const maxDepth = 2;
 
 export const isWorkflow = (url: string): boolean => host.test(url);
-export const workflowUrl = (number: number, depth = 0): string => `https://flow-${number % 3}.example/${number}/${depth}`;
+export const workflowUrl = (number: number, depth = 0): string =>
+  `https://flow-${number % 3}.example/${number}/${depth}`;
 
 const programs = new Map<string, Program>();
 
-/** The code behind a URL: always the same. */
+/** Returns the code for a URL, which is always the same. */
 export function getProgram(url: string): Program {
   let program = programs.get(url);
   if (!program) programs.set(url, (program = makeProgram(url)));
@@ -56,15 +57,27 @@ function randomWork(random: RandomSource, number: number, depth: number): Work {
   return random.of(kinds);
 }
 
-export const stepTypes: { [K in Work["kind"]]: string } = { run: "Run", sleep: "SleepFor", wait: "Wait", call: "Call", invoke: "Invoke" };
+export const stepTypes: { [K in Work["kind"]]: string } = {
+  run: "Run",
+  sleep: "SleepFor",
+  wait: "Wait",
+  call: "Call",
+  invoke: "Invoke",
+};
 
-/** A step as it stands in a history. */
-export type HistoryStep = { stepId: number; stepName: string; stepType: string; concurrent: number; targetStep?: number } & {
+/** A step as stored in a history. */
+export type HistoryStep = {
+  stepId: number;
+  stepName: string;
+  stepType: string;
+  concurrent: number;
+  targetStep?: number;
+} & {
   out?: string;
   waitTimeout?: boolean;
 };
 
-/** What is to be done next. `wrong`: the history is none of this program. */
+/** The next action. `wrong`: the history does not belong to this program. */
 export type Move =
   | { kind: "plan"; first: number; group: readonly Work[] }
   | { kind: "work"; stepId: number; work: Work; concurrent: number }
@@ -72,7 +85,7 @@ export type Move =
   | { kind: "nothing" }
   | { kind: "wrong"; why: string };
 
-/** Replays a history as the client of the protocol does (protocol 6.8): up to the first step that has no result. */
+/** Replays a history as the client does (protocol 6.8), up to the first step without a result. */
 export function replay({ groups }: Program, history: readonly HistoryStep[]): Move {
   const results = new Map(history.flatMap((step) => (step.stepId > 0 ? [[step.stepId, step] as const] : [])));
   const outs: (string | undefined)[] = [];
@@ -88,11 +101,16 @@ export function replay({ groups }: Program, history: readonly HistoryStep[]): Mo
     for (const index of group.keys()) outs.push(results.get(first + index)?.out);
     first += group.length;
   }
-  if (results.size !== outs.length) return { kind: "wrong", why: `${results.size} results of ${outs.length} steps` };
+  if (results.size !== outs.length)
+    return { kind: "wrong", why: `${results.size} results of ${outs.length} steps` };
   return { kind: "finish", outs };
 }
 
-function single(results: ReadonlyMap<number, HistoryStep>, stepId: number, [work]: readonly Work[]): Move | null {
+function single(
+  results: ReadonlyMap<number, HistoryStep>,
+  stepId: number,
+  [work]: readonly Work[],
+): Move | null {
   return results.has(stepId) || !work ? null : { kind: "work", stepId, work, concurrent: 1 };
 }
 
@@ -103,20 +121,30 @@ function parallel(history: readonly HistoryStep[], first: number, group: readonl
   if (ofGroup.length >= 2 * group.length) return null;
   const work = last?.targetStep === undefined ? undefined : group[last.targetStep - first];
   if (last?.targetStep === undefined) return { kind: "nothing" };
-  if (!work || last.concurrent !== group.length) return { kind: "wrong", why: `a plan of ${last.targetStep}` };
+  if (!work || last.concurrent !== group.length)
+    return { kind: "wrong", why: `a plan of ${last.targetStep}` };
   return { kind: "work", stepId: last.targetStep, work, concurrent: group.length };
 }
 
 export const makeRunOutput = (stepId: number): string => `"out of ${stepId}"`;
 
-function findMismatch({ stepType, out, waitTimeout }: HistoryStep, { kind }: Work, stepId: number): string | null {
+function findMismatch(
+  { stepType, out, waitTimeout }: HistoryStep,
+  { kind }: Work,
+  stepId: number,
+): string | null {
   if (stepType !== stepTypes[kind]) return `step ${stepId} is a ${stepType} instead of ${stepTypes[kind]}`;
   if (kind === "run" && out !== makeRunOutput(stepId)) return `step ${stepId} has the result ${out}`;
-  if (kind === "wait" && (waitTimeout === true) !== (out === undefined)) return `step ${stepId} says ${out} and ${waitTimeout}`;
+  if (kind === "wait" && (waitTimeout === true) !== (out === undefined))
+    return `step ${stepId} says ${out} and ${waitTimeout}`;
   if (kind === "invoke" && out === undefined) return `step ${stepId} has no result of its run`;
   return null;
 }
 
-/** The steps of a history that endpoints look at. */
+/** Returns the steps of a history that endpoints use. */
 export const readHistory = (steps: readonly Pick<Step, "callType" | "body">[]): HistoryStep[] =>
-  steps.slice(1).flatMap(({ callType, body }) => (callType === "step" ? [JSON.parse(new TextDecoder().decode(body)) as HistoryStep] : []));
+  steps
+    .slice(1)
+    .flatMap(({ callType, body }) =>
+      callType === "step" ? [JSON.parse(new TextDecoder().decode(body)) as HistoryStep] : [],
+    );

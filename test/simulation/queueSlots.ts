@@ -9,14 +9,20 @@ type SlotCheckContext = {
   cover: (what: string) => void;
 };
 
-/** Slots of queues: each is kept until its message and its callbacks without a delay are finished; not longer. */
+/**
+ * Checks queue slots: each is kept until its message and its callbacks without a delay have finished, and no
+ * longer.
+ */
 export class QueueSlotChecker {
-  /** The message whose slot a message holds. */
+  /** The message whose slot each message holds. */
   readonly #roots = new Map<string, string>();
-  /** Those that hold a slot and are not finished. */
+  /** The unfinished messages that hold each slot. */
   readonly #holders = new Map<string, Set<string>>();
 
-  check({ changes, result, calls }: ObservedBatch, { messageHistories, assertHolds, tables, cover }: SlotCheckContext): void {
+  check(
+    { changes, result, calls }: ObservedBatch,
+    { messageHistories, assertHolds, tables, cover }: SlotCheckContext,
+  ): void {
     const touched = new Set<string>();
     const hold = (root: string, id: string): void => {
       this.#roots.set(id, root);
@@ -38,24 +44,37 @@ export class QueueSlotChecker {
       touched.add(row.id);
       if (after && !before) hold(row.id, row.id);
       if (after && !before)
-        assertHolds(messageHistories.get(row.id)?.message.queue === after.queue, `a slot is one of the message's queue: ${row.id}`);
+        assertHolds(
+          messageHistories.get(row.id)?.message.queue === after.queue,
+          `a slot belongs to the message's queue: ${row.id}`,
+        );
       if (after && before && after.queue !== before.queue) {
-        assertHolds(after.queue === "" && calls.some(({ name }) => name === "deleteQueue"), `a slot stays in its queue: ${row.id}`);
+        assertHolds(
+          after.queue === "" && calls.some(({ name }) => name === "deleteQueue"),
+          `a slot stays in its queue: ${row.id}`,
+        );
         cover("queue deleted before its callbacks");
         const state = tables.messages.get(`${row.account}\n${row.id}`)?.state ?? "cancelling";
-        assertHolds(state === "cancelling", `a queue is not removed under its messages: ${row.id}`);
+        assertHolds(state === "cancelling", `a queue is not removed while it has messages: ${row.id}`);
       }
     }
     for (const { after } of changes.storedMessages) {
       const isDelayed = after !== null && after !== undefined && after.notBefore > after.createdAt;
       if (after?.reportsOn && isDelayed) cover("callback with a delay");
-      const root = after?.reportsOn && !isDelayed && !retried.has(after.id) ? this.#roots.get(after.reportsOn.messageId) : undefined;
+      const root =
+        after?.reportsOn && !isDelayed && !retried.has(after.id)
+          ? this.#roots.get(after.reportsOn.messageId)
+          : undefined;
       if (after && root !== undefined && this.#holders.has(root)) hold(root, after.id);
     }
     for (const { before, after } of changes.messages) {
       const { id } = after ?? before ?? { id: "" };
       const root = this.#roots.get(id);
-      if (after) assertHolds(after.slot === (root ?? null), `who holds a slot knows it: ${id} says ${after.slot}, it is ${root}`);
+      if (after)
+        assertHolds(
+          after.slot === (root ?? null),
+          `a message records its slot: ${id} has ${after.slot} instead of ${root}`,
+        );
       else if (root !== undefined) this.#holders.get(root)?.delete(id);
       if (root !== undefined) touched.add(root);
     }
@@ -65,9 +84,9 @@ export class QueueSlotChecker {
       const slot = tables.queueSlots.get(`${account}\n${root}`);
       assertHolds(
         (slot?.holders ?? 0) === holders,
-        `a slot is kept by whom it belongs to: ${root} says ${slot?.holders}, there are ${holders}`,
+        `the holders of a slot are counted: ${root} has ${slot?.holders} of ${holders}`,
       );
-      assertHolds(slot === undefined || slot.holders > 0, `a slot without holders is given back: ${root}`);
+      assertHolds(slot === undefined || slot.holders > 0, `a slot without holders is released: ${root}`);
       if (holders === 0) this.#holders.delete(root);
     }
   }

@@ -3,17 +3,25 @@ import type { PublishResult } from "../../src/core/commands/publish.ts";
 import type { ObservedBatch, AssertHolds } from "./observedBatch.ts";
 import type { Tables } from "./changes.ts";
 
-type QuotaCheckContext = { assertHolds: AssertHolds; tables: Tables; now: number; cover: (what: string) => unknown };
+type QuotaCheckContext = {
+  assertHolds: AssertHolds;
+  tables: Tables;
+  now: number;
+  cover: (what: string) => unknown;
+};
 type PublishInput = { account: string; inputs: readonly MessageInput[] };
 
-/** Nodes that can be reached look every 10 s. It may take a while until there is one, and whose clock is right. */
+/**
+ * How long an exceeded quota may go unnoticed. Nodes check every 10 s, but it may take long until one is
+ * reachable with a correct clock.
+ */
 const maxOverQuota = 2 * 3_600_000;
 
-/** An account that stores more than its quota takes nothing new, and soon after it does. */
+/** Checks that an account which exceeds its quota accepts nothing new, with little delay. */
 export class QuotaChecker {
-  /** By account: what the buckets tell, and since when that is more than the quota. */
+  /** By account: the stored bytes according to the buckets, and since when they exceed the quota. */
   readonly #stored = new Map<string, { bytes: number; overSince: number | null }>();
-  /** When it was last seen that an account is over its quota, or is so no more. */
+  /** When the state of a quota was last seen to change. */
   readonly #changedAt = new Map<string, number>();
 
   check(observed: ObservedBatch, checkContext: QuotaCheckContext): void {
@@ -37,29 +45,41 @@ export class QuotaChecker {
     observed.calls.forEach(({ name, input }, at) => {
       const reply = observed.result.replies[at];
       if (name !== "publish" || !reply) return;
-      if ("answer" in reply) this.#checkPublish(input as PublishInput, reply.answer as PublishResult[], checkContext);
-      else if ("refused" in reply && reply.refused.message.includes("by more than 25 %")) cover("run refused for the quota");
+      if ("answer" in reply)
+        this.#checkPublish(input as PublishInput, reply.answer as PublishResult[], checkContext);
+      else if ("refused" in reply && reply.refused.message.includes("by more than 25 %"))
+        cover("run refused for the quota");
     });
   }
 
-  /** Whether an account is known to be over its quota. Null: that has turned just now. */
+  /** Reports whether an account is known to exceed its quota. Null: this has just changed. */
   isFull(account: string, { tables, now }: Pick<QuotaCheckContext, "tables" | "now">): boolean | null {
     return this.#changedAt.get(account) === now ? null : isFull(tables.accounts.get(account));
   }
 
-  #checkPublish({ account, inputs }: PublishInput, results: readonly PublishResult[], checkContext: QuotaCheckContext): void {
+  #checkPublish(
+    { account, inputs }: PublishInput,
+    results: readonly PublishResult[],
+    checkContext: QuotaCheckContext,
+  ): void {
     const isKnown = this.isFull(account, checkContext);
     const { overSince = null } = this.#stored.get(account) ?? {};
     inputs.forEach(({ post }, at) => {
       const one = results[at];
       if (post || !one || isKnown === null) return;
       const isRefused = "refused" in one && one.refused === "storage-quota-exceeded";
-      checkContext.assertHolds(!isRefused || isKnown, `nobody is refused for a quota that it has not reached: ${account}`);
-      checkContext.assertHolds("refused" in one || !isKnown, `who is over its quota publishes nothing: ${account}`);
+      checkContext.assertHolds(
+        !isRefused || isKnown,
+        `an account below its quota is not refused for it: ${account}`,
+      );
+      checkContext.assertHolds(
+        "refused" in one || !isKnown,
+        `an account over its quota publishes nothing: ${account}`,
+      );
       const isLate = overSince !== null && checkContext.now - overSince > maxOverQuota;
       checkContext.assertHolds(
         "refused" in one || !isLate,
-        `it is soon known that an account is over its quota: ${account} since ${overSince}`,
+        `an exceeded quota is noticed soon: ${account} since ${overSince}`,
       );
       if (isRefused) checkContext.cover("refused for the quota");
     });

@@ -1,4 +1,4 @@
-/** A stream of chance: the same for the same seed. (Mulberry32.) */
+/** A source of random numbers that depends only on its seed (mulberry32). */
 export class RandomSource {
   #state: number;
 
@@ -6,7 +6,7 @@ export class RandomSource {
     this.#state = seed | 0;
   }
 
-  /** From 0 to 1. */
+  /** Returns a number from 0 up to but not including 1. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -14,7 +14,7 @@ export class RandomSource {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** A whole number, both ends included. */
+  /** Returns a whole number, both ends included. */
   integerBetween(min: number, max: number): number {
     return min + Math.floor(this.next() * (max - min + 1));
   }
@@ -29,7 +29,7 @@ export class RandomSource {
     return one;
   }
 
-  /** A time to wait for something that happens so often on the average. */
+  /** Returns a random waiting time with this average. */
   gap(mean: number): number {
     return Math.ceil(-Math.log(1 - this.next()) * mean);
   }

@@ -14,7 +14,7 @@ type RemovalCheckContext = {
   cover: (what: string) => unknown;
 };
 
-/** Of what an account may have so many of, the oldest leave, and as many as that stay. */
+/** Checks that only the oldest rows beyond an account's limit are removed. */
 function checkTrimmed(
   table: "log" | "deadLetters",
   removed: { account: string; id: string },
@@ -22,21 +22,34 @@ function checkTrimmed(
 ): void {
   const { account, id } = removed;
   const before = of.changes.accounts.find((one) => one.before?.id === account)?.before;
-  // Within a batch in which the limit was changed, it may have been trimmed before.
-  const limits = [of.tables.accounts.get(account), before].map((row) => row?.limits?.[table === "log" ? "logEntries" : "deadLetters"]);
+  // If the limit was changed in the same batch, rows may have been trimmed before.
+  const limits = [of.tables.accounts.get(account), before].map(
+    (row) => row?.limits?.[table === "log" ? "logEntries" : "deadLetters"],
+  );
   const max = Math.min(...limits.map((limit) => limit ?? Infinity));
   const left = [...of.tables[table].values()].filter((row) => row.account === account);
-  of.assertHolds(left.length >= max, `no more leave than are too many: ${left.length} of ${table} are left of ${max} after ${id}`);
+  of.assertHolds(
+    left.length >= max,
+    `only rows beyond the limit are removed: ${left.length} of ${table} are left of ${max} after ${id}`,
+  );
   of.assertHolds(
     left.every((row) => row.id > id),
-    `the oldest leave: ${id} of ${table}`,
+    `the oldest rows are removed first: ${id} of ${table}`,
   );
 }
 
-/** The log of a message goes as a whole, when it has ended and has no dead letter; what outlives its time is kept as it is. */
+/**
+ * Checks that the log of a message is removed as a whole, after the message has ended and has no dead letter.
+ * A log that outlives its retention is kept unchanged.
+ */
 function checkWhole(
   { changes, isTrimmed }: Pick<ObservedBatch, "changes"> & { isTrimmed: boolean },
-  { messageHistories, assertHolds, tables, cover }: Pick<RemovalCheckContext, "messageHistories" | "assertHolds" | "tables" | "cover">,
+  {
+    messageHistories,
+    assertHolds,
+    tables,
+    cover,
+  }: Pick<RemovalCheckContext, "messageHistories" | "assertHolds" | "tables" | "cover">,
 ): void {
   const gone: LogRow[] = [];
   for (const { before, after } of changes.log) {
@@ -44,26 +57,37 @@ function checkWhole(
     const kept = tables.keptLog.get(`${before.account}\n${before.id}`);
     if (!kept) gone.push(before);
     else if (isDeepStrictEqual(kept, before)) cover("log kept");
-    else assertHolds(false, `what is kept of a log is not rewritten: ${before.id}`);
+    else assertHolds(false, `a kept log is not rewritten: ${before.id}`);
   }
   for (const { before, after } of changes.keptLog) {
-    assertHolds(before === undefined || after === undefined, `what is kept of a log is not rewritten: ${before?.id}`);
-    // It is all that is left to remove when the others that are too many are gone.
+    assertHolds(before === undefined || after === undefined, `a kept log is not rewritten: ${before?.id}`);
+    // After trimming, these may be the last rows that remain to be removed.
     if (before && !after && !isTrimmed) gone.push(before);
   }
   const ids = new Set(gone.map(({ messageId }) => messageId));
   if (ids.size === 0) return;
-  const left = [...tables.log.values(), ...tables.keptLog.values()].find(({ messageId }) => ids.has(messageId));
-  assertHolds(left === undefined, `the log of a message goes as a whole: ${left?.messageId} has ${left?.states.join(" ")}`);
+  const left = [...tables.log.values(), ...tables.keptLog.values()].find(({ messageId }) =>
+    ids.has(messageId),
+  );
+  assertHolds(
+    left === undefined,
+    `the log of a message is removed as a whole: ${left?.messageId} has ${left?.states.join(" ")}`,
+  );
   const dead = [...tables.deadLetters.values()].find(({ messageId }) => ids.has(messageId));
   assertHolds(dead === undefined, `the log of a dead letter is kept: ${dead?.id}`);
   for (const { account, messageId } of gone) {
-    assertHolds(messageHistories.get(messageId)?.ended !== null, `the log of what has not ended is kept: ${messageId}`);
-    assertHolds(!tables.storedMessages.has(`${account}\n${messageId}`), `a message goes with its log: ${messageId}`);
+    assertHolds(
+      messageHistories.get(messageId)?.ended !== null,
+      `the log of an unfinished message is kept: ${messageId}`,
+    );
+    assertHolds(
+      !tables.storedMessages.has(`${account}\n${messageId}`),
+      `a stored message is removed with its log: ${messageId}`,
+    );
   }
 }
 
-/** Nothing is removed before its time, or while something else needs it. */
+/** Checks that nothing is removed before its retention ends, or while it is needed. */
 export function checkRemovals(
   { calls, changes }: ObservedBatch,
   { messageHistories, assertHolds, tables, now, retention, cover }: RemovalCheckContext,
@@ -81,27 +105,40 @@ export function checkRemovals(
   checkWhole({ changes, isTrimmed: asked.has("trim") }, { messageHistories, assertHolds, tables, cover });
   for (const { before, after } of changes.deadLetters) {
     if (!before || after) continue;
-    const expired = asked.has("expire") && (messageHistories.get(before.messageId)?.endedAt ?? 0) < now - retention.deadLetters;
-    const removed = ["retryDeadLetters", "deleteDeadLetters", "resumeRun"].some((name) => asked.has(name as "resumeRun"));
+    const expired =
+      asked.has("expire") &&
+      (messageHistories.get(before.messageId)?.endedAt ?? 0) < now - retention.deadLetters;
+    const removed = ["retryDeadLetters", "deleteDeadLetters", "resumeRun"].some((name) =>
+      asked.has(name as "resumeRun"),
+    );
     if (expired || removed) continue;
     assertHolds(asked.has("trim"), `dead letters are kept for their time: ${before.id}`);
     checkTrimmed("deadLetters", before, { assertHolds, tables, changes });
     cover("dead letter trimmed");
   }
   const shown = new Set(
-    changes.storedMessages.some(({ after }) => !after) ? [...tables.deadLetters.values()].map(({ messageId }) => messageId) : [],
+    changes.storedMessages.some(({ after }) => !after)
+      ? [...tables.deadLetters.values()].map(({ messageId }) => messageId)
+      : [],
   );
   for (const { before, after } of changes.storedMessages) {
     if (!before || after) continue;
     const messageHistory = messageHistories.get(before.id);
     const isTrimmed = tables.accounts.get(before.account)?.dropped !== undefined;
-    const old = messageHistory?.ended !== null && ((messageHistory?.endedAt ?? 0) < now - retention.log || isTrimmed);
-    assertHolds(old && !shown.has(before.id), `an envelope is kept as long as it is needed: ${before.id}`);
+    const old =
+      messageHistory?.ended !== null && ((messageHistory?.endedAt ?? 0) < now - retention.log || isTrimmed);
+    assertHolds(
+      old && !shown.has(before.id),
+      `a stored message is kept as long as it is needed: ${before.id}`,
+    );
   }
   for (const { before, after } of changes.deduplications) {
     if (!before || after) continue;
     const freedAt = messageHistories.get(before.messageId)?.freedAt ?? null;
-    assertHolds(freedAt !== null || before.expiresAt < now, `a deduplication id holds for its window: ${before.key}`);
+    assertHolds(
+      freedAt !== null || before.expiresAt < now,
+      `a deduplication id holds for its window: ${before.key}`,
+    );
   }
 }
 
@@ -109,6 +146,10 @@ export function checkRemovals(
 export function checkEmpty(all: Tables, assertHolds: AssertHolds): void {
   const { accounts: _accounts, dayCounts: _dayCounts, ...tables } = all;
   for (const [name, rows] of Object.entries(tables)) {
-    assertHolds(rows.size === 0, `history ends: ${rows.size} ${name} are left, first ${[...rows.keys()][0]?.replace("\n", " ")}`);
+    assertHolds(
+      rows.size === 0,
+      `history is removed: ${rows.size} ${name} are left, the first is ` +
+        String([...rows.keys()][0]?.replace("\n", " ")),
+    );
   }
 }

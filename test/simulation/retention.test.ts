@@ -3,7 +3,11 @@ import { deleteAccountData } from "../../src/server/accountDeletion.ts";
 import { createIdGenerator } from "../../src/core/values/ids.ts";
 import type { Retention } from "../../src/core/commands/retention.ts";
 import type { MaintenanceTask } from "../../src/maintenance/scheduler.ts";
-import { MaintenanceScheduler, createPromptRetentionTask, createRetentionTask } from "../../src/maintenance/scheduler.ts";
+import {
+  MaintenanceScheduler,
+  createPromptRetentionTask,
+  createRetentionTask,
+} from "../../src/maintenance/scheduler.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
 import { withAuditActor } from "../../src/store/auditActor.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -11,7 +15,7 @@ import { makeInput } from "../core/commandRunner.ts";
 import { RandomSource } from "./randomSource.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
-// When history goes, in virtual time.
+// When history is removed, in virtual time.
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -22,7 +26,7 @@ let world: VirtualTime;
 let memory: Memory;
 let store: Store;
 let timers: MaintenanceScheduler;
-/** How often it was asked when the next row is past its time, and to remove some. */
+/** How often the task asked when the next row expires, and removed rows. */
 let looks: number;
 
 beforeEach(async () => {
@@ -30,7 +34,10 @@ beforeEach(async () => {
   memory = new Memory();
   looks = 0;
   const random = (): number => world.random.next();
-  store = memoryStore({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, memory);
+  store = memoryStore(
+    { node: "node", now: () => world.now, random, newId: createIdGenerator(random) },
+    memory,
+  );
   await store.execute("createAccount", {
     id: "acme",
     name: "",
@@ -39,11 +46,18 @@ beforeEach(async () => {
     tokenHash: "",
     signingKeys: { current: "", next: "" },
   });
-  const counted: Store = { ...store, read: { ...store.read, nextExpiryAt: (...of) => (looks++, store.read.nextExpiryAt(...of)) } };
+  const counted: Store = {
+    ...store,
+    read: { ...store.read, nextExpiryAt: (...of) => (looks++, store.read.nextExpiryAt(...of)) },
+  };
   const clock = new NodeClock(world, "node");
   const logFailure = (what: string): void => expect.fail(what);
   const parts = { store: counted, clock, retention };
-  timers = new MaintenanceScheduler({ tasks: [createRetentionTask(parts), createPromptRetentionTask(parts)], clock, logFailure });
+  timers = new MaintenanceScheduler({
+    tasks: [createRetentionTask(parts), createPromptRetentionTask(parts)],
+    clock,
+    logFailure,
+  });
   timers.start();
   await run(minute);
 });
@@ -58,7 +72,7 @@ async function run(time: number): Promise<void> {
 const publish = (deduplication: string) =>
   store.execute("publish", { account: "acme", inputs: [makeInput({ deduplication, delay: day })] });
 
-test("a deduplication key goes within an hour and a bit, though nothing else will be past its time for days", async () => {
+test("a deduplication id is removed in little more than an hour, even if nothing else is", async () => {
   await run(5 * hour);
   await publish("one");
   await run(hour - 2 * minute);
@@ -67,11 +81,11 @@ test("a deduplication key goes within an hour and a bit, though nothing else wil
   expect(memory.tables.deduplications.size).toBe(0);
   const before = looks;
   await run(2 * day);
-  // Once more than that, for what was used in these minutes.
+  // Once more for what was used during these minutes.
   expect(looks).toBe(before + 1);
 });
 
-test("however many messages come in, it looks a few times an hour", async () => {
+test("retention looks only a few times an hour, regardless of the number of messages", async () => {
   for (let count = 0; count < 1_000; count++) {
     await publish(`key ${count}`);
     await run(36_000);
@@ -80,21 +94,33 @@ test("however many messages come in, it looks a few times an hour", async () => 
   expect(looks).toBeLessThanOrEqual(130);
 });
 
-describe("what an account keeps for less than an hour", () => {
+describe("history kept for less than an hour", () => {
   const cancelled = async (account: string): Promise<void> => {
     const [result] = await store.execute("publish", { account, inputs: [makeInput({ delay: day })] });
-    if (result && "messageId" in result) await store.execute("cancel", { account, messageIds: [result.messageId] });
+    if (result && "messageId" in result)
+      await store.execute("cancel", { account, messageIds: [result.messageId] });
   };
   const ages = (account: string): number[] =>
-    [...memory.tables.log.values()].filter((row) => row.account === account).map(({ time }) => world.now - time);
+    [...memory.tables.log.values()]
+      .filter((row) => row.account === account)
+      .map(({ time }) => world.now - time);
 
   beforeEach(async () => {
-    const secrets = { name: "", password: "", token: "other", tokenHash: "other", signingKeys: { current: "", next: "" } };
+    const secrets = {
+      name: "",
+      password: "",
+      token: "other",
+      tokenHash: "other",
+      signingKeys: { current: "", next: "" },
+    };
     await store.execute("createAccount", { id: "other", ...secrets });
   });
 
-  test.each([1, 10, 59])("goes at most a minute after its time: %d minutes", async (minutes) => {
-    await store.execute("changeAccount", { account: "acme", change: { limits: { logRetention: minutes * minute } } });
+  test.each([1, 10, 59])("is removed at most a minute after its retention: %d minutes", async (minutes) => {
+    await store.execute("changeAccount", {
+      account: "acme",
+      change: { limits: { logRetention: minutes * minute } },
+    });
     await run(5 * hour);
     for (let count = 0; count < 200; count++) {
       await cancelled("acme");
@@ -104,22 +130,25 @@ describe("what an account keeps for less than an hour", () => {
     }
     expect(ages("other")).toHaveLength(10);
     await run((minutes + 1) * minute);
-    expect(ages("acme"), "also when nothing else comes in").toEqual([]);
+    expect(ages("acme"), "even if nothing else happens").toEqual([]);
   });
 
-  test("wakes nobody for accounts that keep it for longer, and is looked for as soon as an account has less time", async () => {
+  test("is looked for only while an account has such a short retention", async () => {
     await cancelled("acme");
     await run(2 * hour);
     const before = looks;
     await run(5 * hour);
     expect(looks).toBe(before);
-    await store.execute("changeAccount", { account: "acme", change: { limits: { logRetention: 10 * minute } } });
+    await store.execute("changeAccount", {
+      account: "acme",
+      change: { limits: { logRetention: 10 * minute } },
+    });
     await run(minute);
     expect(ages("acme")).toEqual([]);
   });
 });
 
-test("in an empty store it sleeps, and it ends when it is stopped", async () => {
+test("retention sleeps while the store is empty, and ends when it is stopped", async () => {
   const before = looks;
   await run(30 * day);
   expect(looks).toBe(before);
@@ -129,25 +158,29 @@ test("in an empty store it sleeps, and it ends when it is stopped", async () => 
   expect(world.pending()).toEqual([]);
 });
 
-test("the audit log of an account is kept for as long as the account may have it, also when that is changed", async () => {
+test("the audit log is kept for the retention of its account, even if that changes", async () => {
   const named = withAuditActor(store, { kind: "commandLine", address: null });
-  const queues = () => [...memory.tables.audit.values()].filter(({ what }) => what === "queue.set").map(({ object }) => object);
+  const queues = () =>
+    [...memory.tables.audit.values()].filter(({ what }) => what === "queue.set").map(({ object }) => object);
   await named.execute("upsertQueue", { account: "acme", name: "first" });
-  // From now on nothing else comes in, but what is done to the account.
+  // From here on nothing else happens, except changes of the account.
   await named.execute("changeAccount", { account: "acme", change: { limits: { auditRetention: 20 * day } } });
   await run(20 * day - minute);
   expect(queues()).toEqual(["first"]);
   await run(hour);
   expect(queues()).toEqual([]);
   await named.execute("upsertQueue", { account: "acme", name: "second" });
-  await named.execute("changeAccount", { account: "acme", change: { limits: { auditRetention: 400 * day } } });
+  await named.execute("changeAccount", {
+    account: "acme",
+    change: { limits: { auditRetention: 400 * day } },
+  });
   await run(90 * day - hour);
-  expect(queues(), "no longer than the server keeps it").toEqual(["second"]);
+  expect(queues(), "at most as long as the server keeps it").toEqual(["second"]);
   await run(2 * hour);
   expect(queues()).toEqual([]);
 });
 
-test("the row of a deleted account goes when nothing else of it is left, and the others stay", async () => {
+test("the row of a deleted account is removed when nothing else is left of it, and others stay", async () => {
   await store.execute("createAccount", {
     id: "shop",
     name: "shop",
@@ -156,15 +189,25 @@ test("the row of a deleted account goes when nothing else of it is left, and the
     tokenHash: "shop",
     signingKeys: { current: "", next: "" },
   });
-  await store.execute("publish", { account: "shop", inputs: [makeInput({ deduplication: "one", delay: day })] });
-  await store.execute("addEndpoints", { account: "shop", name: "all", endpoints: [{ name: null, url: "https://shop.example/" }] });
+  await store.execute("publish", {
+    account: "shop",
+    inputs: [makeInput({ deduplication: "one", delay: day })],
+  });
+  await store.execute("addEndpoints", {
+    account: "shop",
+    name: "all",
+    endpoints: [{ name: null, url: "https://shop.example/" }],
+  });
   await store.execute("changeAccount", { account: "shop", change: { state: "passive" } });
-  await deleteAccountData(store, "shop", { logRetention: retention.log, actor: { kind: "commandLine", address: null } });
+  await deleteAccountData(store, "shop", {
+    logRetention: retention.log,
+    actor: { kind: "commandLine", address: null },
+  });
   const start = world.now;
   const has = (table: "accounts" | "log" | "usage" | "audit"): boolean =>
     [...memory.tables[table].values()].some((row) => ("account" in row ? row.account : row.id) === "shop");
   await run(8 * day);
-  expect([has("accounts"), has("log"), has("usage"), has("audit")], "what it was used for is still told").toEqual([
+  expect([has("accounts"), has("log"), has("usage"), has("audit")], "its usage is still available").toEqual([
     true,
     false,
     true,
@@ -174,15 +217,20 @@ test("the row of a deleted account goes when nothing else of it is left, and the
   expect([has("accounts"), has("usage"), has("audit")]).toEqual([true, false, true]);
   while (has("accounts")) expect(await world.step(start + 91 * day)).toBe(true);
   expect(world.now - start).toBeGreaterThan(90 * day);
-  expect(Object.values(memory.tables).flatMap((rows) => [...rows.keys()].filter((key) => key.startsWith("shop")))).toEqual([]);
+  expect(
+    Object.values(memory.tables).flatMap((rows) => [...rows.keys()].filter((key) => key.startsWith("shop"))),
+  ).toEqual([]);
   expect([...memory.tables.accounts.keys()]).toEqual(["acme"]);
   await run(day);
   expect(world.pending()).toEqual([]);
 });
 
-test("the row of the last account stays, and it sleeps, until there is another one", async () => {
+test("the row of the last account stays, without work, until there is another account", async () => {
   await store.execute("changeAccount", { account: "acme", change: { state: "passive" } });
-  await deleteAccountData(store, "acme", { logRetention: retention.log, actor: { kind: "commandLine", address: null } });
+  await deleteAccountData(store, "acme", {
+    logRetention: retention.log,
+    actor: { kind: "commandLine", address: null },
+  });
   await run(100 * day);
   expect([memory.tables.audit.size, [...memory.tables.accounts.keys()]]).toEqual([0, ["acme"]]);
   expect(world.pending()).toEqual([]);
@@ -198,7 +246,7 @@ test("the row of the last account stays, and it sleeps, until there is another o
   expect([...memory.tables.accounts.keys()]).toEqual(["shop"]);
 });
 
-test("it stays for a week at least, and while there is anything that nobody removes", async () => {
+test("a deleted account's row stays for at least a week, and while anything else remains", async () => {
   await store.execute("pauseLimiter", { account: "acme", id: "queue:all" });
   await store.execute("changeAccount", { account: "acme", change: { state: "passive" } });
   await store.execute("deleteAccount", { account: "acme" });
@@ -222,7 +270,7 @@ test("it stays for a week at least, and while there is anything that nobody remo
   expect(memory.tables.accounts.has("acme")).toBe(false);
 });
 
-test("a duty that hears of news rests no longer than it should when the clock is put back", async () => {
+test("a task that is woken early sleeps no longer than it should if the clock is set back", async () => {
   const clock = new NodeClock(world, "other");
   let turns = 0;
   let tell = (): void => undefined;

@@ -9,10 +9,10 @@ import { tables as shapes } from "../../src/store/sql/tables.ts";
 import type { Changes } from "./changes.ts";
 import { noChanges } from "./changes.ts";
 
-/** The key of a row that a statement has made, changed or removed. */
+/** The key of a row that a statement has inserted, updated or deleted. */
 export type Written = { table: TableName; key: string[] };
 
-/** Knows the rows of a database as they were when it last looked, and what has become of those that were written since. */
+/** Compares the rows of a database with their previous state, for rows that were written since. */
 export class RowWatch {
   readonly tables: { [T in TableName]: Map<string, Rows[T]> } = {
     accounts: new Map(),
@@ -44,7 +44,7 @@ export class RowWatch {
   };
   readonly #written: Written[] = [];
 
-  /** The same connection, but it notes whatever is written over it. */
+  /** Returns the same connection, with its writes recorded. */
   recordWrites(connection: DatabaseConnection, written: Written[]): DatabaseConnection {
     return {
       ...connection,
@@ -55,17 +55,19 @@ export class RowWatch {
     };
   }
 
-  /** These were written, and are there for all to see. */
+  /** Marks recorded writes as committed. */
   add(written: readonly Written[]): void {
     this.#written.push(...written);
   }
 
-  /** Looks at what was written since the last time, in the order in which it was. */
+  /** Returns the changes since the last time, in order. */
   async changes(connection: DatabaseConnection): Promise<Changes> {
     const changes = noChanges();
     const written = this.#written.splice(0);
     const comparing = [...new Set(written.map(({ table }) => table))].map((name) => {
-      const keys = new Map(written.flatMap(({ table, key }) => (table === name ? [[key.join("\n"), key] as const] : [])));
+      const keys = new Map(
+        written.flatMap(({ table, key }) => (table === name ? [[key.join("\n"), key] as const] : [])),
+      );
       return this.#compare(name, [...keys.values()], { changes, connection });
     });
     await Promise.all(comparing);
@@ -78,8 +80,13 @@ export class RowWatch {
     of: { changes: Changes; connection: DatabaseConnection },
   ): Promise<void> {
     const known: Map<string, Rows[T]> = this.tables[table];
-    const found = await readRowsByKey(of.connection, table, keys as unknown as Key[], { mode: "plain" });
-    const now = new Map(found.map((row) => [readKey(table, Object.values(shapes[table].write(row))).join("\n"), row]));
+    const found = await readRowsByKey(of.connection, table, {
+      keys: keys as unknown as Key[],
+      mode: "plain",
+    });
+    const now = new Map(
+      found.map((row) => [readKey(table, Object.values(shapes[table].write(row))).join("\n"), row]),
+    );
     for (const key of keys) {
       const text = key.join("\n");
       const before = known.get(text);
@@ -100,12 +107,19 @@ export class RowWatch {
     if (verb === "insert into") return [{ table, key: readKey(table, row) }];
     const { positions } = getStatements(dialect, table).update;
     const names = Object.keys(shapes[table].columns);
-    return [{ table, key: shapes[table].key.map((column) => String(row[positions.indexOf(names.indexOf(column))] ?? "")) }];
+    return [
+      {
+        table,
+        key: shapes[table].key.map((column) => String(row[positions.indexOf(names.indexOf(column))] ?? "")),
+      },
+    ];
   }
 
-  /** All lines of an account up to one of them. */
+  /** Returns all log rows of an account up to one of them. */
   #listRemoved([account, upTo]: readonly Value[]): Written[] {
-    const lines = [...this.tables.log.values()].filter((line) => line.account === account && line.id <= String(upTo));
+    const lines = [...this.tables.log.values()].filter(
+      (line) => line.account === account && line.id <= String(upTo),
+    );
     return lines.map(({ account, id }) => ({ table: "log", key: [account, id] }));
   }
 }

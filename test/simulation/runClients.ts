@@ -14,7 +14,7 @@ import { events, workflowUrl } from "./programs.ts";
 import type { Tables } from "./changes.ts";
 
 const features = { lazyFetch: false, initialBody: true, detect: true, captured: true };
-/** What endpoints that are workflows answer with. */
+/** The response headers of workflow endpoints. */
 export const sdkHeaders: HeaderList = [
   ["Upstash-Workflow-Sdk-Version", "1"],
   ["Upstash-Workflow-Sdk", "v1.0.0"],
@@ -22,16 +22,23 @@ export const sdkHeaders: HeaderList = [
 const callbackHeader = ["Upstash-Workflow-Callback", "true"] as const;
 
 /**
- * Several runs may have them, one after another. An endpoint names its run by its name alone, so that what it posts too
- * late may come to another one: what these runs do is not what their workflows say.
+ * Ids that several runs use, one after another. An endpoint names its run only by id, so a late post may
+ * reach another run. These runs may differ from their workflows.
  */
 export const reusedRunIds: readonly string[] = ["run-1", "run-2", "run-3"];
 
 type Start = { runId: string; url: string; invoker: InvokerPost | null };
 
-/** A letter that starts a run. */
+/** Returns an input that starts a run. */
 export function makeStartInput(random: RandomSource, { runId, url, invoker }: Start): MessageInput {
-  const post: RunPost = { kind: "start", runId, url, features, origin: random.of(["sdk", "sdk", "rest"]), invoker };
+  const post: RunPost = {
+    kind: "start",
+    runId,
+    url,
+    features,
+    origin: random.of(["sdk", "sdk", "rest"]),
+    invoker,
+  };
   const failureCallback: CallbackSettings | null = random.isHit(0.5)
     ? { ...settings(random), url, callback: null, failureCallback: null }
     : null;
@@ -40,11 +47,13 @@ export function makeStartInput(random: RandomSource, { runId, url, invoker }: St
     post,
     failureCallback,
     delay: random.of([null, null, null, 5_000]),
-    flowControl: random.isHit(0.15) ? { key: random.of(keys), parallelism: random.integerBetween(1, 3), rate: null, period: null } : null,
+    flowControl: random.isHit(0.15)
+      ? { key: random.of(keys), parallelism: random.integerBetween(1, 3), rate: null, period: null }
+      : null,
   };
 }
 
-/** A letter by which an endpoint goes on with its run. */
+/** Returns an input by which an endpoint continues its run. */
 export const makeStepInput = (
   random: RandomSource,
   of: { runId: string; url: string; head: StepHead; out?: string; delay?: number },
@@ -52,12 +61,23 @@ export const makeStepInput = (
   ...makeRunInput(random, of.url),
   post: { kind: "step", runId: of.runId, head: of.head },
   delay: of.delay ?? null,
-  body: new TextEncoder().encode(JSON.stringify({ ...of.head, ...(of.out === undefined ? {} : { out: of.out }) })),
+  body: new TextEncoder().encode(
+    JSON.stringify({ ...of.head, ...(of.out === undefined ? {} : { out: of.out }) }),
+  ),
 });
 
-/** A request to a third party, for a run. */
-export function makeCallInput(random: RandomSource, of: { runId: string; url: string; head: StepHead; to: string }): MessageInput {
-  const callback = { ...settings(random), headers: [callbackHeader], url: of.url, callback: null, failureCallback: null };
+/** Returns a request of a run to a third party. */
+export function makeCallInput(
+  random: RandomSource,
+  of: { runId: string; url: string; head: StepHead; to: string },
+): MessageInput {
+  const callback = {
+    ...settings(random),
+    headers: [callbackHeader],
+    url: of.url,
+    callback: null,
+    failureCallback: null,
+  };
   return { ...makeRunInput(random, of.to), post: { kind: "call", runId: of.runId, head: of.head }, callback };
 }
 
@@ -90,7 +110,7 @@ const makeRunInput = (random: RandomSource, url: string): MessageInput => ({
   body: new TextEncoder().encode("go"),
 });
 
-/** What a client asks for on behalf of runs. */
+/** A client request about runs. */
 export type RunRequest = { [N in RequestName]: { name: N; input: CommandInput<N> } }[RequestName];
 type RequestName = "publish" | "notify" | "cancelRuns" | "resumeRun" | "repeatFailureCallback";
 
@@ -104,7 +124,11 @@ export function randomRunRequest(random: RandomSource, account: AccountId, table
   const what = failed.length > 0 && random.isHit(0.25) ? 1 : random.next();
   if (what < 0.4) {
     const runId = random.isHit(0.4) ? random.of(reusedRunIds) : `once-${random.integerBetween(1, 1e9)}`;
-    const one = makeStartInput(random, { runId, url: workflowUrl(random.integerBetween(1, 40)), invoker: null });
+    const one = makeStartInput(random, {
+      runId,
+      url: workflowUrl(random.integerBetween(1, 40)),
+      invoker: null,
+    });
     return { name: "publish", input: { account, inputs: random.isHit(0.1) ? [one, one] : [one] } };
   }
   if (what < 0.65) return { name: "notify", input: randomNotify(random, { account, runId, tables }) };
@@ -115,16 +139,23 @@ export function randomRunRequest(random: RandomSource, account: AccountId, table
   return { name: "resumeRun", input: { account, dlqId, from, overrides, logRetention: 3_600_000 } };
 }
 
-/** Stores keep their rows in orders of their own. */
-const inOrder = <Row extends { account: string; id: string }>(rows: ReadonlyMap<string, Row>, account: AccountId): Row[] =>
+/** Sorts rows, because stores keep them in different orders. */
+const inOrder = <Row extends { account: string; id: string }>(
+  rows: ReadonlyMap<string, Row>,
+  account: AccountId,
+): Row[] =>
   [...rows.values()].filter((row) => row.account === account).sort((a, b) => (a.id < b.id ? -1 : 1));
 
-/** Each event says something that no other one says. */
-function randomNotify(random: RandomSource, of: { account: AccountId; runId: string; tables: Tables }): CommandInput<"notify"> {
+/** Returns an event whose body is unique. */
+function randomNotify(
+  random: RandomSource,
+  of: { account: AccountId; runId: string; tables: Tables },
+): CommandInput<"notify"> {
   const { account, runId, tables } = of;
   const event = random.of(events);
   const body = new TextEncoder().encode(`${event} ${runId} ${random.integerBetween(1, 1e9)}`);
   const waiting = inOrder(tables.waiters, account).filter((one) => one.event === event);
-  if (waiting.length > 0 && random.isHit(0.4)) return { account, event, body, waiterIds: waiting.slice(0, 5).map(({ id }) => id) };
+  if (waiting.length > 0 && random.isHit(0.4))
+    return { account, event, body, waiterIds: waiting.slice(0, 5).map(({ id }) => id) };
   return { account, event, body, runId, kind: random.of(["event", "event", "webhook"]) };
 }

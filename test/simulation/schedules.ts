@@ -8,16 +8,22 @@ type ScheduleCheckContext = {
   now: number;
   retried: ReadonlyMap<string, string>;
   cover: (what: string) => void;
-  /** Null: it is not known. */
+  /** Reports whether the account has spent its budget. Null: unknown. */
   hasSpent(account: string): boolean | null;
 };
 
-/** Schedules fire when their time has come, once, to all they are aimed at. Their crons are "every so many minutes". */
+/**
+ * Checks that schedules fire once when they are due, to all of their endpoints. Their crons have the form
+ * "every n minutes".
+ */
 export class ScheduleChecker {
-  /** Times of the schedules that have fired. */
+  /** Due times at which schedules have fired. */
   readonly #fired = new Set<string>();
 
-  check({ changes, calls }: ObservedBatch, { assertHolds, tables, now, retried, cover, hasSpent }: ScheduleCheckContext): void {
+  check(
+    { changes, calls }: ObservedBatch,
+    { assertHolds, tables, now, retried, cover, hasSpent }: ScheduleCheckContext,
+  ): void {
     const created = new Map<string, StoredMessage[]>();
     for (const { after } of changes.storedMessages) {
       if (!after || after.scheduleId === null || retried.has(after.id) || after.reportsOn) continue;
@@ -27,7 +33,9 @@ export class ScheduleChecker {
     const replaced = new Set(
       calls.flatMap(({ name, input }) => {
         const { account, id } = input as { account: string; id?: string };
-        return name === "createSchedule" || name === "deleteSchedule" || name === "pauseSchedule" ? `${account}\n${id}` : [];
+        return name === "createSchedule" || name === "deleteSchedule" || name === "pauseSchedule"
+          ? `${account}\n${id}`
+          : [];
       }),
     );
     const groupsChange = changes.urlGroups.length > 0;
@@ -36,9 +44,14 @@ export class ScheduleChecker {
       const made = created.get(name) ?? [];
       created.delete(name);
       if (after && after.dueAt !== null)
-        assertHolds(isTick(after, now), `a schedule fires next at a time of its own: ${after.cron}, ${after.dueAt}`);
-      if (after) assertHolds(after.paused === (after.dueAt === null), `a schedule has a time unless it is paused: ${after.id}`);
-      if (made.length === 0 && (!after || !before || after.lastAt === before.lastAt || replaced.has(name))) continue;
+        assertHolds(isTick(after, now), `the next firing follows the cron: ${after.cron}, ${after.dueAt}`);
+      if (after)
+        assertHolds(
+          after.paused === (after.dueAt === null),
+          `a schedule has a due time unless it is paused: ${after.id}`,
+        );
+      if (made.length === 0 && (!after || !before || after.lastAt === before.lastAt || replaced.has(name)))
+        continue;
       const dueAt = before?.dueAt ?? Infinity;
       assertHolds(dueAt <= now, `a schedule fires when it is due: ${name}`);
       if (!before) continue;
@@ -49,23 +62,33 @@ export class ScheduleChecker {
       if (now > dueAt + 60_000) cover("schedule late");
       const group = before.messageInput.group;
       const passesOver = hasSpent(before.account) ?? after?.passedOver !== undefined;
-      assertHolds(!passesOver || made.length === 0, `a schedule of an account that has spent its budget passes over: ${name}`);
+      assertHolds(
+        !passesOver || made.length === 0,
+        `a schedule skips firings if its account has spent its budget: ${name}`,
+      );
       assertHolds(
         replaced.has(name) || (after?.passedOver !== undefined) === passesOver,
-        `a schedule passes over for a reason, and says so: ${name}`,
+        `a schedule skips a firing only for a recorded reason: ${name}`,
       );
       if (passesOver) {
         cover("schedule passed over");
         continue;
       }
-      const expected = group === null ? 1 : (tables.urlGroups.get(`${before.account}\n${group}`)?.endpoints.length ?? 0);
+      const expected =
+        group === null ? 1 : (tables.urlGroups.get(`${before.account}\n${group}`)?.endpoints.length ?? 0);
       const ids = JSON.stringify(made.map(({ id }) => id));
       if (!groupsChange)
-        assertHolds(made.length === expected, `a schedule publishes to all once: ${made.length} of ${expected} by ${name}`);
+        assertHolds(
+          made.length === expected,
+          `a schedule publishes once per endpoint: ${made.length} of ${expected} by ${name}`,
+        );
       if (replaced.has(name)) continue;
-      assertHolds(after?.lastAt === now && JSON.stringify(after.lastMessages) === ids, `a schedule knows what it made: ${ids}`);
+      assertHolds(
+        after?.lastAt === now && JSON.stringify(after.lastMessages) === ids,
+        `a schedule records its messages: ${ids}`,
+      );
     }
-    for (const [name] of created) assertHolds(false, `nothing comes from a schedule that has not fired: ${name}`);
+    for (const [name] of created) assertHolds(false, `a message of a schedule comes from a firing: ${name}`);
   }
 }
 
@@ -73,6 +96,6 @@ function isTick({ cron, dueAt, id, createdAt, lastAt }: Schedule, now: number): 
   const minutes = Number(/^\*(?:\/(\d+))? \* \* \* \*$/.exec(cron)?.[1] ?? "1");
   const period = minutes * 60_000;
   const next = (Math.floor(now / period) + 1) * period;
-  // One that was replaced while it was due fires all the same, at once.
+  // A schedule that was replaced while it was due still fires at once.
   return dueAt === next || (createdAt === now && lastAt === null && dueAt === now + 1 && id !== "");
 }

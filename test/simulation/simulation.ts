@@ -6,34 +6,38 @@ import { spans } from "../../src/core/values/limits.ts";
 import type { AccountId, Millis } from "../../src/core/model/message.ts";
 import type { CommandCall, Store } from "../../src/store/store.ts";
 import { RandomSource } from "./randomSource.ts";
-import type { ClientState } from "./clients.ts";
-import { randomCancel, randomDelete, randomInputs, randomRetry } from "./clients.ts";
+import { randomInputs } from "./clients.ts";
+import { SimulatedClients } from "./simulatedClients.ts";
 import { SimulatedHosts } from "./destinations.ts";
 import { Endpoints } from "./endpoints.ts";
 import { InvariantChecker } from "./invariantChecker.ts";
-import type { Cluster } from "./node.ts";
-import { SimulatedNode, faultNames, noFaults } from "./node.ts";
+import { type Cluster, faultNames, noFaults } from "./cluster.ts";
+import { SimulatedNode } from "./node.ts";
 import { SharedSessions } from "./nodeSessions.ts";
 import { BatchScheduler } from "./batchScheduler.ts";
-import { randomRunRequest } from "./runClients.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage } from "./storage.ts";
-import { randomScope } from "./scopes.ts";
-import { clear, prepare, randomSetUp, release, unschedule } from "./setUp.ts";
+import { clear, prepare, release, unschedule } from "./setUp.ts";
 import { VirtualTime } from "./virtualTime.ts";
 
 const second: Millis = 1000;
 const hour: Millis = 3600 * second;
 
 /**
- * `runs`: the share of what clients ask that is about workflow runs. `meet`: batches of several nodes are at work at the same time. `quota`: the
- * bytes that each account may store as long as there is trouble.
+ * `runs` is the share of client requests about workflow runs. `meet`: batches of several nodes overlap.
+ * `quota` is the storage limit of each account in bytes, while there are faults.
  */
-export type Options = { seed: number; actions?: number; runs?: number; meet?: boolean; quota?: number | null } & {
+export type Options = {
+  seed: number;
+  actions?: number;
+  runs?: number;
+  meet?: boolean;
+  quota?: number | null;
+} & {
   decisions?: Commands;
   storage?: Storage;
 };
-/** `failure`: the broken promise, if any. */
+/** `failure` is the broken invariant, or null. */
 export type Report = {
   seed: number;
   failure: string | null;
@@ -44,10 +48,13 @@ export type Report = {
   steps: number;
 };
 
-/** More steps than any run needs that comes to rest. */
+/** More steps than any run needs until it is quiet. */
 const mostSteps = 500_000;
 
-/** Runs a whole broker in virtual time: first with everything that can go wrong, then until it is quiet, then until it is empty. */
+/**
+ * Runs a whole cluster in virtual time: first with every possible fault, then until it is quiet, then until
+ * it is empty.
+ */
 export async function simulate({
   seed,
   actions = 150,
@@ -71,12 +78,9 @@ export async function simulate({
 class Simulation {
   readonly #virtualTime: VirtualTime;
   readonly #random: RandomSource;
-  /** What tokens are good for. By a chance of its own, so that all else is as it would be without. */
-  readonly #scopeRandom: RandomSource;
   readonly #cluster: Cluster;
   readonly #checker: InvariantChecker;
-  readonly #clients: ClientState[] = ["acme", "umbrella"].map((account) => ({ account, messageIds: [], dlqIds: [] }));
-  readonly #runShare: number;
+  readonly #clients: SimulatedClients;
   #nodes: SimulatedNode[] = [];
   #nodeCount = 0;
   #steps = 0;
@@ -84,19 +88,25 @@ class Simulation {
   #isClockWrong = false;
   readonly #isLimited: boolean;
 
-  constructor(seed: number, storage: Storage, { runs: shareOfRuns, quota }: { runs: number; quota: number | null }) {
-    this.#runShare = shareOfRuns;
+  constructor(
+    seed: number,
+    storage: Storage,
+    { runs: runShare, quota }: { runs: number; quota: number | null },
+  ) {
     this.#isLimited = seed % 3 === 0;
     const random = new RandomSource(seed);
-    this.#scopeRandom = new RandomSource(seed + 1_000_000);
     const virtualTime = new VirtualTime(random, storage.atWork);
-    const retention = { log: random.of([1, 3]) * hour, deadLetters: random.of([1, 2, 6]) * hour, audit: 5 * hour };
-    // Bodies have up to 20 bytes, those of callbacks some hundred.
+    const retention = {
+      log: random.of([1, 3]) * hour,
+      deadLetters: random.of([1, 2, 6]) * hour,
+      audit: 5 * hour,
+    };
+    // Bodies have up to 20 bytes, those of callbacks some hundred bytes.
     const bytes = { total: random.of([300, 1_000, 3_000]), perBatch: random.of([10, 30, 1_000]) };
     const capacity = { total: random.integerBetween(2, 14), perHost: random.integerBetween(2, 8), bytes };
     this.#virtualTime = virtualTime;
     this.#random = random;
-    this.#checker = new InvariantChecker({ virtualTime, storage, retention, hands: capacity });
+    this.#checker = new InvariantChecker({ virtualTime, storage, retention, capacity });
     const destinations = new SimulatedHosts(random, random.integerBetween(3, 24));
     const { runs, assertHolds, happened } = this.#checker;
     const endpoints = new Endpoints({
@@ -123,8 +133,19 @@ class Simulation {
       signalWork: (from, at) => this.#nodes.forEach((node) => node.id !== from && node.receiveSignal(at)),
       kill: (node, why) => this.#kill(node, why),
     };
-    virtualTime.note(`seed ${seed}: hands ${JSON.stringify(capacity)} retention ${JSON.stringify(retention)}`);
-    virtualTime.note(destinations.hosts.map((host) => `${host} ${destinations.getBehavior(host)}`).join(", "));
+    this.#clients = new SimulatedClients({
+      cluster: this.#cluster,
+      random,
+      scopeRandom: new RandomSource(seed + 1_000_000),
+      runShare,
+      openNodes: () => this.#nodes.filter((node) => !node.closed),
+    });
+    virtualTime.note(
+      `seed ${seed}: capacity ${JSON.stringify(capacity)} retention ${JSON.stringify(retention)}`,
+    );
+    virtualTime.note(
+      destinations.hosts.map((host) => `${host} ${destinations.getBehavior(host)}`).join(", "),
+    );
   }
 
   report(seed: number): Report {
@@ -135,7 +156,7 @@ class Simulation {
     return { seed, failure, trace, happened, digest, messages: messageHistories.size, steps: this.#steps };
   }
 
-  /** Clients at work, and everything that can go wrong. */
+  /** Runs clients and all faults. */
   async runWithFaults(actions: number, meet: boolean): Promise<void> {
     const random = this.#random;
     const { faults } = this.#cluster;
@@ -152,7 +173,9 @@ class Simulation {
     const { quota } = this.#cluster;
     const setQuota =
       (storageBytes: number | null) =>
-      (account: AccountId): CommandCall[] => [{ name: "changeAccount", input: { account, change: { limits: { storageBytes } } } }];
+      (account: AccountId): CommandCall[] => [
+        { name: "changeAccount", input: { account, change: { limits: { storageBytes } } } },
+      ];
     if (quota !== null) await this.#executeAll(setQuota(quota));
     const [input] = randomInputs({ random, hosts: hosts.slice(0, 1), now: this.#virtualTime.now });
     if (input) await this.#executeAll((account) => prepare(account, { input, hosts }));
@@ -161,7 +184,7 @@ class Simulation {
     let left = actions;
     const act = (): void => {
       if (left <= 0) return;
-      if (this.#actOnce()) left--;
+      if (this.#clients.actOnce()) left--;
       this.#virtualTime.after(random.gap(pace), { owner: "world", what: "client" }, act);
     };
     const failure = (): void => {
@@ -175,7 +198,10 @@ class Simulation {
     await this.#runFor(random.of([0, 60 * second, 300 * second]));
   }
 
-  /** Without clients and faults everything comes to its end. Retries may take long; a day is enough for the longest chain. */
+  /**
+   * Runs without clients and faults until everything has ended. Retries may take long; a day is enough for
+   * the longest chain.
+   */
   async quiet(): Promise<void> {
     this.#isQuiet = true;
     Object.assign(this.#cluster.faults, noFaults);
@@ -183,26 +209,27 @@ class Simulation {
     this.#cluster.meetings.often = 0;
     this.#virtualTime.note("calm");
     await this.#runFor(600 * second);
-    // A node whose clock was put back wakes as much too late, unless something else wakes it.
+    // A node whose clock was set back wakes that much too late, unless something else wakes it.
     if (!this.#isClockWrong) this.#checker.checkSchedules();
     await this.#executeAll(unschedule);
     await this.#untilFinished(hour);
     this.#checker.checkHeldBack();
     await this.#executeAll(release);
     await this.#untilFinished(48 * hour);
-    // What is left of lines and of old alarms.
+    // Clears the last waitlists and timers.
     await this.#runFor(60 * second);
     this.#checker.checkQuiet();
   }
 
   async #untilFinished(max: Millis): Promise<void> {
     const until = this.#virtualTime.now + max;
-    while (this.#checker.unfinished > 0 && this.#virtualTime.now < until && this.#checker.broken === null) await this.#runFor(60 * second);
+    while (this.#checker.unfinished > 0 && this.#virtualTime.now < until && this.#checker.broken === null)
+      await this.#runFor(60 * second);
   }
 
-  /** Somebody who keeps house does something in all accounts. */
+  /** Executes commands for all accounts, as an operator would. */
   async #executeAll(callsFor: (account: AccountId) => CommandCall[]): Promise<void> {
-    const calls = this.#clients.flatMap(({ account }) => callsFor(account));
+    const calls = this.#clients.clients.flatMap(({ account }) => callsFor(account));
     const store = this.#cluster.storage.open(this.#source("house"));
     await this.#cluster.meetings.inTurn(async () => {
       const result = await store.runBatch(calls, noCapacity);
@@ -212,13 +239,13 @@ class Simulation {
     await store.close();
   }
 
-  /** Nobody works without need, and history goes when its time has come. */
+  /** Checks that idle nodes do nothing, and that expired history is removed. */
   async empty(): Promise<void> {
     await this.#executeAll(clear);
     await this.#runFor(spans.idleKey + 3 * hour);
     const { claims } = this.#checker;
     const { log, deadLetters, audit } = this.#cluster.retention;
-    // By now the log of some dead letters is kept for them alone.
+    // By now the log of some dead letters is kept only for them.
     const inputs = [...this.#cluster.storage.tables.deadLetters.values()].filter((_, at) => at % 2 === 0);
     await this.#executeAll((account) => {
       const dlqIds = inputs.filter((input) => input.account === account).map(({ id }) => id);
@@ -227,23 +254,26 @@ class Simulation {
     await this.#runFor(2 * Math.max(log, deadLetters, audit ?? 0) + 2 * hour);
     await this.#runFor(40 * 24 * hour);
     this.#checker.checkEmpty();
-    this.#checker.assertHolds(this.#checker.claims === claims, `an idle broker does nothing: ${this.#checker.claims - claims} claims`);
+    this.#checker.assertHolds(
+      this.#checker.claims === claims,
+      `an idle cluster does not claim: ${this.#checker.claims - claims} claims`,
+    );
     const pending = this.#virtualTime.pending();
-    this.#checker.assertHolds(pending.length === 0, `an idle broker sleeps: ${pending.join(", ")}`);
+    this.#checker.assertHolds(pending.length === 0, `an idle cluster has no timers: ${pending.join(", ")}`);
   }
 
   async #runFor(time: Millis): Promise<void> {
     const until = this.#virtualTime.now + time;
     await this.#virtualTime.settled();
     while (this.#checker.broken === null && (await this.#virtualTime.step(until))) {
-      this.#checker.assertHolds(++this.#steps < mostSteps, "a run comes to rest");
+      this.#checker.assertHolds(++this.#steps < mostSteps, "a run becomes quiet");
     }
     this.#virtualTime.now = until;
   }
 
   async #createAccounts(): Promise<void> {
     const store = this.#cluster.storage.open(this.#source("setup"));
-    const calls = this.#clients.map(({ account: id }, at) => ({
+    const calls = this.#clients.clients.map(({ account: id }, at) => ({
       name: "createAccount" as const,
       input: {
         id,
@@ -252,13 +282,13 @@ class Simulation {
         token: id,
         tokenHash: id,
         signingKeys: { current: `${id}-1`, next: `${id}-2` },
-        // What one account may not do any more must not be missed by the other.
+        // One account reaching its limits must not affect the other.
         ...(at === 1 && this.#isLimited ? { limits: { requestsPerDay: 20, requestsPerDayHard: 40 } } : {}),
       },
     }));
     await store.runBatch(calls, noCapacity);
     await store.close();
-    // The judge begins here.
+    // The checker starts here.
     await this.#cluster.storage.changes();
   }
 
@@ -283,10 +313,14 @@ class Simulation {
     this.#removeNode(node);
   }
 
-  /** Another one takes its place after a while. */
+  /** Replaces a node after a while. */
   #removeNode(node: SimulatedNode): void {
     this.#nodes = this.#nodes.filter((other) => other !== node);
-    this.#virtualTime.after(this.#random.integerBetween(100, 20 * second), { owner: "world", what: "start" }, () => this.#startNode());
+    this.#virtualTime.after(
+      this.#random.integerBetween(100, 20 * second),
+      { owner: "world", what: "start" },
+      () => this.#startNode(),
+    );
   }
 
   #stop(node: SimulatedNode): void {
@@ -313,7 +347,10 @@ class Simulation {
       const isRestart = random.isHit(0.2);
       if (isRestart) holds.restart();
       for (const one of isRestart ? this.#nodes : [node])
-        one.loseSession(random.of([10, 500, 1_400, 1_600, 3 * second, 30 * second]), isRestart ? 0 : random.of([0, 300, 900]));
+        one.loseSession(
+          random.of([10, 500, 1_400, 1_600, 3 * second, 30 * second]),
+          isRestart ? 0 : random.of([0, 300, 900]),
+        );
     } else if (what < 0.25) this.#kill(node, "of nothing in particular");
     else if (what < 0.5) this.#stop(node);
     else if (what < 0.7) {
@@ -326,65 +363,11 @@ class Simulation {
     }
   }
 
-  /** False when there is no node that could answer. */
-  #actOnce(): boolean {
-    const random = this.#random;
-    const open = this.#nodes.filter((node) => !node.closed);
-    if (open.length === 0) return false;
-    const node = random.of(open);
-    const known = random.of(this.#clients);
-    for (const { id } of [...this.#cluster.storage.tables.deadLetters.values()]
-      .filter(({ account }) => account === known.account)
-      .slice(-5)) {
-      if (!known.dlqIds.includes(id)) known.dlqIds.push(id);
-    }
-    const what = random.next();
-    const { log } = this.#cluster.retention;
-    const ask = (): Promise<unknown> => {
-      if (random.isHit(this.#runShare)) return this.#askForRuns(node, known);
-      if (what < 0.68) return this.#publish(node, known);
-      if (what < 0.8) return this.#setUp(node, known);
-      if (what < 0.88) return node.ask((store) => store.execute("cancel", randomCancel(random, known)));
-      if (what < 0.94) return node.ask((store) => store.execute("retryDeadLetters", randomRetry(random, known, log)));
-      if (what < 0.98) return node.ask((store) => store.execute("deleteDeadLetters", randomDelete(random, known, log)));
-      return node.ask((store) => store.execute("rotateKeys", { account: known.account, force: true }));
-    };
-    // A client that gets an error knows nothing; it may ask again, or not.
-    ask().catch(() => undefined);
-    return this.#virtualTime.now >= node.cutOffUntil;
-  }
-
-  /** Any node that takes requests. */
+  /** Sends a request to any node that accepts requests. */
   #ask<T>(request: (store: Store) => Promise<T>): Promise<T> {
     const open = this.#nodes.filter((node) => !node.closed);
-    return open.length === 0 ? Promise.reject(new Error("nobody answers")) : this.#random.of(open).ask(request);
-  }
-
-  #askForRuns(node: SimulatedNode, { account }: ClientState): Promise<unknown> {
-    const { name, input } = randomRunRequest(this.#random, account, this.#cluster.storage.tables);
-    return node.ask((store) => executeCall(store, { name, input }));
-  }
-
-  async #publish(node: SimulatedNode, known: ClientState): Promise<void> {
-    const { hosts } = this.#cluster.destinations;
-    const inputs = randomInputs({ random: this.#random, hosts, now: this.#virtualTime.now });
-    const scope = randomScope(this.#scopeRandom, hosts);
-    const results = await node.ask((store) => store.execute("publish", { account: known.account, inputs, ...(scope && { scope }) }));
-    this.#checker.acknowledged(results);
-    for (const result of results)
-      for (const one of "each" in result ? result.each : [result]) if ("messageId" in one) known.messageIds.push(one.messageId);
-  }
-
-  #setUp(node: SimulatedNode, known: ClientState): Promise<unknown> {
-    const { destinations, storage } = this.#cluster;
-    const { hosts } = destinations;
-    const [first] = randomInputs({ random: this.#random, hosts: hosts.slice(0, 1), now: this.#virtualTime.now });
-    if (!first) throw new Error("there is always one");
-    const { name, input } = randomSetUp(this.#random, known, { input: first, hosts, tables: storage.tables });
-    return node.ask((store) => executeCall(store, { name, input }));
+    return open.length === 0
+      ? Promise.reject(new Error("no node responds"))
+      : this.#random.of(open).ask(request);
   }
 }
-
-/** The table of commands is typed by name; what comes by chance is plain data. */
-const executeCall = ({ execute }: Store, { name, input }: CommandCall): Promise<unknown> =>
-  (execute as (name: CommandCall["name"], input: unknown) => Promise<unknown>)(name, input);

@@ -16,36 +16,47 @@ import type { Written } from "./rowWatch.ts";
 import { RowWatch } from "./rowWatch.ts";
 import type { PendingWork } from "./virtualTime.ts";
 
-/** Where all nodes of a simulation keep their rows, with a view of what each batch changed. */
+/** The shared storage of all nodes in a simulation, with a view of the changes of each batch. */
 export interface Storage {
   open(source: MomentSource): NodeStorage;
   readonly tables: Tables;
-  /** Begins a session of a node, and returns its number: see `core/nodes/takeover.ts`. */
+  /** Starts a session of a node and returns its number. See `core/nodes/takeover.ts`. */
   beginSession(node: string): Promise<number>;
-  /** What changed since this was last asked. */
+  /** Returns the changes since the last call. */
   changes(): Promise<Changes>;
-  /** Runs two at the same time, where batches can be. How often one of them had to begin again. */
+  /**
+   * Runs two batches at the same time, if the store allows that. Returns how often one of them had to start
+   * again.
+   */
   together?(first: () => Promise<unknown>, second: () => Promise<unknown>): Promise<number>;
-  /** What of it is under way for real. */
+  /** The real work that is pending. */
   readonly atWork: PendingWork;
   close(): Promise<void>;
 }
 
-/** A way into it for one node. */
+/** The connection of one node to the storage. */
 export type NodeStorage = Omit<StoreBackend, "runBatch"> & {
-  /** Runs a batch, in the middle of which the connection may be lost. Rejects with `Unheard` when it was stored all the same. */
-  runBatch(calls: readonly CommandCall[], capacity: DeliveryCapacity, loss?: ConnectionLoss | null): Promise<BatchResult>;
-  /** All connections are lost, while nothing goes over them. */
+  /**
+   * Runs a batch, during which the connection may be lost. Rejects with `UnreportedBatch` if the batch was
+   * still stored.
+   */
+  runBatch(
+    calls: readonly CommandCall[],
+    capacity: DeliveryCapacity,
+    loss?: ConnectionLoss | null,
+  ): Promise<BatchResult>;
+  /** Cuts all connections while they are idle. */
   hangUp?(): void;
 };
 
 /**
- * Where a connection is lost in the middle of a transaction: before its nth statement, counted from 0, or before the last one that it has; with
- * the word to store it, which does not arrive; with the word that it was stored. `dies`: the node is lost as well, so it makes no other connection.
+ * When a connection is lost during a transaction: before its nth statement (from 0), or before the last one
+ * if there are fewer; with the commit, which does not arrive (`unstored`); or with the answer to the commit
+ * (`stored`). `dies`: the node dies as well, so it does not connect again.
  */
 export type ConnectionLoss = { at: number | "unstored" | "stored"; dies: boolean };
 
-/** It was stored, but whoever asked for it is not told. */
+/** The batch was stored, but its answer was lost. */
 export class UnreportedBatch extends Unavailable {
   readonly result: BatchResult;
 
@@ -55,17 +66,21 @@ export class UnreportedBatch extends Unavailable {
   }
 }
 
-/** What comes of a loss where there is no connection. Before the end nothing was stored for certain, so whoever lives tries again. */
+/**
+ * Simulates a loss for stores without a connection. Before the commit nothing is stored, so a living node
+ * retries.
+ */
 const loseBatch =
   (runBatch: RunBatch): NodeStorage["runBatch"] =>
   async (calls, capacity, loss) => {
-    if (loss && loss.at !== "stored" && (loss.dies || loss.at === "unstored")) throw new Unavailable("storage: the connection was lost");
+    if (loss && loss.at !== "stored" && (loss.dies || loss.at === "unstored"))
+      throw new Unavailable("storage: the connection was lost");
     const result = await runBatch(calls, capacity);
     if (loss?.at === "stored") throw new UnreportedBatch(result);
     return result;
   };
 
-/** The memory store. `decisions`: others than the real ones, for mutants. */
+/** Returns a storage in memory. `decisions` replaces the real ones, for mutants. */
 export function memoryStorage(decisions?: Commands): Storage {
   const memory = new Memory();
   const touched = new Map<string, () => void>();
@@ -79,7 +94,8 @@ export function memoryStorage(decisions?: Commands): Storage {
     const touch = (key: string): void => {
       const before = rows.get(key);
       const name = `${table} ${key}`;
-      if (!touched.has(name)) touched.set(name, () => addChange(changes, table, { before, after: rows.get(key) }));
+      if (!touched.has(name))
+        touched.set(name, () => addChange(changes, table, { before, after: rows.get(key) }));
     };
     rows.set = (key, row) => {
       touch(key);
@@ -117,7 +133,7 @@ function addChange<T extends TableName>(changes: Changes, table: T, change: Chan
   if (change.before !== change.after) changes[table].push(change);
 }
 
-/** One SQLite database in memory, shared by all nodes. */
+/** Returns a storage on one SQLite database in memory, shared by all nodes. */
 export async function sqliteStorage(): Promise<Storage> {
   const database = openSqlite(":memory:");
   await database.createTables();
@@ -129,8 +145,13 @@ export async function sqliteStorage(): Promise<Storage> {
     open: (source) => ({
       runBatch: loseBatch((calls, capacity) =>
         runSqlBatch(
-          { ...database, transaction: (run) => database.transaction((_, started) => run(watched, started)) },
-          source,
+          {
+            database: {
+              ...database,
+              transaction: (run) => database.transaction((_, started) => run(watched, started)),
+            },
+            momentSource: source,
+          },
           calls,
           capacity,
         ),

@@ -8,7 +8,7 @@ import { makeInput } from "../core/commandRunner.ts";
 import { RandomSource } from "./randomSource.ts";
 import { NodeClock, VirtualTime, settled } from "./virtualTime.ts";
 
-// When what is too many goes, in virtual time.
+// When rows beyond a limit are removed, in virtual time.
 
 const second = 1000;
 const hour = 3600 * second;
@@ -17,7 +17,7 @@ let world: VirtualTime;
 let memory: Memory;
 let store: Store;
 let timers: MaintenanceScheduler;
-/** How often it was asked how many there are. */
+/** How often the task counted rows. */
 let looks: number;
 
 beforeEach(async () => {
@@ -25,12 +25,24 @@ beforeEach(async () => {
   memory = new Memory();
   looks = 0;
   const random = (): number => world.random.next();
-  store = memoryStore({ node: "node", now: () => world.now, random, newId: createIdGenerator(random) }, memory);
+  store = memoryStore(
+    { node: "node", now: () => world.now, random, newId: createIdGenerator(random) },
+    memory,
+  );
   for (const id of ["acme", "other"]) {
-    const secrets = { name: "", password: "", token: id, tokenHash: id, signingKeys: { current: "", next: "" } };
+    const secrets = {
+      name: "",
+      password: "",
+      token: id,
+      tokenHash: id,
+      signingKeys: { current: "", next: "" },
+    };
     await store.execute("createAccount", { id, ...secrets });
   }
-  const counted: Store = { ...store, read: { ...store.read, findOverLimit: (...of) => (looks++, store.read.findOverLimit(...of)) } };
+  const counted: Store = {
+    ...store,
+    read: { ...store.read, findOverLimit: (...of) => (looks++, store.read.findOverLimit(...of)) },
+  };
   const clock = new NodeClock(world, "node");
   timers = new MaintenanceScheduler({
     tasks: [createTrimmingTask({ store: counted, clock })],
@@ -48,17 +60,19 @@ async function run(time: number): Promise<void> {
   world.now = until;
 }
 
-/** Each makes one line of the log. */
+/** Publishes and cancels messages, each of which makes one log line. */
 async function cancelled(account: string, count: number): Promise<void> {
   for (let at = 0; at < count; at++) {
     const [result] = await store.execute("publish", { account, inputs: [makeInput({ delay: 60 * second })] });
-    if (result && "messageId" in result) await store.execute("cancel", { account, messageIds: [result.messageId] });
+    if (result && "messageId" in result)
+      await store.execute("cancel", { account, messageIds: [result.messageId] });
   }
 }
 
-const lines = (account: string): number => [...memory.tables.log.values()].filter((row) => row.account === account).length;
+const lines = (account: string): number =>
+  [...memory.tables.log.values()].filter((row) => row.account === account).length;
 
-test("lines beyond the limit of an account go within seconds, those of others stay", async () => {
+test("log lines beyond the limit of an account are removed within seconds, others stay", async () => {
   await store.execute("changeAccount", { account: "acme", change: { limits: { logEntries: 3 } } });
   await cancelled("acme", 10);
   await cancelled("other", 10);
@@ -68,7 +82,7 @@ test("lines beyond the limit of an account go within seconds, those of others st
   expect(memory.tables.accounts.get("other")?.dropped).toBeUndefined();
 });
 
-test("a lower limit takes away what is there when the next thing comes in", async () => {
+test("a lower limit removes existing rows at the next change", async () => {
   await cancelled("acme", 5);
   await store.execute("changeAccount", { account: "acme", change: { limits: { logEntries: 2 } } });
   await cancelled("acme", 1);
@@ -76,7 +90,7 @@ test("a lower limit takes away what is there when the next thing comes in", asyn
   expect(lines("acme")).toBe(2);
 });
 
-test("accounts without such limits are not looked at, and a list with much room is looked through seldom", async () => {
+test("accounts without such limits are not checked, and lists with much room rarely", async () => {
   await cancelled("acme", 5);
   await run(60 * second);
   expect(looks).toBe(0);
@@ -88,7 +102,7 @@ test("accounts without such limits are not looked at, and a list with much room 
   expect(looks).toBeLessThanOrEqual(4);
 });
 
-test("where nothing comes in, it looks once more, and sleeps", async () => {
+test("without changes the task checks one last time and sleeps", async () => {
   await cancelled("acme", 1);
   await run(2 * hour);
   expect(world.pending()).toEqual([]);

@@ -2,15 +2,15 @@ import type { DatabaseConnection } from "../../src/store/sql/database.ts";
 import type { RandomSource } from "./randomSource.ts";
 
 /**
- * Two who are at work at the same time, of whom only the one who has the baton goes on; so it depends on chance alone who comes first. It goes from
- * one to the other between two statements. Who has lost a race waits until the other one has come to its end.
+ * Lets two overlapping tasks continue in turns, so that their order depends only on the seed. The turn may
+ * change between two statements. A task that has lost a race waits until the other has ended.
  */
 export class TurnTaker {
   readonly #random: RandomSource;
   readonly #probability: number;
-  /** Goes on with the one who has not got it. */
+  /** Lets the waiting task continue. */
   #resumeOther: (() => void) | null = null;
-  /** How often one of them had to begin again because the other was first. */
+  /** How often a task had to start again because the other was first. */
   lostRaces = 0;
 
   constructor(random: RandomSource) {
@@ -18,7 +18,7 @@ export class TurnTaker {
     this.#probability = random.of([0.05, 0.2, 0.5]);
   }
 
-  /** Ends when both have come to their end. */
+  /** Resolves when both tasks have ended. */
   async runInTurns(first: () => Promise<unknown>, second: () => Promise<unknown>): Promise<void> {
     const started = new Promise<void>((resolve) => (this.#resumeOther = resolve));
     const end = (): void => {
@@ -29,20 +29,21 @@ export class TurnTaker {
     await Promise.all([first().finally(end), started.then(second).finally(end)]);
   }
 
-  /** The other one goes on to its end. */
+  /** Lets the other task run to its end. */
   async loseRace(): Promise<void> {
     this.lostRaces++;
     await this.#passTurn();
   }
 
-  /** A moment at which the other one may come in between. */
+  /** A moment at which the other task may continue. */
   async offerTurn(): Promise<void> {
     if (this.lostRaces === 0 && this.#random.isHit(this.#probability)) await this.#passTurn();
   }
 
   /**
-   * The same connection, with such a moment before each statement. Behind one that has failed no other is put, as whoever put them goes on to
-   * the end of the transaction at once: they would come behind that, and pass the baton when he does not have it any more.
+   * Returns the same connection, with such a moment before each statement. After a failed statement there is
+   * none: its caller ends the transaction at once, and a later statement would pass on a turn that the task
+   * no longer has.
    */
   wrapConnection(connection: DatabaseConnection): DatabaseConnection {
     let last: Promise<unknown> = Promise.resolve();

@@ -2,13 +2,16 @@ import type { Millis } from "../../src/core/model/message.ts";
 import type { Clock } from "../../src/clock/clock.ts";
 import type { RandomSource } from "./randomSource.ts";
 
-/** Something that will happen. Its owner may be gone by then: then it does not happen. */
+/** A scheduled event. It does not happen if its owner has died. */
 type ScheduledEvent = { at: Millis; order: number; owner: string; what: string; run: (() => void) | null };
 
-/** What is still at work for real, such as a database that was asked something. Null: nothing is. */
+/** Real work that is pending, such as a query of a database, or null. */
 export type PendingWork = () => Promise<unknown> | null;
 
-/** Virtual time: a queue of what will happen. It stands still while anything is at work for real, so nobody waits for a time of day. */
+/**
+ * Virtual time: a queue of scheduled events. It stands still while real work is pending, so that nothing
+ * depends on real time.
+ */
 export class VirtualTime {
   now: Millis = Date.UTC(2026, 0, 1);
   readonly random: RandomSource;
@@ -27,7 +30,7 @@ export class VirtualTime {
     this.trace.push(`${(this.now - Date.UTC(2026, 0, 1)).toString().padStart(9)} ${text}`);
   }
 
-  /** Answers a function that calls it off. */
+  /** Schedules an event. Returns a function that cancels it. */
   after(delay: Millis, of: { owner: string; what: string }, run: () => void): () => void {
     const happening: ScheduledEvent = { at: this.now + Math.max(0, delay), order: ++this.#order, ...of, run };
     push(this.#heap, happening);
@@ -36,22 +39,25 @@ export class VirtualTime {
     };
   }
 
-  /** Never ends when the owner is gone. */
+  /** Waits. The promise never resolves if the owner dies. */
   wait(delay: Millis, of: { owner: string; what: string }): Promise<void> {
     return new Promise((resolve) => this.after(delay, of, resolve));
   }
 
-  /** Whatever it was about to do, it does not do any more. */
+  /** Cancels all events of an owner. */
   forget(owner: string): void {
     this.#ended.add(owner);
   }
 
-  /** What is still to happen, by what it is. */
+  /** Returns the names of scheduled events. */
   pending(): string[] {
     return this.#heap.filter((one) => one.run && !this.#ended.has(one.owner)).map(({ what }) => what);
   }
 
-  /** Lets the next thing happen, with all that follows from it at once. False when there is none before `until`. */
+  /**
+   * Runs the next event with everything that follows from it at once. Returns false if there is none before
+   * `until`.
+   */
   async step(until: Millis): Promise<boolean> {
     for (;;) {
       const [first] = this.#heap;
@@ -65,7 +71,7 @@ export class VirtualTime {
     }
   }
 
-  /** All that follows at once from what has happened. */
+  /** Waits for everything that follows at once from past events. */
   async settled(): Promise<void> {
     await settled();
     for (let work = this.#pendingWork(); work; work = this.#pendingWork()) {
@@ -75,10 +81,13 @@ export class VirtualTime {
   }
 }
 
-/** Where only promises are at work, all that follows from a step has happened when the event loop has come round. */
+/**
+ * Waits one turn of the event loop. If only promises are pending, everything that follows from a step has
+ * then happened.
+ */
 export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** The clock of one node: its hands may be wrong and jump, but it measures how long it sleeps truly. */
+/** The clock of one node. It may be wrong and jump, but sleeps for the right time. */
 export class NodeClock implements Clock {
   clockOffset: Millis = 0;
   readonly #virtualTime: VirtualTime;
@@ -97,7 +106,9 @@ export class NodeClock implements Clock {
     return new Promise((resolve) => {
       const left = until - this.now();
       if (wake.aborted || left <= 0) return resolve();
-      const callOff = Number.isFinite(left) ? this.#virtualTime.after(left, { owner: this.#owner, what: "sleep" }, end) : () => undefined;
+      const callOff = Number.isFinite(left)
+        ? this.#virtualTime.after(left, { owner: this.#owner, what: "sleep" }, end)
+        : () => undefined;
       function end(): void {
         wake.removeEventListener("abort", end);
         callOff();
@@ -108,7 +119,8 @@ export class NodeClock implements Clock {
   }
 }
 
-const isEarlier = (a: ScheduledEvent, b: ScheduledEvent): boolean => a.at < b.at || (a.at === b.at && a.order < b.order);
+const isEarlier = (a: ScheduledEvent, b: ScheduledEvent): boolean =>
+  a.at < b.at || (a.at === b.at && a.order < b.order);
 
 function push(heap: ScheduledEvent[], one: ScheduledEvent): void {
   let at = heap.push(one) - 1;

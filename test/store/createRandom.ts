@@ -1,4 +1,7 @@
-/** Numbers from 0 to 1 that a seed determines (mulberry32). */
+/**
+ * Returns a function that returns numbers from 0 up to, not including, 1. They depend only on the seed
+ * (mulberry32).
+ */
 export function createRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -7,22 +7,33 @@ import type { Delivery, Endpoint, FlowControl, MessageInput, Millis } from "../.
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
 import { makeAccount, bytes, makeCallback, makeInput, makeOutcome } from "./storeFixture.ts";
 
-/** A command with what it is given: plain data, the same for every store. */
+/** A command and its input: plain data, equal for every store. */
 export type RandomCommand = { [N in CommandName]: { name: N; input: CommandInput<N> } }[CommandName];
 
 const accounts = ["a", "b"];
 const hosts = ["https://one.example/x", "https://two.example:8443/y?z=1", "https://three.example/"];
 const queues = ["q1", "q2"];
-/** One is never used, so that it can be deleted. */
+/** The last queue is never used, so that it can be deleted. */
 const namedQueues = [...queues, "q3"];
 const keys = ["k1", "k2"];
 const groups = ["g1", "g2"];
 const retention = { log: 400_000, deadLetters: 300_000, audit: 350_000 };
 const by = { kind: "token", token: "main", address: null } as const;
 
+/** The results of a batch that later commands can refer to. */
+type Observed = {
+  messageIds: readonly string[];
+  dlqIds: readonly string[];
+  runDlqIds: readonly string[];
+  toRepeat: readonly string[];
+  sourceIds: readonly string[];
+  waiterIds: readonly string[];
+  deliveries: readonly Delivery[];
+};
+
 /**
- * Commands by chance, from what is known of earlier answers: often with an effect, sometimes stale, doubled, aimed at
- * another account or at nothing.
+ * Makes random commands from what is known of earlier answers. They often have an effect; some are stale,
+ * repeated, or refer to another account or to nothing.
  */
 export class RandomCommands {
   readonly #random: () => number;
@@ -48,59 +59,55 @@ export class RandomCommands {
     });
   }
 
-  /** What is to run together. The time is the same for all. */
+  /** Returns commands that run together, at the same time. */
   batch(now: Millis): RandomCommand[] {
     return Array.from({ length: 1 + this.#integerBelow(5) }, () => this.#makeCommand(now));
   }
 
-  /** How far the clock goes before the next batch. */
+  /** Returns how far the clock moves before the next batch. */
   pause(): Millis {
     return this.#pickOne([0, 1, 20, 900, spans.waitlistCheck, 12_500, spans.lease, 160_000]);
   }
 
-  learn({
-    messageIds,
-    dlqIds,
-    runDlqIds,
-    toRepeat,
-    sourceIds,
-    waiterIds,
-    deliveries,
-  }: {
-    messageIds: readonly string[];
-    dlqIds: readonly string[];
-    runDlqIds: readonly string[];
-    toRepeat: readonly string[];
-    sourceIds: readonly string[];
-    waiterIds: readonly string[];
-    deliveries: readonly Delivery[];
-  }): void {
-    this.#messageIds.push(...messageIds);
-    this.#dlqIds.push(...dlqIds);
-    this.#runDlqIds.push(...runDlqIds);
-    this.#toRepeat = toRepeat;
-    this.#sourceIds.push(...sourceIds);
-    this.#waiterIds.push(...waiterIds);
-    this.#running.push(...deliveries);
-    this.#settled.push(...deliveries);
+  /** Records what later commands can refer to. */
+  learn(seen: Observed): void {
+    this.#messageIds.push(...seen.messageIds);
+    this.#dlqIds.push(...seen.dlqIds);
+    this.#runDlqIds.push(...seen.runDlqIds);
+    this.#toRepeat = seen.toRepeat;
+    this.#sourceIds.push(...seen.sourceIds);
+    this.#waiterIds.push(...seen.waiterIds);
+    this.#running.push(...seen.deliveries);
+    this.#settled.push(...seen.deliveries);
   }
 
   #makeCommand(now: Millis): RandomCommand {
     if (this.#random() < 0.4) return this.#runs.makeCommand(now);
     const account = this.#pickOne(accounts);
     const kind = this.#integerBelow(100);
-    if (kind < 30) return { name: "publish", input: { account: this.#isRare() ? "none" : account, inputs: this.#makeInputs(now) } };
+    if (kind < 30)
+      return {
+        name: "publish",
+        input: { account: this.#isRare() ? "none" : account, inputs: this.#makeInputs(now) },
+      };
     if (kind < 44)
-      return { name: "claim", input: { limit: 1 + this.#integerBelow(8), ...(kind < 43 ? {} : { turns: makeTurns(account) }) } };
+      return {
+        name: "claim",
+        input: { limit: 1 + this.#integerBelow(8), ...(kind < 43 ? {} : { turns: makeTurns(account) }) },
+      };
     if (kind < 73) return this.#settle();
     if (kind < 77) return { name: "renew", input: { leases: this.#makeLeaseRef() } };
     if (kind < 80) return { name: "returnLeases", input: { leases: this.#makeLeaseRef() } };
-    if (kind < 82) return { name: "reclaim", input: { node: this.#pickOne(["nod_a", "nod_b"]), limit: 1 + this.#integerBelow(4) } };
+    if (kind < 82)
+      return {
+        name: "reclaim",
+        input: { node: this.#pickOne(["nod_a", "nod_b"]), limit: 1 + this.#integerBelow(4) },
+      };
     if (kind < 86) return { name: "cancel", input: this.#makeCancel(account) };
     return kind < 92 ? this.#makeRareCommand(account, now) : this.#setUp(account, now);
   }
 
-  /** Messages to be cancelled, of which a good part are being sent. */
+  /** Returns messages to cancel. In about half of the calls, one that is being sent is among them. */
   #makeCancel(account: string): CommandInput<"cancel"> {
     const [sent] = this.#random() < 0.5 ? this.#pickSome(this.#running) : [];
     return sent
@@ -111,9 +118,9 @@ export class RandomCommands {
   #overrides(): Overrides {
     if (this.#isRare()) return { retries: 1e9 };
     const flowControl = this.#flowControl();
-    const of: Overrides = flowControl === null ? { retries: 1 } : { retries: 1, flowControl };
-    if (this.#isRare()) return { ...of, flowControl: { parallelism: 2, rate: null, period: null } };
-    return this.#isRare() ? { ...of, callback: { retries: 1 }, labels: ["again"] } : of;
+    const basic: Overrides = flowControl === null ? { retries: 1 } : { retries: 1, flowControl };
+    if (this.#isRare()) return { ...basic, flowControl: { parallelism: 2, rate: null, period: null } };
+    return this.#isRare() ? { ...basic, callback: { retries: 1 }, labels: ["again"] } : basic;
   }
 
   #makeRareCommand(account: string, now: Millis): RandomCommand {
@@ -121,12 +128,7 @@ export class RandomCommands {
     const given: RandomCommand[] = [
       {
         name: "retryDeadLetters",
-        input: {
-          account,
-          dlqIds,
-          logRetention: retention.log,
-          overrides: this.#overrides(),
-        },
+        input: { account, dlqIds, logRetention: retention.log, overrides: this.#overrides() },
       },
       { name: "deleteDeadLetters", input: { account, dlqIds, logRetention: retention.log } },
       { name: "createAccount", input: makeAccount(account) },
@@ -147,13 +149,23 @@ export class RandomCommands {
       {
         table: "limiters",
         account,
-        id: this.#pickOne(["queue:q1", "queue:q2", "key:k1", "key:k2", "account:", "endpoint:https://one.example/x"]),
+        id: this.#pickOne([
+          "queue:q1",
+          "queue:q2",
+          "key:k1",
+          "key:k2",
+          "account:",
+          "endpoint:https://one.example/x",
+        ]),
       },
       { table: "schedules", account, id: this.#pickOne(["s1", "s2"]) },
     ];
   }
 
-  /** Queues, keys, groups, schedules, sources: few names, so that they are met again. */
+  /**
+   * Sets up queues, keys, groups, schedules and sources. The names are few, so that commands meet the same
+   * objects.
+   */
   #setUp(account: string, now: Millis): RandomCommand {
     const name = this.#pickOne(namedQueues);
     const key = this.#pickOne(keys);
@@ -163,18 +175,34 @@ export class RandomCommands {
     const given: RandomCommand[] = [
       { name: "pauseLimiter", input: limiter },
       ...this.#maybeTwice({ name: "resumeLimiter" as const, input: limiter }),
-      { name: "upsertQueue", input: { account, name, parallelism: 1 + this.#integerBelow(3), paused: this.#isRare() } },
+      {
+        name: "upsertQueue",
+        input: { account, name, parallelism: 1 + this.#integerBelow(3), paused: this.#isRare() },
+      },
       { name: "deleteQueue", input: { account, name, slots: this.#pickSome(this.#messageIds) } },
       {
         name: "pinFlowControl",
-        input: { account, key, ...this.#pickOne([{ parallelism: 2 }, { rate: 3, period: 20 }, { rate: this.#isRare() ? 1e9 : 2 }]) },
+        input: {
+          account,
+          key,
+          ...this.#pickOne([{ parallelism: 2 }, { rate: 3, period: 20 }, { rate: this.#isRare() ? 1e9 : 2 }]),
+        },
       },
       { name: "unpinFlowControl", input: { account, key, parallelism: this.#isRare(), rate: true } },
       { name: "resetRate", input: { account, key } },
       { name: "changeAccount", input: { account, change: { limits: this.#limits() } } },
-      ...this.#maybeTwice({ name: "addEndpoints" as const, input: { account, name: this.#pickOne(groups), endpoints: this.#endpoints() } }),
-      { name: "removeEndpoints", input: { account, name: this.#pickOne(groups), endpoints: this.#endpoints() } },
-      { name: "setGroupHeaders", input: { account, name: this.#pickOne(groups), headers: [["Svc-Retries", "1"]] } },
+      ...this.#maybeTwice({
+        name: "addEndpoints" as const,
+        input: { account, name: this.#pickOne(groups), endpoints: this.#endpoints() },
+      }),
+      {
+        name: "removeEndpoints",
+        input: { account, name: this.#pickOne(groups), endpoints: this.#endpoints() },
+      },
+      {
+        name: "setGroupHeaders",
+        input: { account, name: this.#pickOne(groups), headers: [["Svc-Retries", "1"]] },
+      },
       { name: "deleteGroup", input: { account, name: this.#pickOne(groups) } },
       ...this.#maybeTwice({
         name: "createSchedule" as const,
@@ -185,20 +213,32 @@ export class RandomCommands {
       { name: "deleteSchedule", input: { account, id } },
       ...this.#makeSourceCommands(source),
     ];
-    // In turn, so that each has had its turn before long.
+    // Commands take turns, so that each runs before long.
     return given[this.#turn++ % given.length] ?? this.#settle();
   }
 
   #limits(): { globalParallelism: number | null; parallelism: number | null } {
     const none = { globalParallelism: null, parallelism: null };
     const max = 1 + this.#integerBelow(3);
-    const bounds = [{}, { globalParallelism: max }, { parallelism: max }, { globalParallelism: max + 1, parallelism: max }];
+    const bounds = [
+      {},
+      { globalParallelism: max },
+      { parallelism: max },
+      { globalParallelism: max + 1, parallelism: max },
+    ];
     return { ...none, ...this.#pickOne(bounds) };
   }
 
   #makeSourceCommands(named: { account: string; id: string }): RandomCommand[] {
     const { account } = named;
-    const setUp = { name: "n", destination: "https://one.example/", headers: [], verification: null, deduplicate: false, paused: false };
+    const setUp = {
+      name: "n",
+      destination: "https://one.example/",
+      headers: [],
+      verification: null,
+      deduplicate: false,
+      paused: false,
+    };
     const call = {
       others: 0,
       reason: "unsigned",
@@ -227,13 +267,20 @@ export class RandomCommands {
         },
       },
       { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]] } },
-      { name: "takeBurst", input: { account, needed: 1 + this.#integerBelow(3), wanted: this.#integerBelow(9) } },
+      {
+        name: "takeBurst",
+        input: { account, needed: 1 + this.#integerBelow(3), wanted: this.#integerBelow(9) },
+      },
     ];
   }
 
   #makeSchedule(now: Millis): { cron: string; messageInput: Omit<MessageInput, "body">; body: Uint8Array } {
     const [{ body, ...messageInput } = makeInput()] = this.#makeInputs(now);
-    return { cron: this.#pickOne(["* * * * *", "*/5 * * * *", "0 0 * * 7x"]), messageInput: { ...messageInput, notBefore: null }, body };
+    return {
+      cron: this.#pickOne(["* * * * *", "*/5 * * * *", "0 0 * * 7x"]),
+      messageInput: { ...messageInput, notBefore: null },
+      body,
+    };
   }
 
   #endpoints(): Endpoint[] {
@@ -251,10 +298,21 @@ export class RandomCommands {
     const delivery = this.#isRare() ? this.#settled.at(-1 - this.#integerBelow(10)) : this.#takeDelivery();
     if (!delivery) return { name: "claim", input: { limit: 5 } };
     const status = this.#pickOne([200, 200, 204, 404, 489, 500, 503, null]);
-    const headers = this.#pickOne([[], [sdkVersion], [sdkVersion], [["Retry-After", "3"]], [["Svc-Nonretryable-Error", "true"]]] as const);
+    const headers = this.#pickOne([
+      [],
+      [sdkVersion],
+      [sdkVersion],
+      [["Retry-After", "3"]],
+      [["Svc-Nonretryable-Error", "true"]],
+    ] as const);
     return {
       name: "settle",
-      input: makeOutcome(delivery, { status, headers, error: status === null ? "no answer" : null, body: bytes(`s${status}\0`) }),
+      input: makeOutcome(delivery, {
+        status,
+        headers,
+        error: status === null ? "no answer" : null,
+        body: bytes(`s${status}\0`),
+      }),
     };
   }
 
@@ -290,7 +348,9 @@ export class RandomCommands {
         deduplicationWindow: this.#isRare() ? 1_000 : null,
         retries: this.#pickOne([null, 0, 0, 1, 2_000]),
         labels: this.#pickSome(["l", "m\ud800"]),
-        callback: this.#isRare() ? { ...makeCallback(this.#pickOne(hosts)), flowControl: this.#flowControl() } : null,
+        callback: this.#isRare()
+          ? { ...makeCallback(this.#pickOne(hosts)), flowControl: this.#flowControl() }
+          : null,
         failureCallback: this.#isRare() ? makeCallback(this.#pickOne(hosts)) : null,
       });
     });
@@ -306,7 +366,9 @@ export class RandomCommands {
   }
 
   #pickSome<T>(list: readonly T[]): T[] {
-    return list.length === 0 ? [] : Array.from({ length: this.#integerBelow(4) }, () => this.#pickOne(list.slice(-12)));
+    return list.length === 0
+      ? []
+      : Array.from({ length: this.#integerBelow(4) }, () => this.#pickOne(list.slice(-12)));
   }
 
   #isRare(): boolean {
@@ -324,7 +386,7 @@ export class RandomCommands {
   }
 }
 
-/** A turn through the accounts of each table, from this one on. */
+/** Returns turns through the accounts of each table, starting after this account. */
 const makeTurns = (account: string): Turns => ({
   messages: account,
   hostWaitlists: "",

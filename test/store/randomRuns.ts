@@ -5,12 +5,13 @@ import type { RandomCommand } from "./randomCommands.ts";
 import { bytes, makeCallback, makeInput } from "./storeFixture.ts";
 
 const runIds = ["wfr_1", "wfr_2", "w-3"];
-/** On hosts of their own: those of other messages have long lines. */
+/** Runs have separate hosts, because the waitlists of other hosts are long. */
 const urls = ["https://flow.example/f", "https://work.example:8443/f?x=1"];
 const events = ["paid", "größe"];
+/** The header by which an endpoint shows that it uses the SDK of workflows. */
 export const sdkVersion = ["Upstash-Workflow-Sdk-Version", "1"] as const;
 
-/** What people search runs by, as far as runs of this file have it. */
+/** Filters that match some of the runs of this file. */
 export const runFilters: readonly RunFilter[] = [
   {},
   { runIds: ["wfr_1", "wfr_2"] },
@@ -20,7 +21,7 @@ export const runFilters: readonly RunFilter[] = [
   { flowControlKeys: ["k1"], callerIps: ["192.0.2.1"] },
 ];
 
-/** Where chance, and what is known of earlier answers, come from. */
+/** Randomness, and what is known of earlier answers. */
 type RandomContext = {
   random(): number;
   dlqIds(): readonly string[];
@@ -29,7 +30,10 @@ type RandomContext = {
   account(): string;
 };
 
-/** Commands of workflow runs by chance. Few names, few steps: so that runs end, begin again, and are posted to twice. */
+/**
+ * Makes random commands of workflow runs. There are few names and steps, so that runs end, start again, and
+ * are posted to twice.
+ */
 export class RandomRuns {
   readonly #context: RandomContext;
   #turn = 0;
@@ -41,18 +45,31 @@ export class RandomRuns {
   makeCommand(now: Millis): RandomCommand {
     const account = this.#context.account();
     const [toRepeat] = this.#context.toRepeat();
-    if (toRepeat !== undefined && this.#random() < 0.3) return { name: "repeatFailureCallback", input: { account, dlqId: toRepeat } };
+    if (toRepeat !== undefined && this.#random() < 0.3)
+      return { name: "repeatFailureCallback", input: { account, dlqId: toRepeat } };
     const runId = this.#pickOne(runIds);
     const event = this.#pickOne(events);
     const kind = this.#integerBelow(100);
     if (kind < 60) return { name: "publish", input: { account, inputs: this.#makeInputs(now) } };
     if (kind < 72) return { name: "wait", input: { account, runId, waiter: this.#waiter(event) } };
     const notifies: RandomCommand[] = [
-      { name: "notify", input: { account, event, body: this.#body(), runId, kind: this.#pickOne(["event", "event", "webhook"] as const) } },
+      {
+        name: "notify",
+        input: {
+          account,
+          event,
+          body: this.#body(),
+          runId,
+          kind: this.#pickOne(["event", "event", "webhook"] as const),
+        },
+      },
       { name: "notify", input: { account, event, body: this.#body(), waiterIds: this.#context.waiterIds() } },
     ];
     if (kind < 82) return this.#pickOne(notifies);
-    const dlqId = this.#pickOne([...this.#context.dlqIds().slice(-2), this.#context.dlqIds().at(-1) ?? "dlq_none"]);
+    const dlqId = this.#pickOne([
+      ...this.#context.dlqIds().slice(-2),
+      this.#context.dlqIds().at(-1) ?? "dlq_none",
+    ]);
     const given: RandomCommand[] = [
       { name: "resumeRun", input: this.#resume(account, dlqId) },
       { name: "finishRun", input: { account, runId, body: this.#body() } },
@@ -64,7 +81,12 @@ export class RandomRuns {
   }
 
   #resume(account: string, dlqId: string): Extract<RandomCommand, { name: "resumeRun" }>["input"] {
-    const overrides = [{}, { runId: this.#pickOne(runIds), retries: 1 }, { delay: 5_000, flowControl: { key: "k2" } }, { retries: 1e9 }];
+    const overrides = [
+      {},
+      { runId: this.#pickOne(runIds), retries: 1 },
+      { delay: 5_000, flowControl: { key: "k2" } },
+      { retries: 1e9 },
+    ];
     return {
       account,
       dlqId,
@@ -75,7 +97,8 @@ export class RandomRuns {
   }
 
   #makeInputs(now: Millis): MessageInput[] {
-    const one = (): MessageInput => this.#pickOne([() => this.#start(now), () => this.#step(now), () => this.#call()])();
+    const one = (): MessageInput =>
+      this.#pickOne([() => this.#start(now), () => this.#step(now), () => this.#call()])();
     return this.#random() < 0.7 ? [one()] : [one(), one(), one()];
   }
 
@@ -88,7 +111,13 @@ export class RandomRuns {
     const step = { ...this.#head(), stepId: 1 + this.#integerBelow(4), stepType: "Invoke" };
     const invoker =
       this.#random() < 0.25
-        ? { runId: this.#pickOne(runIds), createdAt: now, url: this.#pickOne(urls), headers: [sdkVersion], step }
+        ? {
+            runId: this.#pickOne(runIds),
+            createdAt: now,
+            url: this.#pickOne(urls),
+            headers: [sdkVersion],
+            step,
+          }
         : null;
     return this.#makeInput(
       { kind: "start", runId, url, features, origin, invoker },
@@ -105,8 +134,16 @@ export class RandomRuns {
 
   #step(now: Millis): MessageInput {
     const head = this.#random() < 0.05 ? null : this.#head();
-    const when = this.#pickOne([{ delay: null }, { delay: null }, { delay: 3_000 }, { notBefore: now + 700 }]);
-    return this.#makeInput({ kind: "step", runId: this.#pickOne(runIds), head }, { url: this.#pickOne(urls), ...when });
+    const when = this.#pickOne([
+      { delay: null },
+      { delay: null },
+      { delay: 3_000 },
+      { notBefore: now + 700 },
+    ]);
+    return this.#makeInput(
+      { kind: "step", runId: this.#pickOne(runIds), head },
+      { url: this.#pickOne(urls), ...when },
+    );
   }
 
   #call(): MessageInput {
@@ -121,13 +158,21 @@ export class RandomRuns {
   #makeInput(post: RunPost, overrides: Partial<MessageInput>): MessageInput {
     const limits = { parallelism: this.#pickOne([null, 1, 2]), rate: null, period: null };
     const flowControl = this.#random() < 0.2 ? { key: "k1", ...limits } : null;
-    return makeInput({ retries: this.#pickOne([0, 0, 1, null]), body: this.#body(), flowControl, ...overrides, post });
+    return makeInput({
+      retries: this.#pickOne([0, 0, 1, null]),
+      body: this.#body(),
+      flowControl,
+      ...overrides,
+      post,
+    });
   }
 
   #head(): StepHead {
     const number = 1 + this.#integerBelow(4);
     const named = { stepName: "s", stepType: "Run", concurrent: 1 };
-    return this.#random() < 0.7 ? { ...named, stepId: number } : { ...named, concurrent: 2, stepId: 0, targetStep: number };
+    return this.#random() < 0.7
+      ? { ...named, stepId: number }
+      : { ...named, concurrent: 2, stepId: 0, targetStep: number };
   }
 
   #waiter(event: string): WaitPost {

@@ -5,7 +5,16 @@ import { onTestFinished } from "vitest";
 import type { DeliveryCapacity } from "../../src/core/admission/capacity.ts";
 import { laneName } from "../../src/core/admission/capacity.ts";
 import { createIdGenerator } from "../../src/core/values/ids.ts";
-import type { Account, AccountId, Delivery, LeaseRef, MessageInput, Millis, NodeId, Outcome } from "../../src/core/model/message.ts";
+import type {
+  Account,
+  AccountId,
+  Delivery,
+  LeaseRef,
+  MessageInput,
+  Millis,
+  NodeId,
+  Outcome,
+} from "../../src/core/model/message.ts";
 import { parseHost } from "../../src/core/values/url.ts";
 import type { PublishResult } from "../../src/core/commands/publish.ts";
 import type { MomentSource, Store } from "../../src/store/store.ts";
@@ -13,10 +22,13 @@ import { createRandom } from "./createRandom.ts";
 import { makeInput as makeCoreInput } from "../core/commandRunner.ts";
 import type { LogPage } from "../../src/store/queries/logs.ts";
 
-/** The time of the tests of a file, of which one runs at once. */
+/** The time of the tests of a file. Only one of them runs at a time. */
 let time: Millis = 0;
 
-/** A time that only the test moves. Each test has its own, later than all before, so that a store can serve several. */
+/**
+ * A clock that only the test moves. Each test has a clock that starts later than all earlier ones, so that
+ * one store can serve several tests.
+ */
 export class TestClock {
   constructor(start: Millis = Math.max(1_800_000_000_000, time + 1e10)) {
     this.now = start;
@@ -31,19 +43,25 @@ export class TestClock {
   }
 }
 
-/** Opens the store that is tested, empty, as one node of it sees it. It sees to it that the store is closed when the test has ended. */
+/**
+ * Opens the tested store, empty, as one of its nodes sees it. The store is closed when the test has ended.
+ */
 export type OpenStore = (clock: TestClock, node: NodeId) => Promise<Store>;
 
-/** Time from a clock of the test, ids and chance from a seed. */
+/** Returns a source with the time of a test's clock, and with ids and randomness from a seed. */
 export function createSource(clock: TestClock, node: NodeId, seed = 1): MomentSource {
   const random = createRandom(seed);
   return { node, now: () => clock.now, random, newId: createIdGenerator(random) };
 }
 
-/** Lets real time pass. */
-export const sleepReal = (time: Millis): Promise<void> => new Promise((resolve) => void setTimeout(resolve, time));
+/** Waits for real time. */
+export const sleepReal = (time: Millis): Promise<void> =>
+  new Promise((resolve) => void setTimeout(resolve, time));
 
-/** The clock of a node in PostgreSQL tests: stands still until the test moves it, and yet lets real time pass in waiting. */
+/**
+ * Returns the clock of a node in PostgreSQL tests. It stands still until the test moves it, but waiting takes
+ * real time.
+ */
 export const createSteppedClock = (clock: TestClock) => ({
   now: () => clock.now,
   sleep: (until: Millis, wake: AbortSignal): Promise<void> =>
@@ -63,20 +81,20 @@ export function closeAfterTest(store: Store): Store {
   return store;
 }
 
-/** A folder that goes with the test. */
+/** Creates a folder that is removed when the test has ended. */
 export function createTestFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "waypost-store-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
-/** One node at a store: its hands, what was handed to it, and short ways to say what tests often say. */
+/** One node of a store: its capacity, its deliveries, and short forms of frequent commands. */
 export class StoreFixture {
   readonly store: Store;
   readonly clock: TestClock;
   readonly node: NodeId;
   readonly dues: Millis[] = [];
-  /** Free hands, as they were at the beginning: what is out counts against them. */
+  /** The initial delivery capacity. Running deliveries use it up. */
   capacity = { total: 100, perHost: 100 };
   behind = false;
   bytes = { total: 2 ** 30, perBatch: 2 ** 25 };
@@ -101,7 +119,10 @@ export class StoreFixture {
     });
   }
 
-  static async open(open: OpenStore, { clock = new TestClock(), node = "nod_a" } = {}): Promise<StoreFixture> {
+  static async open(
+    open: OpenStore,
+    { clock = new TestClock(), node = "nod_a" } = {},
+  ): Promise<StoreFixture> {
     return new StoreFixture(await open(clock, node), clock, node);
   }
 
@@ -116,10 +137,16 @@ export class StoreFixture {
       total -= message.body.byteLength;
     }
     const bytes = { free: total, perBatch: this.bytes.perBatch, byLane: bytesByLane };
-    return { free: this.capacity.total - this.#inFlight.size, perHost: this.capacity.perHost, backlog: this.behind, runningByLane, bytes };
+    return {
+      free: this.capacity.total - this.#inFlight.size,
+      perHost: this.capacity.perHost,
+      backlog: this.behind,
+      runningByLane,
+      bytes,
+    };
   }
 
-  /** What was handed over since this was last asked. */
+  /** Returns the deliveries since the last call. */
   delivered(): Delivery[] {
     return this.#delivered.splice(0);
   }
@@ -132,14 +159,14 @@ export class StoreFixture {
     return this.store.execute("publish", { account, inputs });
   }
 
-  /** Publishes one letter that must be accepted, and answers its id. */
+  /** Publishes a message that must be accepted, and returns its id. */
   async send(overrides: Partial<MessageInput> = {}, account: AccountId = "acc"): Promise<string> {
     const [result] = await this.publish([makeInput(overrides)], account);
     if (!result || !("messageId" in result)) throw new Error(`not accepted: ${JSON.stringify(result)}`);
     return result.messageId;
   }
 
-  /** Publishes one letter that must be leased at once, and answers its delivery. */
+  /** Publishes a message that must be leased at once, and returns its delivery. */
   async sent(overrides: Partial<MessageInput> = {}, account: AccountId = "acc"): Promise<Delivery> {
     const id = await this.send(overrides, account);
     const delivery = this.delivered().find(({ message }) => message.id === id);
@@ -147,7 +174,7 @@ export class StoreFixture {
     return delivery;
   }
 
-  /** The hand that a delivery held is free again. */
+  /** Frees the capacity that a delivery used. */
   forgetDelivery(messageId: string): void {
     this.#inFlight.delete(messageId);
   }
@@ -162,8 +189,11 @@ export class StoreFixture {
     return this.delivered();
   }
 
-  /** Publishes a message that fails for good, and answers its id and that of its dead letter. */
-  async publishFailing(overrides: Partial<MessageInput> = {}, account: AccountId = "acc"): Promise<{ messageId: string; dlqId: string }> {
+  /** Publishes a message that fails for good, and returns its id and the id of its dead letter. */
+  async publishFailing(
+    overrides: Partial<MessageInput> = {},
+    account: AccountId = "acc",
+  ): Promise<{ messageId: string; dlqId: string }> {
     const delivery = await this.sent({ retries: 0, ...overrides }, account);
     await this.settle(delivery, { status: 500 });
     const { entries } = await this.store.read.deadLetters(makeLogQuery({ account }));
@@ -172,18 +202,20 @@ export class StoreFixture {
     return { messageId: delivery.message.id, dlqId: entry.deadLetter.id };
   }
 
-  /** The states of a message as its log tells them. */
+  /** Returns the states of a message from its log. */
   async states(messageId: string, account: AccountId = "acc"): Promise<string[]> {
-    return listStates(await this.store.read.log(makeOldestFirstQuery({ account, filter: { messageIds: [messageId] } })));
+    return listStates(
+      await this.store.read.log(makeOldestFirstQuery({ account, filter: { messageIds: [messageId] } })),
+    );
   }
 }
 
-/** States of a page, in its order. */
+/** Returns the states of a page, in its order. */
 export const listStates = ({ events }: LogPage): string[] => events.map(({ state }) => state);
 
 type Query = Parameters<Store["read"]["log"]>[0];
 
-/** A query from the newest to the oldest, with whatever the test is after. */
+/** Returns a query from the newest to the oldest entry. */
 export const makeLogQuery = (overrides: Partial<Query> = {}): Query => ({
   account: "acc",
   filter: {},
@@ -192,9 +224,11 @@ export const makeLogQuery = (overrides: Partial<Query> = {}): Query => ({
   count: 100,
   ...overrides,
 });
-export const makeOldestFirstQuery = (overrides: Partial<Query> = {}): Query => makeLogQuery({ order: "earliestFirst", ...overrides });
+/** Returns a query from the oldest to the newest entry. */
+export const makeOldestFirstQuery = (overrides: Partial<Query> = {}): Query =>
+  makeLogQuery({ order: "earliestFirst", ...overrides });
 
-/** What an account is made of. */
+/** Returns the input that creates an account. */
 export const makeAccount = (id: string): Omit<Account, "createdAt"> => ({
   id,
   name: `name of ${id}`,
@@ -204,6 +238,7 @@ export const makeAccount = (id: string): Omit<Account, "createdAt"> => ({
   signingKeys: { current: `sig_${id}_1`, next: `sig_${id}_2` },
 });
 
+/** Returns a text as UTF-8. */
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 /** Returns the input of a message to one host that is due at once. */
@@ -217,7 +252,7 @@ export const makeInput = (overrides: Partial<MessageInput> = {}): MessageInput =
     ...overrides,
   });
 
-/** An answer to a delivery: 200, if the test does not say otherwise. */
+/** Returns an outcome of a delivery, with status 200 by default. */
 export const makeOutcome = ({ message, attempt }: Delivery, overrides: Partial<Outcome> = {}): Outcome => ({
   account: message.account,
   messageId: message.id,
@@ -231,10 +266,10 @@ export const makeOutcome = ({ message, attempt }: Delivery, overrides: Partial<O
   ...overrides,
 });
 
-/** A callback as a letter carries it. */
-export const makeCallback = (url: string) => ({
-  url,
-  ...({
+/** Returns a callback with default settings. */
+export const makeCallback = (url: string) =>
+  ({
+    url,
     method: "POST",
     headers: [],
     retries: 1,
@@ -243,5 +278,4 @@ export const makeCallback = (url: string) => ({
     flowControl: null,
     callback: null,
     failureCallback: null,
-  } as const),
-});
+  }) as const;

@@ -1,7 +1,8 @@
 import type { Readable } from "node:stream";
 import type { Burst } from "../../core/accounts/requestRate.ts";
 import { tooManyRequests } from "../../core/accounts/requestRate.ts";
-import type { Millis, WebhookSource } from "../../core/model/message.ts";
+import type { Millis } from "../../core/model/message.ts";
+import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import { Refusal, errorCodes } from "../../core/values/errors.ts";
 import type { Store } from "../../store/store.ts";
 import { createBasicAuthenticator } from "../auth/basic.ts";
@@ -24,8 +25,8 @@ export type AdmissionParts = Pick<RouteContext, "operator"> & {
   store: Store;
   now(): Millis;
   /**
-   * Shared by all ports of a server, so that asking at another port gives no further tries. Default: counts
-   * of this port alone.
+   * Shared by all ports of a server, so that another port gives no further attempts. Default: counts for this
+   * port alone.
    */
   counted?: AccessCounters;
   /** The limit of request bodies in flight, in bytes. */
@@ -54,22 +55,22 @@ export type Entry = {
   route: Route;
   /** Returns the bytes of the body that take their room at once. It is called when the room is taken. */
   bytes(): number;
-  /** Is called with headers of the response, also if the request is refused. */
+  /** Called with headers of the response, also if the request is refused. */
   tell(headers: Readonly<Record<string, string>>): void;
 };
 
-/** Gives back the room that a body took; null if it took none. */
+/** Releases the room that a body took. Null if it took none. */
 export type Leave = (() => void) | null;
 
-/** A request that was admitted without waiting. `leave` gives back the room of its body. */
+/** A request that was admitted without waiting. `leave` releases the room of its body. */
 export type AdmittedAtOnce = { proof: Proof; leave(): void };
 
 /**
  * The admission policy of one port. The framework and the fast path both admit requests by it, and no rule
  * of admission is anywhere else:
  *
- * - Who may: `identify` checks credentials and the lockout after failed tries. `admit` checks the rights of
- *   the token.
+ * - Who may: `identify` checks credentials and the lockout after failed attempts. `admit` checks the rights
+ *   of the token.
  * - How much at once: `admit` and `receive` limit the bytes of request bodies in flight, in all and per
  *   account. `responses` limits the long responses in flight of an account.
  * - How fast: `admit` limits the requests of an account in a second. `reasonFor` and `excess` limit the
@@ -111,7 +112,7 @@ export class AdmissionPolicy {
 
   /** Throws `Refusal` if the server is stopping. */
   mustBeOpen(): void {
-    if (this.#isClosing) throw new Refusal("stopping", "the server is stopping; ask again");
+    if (this.#isClosing) throw new Refusal("stopping", "the server is stopping; retry later");
   }
 
   /**
@@ -128,9 +129,13 @@ export class AdmissionPolicy {
         this.#countOpen(route, address);
         return nobody;
       case "source":
-        return findSourceBySecret(store, params["secret"] ?? "").then((source) => ({ proof: null, source, sender: source.account }));
+        return findSourceBySecret(store, params["secret"] ?? "").then((source) => ({
+          proof: null,
+          source,
+          sender: source.account,
+        }));
       case "hook": {
-        // The caller has shown nothing but the URL, in which the account is.
+        // The caller has shown only the URL, which contains the account.
         const named = parseHookParams(params);
         return checkHook(store, named).then(() => ({ ...nobody, sender: named.userId }));
       }
@@ -140,9 +145,11 @@ export class AdmissionPolicy {
         checkOperator(this.#parts, authorization, { lockout, address });
         return nobody;
       case "token": {
-        // Almost every token is remembered, and a promise here would cost every publish a microsecond.
+        // Almost every token is cached, and a promise here would cost every publish 1 µs.
         const known = this.#bearer.getCached(authorization);
-        return known ? callerWith(known) : this.#bearer.authenticate({ authorization, parameter, from }).then(callerWith);
+        return known
+          ? callerWith(known)
+          : this.#bearer.authenticate({ authorization, parameter, from }).then(callerWith);
       }
     }
   }
@@ -155,17 +162,21 @@ export class AdmissionPolicy {
   admit(entry: Entry): Leave | Promise<Leave> {
     const { proof } = entry.caller;
     if (proof) checkRights(proof, entry.route);
-    const burst = proof && isCounted(entry.route) ? this.#counted.bursts.count(proof.account, this.#parts.now()) : null;
-    return burst instanceof Promise ? burst.then((counted) => this.#enter(entry, counted)) : this.#enter(entry, burst);
+    const burst =
+      proof && isCounted(entry.route) ? this.#counted.bursts.count(proof.account, this.#parts.now()) : null;
+    return burst instanceof Promise
+      ? burst.then((counted) => this.#enter(entry, counted))
+      : this.#enter(entry, burst);
   }
 
   /**
-   * Admits a request with a bearer token like `identify` and `admit`, if that can be decided without waiting. Returns "unknown" if
-   * the token has to be looked up first (`lookUp`), and null if the request needs `identify` and `admit`.
-   * Throws `Refusal`.
+   * Admits a request with a bearer token like `identify` and `admit`, if that can be decided without waiting.
+   * Returns "unknown" if the token has to be looked up first (`lookUp`), and null if the request needs
+   * `identify` and `admit`. Throws `Refusal`.
    */
   admitAtOnce(authorization: string, route: Route, bytes: number): AdmittedAtOnce | "unknown" | null {
-    if (this.#isClosing || route.access !== "token" || isCounted(route) || bytes > maxReservedBytes) return null;
+    if (this.#isClosing || route.access !== "token" || isCounted(route) || bytes > maxReservedBytes)
+      return null;
     const proof = this.#bearer.getCached(authorization);
     if (proof === null) return "unknown";
     checkRights(proof, route);
@@ -174,7 +185,7 @@ export class AdmissionPolicy {
 
   /**
    * Looks up a bearer token, so that it is known for a few seconds. An unknown token is not counted as a
-   * failed try. Never rejects.
+   * failed attempt. Never rejects.
    */
   lookUp(authorization: string): Promise<unknown> {
     return this.#bearer.lookUp(authorization);
@@ -186,15 +197,21 @@ export class AdmissionPolicy {
   }
 
   /**
-   * Returns what to refuse a request with. The request is counted against its address, unless its sender
-   * has proved an account: then the limits of the account apply. `isExcess`: the address is over its limit,
-   * and `reason` is the refusal for that.
+   * Returns the error to refuse a request with. The request is counted against its address unless its sender
+   * has proved an account, whose limits apply then. `isExcess`: the address is over its limit, and `reason`
+   * is that refusal.
    */
-  reasonFor(error: unknown, { proof, address }: { proof: Proof | null; address: string | null }): { reason: Error; isExcess: boolean } {
+  reasonFor(
+    error: unknown,
+    { proof, address }: { proof: Proof | null; address: string | null },
+  ): { reason: Error; isExcess: boolean } {
     const counts = error instanceof Refusal && errorCodes[error.code].status < 500 && !proof;
     const excess = counts ? this.#counted.refused.count(address) : null;
     const reason = excess ?? error;
-    return { reason: reason instanceof Error ? reason : new Error(String(reason)), isExcess: excess !== null };
+    return {
+      reason: reason instanceof Error ? reason : new Error(String(reason)),
+      isExcess: excess !== null,
+    };
   }
 
   /**
@@ -226,7 +243,10 @@ export class AdmissionPolicy {
   }
 }
 
-/** Publishes, triggers and steps of runs do not count as requests of a second; all other requests of an account do. */
+/**
+ * Publishes, triggers and steps of runs do not count as requests of a second; all other requests of an
+ * account do.
+ */
 const isCounted = ({ operation }: Route): boolean => operation === undefined;
 
 const nobody: Caller = { proof: null, source: null, sender: "" };

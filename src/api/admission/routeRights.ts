@@ -6,20 +6,17 @@ import type { Route } from "../route/route.ts";
 import { changesAnything, requiredVerb } from "../route/route.ts";
 
 /**
- * Throws `Refusal` for a token that is not good for a route, and for a passive account at a route that
- * changes anything. Steps of runs that have begun are accepted from a passive account, and it can end its
- * credentials.
+ * Throws `Refusal` if a token's rights do not cover a route, or if a passive account calls a route that
+ * changes anything. A passive account may still post steps of active runs and revoke its credentials.
  */
 export function checkRights({ account, right }: Proof, route: Route): void {
   const verb = requiredVerb(route);
   if (right === "read" && verb !== "read")
-    throw new Refusal(
-      "forbidden",
-      `token: it is for reading only; this request needs the other token of the account, or one with the verb ${verb}`,
-    );
+    throw new Refusal("forbidden", `token: read-only; use the account's main token or one with '${verb}'`);
   if (typeof right === "object") {
     if (!route.looksAtVerb) mustHaveVerb(right, verb);
-    if (verb === "publish" && !route.looksAtScope) mustBeUnrestricted(right, "what hears of this may be anywhere");
+    if (verb === "publish" && !route.looksAtScope)
+      mustBeUnrestricted(right, "this request may reach any destination");
   }
   if (changesAnything(route) && route.operation !== "step" && !route.forPassive) mustBeActive(account);
 }

@@ -5,14 +5,18 @@ import { RefusedRequests } from "./refusedRequests.ts";
 import type { BurstSharing } from "./sharedBursts.ts";
 import { SharedBursts } from "./sharedBursts.ts";
 
-/** What is counted of those who ask. */
+/** The counters of failed, refused and frequent requests. */
 export type AccessCounters = { lockout: Lockout; bursts: Bursts | SharedBursts; refused: RefusedRequests };
 
 /**
- * Nothing is counted yet. `sharing`: how the requests of a second are counted together with other nodes, where there may be any.
- * `refusedPerSecond`: see `RefusedRequests`.
+ * Creates counters at 0. `burstSharing` counts the requests per second together with other nodes, if there
+ * can be any. `refusedPerSecond`: see `RefusedRequests`.
  */
-export const createAccessCounters = (now: () => Millis, burstSharing?: BurstSharing, refusedPerSecond?: number): AccessCounters => ({
+export const createAccessCounters = (
+  now: () => Millis,
+  burstSharing?: BurstSharing,
+  refusedPerSecond?: number,
+): AccessCounters => ({
   lockout: new Lockout(now),
   bursts: burstSharing ? new SharedBursts(burstSharing) : new Bursts(),
   refused: new RefusedRequests(now, refusedPerSecond),

@@ -5,11 +5,12 @@ import type { Proof } from "./bearer.ts";
 import type { Lockout, AttemptOrigin } from "./lockout.ts";
 import { isSameSecret } from "./token.ts";
 
-const howTo = "account: give the header Authorization: Basic with the user name of the account, or its id, and its password";
+const howTo =
+  "account: requires the header Authorization: Basic with the account's user name or id and its password";
 
 /**
- * Finds the account of a request by user name and password, as they are now. Who knows neither learns nothing of which
- * accounts there are. Throws `Refusal`.
+ * Returns a function that finds the account of a request by user name and password, as they are stored now. A
+ * caller who knows neither cannot find out which accounts exist. The function throws `Refusal`.
  */
 export function createBasicAuthenticator({
   store,
@@ -26,13 +27,19 @@ export function createBasicAuthenticator({
       if (account && account.deletedAt === undefined && isSameSecret(account.password, password))
         return { account, by: "header", token: password, right: "all" };
     }
-    const wrong = new Refusal("unauthorized", "account: user name or password is wrong; they may have been replaced by new ones");
+    const wrong = new Refusal("unauthorized", "account: user name or password is wrong or was replaced");
     throw lockout.recordFailure({ ...from(), user }, wrong);
   };
 }
 
-/** The user name and the password of a header. Throws `Refusal`, saying `howTo`, where there are none. */
-export function readBasic(authorization: string | undefined, howTo: string): { user: string; password: string } {
+/**
+ * Returns the user name and the password in an Authorization header. Throws `Refusal` with the text `howTo`
+ * if the header has none.
+ */
+export function readBasic(
+  authorization: string | undefined,
+  howTo: string,
+): { user: string; password: string } {
   const encoded = /^Basic +([\w+/=-]+) *$/i.exec(authorization ?? "")?.[1];
   const text = encoded === undefined ? "" : Buffer.from(encoded, "base64").toString();
   const user = text.slice(0, text.indexOf(":"));
@@ -41,7 +48,10 @@ export function readBasic(authorization: string | undefined, howTo: string): { u
   return { user, password };
 }
 
-/** The ids that a user name can mean. All names are read at once, and again when an account has changed. */
+/**
+ * Finds the account ids that a user name can mean. Reads all names at once, and again after an account has
+ * changed.
+ */
 class AccountNames {
   readonly #store: Store;
   #ids: Promise<ReadonlyMap<string, readonly string[]>> | null = null;
@@ -64,7 +74,10 @@ class AccountNames {
   }
 }
 
-/** An id means its own account whatever others are called. */
+/**
+ * Maps each name to the accounts that have it. An id always means its own account, even if another account
+ * has that name.
+ */
 function mapIdsByName(accounts: readonly Account[]): ReadonlyMap<string, readonly string[]> {
   const ids = new Map<string, string[]>();
   for (const { id, name } of accounts) ids.set(name, [...(ids.get(name) ?? []), id]);

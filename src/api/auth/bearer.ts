@@ -10,41 +10,60 @@ import { minute, second } from "../../core/values/time.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /**
- * Who asks, with what, and what may be done with that. A header that carries the token is ours, and is not forwarded. The
- * token is never logged.
+ * The account that a request has proved, the token, and what the token allows. If `by` is "header", the
+ * header is for this server and is not forwarded. The token is never logged.
  */
 export type Proof = { account: Account; by: "header" | "query"; token: string; right: Right };
 
-/** Those of the account itself, of its token for reading, or of one of its other tokens. */
+/**
+ * The rights of a token: all rights of its account, its account's right to read, or the token's own scope.
+ */
 export type Right = "all" | "read" | Scope;
 
-/** Where a token can be: the Authorization header as it came, and the value of the token parameter. */
+/** The tokens of a request: the Authorization header as received, and the value of the token parameter. */
 export type GivenTokens = {
   authorization: string | undefined;
   parameter: string | null;
-  /** Where they came from. */ from(): AttemptOrigin;
+  /** Returns where the tokens came from. */
+  from(): AttemptOrigin;
 };
 
-/** An account is asked for again after this, so what changed on another node is known soon, also where word of it was lost. */
+/**
+ * How long a looked-up token is used. A change on another node takes effect within this time, even if the
+ * notice of it was lost.
+ */
 const cacheTime: Millis = 5 * second;
-/** While the storage is unavailable, a token that was valid this recently still is. */
+/** While the storage is unavailable, a token that was valid within this time stays valid. */
 const cacheTimeInDoubt: Millis = minute;
 const maxCachedTokens = 1_000;
 
 type Authenticator = {
-  /** Whose the bearer token is when it was used a moment ago, without asking the store. Throws `Refusal`. */
+  /**
+   * Returns the proof of a bearer token that is cached, or null. Does not ask the store. Throws `Refusal`.
+   */
   getCached(authorization: string | undefined): Proof | null;
-  /** Asks the store whose it is, so that it is known from then on. That it is nobody's is not counted as a try. Never rejects. */
+  /**
+   * Looks up a token in the store and caches it. An unknown token is not counted as a failed attempt. Never
+   * rejects.
+   */
   lookUp(authorization: string): Promise<unknown>;
-  /** Throws `Refusal`. */
+  /** Finds the account of a request. Throws `Refusal` if there is no valid token. */
   authenticate(tokens: GivenTokens): Promise<Proof>;
 };
 
 /**
- * Finds the account of a request. The header wins. A bearer token in it that is none of ours, beside a good token in the
- * query, is the caller's own business with the destination. Throws `Refusal` when there is no good token.
+ * Creates the functions that find the account of a request. The header wins. If the header has an unknown
+ * bearer token and the query has a valid token, the header is meant for the destination.
  */
-export function createAuthenticator({ store, now, lockout }: { store: Store; now(): Millis; lockout: Lockout }): Authenticator {
+export function createAuthenticator({
+  store,
+  now,
+  lockout,
+}: {
+  store: Store;
+  now(): Millis;
+  lockout: Lockout;
+}): Authenticator {
   const tokenCache = new TokenCache(store, now);
   const prove = async (bearer: string | undefined, { parameter, from }: GivenTokens): Promise<Proof> => {
     const byHeader = bearer === undefined ? null : await tokenCache.find(bearer);
@@ -72,20 +91,27 @@ const parseBearer = (authorization: string | undefined): string | undefined =>
   authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
 
 const unknownTokenMessage =
-  "token: unknown; it may be that of another server, have been replaced, or revoked: waypost credentials prints the one of the account";
-const missingTokenMessage = "token: missing; send the header Authorization: Bearer <token>, or the query parameter svc_token";
+  "token: not valid on this server, replaced or revoked; " +
+  '"waypost credentials" prints the account\'s current token';
+const missingTokenMessage =
+  "token: missing; send the header Authorization: Bearer <token>, or the query parameter svc_token";
 
-/** `used`: of a token with rights of its own, when it was used last, as far as it is known here. */
+/**
+ * The account of a token and its rights. `usedToken`: the token, if it has its own scope, with its last use
+ * as known to this node.
+ */
 type Holder = Pick<Proof, "account" | "right"> & { usedToken?: Pick<Token, "account" | "id" | "usedAt"> };
 
-/** Only hits are remembered: a token that is made now is good now. */
+/** Caches valid tokens only, so a new token is valid at once. */
 class TokenCache {
   readonly #store: Store;
   readonly #now: () => Millis;
   readonly #cached = new BoundedMap<string, { holder: Holder; at: Millis }>(maxCachedTokens);
-  /** Look-ups in flight: all requests with one token share one. */
+  /** Look-ups in flight. All requests with one token share one look-up. */
   readonly #pending = new Map<string, Promise<Holder | null>>();
-  /** Counts how often all was forgotten: what was read before is out of date then. */
+  /**
+   * Incremented when the cache is cleared. A look-up that began before is out of date and must not be cached.
+   */
   #generation = 0;
 
   constructor(store: Store, now: () => Millis) {
@@ -94,12 +120,12 @@ class TokenCache {
     store.onAccounts(() => {
       this.#generation++;
       this.#cached.clear();
-      // Whoever asks from now on must not share what was read before the change.
+      // A later request must not share a look-up that began before the change.
       this.#pending.clear();
     });
   }
 
-  /** Whose token it is, if that is remembered. */
+  /** Returns the holder of a token if it is cached, otherwise null. */
   get(tokenHash: string): Holder | null {
     return this.#getWithin(tokenHash, this.#store.isInDoubt() ? cacheTimeInDoubt : cacheTime);
   }
@@ -113,7 +139,10 @@ class TokenCache {
     return null;
   }
 
-  /** Whose token it is, asked for if need be. Throws `Refusal`: unavailable if the storage cannot tell and nothing recent is remembered. */
+  /**
+   * Returns the holder of a token, from the cache or the store, or null if the token is unknown. Throws
+   * `Refusal`: "unavailable" if the storage does not answer and no recent look-up is cached.
+   */
   async find(token: string): Promise<Holder | null> {
     const tokenHash = hashToken(token);
     const known = this.get(tokenHash);
@@ -122,7 +151,10 @@ class TokenCache {
       const found = await this.#lookUpOnce(token, tokenHash);
       return found && this.#checkHolder(found);
     } catch (error) {
-      const recent = error instanceof Refusal && error.code === "unavailable" ? this.#getWithin(tokenHash, cacheTimeInDoubt) : null;
+      const recent =
+        error instanceof Refusal && error.code === "unavailable"
+          ? this.#getWithin(tokenHash, cacheTimeInDoubt)
+          : null;
       if (recent === null) throw error;
       return recent;
     }
@@ -150,30 +182,44 @@ class TokenCache {
     return holder;
   }
 
-  /** A token that is none of those that are looked up may be the one for reading, of the account that it names. */
+  /**
+   * Looks up a token in the store. A token that is not stored may be the read-only token of the account that
+   * it names.
+   */
   async #lookUp(token: string, tokenHash: string): Promise<Holder | null> {
     const { read } = this.#store;
     const account = await read.accountByToken(tokenHash);
     if (account) return isSameSecret(account.token, token) ? { account, right: "all" } : null;
     const id = parseAccountId(token);
     const named = id === null ? null : await read.account(id);
-    if (named && named.deletedAt === undefined && isSameSecret(makeReadOnlyToken(named), token)) return { account: named, right: "read" };
+    if (named && named.deletedAt === undefined && isSameSecret(makeReadOnlyToken(named), token))
+      return { account: named, right: "read" };
     const scoped = await read.tokenByHash(tokenHash);
     const owner = scoped && (scoped.account === named?.id ? named : await read.account(scoped.account));
-    return scoped && owner && owner.deletedAt === undefined ? { account: owner, right: toScope(scoped), usedToken: scoped } : null;
+    return scoped && owner && owner.deletedAt === undefined
+      ? { account: owner, right: toScope(scoped), usedToken: scoped }
+      : null;
   }
 
-  /** The same, if it has not ended by itself. Of a token with rights of its own it is noted that it was used. */
+  /**
+   * Returns the holder if its token has not expired, otherwise throws `Refusal`. Records the use of a token
+   * that has its own scope.
+   */
   #checkHolder(holder: Holder): Holder {
     const { right, usedToken } = holder;
     if (usedToken === undefined || typeof right !== "object") return holder;
     const now = this.#now();
     if (right.expiresAt !== null && right.expiresAt <= now)
-      throw new Refusal("unauthorized", `token: it ended at ${new Date(right.expiresAt).toISOString()}; make another one`);
+      throw new Refusal(
+        "unauthorized",
+        `token: expired at ${new Date(right.expiresAt).toISOString()}; create another`,
+      );
     if (!shouldNoteUse(usedToken, now)) return holder;
     holder.usedToken = { ...usedToken, usedAt: now };
-    // Whether it could be noted makes no difference to the request.
-    this.#store.execute("noteTokenUse", { account: usedToken.account, id: usedToken.id }, { canWait: true }).catch(() => undefined);
+    // The request succeeds even if the use could not be recorded.
+    this.#store
+      .execute("noteTokenUse", { account: usedToken.account, id: usedToken.id }, { canWait: true })
+      .catch(() => undefined);
     return holder;
   }
 }

@@ -3,18 +3,18 @@ import { countInBurst, readRequestRateLimit, toSecond } from "../../core/account
 import type { Account, AccountId, Millis } from "../../core/model/message.ts";
 
 /**
- * Counts what accounts ask of this node alone in the second that it is. Nothing is kept of the last one, so there are never more
- * accounts in it than ask within a second.
+ * Counts the requests of accounts at this node alone in the current second. Nothing is kept of earlier
+ * seconds, so there is at most one count for each account with a request within the second.
  */
 export class Bursts {
   #second = 0;
   readonly #counts = new Map<AccountId, number>();
 
-  /** One more request. Null: the account has no limit. */
+  /** Counts one more request. Returns null if the account has no limit. */
   count(account: Account, now: Millis): Burst | null {
     const limit = readRequestRateLimit(account);
     if (limit === null) return null;
-    // A clock that was put back begins anew as well.
+    // A clock that was set back starts a new count as well.
     if (toSecond(now) !== this.#second) {
       this.#second = toSecond(now);
       this.#counts.clear();
@@ -26,7 +26,10 @@ export class Bursts {
   }
 }
 
-/** The headers that clients know it by. None of a daily limit may stand beside them: clients would take it for that one. */
+/**
+ * Returns the headers by which clients know this limit. The response must not have headers of a daily limit
+ * as well, because clients would take this limit for the daily one.
+ */
 export const burstHeaders = ({ limit, remaining, resetAt }: Burst): Record<string, string> => ({
   "Burst-RateLimit-Limit": String(limit),
   "Burst-RateLimit-Remaining": String(remaining),

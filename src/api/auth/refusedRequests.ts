@@ -3,15 +3,22 @@ import { Refusal } from "../../core/values/errors.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { toNetwork } from "../http/address.ts";
 
-/** Addresses that are counted one by one in a second. Further ones share one count, as none of them has shown that it may do anything. */
+/**
+ * Addresses that have their own count in a second. Further addresses share one count, because none of them
+ * has shown valid credentials.
+ */
 const maxAddresses = 10_000;
 
-/** Requests of one address in a second that may be refused, or have no valid token. Further ones get one short response. */
+/**
+ * Requests of one address in a second that may be refused or have no valid token. Further ones get one short
+ * response.
+ */
 export const defaultRefusedPerSecond = 100;
 
 /**
- * Counts requests that were refused or carried no valid token, by address, in the second that it is. Nothing is kept of the last one.
- * Requests that were accepted are not counted, and never limited by this. Each node counts for itself.
+ * Counts requests that were refused or had no valid token, by address, in the current second. Nothing is kept
+ * of earlier seconds. Accepted requests are not counted and never limited by this. Each node counts for
+ * itself.
  */
 export class RefusedRequests {
   readonly #max: number;
@@ -24,7 +31,7 @@ export class RefusedRequests {
     this.#max = max;
   }
 
-  /** Counts a request. Returns the refusal if it is one too many, otherwise null. */
+  /** Counts a request. Returns the refusal if the address is over its limit, otherwise null. */
   count(address: string | null): Refusal | null {
     const key = this.#toCountKey(address);
     const count = (this.#counts.get(key) ?? 0) + 1;
@@ -32,13 +39,13 @@ export class RefusedRequests {
     return count <= this.#max ? null : this.#refusal;
   }
 
-  /** Returns the refusal if one more request is one too many, otherwise null. Counts nothing. */
+  /** Returns the refusal if one more request would be over the limit, otherwise null. Counts nothing. */
   findExcess(address: string | null): Refusal | null {
     return (this.#counts.get(this.#toCountKey(address)) ?? 0) < this.#max ? null : this.#refusal;
   }
 
   #toCountKey(address: string | null): string {
-    // If the clock is put back, the count begins at 0 as well.
+    // If the clock is set back, the count starts at 0 as well.
     if (toSecond(this.#now()) !== this.#second) {
       this.#second = toSecond(this.#now());
       this.#counts.clear();
@@ -48,7 +55,9 @@ export class RefusedRequests {
   }
 
   get #refusal(): Refusal {
-    const words = `more than ${this.#max} from this address in this second were refused or had no valid token; retry in 1 s, or with a valid token`;
+    const words =
+      `more than ${this.#max} from this address in this second were refused or had no valid token; ` +
+      "retry in 1 s, or with a valid token";
     return new Refusal("too-many-failures", `requests: ${words}`, { retryAfter: 1 });
   }
 }

@@ -4,19 +4,23 @@ import type { Account, AccountId, Millis } from "../../core/model/message.ts";
 import type { Store } from "../../store/store.ts";
 import { Bursts } from "./bursts.ts";
 
-/** What nodes share the requests of a second by, and how a node waits for it. */
+/** The store through which nodes share the requests of a second, and the clock of this node. */
 export type BurstSharing = {
   store: Pick<Store, "execute">;
   now(): Millis;
   sleep(until: Millis, wake: AbortSignal): Promise<void>;
 };
 
-/** A request does not wait longer than this for other nodes: it is counted by this node alone then, as it is where the store fails. */
+/**
+ * The longest time that a request waits for other nodes. After that, or if the store fails, this node counts
+ * it alone.
+ */
 const grace: Millis = 2_000;
 
 /**
- * Counts what accounts ask of all nodes together in the second that it is, by the clock of the store. Each node takes a few requests
- * of the second at a time (see `core/accounts/requestRate.ts`), and asks the store for more only when those are used up and there may be more.
+ * Counts the requests of accounts at all nodes together in the current second, by the clock of the store.
+ * Each node takes a few requests of the second at a time (see `core/accounts/requestRate.ts`). It asks the
+ * store for more only when those are used up and more may be left.
  */
 export class SharedBursts {
   readonly #burstSharing: BurstSharing;
@@ -28,17 +32,25 @@ export class SharedBursts {
     this.#burstSharing = sharing;
   }
 
-  /** One more request. Null: the account has no limit. A promise, where the store must be asked. */
+  /**
+   * Counts one more request. Returns null if the account has no limit, and a promise if the store must be
+   * asked.
+   */
   count(account: Account, now: Millis): Burst | null | Promise<Burst | null> {
     if (readRequestRateLimit(account) === null) return null;
     this.#sweep(now);
     let share = this.#accounts.get(account.id);
     if (!share) this.#accounts.set(account.id, (share = new AccountShare(this.#burstSharing, account.id)));
     if (share.isLate) return this.#ownBursts.count(account, now);
-    return share.count(now) ?? share.waitForShare().then((burst) => (burst === "unknown" ? this.#ownBursts.count(account, now) : burst));
+    return (
+      share.count(now) ??
+      share
+        .waitForShare()
+        .then((burst) => (burst === "unknown" ? this.#ownBursts.count(account, now) : burst))
+    );
   }
 
-  /** Nothing is kept of accounts that have not asked in this second or the one before. */
+  /** Drops accounts that sent no request in this second or the one before. */
   #sweep(now: Millis): void {
     if (now >= this.#sweptAt && now < this.#sweptAt + 1000) return;
     this.#sweptAt = now;
@@ -46,21 +58,27 @@ export class SharedBursts {
   }
 }
 
-/** How it ends for a request that had to wait. Null: the account has no limit any more. `unknown`: nobody has told in time. */
+/**
+ * The result for a request that had to wait. Null: the account no longer has a limit. "unknown": the store
+ * failed or did not answer in time.
+ */
 type WaitResult = Burst | null | "unknown";
 
-/** What this node has of the second for one account, and those that wait for more. */
+/** This node's share of the second for one account, and the requests that wait for more. */
 class AccountShare {
-  /** The store has not answered in time, and may still do so. */
+  /** Whether the store has not answered in time and may still answer. */
   isLate = false;
   readonly #sharing: BurstSharing;
   readonly #account: AccountId;
   #share: BurstShare = { granted: 0, left: 0, limit: 0, second: 0, endsIn: 0 };
-  /** Requests that may be let through without asking. */
+  /** Requests that can be admitted without asking the store. */
   #available = 0;
-  /** All that were granted in this second. */
+  /** All requests that this node was granted in this second. */
   #granted = 0;
-  /** The second is certainly that of the share from here on, and before there, by the clock of this node. */
+  /**
+   * By the clock of this node, the share's second has certainly begun at `#from` and not ended before
+   * `#until`.
+   */
   #from: Millis = 0;
   #until: Millis = 0;
   #waiting: ((ended: WaitResult) => void)[] = [];
@@ -75,7 +93,7 @@ class AccountShare {
     return !this.#isFetching && !this.isLate && !this.#isCurrent(now);
   }
 
-  /** What is known at once. Null: the store must be asked. */
+  /** Returns the result if it is known at once, or null if the store must be asked. */
   count(now: Millis): Burst | null {
     if (!this.#isCurrent(now)) return null;
     if (this.#available > 0 && this.#waiting.length === 0) return this.#admit();
@@ -89,7 +107,7 @@ class AccountShare {
     });
   }
 
-  /** One question at a time, for all that wait, until nobody does. */
+  /** Asks the store once for all requests that wait, and repeats this until none waits. */
   async #fetch(): Promise<void> {
     this.#isFetching = true;
     while (this.#waiting.length > 0) {
@@ -104,14 +122,15 @@ class AccountShare {
         continue;
       }
       this.#addShare(share, askedAt);
-      // They are of the second that was asked for, also if it has ended since.
-      for (const resolve of this.#waiting.splice(0, waitingCount)) resolve(this.#available > 0 ? this.#admit() : this.#refuse());
+      // The share belongs to the second that was asked for, even if that second has ended since.
+      for (const resolve of this.#waiting.splice(0, waitingCount))
+        resolve(this.#available > 0 ? this.#admit() : this.#refuse());
       this.#admitWaiting();
     }
     this.#isFetching = false;
   }
 
-  /** Those that came meanwhile. */
+  /** Admits or refuses the requests that arrived during the call. */
   #admitWaiting(): void {
     const waiting = this.#waiting.splice(0);
     for (const [index, resolve] of waiting.entries()) {
@@ -126,12 +145,15 @@ class AccountShare {
     this.#available = (isSame ? this.#available : 0) + share.granted;
     this.#granted = (isSame ? this.#granted : 0) + share.granted;
     this.#share = share;
-    // The store said so after it was asked: the second ends there at the earliest.
+    // The store answered after it was asked, so the second ends at this time at the earliest.
     this.#from = askedAt;
     this.#until = askedAt + share.endsIn;
   }
 
-  /** An answer that comes too late is of no use; until then nobody waits for another one. */
+  /**
+   * Returns "unknown" if the store does not answer within `grace`. Until the late answer arrives, no request
+   * waits for another one.
+   */
   async #withTimeout(response: Promise<BurstShare | null>): Promise<BurstShare | null | "unknown"> {
     const settled = response.catch((): "unknown" => "unknown");
     const { now, sleep } = this.#sharing;

@@ -19,9 +19,12 @@ import type { Found, RouteTable } from "../route/routeTable.ts";
 import type { PlainHead } from "./parse.ts";
 import type { AdmittedBody, PlainResponse } from "./sockets.ts";
 
-/** What the fast path works with. */
+/** The parts that the fast path works with. */
 export type FastParts = {
-  parts: RouteContext & { corsOrigins?: readonly string[]; log(status: number, line: () => RequestLine): void };
+  parts: RouteContext & {
+    corsOrigins?: readonly string[];
+    log(status: number, line: () => RequestLine): void;
+  };
   admission: AdmissionPolicy;
   routes: RouteTable;
 };
@@ -30,15 +33,19 @@ export type FastParts = {
 type RequestHead = Pick<PlainHead, "method" | "target" | "rawHeaders" | "authorization" | "length">;
 
 /**
- * Admits a request before its body is there. Returns null if the framework has to answer it, and "unknown"
- * if its token has to be looked up first. A request that is refused goes to the framework too, which says
- * why.
+ * Admits a request before its body has arrived. Returns null if the framework must answer it, and "unknown"
+ * if its token must be looked up first. A refused request goes to the framework as well, which gives the
+ * reason.
  */
-export function admit(head: RequestHead, callerIp: string | null, fast: FastParts): AdmittedBody | null | "unknown" {
+export function admit(
+  head: RequestHead,
+  callerIp: string | null,
+  fast: FastParts,
+): AdmittedBody | null | "unknown" {
   const { parts, admission, routes } = fast;
   const { authorization, rawHeaders } = head;
   if (authorization === undefined) return null;
-  // The framework adds the headers by which a page may read the response.
+  // The framework adds the headers that let a page read the response.
   if (parts.corsOrigins?.length && hasOrigin(rawHeaders)) return null;
   const match = routes.find(head);
   if (match === null || !match.route.onFastPath) return null;
@@ -47,13 +54,16 @@ export function admit(head: RequestHead, callerIp: string | null, fast: FastPart
     if (admitted === null || admitted === "unknown") return admitted;
     const { proof, leave: release } = admitted;
     const admittedRequest: AdmittedRequest = { fast, match, proof, head, callerIp, since: parts.now() };
-    return { release, respond: (body) => respondTo(admittedRequest, body.length === 0 ? noBytes : body).finally(release) };
+    return {
+      release,
+      respond: (body) => respondTo(admittedRequest, body.length === 0 ? noBytes : body).finally(release),
+    };
   } catch {
     return null;
   }
 }
 
-/** Answers a request that Node's parser has read, if it is one for the fast path. Reports whether it is. */
+/** Answers a request that Node's parser has read, if the fast path can. Returns true if it does. */
 export function answerParsed(request: IncomingMessage, response: ServerResponse, fast: FastParts): boolean {
   const head = readHead(request);
   const admitted = head && admit(head, findAddress(request.socket.remoteAddress), fast);
@@ -68,10 +78,14 @@ function readHead({ method = "", url = "", headers, rawHeaders }: IncomingMessag
   return { method, target: url, rawHeaders, authorization: headers.authorization, length };
 }
 
-function receiveBody(request: IncomingMessage, response: ServerResponse, { respond, release }: AdmittedBody): void {
+function receiveBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { respond, release }: AdmittedBody,
+): void {
   const pieces: Buffer[] = [];
   let isComplete = false;
-  // The connection may break before the body is whole.
+  // The connection may break before the body is complete.
   response.once("close", () => isComplete || release());
   request.on("data", (piece: Buffer) => pieces.push(piece));
   request.on("end", () => {
@@ -89,8 +103,15 @@ function send(response: ServerResponse, { status, headers, text, onSent }: Plain
   response.end(text);
 }
 
-/** A request that is on its way. */
-type AdmittedRequest = { fast: FastParts; match: Found; proof: Proof; head: RequestHead; callerIp: string | null; since: Millis };
+/** A request that was admitted and is not answered yet. */
+type AdmittedRequest = {
+  fast: FastParts;
+  match: Found;
+  proof: Proof;
+  head: RequestHead;
+  callerIp: string | null;
+  since: Millis;
+};
 
 async function respondTo(admittedRequest: AdmittedRequest, body: Bytes): Promise<PlainResponse> {
   const { fast, proof, head, since } = admittedRequest;
@@ -120,24 +141,40 @@ type Sent = { bytes: number; target: Target; parts: FastParts["parts"] };
 /** Returns the headers of a response in the order and the case in which the framework sends them. */
 function headersFor({ headers }: LoggedResponse, { bytes, target, parts }: Sent): Record<string, string> {
   const all: Record<string, string> = {};
-  for (const [name, value] of Object.entries(corsHeaders(parts.corsOrigins ?? [], target.path, undefined))) all[name.toLowerCase()] = value;
+  for (const [name, value] of Object.entries(corsHeaders(parts.corsOrigins ?? [], target.path, undefined)))
+    all[name.toLowerCase()] = value;
   for (const [name, value] of Object.entries(headers)) all[name.toLowerCase()] = value;
   all["content-type"] = "application/json; charset=utf-8";
   all["content-length"] = String(bytes);
   return all;
 }
 
-/** Rejects also if the request cannot be read. */
+/** Runs the route of a request. Also rejects if the request cannot be read. */
 async function runRoute(
   { fast: { parts }, match: { route, params }, proof, head: { rawHeaders }, callerIp }: AdmittedRequest,
   target: Target,
   body: Bytes,
 ) {
-  const incoming = { target, query: splitQuery(target.query), proof, source: null, rawHeaders, origin: "", params, body, callerIp };
+  const incoming = {
+    target,
+    query: splitQuery(target.query),
+    proof,
+    source: null,
+    rawHeaders,
+    origin: "",
+    params,
+    body,
+    callerIp,
+  };
   return route.respond(incoming, isAudited(route) ? withActor(route, incoming, parts) : parts);
 }
 
-type LoggedResponse = { status: number; headers: Readonly<Record<string, string>>; body: unknown; fault: string | null };
+type LoggedResponse = {
+  status: number;
+  headers: Readonly<Record<string, string>>;
+  body: unknown;
+  fault: string | null;
+};
 
 const toLoggedResponse = ({ status, body, ignored = [], headers = {} }: RouteResponse): LoggedResponse => ({
   status,
@@ -149,5 +186,10 @@ const toLoggedResponse = ({ status, body, ignored = [], headers = {} }: RouteRes
 function toRefusalResponse(target: Target, error: unknown): LoggedResponse {
   const problem = toProblem(error, limits.messageBytes);
   const { status, fault } = problem;
-  return { status, fault, headers: problemHeaders(target.path, problem), body: problemBody(target.path, problem) };
+  return {
+    status,
+    fault,
+    headers: problemHeaders(target.path, problem),
+    body: problemBody(target.path, problem),
+  };
 }

@@ -6,11 +6,11 @@ import type { HandOver, PlainService } from "./sockets.ts";
 import { PlainSocket } from "./sockets.ts";
 
 /**
- * The fast path answers the requests of a few routes (`onFastPath` in the table of routes) by itself:
- * nearly all that is asked of a busy server. A full parser of HTTP and a framework would add a fifth to the
- * processor time of a message. All other requests, and whatever is unusual about one, go to Node's parser
- * and the framework. Both paths find the route in the same table, admit by the same policy and end in the
- * same row, so they answer the same (docs/decisions/0031, 0037 and 0063).
+ * Answers the requests of a few routes itself (`onFastPath` in the route table). They are nearly all requests
+ * of a busy server. A full HTTP parser and a framework would add a fifth to the processor time of a message.
+ * All other requests, and those with anything unusual, go to Node's parser and the framework. Both paths use
+ * the same route table, the same admission policy and the same route, so they give the same answers
+ * (docs/decisions/0063).
  */
 export class FastPath {
   readonly #sockets = new Set<PlainSocket>();
@@ -33,27 +33,27 @@ export class FastPath {
   }
 
   /**
-   * Reads a connection for as long as all that comes over it is for the fast path. Then `handOver` is
-   * called with what was read and not answered.
+   * Reads a connection while the fast path can answer all of its requests. Then calls `handOver` with the
+   * bytes that were read and not answered.
    */
   read(socket: Socket, handOver: HandOver): void {
     this.#sockets.add(new PlainSocket(socket, this.#service, handOver));
   }
 
   /**
-   * Answers a request that Node's parser has read, on a connection that was handed over. Reports whether it
-   * is one for the fast path.
+   * Answers a request that Node's parser has read, on a connection that was handed over. Returns true if the
+   * fast path answers it.
    */
   answer(request: IncomingMessage, response: ServerResponse): boolean {
     return answerParsed(request, response, this.#fast);
   }
 
-  /** Closes the connections that it reads and that wait for a request. */
+  /** Closes the connections that the fast path reads and that wait for a request. */
   closeIdle(): void {
     for (const socket of this.#sockets) socket.closeIfIdle();
   }
 
-  /** Closes the connections that it reads. */
+  /** Closes all connections that the fast path reads. */
   closeAll(): void {
     for (const socket of this.#sockets) socket.close();
   }

@@ -1,19 +1,23 @@
-/** The head of a request that holds nothing unusual. `headBytes`: where its body begins; `length`: how long that is. */
+/**
+ * The head of a request without anything unusual. `headBytes`: where its body begins. `length`: the length of
+ * the body in bytes.
+ */
 export type PlainHead = {
   method: string;
   target: string;
-  /** Names and values by turns, as they were sent. */
+  /** Names and values in turn, as sent. */
   rawHeaders: string[];
   authorization: string | undefined;
   headBytes: number;
   length: number;
-  /** Whether the connection shall be kept. */
+  /** Whether the connection stays open. */
   keepsAlive: boolean;
 };
 
 /**
- * The head of a POST or a DELETE that begins these bytes. Null where it has not come whole, or where anything in it could be understood in more than
- * one way, or asks for more than an answer: such a request is for a full parser of HTTP. What is read here is what RFC 9112 reads there.
+ * Returns the head of a POST or a DELETE at the beginning of these bytes. Returns null if the head is
+ * incomplete, is ambiguous or asks for more than an answer. A full HTTP parser must read such a request. A
+ * head that is returned means the same under RFC 9112.
  */
 export function parsePlainHead(bytes: Buffer): PlainHead | null {
   const end = bytes.indexOf("\r\n\r\n");
@@ -30,22 +34,42 @@ export function parsePlainHead(bytes: Buffer): PlainHead | null {
   if (!/^\d{1,9}$/.test(length)) return null;
   const keepsAlive = /^keep-alive$/i.test(connection);
   if (!keepsAlive && !/^close$/i.test(connection)) return null;
-  return { method, target, rawHeaders, authorization, headBytes: end + 4, length: Number(length), keepsAlive };
+  return {
+    method,
+    target,
+    rawHeaders,
+    authorization,
+    headBytes: end + 4,
+    length: Number(length),
+    keepsAlive,
+  };
 }
 
-/** Control characters other than those that end lines, and ends of lines by halves. */
+/** Control characters other than those that end lines, and incomplete line ends. */
 const malformedLines = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|[^\r]\n/;
 const requestLine = /^(POST|DELETE) (\/[\x21-\x7e]*) HTTP\/1\.1$/;
 
 type Special = { "content-length"?: string; connection?: string; authorization?: string };
 
-/** Fields that say how the request is to be read, or what else is wanted. Each that is read here may be there once. */
+/**
+ * Fields that decide how a request is read, or ask for something else. A field that is read here may occur
+ * once.
+ */
 const readNames: ReadonlySet<string> = new Set(["content-length", "connection", "authorization"]);
-const unsupportedNames: ReadonlySet<string> = new Set(["transfer-encoding", "expect", "upgrade", "proxy-connection", "trailer", "te"]);
-/** Most other names are told from these by their length alone. */
-const knownLengths: ReadonlySet<number> = new Set([...readNames, ...unsupportedNames].map(({ length }) => length));
+const unsupportedNames: ReadonlySet<string> = new Set([
+  "transfer-encoding",
+  "expect",
+  "upgrade",
+  "proxy-connection",
+  "trailer",
+  "te",
+]);
+/** The lengths of these names. Most other names have another length. */
+const knownLengths: ReadonlySet<number> = new Set(
+  [...readNames, ...unsupportedNames].map(({ length }) => length),
+);
 
-/** False: the line is no field, or one that is not plain. */
+/** Reads a header line. Returns false if the line is not a field or not a plain one. */
 function readField(line: string, rawHeaders: string[], special: Special): boolean {
   const colon = line.indexOf(":");
   if (colon < 1) return false;
@@ -68,7 +92,7 @@ const isReadName = (name: string): name is keyof Special => readNames.has(name);
 
 const invalidNameCharacter = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
 
-/** Without the blanks around it. */
+/** Returns the value in a line without the blanks around it. */
 function trimValue(line: string, from: number): string {
   let start = from;
   let end = line.length;

@@ -8,63 +8,67 @@ import type { PlainHead } from "./parse.ts";
 import { parsePlainHead } from "./parse.ts";
 
 /**
- * What is answered to a plain request. `gone`: to be called as soon as the answer has left, or cannot any
- * more.
+ * The response to a plain request. `onSent` is called when the response has been sent or can no longer be
+ * sent.
  */
-export type PlainResponse = { status: number; headers: Readonly<Record<string, string>>; text: string; onSent?: () => void };
+export type PlainResponse = {
+  status: number;
+  headers: Readonly<Record<string, string>>;
+  text: string;
+  onSent?: () => void;
+};
 
-/** A plain request that was let in. If it is not answered after all, `leave` is called instead. */
+/** An admitted plain request. `release` is called instead of `respond` if the request is not answered. */
 export type AdmittedBody = { respond(body: Buffer): Promise<PlainResponse>; release(): void };
 
 /**
- * Gives a connection to Node's parser. `isSilent`: it was connected long ago, and nothing has come over it.
+ * Gives a connection to Node's parser. `isSilent`: it was opened `headersTimeout` ago, and nothing has
+ * arrived on it.
  */
 export type HandOver = (begun: Begun & { isSilent: boolean }) => void;
 
+/** The server and the functions that a plain connection uses. */
 export type PlainService = {
   server: Server;
   /**
-   * Lets a request in before its body is there. Null: it goes to Node's parser. A promise: this is to be
-   * called again when it has resolved, and then answers at once. `callerIp`: the other end of its
-   * connection.
+   * Admits a request before its body has arrived. Returns null if Node's parser must read it. Returns a
+   * promise if `admit` must be called again once the promise has resolved; then it decides at once.
+   * `callerIp` is the other end of the connection.
    */
   admit(head: PlainHead, callerIp: string | null): AdmittedBody | null | Promise<unknown>;
   now(): Millis;
-  /**
-   * Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what
-   * it returns.
-   */
+  /** Calls `wake` each time a socket was idle for `after`, until the returned function is called. */
   wakeWhenIdle(socket: Socket | PacedSocket, after: Millis, wake: () => void): () => void;
-  /** Is called when the connection has ended or was handed over. */
+  /** Called when the connection has ended or was handed over. */
   forget(socket: PlainSocket): void;
 };
 
 /**
- * A connection is kept for longer than its sender is told by this, so that none sends a request as it is
- * closed.
+ * A connection stays open this much longer than its response headers announce, so that no request is sent
+ * while it closes.
  */
 const keepAliveMargin: Millis = 1_000;
 
 /**
- * A body comes in no more pieces than this, or is given to the usual way, which knows how long it may take.
+ * The maximum number of pieces of a body. A body in more pieces goes to Node's parser, which limits its time.
  */
 const maxPieces = 4;
 
-/** A request whose body has not come whole. `missing`: its bytes. */
+/** A request whose body is incomplete. `missing`: the bytes that have not arrived. */
 type Incomplete = { head: PlainHead; admitted: AdmittedBody; pieces: Buffer[]; missing: number };
 
-/** One connection, for as long as all that comes over it is plain. */
+/** A connection on which all requests so far are plain. */
 export class PlainSocket {
   readonly #socket: Socket;
   readonly #service: PlainService;
   readonly #giveAway: HandOver;
   readonly #callerIp: string | null;
   #pending: Incomplete | null = null;
-  /** A request is looked at, or answered. */
+  /** Whether a request is being looked up or answered. */
   #isBusy = false;
   #isSecondTry = false;
   #hasEnded = false;
-  /** Whether nothing has come over it yet. */
+  /** Whether nothing has arrived yet. */
   #isSilent = true;
   #stopIdleTimer: () => void;
   readonly #onData = (bytes: Buffer): void => this.#read(bytes);
@@ -89,7 +93,7 @@ export class PlainSocket {
     if (this.#pending === null && !this.#isBusy && this.#socket.readableLength === 0) this.#finish();
   }
 
-  /** Nothing more is read; what was answered still leaves. */
+  /** Stops reading. Responses that were written are still sent. */
   #finish(): void {
     this.#socket.pause().destroySoon();
   }
@@ -115,8 +119,8 @@ export class PlainSocket {
   }
 
   /**
-   * It comes once more when this goes on. Nothing behind it is heard of before, so that all of it can still
-   * be given away.
+   * Puts bytes back, so that they are read again later. Nothing more is read until then, so that all bytes
+   * can still be handed over.
    */
   #unread(bytes: Buffer): void {
     this.#socket.pause().unshift(bytes);
@@ -129,7 +133,14 @@ export class PlainSocket {
     this.#isSecondTry = false;
     if (head === null || admitted === null) this.#handOver([bytes]);
     else if (!(admitted instanceof Promise))
-      this.#readBody((this.#pending = { head, admitted, pieces: [bytes], missing: head.headBytes + head.length - bytes.length }));
+      this.#readBody(
+        (this.#pending = {
+          head,
+          admitted,
+          pieces: [bytes],
+          missing: head.headBytes + head.length - bytes.length,
+        }),
+      );
     else if (isSecondTry) this.#handOver([bytes]);
     else {
       this.#isBusy = true;
@@ -152,9 +163,9 @@ export class PlainSocket {
     this.#pending = null;
     this.#isBusy = true;
     const end = head.headBytes + head.length;
-    // The next one has its turn when this is answered.
+    // The next request gets its turn when this one is answered.
     if (missing < 0) this.#unread(bytes.subarray(end));
-    // A copy, so that what is kept of the request is its body alone.
+    // The body is copied, so that the rest of the request is not kept in memory.
     const response = admitted.respond(Buffer.from(bytes.subarray(head.headBytes, end)));
     void response.then((plainResponse) => this.#trySending(plainResponse, head)).catch(() => this.close());
   }
@@ -170,19 +181,23 @@ export class PlainSocket {
 
   #send({ status, headers, text, onSent }: PlainResponse, { keepsAlive }: PlainHead): void {
     const { server, now } = this.#service;
-    // What came meanwhile is refused by a server that stops, and not left without an answer.
+    // A server that stops refuses requests that have arrived in the meantime, instead of leaving them
+    // unanswered.
     const isLast = !keepsAlive || this.#hasEnded || !(server.listening || this.#socket.isPaused());
-    const isFlushed = this.#write(this.#formatHead({ status, headers, text }, { isLast, now: now() }), text, onSent);
+    const isFlushed = this.#write(
+      this.#formatHead({ status, headers, text }, { isLast, now: now() }),
+      text,
+      onSent,
+    );
     this.#isBusy = false;
     if (isLast) this.#finish();
     else if (isFlushed) this.#resumeReading();
-    // Whoever does not read what it is answered is not listened to.
+    // Nothing is read from a client that does not read its responses.
     else this.#socket.pause().once("drain", () => this.#resumeReading());
   }
 
   /**
-   * Reads the bytes at hand in another turn of the event loop, so that other connections are read in
-   * between.
+   * Reads the bytes at hand in another turn of the event loop, so that other connections are read in between.
    */
   #resumeReading(): void {
     const socket = this.#socket;
@@ -204,22 +219,22 @@ export class PlainSocket {
     return `${head}Date: ${formatDate(now)}\r\n${connectionHeaders}\r\n\r\n`;
   }
 
-  /** Answers whether no more waits to be sent than should. */
+  /** Writes a response. Returns false if more bytes wait to be sent than should. */
   #write(head: string, text: string, gone: (() => void) | undefined): boolean {
     const socket = this.#socket;
     if (Buffer.byteLength(text) === text.length) return socket.write(head + text, "latin1", gone);
     return socket.write(Buffer.concat([Buffer.from(head, "latin1"), Buffer.from(text)]), gone);
   }
 
-  /** The other side sends no more. */
+  /** Handles the end of the connection: the other side sends no more. */
   #handleEnd(): void {
     this.#hasEnded = true;
-    // A body that breaks off is refused as any other.
+    // Node's parser refuses a body that breaks off.
     if (this.#pending) this.#handOver(this.#pending.pieces);
     else if (!this.#isBusy) this.#socket.end();
   }
 
-  /** Nothing has come or gone for long. */
+  /** Handles a connection that was idle for its timeout. */
   #handleIdle(): void {
     if (this.#pending) this.#handOver(this.#pending.pieces);
     else if (this.#isSilent) this.#handOver([]);
@@ -249,7 +264,7 @@ function destroy(this: Socket): void {
 
 let date = { second: Number.NaN, text: "" };
 
-/** As a header says it. Made once a second. */
+/** Returns a time as the header Date has it. The text is made once a second. */
 function formatDate(now: Millis): string {
   const second = Math.floor(now / 1000);
   if (second !== date.second) date = { second, text: new Date(second * 1000).toUTCString() };

@@ -1,6 +1,9 @@
 import { isIP, isIPv6 } from "node:net";
 
-/** The first of these that is an address. An IPv4 address is written as one, even where the socket speaks IPv6. */
+/**
+ * Returns the first of these texts that is an IP address, or null. An IPv4 address has its own form, even if
+ * the socket uses IPv6.
+ */
 export function findAddress(...texts: (string | undefined)[]): string | null {
   const address = texts.find((text) => text !== undefined && isIP(text.replace(/%.*/, "")) !== 0);
   return address?.replace(/^::ffff:(?=\d+\.)/i, "") ?? null;

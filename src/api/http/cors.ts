@@ -1,20 +1,36 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { isAccountPath } from "./problems.ts";
 
-/** Response headers that a page in a browser may read, besides those that it always may. */
+/** Response headers that a page in a browser may read, in addition to those that it may always read. */
 const exposedHeaders = [
-  ...["Allow", "Retry-After", "Waypost-Ignored", "Waypost-Warning", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"],
-  ...["Burst-RateLimit-Limit", "Burst-RateLimit-Remaining", "Burst-RateLimit-Reset"],
+  "Allow",
+  "Retry-After",
+  "Waypost-Ignored",
+  "Waypost-Warning",
+  "RateLimit-Limit",
+  "RateLimit-Remaining",
+  "RateLimit-Reset",
+  "Burst-RateLimit-Limit",
+  "Burst-RateLimit-Remaining",
+  "Burst-RateLimit-Reset",
 ].join(", ");
 
-/** How long a browser may remember the answer to a preflight request, in seconds. Browsers use at most two hours. */
+/**
+ * How long a browser may cache the answer to a preflight request, in seconds. Browsers cache it for at most 2
+ * hours.
+ */
 const preflightMaxAge = 7_200;
 
 /**
- * Returns the headers by which a browser lets a page of another origin read an answer. `origins`: those that may, or `*` for all.
- * Requests that take a password get none, and no cookies are ever allowed.
+ * Returns the headers with which a browser lets a page of another origin read a response. `origins` lists the
+ * allowed origins, or has `*` for all. Requests with a password get no such headers, and cookies are never
+ * allowed.
  */
-export function corsHeaders(origins: readonly string[], path: string, origin: string | undefined): Record<string, string> {
+export function corsHeaders(
+  origins: readonly string[],
+  path: string,
+  origin: string | undefined,
+): Record<string, string> {
   if (origins.length === 0 || isAccountPath(path)) return {};
   const isOpen = origins.includes("*");
   if (!isOpen && (origin === undefined || !origins.includes(origin))) return { Vary: "Origin" };
@@ -25,12 +41,20 @@ export function corsHeaders(origins: readonly string[], path: string, origin: st
   };
 }
 
-/** Reports whether a request asks what a page may send, before the page sends it. */
-export const isPreflight = (method: string, { origin, "access-control-request-method": asked }: IncomingHttpHeaders): boolean =>
-  method === "OPTIONS" && origin !== undefined && asked !== undefined;
+/** Reports whether a request is a preflight, which asks what a page may send. */
+export const isPreflight = (
+  method: string,
+  { origin, "access-control-request-method": asked }: IncomingHttpHeaders,
+): boolean => method === "OPTIONS" && origin !== undefined && asked !== undefined;
 
-/** Returns the headers of the answer to a preflight request: the methods there are, and whatever headers were asked for. */
-export function preflightHeaders(methods: readonly string[], headers: IncomingHttpHeaders): Record<string, string> {
+/**
+ * Returns the headers of the answer to a preflight request. They allow the existing methods and all requested
+ * headers.
+ */
+export function preflightHeaders(
+  methods: readonly string[],
+  headers: IncomingHttpHeaders,
+): Record<string, string> {
   const asked = headers["access-control-request-headers"];
   return {
     "Access-Control-Allow-Methods": methods.join(", "),
@@ -40,9 +64,12 @@ export function preflightHeaders(methods: readonly string[], headers: IncomingHt
   };
 }
 
-/** Names of headers with commas between them. */
+/** Header names separated by commas. */
 const headerNames = /^[\w!#$%&'*+.^`|~-]+( *, *[\w!#$%&'*+.^`|~-]+)*$/;
 
-/** Reports whether one of these headers, names and values in turn, is `Origin`. Browsers send it. */
+/**
+ * Reports whether one of these headers is `Origin`, which browsers send. `rawHeaders` alternates names and
+ * values.
+ */
 export const hasOrigin = (rawHeaders: readonly string[]): boolean =>
   rawHeaders.some((name, at) => at % 2 === 0 && name.length === 6 && name.toLowerCase() === "origin");

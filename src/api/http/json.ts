@@ -2,14 +2,20 @@ import { Refusal } from "../../core/values/errors.ts";
 import type { LongWork } from "../../core/fairness/longWork.ts";
 import type { AccountId, Bytes } from "../../core/model/message.ts";
 
-/** Values and names a JSON may have, and how deep they may be nested. Small texts can stand for very much memory. */
+/**
+ * The maximum number of values and names in a JSON text, and the maximum depth of nesting. A short text can
+ * expand to much memory.
+ */
 const maxParts = 2_000_000;
 const maxDepth = 32;
 
 /** Limits of a JSON text: its parts, and the names of fields in all of its objects together. */
 type JsonLimits = { parts?: number; names?: number };
 
-/** Reads the JSON of a body. Throws `Refusal` with the place where it is wrong, or if it has more than `most`. */
+/**
+ * Returns the JSON value of a body. Throws `Refusal` with the position of a syntax error, or if the text
+ * exceeds `max`.
+ */
 export function readJson(body: Bytes, max: JsonLimits = {}): unknown {
   checkSize(body, max);
   const text = readText(body);
@@ -21,20 +27,21 @@ export function readJson(body: Bytes, max: JsonLimits = {}): unknown {
 }
 
 /**
- * Limits of a JSON object with settings. They leave room for 10,000 endpoints, more than a URL group may have. Kept headers have at most 64 KiB
- * together, so there are fewer of them. The check by a schema takes up to 30 µs for each part.
+ * Limits of a JSON object with settings. They allow 10,000 endpoints, more than a URL group may have. Kept
+ * headers have at most 64 KiB together, so there are fewer of them. A schema takes up to 30 µs to check each
+ * part.
  */
 const maxOfSettings = { parts: 40_000, names: 20_000 };
 
 /**
- * Reads the JSON of a body in which every name means something: a schema passes over `__proto__` without a word. Throws
- * `Refusal`.
+ * Returns the JSON value of a body in which every name has a meaning. A schema would silently ignore
+ * `__proto__`, so that name is refused. Throws `Refusal`.
  */
 export function readSettingsJson(body: Bytes): unknown {
   const value = readJson(body, maxOfSettings);
   const path = findProtoPath(value);
   if (path === null) return value;
-  throw new Refusal("invalid", `${path.slice(0, 200)}: there is no such field`);
+  throw new Refusal("invalid", `${path.slice(0, 200)}: unknown field`);
 }
 
 function findProtoPath(value: unknown): string | null {
@@ -46,20 +53,26 @@ function findProtoPath(value: unknown): string | null {
   return null;
 }
 
-/** Characters of a text in which the place of an error is looked for. To look through 4 MiB takes a third of a second. */
+/**
+ * How many characters are searched for the position of an error. Searching 4 MiB takes a third of a second.
+ */
 const maxSearched = 64 * 1024;
 
 function describeErrorPosition(text: string): string {
   const beginning = text.slice(0, maxSearched);
   const error = findErrorPosition(beginning);
-  if (text.length > maxSearched && isCutOff(beginning.slice(error))) return `it goes wrong after the first ${maxSearched} characters`;
+  if (text.length > maxSearched && isCutOff(beginning.slice(error)))
+    return `error after the first ${maxSearched} characters`;
   const lines = text.slice(0, error).split("\n");
-  return `it goes wrong in line ${lines.length} at column ${(lines.at(-1)?.length ?? 0) + 1}`;
+  return `error in line ${lines.length} at column ${(lines.at(-1)?.length ?? 0) + 1}`;
 }
 
-/** Reports whether the rest of a cut text can be the beginning of a token, so that it is not an error. */
-const isCutOff = (rest: string): boolean =>
-  /^(?:[\w.+-]{0,30}|"(?:[ !#-[\]-\uffff]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*(?:\\(?:u[0-9a-fA-F]{0,3})?)?)$/.test(rest);
+/** Reports whether the rest of a cut text can be the beginning of a token. Then it is not an error. */
+const isCutOff = (rest: string): boolean => cutToken.test(rest);
+
+/** The pattern of a JSON text up to its closing quote. */
+const openText = String.raw`"(?:[ !#-[\]-\uffff]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*`;
+const cutToken = new RegExp(String.raw`^(?:[\w.+-]{0,30}|${openText}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)$`);
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
@@ -84,7 +97,10 @@ function checkSize(body: Bytes, max: JsonLimits): void {
   new SizeCheck(body, max).checkUpTo(body.length);
 }
 
-/** Counts the parts of a JSON text before anything is made of it, in one pass over the bytes, which may go in slices. */
+/**
+ * Counts the parts of a JSON text before it is parsed, in one pass over the bytes, which can be done in
+ * slices.
+ */
 class SizeCheck {
   readonly #body: Bytes;
   readonly #max: Required<JsonLimits>;
@@ -101,7 +117,10 @@ class SizeCheck {
     this.#max = { parts, names };
   }
 
-  /** Looks at the bytes up to a place, or a byte more. Throws `Refusal` if there are more parts than there may be. */
+  /**
+   * Checks the bytes up to a position, or one byte further. Throws `Refusal` if there are too many parts or
+   * names, or the nesting is too deep.
+   */
   checkUpTo(to: number): void {
     const body = this.#body;
     let at = this.at;
@@ -122,7 +141,8 @@ class SizeCheck {
       } else if (byte === colon) names++;
       else if (byte === squareOpen || byte === curlyOpen) {
         parts++;
-        if (++depth > maxDepth) throw new Refusal("invalid", `body: JSON that is nested deeper than ${maxDepth} levels`);
+        if (++depth > maxDepth)
+          throw new Refusal("invalid", `body: JSON that is nested deeper than ${maxDepth} levels`);
       } else if (byte === squareClose || byte === curlyClose) depth--;
       if (parts > partLimit) throw new Refusal("invalid", `body: JSON with more than ${partLimit} parts`);
       if (names > nameLimit) throw new Refusal("invalid", `body: JSON with more than ${nameLimit} names`);
@@ -135,7 +155,10 @@ class SizeCheck {
   }
 }
 
-/** Bytes of a list that are looked at, or parsed, in one slice: some 0.3 and 1 ms. */
+/**
+ * Bytes of a list that are checked or parsed in one slice. Checking takes about 0.3 ms and parsing about 1
+ * ms.
+ */
 const defaultSliceBytes = 64 * 1024;
 
 type JsonListOptions<T> = {
@@ -144,13 +167,14 @@ type JsonListOptions<T> = {
   owner: AccountId;
   max?: JsonLimits;
   sliceBytes?: number;
-  /** Makes something of some of the items. `text`: the list of these items as it was written. */
+  /** Converts some of the items. `text` is the list of these items as written. */
   convert(items: unknown[], text: Bytes): T[];
 };
 
 /**
- * Reads a JSON list as `readJson` does, but in slices, so that a list of 8 MiB holds up nobody else for a tenth of a second. Only an item that
- * is long by itself is read in one go. Returns null if the body is no list. Throws `Refusal` as `readJson` does.
+ * Reads a JSON list like `readJson`, but in slices. Otherwise a list of 8 MiB would delay all others by a
+ * tenth of a second. Only a single long item is read in one go. Returns null if the body is not a list.
+ * Throws `Refusal` like `readJson`.
  */
 export async function readJsonList<T>(body: Bytes, options: JsonListOptions<T>): Promise<T[] | null> {
   const { max = {}, sliceBytes = defaultSliceBytes, convert } = options;
@@ -177,8 +201,11 @@ export async function readJsonList<T>(body: Bytes, options: JsonListOptions<T>):
   return results;
 }
 
-/** Runs something as a slice of long work. */
-const runSlice = (run: () => void, { longWork, owner }: Pick<JsonListOptions<unknown>, "longWork" | "owner">): Promise<void> =>
+/** Runs a function as a slice of long work. */
+const runSlice = (
+  run: () => void,
+  { longWork, owner }: Pick<JsonListOptions<unknown>, "longWork" | "owner">,
+): Promise<void> =>
   new Promise((resolve, reject) =>
     longWork.next(owner, () => {
       try {
@@ -192,7 +219,10 @@ const runSlice = (run: () => void, { longWork, owner }: Pick<JsonListOptions<unk
 const listOpens = Buffer.from("[");
 const listCloses = Buffer.from("]");
 
-/** Returns where a JSON text begins: behind white space (RFC 8259, 2), and behind a byte order mark, which the decoder drops as well. */
+/**
+ * Returns the start of a JSON text: after white space (RFC 8259, 2), and after a byte order mark, which the
+ * decoder drops as well.
+ */
 function findStart(body: Bytes): number {
   let at = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? 3 : 0;
   while (body[at] === 0x20 || body[at] === 0x0a || body[at] === 0x0d || body[at] === 0x09) at++;
@@ -209,11 +239,13 @@ function parseList(text: Bytes, body: Bytes): unknown[] {
   throw makeJsonRefusal(body);
 }
 
-const makeJsonRefusal = (body: Bytes): Refusal => new Refusal("invalid", `body: not valid JSON; ${describeErrorPosition(readText(body))}`);
+const makeJsonRefusal = (body: Bytes): Refusal =>
+  new Refusal("invalid", `body: not valid JSON; ${describeErrorPosition(readText(body))}`);
 
 /**
- * Returns the JSON text of a member of the items of a list, by the place of the item, as it was written: numbers keep all of their digits. Only
- * objects and lists are returned. If an item has the member twice, the last one counts, as it does for a parser. `body` must be valid JSON.
+ * Returns the JSON text of one member of the items of a list, by the index of the item. The text is as
+ * written, so numbers keep all digits. Only objects and lists are returned. If an item has the member twice,
+ * the last one counts, as in a parser. `body` must be valid JSON.
  */
 export function readMemberTexts(body: Bytes, name: string): ReadonlyMap<number, string> {
   const texts = new Map<number, string>();
@@ -235,7 +267,8 @@ export function readMemberTexts(body: Bytes, name: string): ReadonlyMap<number, 
     } else if (byte === quote) {
       inText = true;
       textAt = at;
-    } else if (byte === colon && depth === 2) isMember = JSON.parse(decoder.decode(body.subarray(textAt, textEnd))) === name;
+    } else if (byte === colon && depth === 2)
+      isMember = JSON.parse(decoder.decode(body.subarray(textAt, textEnd))) === name;
     else if (byte === comma && depth === 2) isMember = false;
     else if (byte === comma && depth === 1) item++;
     else if (byte === squareOpen || byte === curlyOpen) {
@@ -249,11 +282,15 @@ export function readMemberTexts(body: Bytes, name: string): ReadonlyMap<number, 
   return texts;
 }
 
-/** One token of JSON, or a separator. Sticky: it must begin where the last one ended. */
-const token =
-  /[ \t\n\r]*(?:("(?:[ !#-[\]-\uffff]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)|([[\]{},:]))/y;
+const numberPattern = String.raw`-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`;
 
-/** Where a text stops to be JSON: the first token that cannot stand there. */
+/** One token of JSON, or a separator. It is sticky, so it must begin where the previous one ended. */
+const token = new RegExp(
+  String.raw`[ \t\n\r]*(?:(${openText}"|${numberPattern}|true|false|null)|([[\]{},:]))`,
+  "y",
+);
+
+/** Returns the position where a text stops being JSON: the first token that is not allowed there. */
 function findErrorPosition(text: string): number {
   const open: string[] = [];
   let wanted = "value";
@@ -271,7 +308,9 @@ function findErrorPosition(text: string): number {
   }
 }
 
-/** What may stand after a token, or null when it cannot stand here. `open` are the brackets around it. */
+/**
+ * Returns what may follow a token, or null if the token is not allowed here. `open` lists the open brackets.
+ */
 function findExpected(wanted: string, found: string, open: string[]): string | null {
   const afterValue = (): string => (open.length === 0 ? "nothing" : "comma or end");
   const inner = open.at(-1);

@@ -2,10 +2,12 @@ import { Readable } from "node:stream";
 import type { AccountId } from "../../core/model/message.ts";
 import type { ResponseLimits } from "./responseLimits.ts";
 
-/** Entries of a list, page by page, in the order of the list. The next page is read when the one before it has left. */
+/**
+ * The entries of a list, page by page, in order. The next page is read when the previous one has been sent.
+ */
 export type Pages = AsyncGenerator<readonly unknown[], void>;
 
-/** The body of a response: a list that is not in memory as a whole. */
+/** A response body that is a list which is never in memory as a whole. */
 export class PagedList {
   readonly pages: Pages;
 
@@ -14,17 +16,30 @@ export class PagedList {
   }
 }
 
-/** Text is given on in pieces of about this many characters. */
+/** The text is passed on in pieces of about this many characters. */
 const piece = 64 * 1024;
 
-/** Returns the JSON of a list: of one page as a text, otherwise as a stream, which reads on as fast as the client does. */
-export async function toJsonText({ pages }: PagedList, account: AccountId, responseLimits: ResponseLimits): Promise<string | Readable> {
-  const [first, second] = await responseLimits.runInTurn(account, async () => [await readPageTexts(pages), await readPageTexts(pages)]);
+/**
+ * Returns the JSON of a list. One page is returned as a text. More pages are returned as a stream, which
+ * reads on as fast as the client does.
+ */
+export async function toJsonText(
+  { pages }: PagedList,
+  account: AccountId,
+  responseLimits: ResponseLimits,
+): Promise<string | Readable> {
+  const [first, second] = await responseLimits.runInTurn(account, async () => [
+    await readPageTexts(pages),
+    await readPageTexts(pages),
+  ]);
   if (first === null || second === null) return `[${(first ?? []).join(",")}]`;
-  return Readable.from(writePieces([first, second], { pages, account, responseLimits }), { objectMode: true, highWaterMark: 1 });
+  return Readable.from(writePieces([first, second], { pages, account, responseLimits }), {
+    objectMode: true,
+    highWaterMark: 1,
+  });
 }
 
-/** The entries of the next page as JSON. Null: there are no more pages. */
+/** Returns the entries of the next page as JSON, or null if there are no more pages. */
 async function readPageTexts(pages: Pages): Promise<string[] | null> {
   const { value, done } = await pages.next();
   return done ? null : value.map((entry) => JSON.stringify(entry));
@@ -32,13 +47,17 @@ async function readPageTexts(pages: Pages): Promise<string[] | null> {
 
 type PageSource = { pages: Pages; account: AccountId; responseLimits: ResponseLimits };
 
-async function* writePieces(firstPages: readonly string[][], { pages, account, responseLimits }: PageSource): AsyncGenerator<string, void> {
+async function* writePieces(
+  firstPages: readonly string[][],
+  { pages, account, responseLimits }: PageSource,
+): AsyncGenerator<string, void> {
   let text = "[";
   let separator = "";
   const next = firstPages.map((page) => ({ page, gone: responseLimits.reserve(account, sumLengths(page)) }));
   try {
     for (;;) {
-      const { page, gone } = next.shift() ?? (await responseLimits.runWhenRoom(account, () => readPageTexts(pages), sumLengths));
+      const { page, gone } =
+        next.shift() ?? (await responseLimits.runWhenRoom(account, () => readPageTexts(pages), sumLengths));
       if (page === null) break;
       try {
         for (const entry of page) {
@@ -59,4 +78,5 @@ async function* writePieces(firstPages: readonly string[][], { pages, account, r
   }
 }
 
-const sumLengths = (page: readonly string[] | null): number => (page ?? []).reduce((sum, { length }) => sum + length, 0);
+const sumLengths = (page: readonly string[] | null): number =>
+  (page ?? []).reduce((sum, { length }) => sum + length, 0);

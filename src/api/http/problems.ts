@@ -3,28 +3,35 @@ import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal, errorCodes } from "../../core/values/errors.ts";
 import { rateLimitHeaders } from "./rateLimitHeaders.ts";
 
-/** What a failed request is answered with. `fault`: for the log, when it is ours, or the storage's. */
+/**
+ * The response to a failed request. `fault` is the cause for the log, if the server or the storage failed.
+ */
 export type Problem = {
   status: number;
   error: string;
   fault: string | null;
   headers?: Readonly<Record<string, string>>;
-  /** Seconds. */
+  /** In seconds. */
   retryAfter?: number;
 };
 
-/** The body of a refusal. Paths of accounts have a shape of their own. */
+/** Returns the body of a refusal. Account endpoints have their own form. */
 export const problemBody = (path: string, { status, error }: Problem): Record<string, string> =>
-  isAccountPath(path) ? { code: (STATUS_CODES[status] ?? String(status)).toLowerCase().replaceAll(" ", "-"), message: error } : { error };
+  isAccountPath(path)
+    ? { code: (STATUS_CODES[status] ?? String(status)).toLowerCase().replaceAll(" ", "-"), message: error }
+    : { error };
 
-/** Whether a path is one of those that manage accounts. */
+/** Reports whether a path belongs to the account endpoints. */
 export const isAccountPath = (path: string): boolean => /^\/v2\/(svc|qstash|admin)(\/|$)/i.test(path);
 
-/** Turns whatever was thrown into an answer. Only a `Refusal` and the HTTP server's own refusals tell the caller why. */
+/**
+ * Converts a thrown value into a response. Only a `Refusal` and the HTTP server's own refusals tell the
+ * caller the reason.
+ */
 export function toProblem(thrown: unknown, maxBytes: number): Problem {
   if (thrown instanceof Refusal) {
     const { code, message, retryAfter } = thrown;
-    // Public clients take any 429 with the allowance of a day for the end of that.
+    // Public clients treat any 429 with these headers as the end of the daily limit.
     const dayLimit = code === "storage-quota-exceeded" ? undefined : thrown.remainingQuota;
     return {
       status: errorCodes[code].status,
@@ -38,33 +45,48 @@ export function toProblem(thrown: unknown, maxBytes: number): Problem {
   if (code === "FST_ERR_CTP_BODY_TOO_LARGE") {
     return {
       status: errorCodes["too-large"].status,
-      error: `body: larger than ${maxBytes} bytes, which is the limit of this request`,
+      error: `body: exceeds the limit of ${maxBytes} bytes`,
       fault: null,
     };
   }
   const known = serverProblems[code];
   if (known) return { status: errorCodes[known.code].status, error: known.error, fault: null };
-  const status = typeof thrown === "object" && thrown !== null && "statusCode" in thrown ? Number(thrown.statusCode) : 500;
+  const status =
+    typeof thrown === "object" && thrown !== null && "statusCode" in thrown ? Number(thrown.statusCode) : 500;
   if (status >= 400 && status < 500)
     return { status, error: readTextProperty(thrown, "message") || "the request is malformed", fault: null };
   const fault = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);
-  return { status: 500, error: "internal error: the server failed to handle this request; its log says why", fault };
+  return {
+    status: 500,
+    error: "internal error: the server could not handle this request; see its log",
+    fault,
+  };
 }
 
-/** Why the storage is away is not for the caller, and whoever runs the server must know: a full disk and a dead database look the same from outside. */
-export const readCause = ({ cause }: Refusal): string | null => (cause instanceof Error ? cause.message : null);
+/**
+ * Returns the cause of a refusal, for the log. Callers do not see why the storage is unavailable, but the
+ * operator must know. A full disk and a database that is down look the same from outside.
+ */
+export const readCause = ({ cause }: Refusal): string | null =>
+  cause instanceof Error ? cause.message : null;
 
-const headersTooLarge = { code: "headers-too-large", error: "headers: the request line and the headers are larger than 64 KiB" } as const;
+const headersTooLarge = {
+  code: "headers-too-large",
+  error: "headers: the request line and the headers exceed the limit of 64 KiB",
+} as const;
 
-/** What the HTTP server refuses by itself, before a route is asked. */
+/** Requests that the HTTP server itself refuses before a route sees them. */
 const serverProblems: Readonly<Record<string, { code: ErrorCode; error: string }>> = {
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: "invalid", error: "body: not as long as Content-Length says" },
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
+    code: "invalid",
+    error: "body: its length differs from Content-Length",
+  },
   HPE_HEADER_OVERFLOW: headersTooLarge,
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: { code: "too-large", error: "body: its chunks have too many extensions" },
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: { code: "too-large", error: "body: the chunks have too many extensions" },
   ERR_HTTP_REQUEST_TIMEOUT: { code: "request-timeout", error: "request: it did not arrive in time" },
 };
 
-/** The same for bytes that are no HTTP request at all. */
+/** Returns the response to bytes that are not an HTTP request. */
 export function toParseProblem(error: Error): Problem {
   const known = serverProblems[readTextProperty(error, "code")];
   if (known) return { status: errorCodes[known.code].status, error: known.error, fault: null };

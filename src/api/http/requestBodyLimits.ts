@@ -3,28 +3,39 @@ import type { Readable } from "node:stream";
 import { Refusal } from "../../core/values/errors.ts";
 import type { AccountId } from "../../core/model/message.ts";
 
-/** How many bytes of request bodies may be in the server at once, until they are answered. */
+/** The maximum number of bytes of request bodies in the server at once, until they are answered. */
 const defaultBodyBytes = 512 * 1024 * 1024;
 
-/** A body that says it is no longer than this takes its room at once: counting it on its way would cost more than it keeps. */
+/**
+ * A body of at most this declared length takes its room at once. Counting it on arrival would cost more than
+ * it saves.
+ */
 export const maxReservedBytes = 64 * 1024;
 
-/** Chunks that are smaller are copied into pieces of this size: a chunk that is kept as it came costs 450 bytes more than it has. */
+/**
+ * Smaller chunks are copied into pieces of this size. A chunk kept as received costs 450 bytes more than its
+ * content.
+ */
 const pieceBytes = 16 * 1024;
-/** The first piece of a body is smaller, as most bodies are. */
+/** The first piece of a body is smaller, because most bodies are small. */
 const firstPieceBytes = 4 * 1024;
-/** Of so many chunks of a body on, they must have so many bytes on the average: each costs the time of a few hundred bytes. */
+/**
+ * A body with more chunks than this needs a minimum average chunk size in bytes. Each chunk costs the time of
+ * a few hundred bytes.
+ */
 const uncheckedChunks = 10_000;
 const minAverageBytes = 16;
 
-/** Whose bodies they are: an account; or "", all together who are none and may send any. */
+/** The owner of bodies: an account, or "" for all requests without an account together. */
 export type BodyOwner = AccountId;
 
 /**
- * Keeps the bodies of requests that are under way within the memory there is: many large ones at once, or a disk that
- * has become slow, must not be able to bring the server down. What finds no room is refused at once, and may come again.
- * Who announces much and sends little holds little; and whoever has bodies under way takes no more room for others than is left
- * besides, so that the slow ones of one account do not keep all others out.
+ * Limits the memory of request bodies in flight. Many large bodies at once, or a slow disk, must not bring
+ * the server down.
+ *
+ * A body that finds no room is refused at once and may be sent again. A body takes room only for the bytes
+ * that have arrived. The bodies of one owner may take no more room than they leave for others, so slow bodies
+ * of one account do not keep out all others.
  */
 export class RequestBodyLimits {
   readonly #limit: number;
@@ -35,15 +46,19 @@ export class RequestBodyLimits {
     this.#limit = limit;
   }
 
-  /** Takes room for a body of so many bytes. Answers what is to be called as soon as the body is gone. Throws a `Refusal` when there is none. */
+  /**
+   * Takes room for a body. Returns a function that releases it; call it as soon as the body is gone. Throws
+   * `Refusal` if there is no room.
+   */
   reserve(owner: BodyOwner, bytes: number): () => void {
     this.#reserve(owner, bytes, 0);
     return () => this.#release(owner, bytes);
   }
 
   /**
-   * The body, which takes room as it arrives, in pieces that are not small. It fails with a `Refusal` when there is no more room, or when it
-   * comes in chunks of a few bytes. `give` is to be called as soon as it is gone.
+   * Returns the body, which takes room as it arrives, in pieces that are not small. It fails with a `Refusal`
+   * if there is no more room, or if its chunks have only a few bytes. Call `release` as soon as the body is
+   * gone.
    */
   countBody(owner: BodyOwner, body: Readable): { body: Readable; release(): void } {
     let taken = 0;
@@ -63,19 +78,19 @@ export class RequestBodyLimits {
       },
       flush: (pass) => pass(null, pieces.takeRest()),
     });
-    // A pipe does not tell of a body that breaks off.
+    // A pipe does not report a body that breaks off.
     body.once("error", (error) => counter.destroy(error));
     return { body: body.pipe(counter), release: () => this.#release(owner, taken) };
   }
 
-  /** `before`: what the same body has taken already. */
+  /** `reservedBefore`: the bytes that the same body has taken already. */
   #reserve(owner: BodyOwner, bytes: number, reservedBefore: number): void {
     if (bytes === 0) return;
     const free = this.#limit - this.#taken;
     const reserved = this.#byOwner.get(owner) ?? 0;
-    if (bytes > free) throw new Refusal("busy", "the server has as many request bodies under way as it can hold; ask again");
+    if (bytes > free) throw new Refusal("busy", "server at capacity for request bodies; retry later");
     if (reserved - reservedBefore + bytes > free)
-      throw new Refusal("busy", "the account has as many request bodies under way as the server can hold for one; ask again");
+      throw new Refusal("busy", "account at capacity for request bodies; retry later");
     this.#taken += bytes;
     this.#byOwner.set(owner, reserved + bytes);
   }
@@ -89,10 +104,13 @@ export class RequestBodyLimits {
   }
 }
 
-/** Puts small chunks together. `take` is called with the bytes of whatever is kept, and throws if there is no room. */
+/**
+ * Joins small chunks. `reserve` is called with the number of bytes that are kept, and throws if there is no
+ * room.
+ */
 class PieceBuffer {
   readonly #reserve: (bytes: number) => void;
-  /** The first chunk as it came: most bodies have one. */
+  /** The first chunk as received, because most bodies have one chunk. */
   #first: Buffer | null = null;
   #piece: Buffer | null = null;
   #used = 0;
@@ -103,11 +121,17 @@ class PieceBuffer {
     this.#reserve = reserve;
   }
 
-  /** Returns what is complete. Throws `Refusal`: no room, or chunks of a few bytes. */
+  /**
+   * Returns the complete pieces. Throws `Refusal` if there is no room, or if the chunks have only a few
+   * bytes.
+   */
   add(chunk: Buffer): Buffer[] {
     this.#bytes += chunk.length;
     if (++this.#chunks > uncheckedChunks && this.#bytes < this.#chunks * minAverageBytes)
-      throw new Refusal("invalid", "body: comes in chunks of a few bytes each; send larger chunks, or Content-Length");
+      throw new Refusal(
+        "invalid",
+        "body: comes in chunks of a few bytes each; send larger chunks, or Content-Length",
+      );
     if (this.#chunks > 1 && chunk.length < pieceBytes) return this.#copyAll(chunk);
     this.#reserve(chunk.length);
     const before = this.takeRest();
@@ -115,7 +139,7 @@ class PieceBuffer {
     return [...(before ? [before] : []), ...(this.#first ? [] : [chunk])];
   }
 
-  /** Returns the piece that is not full. Null: there is none. */
+  /** Returns the piece that is not full, or null if there is none. */
   takeRest(): Buffer | null {
     const rest = this.#first ?? (this.#piece && this.#piece.subarray(0, this.#used));
     this.#first = null;
@@ -151,7 +175,10 @@ class PieceBuffer {
   }
 }
 
-/** The bytes of a body that take their room at once. Null: it is large, or does not say, and is counted as it arrives. */
+/**
+ * Returns the bytes of a body that take their room at once. Returns null for a large body or one of unknown
+ * length, which is counted as it arrives.
+ */
 export function readReservedBytes(headers: {
   "content-length"?: string | undefined;
   "transfer-encoding"?: string | undefined;

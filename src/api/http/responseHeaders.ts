@@ -1,15 +1,18 @@
 import type { Problem } from "./problems.ts";
 import { isAccountPath } from "./problems.ts";
 
-/** The value of `Waypost-Ignored`: settings that were passed over. */
+/** Returns the value of `Waypost-Ignored`: the settings that were ignored. */
 export const formatIgnored = (names: readonly string[]): string =>
   [...new Set(names)]
     .slice(0, 50)
     .map((name) => name.slice(0, 100).replace(/[^\w-]/g, "?"))
     .join(", ");
 
-/** What a refusal says besides its body: how to show who one is, and when to come again. */
-export function problemHeaders(path: string, { status, headers, retryAfter: asked }: Problem): Record<string, string> {
+/** Returns the headers of a refusal: how to authenticate, and when to retry. */
+export function problemHeaders(
+  path: string,
+  { status, headers, retryAfter: asked }: Problem,
+): Record<string, string> {
   const scheme = isAccountPath(path) ? 'Basic realm="waypost", charset="UTF-8"' : "Bearer";
   const retryAfter = asked ?? (status === 503 || (status === 429 && !headers) ? 1 : undefined);
   return {

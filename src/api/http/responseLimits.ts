@@ -2,36 +2,39 @@ import { Refusal } from "../../core/values/errors.ts";
 import { memory } from "../../core/values/limits.ts";
 import type { AccountId } from "../../core/model/message.ts";
 
-/** Bytes of answers that an account may have on their way: some of the longest pages. */
+/** The maximum number of bytes of responses in flight for an account, a few of the longest pages. */
 const maxOutgoingBytes = 4 * memory.page;
-/** Shorter answers are not counted: there are not enough connections for them to come to much. */
+/** Shorter responses are not counted. There are too few connections for them to need much memory. */
 const minCountedBytes = 64 * 1024;
-/** So many answers to reads of one account are made at once: each may be as long as the longest page before anybody knows. */
+/**
+ * The maximum number of reads of one account that run at once. Each response may be as long as the longest
+ * page before its length is known.
+ */
 const maxConcurrentReads = 4;
 
 /**
- * Keeps long answers that are on their way within the memory there is. Whoever asks for many of them at once, or reads none
- * of them, is refused more for a while; other accounts do not feel it.
+ * Limits the memory of long responses in flight. An account that requests many of them at once, or reads none
+ * of them, is refused more for a while. Other accounts are not affected.
  */
 export class ResponseLimits {
   readonly #limit: number;
   readonly #taken = new Map<AccountId, number>();
-  /** Callbacks of answers that have begun and wait for room, by account. */
+  /** Callbacks of started responses that wait for room, by account. */
   readonly #waitingForRoom = new Map<AccountId, (() => void)[]>();
-  /** Those that are being made, and who waits for one of their places. */
+  /** The number of reads that run, and the reads that wait for one of their places, by account. */
   readonly #reads = new Map<AccountId, { count: number; waiting: (() => void)[] }>();
 
   constructor(limit = maxOutgoingBytes) {
     this.#limit = limit;
   }
 
-  /** Throws a `Refusal` when an account has as much on its way as it may have. */
+  /** Throws `Refusal` if an account is at capacity for long responses. */
   checkRoom(account: AccountId): void {
     if (this.#hasRoom(account)) return;
-    throw new Refusal("busy", "this account has as many long answers on their way as there is room for; read those first, and ask again");
+    throw new Refusal("busy", "account at capacity for long responses; read those in flight, then retry");
   }
 
-  /** Makes an answer when its turn has come. Throws a `Refusal` when there is no room for it then. */
+  /** Makes a response in its turn. Throws `Refusal` if there is no room for it then. */
   async runInTurn<T>(account: AccountId, make: () => Promise<T>): Promise<T> {
     return this.#withPlace(account, () => {
       this.checkRoom(account);
@@ -40,8 +43,8 @@ export class ResponseLimits {
   }
 
   /**
-   * Makes the next page of an answer that has begun, when there is room for it and its turn has come. The caller must call `gone` when the page has
-   * left. `gone` is null for a short page.
+   * Makes the next page of a started response, in its turn and when there is room for it. The caller must
+   * call `gone` when the page has been sent. `gone` is null for a short page.
    */
   async runWhenRoom<T>(
     account: AccountId,
@@ -49,7 +52,7 @@ export class ResponseLimits {
     measure: (page: T) => number,
   ): Promise<{ page: T; gone: (() => void) | null }> {
     for (;;) {
-      // Without a place among those that are being made: short answers continue while this one waits.
+      // A response that waits for room takes no place among the running reads, so short responses continue.
       if (!this.#hasRoom(account)) await this.#waitForRoom(account);
       const result = await this.#withPlace(account, async () => {
         if (!this.#hasRoom(account)) return null;
@@ -63,7 +66,7 @@ export class ResponseLimits {
   async #withPlace<T>(account: AccountId, make: () => Promise<T>): Promise<T> {
     const reads = this.#reads.get(account) ?? { count: 0, waiting: [] };
     this.#reads.set(account, reads);
-    // Whoever ends hands its place on.
+    // A finished read passes its place on.
     if (reads.count < maxConcurrentReads) reads.count++;
     else await new Promise<void>((resolve) => reads.waiting.push(resolve));
     try {
@@ -75,7 +78,10 @@ export class ResponseLimits {
     }
   }
 
-  /** Counts an answer, if it is long: null otherwise. What it answers is to be called when the answer has gone, or its connection has. */
+  /**
+   * Counts a response if it is long. Returns a function to call when the response has been sent or its
+   * connection has closed, or null for a short response.
+   */
   reserve(account: AccountId, bytes: number): (() => void) | null {
     if (bytes <= minCountedBytes) return null;
     this.#add(account, bytes);
@@ -87,7 +93,9 @@ export class ResponseLimits {
   }
 
   #waitForRoom(account: AccountId): Promise<void> {
-    return new Promise((resolve) => this.#waitingForRoom.set(account, [...(this.#waitingForRoom.get(account) ?? []), resolve]));
+    return new Promise((resolve) =>
+      this.#waitingForRoom.set(account, [...(this.#waitingForRoom.get(account) ?? []), resolve]),
+    );
   }
 
   #add(account: AccountId, bytes: number): void {

@@ -12,7 +12,10 @@ const nouns: Readonly<Record<string, string>> = {
 
 const countedNouns: Readonly<Record<string, string>> = { string: "characters", array: "entries" };
 
-/** Says what is wrong with a value where its schema has no words of its own for that. Never the value, which may be a secret. */
+/**
+ * Describes what is wrong with a value if its schema does not. The text never contains the value, which may
+ * be a secret.
+ */
 export const describeIssue: z.core.$ZodErrorMap = (issue) => {
   switch (issue.code) {
     case "invalid_type":
@@ -27,14 +30,14 @@ export const describeIssue: z.core.$ZodErrorMap = (issue) => {
         ? `has more than ${issue.maximum} ${countedNouns[issue.origin]}`
         : `is more than ${issue.maximum}`;
     case "invalid_value":
-      return `is none of ${issue.values.map(String).join(", ")}`;
+      return `must be one of ${issue.values.map(String).join(", ")}`;
     case "invalid_union":
       return Array.isArray(issue.options) ? `is missing, or none of ${issue.options.join(", ")}` : undefined;
     case "invalid_format":
-      return "does not have the form that it should have";
+      return "does not have the required form";
     case "not_multiple_of":
-      return `is no multiple of ${issue.divisor}`;
-    // Their schemas have words for them, or `parseObject` has.
+      return `is not a multiple of ${issue.divisor}`;
+    // The schemas, or `parseObject`, describe these errors themselves.
     case "custom":
     case "invalid_element":
     case "invalid_key":

@@ -4,23 +4,41 @@ import { isName } from "../../core/values/name.ts";
 import { parseUrl } from "../../core/values/url.ts";
 import { parseBrandedName, findTokenBrand } from "./brand.ts";
 
-/** A request target cut at its first `?`, not decoded: what is left as it came cannot be changed by accident. */
+/**
+ * A request target split at its first `?`. It is not decoded, so the unchanged parts keep all their bytes.
+ */
 export type Target = { path: string; query: string | null };
 
-/** One parameter of a query string, decoded. `written`: its name as the caller wrote it. `hasPlus`: its value was written with a `+`. */
+/**
+ * One parameter of a query string, decoded. `written`: its name as the caller wrote it. `hasPlus`: its value
+ * was written with a `+`.
+ */
 export type Parameter = { name: string; value: string; written: string; hasPlus: boolean };
 
-/** A query string taken apart: the service's own parameters, and the caller's, byte for byte and in order. */
-export type Query = { token: string | null; tokenName: string | null; settings: Parameter[]; rest: string | null };
+/**
+ * A query string split into the service's own parameters and the caller's. The caller's parameters keep their
+ * bytes and their order.
+ */
+export type Query = {
+  token: string | null;
+  tokenName: string | null;
+  settings: Parameter[];
+  rest: string | null;
+};
 
-/** Cuts a request target. One in absolute form names this server, and is read as its path. */
+/** Splits a request target. A target in absolute form names this server and is read as its path. */
 export function splitTarget(raw: string): Target {
   const target = raw.startsWith("/") ? raw : raw.replace(/^https?:\/\/[^/?]*/i, "");
   const mark = target.indexOf("?");
-  return mark < 0 ? { path: target, query: null } : { path: target.slice(0, mark), query: target.slice(mark + 1) };
+  return mark < 0
+    ? { path: target, query: null }
+    : { path: target.slice(0, mark), query: target.slice(mark + 1) };
 }
 
-/** Takes the token and the settings out of a query string. What is left belongs to the destination, or to the route. */
+/**
+ * Takes the token and the settings out of a query string. The rest belongs to the destination or to the
+ * route.
+ */
 export function splitQuery(query: string | null): Query {
   const split: Query = { token: null, tokenName: null, settings: [], rest: query };
   if (query === null) return split;
@@ -30,11 +48,12 @@ export function splitQuery(query: string | null): Query {
   return split;
 }
 
-/** Reports whether a query string has a setting, whatever its value is. */
+/** Reports whether a query string has a setting, with any value. */
 export const hasSetting = (query: string | null, setting: string): boolean =>
-  query !== null && query.split("&").some((piece) => parseBrandedName(splitParameter(piece).name)?.name === setting);
+  query !== null &&
+  query.split("&").some((piece) => parseBrandedName(splitParameter(piece).name)?.name === setting);
 
-/** The name of a parameter, decoded and in lower case, and its value as it was written. */
+/** Returns the name of a parameter, decoded and in lower case, and its value as written. */
 function splitParameter(piece: string): { name: string; value: string } {
   const mark = piece.indexOf("=");
   const written = mark < 0 ? piece : piece.slice(0, mark);
@@ -45,7 +64,7 @@ function splitParameter(piece: string): { name: string; value: string } {
 function takeSetting(piece: string, split: Query): boolean {
   const { name, value } = splitParameter(piece);
   if (findTokenBrand(name)) {
-    // A `+` stays a `+`: it is a letter of base64, and no token has a space.
+    // A `+` stays a `+`, because it is a base64 character and no token has a space.
     split.token ??= percentDecode(value);
     split.tokenName ??= name;
     return true;
@@ -55,7 +74,7 @@ function takeSetting(piece: string, split: Query): boolean {
   return true;
 }
 
-/** All parameters of a query string, decoded, in order. Throws `Refusal` where one cannot be decoded. */
+/** Returns all parameters of a query string, decoded, in order. Throws `Refusal` if one cannot be decoded. */
 export function readParameters(query: string | null): Parameter[] {
   const pieces = (query ?? "").split("&").filter((piece) => piece !== "");
   return pieces.map((piece) => {
@@ -67,15 +86,16 @@ export function readParameters(query: string | null): Parameter[] {
   });
 }
 
-/** Form decoding, as clients encode query strings: `+` is a space. */
+/** Decodes a field as clients encode query strings: `+` is a space. */
 function decodeField(name: string, text: string): string {
   if (!/[%+]/.test(text)) return text;
   const value = percentDecode(text.replaceAll("+", " "));
-  if (value === null) throw new Refusal("invalid", `${shorten(name)}: the percent-encoding is malformed, or not of UTF-8`);
+  if (value === null)
+    throw new Refusal("invalid", `${shorten(name)}: the percent-encoding is malformed or not UTF-8`);
   return value;
 }
 
-/** Percent-decoding. Null when malformed, or not UTF-8. */
+/** Returns the percent-decoded text, or null if the encoding is malformed or not UTF-8. */
 export function percentDecode(text: string): string | null {
   try {
     return decodeURIComponent(text);
@@ -85,60 +105,84 @@ export function percentDecode(text: string): string | null {
 }
 
 /**
- * The destination of a publish: the rest of the path as it came, with the caller's part of the query. A path that begins
- * with an encoded scheme is decoded once; `https:/host`, which some proxies make of `https://host`, is repaired.
+ * Returns the destination of a publish: the rest of the path as received, with the caller's part of the
+ * query. A path that begins with an encoded scheme is decoded once. `https:/host`, which some proxies make of
+ * `https://host`, is repaired.
  */
 export function parseDestination(path: string, query: string | null): string {
   const encoded = /^https?%3a/i.test(path);
   const readable = encoded ? percentDecode(path) : path;
   if (readable === null)
-    throw new Refusal("invalid", "destination: the percent-encoding is malformed; encode the whole URL, or nothing of it");
+    throw new Refusal(
+      "invalid",
+      "destination: the percent-encoding is malformed; encode the whole URL or none of it",
+    );
   const url = readable.replace(/^(https?):\/(?=[^/])/i, "$1://");
   if (query === null) return url;
   return `${url}${url.includes("?") ? "&" : "?"}${query}`;
 }
 
+/** Reports whether a destination begins like an http or https URL. */
 export const isUrl = (destination: string): boolean => /^https?:\/\//i.test(destination);
 
-/** Checks the name of a queue or a URL group, and answers it. Throws `Refusal`; `field` is named in it. */
+/**
+ * Returns the name of a queue or a URL group. Throws `Refusal`, which names `field`, if the name is invalid.
+ */
 export function checkName(field: string, name: string): string {
   if (isName(name)) return name;
-  const allowed = `letters, digits, ".", "_" and "-" can be in it, ${limits.nameLength} at most`;
-  throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(name))} is no name; ${allowed}`);
+  const allowed = `use at most ${limits.nameLength} of A-Z, a-z, 0-9, ".", "_" and "-"`;
+  throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(name))} is not a valid name; ${allowed}`);
 }
 
-/** The name of a URL group that stands as a destination, decoded. Null: it can be none. */
+/** Returns the decoded name of a URL group in a destination, or null if it cannot be a name. */
 export function parseGroupName(destination: string): string | null {
   const name = percentDecode(destination);
   return name !== null && isName(name) ? name : null;
 }
 
-/** Why a destination is none: 404 where it could be the name of a group, 400 otherwise. */
+/**
+ * Returns the refusal of an invalid destination. Its status is 404 if the destination could be the name of a
+ * group, otherwise 400.
+ */
 export function makeDestinationRefusal(destination: string): Refusal {
   if (destination === "")
-    return new Refusal("invalid", "destination: missing; give a URL with http:// or https://, or the name of a URL group");
+    return new Refusal(
+      "invalid",
+      "destination: missing; use an http:// or https:// URL or the name of a URL group",
+    );
   const name = percentDecode(destination) ?? destination;
-  const problem = `${JSON.stringify(shorten(name))} is neither a URL with http:// or https:// nor a known URL group`;
+  const shown = JSON.stringify(shorten(name));
+  const problem = `${shown} is not an http:// or https:// URL or an existing URL group`;
   const hint =
-    /^[a-z0-9.-]+(:\d+)?\/|^[a-z0-9-]+:\d+$/i.test(name) && !name.startsWith("api/") ? `; did you mean http://${shorten(name)}?` : "";
-  return new Refusal(parseGroupName(destination) === null ? "invalid" : "not-found", `destination: ${problem}${hint}`);
+    /^[a-z0-9.-]+(:\d+)?\/|^[a-z0-9-]+:\d+$/i.test(name) && !name.startsWith("api/")
+      ? `; did you mean http://${shorten(name)}?`
+      : "";
+  return new Refusal(
+    parseGroupName(destination) === null ? "invalid" : "not-found",
+    `destination: ${problem}${hint}`,
+  );
 }
 
-/** Checks an absolute http or https URL; `field` is named in the refusal. */
+/** Checks an absolute http or https URL. Throws `Refusal`, which names `field`. */
 export function checkUrl(field: string, url: string): void {
   const refuse = (problem: string): never => {
     throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(url))} ${problem}`);
   };
-  if (url.length > limits.urlLength) refuse(`is too long: ${url.length} characters, the limit is ${limits.urlLength}`);
-  if (!/^https?:\/\//i.test(url)) refuse("is not a URL with http:// or https://");
+  if (url.length > limits.urlLength)
+    refuse(`has ${url.length} characters, which exceeds the limit of ${limits.urlLength}`);
+  if (!/^https?:\/\//i.test(url)) refuse("is not an http:// or https:// URL");
   if (hasDroppedCharacters(url) || /^https?:\/\/[/\\]/i.test(url)) refuse("is not a valid URL");
   const { hostname } = parseUrl(url) ?? refuse("is not a valid URL");
-  if (hostname.length > limits.hostLength) refuse(`has a host of ${hostname.length} characters, the limit is ${limits.hostLength}`);
+  if (hostname.length > limits.hostLength)
+    refuse(`has a host of ${hostname.length} characters, which exceeds the limit of ${limits.hostLength}`);
 }
 
-/** Reports whether a text has characters that URL parsers drop silently, so that the URL would not be the one that was given. */
+/**
+ * Reports whether a text has characters that URL parsers drop silently, so that the URL would not be the one
+ * that was given.
+ */
 // oxlint-disable-next-line no-control-regex -- those are the ones
 export const hasDroppedCharacters = (text: string): boolean => /[\0-\x1f\x7f]| $/.test(text);
 
-/** As much of a text as a refusal shows. */
+/** Returns as much of a text as a refusal shows, at most 200 characters. */
 export const shorten = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);

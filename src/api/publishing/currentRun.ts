@@ -3,26 +3,35 @@ import type { Run, Waiter } from "../../core/model/run.ts";
 import { listRunBounds } from "../../core/model/stepId.ts";
 import type { Store } from "../../store/store.ts";
 
-/** So often a run can fail and be resumed, for what is addressed to the first of them to reach the last. */
+/** Most times that a run may have been resumed so that an event for the first run still reaches the last. */
 const maxResumes = 100;
-/** So many runs of one id are looked at, the newest. */
+/** Most runs with one id that are searched, newest first. */
 const maxRunsWithId = 20;
-/** So many that wait for the event in one run are looked at: what waits there for a webhook has a name of its own. */
+/**
+ * Most waiters for the event in one run that are searched. More are not needed, because a waiter for a
+ * webhook has a unique event.
+ */
 const maxWaiters = 20;
 
-/** Whom an event is for: a run by its id. */
+/** The recipient of an event: a run by its id, and the waiters there for this event and of this kind. */
 export type EventAddress = { account: AccountId; runId: string } & Pick<Waiter, "event" | "kind">;
 
 /**
- * The id under which a run goes on now: its own, or, where it has failed and was resumed, that of the run that goes on with it. So who knows
- * the id, or the URL of a webhook, reaches it still, also when another run has been given its id since: of several, the one that waits for the
- * event, otherwise the one of that id, otherwise the newest. Null: none goes on.
+ * Returns the id of the active run that an event is for. That is the run with the given id, or the run that
+ * resumed it after a failure. So the id of a run and the URL of a webhook stay valid when a run is resumed,
+ * even if another run has been given its id since. If several runs qualify, a run that waits for the event
+ * comes first, then the run with the given id, then the newest. Returns null if no such run is active.
  */
 export async function findCurrentRunId({ read }: Store, address: EventAddress): Promise<string | null> {
   const { account, runId } = address;
   const own = await read.activeRun(account, runId);
   if (own && (await isWaiting(read, address, own.run.id))) return runId;
-  const { runs } = await read.runs({ account, filter: { runIds: [runId] }, cursor: null, count: maxRunsWithId });
+  const { runs } = await read.runs({
+    account,
+    filter: { runIds: [runId] },
+    cursor: null,
+    count: maxRunsWithId,
+  });
   const others: Continuation[] = [];
   for (const run of runs) others.push(...(await findContinuation(read, run)));
   for (const other of others) if (await isWaiting(read, address, other.key)) return other.runId;
@@ -31,9 +40,16 @@ export async function findCurrentRunId({ read }: Store, address: EventAddress): 
 
 type Continuation = { key: string; runId: string };
 
-/** Whether a run waits for the event. What waits is named by its run first. */
-async function isWaiting(read: Store["read"], { account, event, kind }: EventAddress, key: string): Promise<boolean> {
-  const waiters = await read.listEventWaiters(account, event, { after: listRunBounds(key).after, limit: maxWaiters });
+/** Reports whether a run has a waiter for the event. */
+async function isWaiting(
+  read: Store["read"],
+  { account, event, kind }: EventAddress,
+  key: string,
+): Promise<boolean> {
+  const waiters = await read.listEventWaiters(account, event, {
+    after: listRunBounds(key).after,
+    limit: maxWaiters,
+  });
   return waiters.some((waiter) => waiter.run === key && waiter.kind === kind);
 }
 

@@ -1,29 +1,36 @@
 import { z } from "zod";
 import { choice } from "../http/parameters.ts";
 
-/** The parameter of a bulk action with which it only tells what it would do. */
-export const dryRunParameter = {
-  dryRun: choice(["true", "false"]).optional().describe("With true nothing is done; the answer tells what would be."),
-};
-
-/** What a dry run answers. */
-export const dryRunSchema = z.object({
-  dryRun: z.literal(true),
-  count: z.int().describe("How many the same request would have done something to."),
-  sample: z.array(z.string()).describe("The ids of the first of them."),
-  more: z.literal(true).optional().describe("There may be more than were counted."),
-});
-
-/** A part of what a filter finds, and where the next part begins. Null: it was the last one. */
-export type IdPage = { ids: readonly string[]; cursor: string | null };
-
-/** So many are counted. A part of a list may take as long as a page of it, so there is an end to parts, too. */
 const maxCounted = 10_000;
 const pageSize = 500;
+/** Most pages that are read. A filter that finds little may read many rows for each page. */
 const maxPages = 200;
 const maxShown = 10;
 
-/** Counts what a bulk action would do something to, page by page. `most`: the action itself would stop there. */
+/** The parameter of a bulk action that makes it a dry run. */
+export const dryRunParameter = {
+  dryRun: choice(["true", "false"])
+    .optional()
+    .describe("`true`: change nothing, and report what the request would change. Default: `false`."),
+};
+
+/** The response of a dry run. */
+export const dryRunSchema = z.object({
+  dryRun: z.literal(true).describe("Nothing was changed."),
+  count: z
+    .int()
+    .describe(`Number of entries that the same request would change, counted up to ${maxCounted}.`),
+  sample: z.array(z.string()).describe(`Ids of the first of these entries, at most ${maxShown}.`),
+  more: z.literal(true).optional().describe("Present if there may be more entries than were counted."),
+});
+
+/** A page of the ids that a filter finds. `cursor`: where the next page begins; null on the last page. */
+export type IdPage = { ids: readonly string[]; cursor: string | null };
+
+/**
+ * Counts the entries that a bulk action would change, page by page. `max`: the most entries that the action
+ * changes.
+ */
 export async function dryRun(
   readPage: (cursor: string | null, count: number) => Promise<IdPage>,
   max = Infinity,

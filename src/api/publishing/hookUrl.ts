@@ -5,10 +5,13 @@ import type { EventAddress } from "./currentRun.ts";
 import { findCurrentRunId } from "./currentRun.ts";
 import { isValidKey } from "../settings/table.ts";
 
-/** What the URL of a webhook names: an account by its id, one of its runs, and an event of that. */
+/** The parts of a webhook's URL: the id of an account, the id of a run, and the id of an event. */
 export type HookParams = { userId: string; workflowRunId: string; eventId: string };
 
-/** The parameters of a path that are its. Clients write the id of their run as they read it from a header, in latin 1. */
+/**
+ * Reads the parts of a webhook's URL from the parameters of its path. Clients write the id of their run as
+ * they read it from a header, in Latin-1, so it is decoded.
+ */
 export const parseHookParams = ({
   userId = "",
   workflowRunId = "",
@@ -19,7 +22,7 @@ export const parseHookParams = ({
   eventId: decodeHeaderText(eventId),
 });
 
-/** What a call to the webhook is for. */
+/** Returns the recipient of a call to the webhook. */
 export const toEventAddress = ({ userId, workflowRunId, eventId }: HookParams): EventAddress => ({
   account: userId,
   runId: workflowRunId,
@@ -28,11 +31,16 @@ export const toEventAddress = ({ userId, workflowRunId, eventId }: HookParams): 
 });
 
 /**
- * Looks whether the run of a webhook goes on, before anything more is taken from whoever calls it: the URL is all that a
- * caller shows. Throws `Refusal`, with the same words whatever there is not.
+ * Checks that the run of a webhook is active. This happens before the body of a call is read, because the URL
+ * is the only credential of a caller. Throws `Refusal`, with the same text for every reason, so that it
+ * reveals nothing.
  */
 export async function checkHook(store: Store, { userId, workflowRunId, eventId }: HookParams): Promise<void> {
   const isPossible = isValidKey(userId) && isValidKey(workflowRunId) && isValidKey(eventId);
-  if (isPossible && (await findCurrentRunId(store, toEventAddress({ userId, workflowRunId, eventId }))) !== null) return;
-  throw new Refusal("not-found", "path: there is nothing at this path, or not any more");
+  if (
+    isPossible &&
+    (await findCurrentRunId(store, toEventAddress({ userId, workflowRunId, eventId }))) !== null
+  )
+    return;
+  throw new Refusal("not-found", "path: does not exist, or no longer");
 }

@@ -9,12 +9,16 @@ import { readSettings } from "../settings/grammar.ts";
 import { listKeptSettings } from "./read.ts";
 import { sha256 } from "../http/sha256.ts";
 
-// URL groups and sources keep settings for what is published later. They are kept as headers, as they were given.
+// URL groups and sources keep settings for messages that are published later. The settings are kept as
+// headers, as the caller gave them.
 
-/** Settings as they are given: names of headers, with one value or several. */
+/** Settings as the caller gave them: names of headers, each with a value or a list of values. */
 export type KeptSettings = Readonly<Record<string, string | readonly string[]>>;
 
-/** Settings as a list of headers. Throws `Refusal`, with the `field` that has them, for a name that is no setting, and when they are too long. */
+/**
+ * Returns settings as a list of headers. Throws `Refusal`, which names `field`, for a name that is not a
+ * setting, for a redacted value, and for more than `limits.headerBytes` characters in total.
+ */
 export function toSettingHeaders(field: string, settings: KeptSettings): HeaderList {
   const headers = Object.entries(settings).flatMap(([name, values]) =>
     (typeof values === "string" ? [values] : values).map((value) => [name, value.trim()] as const),
@@ -22,35 +26,56 @@ export function toSettingHeaders(field: string, settings: KeptSettings): HeaderL
   for (const name of Object.keys(settings)) {
     if (parseBrandedName(name.toLowerCase())) continue;
     const shown = name.slice(0, 200);
-    throw new Refusal("invalid", `${field}.${shown}: is no setting; Svc-Forward-${shown || "…"} has a header delivered`);
+    throw new Refusal(
+      "invalid",
+      `${field}.${shown}: not a setting; use Svc-Forward-${shown || "…"} to deliver a header`,
+    );
   }
   for (const [name, value] of headers) {
-    // What is not shown cannot be given back: it would replace what it stands for.
+    // A caller that writes back what it has read would replace the value with its redaction.
     if (/^REDACTED:[0-9a-f]{64}$/.test(value))
-      throw new Refusal("invalid", `${field}.${name.slice(0, 200)}: is what is shown instead of a value; give the value itself`);
+      throw new Refusal(
+        "invalid",
+        `${field}.${name.slice(0, 200)}: a redacted value cannot be stored; give the original value`,
+      );
   }
   const length = headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
   if (length <= limits.headerBytes) return headers;
-  throw new Refusal("limit-exceeded", `${field}: ${length} characters of names and values, the limit is ${limits.headerBytes}`);
+  throw new Refusal(
+    "limit-exceeded",
+    `${field}: ${length} characters of names and values, the limit is ${limits.headerBytes}`,
+  );
 }
 
-/** Settings to be shown: what their own `redact-fields` hide is hidden, those for callbacks included. */
-export const redactSettings = (headers: HeaderList): HeaderList => redactForwarded(headers, readRedaction(headers));
+/**
+ * Returns settings as the API shows them: their own `redact-fields` are applied, also to forwarded headers of
+ * callbacks.
+ */
+export const redactSettings = (headers: HeaderList): HeaderList =>
+  redactForwarded(headers, readRedaction(headers));
 
-/** Settings with the values hidden of what they forward. */
+/** Returns settings with the values of their forwarded headers redacted. */
 export const redactForwarded = (headers: HeaderList, redaction: Redaction | null): HeaderList =>
   headers.map(([name, value]) => {
     const [, forwardedName] = /^(?:svc|upstash)-(?:(?:failure-)?callback-)*forward-(.*)$/i.exec(name) ?? [];
-    const [shown] = forwardedName === undefined ? [] : redactHeaders([[canonicalName(forwardedName), value]], redaction, sha256);
+    const [shown] =
+      forwardedName === undefined
+        ? []
+        : redactHeaders([[canonicalName(forwardedName), value]], redaction, sha256);
     return [name, shown?.[1] ?? value];
   });
 
-/** What settings hide from every answer. */
+/** Returns the redaction that settings ask for, or null. */
 export const readRedaction = (headers: HeaderList): Redaction | null =>
-  readSettings(listKeptSettings(headers.filter(([name]) => /-redact-fields$/i.test(name))), []).settings.values["redact-fields"] ?? null;
+  readSettings(listKeptSettings(headers.filter(([name]) => /-redact-fields$/i.test(name))), []).settings
+    .values["redact-fields"] ?? null;
 
-/** The URLs of callbacks that settings name, and of theirs. Throws `Refusal` for settings that cannot be read. */
-export const listCallbackUrls = (headers: HeaderList): string[] => listUrls(readSettings(listKeptSettings(headers)).settings);
+/**
+ * Returns the URLs of callbacks among settings, nested ones included. Throws `Refusal` for malformed
+ * settings.
+ */
+export const listCallbackUrls = (headers: HeaderList): string[] =>
+  listUrls(readSettings(listKeptSettings(headers)).settings);
 
 const listUrls = ({ values, callback, failureCallback }: MessageSettings): string[] => [
   ...[values.callback, values["failure-callback"]].filter((url) => url !== undefined),

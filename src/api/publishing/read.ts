@@ -1,7 +1,14 @@
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import { checkQueryLength, damagedGroupRefusal } from "../../core/commands/urlGroup.ts";
-import type { AccountId, Brand, Bytes, UrlGroup, HeaderList, MessageInput } from "../../core/model/message.ts";
+import type {
+  AccountId,
+  Brand,
+  Bytes,
+  UrlGroup,
+  HeaderList,
+  MessageInput,
+} from "../../core/model/message.ts";
 import type { Store } from "../../store/store.ts";
 import { findTokenBrand, pickBrand } from "../http/brand.ts";
 import { listSenderHeaders, containsToken } from "../settings/forward.ts";
@@ -30,40 +37,50 @@ import {
 import { toTriggerInput, triggerLayers } from "./trigger.ts";
 import { toRunInput } from "./workflowPost.ts";
 
-/** What a request that publishes was read into. `ignored`: settings of the other brand that are unknown. */
+/** A publish request that was read. `ignored`: the names of the unknown settings of the other brand. */
 export type PublishRequest = { input: MessageInput; settings: MessageSettings; ignored: string[] };
 
-/** `group`: the URL group that it goes to. */
+/** A publish request with its URL group. `group` is null if the destination is a URL. */
 type PublishRequestToGroup = PublishRequest & { group: UrlGroup | null };
 
-/** Whose request it is, and where it goes. */
+/** How to read a publish request: its account, its destination and its defaults. */
 export type PublishOptions = {
-  /** The rest of the path as it came, without the query. */
+  /** The rest of the path as received, without the query. */
   destination: string;
   account: AccountId;
   store: Store;
   queue?: string | null;
-  /** Settings below those of the request, as names and values of headers. */
+  /** Settings that apply if the request does not have them, as names and values of headers. */
   defaults?: HeaderList;
-  /** Settings that only schedules have are refused for messages. */
+  /** Decides which settings are valid. Default: `kept` with `defaults`, otherwise `messages`. */
   purpose?: Purpose;
-  /** Of a request that shows none. */
+  /** The brand of a request that shows none. */
   brand?: Brand | undefined;
 };
 
-/** `kept`: what is published again and again, with settings that were given once. It is in no workflow run, nor is a schedule. */
+/**
+ * The use of a publish request, which decides which settings are valid. `kept`: its settings were stored
+ * earlier and are used repeatedly, as with a source. Neither such a request nor a schedule belongs to a
+ * workflow run. Such a request cannot create a schedule.
+ */
 export type Purpose = "messages" | "schedules" | "kept" | "triggers";
 
 /**
- * Reads a request that publishes. A setting is looked for in its headers, its query, the defaults, and the default
- * headers of the URL group, and the first one found counts. Throws `Refusal`; with 404 where there is no such group.
+ * Reads a publish request. A setting is taken from the first of these that has it: the headers, the query,
+ * the defaults, the default headers of the URL group. Throws `Refusal`, with status 404 if the URL group does
+ * not exist.
  */
-export async function readPublishRequest(incoming: IncomingRequest, options: PublishOptions): Promise<PublishRequestToGroup> {
+export async function readPublishRequest(
+  incoming: IncomingRequest,
+  options: PublishOptions,
+): Promise<PublishRequestToGroup> {
   const { query, rawHeaders, body, callerIp, proof } = incoming;
   const purpose = options.purpose ?? (options.defaults ? "kept" : "messages");
   const destination = parseDestination(options.destination, query.rest);
   if (purpose === "triggers") checkUrl("destination", destination);
-  const groupTarget = isUrl(destination) ? null : await findGroup(options.store, options.account, destination);
+  const groupTarget = isUrl(destination)
+    ? null
+    : await findGroup(options.store, options.account, destination);
   if (groupTarget === null) checkUrl("destination", destination);
   else checkFanOut(groupTarget.group, { messages: 0, bytes: 0 }, body);
   const own = [
@@ -74,7 +91,10 @@ export async function readPublishRequest(incoming: IncomingRequest, options: Pub
   const groupLayer = listKeptSettings(groupTarget?.group.headers);
   const requestBrands = [...own.flat().map((one) => one.brand), ...listTokenBrands(query.tokenName)];
   const request = makePublishRequest(purpose, [...own, groupLayer], {
-    brand: pickFirstBrand([requestBrands, groupLayer.map((one) => one.brand)], defaultBrand(purpose, options.brand)),
+    brand: pickFirstBrand(
+      [requestBrands, groupLayer.map((one) => one.brand)],
+      defaultBrand(purpose, options.brand),
+    ),
     destination: groupTarget?.group.name ?? destination,
     query: groupTarget?.query ?? null,
     queue: options.queue ?? null,
@@ -86,29 +106,46 @@ export async function readPublishRequest(incoming: IncomingRequest, options: Pub
   return { ...request, group: groupTarget?.group ?? null };
 }
 
-/** Makes a posting of the settings that were given, in layers, and all else that came with them. Throws `Refusal`. */
+/**
+ * Returns a publish request from layers of settings and the other parts of a request. An earlier layer takes
+ * precedence over a later one. Throws `Refusal`.
+ */
 export function makePublishRequest(
   purpose: Purpose,
   layers: readonly (readonly GivenSetting[])[],
   post: Omit<PostedMessage, "settings">,
 ): PublishRequest {
   const isTrigger = purpose === "triggers";
-  const { settings, ignored } = readAllSettings(...(isTrigger ? triggerLayers(layers, post.destination) : layers));
-  // The last layer is that of the URL group, and what a source keeps is for the ids of its sender.
+  const { settings, ignored } = readAllSettings(
+    ...(isTrigger ? triggerLayers(layers, post.destination) : layers),
+  );
+  // A window alone is valid in the last layer, which is that of the URL group, and in a source, whose sender
+  // gives ids.
   if (purpose !== "kept") refuseLoneWindow(settings, layers.slice(0, -1).flat());
   if (purpose !== "schedules") refuseScheduleSettings(settings);
   if (purpose === "schedules" || purpose === "kept") refuseWorkflowSettings(settings);
-  const input = toMessageInput({ ...post, queue: post.queue ?? settings.values["queue-name"] ?? null, settings });
-  return { input: isTrigger ? toTriggerInput(input, settings) : toRunInput(input, settings), settings, ignored };
+  const input = toMessageInput({
+    ...post,
+    queue: post.queue ?? settings.values["queue-name"] ?? null,
+    settings,
+  });
+  return {
+    input: isTrigger ? toTriggerInput(input, settings) : toRunInput(input, settings),
+    settings,
+    ignored,
+  };
 }
 
 const nothing: readonly GivenSetting[] = [];
 
-/** The settings among headers that are kept: those of a group, or of whatever has defaults of its own. */
+/** Returns the settings among stored headers, such as the default headers of a URL group. */
 export const listKeptSettings = (headers: HeaderList | undefined): readonly GivenSetting[] =>
   headers?.length ? listHeaderSettings(headers.flat()) : nothing;
 
-/** Returns the brand that the first of these shows which shows any: what was asked, and after that the default headers of a URL group. */
+/**
+ * Returns the brand of the first list that shows any brand, or the fallback. The list of the request comes
+ * before that of its URL group.
+ */
 export const pickFirstBrand = (shown: readonly (readonly Brand[])[], fallback: Brand): Brand =>
   pickBrand(shown.find((brands) => brands.length > 0) ?? [], fallback);
 
@@ -118,13 +155,23 @@ export function listTokenBrands(tokenName: string | null): readonly Brand[] {
   return brand === null ? [] : [brand];
 }
 
-/** The brand of a request that shows none. The client that a trigger speaks to knows one only. */
-export const defaultBrand = (purpose: Purpose, serverBrand: Brand = "svc"): Brand => (purpose === "triggers" ? "upstash" : serverBrand);
+/**
+ * Returns the brand of a request that shows none. For triggers it is `upstash`, the only brand that their
+ * client knows.
+ */
+export const defaultBrand = (purpose: Purpose, serverBrand: Brand = "svc"): Brand =>
+  purpose === "triggers" ? "upstash" : serverBrand;
 
-/** A URL group as a destination: `query` goes to its endpoints, without the settings and the token that were in it. */
+/**
+ * A URL group as a destination. `query` is sent to its endpoints; settings and the token have been removed
+ * from it.
+ */
 export type GroupTarget = { group: UrlGroup; query: string | null } & Pick<Query, "settings" | "tokenName">;
 
-/** The URL group that a destination names. Throws `Refusal`: 404 where there is none, 400 if the name is not possible, or the query does not fit into a URL. */
+/**
+ * Finds the URL group that a destination names. Throws `Refusal`: with 404 if it does not exist, with 400 if
+ * the name is not valid or the query does not fit into a URL.
+ */
 export async function findGroup(store: Store, account: AccountId, destination: string): Promise<GroupTarget> {
   const [, path = "", written] = /^([^?]*)(?:\?([^#]*))?/.exec(destination) ?? [];
   const name = parseGroupName(path);
@@ -136,32 +183,49 @@ export async function findGroup(store: Store, account: AccountId, destination: s
   if (query !== null) {
     checkQueryLength(query, group);
     if (hasDroppedCharacters(query))
-      throw new Refusal("invalid", "destination: the query has control characters, or ends with a space; encode them");
+      throw new Refusal(
+        "invalid",
+        "destination: the query has control characters, or ends with a space; encode them",
+      );
   }
   return { group, query, settings, tokenName };
 }
 
-/** What the URL groups of one request come to: all of it is stored in one transaction. */
+/** The messages that one request creates for URL groups, and the bytes of their bodies. */
 type FanOut = { messages: number; bytes: number };
+/** Limits for one request, because all of its messages are stored in one transaction. */
 const maxFanOut: FanOut = { messages: 10_000, bytes: limits.fanOutBytes };
 
-/** Adds what a body makes, sent to each endpoint of a group, to what the request has `made` so far. Throws `Refusal` when that is too much. */
+/**
+ * Adds the messages of a body, one for each endpoint of a group, to the total of the request. Throws
+ * `Refusal` if the total would exceed `maxFanOut`.
+ */
 export function checkFanOut({ name, endpoints }: UrlGroup, total: FanOut, body: Bytes): void {
-  const next = { messages: total.messages + endpoints.length, bytes: total.bytes + endpoints.length * body.length };
+  const next = {
+    messages: total.messages + endpoints.length,
+    bytes: total.bytes + endpoints.length * body.length,
+  };
   const each = `for each of the ${endpoints.length} endpoints of ${name}`;
   if (next.messages > maxFanOut.messages)
-    throw new Refusal("limit-exceeded", `destination: a message ${each}, the limit is ${maxFanOut.messages} for a request; send several`);
+    throw new Refusal(
+      "limit-exceeded",
+      `destination: a message ${each}, the limit is ${maxFanOut.messages} per request; split the request`,
+    );
   if (next.bytes > maxFanOut.bytes)
-    throw new Refusal("too-large", `body: ${body.length} bytes ${each}, the limit is ${maxFanOut.bytes} for all of a request together`);
+    throw new Refusal(
+      "too-large",
+      `body: ${body.length} bytes ${each}, the limit is ${maxFanOut.bytes} in total per request`,
+    );
   Object.assign(total, next);
 }
 
-/** What describes the bytes of the body goes where they go. */
+/** Returns the headers that describe the body. A header that contains the token is left out. */
 function readContentHeaders(rawHeaders: readonly string[], proof: IncomingRequest["proof"]): HeaderList {
   const found: [string, string][] = [];
   for (const name of ["Content-Type", "Content-Encoding"]) {
     const at = rawHeaders.findIndex(
-      (header, index) => index % 2 === 0 && header.length === name.length && header.toLowerCase() === name.toLowerCase(),
+      (header, index) =>
+        index % 2 === 0 && header.length === name.length && header.toLowerCase() === name.toLowerCase(),
     );
     const value = rawHeaders[at + 1] ?? "";
     if (at >= 0 && !(proof && containsToken(value, proof.token))) found.push([name, value]);

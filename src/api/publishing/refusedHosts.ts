@@ -4,17 +4,20 @@ import type { PublishResult } from "../../core/commands/publish.ts";
 import type { RefusedHost } from "../../core/values/refusedHost.ts";
 import type { IncomingRequest, RouteContext } from "../route/route.ts";
 
-type WarningContext = { incoming: Pick<IncomingRequest, "proof">; context: Pick<RouteContext, "refusedHost"> };
+type WarningContext = {
+  incoming: Pick<IncomingRequest, "proof">;
+  context: Pick<RouteContext, "refusedHost">;
+};
 type DeliveredUrls = Pick<MessageInput, "url" | "group" | "callback" | "failureCallback">;
 
-/** A sentence names at most five hosts, with at most 100 characters of each. */
+/** Most hosts that one warning names, and most characters of each. */
 const maxNamed = 5;
 const longestName = 100;
 
 /**
- * Returns the warnings for destinations that the server refuses to deliver to, callbacks included. Messages that
- * were not accepted are skipped. No warning contains an address that a name server has said. For a token with its own rights, it contains no
- * URL that the request did not contain.
+ * Returns the warnings for destinations that the server refuses to deliver to, callbacks included. Messages
+ * that were not accepted are skipped. No warning contains an address from a name server. For a token with its
+ * own rights, a warning contains only URLs that the request contained.
  */
 export function makePublishWarnings(
   warningContext: WarningContext,
@@ -32,23 +35,37 @@ function listResultDestinations(input: DeliveredUrls, result: PublishResult | un
   return listDestinations(input, "each" in result ? result.each.flatMap(({ url }) => url ?? []) : []);
 }
 
-/** A URL that is delivered to. `group`: the URL group whose endpoints or default headers it can be from. */
+/**
+ * A URL that receives deliveries. `group`: the URL group whose endpoints or default headers it may come from.
+ */
 type Destination = { url: string; group: string | null };
 
-/** Returns all URLs that a message is delivered to, callbacks included. `endpoints`: those of its URL group. */
-export function listDestinations({ url, group, ...input }: DeliveredUrls, endpoints: readonly string[]): Destination[] {
+/**
+ * Returns all URLs that a message is delivered to, callbacks included. `endpoints`: the URLs of its URL
+ * group.
+ */
+export function listDestinations(
+  { url, group, ...input }: DeliveredUrls,
+  endpoints: readonly string[],
+): Destination[] {
   const own = group === null ? [url] : endpoints;
   return [...own, ...listNestedCallbacks(input)].map((one) => ({ url: one, group }));
 }
 
-function listNestedCallbacks({ callback, failureCallback }: Pick<CallbackSettings, "callback" | "failureCallback">): string[] {
+function listNestedCallbacks({
+  callback,
+  failureCallback,
+}: Pick<CallbackSettings, "callback" | "failureCallback">): string[] {
   const found: string[] = [];
   for (const one of [callback, failureCallback]) if (one) found.push(one.url, ...listNestedCallbacks(one));
   return found;
 }
 
-/** Returns the warnings for the destinations that the server refuses to deliver to: each host once. */
-export function makeHostWarnings({ incoming, context: { refusedHost } }: WarningContext, destinations: readonly Destination[]): string[] {
+/** Returns the warnings for destinations that the server refuses to deliver to. Each host is named once. */
+export function makeHostWarnings(
+  { incoming, context: { refusedHost } }: WarningContext,
+  destinations: readonly Destination[],
+): string[] {
   if (!refusedHost) return [];
   const isBound = typeof incoming.proof?.right === "object";
   const checked = new Set<string>();
@@ -68,7 +85,9 @@ export function makeHostWarnings({ incoming, context: { refusedHost } }: Warning
 }
 
 const formatGroupWarnings = (groups: readonly string[]): string[] =>
-  groups.length === 0 ? [] : [`destination: an endpoint of the URL group ${formatNames(groups)} is not public and is refused`];
+  groups.length === 0
+    ? []
+    : [`destination: an endpoint of the URL group ${formatNames(groups)} is not public and is refused`];
 
 function formatHostWarnings(hosts: readonly (readonly [host: string, refused: RefusedHost])[]): string[] {
   const advised = hosts.filter(([, { allow, isResolved }]) => allow !== null && !isResolved);
@@ -78,15 +97,23 @@ function formatHostWarnings(hosts: readonly (readonly [host: string, refused: Re
   return [
     ...(advised.length === 0
       ? []
-      : [`destination: ${formatHosts(advised)} not public and refused: allow with WAYPOST_EGRESS_ALLOW=${allow}`]),
-    ...(others.length === 0 ? [] : [`destination: ${formatHosts(others)} refused, as a link-local or metadata address`]),
+      : [
+          `destination: ${formatHosts(advised)} not public and refused: ` +
+            `allow with WAYPOST_EGRESS_ALLOW=${allow}`,
+        ]),
+    ...(others.length === 0
+      ? []
+      : [`destination: ${formatHosts(others)} refused, as a link-local or metadata address`]),
     ...(resolved.length === 0
       ? []
-      : [`destination: ${formatHosts(resolved)} not public and refused: allow the address with WAYPOST_EGRESS_ALLOW`]),
+      : [
+          `destination: ${formatHosts(resolved)} not public and refused: ` +
+            "allow the address with WAYPOST_EGRESS_ALLOW",
+        ]),
   ];
 }
 
-/** `10.0.0.1 is`, or `10.0.0.1, app.internal and 3 more are`. */
+/** Returns hosts with a verb: `10.0.0.1 is`, or `10.0.0.1, app.internal and 3 more are`. */
 const formatHosts = (hosts: readonly (readonly [host: string, refused: RefusedHost])[]): string =>
   `${formatNames(hosts.map(([host]) => host))} ${hosts.length === 1 ? "is" : "are"}`;
 
@@ -95,4 +122,5 @@ function formatNames(names: readonly string[]): string {
   return `${names.slice(0, maxNamed).map(shortenName).join(", ")}${more}`;
 }
 
-const shortenName = (name: string): string => (name.length > longestName ? `${name.slice(0, longestName)}...` : name);
+const shortenName = (name: string): string =>
+  name.length > longestName ? `${name.slice(0, longestName)}...` : name;

@@ -1,6 +1,6 @@
 import { Refusal } from "../../core/values/errors.ts";
 import type { Account } from "../../core/model/message.ts";
-import { findSendingRefusal } from "../../core/commands/publish.ts";
+import { findSendingRefusal } from "../../core/commands/sendingLimits.ts";
 import type { RunOverrides } from "../../core/commands/resume.ts";
 import { listHeaderSettings, listQuerySettings, readAllSettings } from "../settings/grammar.ts";
 import type { MessageSettings } from "../settings/grammar.ts";
@@ -9,27 +9,43 @@ import { checkMayReadToSend } from "../route/scope.ts";
 import type { MessageSettingName } from "../settings/table.ts";
 import { checkNewRunId } from "../settings/workflow.ts";
 
-/** What may be set anew when a run is resumed or restarted. */
+/** The settings that can be changed when a run is resumed or restarted. */
 export const resumeSettings: ReadonlySet<MessageSettingName> = new Set([
-  ...(["retries", "retry-delay", "delay", "label", "flow-control-key", "flow-control-value", "failure-callback"] as const),
+  "retries",
+  "retry-delay",
+  "delay",
+  "label",
+  "flow-control-key",
+  "flow-control-value",
+  "failure-callback",
 ]);
 
-/** Reads what a run is to have anew from the settings of a request. `many`: for several runs. Throws `Refusal` for what stays as it was. */
+/**
+ * Reads the settings that a request changes for a run that is resumed or restarted. `isForMany`: the request
+ * is for several runs. Throws `Refusal` for a setting that cannot be changed.
+ */
 export function readRunOverrides(
   incoming: IncomingRequest,
   { isForMany, account }: { isForMany: boolean; account: Account },
 ): { overrides: RunOverrides; ignored: string[] } {
   const { rawHeaders, query } = incoming;
-  const { settings, ignored } = readAllSettings(listHeaderSettings(rawHeaders), listQuerySettings(query.settings));
+  const { settings, ignored } = readAllSettings(
+    listHeaderSettings(rawHeaders),
+    listQuerySettings(query.settings),
+  );
   const unsupported = findUnsupported(settings);
   if (unsupported !== null)
-    throw new Refusal("invalid", `${unsupported.slice(0, 200)}: cannot be changed when a run is resumed or restarted`);
+    throw new Refusal(
+      "invalid",
+      `${unsupported.slice(0, 200)}: cannot be changed when a run is resumed or restarted; remove it`,
+    );
   const { values, workflow } = settings;
   const runId = workflow?.values["workflow-runid"];
   if (isForMany && runId !== undefined)
     throw new Refusal(
       "invalid",
-      `${workflow?.written["workflow-runid"] ?? "workflow-runid"}: one id cannot be that of several runs; resume them one by one`,
+      `${workflow?.written["workflow-runid"] ?? "workflow-runid"}: ` +
+        "only valid for a single run; resume the runs one by one",
     );
   if (runId !== undefined) checkNewRunId(runId, workflow?.written["workflow-runid"]);
   const key = values["flow-control-key"];
@@ -43,13 +59,19 @@ export function readRunOverrides(
     ...(values["failure-callback"] === undefined ? {} : { failureUrl: values["failure-callback"] }),
     ...(Object.keys(flowControl).length === 0 ? {} : { flowControl }),
   };
-  checkMayReadToSend(incoming, "the history of a run", overrides.failureUrl === undefined ? [] : [overrides.failureUrl]);
+  checkMayReadToSend(
+    incoming,
+    "the history of a run",
+    overrides.failureUrl === undefined ? [] : [overrides.failureUrl],
+  );
   const broken = findBrokenLimit(account, overrides);
   if (broken) throw new Refusal(broken.refused, broken.message);
   return { overrides, ignored };
 }
 
-/** What no run may have is refused before any of them is touched. */
+/**
+ * Returns the limit that overrides exceed, if any. It is checked before the first of several runs is changed.
+ */
 function findBrokenLimit(account: Account, { retries, retryDelay, delay, flowControl }: RunOverrides) {
   return findSendingRefusal(
     account,
@@ -69,12 +91,28 @@ function findBrokenLimit(account: Account, { retries, retryDelay, delay, flowCon
   );
 }
 
-/** How the first setting that does not belong here was written. */
-function findUnsupported({ values, written, workflow, headers, callback, failureCallback }: MessageSettings): string | null {
+/**
+ * Returns the name, as the caller wrote it, of the first setting that cannot be changed. Null if there is
+ * none.
+ */
+function findUnsupported({
+  values,
+  written,
+  workflow,
+  headers,
+  callback,
+  failureCallback,
+}: MessageSettings): string | null {
   const names = Object.keys(values) as MessageSettingName[];
   const name = names.find((one) => !resumeSettings.has(one));
   if (name !== undefined) return written[name] ?? name;
-  const [, runSetting] = Object.entries(workflow?.written ?? {}).find(([one]) => one !== "workflow-runid") ?? [];
+  const [, runSetting] =
+    Object.entries(workflow?.written ?? {}).find(([one]) => one !== "workflow-runid") ?? [];
   const [header] = headers;
-  return runSetting ?? callback?.firstWritten ?? failureCallback?.firstWritten ?? (header ? `forward-${header[0]}` : null);
+  return (
+    runSetting ??
+    callback?.firstWritten ??
+    failureCallback?.firstWritten ??
+    (header ? `forward-${header[0]}` : null)
+  );
 }

@@ -3,24 +3,29 @@ import { Refusal } from "../../core/values/errors.ts";
 import { parseBrandedHeader } from "../http/brand.ts";
 
 /**
- * Reads what an endpoint posts for its run. To its client a 400 says that the run has ended, and it would leave one that
- * goes on waiting for ever: so what can never be taken is refused in another way, on which the client gives up the run.
+ * Reads a post of an endpoint for its run. The endpoint's client takes status 400 to mean that the run has
+ * ended, and would leave an active run waiting forever. A permanent error of a step is therefore refused with
+ * `step-refused`, on which the client gives up the run.
  */
 export async function readStep<T>(isStep: boolean, read: () => T | Promise<T>): Promise<T> {
   try {
     return await read();
   } catch (error) {
-    if (isStep && error instanceof Refusal && permanentErrors.has(error.code)) throw new Refusal("step-refused", error.message);
+    if (isStep && error instanceof Refusal && permanentErrors.has(error.code))
+      throw new Refusal("step-refused", error.message);
     throw error;
   }
 }
 
-/** On one that is too large, its client would try again and again. */
+/** Errors that a retry cannot fix. `too-large` is among them because the client would retry forever. */
 const permanentErrors: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "too-large"] as const);
 
 const isText = (expected: string, value = ""): boolean => value.trim().toLowerCase() === expected;
 
-/** Whether these headers, names and values in turn, are those of a step: of a run that goes on, or that invokes another one. */
+/**
+ * Reports whether headers, names and values in turn, are those of a step: of a run that continues or that
+ * invokes another run.
+ */
 export function isStepRequest(headers: readonly string[]): boolean {
   let hasRun = false;
   let continues = false;

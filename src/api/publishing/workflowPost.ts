@@ -1,7 +1,15 @@
 import { z } from "zod";
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
-import type { Bytes, HeaderList, InvokerPost, MessageInput, RunFeatures, RunPost, StepHead } from "../../core/model/message.ts";
+import type {
+  Bytes,
+  HeaderList,
+  InvokerPost,
+  MessageInput,
+  RunFeatures,
+  RunPost,
+  StepHead,
+} from "../../core/model/message.ts";
 import { headerValue } from "../../core/values/headers.ts";
 import { parseStepHead, mustBeStep } from "../../core/model/run.ts";
 import { readForwardedHeaders, headersSchema, toHeaderList } from "../settings/forwardedHeaders.ts";
@@ -15,8 +23,9 @@ import type { WorkflowSettingName } from "../settings/workflow.ts";
 import { checkNewRunId, workflowSettingNames } from "../settings/workflow.ts";
 
 /**
- * What a letter is to a workflow run, of one that has the id of a run; any other is left as it is. Throws `Refusal` for
- * what is said of a run and means nothing, or cannot be done for one.
+ * Returns a message input with its post for a workflow run, if its settings have the id of a run. Returns any
+ * other input unchanged. Throws `Refusal` for a setting that has no meaning without a run or is not valid for
+ * a run.
  */
 export function toRunInput(input: MessageInput, settings: MessageSettings): MessageInput {
   const runId = settings.workflow?.values["workflow-runid"];
@@ -27,33 +36,45 @@ export function toRunInput(input: MessageInput, settings: MessageSettings): Mess
   checkRunTarget(input, settings);
   checkCallbackRunIds(settings, runId);
   const { values, written } = settings.workflow;
-  refuseSettings(settings.workflow, triggerOnlySettings, "belongs to POST /v2/trigger/{destination}; leave it out");
+  refuseSettings(
+    settings.workflow,
+    triggerOnlySettings,
+    "only valid for POST /v2/trigger/{destination}; remove it",
+  );
   if (values["workflow-init"] === undefined)
     throw new Refusal(
       "invalid",
-      `${shortenSetting(written["workflow-runid"])}: there is no Workflow-Init beside it; true starts the run, false goes on with it`,
+      `${shortenSetting(written["workflow-runid"])}: ` +
+        "requires Workflow-Init; true starts the run, false continues it",
     );
-  return values["workflow-init"] ? toStartInput(input, settings.workflow, runId) : toContinueInput(input, settings.workflow, runId);
+  return values["workflow-init"]
+    ? toStartInput(input, settings.workflow, runId)
+    : toContinueInput(input, settings.workflow, runId);
 }
 
 const triggerOnlySettings: readonly WorkflowSettingName[] = ["workflow-unknown-sdk"];
 
-/** Those of a run that a message can have. */
+/** The settings of a workflow run that a publish request can have. */
 export const postSettings = workflowSettingNames.filter((name) => !triggerOnlySettings.includes(name));
 
 const legacyFeatures: RunFeatures = { lazyFetch: false, initialBody: false, detect: false, captured: false };
 
-function toStartInput(input: MessageInput, { values, written }: WorkflowSettings, runId: string): MessageInput {
+function toStartInput(
+  input: MessageInput,
+  { values, written }: WorkflowSettings,
+  runId: string,
+): MessageInput {
   checkNewRunId(runId, written["workflow-runid"]);
   if (input.callback)
     throw new Refusal(
       "invalid",
-      "callback: a message that starts a workflow run has none; Failure-Callback is told when the run has failed",
+      "callback: not valid for a message that starts a workflow run; use Failure-Callback for a failed run",
     );
   if (values["workflow-calltype"] === "toCallback")
     throw new Refusal(
       "invalid",
-      `${shortenSetting(written["workflow-calltype"])}: a request to a third party starts no run; give Workflow-Init: false`,
+      `${shortenSetting(written["workflow-calltype"])}: ` +
+        "a request to a third party cannot start a run; give Workflow-Init: false",
     );
   const invoke = values["workflow-invoke"] ? readInvoke(input) : null;
   const post: RunPost = {
@@ -71,27 +92,52 @@ function toContinueInput(input: MessageInput, workflow: WorkflowSettings, runId:
   refuseSettings(
     workflow,
     ["workflow-invoke", "workflow-trigger-by-sdk"],
-    "is said of a message that starts a run; give Workflow-Init: true",
+    "only valid for a message that starts a run; give Workflow-Init: true",
   );
   if (workflow.values["workflow-calltype"] !== "toCallback") {
     if (input.callback)
-      throw new Refusal("invalid", "callback: a step of a workflow run has none; with Workflow-CallType: toCallback the answer is a step");
+      throw new Refusal(
+        "invalid",
+        "callback: not valid for a step of a workflow run; for a third-party call, give Workflow-CallType: " +
+          "toCallback",
+      );
     return { ...input, post: { kind: "step", runId, head: readStepHead(input.body) } };
   }
-  if (!input.callback) throw new Refusal("invalid", "callback: missing; give the endpoint that is told what the third party has answered");
+  if (!input.callback)
+    throw new Refusal(
+      "invalid",
+      "callback: missing; give the URL of the endpoint that receives the third party's response",
+    );
   return { ...input, post: { kind: "call", runId, head: readCallStepHead(input.callback.headers) } };
 }
 
-/** A run goes to one URL, by no queue, and is known by its id. */
-function checkRunTarget({ group, queue, deduplication }: MessageInput, { values, written }: MessageSettings): void {
-  if (group !== null) throw new Refusal("invalid", "destination: a workflow run goes to a URL, and to no URL group");
-  if (queue !== null) throw new Refusal("invalid", "queue: a workflow run goes through no queue; give it a Flow-Control-Key to limit it");
+/**
+ * Throws `Refusal` for a message of a run that goes to a URL group or through a queue, or that is
+ * deduplicated.
+ */
+function checkRunTarget(
+  { group, queue, deduplication }: MessageInput,
+  { values, written }: MessageSettings,
+): void {
+  if (group !== null)
+    throw new Refusal("invalid", "destination: a workflow run cannot use a URL group; give a URL");
+  if (queue !== null)
+    throw new Refusal(
+      "invalid",
+      "queue: a workflow run cannot use a queue; use Flow-Control-Key to limit it",
+    );
   if (deduplication === null) return;
   const name = values["deduplication-id"] === undefined ? "content-based-deduplication" : "deduplication-id";
-  throw new Refusal("invalid", `${shortenSetting(written[name])}: a workflow run is deduplicated by its id, Workflow-RunId; leave it out`);
+  throw new Refusal(
+    "invalid",
+    `${shortenSetting(written[name])}: not valid for a workflow run, whose id prevents duplicates; remove it`,
+  );
 }
 
-/** What is said of a run with a callback is about the same run: the answer to its message goes nowhere else. */
+/**
+ * Throws `Refusal` if a callback names another run than its message. A response belongs to the run of its
+ * message.
+ */
 function checkCallbackRunIds({ callback, failureCallback }: MessageSettings, runId: string): void {
   for (const child of [callback, failureCallback]) {
     if (!child) continue;
@@ -99,19 +145,28 @@ function checkCallbackRunIds({ callback, failureCallback }: MessageSettings, run
     if ((values["workflow-runid"] ?? runId) !== runId)
       throw new Refusal(
         "invalid",
-        `${shortenSetting(written["workflow-runid"])}: is another run than that of the message; give the same id`,
+        `${shortenSetting(written["workflow-runid"])}: differs from the run of the message; give the same id`,
       );
     checkCallbackRunIds(child, runId);
   }
 }
 
-function refuseSettings({ written }: WorkflowSettings, names: readonly WorkflowSettingName[], problem: string): void {
-  for (const name of names) if (written[name] !== undefined) throw new Refusal("invalid", `${shortenSetting(written[name])}: ${problem}`);
+function refuseSettings(
+  { written }: WorkflowSettings,
+  names: readonly WorkflowSettingName[],
+  problem: string,
+): void {
+  for (const name of names)
+    if (written[name] !== undefined)
+      throw new Refusal("invalid", `${shortenSetting(written[name])}: ${problem}`);
 }
 
 const shortenSetting = (written = "setting"): string => written.slice(0, 200);
 
-/** The step in a body. Null where none can be read: it is kept all the same, because it is the endpoint that must understand it. */
+/**
+ * Returns the head of the step in a body, or null if it cannot be read. Such a body is stored as well,
+ * because only the endpoint must understand it.
+ */
 function readStepHead(body: Bytes): StepHead | null {
   try {
     return parseStepHead(readJson(body));
@@ -121,10 +176,12 @@ function readStepHead(body: Bytes): StepHead | null {
   }
 }
 
-/** The step of a call is told by what its callback is to forward to the endpoint. */
+/** Returns the head of a call's step, from the headers that its callback forwards to the endpoint. */
 function readCallStepHead(forwarded: HeaderList): StepHead | null {
-  const value = (name: string): string | undefined => headerValue(forwarded, `Upstash-${name}`) ?? headerValue(forwarded, `Svc-${name}`);
-  const readNumber = (name: string): number | undefined => (/^\d{1,7}$/.test(value(name) ?? "") ? Number(value(name)) : undefined);
+  const value = (name: string): string | undefined =>
+    headerValue(forwarded, `Upstash-${name}`) ?? headerValue(forwarded, `Svc-${name}`);
+  const readNumber = (name: string): number | undefined =>
+    /^\d{1,7}$/.test(value(name) ?? "") ? Number(value(name)) : undefined;
   return parseStepHead({
     stepId: readNumber("Workflow-Stepid"),
     stepName: value("Workflow-Stepname"),
@@ -133,39 +190,56 @@ function readCallStepHead(forwarded: HeaderList): StepHead | null {
   });
 }
 
-/** The step that waits for another run comes back with its result, and is kept in three places: longer than this is no step. */
+/**
+ * Longest step of an invocation, in characters of JSON. The step is kept in three places until its result
+ * returns.
+ */
 const longestStep = 16 * 1024;
-/** In the body of such a request, more than the headers of any could be. */
+/** Most names in the JSON of an invocation. Its headers cannot have that many. */
 const maxNames = 20_000;
-const textMissing = "is missing, or not a text";
+const textMissing = "is missing or not a string";
 
 const invokeSchema = z.object({
-  body: z.string("is not a text").optional(),
+  body: z.string("is not a string").optional(),
   headers: headersSchema.default({}),
   workflowRunId: z.string(textMissing),
   workflowRunCreatedAt: z.int("is not a unix time in milliseconds").min(0).default(0),
   workflowUrl: z.string(textMissing),
-  step: z.record(z.string(), z.unknown(), "is missing, or not a JSON object"),
+  step: z.record(z.string(), z.unknown(), "is missing or not a JSON object"),
 });
 
-/** What a run that invokes another one posts: the payload of that, and the step that waits for its end (protocol 6.12). */
+/**
+ * Reads the body with which a run invokes another run: the payload, and the step that waits (protocol 6.12).
+ */
 function readInvoke({ body, headers }: MessageInput): { payload: Bytes; invoker: InvokerPost } {
   checkInvokeDepth(headers);
   const given = parseObject(invokeSchema, readJson(body, { names: maxNames }), "body");
   const { workflowRunId, workflowRunCreatedAt: createdAt, workflowUrl, step } = given;
   if (JSON.stringify(step).length > longestStep)
-    throw new Refusal("invalid", `body.step: longer than ${longestStep} characters; give the payload as body.body`);
+    throw new Refusal(
+      "invalid",
+      `body.step: longer than ${longestStep} characters; give the payload as body.body`,
+    );
   mustBeStep(step);
   checkUrl("body.workflowUrl", workflowUrl);
   const runId = checkSegment("body.workflowRunId", workflowRunId);
   const sentWith = readForwardedHeaders("body.headers", toHeaderList(given.headers));
-  return { payload: Buffer.from(given.body ?? ""), invoker: { runId, createdAt, url: workflowUrl, headers: sentWith, step } };
+  return {
+    payload: Buffer.from(given.body ?? ""),
+    invoker: { runId, createdAt, url: workflowUrl, headers: sentWith, step },
+  };
 }
 
-/** Runs that invoke runs come to an end. The client counts: it forwards how many stand above the new one. */
+/**
+ * Throws `Refusal` if runs that invoke each other are nested deeper than `limits.invokeDepth`. The client
+ * counts the runs above the new run and forwards the number.
+ */
 function checkInvokeDepth(headers: HeaderList): void {
   const count = headers.find(([name]) => /^(svc|upstash)-workflow-invoke-count$/i.test(name))?.[1] ?? "0";
   if (!/^\d{1,9}$/.test(count)) throw new Refusal("invalid", "workflow-invoke-count: is not a whole number");
   if (Number(count) < limits.invokeDepth) return;
-  throw new Refusal("limit-exceeded", `workflow-invoke-count: ${count} runs invoke each other, the limit is ${limits.invokeDepth}`);
+  throw new Refusal(
+    "limit-exceeded",
+    `workflow-invoke-count: ${count} runs invoke each other, the limit is ${limits.invokeDepth}`,
+  );
 }

@@ -15,14 +15,21 @@ import type {
 import { noParameters, readQuery, withWarnings } from "./route.ts";
 import { isSameSecret } from "../auth/token.ts";
 
-/** Of the password of whoever runs the server, in characters. */
+/** The minimum length of the operator password, in characters. */
 export const shortestPassword = 16;
 
 const user = "operator";
-const howTo = `operator: give the header Authorization: Basic with the user name ${user}, and the password of WAYPOST_OPERATOR_PASSWORD`;
-const disabledMessage = `operator: this interface is turned off; it is there when the server is started with WAYPOST_OPERATOR_PASSWORD, a password of ${shortestPassword} characters or more`;
+const howTo =
+  `operator: requires the header Authorization: Basic with the user name ${user} ` +
+  "and the password of WAYPOST_OPERATOR_PASSWORD";
+const disabledMessage =
+  "operator: this interface is turned off; start the server with WAYPOST_OPERATOR_PASSWORD, " +
+  `a password of at least ${shortestPassword} characters`;
 
-/** Throws `Refusal` for whoever is not the one who runs the server. `lockout` counts tries that fail, and ends them. */
+/**
+ * Throws `Refusal` if a request does not have the operator's credentials. `lockout` counts failed attempts
+ * and refuses further ones after too many.
+ */
 export function checkOperator(
   { operator }: Pick<RouteContext, "operator">,
   authorization: string | undefined,
@@ -32,16 +39,29 @@ export function checkOperator(
   const credentials = readBasic(authorization, howTo);
   lockout.checkNotLocked(address, user);
   if (!isSameSecret(`${credentials.user}:${credentials.password}`, `${user}:${operator.password}`))
-    throw lockout.recordFailure({ address, user }, new Refusal("unauthorized", "operator: user name or password is wrong"));
+    throw lockout.recordFailure(
+      { address, user },
+      new Refusal("unauthorized", "operator: user name or password is wrong"),
+    );
 }
 
-type OperatorRequest<P extends ParameterSchema, Q extends ParameterSchema> = Omit<RouteRequest<P, Q>, "account"> & {
+type OperatorRequest<P extends ParameterSchema, Q extends ParameterSchema> = Omit<
+  RouteRequest<P, Q>,
+  "account"
+> & {
   accountAdmin: AccountAdmin;
 };
 
-/** A route for whoever runs the server. The audit log of the account that he changes names him. */
-export function operatorRoute<P extends ParameterSchema = typeof noParameters, Q extends ParameterSchema = typeof noParameters>(
-  row: RouteDescription & { params?: P; query?: Q; handle(request: OperatorRequest<P, Q>): Promise<RouteResponse> },
+/** Returns a route for the operator. The audit log of a changed account names the operator. */
+export function operatorRoute<
+  P extends ParameterSchema = typeof noParameters,
+  Q extends ParameterSchema = typeof noParameters,
+>(
+  row: RouteDescription & {
+    params?: P;
+    query?: Q;
+    handle(request: OperatorRequest<P, Q>): Promise<RouteResponse>;
+  },
 ): Route {
   const { handle, ...description } = row;
   const params: ParameterSchema = row.params ?? noParameters;
@@ -52,7 +72,7 @@ export function operatorRoute<P extends ParameterSchema = typeof noParameters, Q
     const accountAdmin = context.operator.accountAdminFor(readActor({ access }, incoming));
     const { values, warnings } = readQuery(description, query, incoming);
     const request = { params: incoming.params, query: values, incoming, context, accountAdmin };
-    // The schemas are those of the row, so what they made has the types that the handler was declared with.
+    // The schemas are those of the row, so their output has the types that the handler declares.
     return withWarnings(await handle(request as unknown as OperatorRequest<P, Q>), warnings);
   };
   return { ...description, access, params, query, respond };

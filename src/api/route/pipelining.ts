@@ -1,14 +1,19 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
+import type { Millis } from "../../core/model/message.ts";
 import type { RouteContext } from "./route.ts";
 
+/** How the reading of connections is paced: the queue of long work, and timers. */
 export type Pacing = Pick<RouteContext, "longWork" | "wakeAfter">;
 
-/** A request of a connection, and what begins with its turn. Null: what comes behind its last one. */
+/**
+ * A request of a connection, and the function that begins it in its turn. `request` is null for an action
+ * after the last request.
+ */
 type PipelinedRequest = { request: IncomingMessage | null; begin(): void };
 
-/** What was asked on a connection and is not answered. The first has its turn. */
+/** The unanswered requests of each connection, in order. The first one has its turn. */
 const pendingBySocket = new WeakMap<Duplex, PipelinedRequest[]>();
 
 function getPending(socket: Duplex): PipelinedRequest[] {
@@ -18,8 +23,8 @@ function getPending(socket: Duplex): PipelinedRequest[] {
 }
 
 /**
- * Does something on a connection as soon as all that was asked on it before is answered; what broke off is
- * not answered any more.
+ * Runs an action on a connection as soon as all earlier requests on it are answered. A last request that
+ * broke off is not answered any more.
  */
 export function afterResponses(socket: Duplex, act: () => void): void {
   const pending = getPending(socket);
@@ -28,8 +33,8 @@ export function afterResponses(socket: Duplex, act: () => void): void {
 }
 
 /**
- * Returns a listener that begins a request when those that came before it on its connection are answered:
- * the end of a body and the next head may be one piece.
+ * Returns a listener that begins a request when all earlier requests on its connection are answered. The end
+ * of a body and the next head may arrive in one piece.
  */
 export function inTurn(listener: RequestListener): RequestListener {
   return (request: IncomingMessage, response: ServerResponse) => {
@@ -45,9 +50,9 @@ export function inTurn(listener: RequestListener): RequestListener {
 }
 
 /**
- * The first of the line is answered, or its connection has ended. The next one begins in another turn of
- * the event loop: requests that are answered at once would otherwise follow each other without an end, and
- * no other connection would be read.
+ * Starts the next request when the first one is answered or its connection has ended. If more is waiting, the
+ * next request begins in another turn of the event loop. Otherwise, requests that are answered at once could
+ * follow each other without end, and no other connection would be read.
  */
 function endTurn(pending: PipelinedRequest[], socket: Duplex): void {
   const startNext = (): void => {
@@ -60,54 +65,58 @@ function endTurn(pending: PipelinedRequest[], socket: Duplex): void {
   else startNext();
 }
 
-/** What ends the head of every request. It may be in a body as well. */
+/** The end of the head of every request. These bytes may also occur in a body. */
 const headEnd = "\r\n\r\n";
 
 /**
- * A piece of a body is not cut to less than this, or a body full of what ends a head would cost a hundred
- * times what it should.
+ * The minimum length of a piece of a body, in bytes. Without it, a body full of `headEnd` would cost 100
+ * times as much as other bodies.
  */
 const minBodyPiece = 1024;
 
 /**
- * A piece of a body in chunks has at most so many lines: Node's parser takes a microsecond for each chunk,
- * which is two lines.
+ * The maximum number of lines in one piece of a chunked body. Node's parser takes 1 µs for each chunk, which
+ * is two lines.
  */
 const maxLines = 512;
 
-/** A piece of so many bytes is given on when the connection has its turn. */
+/** Pieces of at least this many bytes are passed on when the connection has its turn. */
 const largePiece = 16 * 1024;
 
 /**
- * A body whose bytes come a few at a time costs some 20 µs for each read. After so many small reads the
- * connection rests before it reads on: 10 ms at first, twice as long each time, up to a second. Meanwhile
- * the system puts together what arrives.
+ * A body that arrives a few bytes at a time costs about 20 µs for each read. After `maxSmallReads` reads of
+ * fewer than `smallReadBytes` bytes, the connection pauses before it reads on. The pause is 10 ms at first
+ * and doubles each time, up to 1 s. During the pause the system joins the bytes that arrive.
  */
 const smallReadBytes = 256;
 const maxSmallReads = 16;
-const [minPause, maxPause] = [10, 1_000] as const;
+const minPause: Millis = 10;
+const maxPause: Millis = 1_000;
 
-/** What somebody else has read from a connection. `hasEnded`: its end came behind that. */
+/**
+ * Bytes that another reader has read from a connection. `hasEnded` means that the end of the connection
+ * followed them.
+ */
 export type Begun = { bytes: Buffer; hasEnded: boolean };
 
 /**
- * A connection whose bytes are given on in pieces with the head of hardly more than one request, and
- * nothing while one is answered. Node's parser by itself reads and begins all requests that have come,
- * whoever sends them, and only their answers wait for each other: a few connections that never wait for an
- * answer would fill the memory.
+ * A connection that passes its bytes on in pieces with the head of little more than one request each, and
+ * passes on nothing while a request is being answered. Node's parser alone reads and begins all requests that
+ * have arrived, and only their responses wait for each other. A few connections that never wait for a
+ * response would then fill the memory.
  */
 export class PacedSocket extends Duplex {
   readonly #socket: Socket;
   #unread: Buffer | null = null;
-  /** The request that came last. Its body may still be on its way when it is answered. */
+  /** The latest request. Its body may still be arriving when it is answered. */
   latest: IncomingMessage | null = null;
   #isReadRequested = false;
   /** Whether a piece waits for its turn. */
   #isQueued = false;
   #hasEnded = false;
-  /** Small reads of the body that came last. */
+  /** Small reads of the latest body. */
   #smallReads = 0;
-  /** Ends the rest after a small read. */
+  /** Ends the pause after a small read. */
   #endPause: (() => void) | null = null;
   readonly #pacing: Pacing;
 
@@ -140,12 +149,12 @@ export class PacedSocket extends Duplex {
     else this.once("finish", () => this.destroy());
   }
 
-  /** Reports whether bytes have come that were not given on. */
+  /** Reports whether bytes have arrived that were not passed on. */
   get hasUnread(): boolean {
     return this.#unread !== null;
   }
 
-  /** A request was answered, so that the next one has its turn. */
+  /** Passes on more bytes after a request was answered, so that the next one gets its turn. */
   resumeReading(): void {
     this.#endPause?.();
     this.#endPause = null;
@@ -170,7 +179,7 @@ export class PacedSocket extends Duplex {
     this.#endPause?.();
     this.#endPause = this.#pacing.wakeAfter(pause, () => {
       this.#endPause = null;
-      // All that has come meanwhile is one read.
+      // All bytes that arrived during the pause are one read.
       if (this.#unread !== null || this.#socket.read() === null) this.#pushNext();
     });
   }
@@ -180,7 +189,7 @@ export class PacedSocket extends Duplex {
     this.#pushNext();
   }
 
-  /** Nothing behind the request that has its turn; of that, what has not come yet. */
+  /** Reports whether more bytes may be read: only those of the current request, and none of a later one. */
   #mayRead(): boolean {
     const [first, ...behind] = pendingBySocket.get(this) ?? [];
     return first === undefined || (behind.length === 0 && first.request?.complete === false);
@@ -210,7 +219,7 @@ export class PacedSocket extends Duplex {
     });
   }
 
-  /** Where the next piece ends, and whether it takes long to read. */
+  /** Returns the end of the next piece, and whether the piece takes long to read. */
   #measurePiece(bytes: Buffer): { end: number; isLong: boolean } {
     const isBody = this.latest?.complete === false;
     const isInChunks = isBody && this.latest?.headers["transfer-encoding"] !== undefined;
@@ -224,7 +233,10 @@ export class PacedSocket extends Duplex {
     this.#socket.write(bytes, encoding, done);
   }
 
-  override _writev(chunks: { chunk: Buffer; encoding: BufferEncoding }[], done: (error?: Error | null) => void): void {
+  override _writev(
+    chunks: { chunk: Buffer; encoding: BufferEncoding }[],
+    done: (error?: Error | null) => void,
+  ): void {
     this.#socket.cork();
     for (const [at, { chunk, encoding }] of chunks.entries())
       this.#socket.write(chunk, encoding, at === chunks.length - 1 ? done : undefined);
@@ -242,7 +254,7 @@ export class PacedSocket extends Duplex {
   }
 }
 
-/** Returns where the last of so many lines ends, or the end of the bytes if there are fewer. */
+/** Returns the end of the given number of lines, or the end of the bytes if there are fewer lines. */
 function findLinesEnd(bytes: Buffer, lines: number): number {
   let end = 0;
   for (let line = 0; line < lines; line++) {

@@ -2,13 +2,25 @@ import type { AccountId } from "../../core/model/message.ts";
 import { containsToken } from "../settings/forward.ts";
 import type { Target } from "../http/target.ts";
 
-/** What is logged of a request. Never a token, a query, a header or a body. `fault`: what went wrong on our side. */
-export type RequestLine = { method: string; path: string; status: number; ms: number; account: AccountId | null; fault?: string };
+/**
+ * The log line of a request. It never contains a token, a query, a header or a body. `fault`: why the server
+ * or the storage failed.
+ */
+export type RequestLine = {
+  method: string;
+  path: string;
+  status: number;
+  ms: number;
+  account: AccountId | null;
+  fault?: string;
+};
 
 /**
- * The path as it may be logged: whole and as it came, unless it has what is or may be a secret. From there on it is `…`. Of a destination
- * scheme and host are shown: its path is often a secret, as that of an intake of webhooks. Case and encoding make no difference, because
- * a router understands several, and senders mistype. `token`: that of the request; a path with it in it is not shown at all.
+ * Returns the path as it may be logged. The path is unchanged unless it contains something that is or may be
+ * a secret. From there on it is replaced by `…`. Only scheme and host of a destination are shown, because its
+ * path is often a secret, such as that of a webhook. Case and encoding do not matter, because routers accept
+ * several spellings and senders mistype. `token` is the token of the request. A path that contains it is not
+ * shown at all.
  */
 export function shownPath({ path }: Target, token = ""): string {
   const readable = decodeFully(path);
@@ -20,37 +32,55 @@ export function shownPath({ path }: Target, token = ""): string {
   const [match] = found;
   const start = found.index + (match.endsWith("/") ? match.length : 0);
   const before = escapeForLog(readable.slice(0, start));
-  const [, scheme, host] = /\/(?:in|hooks)\/$/i.test(match) ? [] : (destination.exec(readable.slice(start)) ?? []);
+  const [, scheme, host] = /\/(?:in|hooks)\/$/i.test(match)
+    ? []
+    : (destination.exec(readable.slice(start)) ?? []);
   if (scheme === undefined || tokenPattern.test(host ?? "")) return `${before}…`;
   return `${before}${scheme}://${escapeForLog(host ?? "")}`;
 }
 
 /**
- * What stands before a secret: the URL of a source follows `/in/`, all that the caller of a webhook shows follows `/hooks/`, and a
- * destination is a URL anywhere, or whatever follows where one belongs.
+ * The text before a secret. The secret of a source follows `/in/`, the credentials of a run's webhook follow
+ * `/hooks/`, and a destination is a URL anywhere or the text in a destination's position.
  */
-const secretPrefix =
-  /\/(?:in|hooks)\/(?=.)|\/v2\/(?:publish|trigger|enqueue\/[^/]+)\/(?=.)|\/v2\/schedules\/(?=[^/]*[^\w/.-]|[^/]+\/(?!(?:pause|resume)?\/?$))|https?:/is;
+const secretPrefix = new RegExp(
+  [
+    String.raw`/(?:in|hooks)/(?=.)`,
+    String.raw`/v2/(?:publish|trigger|enqueue/[^/]+)/(?=.)`,
+    String.raw`/v2/schedules/(?=[^/]*[^\w/.-]|[^/]+/(?!(?:pause|resume)?/?$))`,
+    "https?:",
+  ].join("|"),
+  "is",
+);
 
 const destination = /^(https?):[/\\]*(?:[^/?#\\]*@)?(\[[^\]]*\]|[^/@:?#\\]*)/i;
 
-/** As tokens of accounts begin, whatever they are for. Case matters in them, as nowhere else. */
+/** The beginning of an account's tokens of any kind. Case matters only here. */
 const tokenPattern = /eyJ[\w+/-]{16,}/;
 
-/** So often a text may be percent-encoded to be understood here. */
+/** How often a text may be percent-encoded and still be decoded here. */
 const maxDecoded = 5;
 
-/** The text without percent-encoding, however often it was applied. Null: too often. */
+/**
+ * Returns a text with all levels of percent-encoding removed, or null if there are more than `maxDecoded`.
+ */
 function decodeFully(text: string): string | null {
   let readable = text;
   for (let turn = 0; turn < maxDecoded; turn++) {
-    const next = readable.replaceAll(/%([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
+    const next = readable.replaceAll(/%([0-9a-f]{2})/gi, (_, code: string) =>
+      String.fromCharCode(Number.parseInt(code, 16)),
+    );
     if (next === readable) return readable;
     readable = next;
   }
   return /%[0-9a-f]{2}/i.test(readable) ? null : readable;
 }
 
-/** As much of a decoded text as fits into a line. */
+/**
+ * Returns a decoded text with every character outside printable ASCII encoded, so that it fits on one line.
+ */
 const escapeForLog = (text: string): string =>
-  text.replaceAll(/[^\x21-\x7e]/g, (odd) => `%${odd.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`);
+  text.replaceAll(
+    /[^\x21-\x7e]/g,
+    (odd) => `%${odd.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`,
+  );

@@ -4,7 +4,8 @@ import type { Actor } from "../../core/model/auditEntry.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import type { LongWork } from "../../core/fairness/longWork.ts";
-import type { Account, AccountId, Brand, Bytes, Millis, WebhookSource } from "../../core/model/message.ts";
+import type { Account, AccountId, Brand, Bytes, Millis } from "../../core/model/message.ts";
+import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { RefusedHosts } from "../../core/values/refusedHost.ts";
 import type { Retention } from "../../core/commands/retention.ts";
 import type { Prices } from "../../core/accounts/statistics.ts";
@@ -18,42 +19,42 @@ import type { Query, Target } from "../http/target.ts";
 import type { WorkflowSettingName } from "../settings/workflow.ts";
 import { addWarning } from "../http/warnings.ts";
 
-/** What can be done with accounts by whoever runs the server. Deleted ones are not there. Throws `Refusal`. */
+/** The operator's actions on accounts. Deleted accounts count as unknown. All methods throw `Refusal`. */
 export type AccountAdmin = {
   accounts(): Promise<readonly Account[]>;
-  /** With new credentials. */
+  /** Creates an account with new credentials. */
   create(asked: { name: string; change: AccountChange }): Promise<Account>;
   change(account: AccountId, change: AccountChange): Promise<Account>;
   delete(account: AccountId): Promise<Account>;
 };
 
-/** What the routes work with. */
+/** The services and options that routes use. */
 export type RouteContext = {
   store: Store;
   now(): Millis;
-  /** Runs slices of work that would hold up other requests. */
+  /** Runs slices of work that would otherwise delay other requests. */
   longWork: LongWork;
-  /** Rings once after a time, unless it is silenced by calling what it returns. */
+  /** Calls `wake` once after a time, unless the returned function is called before. */
   wakeAfter(after: Millis, wake: () => void): () => void;
   retention: Retention;
-  /** Queues that an account may have. Not given: as many as `limits` says. */
+  /** The number of queues that an account may have. Default: see `limits`. */
   maxQueues?: number;
-  /** The brand of what is published by a request that shows none. Not given: the neutral one. */
+  /** The brand of messages whose publish request shows none. Default: the neutral brand. */
   brand?: Brand;
-  /** Where this server is, and which networks its deliveries come from, for those who ask. */
+  /** The region of this server and the networks that its deliveries come from, for callers who ask. */
   region?: string;
   sendsFrom?: readonly string[];
-  /** By which statistics tell what was used in dollars. Not given: nothing costs anything. */
+  /** The prices of usage in statistics, in dollars. Default: usage costs nothing. */
   prices?: Prices;
   /** Prices of plans in dollars. A plan without a price costs nothing. */
   reservedPrices?: Partial<Record<PlanName, number>>;
-  /** Whoever runs the server, by his password. Not given: nobody can prove to be. */
+  /** The operator's password and actions. Default: no request can prove to be the operator's. */
   operator?: { password: string; accountAdminFor(by: Actor): AccountAdmin };
-  /** The hosts that deliveries are refused to, so that a publish can warn of them. Not given: none. */
+  /** The hosts to which deliveries are refused, so that a publish can warn about them. Default: none. */
   refusedHost?: RefusedHosts;
-  /** Figures for the health report. */
+  /** Returns the figures for the health report. */
   health(): Record<string, unknown>;
-  /** Why it takes no requests, as far as it knows by itself; null: it does. */
+  /** Returns why this server takes no requests, as far as it knows, or null if it does. */
   notReadyReason(): string | null;
 };
 
@@ -68,16 +69,25 @@ export type IncomingRequest = {
   proof: Proof | null;
   /** The source that was called. */
   source: WebhookSource | null;
-  /** The public URL of this server, without a path of its own: as it was set, or as the request was addressed. */
+  /** The public URL of this server, without a path: as configured, or as the request was addressed. */
   origin: string;
 };
 
-/** `ignored`: settings of the other brand that are unknown, and are named in a response header. A text is sent as it is. */
-export type RouteResponse = { status: number; body: unknown; ignored?: readonly string[]; headers?: Readonly<Record<string, string>> };
+/**
+ * The response of a route. `ignored`: unknown settings of the other brand, which are named in a response
+ * header. A body that is a text is sent unchanged.
+ */
+export type RouteResponse = {
+  status: number;
+  body: unknown;
+  ignored?: readonly string[];
+  headers?: Readonly<Record<string, string>>;
+};
 
+/** The schema of a route's parameters, in its path or in its query. */
 export type ParameterSchema = z.ZodObject;
 
-/** What a handler is given: the parameters as their schemas make them. */
+/** The input of a handler: the parameters as their schemas return them. */
 export type RouteRequest<P extends ParameterSchema, Q extends ParameterSchema> = {
   account: Account;
   params: z.output<P>;
@@ -86,50 +96,61 @@ export type RouteRequest<P extends ParameterSchema, Q extends ParameterSchema> =
   context: RouteContext;
 };
 
-/** One thing that can be asked over HTTP: matching, checks, handler and documentation. */
+/** One operation of the API: its matching, checks, handler and documentation. */
 export type RouteDescription = {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** `{name}` stands for one segment, decoded. `{destination}` at the end takes the rest of the target as it came. */
+  /**
+   * `{name}` matches one segment, which is decoded. `{destination}` at the end matches the rest of the target
+   * byte for byte.
+   */
   path: string;
   tag: string;
   summary: string;
   about?: string;
-  /** Takes the per-message settings, as headers and as query parameters. */
+  /** Accepts the settings of messages, as headers and as query parameters. */
   settings?: "all" | "retry" | "resume";
-  /** Those of workflow runs that it takes besides. */
+  /** Settings of workflow runs that the route accepts as well. */
   runSettings?: readonly WorkflowSettingName[];
   body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; maxBytes: number };
   answers: Readonly<Record<number, { about: string; schema: z.ZodType }>>;
-  /** Whether it changes anything, where that is not what its method says: a GET that does, a POST that does not. */
+  /**
+   * Whether the route changes anything, if its method does not tell: a GET that does, a POST that does not.
+   */
   changes?: boolean;
   /**
-   * Work itself, which the requests of a second do not count. `step`: steps of workflow runs come in by it; what has begun
-   * goes on when an account is passive, so the command says what it may not do.
+   * Marks work that does not count as requests per second. `step`: steps of workflow runs use the route.
+   * Active runs continue when an account is passive, so the command decides what is refused.
    */
   operation?: "publish" | "step";
-  /** Requests to it are so frequent that the fast path answers them (`api/fastPublish/`). Only a route with an `operation` can be. */
+  /**
+   * Marks a route whose requests are frequent, so that the fast path answers them (`api/fastPublish/`).
+   * Requires `operation`.
+   */
   onFastPath?: true;
-  /** It ends credentials and does nothing else, so a passive account may ask for it as well. */
+  /** Allows the route to a passive account, because it only revokes credentials. */
   forPassive?: true;
-  /** What a token must be good for, where that does not follow from what is changed: `read` or `manage`. */
+  /** The verb that a token needs, if it does not follow from `changes`: `read` or `manage`. */
   needs?: Verb;
-  /** It publishes, and looks itself whether the token may do that there. Others are closed for tokens that are bound to destinations. */
+  /**
+   * Marks a route that publishes and checks itself whether the token may publish there. Other publishing
+   * routes are closed to tokens with a list of destinations.
+   */
   looksAtScope?: true;
-  /** It looks itself which verb a token needs, because that follows from what is asked. */
+  /** Marks a route that checks itself which verb a token needs, because that depends on the request. */
   looksAtVerb?: true;
-  /** Why the audit log keeps nothing of it, although it changes something. */
+  /** The reason why the audit log records nothing of a route that changes something. */
   unaudited?: string;
-  /** What to ask for instead, for whoever comes to this path with a method that it does not have. */
+  /** The advice for a caller who uses a method that the path does not have. */
   instead?: string;
-  /** How it may be refused, besides as any request may. */
+  /** The refusals of this route, in addition to those of every route. */
   refusals: readonly ErrorCode[];
 };
 
-/** A row of the table of routes. */
+/** A row of the route table. */
 export type Route = RouteDescription & {
   /**
-   * Who may ask: the holder of a token, of the password of an account, or of the server; anybody; or whoever knows the
-   * secret of a source, or the webhook of a run.
+   * Who may use the route: the holder of a token, of an account's password, or of the operator's; any caller;
+   * or a caller that knows the secret of a source or the webhook of a run.
    */
   access: "token" | "account" | "operator" | "open" | "source" | "hook";
   params: ParameterSchema;
@@ -137,32 +158,46 @@ export type Route = RouteDescription & {
   respond(incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse>;
 };
 
+/** The schema of a route without parameters. */
 export const noParameters = z.object({});
 
-/** Whether a route changes anything: it is closed for tokens that can read only, and for accounts that are passive. */
-export const changesAnything = ({ changes, method }: Pick<RouteDescription, "changes" | "method">): boolean => changes ?? method !== "GET";
+/**
+ * Reports whether a route changes anything. Such a route is closed to read-only tokens and to passive
+ * accounts.
+ */
+export const changesAnything = ({ changes, method }: Pick<RouteDescription, "changes" | "method">): boolean =>
+  changes ?? method !== "GET";
 
 /**
- * The methods that a route answers. HEAD is answered wherever a GET only reads; a webhook of a run takes each method as a call, and
- * those who look at links send HEAD.
+ * Returns the methods that a route answers. HEAD is answered if GET only reads. A webhook of a run takes
+ * every method as a call, so it does not answer HEAD, which link checkers send.
  */
-export const listMethods = (row: Pick<Route, "method" | "changes" | "access">): readonly (RouteDescription["method"] | "HEAD")[] =>
+export const listMethods = (
+  row: Pick<Route, "method" | "changes" | "access">,
+): readonly (RouteDescription["method"] | "HEAD")[] =>
   row.method === "GET" && row.access !== "hook" && !changesAnything(row) ? ["GET", "HEAD"] : [row.method];
 
-/** What a token must be good for. */
+/** Returns the verb that a token needs for a route. */
 export const requiredVerb = (row: Pick<RouteDescription, "changes" | "method" | "needs">): Verb =>
   row.needs ?? (changesAnything(row) ? "manage" : "read");
 
 /**
- * Whether the body may hold what the query can: of all that change something and take no body of another kind. So what a
- * body asks for is done or refused, and never passed over.
+ * Reports whether the query parameters may also be in a JSON body. This holds for all routes that change
+ * something and have no other body. So every field of a body is obeyed or refused, never ignored.
  */
 export const takesFieldsInBody = (row: Pick<RouteDescription, "changes" | "method" | "body">): boolean =>
   changesAnything(row) && row.method !== "GET" && row.body === undefined;
 
-/** A route for the holder of a token. */
-export function route<P extends ParameterSchema = typeof noParameters, Q extends ParameterSchema = typeof noParameters>(
-  row: RouteDescription & { params?: P; query?: Q; handle(request: RouteRequest<P, Q>): Promise<RouteResponse> },
+/** Returns a route for the holder of a token. */
+export function route<
+  P extends ParameterSchema = typeof noParameters,
+  Q extends ParameterSchema = typeof noParameters,
+>(
+  row: RouteDescription & {
+    params?: P;
+    query?: Q;
+    handle(request: RouteRequest<P, Q>): Promise<RouteResponse>;
+  },
 ): Route {
   const { handle, ...description } = row;
   const params: ParameterSchema = row.params ?? noParameters;
@@ -170,17 +205,23 @@ export function route<P extends ParameterSchema = typeof noParameters, Q extends
   const respond = async (incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse> => {
     if (!incoming.proof) throw new Refusal("unauthorized", "token: missing");
     const { values, warnings } = readQuery(description, query, incoming);
-    const request = { account: incoming.proof.account, params: incoming.params, query: values, incoming, context };
-    // The schemas are those of the row, so what they made has the types that the handler was declared with.
+    const request = {
+      account: incoming.proof.account,
+      params: incoming.params,
+      query: values,
+      incoming,
+      context,
+    };
+    // The schemas are those of the row, so their output has the types that the handler declares.
     return withWarnings(await handle(request as unknown as RouteRequest<P, Q>), warnings);
   };
   return { ...description, access: "token", params, query, respond };
 }
 
-/** A route for whoever knows the password of an account. */
+/** Returns a route for the holder of an account's password. */
 export const accountRoute: typeof route = (row) => ({ ...route(row), access: "account" });
 
-/** A route that needs no token. */
+/** Returns a route that needs no credentials. */
 export function openRoute<Q extends ParameterSchema = typeof noParameters>(
   row: RouteDescription & {
     query?: Q;
@@ -194,32 +235,50 @@ export function openRoute<Q extends ParameterSchema = typeof noParameters>(
   return { ...description, access: "open", params: noParameters, query, respond };
 }
 
-/** Parameters as their schemas make them, and warnings for the caller. */
+/** Parameters as their schemas return them, and warnings for the caller. */
 type ReadQuery = { values: unknown; warnings: readonly string[] };
 
-/** The query of a publish is the destination's; all others are checked against their schema. */
-export function readQuery(row: RouteDescription, schema: ParameterSchema, incoming: IncomingRequest): ReadQuery {
+/**
+ * Returns the query parameters, checked against their schema. The query of a publish belongs to its
+ * destination and is not checked. Throws `Refusal`.
+ */
+export function readQuery(
+  row: RouteDescription,
+  schema: ParameterSchema,
+  incoming: IncomingRequest,
+): ReadQuery {
   if (row.path.endsWith("{destination}")) return { values: {}, warnings: [] };
   const { query, body } = incoming;
   const [unknownSetting] = row.settings ? [] : query.settings;
-  if (unknownSetting) throw new Refusal("invalid", `${unknownSetting.written.slice(0, 200)}: this request takes no settings of messages`);
+  if (unknownSetting)
+    throw new Refusal(
+      "invalid",
+      `${unknownSetting.written.slice(0, 200)}: this request takes no settings of messages`,
+    );
   const hasFields = body.length > 0 && takesFieldsInBody(row);
-  if (query.rest === null && !hasFields) return { values: schema === noParameters ? {} : readFields(schema, new Map()), warnings: [] };
+  if (query.rest === null && !hasFields)
+    return { values: schema === noParameters ? {} : readFields(schema, new Map()), warnings: [] };
   const fields = mergeParameters(query.rest, hasFields ? readJson(body) : {});
   const values = readFields(schema, fields);
   return { values, warnings: makeCountWarnings(fields, values) };
 }
 
-/** Public clients ask for more than a page can hold, and must get their page, so the answer has a warning. */
+/**
+ * Returns a warning if `count` exceeds the page. Public clients ask for more than a page can hold and must
+ * still get their page.
+ */
 function makeCountWarnings(fields: ReadonlyMap<string, string[]>, values: unknown): string[] {
   const [requested] = fields.get("count") ?? [];
   const max = typeof values === "object" && values !== null && "count" in values ? values.count : undefined;
   return typeof max === "number" && Number(requested) > max ? [makePageWarning(Number(requested), max)] : [];
 }
 
-/** Returns the warning for a page that cannot have as many entries as were asked for. */
-export const makePageWarning = (requested: number, max: number): string => `count: ${requested} asked for; the limit is ${max}`;
+/** Returns the warning for a page that cannot have as many entries as requested. */
+export const makePageWarning = (requested: number, max: number): string =>
+  `count: ${requested} exceeds the limit of ${max}`;
 
-/** An answer with warnings. */
+/** Returns a response with warnings added. */
 export const withWarnings = (response: RouteResponse, warnings: readonly string[]): RouteResponse =>
-  warnings.length === 0 ? response : { ...response, headers: warnings.reduce(addWarning, response.headers ?? {}) };
+  warnings.length === 0
+    ? response
+    : { ...response, headers: warnings.reduce(addWarning, response.headers ?? {}) };

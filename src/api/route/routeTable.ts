@@ -5,8 +5,8 @@ import type { Route } from "./route.ts";
 import { listMethods } from "./route.ts";
 
 /**
- * The parts of a request that decide its route. `target` is as it was sent, and `rawHeaders` has names and
- * values in turn.
+ * The parts of a request that decide its route. `target` is as sent. `rawHeaders` alternates names and
+ * values.
  */
 export type Routed = { method: string; target: string; rawHeaders: readonly string[] };
 
@@ -16,15 +16,14 @@ export type Routed = { method: string; target: string; rawHeaders: readonly stri
  */
 export function routingPath({ method, target, rawHeaders }: Routed): string {
   const { path } = splitTarget(target);
-  return publishPath.test(path) && makesSchedule({ method, target, rawHeaders }) ? "/v2/schedules" : routedPath(path, method);
+  return publishPath.test(path) && makesSchedule({ method, target, rawHeaders })
+    ? "/v2/schedules"
+    : routedPath(path, method);
 }
 
 const publishPath = /^\/v2\/publish\//i;
 
-/**
- * Reports whether a publish has a cron expression, in a header or in its query. This is called for every
- * publish.
- */
+/** Reports whether a publish has a cron expression in a header or in its query. It runs for every publish. */
 function makesSchedule({ method, target, rawHeaders }: Routed): boolean {
   if (method !== "POST") return false;
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -35,32 +34,37 @@ function makesSchedule({ method, target, rawHeaders }: Routed): boolean {
   return /\?.*(?:cron|%)/is.test(target) && hasSetting(splitTarget(target).query, "cron");
 }
 
-/** The lengths of the names of such a header. Most other names differ in length. */
-const crons: ReadonlySet<number> = new Set(Object.values(brandNames).map(({ prefix }) => `${prefix}-Cron`.length));
+/** The lengths of the names of cron headers. Most other names have another length. */
+const crons: ReadonlySet<number> = new Set(
+  Object.values(brandNames).map(({ prefix }) => `${prefix}-Cron`.length),
+);
 
 /**
- * The path a target is routed by. A destination at its end may hold anything, so the router never sees it;
- * nor does it see what it could not decode, so that such a request goes the way of all others, and is
- * refused by `refuseUnknown`.
+ * Returns the path by which a target is routed. A destination may contain any characters, so the router never
+ * sees it. A path that cannot be decoded becomes `/malformed`, so that it takes the same way as other
+ * requests and `refuseUnknown` refuses it.
  */
 export function routedPath(path: string, method: string): string {
   const toDestination = method === "POST" ? scheduleAtDestination : null;
-  const [routed] = /^\/v2\/(?:publish|trigger|enqueue\/[^/]+)(?=\/)/i.exec(path) ?? toDestination?.exec(path) ?? [path];
+  const [routed] = /^\/v2\/(?:publish|trigger|enqueue\/[^/]+)(?=\/)/i.exec(path) ??
+    toDestination?.exec(path) ?? [path];
   return routed.includes("%") && percentDecode(routed) === null ? "/malformed" : routed;
 }
 
 /**
- * A schedule is made at its destination, and paused and resumed at its id: no name of a URL group has a
+ * A schedule is created at its destination, and paused and resumed at its id. The name of a URL group has no
  * slash.
  */
 const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/i;
 
-/** The path of a row as the router is given it. */
-export const routerPath = (path: string): string => path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
+/** Returns the path of a row in the syntax of the router. */
+export const routerPath = (path: string): string =>
+  path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
 
 /** A route, and the parameters in the path of a request to it. */
 export type Found = { route: Route; params: Readonly<Record<string, string>> };
 
+/** All routes of a port, to be found by path or by request. */
 export type RouteTable = {
   /** Returns the routes at a path, for all methods. */
   at(path: string): readonly Route[];
@@ -71,10 +75,10 @@ export type RouteTable = {
   find(request: Routed): Found | null;
 };
 
-/** A row with the segments of its path: as they are written, and in lower case with null for a parameter. */
+/** A row with the segments of its path: as written, and in lower case with null for a parameter. */
 type Row = { route: Route; written: readonly string[]; segments: readonly (string | null)[] };
 
-/** Prepares the rows once, so that finding the routes at a path compares texts and nothing else. */
+/** Prepares the rows once, so that finding the routes at a path only compares texts. */
 export function routeTable(routes: readonly Route[]): RouteTable {
   const rows = routes.map(toRow);
   const byLength = Map.groupBy(rows, ({ segments }) => segments.length);
@@ -85,7 +89,9 @@ export function routeTable(routes: readonly Route[]): RouteTable {
       const others = splitPath(routedPath(path, ""));
       const lengths = posted.length === others.length ? [posted.length] : [posted.length, others.length];
       const possible = lengths.flatMap((length) => byLength.get(length) ?? []);
-      return possible.filter((row) => isAt(row, row.route.method === "POST" ? posted : others)).map(({ route }) => route);
+      return possible
+        .filter((row) => isAt(row, row.route.method === "POST" ? posted : others))
+        .map(({ route }) => route);
     },
     find,
   };
@@ -99,10 +105,11 @@ function toRow(route: Route): Row {
 function createFinder(rows: readonly Row[]): RouteTable["find"] {
   const fixed = new Map<string, Found>();
   const withParameters = new Map<string, Row[]>();
-  // A segment of text comes before a parameter at the same place, as in the router.
+  // A literal segment precedes a parameter at the same position, as in the router.
   for (const row of rows.toSorted(bySegments)) {
     for (const method of listMethods(row.route)) {
-      if (!row.segments.includes(null)) fixed.set(`${method} ${row.segments.join("/")}`, { route: row.route, params: {} });
+      if (!row.segments.includes(null))
+        fixed.set(`${method} ${row.segments.join("/")}`, { route: row.route, params: {} });
       else addTo(withParameters, toKey(method, row.segments), row);
     }
   }
@@ -119,7 +126,8 @@ function createFinder(rows: readonly Row[]): RouteTable["find"] {
 
 const toKey = (method: string, { length }: readonly unknown[]): string => `${method} ${length}`;
 
-const addTo = (rows: Map<string, Row[]>, key: string, row: Row): unknown => rows.set(key, [...(rows.get(key) ?? []), row]);
+const addTo = (rows: Map<string, Row[]>, key: string, row: Row): unknown =>
+  rows.set(key, [...(rows.get(key) ?? []), row]);
 
 function bySegments(one: Row, other: Row): number {
   for (const [at, segment] of one.segments.entries()) {
@@ -130,11 +138,15 @@ function bySegments(one: Row, other: Row): number {
 }
 
 const paramsIn = ({ written }: Row, given: readonly string[]): Record<string, string> =>
-  Object.fromEntries(written.flatMap((one, at) => (one.startsWith(":") ? [[one.slice(1), given[at] ?? ""]] : [])));
+  Object.fromEntries(
+    written.flatMap((one, at) => (one.startsWith(":") ? [[one.slice(1), given[at] ?? ""]] : [])),
+  );
 
-const withoutEnd = (path: string): string => (path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path);
+const withoutEnd = (path: string): string =>
+  path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
 
 const splitPath = (path: string): string[] => withoutEnd(path).toLowerCase().split("/");
 
 const isAt = ({ segments }: Row, given: readonly string[]): boolean =>
-  segments.length === given.length && segments.every((one, at) => (one === null ? given[at] !== "" : one === given[at]));
+  segments.length === given.length &&
+  segments.every((one, at) => (one === null ? given[at] !== "" : one === given[at]));

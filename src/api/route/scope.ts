@@ -3,19 +3,30 @@ import type { Scope } from "../../core/model/rights.ts";
 import { findDisclosureRefusal } from "../../core/model/rights.ts";
 import type { IncomingRequest } from "./route.ts";
 
-/** The rights of the token of a request, for a command that has to look at them; nothing where it has those of the account. */
+/**
+ * Returns the scope of a request's token, for a command that checks it. Returns an empty object if the token
+ * has all rights of its account.
+ */
 export function readScope({ proof }: Pick<IncomingRequest, "proof">): { scope?: Scope } {
   return proof !== null && typeof proof.right === "object" ? { scope: proof.right } : {};
 }
 
-/** Reports whether the token of a request may read. A token with its own rights may be limited to publishing. */
-export const mayRead = (incoming: Pick<IncomingRequest, "proof">): boolean => readScope(incoming).scope?.verbs.includes("read") ?? true;
+/**
+ * Reports whether the token of a request may read. A token with its own rights may be limited to publishing.
+ */
+export const mayRead = (incoming: Pick<IncomingRequest, "proof">): boolean =>
+  readScope(incoming).scope?.verbs.includes("read") ?? true;
 
 /**
- * Throws `Refusal` if a request would have `what` is stored sent to one of these URLs, which it has chosen, and its token may not read. Each
- * route that takes a URL for what is stored already calls this, or executes a command that applies the same rule with `scope`.
+ * Throws `Refusal` if a request would send stored data to one of these URLs, which it has chosen itself, and
+ * its token may not read. `content` names the data in the refusal. Each route that takes a URL for stored
+ * data calls this, or executes a command that applies the same rule with `scope`.
  */
-export function checkMayReadToSend(incoming: Pick<IncomingRequest, "proof">, content: string, urls: readonly string[]): void {
+export function checkMayReadToSend(
+  incoming: Pick<IncomingRequest, "proof">,
+  content: string,
+  urls: readonly string[],
+): void {
   const { scope } = readScope(incoming);
   const broken = scope && findDisclosureRefusal(scope, { content, urls, allowedUrls: [] });
   if (broken) throw new Refusal(broken.refused, broken.message);

@@ -26,7 +26,7 @@ import { trigger } from "./workflows/trigger.ts";
 import { waits } from "./workflows/waits.ts";
 import { workflowDlq } from "./workflows/workflowDlq.ts";
 
-/** Everything that can be asked over HTTP. */
+/** All routes of the HTTP API. */
 export const routes: readonly Route[] = [
   publish,
   enqueue,

@@ -16,7 +16,7 @@ declare module "fastify" {
   interface FastifyRequest {
     target: Target;
     split: Query;
-    /** Null until it is known who asks. */
+    /** Null until the sender is known. */
     caller: Caller | null;
     fault: string | null;
   }
@@ -28,27 +28,28 @@ declare module "fastify" {
 type Door = { parts: { corsOrigins?: readonly string[] }; admission: AdmissionPolicy; routes: RouteTable };
 
 /**
- * Has the framework admit each request by the policy before its body is read: where does it go, is there
- * such a thing, and who asks?
+ * Makes the framework admit each request by the policy before it reads the body. A request is admitted if its
+ * route exists and its sender may use it.
  */
 export function admitRequests(api: FastifyInstance, { parts, admission, routes }: Door): void {
-  for (const name of ["target", "split", "caller", "fault"] as const) api.decorateRequest<unknown>(name, null);
+  for (const name of ["target", "split", "caller", "fault"] as const)
+    api.decorateRequest<unknown>(name, null);
   receive(api, admission);
   api.addHook("preClose", async () => admission.close());
   const look = (request: FastifyRequest, reply: FastifyReply): void => {
-    // A malformed content type is for the destination to judge.
+    // The destination judges a malformed content type.
     request.headers["content-type"] = undefined;
     request.target = splitTarget(request.originalUrl);
     void reply.headers(corsHeaders(parts.corsOrigins ?? [], request.target.path, request.headers.origin));
     admission.mustBeOpen();
     request.split = splitQuery(request.target.query);
   };
-  // No async function: almost every token is remembered, and each promise here would cost every publish a
-  // microsecond.
+  // This is not an async function. Almost every token is cached, and each promise here would cost every
+  // publish 1 µs.
   api.addHook("onRequest", (request, reply, proceed) => {
     const refuse = (error: unknown): void => proceed(reasonFor(error, { request, reply, admission }));
     const enter = (leave: Leave): void => {
-      // However it ends: answered, or broken off.
+      // The response is closed when it was sent or when the connection broke.
       if (leave) reply.raw.once("close", leave);
       proceed();
     };
@@ -57,7 +58,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
       const admitted = admission.admit({
         caller,
         route,
-        // A sender that has gone while its token was looked up would never give the room back.
+        // A sender that left while its token was looked up would never release the room.
         bytes: () => (reply.raw.destroyed ? 0 : (readReservedBytes(request.headers) ?? 0)),
         tell: (headers) => void reply.headers(headers),
       });
@@ -71,7 +72,12 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
       const { route } = request.routeOptions.config;
       if (request.is404 || !route) return refuseUnknown(request, reply, routes);
       const { authorization } = request.headers;
-      const shown = { authorization, parameter: request.split.token, params: readParams(request), address: readCallerIp(request) };
+      const shown = {
+        authorization,
+        parameter: request.split.token,
+        params: readParams(request),
+        address: readCallerIp(request),
+      };
       const caller = admission.identify(route, shown);
       if (caller instanceof Promise) caller.then((found) => letIn(found, route)).catch(refuse);
       else letIn(caller, route);
@@ -84,35 +90,44 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
 type Refused = { request: FastifyRequest; reply: FastifyReply; admission: AdmissionPolicy };
 
 function reasonFor(error: unknown, { request, reply, admission }: Refused): Error {
-  const { reason, isExcess } = admission.reasonFor(error, { proof: request.caller?.proof ?? null, address: readCallerIp(request) });
+  const { reason, isExcess } = admission.reasonFor(error, {
+    proof: request.caller?.proof ?? null,
+    address: readCallerIp(request),
+  });
   if (isExcess) void reply.removeHeader("Allow");
   return reason;
 }
 
-/** Bids senders that wait send their body, once it is known who asks, and has large ones counted. */
+/**
+ * Tells a sender that waits for 100 Continue to send its body, once the sender is known. Counts large bodies.
+ */
 function receive(api: FastifyInstance, admission: AdmissionPolicy): void {
+  // oxlint-disable-next-line max-params -- the framework calls its hooks so
   api.addHook("preParsing", (request, reply, payload, proceed) => {
     const { headers, method } = request.raw;
     if (headers.expect !== undefined && isAwaited(request)) reply.raw.writeContinue();
     // The body of a GET or a HEAD is never read.
-    if (method === "GET" || method === "HEAD" || readReservedBytes(headers) !== null) return proceed(null, payload);
+    if (method === "GET" || method === "HEAD" || readReservedBytes(headers) !== null)
+      return proceed(null, payload);
     const { body, release } = admission.receive(request.caller?.sender ?? "", payload);
     reply.raw.once("close", release);
     proceed(null, body);
   });
 }
 
-/** Whether the sender waits to be told to go on, and what it would send is not too large anyway. */
+/** Reports whether the sender waits for 100 Continue and its declared body is not too large. */
 function isAwaited({ raw, routeOptions }: FastifyRequest): boolean {
   const { expect = "", "content-length": declared = "0" } = raw.headers;
   return (
-    raw.httpVersion !== "1.0" && /\b100-continue\b/i.test(expect) && Number(declared) <= (routeOptions.bodyLimit ?? limits.messageBytes)
+    raw.httpVersion !== "1.0" &&
+    /\b100-continue\b/i.test(expect) &&
+    Number(declared) <= (routeOptions.bodyLimit ?? limits.messageBytes)
   );
 }
 
 /**
- * The answer to a browser that asks what a page may send. Null if it does not ask that, or the page may
- * send nothing here.
+ * Returns the headers of the answer to a preflight request. Returns null if the request is not one, or if the
+ * page may not send anything here.
  */
 function preflightTo({ target, method, headers }: FastifyRequest, reply: FastifyReply, routes: RouteTable) {
   if (!isPreflight(method, headers) || !reply.hasHeader("Access-Control-Allow-Origin")) return null;
@@ -122,26 +137,31 @@ function preflightTo({ target, method, headers }: FastifyRequest, reply: Fastify
 
 function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, routes: RouteTable): never {
   const path = routedPath(target.path, method);
-  // The step of a run that waits for an event of such a name: its client would take a 400 for the end of
-  // the run.
+  // A client that posts a wait step would take a 400 for the end of its run.
   const code = /^\/v2\/wait\//i.test(target.path) ? "step-refused" : "invalid";
-  if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed, or not of UTF-8");
+  if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed or not UTF-8");
   const rows = routes.at(target.path);
   const allowed = methodsOfRows(rows);
   if (allowed.length === 0) throw new Refusal("not-found", nothingThere);
   reply.header("Allow", allowed.join(", "));
   const [instead] = rows.flatMap((row) => row.instead ?? []);
-  throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${instead ?? `${allowed.join(" or ")} is`}`);
+  throw new Refusal(
+    "method-not-allowed",
+    `method: ${method} is not allowed here; ${instead ?? `use ${allowed.join(" or ")}`}`,
+  );
 }
 
-/** The methods that these routes answer. */
-const methodsOfRows = (rows: readonly Route[]): string[] => [...new Set(rows.flatMap((row) => listMethods(row)))];
+/** Returns the methods that these routes answer. */
+const methodsOfRows = (rows: readonly Route[]): string[] => [
+  ...new Set(rows.flatMap((row) => listMethods(row))),
+];
 
-const nothingThere = "path: there is nothing at this path; GET /v2/health answers if this is the right server";
+const nothingThere = "path: does not exist; GET /v2/health shows whether this is the right server";
 
-/** The parameters in the path of a request. */
+/** Returns the parameters in the path of a request. */
 export const readParams = ({ params }: FastifyRequest): Record<string, string> =>
   typeof params === "object" && params !== null ? (params as Record<string, string>) : {};
 
-/** What a proxy reports may be no address at all. */
-export const readCallerIp = ({ ip, raw }: FastifyRequest): string | null => findAddress(ip, raw.socket.remoteAddress);
+/** Returns the address of the caller. The text that a proxy reports may not be an address. */
+export const readCallerIp = ({ ip, raw }: FastifyRequest): string | null =>
+  findAddress(ip, raw.socket.remoteAddress);

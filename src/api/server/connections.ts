@@ -4,9 +4,10 @@ import type { FastPath } from "../fastPublish/fastPath.ts";
 import type { Begun, Pacing } from "../route/pipelining.ts";
 import { PacedSocket, inTurn } from "../route/pipelining.ts";
 
+/** The readers of a server's connections and requests, and how its connections are paced. */
 export type Connections = {
   pacing: Pacing;
-  /** Null: it is turned off, and Node's parser reads all connections. */
+  /** Null if the fast path is turned off. Then Node's parser reads all connections. */
   fastPath: FastPath | null;
   /** Refuses a request before the framework sees it, if it must be refused. Returns true if it did. */
   refuseEarly(request: IncomingMessage, response: ServerResponse): boolean;
@@ -14,9 +15,9 @@ export type Connections = {
 
 /**
  * Decides who reads each connection of a server, and who answers each request. A connection is read by the
- * fast path, which may hand it over, or by Node's parser. A request that Node's parser has read is
- * answered, in its turn, by the first of: the fast path, the early refusal, the framework. This is the only
- * function that replaces listeners of the server, and it is called once.
+ * fast path, which may hand it over, or by Node's parser. A request that Node's parser has read is answered
+ * in its turn by the first of the fast path, the early refusal and the framework. Only this function replaces
+ * listeners of the server. It is called once.
  */
 export function direct(server: Server, { pacing, fastPath, refuseEarly }: Connections): void {
   const parse = soleListener<(socket: PacedSocket) => void>(server, "connection");
@@ -28,8 +29,13 @@ export function direct(server: Server, { pacing, fastPath, refuseEarly }: Connec
   };
   const handOver = (socket: Socket, begun: Begun, isSilent: boolean): void => {
     const piecemeal = readByNode(socket, begun);
-    // Node's parser has not watched it until now.
-    if (isSilent) server.emit("clientError", Object.assign(new Error("Request timeout"), { code: "ERR_HTTP_REQUEST_TIMEOUT" }), piecemeal);
+    // Node's parser has not watched the connection until now.
+    if (isSilent)
+      server.emit(
+        "clientError",
+        Object.assign(new Error("Request timeout"), { code: "ERR_HTTP_REQUEST_TIMEOUT" }),
+        piecemeal,
+      );
   };
   server.on("connection", (socket: Socket) => {
     if (fastPath === null) readByNode(socket);
@@ -43,7 +49,7 @@ export function direct(server: Server, { pacing, fastPath, refuseEarly }: Connec
   if (fastPath) closeToo(server, fastPath);
 }
 
-/** Takes away the one listener that Node, or the framework, has set for an event. */
+/** Removes and returns the one listener that Node or the framework has set for an event. */
 function soleListener<L>(server: Server, event: "connection" | "request"): L {
   const [listener, ...others] = server.listeners(event);
   if (!listener || others.length > 0)
@@ -52,7 +58,7 @@ function soleListener<L>(server: Server, event: "connection" | "request"): L {
   return listener as L;
 }
 
-/** Connections that the fast path reads are the server's too. */
+/** Makes the server close the connections that the fast path reads as well. */
 function closeToo(server: Server, fastPath: FastPath): void {
   const closeIdle = server.closeIdleConnections.bind(server);
   const closeAll = server.closeAllConnections.bind(server);

@@ -9,34 +9,47 @@ import { toParseProblem } from "../http/problems.ts";
 
 type IdleWatch = Pick<PlainService, "wakeWhenIdle">;
 
-/** What Node would refuse by itself, or drop without a word. */
+/** Accepts the requests that Node would refuse by itself or drop silently. */
 export function acceptEveryRequest(server: Server, context: IdleWatch): void {
   server.maxHeadersCount = 0;
-  // Nobody is told to go on before it is known who asks: see `receive`.
+  // A sender may continue only when it is known: see `receive`.
   server.on("checkContinue", (request, response) => server.emit("request", request, response));
-  // An expectation that is not known may be ignored (RFC 9110, 10.1.1).
+  // An unknown expectation may be ignored (RFC 9110, 10.1.1).
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
-    // Node takes its own listener away from such a connection, and without any an error ends the process.
+    // Node removes its own listener from such a connection. An error without a listener would end the
+    // process.
     socket.on("error", () => void socket.destroy());
     afterResponses(socket, () => respondRaw(socket, proxyProblem, context));
   });
 }
 
-const proxyProblem: Problem = { status: 405, error: "method: CONNECT is not possible; this server is no proxy", fault: null };
+const proxyProblem: Problem = {
+  status: 405,
+  error: "method: CONNECT is not allowed; this server is not a proxy",
+  fault: null,
+};
 
-/** Answers bytes that Node could not make a request of. */
+/** Sends a refusal for bytes that Node could not parse as a request. */
 export function respondToBytes(error: Error & { code?: string }, socket: Duplex, context: IdleWatch): void {
   if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
   respondRaw(socket, toParseProblem(error), context);
 }
 
-/** So long the other side may take to hear the last answer and to close as well. Who never does would keep the connection for ever. */
+/**
+ * How long the other side may take to receive the last answer and to close the connection. A side that never
+ * closes would keep the connection open without end.
+ */
 const closeGrace: Millis = 2_000;
 
 function respondRaw(socket: Duplex, { status, error }: Problem, { wakeWhenIdle }: IdleWatch): void {
   const body = JSON.stringify({ error });
-  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close`;
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
+    "Content-Type: application/json; charset=utf-8",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    "Connection: close",
+  ].join("\r\n");
   socket.end(`${head}\r\n\r\n${body}`);
   if (socket instanceof PacedSocket) wakeWhenIdle(socket, closeGrace, () => void socket.destroy());
 }

@@ -26,32 +26,44 @@ import { direct } from "./connections.ts";
 import { respondToBytes, acceptEveryRequest } from "./everyRequest.ts";
 import { refuseEarly } from "./refuseEarly.ts";
 
+/** The services and options of one port. */
 export type ApiOptions = RouteContext &
   AdmissionParts & {
-    /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
+    /**
+     * Whose X-Forwarded-For is trusted: no client's (false), every client's (true), or that of clients in
+     * these networks.
+     */
     trustProxy: boolean | string[];
-    /** Where others reach this server. Empty: wherever a request was addressed to. */
+    /** The public URL of this server. If it is empty, each request's own address is used. */
     publicUrl?: string;
-    /** Origins whose pages may read answers in a browser, or `*`. Not given: none. */
+    /** Origins whose pages may read responses in a browser, or `*`. Default: none. */
     corsOrigins?: readonly string[];
-    /** Where accounts have a port of their own: only they are served, and what anybody may ask. */
+    /** Whether this port serves only the routes for accounts and those that need no credentials. */
     servesAccountsOnly?: boolean;
-    /** Whether plain publishes are answered before the framework sees them (`api/fastPublish/`). Default: true. */
+    /**
+     * Whether the fast path (`api/fastPublish/`) answers plain publishes before the framework sees them.
+     * Default: true.
+     */
     fastPath?: boolean;
     /** See `PlainService`. */
     wakeWhenIdle: PlainService["wakeWhenIdle"];
-    /** Is told of each request once it is answered. The line is made only when it is asked for. */
+    /**
+     * Called for each request once it is answered. `line` builds the log line, so it costs nothing if the
+     * line is not written.
+     */
     log(status: number, line: () => RequestLine): void;
   };
 
-/** The HTTP interface, ready to listen. Closing it lets running requests end, and refuses new ones. */
+/**
+ * Returns the HTTP interface, ready to listen. When it closes, running requests end and new ones are refused.
+ */
 export function createApi(options: ApiOptions): FastifyInstance {
   const api = Fastify({
     http: serverOptions,
     ...timing,
     bodyLimit: limits.messageBytes,
     trustProxy: options.trustProxy,
-    // Refused by a hook below instead, in the words of this interface.
+    // A hook refuses requests instead, with an error of this API.
     return503OnClosing: false,
     // See `listMethods`.
     exposeHeadRoutes: false,
@@ -65,7 +77,8 @@ export function createApi(options: ApiOptions): FastifyInstance {
     },
     frameworkErrors: (error, request, reply) =>
       sendProblem(request, reply, toProblem(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
-    clientErrorHandler: (error, socket) => afterResponses(socket, () => respondToBytes(error, socket, options)),
+    clientErrorHandler: (error, socket) =>
+      afterResponses(socket, () => respondToBytes(error, socket, options)),
   });
   acceptEveryBody(api);
   const admission = new AdmissionPolicy(options);
@@ -77,12 +90,13 @@ export function createApi(options: ApiOptions): FastifyInstance {
     fastPath: hasFastPath(options)
       ? new FastPath(api.server, { parts: options, admission, routes, wakeWhenIdle: options.wakeWhenIdle })
       : null,
-    // Only the framework reads what a proxy reports.
+    // Only the framework reads the address that a proxy reports.
     refuseEarly: (request, response) =>
       options.trustProxy === false && refuseEarly(request, response, { context: options, admission, routes }),
   });
   acceptEveryRequest(api.server, options);
-  for (const row of listServedRoutes(options)) addRoute(api, row, options, responseLimits);
+  for (const row of listServedRoutes(options)) addRoute(api, row, { options, responseLimits });
+  // oxlint-disable-next-line max-params -- the framework calls its hooks so
   api.addHook("onSend", (request, reply, payload, done) => {
     const { proof } = request.caller ?? {};
     if (proof && !reply.raw.destroyed && (typeof payload === "string" || Buffer.isBuffer(payload))) {
@@ -102,9 +116,14 @@ export function createApi(options: ApiOptions): FastifyInstance {
 }
 
 const listServedRoutes = ({ servesAccountsOnly }: ApiOptions): readonly Route[] =>
-  servesAccountsOnly ? allRoutes.filter(({ access }) => access === "account" || access === "operator" || access === "open") : allRoutes;
+  servesAccountsOnly
+    ? allRoutes.filter(({ access }) => access === "account" || access === "operator" || access === "open")
+    : allRoutes;
 
-/** Only the framework reads what a proxy reports, and a port of accounts has no route that the fast path answers. */
+/**
+ * Reports whether a port uses the fast path. Only the framework reads the address that a proxy reports, and
+ * the fast path answers no route of an accounts port.
+ */
 const hasFastPath = ({ fastPath = true, trustProxy, servesAccountsOnly }: ApiOptions): boolean =>
   fastPath && trustProxy === false && !servesAccountsOnly;
 
@@ -112,22 +131,29 @@ const serverOptions = {
   maxHeaderSize: 64 * 1024,
   headersTimeout: 30_000,
   connectionsCheckingInterval: 30_000,
-  // Without it Node answers by itself, and not in JSON. The name this server is called by makes no difference here.
+  // Otherwise Node refuses a request without Host itself, and not in JSON. The host name makes no difference
+  // here.
   requireHostHeader: false,
 };
 
-/** A request may take five minutes to arrive, so 100 MB need 3 Mbit/s. Idle connections outlive those of common proxies. */
+/**
+ * Timeouts in milliseconds. A request may take 5 minutes to arrive, so a body of 100 MB needs 3 Mbit/s. Idle
+ * connections are kept longer than common proxies keep them.
+ */
 const timing = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
 
-/** Bodies are bytes; a route that wants JSON reads it itself. */
+/** Reads every body as bytes. A route that needs JSON parses the body itself. */
 function acceptEveryBody(api: FastifyInstance): void {
   api.removeAllContentTypeParsers();
   api.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 }
 
-function addRoute(api: FastifyInstance, row: Route, options: ApiOptions, responseLimits: ResponseLimits): void {
+type RouteParts = { options: ApiOptions; responseLimits: ResponseLimits };
+
+function addRoute(api: FastifyInstance, row: Route, { options, responseLimits }: RouteParts): void {
   const audited = isAudited(row);
-  // What changes something has been done when its answer is there.
+  // Only reads wait for a turn. A change is already stored when its response is ready, so it must not be
+  // refused then.
   const findReader = ({ caller }: FastifyRequest): AccountId | null =>
     caller?.proof && !changesAnything(row) ? caller.proof.account.id : null;
   api.route({
@@ -138,14 +164,22 @@ function addRoute(api: FastifyInstance, row: Route, options: ApiOptions, respons
     handler: async (request, reply) => {
       const incoming = toIncoming(request, options);
       const reader = findReader(request);
-      const make = (): Promise<RouteResponse> => row.respond(incoming, audited ? withActor(row, incoming, options) : options);
-      const { status, body, ignored = [], headers = {} } = await (reader === null ? make() : responseLimits.runInTurn(reader, make));
-      // Others may have been let in before the first of them had its answer.
+      const make = (): Promise<RouteResponse> =>
+        row.respond(incoming, audited ? withActor(row, incoming, options) : options);
+      const {
+        status,
+        body,
+        ignored = [],
+        headers = {},
+      } = await (reader === null ? make() : responseLimits.runInTurn(reader, make));
+      // Other requests may have been admitted before the first of them was answered.
       if (reader !== null) responseLimits.checkRoom(reader);
       if (ignored.length > 0) reply.header("Waypost-Ignored", formatIgnored(ignored));
       void reply.code(status).headers(headers);
       if (!(body instanceof PagedList) || reader === null) return reply.send(body);
-      return reply.type("application/json; charset=utf-8").send(await toJsonText(body, reader, responseLimits));
+      return reply
+        .type("application/json; charset=utf-8")
+        .send(await toJsonText(body, reader, responseLimits));
     },
   });
 }

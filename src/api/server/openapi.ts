@@ -23,7 +23,7 @@ const namedSchemas = {
   FailureCallback: failureCallbackSchema,
 };
 
-/** The document that describes the interface, in OpenAPI 3.1. */
+/** Returns the OpenAPI 3.1 document of the API. */
 export function openApi(routes: readonly Route[]): Json {
   return {
     openapi: "3.1.0",
@@ -32,7 +32,10 @@ export function openApi(routes: readonly Route[]): Json {
       version: "2",
       summary: "An HTTP message queue",
       description:
-        "Every setting of a message is a header, `Svc-Retries`, or a query parameter, `svc-retries`; the header wins. The same settings under the other brand, `Upstash-Retries` and `upstash-retries`, mean the same. Every refusal is JSON with an `error`; of the requests for accounts, with a `code` and a `message`.",
+        "Every setting of a message is a header, such as `Svc-Retries`, or a query parameter, such as " +
+        "`svc-retries`. If both are given, the header wins. The settings of the other brand, such as " +
+        "`Upstash-Retries` and `upstash-retries`, have the same effect. Every refusal is a JSON object " +
+        "with `error`. Refusals of the account endpoints have `code` and `message` instead.",
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
     servers: [{ url: "/" }],
@@ -42,17 +45,32 @@ export function openApi(routes: readonly Route[]): Json {
     components: {
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer", description: "A token of the account." },
-        basic: { type: "http", scheme: "basic", description: "The user name or the id of the account, and its password." },
-        operator: { type: "http", scheme: "basic", description: "The user name operator, and the password of WAYPOST_OPERATOR_PASSWORD." },
+        basic: {
+          type: "http",
+          scheme: "basic",
+          description: "The user name or the id of the account, and its password.",
+        },
+        operator: {
+          type: "http",
+          scheme: "basic",
+          description: "The user name operator, and the password of WAYPOST_OPERATOR_PASSWORD.",
+        },
         svcToken: {
           type: "apiKey",
           in: "query",
           name: brandNames.svc.queryToken,
-          description: "The token, for senders that cannot set headers.",
+          description: "The token as a query parameter, for senders that cannot set headers.",
         },
-        upstashToken: { type: "apiKey", in: "query", name: brandNames.upstash.queryToken, description: "The same under the other brand." },
+        upstashToken: {
+          type: "apiKey",
+          in: "query",
+          name: brandNames.upstash.queryToken,
+          description: "The token as a query parameter of the other brand.",
+        },
       },
-      schemas: Object.fromEntries(Object.entries(namedSchemas).map(([name, shape]) => [name, toJsonSchema(shape, { inline: true })])),
+      schemas: Object.fromEntries(
+        Object.entries(namedSchemas).map(([name, shape]) => [name, toJsonSchema(shape, { inline: true })]),
+      ),
       parameters: settingParameters(),
       responses: Object.fromEntries(codes.map((code) => [code, refusalResponse(code)])),
     },
@@ -81,7 +99,9 @@ function describeOperation(row: Route): Json {
     security: describeSecurity(row),
     parameters: [...pathParameters(row), ...queryParameters(row), ...settingReferences(row)],
     ...(row.body === undefined ? {} : { requestBody: requestBody(row.body) }),
-    ...(takesFieldsInBody(row) && Object.keys(row.query.shape).length > 0 ? { requestBody: fieldsBody(row) } : {}),
+    ...(takesFieldsInBody(row) && Object.keys(row.query.shape).length > 0
+      ? { requestBody: fieldsBody(row) }
+      : {}),
     responses: { ...describeResponses(row), ...describeRefusals(row) },
   };
 }
@@ -92,7 +112,7 @@ const describeSecurity = ({ access }: Route): Json[] => {
   return access === "token" ? [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }] : [];
 };
 
-/** From method and path: `getDlq`, `postDlqRetryByDlqId`. */
+/** Returns the operation id made from method and path, such as `getDlq` or `postDlqRetryByDlqId`. */
 function makeOperationId({ method, path }: Route): string {
   const words = path
     .replace("/v2", "")
@@ -109,27 +129,35 @@ function makeOperationId({ method, path }: Route): string {
 
 function pathParameters({ path }: Route): Json[] {
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => name);
-  return names.map((name) => ({ name, in: "path", required: true, description: aboutNames[name] ?? "", schema: { type: "string" } }));
+  return names.map((name) => ({
+    name,
+    in: "path",
+    required: true,
+    description: aboutNames[name] ?? "",
+    schema: { type: "string" },
+  }));
 }
 
 const aboutNames: Readonly<Record<string, string>> = {
-  destination: "A URL with http:// or https://, not encoded: what follows in the request target, query included, is taken as it is.",
+  destination:
+    "A URL with http:// or https://, not percent-encoded. The rest of the request target, including the " +
+    "query, is used byte for byte.",
   messageId: "The id of a message.",
   workflowRunId: "The id of a run, percent-encoded.",
   eventId: "The id of an event, percent-encoded.",
   userId: "The id of the account.",
   id: "The id of the account.",
   account: "The id of the account, or its name, percent-encoded.",
-  dlqId: "The id of an entry.",
+  dlqId: "The id of an entry of the dead letter queue.",
   tokenId: "The id of a token.",
   sourceId: "The id of a source.",
-  secret: "The secret that its URL was given.",
-  key: "A flow control key, percent-encoded.",
+  secret: "The secret in the URL of the source.",
+  key: "A flow-control key, percent-encoded.",
   name: "The name of a queue or a URL group.",
   queue: "The name of a queue.",
 };
 
-/** Lists are repeated parameters. */
+/** Returns the query parameters. A list is a repeated parameter. */
 function queryParameters({ query }: Route): Json[] {
   const fields: [name: string, schema: z.core.$ZodType][] = Object.entries(query.shape);
   return fields.map(([name, field]) => {
@@ -159,7 +187,8 @@ const resumeSettingNames: ReadonlySet<string> = resumeSettings;
 const prefixes = Object.values(brandNames).map(({ prefix }) => prefix);
 const settingFamilies = ["forward-{name}", "callback-{setting}", "failure-callback-{setting}"] as const;
 
-const makeParameterKey = (prefix: string, name: string): string => formatHeaderName(`${prefix}-${name.replaceAll(/[{}]/g, "")}`);
+const makeParameterKey = (prefix: string, name: string): string =>
+  formatHeaderName(`${prefix}-${name.replaceAll(/[{}]/g, "")}`);
 
 function settingParameters(): Json {
   const parameters: Json = {};
@@ -178,19 +207,28 @@ function settingParameters(): Json {
     }
     for (const name of settingFamilies) {
       const written = formatHeaderName(`${prefix}-${name}`).replace(/\{.*/, name.slice(name.indexOf("{")));
-      const header = { name: written, in: "header", required: false, description: aboutFamily[name], schema: { type: "string" } };
+      const header = {
+        name: written,
+        in: "header",
+        required: false,
+        description: aboutFamily[name],
+        schema: { type: "string" },
+      };
       parameters[makeParameterKey(prefix, name)] = header;
     }
   }
   return parameters;
 }
 
-const forCallbacks = rows.filter(([, { forCallbacks }]) => forCallbacks === true).map(([name]) => name);
+const forCallbacks = rows
+  .filter(([, { forCallbacks }]) => forCallbacks === true)
+  .map(([name]) => name)
+  .join(", ");
 
 const aboutFamily: Record<(typeof settingFamilies)[number], string> = {
-  "forward-{name}": "A header that is delivered, without the prefix.",
-  "callback-{setting}": `A setting of the callback: ${forCallbacks.join(", ")}, or forward-{name}.`,
-  "failure-callback-{setting}": `A setting of the failure callback: ${forCallbacks.join(", ")}, or forward-{name}.`,
+  "forward-{name}": "A header that is delivered without the prefix.",
+  "callback-{setting}": `A setting of the callback: ${forCallbacks}, or forward-{name}.`,
+  "failure-callback-{setting}": `A setting of the failure callback: ${forCallbacks}, or forward-{name}.`,
 };
 
 const requestBody = ({ about, contentType, schema, required }: NonNullable<Route["body"]>): Json => ({
@@ -200,7 +238,7 @@ const requestBody = ({ about, contentType, schema, required }: NonNullable<Route
 });
 
 const fieldsBody = ({ query }: Route): Json => ({
-  description: "The parameters of the query may stand in a JSON body, too.",
+  description: "The query parameters, as the fields of a JSON object.",
   required: false,
   content: { "application/json": { schema: toJsonSchema(query.partial()) } },
 });
@@ -213,35 +251,57 @@ const describeResponses = ({ answers }: Route): Json =>
     ]),
   );
 
-/** What a row says, and what any request can meet. Codes with the same status are told together. */
+/**
+ * Returns the refusals that a route lists and those that any request can meet. Codes with the same status
+ * share one entry.
+ */
 function describeRefusals({ access, operation, refusals, body }: Route): Json {
   const always: ErrorCode[] = [
     "invalid",
-    ...(access === "token" || access === "account" || access === "operator" ? (["unauthorized", "too-many-failures"] as const) : []),
+    ...(access === "token" || access === "account" || access === "operator"
+      ? (["unauthorized", "too-many-failures"] as const)
+      : []),
     ...(body ? (["too-large"] as const) : []),
-    ...((access === "token" || access === "account") && operation === undefined ? (["too-many-requests"] as const) : []),
+    ...((access === "token" || access === "account") && operation === undefined
+      ? (["too-many-requests"] as const)
+      : []),
   ];
   const all = [...new Set([...always, ...refusals, "headers-too-large" as const, "stopping" as const])];
   const sorted = all.sort((a, b) => errorCodes[a].status - errorCodes[b].status);
-  return Object.fromEntries(sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${code}` }]));
+  return Object.fromEntries(
+    sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${code}` }]),
+  );
 }
 
-/** JSON Schema of what a schema gives, or of what it takes. Shapes with a name are referred to by it, wherever they stand. */
-function toJsonSchema(root: z.core.$ZodType, { inline = false, io = "output" }: { inline?: boolean; io?: "input" | "output" } = {}): Json {
+/**
+ * Returns the JSON Schema of the output of a schema, or of its input. Named schemas become references to
+ * their name.
+ */
+function toJsonSchema(
+  root: z.core.$ZodType,
+  { inline = false, io = "output" }: { inline?: boolean; io?: "input" | "output" } = {},
+): Json {
   const { $schema: _dialect, ...rest } = z.toJSONSchema(root, {
     io,
     unrepresentable: "any",
     override: ({ zodSchema, jsonSchema, path }) => {
-      const named = inline && path.length === 0 ? undefined : Object.entries(namedSchemas).find(([, shape]) => shape === zodSchema);
+      const named =
+        inline && path.length === 0
+          ? undefined
+          : Object.entries(namedSchemas).find(([, shape]) => shape === zodSchema);
       if (named) {
         for (const key of Object.keys(jsonSchema)) Reflect.deleteProperty(jsonSchema, key);
         jsonSchema.$ref = `#/components/schemas/${named[0]}`;
       }
-      // Answers may gain fields, and clients must not refuse them.
-      if (jsonSchema.additionalProperties === false && zodSchema instanceof z.ZodObject && zodSchema.def.catchall === undefined) {
+      // Responses may gain fields, and clients must not reject them.
+      if (
+        jsonSchema.additionalProperties === false &&
+        zodSchema instanceof z.ZodObject &&
+        zodSchema.def.catchall === undefined
+      ) {
         delete jsonSchema.additionalProperties;
       }
-      // Bounds of the number type itself say nothing.
+      // The bounds of the number type itself are not useful.
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
       if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
     },

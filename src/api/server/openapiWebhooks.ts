@@ -13,32 +13,44 @@ const header = (name: string, required: boolean, description: string): Json => (
 
 const prefixes = Object.values(brandNames).map(({ prefix }) => prefix);
 
-/** A delivery has the headers of the brand that its message was published under, so no name is always there. */
+/**
+ * Returns the headers of a delivery. Their brand is that of the publish request, so no branded header is
+ * always present.
+ */
 const parameters = (): Json[] => [
-  ...prefixes.flatMap((prefix) => Object.values(deliveryHeaders).map(({ name, about }) => header(`${prefix}-${name}`, false, about))),
-  ...Object.entries(standardHeaders).map(([name, about]) => header(name, false, `${about} If Standard Webhooks are enabled.`)),
+  ...prefixes.flatMap((prefix) =>
+    Object.values(deliveryHeaders).map(({ name, about }) => header(`${prefix}-${name}`, false, about)),
+  ),
+  ...Object.entries(standardHeaders).map(([name, about]) =>
+    header(name, false, `${about} Present if Standard Webhooks are enabled.`),
+  ),
   header(
     "User-Agent",
     true,
     `${Object.values(brandNames)
       .map(({ userAgent }) => userAgent)
-      .join(" or ")}, unless the message has another one.`,
+      .join(" or ")}, unless the message sets its own.`,
   ),
 ];
 
 const delay = {
-  description: "When to retry: seconds, a duration such as 6m5s, or an HTTP date; at most a day.",
+  description: "When to retry: seconds, a duration such as 6m5s, or an HTTP date. At most 1 day.",
   schema: { type: "string" },
 };
 
 const responses = (): Json => ({
-  "2XX": { description: "Delivered." },
+  "2XX": { description: "The message is delivered." },
   489: {
-    description: "Failed. Without further retries if one of these headers is true.",
-    headers: Object.fromEntries(prefixes.map((prefix) => [`${prefix}-NonRetryable-Error`, { schema: { type: "string", enum: ["true"] } }])),
+    description: "The attempt failed. There are no further retries if one of these headers is true.",
+    headers: Object.fromEntries(
+      prefixes.map((prefix) => [
+        `${prefix}-NonRetryable-Error`,
+        { schema: { type: "string", enum: ["true"] } },
+      ]),
+    ),
   },
   default: {
-    description: "Failed. Retried as long as retries are left. Redirects are not followed.",
+    description: "The attempt failed. It is retried while retries are left. Redirects are not followed.",
     headers: {
       "Retry-After": delay,
       "X-RateLimit-Reset": delay,
@@ -48,8 +60,18 @@ const responses = (): Json => ({
   },
 });
 
-const webhook = (operationId: string, summary: string, description: string, requestBody: Json): Json => ({
-  post: { operationId, summary, description, security: [], parameters: parameters(), requestBody, responses: responses() },
+type Webhook = { operationId: string; summary: string; description: string; requestBody: Json };
+
+const webhook = ({ operationId, summary, description, requestBody }: Webhook): Json => ({
+  post: {
+    operationId,
+    summary,
+    description,
+    security: [],
+    parameters: parameters(),
+    requestBody,
+    responses: responses(),
+  },
 });
 
 const json = (name: string): Json => ({
@@ -59,22 +81,31 @@ const json = (name: string): Json => ({
 
 /** Returns what destinations receive: the `webhooks` of the API document. */
 export const webhooks = (): Json => ({
-  delivery: webhook(
-    "receiveDelivery",
-    "A message is delivered",
-    "The message, sent to its destination with the method, headers and body that it was published with. It can arrive more than once: every time with the same message id.",
-    { required: false, description: "The body of the message, byte for byte.", content: { "*/*": { schema: {} } } },
-  ),
-  callback: webhook(
-    "receiveCallback",
-    "The result of an attempt",
-    "Sent to the callback URL of a message after every attempt. It is a message itself, with its own id.",
-    json("Callback"),
-  ),
-  failureCallback: webhook(
-    "receiveFailureCallback",
-    "A message has failed",
-    "Sent to the failure callback URL of a message when its last attempt has failed. It is a message itself, with its own id.",
-    json("FailureCallback"),
-  ),
+  delivery: webhook({
+    operationId: "receiveDelivery",
+    summary: "A message is delivered",
+    description:
+      "The message, sent to its destination with the method, headers and body of its publish request. " +
+      "It can arrive more than once, each time with the same message id.",
+    requestBody: {
+      required: false,
+      description: "The body of the message, byte for byte.",
+      content: { "*/*": { schema: {} } },
+    },
+  }),
+  callback: webhook({
+    operationId: "receiveCallback",
+    summary: "The result of an attempt",
+    description:
+      "Sent to the callback URL of a message after every attempt. It is a message itself, with its own id.",
+    requestBody: json("Callback"),
+  }),
+  failureCallback: webhook({
+    operationId: "receiveFailureCallback",
+    summary: "A message has failed",
+    description:
+      "Sent to the failure callback URL of a message when its last attempt has failed. " +
+      "It is a message itself, with its own id.",
+    requestBody: json("FailureCallback"),
+  }),
 });

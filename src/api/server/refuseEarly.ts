@@ -17,10 +17,10 @@ type EarlyRefusalContext = {
 };
 
 /**
- * Refuses a request without credentials before the framework sees it, if its address is over its limit: the
- * framework would take most of what the request costs. Reports whether the request was answered. The
- * response is the one that the framework would give. The address is the other end of the connection, so
- * this is not for a server behind proxies.
+ * Refuses a request without credentials before the framework sees it, if its address is over its limit. The
+ * framework would take most of the cost of the request. Returns true if the request was answered. The
+ * response is the same as the framework's. The address is the other end of the connection, so do not use this
+ * behind proxies.
  */
 export function refuseEarly(
   request: IncomingMessage,
@@ -29,18 +29,34 @@ export function refuseEarly(
 ): boolean {
   const { method = "", url = "", headers } = request;
   if (headers.authorization !== undefined || method === "OPTIONS" || admission.isClosing) return false;
-  // The framework adds the headers by which a page may read the response.
+  // The framework adds the headers that let a page read the response.
   if (headers.origin !== undefined && context.corsOrigins?.length) return false;
   const target = splitTarget(url);
-  if (splitQuery(target.query).token !== null || !routes.at(target.path).every(({ access }) => withCredentials.has(access))) return false;
+  if (
+    splitQuery(target.query).token !== null ||
+    !routes.at(target.path).every(({ access }) => withCredentials.has(access))
+  )
+    return false;
   const refusal = admission.excess(findAddress(request.socket.remoteAddress));
   if (refusal === null) return false;
   const problem = toProblem(refusal, limits.messageBytes);
   const text = JSON.stringify(problemBody(target.path, problem));
-  const described = { "content-type": "application/json; charset=utf-8", "content-length": Buffer.byteLength(text) };
-  const more = { ...corsHeaders(context.corsOrigins ?? [], target.path, undefined), ...problemHeaders(target.path, problem) };
+  const described = {
+    "content-type": "application/json; charset=utf-8",
+    "content-length": Buffer.byteLength(text),
+  };
+  const more = {
+    ...corsHeaders(context.corsOrigins ?? [], target.path, undefined),
+    ...problemHeaders(target.path, problem),
+  };
   response.writeHead(problem.status, { ...more, ...described }).end(text);
-  context.log(problem.status, () => ({ method, path: shownPath(target), status: problem.status, ms: 0, account: null }));
+  context.log(problem.status, () => ({
+    method,
+    path: shownPath(target),
+    status: problem.status,
+    ms: 0,
+    account: null,
+  }));
   return true;
 }
 

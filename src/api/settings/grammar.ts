@@ -12,42 +12,53 @@ import type { WorkflowSettingName, WorkflowValues } from "./workflow.ts";
 import { isWorkflowSetting, workflowSettingRows } from "./workflow.ts";
 
 /**
- * A setting as it was given. `name` is plain and in lower case; `written` is what the caller wrote, for refusals. `hasPlus`: in a query, whose
- * `+` are spaces.
+ * A setting as the caller gave it. `name` is in lower case, without the prefix of a brand; `written` is the
+ * name as the caller wrote it, for refusals. `hasPlus`: its value in a query string contained a `+`, which
+ * means a space.
  */
 export type GivenSetting = { brand: Brand; name: string; value: string; written: string; hasPlus?: boolean };
 
-/** What was given for a message or for a callback, read. Headers are those of `forward-<name>`. */
+/** The settings of a message or a callback, with their values read. `headers` come from `forward-<name>`. */
 export type MessageSettings = {
   values: Partial<SettingValues>;
-  /** How each was written, for refusals that come later. */
+  /** The name of each setting as the caller wrote it, for later refusals. */
   written: { [N in MessageSettingName]?: string };
   headers: (readonly [name: string, value: string])[];
   callback: MessageSettings | null;
   failureCallback: MessageSettings | null;
-  /** What was given of a workflow run. Null: nothing. */
+  /** The settings of a workflow run. Null if the caller gave none. */
   workflow: WorkflowSettings | null;
-  /** The first setting that was given in here. */
+  /** The name of the first setting of this message or callback, as the caller wrote it. */
   firstWritten: string;
 };
 
-/** What was given of a workflow run, and how each was written. */
-export type WorkflowSettings = { values: Partial<WorkflowValues>; written: { [N in WorkflowSettingName]?: string } };
+/** The settings of a workflow run, and the name of each as the caller wrote it. */
+export type WorkflowSettings = {
+  values: Partial<WorkflowValues>;
+  written: { [N in WorkflowSettingName]?: string };
+};
 
+/** Settings that were read. `ignored` names the unknown settings of the other brand, in lower case. */
 export type ReadSettings = { settings: MessageSettings; ignored: string[] };
 
-/** The settings among the names and values of headers, in turn. */
+/** Returns the settings among headers. `rawHeaders` has names and values in turn. */
 export function listHeaderSettings(rawHeaders: readonly string[]): GivenSetting[] {
   const given: GivenSetting[] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const written = rawHeaders[at] ?? "";
     const branded = parseBrandedHeader(written);
-    if (branded) given.push({ brand: branded.brand, name: branded.name, value: (rawHeaders[at + 1] ?? "").trim(), written });
+    if (branded)
+      given.push({
+        brand: branded.brand,
+        name: branded.name,
+        value: (rawHeaders[at + 1] ?? "").trim(),
+        written,
+      });
   }
   return given;
 }
 
-/** The settings among the parameters of a query string. */
+/** Returns the settings among the parameters of a query string. */
 export const listQuerySettings = (parameters: readonly Parameter[]): GivenSetting[] =>
   parameters.flatMap(({ name, value, written, hasPlus }) => {
     const branded = parseBrandedName(name);
@@ -55,9 +66,10 @@ export const listQuerySettings = (parameters: readonly Parameter[]): GivenSettin
   });
 
 /**
- * Reads settings. What is given in an earlier layer wins over later ones, name by name: a header over a query parameter.
- * Throws `Refusal` for one that is unknown, malformed, of a workflow run, or given twice in a layer with different values.
- * Unknown ones of the other brand are left out and named in `ignored`.
+ * Reads settings. An earlier layer takes precedence over a later one, name by name; for example a header over
+ * a query parameter. Throws `Refusal` for a setting that is unknown, malformed, of a workflow run, or given
+ * twice in one layer with different values. Unknown settings of the other brand are skipped and named in
+ * `ignored`.
  */
 export function readSettings(...layers: readonly (readonly GivenSetting[])[]): ReadSettings {
   const read = readAllSettings(...layers);
@@ -65,15 +77,19 @@ export function readSettings(...layers: readonly (readonly GivenSetting[])[]): R
   return read;
 }
 
-/** The same, with those of messages that belong to a workflow run. */
+/** Reads settings like `readSettings`, but accepts the settings of a workflow run as well. */
 export function readAllSettings(...layers: readonly (readonly GivenSetting[])[]): ReadSettings {
   const read = readLayers(layers);
-  // Clients send settings of a failure callback with a call of a run, which has none.
+  // Clients send failure callback settings with the third-party calls of a run, although those have no
+  // failure callback.
   if (read.settings.workflow?.values["workflow-runid"] === undefined) checkCallbacks(read.settings);
   return read;
 }
 
-/** Reads settings that are to change others: one of a callback may be alone, where there is one already. */
+/**
+ * Reads settings that change the settings of an existing message. A callback setting may come without the URL
+ * of the callback, because the message may already have that URL.
+ */
 export function readChanges(...layers: readonly (readonly GivenSetting[])[]): ReadSettings {
   const read = readLayers(layers);
   refuseWorkflowSettings(read.settings);
@@ -83,11 +99,12 @@ export function readChanges(...layers: readonly (readonly GivenSetting[])[]): Re
 function readLayers(layers: readonly (readonly GivenSetting[])[]): ReadSettings {
   const settings = noSettings("");
   const ignored: string[] = [];
-  for (const given of mergeLayers(layers)) if (!storeSetting(settings, given)) ignored.push(given.written.toLowerCase());
+  for (const given of mergeLayers(layers))
+    if (!storeSetting(settings, given)) ignored.push(given.written.toLowerCase());
   return { settings, ignored };
 }
 
-/** Throws `Refusal` for a setting that only schedules have. */
+/** Throws `Refusal` for a setting that is valid only for schedules. */
 export function refuseScheduleSettings({ values, written }: MessageSettings): void {
   for (const name of scheduleOnlyNames) {
     const why = values[name] === undefined ? undefined : settingRows[name].onlyForSchedules;
@@ -95,22 +112,32 @@ export function refuseScheduleSettings({ values, written }: MessageSettings): vo
   }
 }
 
-/** Throws `Refusal` for a setting of messages that belong to a workflow run; those of callbacks are nothing without. */
+/** Throws `Refusal` for a setting of a workflow run, also among the settings of callbacks. */
 export function refuseWorkflowSettings({ workflow, callback, failureCallback }: MessageSettings): void {
   const [written] = Object.values(workflow?.written ?? {});
   if (written !== undefined)
-    throw new Refusal("invalid", `${written.slice(0, 200)}: belongs to a message of a workflow run, which this is not; leave it out`);
+    throw new Refusal(
+      "invalid",
+      `${written.slice(0, 200)}: only valid for messages of a workflow run; remove it`,
+    );
   if (callback) refuseWorkflowSettings(callback);
   if (failureCallback) refuseWorkflowSettings(failureCallback);
 }
 
-/** Throws `Refusal` for a deduplication window that was `asked` for where there is nothing to deduplicate by. */
+/** Throws `Refusal` if `asked` contains a deduplication window, and nothing to deduplicate by is given. */
 export function refuseLoneWindow({ values, written }: MessageSettings, asked: readonly GivenSetting[]): void {
-  if (values["deduplication-window"] === undefined || values["deduplication-id"] !== undefined || values["content-based-deduplication"])
+  if (
+    values["deduplication-window"] === undefined ||
+    values["deduplication-id"] !== undefined ||
+    values["content-based-deduplication"]
+  )
     return;
   if (!asked.some(({ name }) => name === "deduplication-window")) return;
   const field = (written["deduplication-window"] ?? "deduplication-window").slice(0, 200);
-  throw new Refusal("invalid", `${field}: requires Deduplication-Id or Content-Based-Deduplication; give one, or leave it out`);
+  throw new Refusal(
+    "invalid",
+    `${field}: requires Deduplication-Id or Content-Based-Deduplication; give one of them, or remove it`,
+  );
 }
 
 const scheduleOnlyNames = (Object.keys(settingRows) as MessageSettingName[]).filter(
@@ -128,8 +155,9 @@ const noSettings = (firstWritten: string): MessageSettings => ({
 });
 
 /**
- * Each setting once, from the first layer that has it. Forwarded headers may come repeatedly. Those of a callback, often a credential, are
- * meant for the URL that their layer gives it, and do not go to another one.
+ * Returns each setting once, from the first layer that has it. Forwarded headers may occur repeatedly. The
+ * forwarded headers of a callback often contain a credential for the URL in the same layer. They are dropped
+ * if an earlier layer replaces that URL.
  */
 function mergeLayers(layers: readonly (readonly GivenSetting[])[]): readonly GivenSetting[] {
   const [first = [], ...others] = layers.filter((layer) => layer.length > 0);
@@ -139,15 +167,21 @@ function mergeLayers(layers: readonly (readonly GivenSetting[])[]): readonly Giv
   for (const layer of others) {
     for (const { name, value } of previous) taken.set(name, value).set(overriddenNames[name] ?? name, value);
     const given = mergeLayer(layer);
-    const replaced = given.filter(({ name, value }) => isCallback(parseTarget(name)) && taken.has(name) && taken.get(name) !== value);
-    const isForOther = (settingName: string): boolean => replaced.some(({ name }) => settingName.startsWith(`${name}-forward-`));
+    const replaced = given.filter(
+      ({ name, value }) => isCallback(parseTarget(name)) && taken.has(name) && taken.get(name) !== value,
+    );
+    const isForOther = (settingName: string): boolean =>
+      replaced.some(({ name }) => settingName.startsWith(`${name}-forward-`));
     previous = given.filter(({ name }) => !taken.has(name) && !isForOther(name));
     all.push(...previous);
   }
   return all;
 }
 
-/** What settles the same question by another name: a delay that is asked for holds, whatever a later layer has for all. */
+/**
+ * Settings that override another setting of a later layer: a delay in the request, for example, overrides a
+ * `not-before` among the defaults.
+ */
 const overriddenNames: Readonly<Partial<Record<string, string>>> = {
   delay: "not-before",
   "content-based-deduplication": "deduplication-id",
@@ -158,7 +192,10 @@ function mergeLayer(all: readonly GivenSetting[]): GivenSetting[] {
   const kept: GivenSetting[] = [];
   for (const given of all) {
     if (given.name.length > longestName)
-      throw new Refusal("invalid", `${shortenSetting(given)}: the name is longer than ${longestName} characters`);
+      throw new Refusal(
+        "invalid",
+        `${shortenSetting(given)}: the name is longer than ${longestName} characters`,
+      );
     const { isForward, isIgnored } = parseTarget(given.name);
     const position = isForward || isIgnored ? undefined : positions.get(given.name);
     const other = position === undefined ? undefined : kept[position];
@@ -168,38 +205,67 @@ function mergeLayer(all: readonly GivenSetting[]): GivenSetting[] {
   return kept;
 }
 
-/** Two settings of one name as one. Throws `Refusal` where they differ and are no lists. */
+/** Merges two settings with the same name. Throws `Refusal` if their values differ and are not lists. */
 function mergeValues(one: GivenSetting, other: GivenSetting): GivenSetting {
   if (one.value === other.value) return one;
   if (listSettings.has(one.name)) return { ...one, value: `${one.value},${other.value}` };
-  const both = one.written === other.written ? "given twice" : `given as ${one.written} too`;
-  throw new Refusal("invalid", `${shortenSetting(other)}: ${both}, with different values; leave one out`);
+  const both =
+    one.written === other.written
+      ? "given twice with different values"
+      : `also given as ${one.written} with a different value`;
+  throw new Refusal("invalid", `${shortenSetting(other)}: ${both}; remove one`);
 }
 
-/** Settings whose values are lists with commas: as with any such header (RFC 9110, 5.3), several are one. */
-const listSettings: ReadonlySet<string> = new Set<MessageSettingName | WorkflowSettingName>(["label", "redact-fields", "feature-set"]);
+/**
+ * Settings whose values are comma-separated lists. Several of them are joined, like such headers (RFC 9110,
+ * 5.3).
+ */
+const listSettings: ReadonlySet<string> = new Set<MessageSettingName | WorkflowSettingName>([
+  "label",
+  "redact-fields",
+  "feature-set",
+]);
 
-/** Of a setting, with room for the longest name of a header behind its prefixes. */
+/**
+ * Longest name of a setting, in characters. It has room for the prefixes and the longest name of a header.
+ */
 const longestName = 2 * limits.nameLength;
 
-/** What the name of a setting says: of which callback it is, from the outermost one on, and what is said of that. */
-type SettingTarget = { callbacks: readonly ("callback" | "failureCallback")[]; name: string; isForward: boolean; isIgnored: boolean };
+/**
+ * The parts of a setting's name. `callbacks` is the path to the callback that the setting is for, from the
+ * outermost callback inwards; it is empty for the message itself.
+ */
+type SettingTarget = {
+  callbacks: readonly ("callback" | "failureCallback")[];
+  name: string;
+  isForward: boolean;
+  isIgnored: boolean;
+};
 
 const parseTarget = memoize((fullName): SettingTarget => {
   const callbacks: ("callback" | "failureCallback")[] = [];
   let name = fullName;
   for (;;) {
     const [prefix] = /^(failure-)?callback-/.exec(name) ?? [];
-    if (prefix === undefined) return { callbacks, name, isForward: name.startsWith("forward-"), isIgnored: ignoredSettings.test(fullName) };
+    if (prefix === undefined)
+      return {
+        callbacks,
+        name,
+        isForward: name.startsWith("forward-"),
+        isIgnored: ignoredSettings.test(fullName),
+      };
     callbacks.push(prefix === "callback-" ? "callback" : "failureCallback");
     name = name.slice(prefix.length);
   }
 });
 
-/** Whether it is the URL of a callback, or of a callback of one. */
+/** Reports whether a setting is the URL of a callback. */
 const isCallback = ({ name }: SettingTarget): boolean => name === "callback" || name === "failure-callback";
 
-/** Puts a setting where it belongs. False when it is unknown and may be. */
+/**
+ * Stores a setting in the message or the callback that it is for. Returns false for an unknown setting of the
+ * other brand. Throws `Refusal` for a setting that is unknown or not valid there.
+ */
 function storeSetting(root: MessageSettings, given: GivenSetting): boolean {
   const target = parseTarget(given.name);
   if (target.isIgnored) return true;
@@ -213,23 +279,37 @@ function storeSetting(root: MessageSettings, given: GivenSetting): boolean {
   }
   if (isWorkflowSetting(name)) {
     if (depth > 0 && !workflowSettingRows[name].forCallbacks)
-      throw new Refusal("invalid", `${shortenSetting(given)}: is said of messages, not of callbacks`);
+      throw new Refusal(
+        "invalid",
+        `${shortenSetting(given)}: not valid for callbacks; set it on the message`,
+      );
     setWorkflowValue((settings.workflow ??= { values: {}, written: {} }), name, given);
     return true;
   }
   if (!isSetting(name)) return refuseOrIgnore(given, name);
   const { forCallbacks } = settingRows[name];
-  if (depth > 0 && forCallbacks !== true) throw new Refusal("invalid", `${shortenSetting(given)}: ${forCallbacks}`);
+  if (depth > 0 && forCallbacks !== true)
+    throw new Refusal("invalid", `${shortenSetting(given)}: ${forCallbacks}`);
   setValue(settings, name, given);
   return true;
 }
 
-/** The settings of the callback that is meant, and of those on the way to it, which are made where there are none. Throws `Refusal`. */
-function findOrCreateSettings(root: MessageSettings, target: SettingTarget, given: GivenSetting): MessageSettings {
+/**
+ * Returns the settings of the message or the callback that a setting is for. Creates the settings of
+ * callbacks on the path to it if they are missing. Throws `Refusal` if callbacks are nested too deep.
+ */
+function findOrCreateSettings(
+  root: MessageSettings,
+  target: SettingTarget,
+  given: GivenSetting,
+): MessageSettings {
   const { callbacks } = target;
   const levels = callbacks.length + (isCallback(target) ? 1 : 0);
   if (levels > limits.callbackDepth)
-    throw new Refusal("invalid", `${shortenSetting(given)}: callbacks of callbacks go ${limits.callbackDepth} levels deep at most`);
+    throw new Refusal(
+      "invalid",
+      `${shortenSetting(given)}: callbacks can be nested at most ${limits.callbackDepth} levels deep`,
+    );
   return callbacks.reduce((settings, child) => (settings[child] ??= noSettings(given.written)), root);
 }
 
@@ -239,33 +319,53 @@ function refuseOrIgnore(given: GivenSetting, name: string): boolean {
   if (given.brand !== "svc") return false;
   const suggestion = findNearest(name, [...Object.keys(settingRows), ...Object.keys(workflowSettingRows)]);
   const before = given.written.slice(0, given.written.length - name.length);
-  const hint = suggestion === null ? "" : `; did you mean ${before}${/[A-Z]/.test(before) ? formatHeaderName(suggestion) : suggestion}?`;
-  throw new Refusal("invalid", `${shortenSetting(given)}: there is no such setting${hint}`);
+  const hint =
+    suggestion === null
+      ? ""
+      : `; did you mean ${before}${/[A-Z]/.test(before) ? formatHeaderName(suggestion) : suggestion}?`;
+  throw new Refusal("invalid", `${shortenSetting(given)}: unknown setting${hint}`);
 }
 
-function setValue<N extends MessageSettingName>({ values, written }: MessageSettings, name: N, given: GivenSetting): void {
+function setValue<N extends MessageSettingName>(
+  { values, written }: MessageSettings,
+  name: N,
+  given: GivenSetting,
+): void {
   values[name] = readValue(settingRows[name].read, given);
   written[name] = given.written;
 }
 
-function setWorkflowValue<N extends WorkflowSettingName>({ values, written }: WorkflowSettings, name: N, given: GivenSetting): void {
+function setWorkflowValue<N extends WorkflowSettingName>(
+  { values, written }: WorkflowSettings,
+  name: N,
+  given: GivenSetting,
+): void {
   values[name] = readValue(workflowSettingRows[name].read, given);
   written[name] = given.written;
 }
 
 function readValue<T>(read: (text: string) => T, given: GivenSetting): T {
   if (given.value.length > limits.headerBytes)
-    throw new Refusal("invalid", `${shortenSetting(given)}: ${given.value.length} characters, the limit is ${limits.headerBytes}`);
+    throw new Refusal(
+      "invalid",
+      `${shortenSetting(given)}: ${given.value.length} characters, the limit is ${limits.headerBytes}`,
+    );
   try {
     return read(decodeHeaderText(given.value));
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    const hint = given.hasPlus ? "; a + in a query is a space, write %2B for a plus" : "";
-    throw new Refusal(error.code, `${shortenSetting(given)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}${hint}`);
+    const hint = given.hasPlus ? " (in a query string, + is a space: write %2B)" : "";
+    throw new Refusal(
+      error.code,
+      `${shortenSetting(given)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}${hint}`,
+    );
   }
 }
 
-/** Header values arrive as latin 1. Text that is UTF-8 underneath was meant as that. */
+/**
+ * Returns the text of a header value, which arrives as Latin-1. If its bytes are valid UTF-8, they are read
+ * as UTF-8, because clients send UTF-8.
+ */
 export function decodeHeaderText(value: string): string {
   if (/^[\0-\x7f]*$/.test(value) || /[^\0-\xff]/.test(value)) return value;
   const bytes = Buffer.from(value, "latin1");
@@ -273,7 +373,7 @@ export function decodeHeaderText(value: string): string {
   return text.includes("\ufffd") ? value : text;
 }
 
-/** A callback's settings are nothing without its URL. */
+/** Throws `Refusal` if a callback has settings and no URL. */
 function checkCallbacks(settings: MessageSettings): void {
   for (const [child, name] of [
     [settings.callback, "callback"],
@@ -281,11 +381,11 @@ function checkCallbacks(settings: MessageSettings): void {
   ] as const) {
     if (!child) continue;
     if (settings.values[name] === undefined) {
-      const missing = child.firstWritten.slice(0, child.firstWritten.toLowerCase().lastIndexOf(name) + name.length);
-      throw new Refusal(
-        "invalid",
-        `${child.firstWritten.slice(0, 200)}: there is no ${missing.slice(0, 200)} with a URL that it could apply to`,
+      const missing = child.firstWritten.slice(
+        0,
+        child.firstWritten.toLowerCase().lastIndexOf(name) + name.length,
       );
+      throw new Refusal("invalid", `${child.firstWritten.slice(0, 200)}: requires ${missing.slice(0, 200)}`);
     }
     checkCallbacks(child);
   }

@@ -1,6 +1,14 @@
 import { createHash, hash } from "node:crypto";
 import { Refusal } from "../../core/values/errors.ts";
-import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, MessageInput, SendSettings } from "../../core/model/message.ts";
+import type {
+  Brand,
+  Bytes,
+  CallbackSettings,
+  FlowControl,
+  HeaderList,
+  MessageInput,
+  SendSettings,
+} from "../../core/model/message.ts";
 import type { Overrides } from "../../core/commands/overrides.ts";
 import { defaultCallback } from "../../core/commands/overrides.ts";
 import { limits } from "../../core/values/limits.ts";
@@ -11,10 +19,13 @@ import type { MessageSettingName } from "./table.ts";
 import { isUrl } from "../http/target.ts";
 import { settingRows } from "./table.ts";
 
-/** All that a publish brought, taken apart. `content`: what describes the body. `senders`: what `header-forward` is to send along. */
+/**
+ * The parts of a publish request. `content`: the headers that describe the body. `senderHeaders` returns the
+ * headers that are delivered with `header-forward`.
+ */
 export type PostedMessage = {
   brand: Brand;
-  /** A URL, or the name of a URL group. `query`: what the endpoints of the group get with their URLs. */
+  /** A URL, or the name of a URL group. `query` is appended to the URL of each endpoint of the group. */
   destination: string;
   query?: string | null;
   queue?: string | null;
@@ -25,7 +36,7 @@ export type PostedMessage = {
   settings: MessageSettings;
 };
 
-/** Makes a letter of what was posted. Throws `Refusal` when its headers are too large. */
+/** Returns the message that a publish request describes. Throws `Refusal` if its headers are too large. */
 export function toMessageInput({
   brand,
   destination,
@@ -38,7 +49,9 @@ export function toMessageInput({
   settings,
 }: PostedMessage): MessageInput {
   const { values } = settings;
-  const alongside = values["header-forward"] ? joinHeaders(content, excludeContent(senderHeaders(), content)) : content;
+  const alongside = values["header-forward"]
+    ? joinHeaders(content, excludeContent(senderHeaders(), content))
+    : content;
   const sending = toSendSettings(settings, joinHeaders(alongside, withOneType(content, settings.headers)));
   checkHeaderBytes(sending);
   const toUrl = isUrl(destination);
@@ -75,12 +88,16 @@ export function toMessageInput({
   };
 }
 
-/** What describes a body, among headers that stand in a JSON, names and values in turn. */
+/**
+ * Returns the headers that describe a body, from headers that were given in JSON: names and values in turn.
+ */
 export function listContentHeaders(headers: readonly string[]): HeaderList {
   const found: (readonly [name: string, value: string])[] = [];
   for (let at = 0; at + 1 < headers.length; at += 2) {
     const name = headers[at] ?? "";
-    const header = isContentHeader(name) ? readForwardedHeader(name, name.toLowerCase(), (headers[at + 1] ?? "").trim()) : null;
+    const header = isContentHeader(name)
+      ? readForwardedHeader(name, name.toLowerCase(), (headers[at + 1] ?? "").trim())
+      : null;
     if (header) found.push(header);
   }
   return found;
@@ -91,7 +108,10 @@ const isContentHeader = (name: string): boolean => {
   return canonical === "Content-Type" || canonical === "Content-Encoding";
 };
 
-/** The content type of the request is that of its body, whatever `forward-content-type` says: that is for requests that come without one. */
+/**
+ * Returns `given` with at most one content type, and without one if `content` has it. The content type of the
+ * request takes precedence over `forward-content-type`, which is for requests without one.
+ */
 function withOneType(content: HeaderList, given: HeaderList): HeaderList {
   if (given.length === 0) return given;
   let hasType = headerValue(content, "Content-Type") !== undefined;
@@ -120,45 +140,66 @@ function toSendSettings(settings: MessageSettings, headers: HeaderList): SendSet
   };
 }
 
-/** A key is nothing without its limits, nor are they without a key. */
+/** Returns the flow-control key with its limits. Throws `Refusal` if only one of them is given. */
 function readFlowControl({ values, written }: MessageSettings): FlowControl | null {
   const key = values["flow-control-key"];
   const limits = values["flow-control-value"];
   if (key === undefined && limits === undefined) return null;
   if (limits === undefined)
-    throw new Refusal("invalid", `${written["flow-control-key"]}: has no Flow-Control-Value beside it; give one such as parallelism=10`);
-  if (key === undefined) throw new Refusal("invalid", `${written["flow-control-value"]}: has no Flow-Control-Key beside it`);
+    throw new Refusal(
+      "invalid",
+      `${written["flow-control-key"]}: requires Flow-Control-Value, for example parallelism=10`,
+    );
+  if (key === undefined)
+    throw new Refusal("invalid", `${written["flow-control-value"]}: requires Flow-Control-Key`);
   return { key, ...limits };
 }
 
 function readCallback(url: string | undefined, settings: MessageSettings | null): CallbackSettings | null {
   if (url === undefined) return null;
-  return settings ? { url, ...toSendSettings(settings, settings.headers), ...readCallbackExtras(settings) } : defaultCallback(url);
+  return settings
+    ? { url, ...toSendSettings(settings, settings.headers), ...readCallbackExtras(settings) }
+    : defaultCallback(url);
 }
 
-/** Returns the settings of a callback that a letter keeps outside its send settings. */
-const readCallbackExtras = ({ values: { delay, label } }: MessageSettings): Pick<CallbackSettings, "delay" | "labels"> => ({
+/** Returns the settings of a callback that a message input keeps outside its send settings. */
+const readCallbackExtras = ({
+  values: { delay, label },
+}: MessageSettings): Pick<CallbackSettings, "delay" | "labels"> => ({
   ...(delay === undefined ? {} : { delay }),
   ...(label === undefined ? {} : { labels: label }),
 });
 
-/** The HTTP server bounds the headers of a request; those in a body, as in a batch, are bounded here. */
+/**
+ * Throws `Refusal` if the forwarded headers of a message are too large. The HTTP server bounds the headers of
+ * a request; headers in a body, as in a batch, are bounded only here.
+ */
 function checkHeaderBytes(sending: SendSettings): void {
   const bytes = sumHeaderBytes(sending);
   if (bytes > limits.headerBytes)
-    throw new Refusal("invalid", `headers: ${bytes} bytes of forwarded headers, the limit is ${limits.headerBytes}`);
+    throw new Refusal(
+      "invalid",
+      `headers: ${bytes} bytes of forwarded headers, the limit is ${limits.headerBytes}`,
+    );
 }
 
-/** Header values are latin 1, so a character is a byte. */
+/**
+ * Returns the bytes of all forwarded headers, callbacks included. Values are Latin-1, so a character is a
+ * byte.
+ */
 function sumHeaderBytes({ headers, callback, failureCallback }: SendSettings): number {
-  let bytes = (callback ? sumHeaderBytes(callback) : 0) + (failureCallback ? sumHeaderBytes(failureCallback) : 0);
+  let bytes =
+    (callback ? sumHeaderBytes(callback) : 0) + (failureCallback ? sumHeaderBytes(failureCallback) : 0);
   for (const [name, value] of headers) bytes += name.length + value.length;
   return bytes;
 }
 
 type Content = { destination: string; body: Bytes; headers: HeaderList };
 
-/** What makes a message the same as another one. An id wins over the content; the two never meet. */
+/**
+ * Returns the key by which duplicates of a message are found. An id takes precedence over the content. The
+ * prefixes `i:` and `c:` prevent an id from matching a content.
+ */
 function makeDeduplicationKey({ values }: MessageSettings, content: Content): string | null {
   const id = values["deduplication-id"];
   if (id !== undefined) return `i:${hash("sha256", id, "hex")}`;
@@ -166,8 +207,9 @@ function makeDeduplicationKey({ values }: MessageSettings, content: Content): st
 }
 
 /**
- * Every part goes in with its length before it, so that no two contents look alike in a row. The order of headers of different names means
- * nothing (RFC 9110, 5.3), and what is between a sender and here may change it.
+ * Returns a hash of a message's content. Each part is preceded by its length, so that different contents
+ * never have the same bytes. Headers are sorted, because the order of headers with different names has no
+ * meaning (RFC 9110, 5.3) and a proxy may change it.
  */
 function hashContent({ destination, body, headers }: Content): string {
   const digest = createHash("sha256");
@@ -179,7 +221,10 @@ function hashContent({ destination, body, headers }: Content): string {
   return digest.digest("hex");
 }
 
-/** What a retry from the dead letter queue sets anew: only what was given. Throws `Refusal` for what stays as it was. */
+/**
+ * Returns the settings that a retry of a dead letter changes, which are only those given. Throws `Refusal`
+ * for a setting that a retry cannot change.
+ */
 export function readOverrides(settings: MessageSettings): Overrides {
   const { values, written } = settings;
   for (const name of Object.keys(values) as MessageSettingName[]) {
@@ -211,7 +256,11 @@ function readSendOverrides({ values, headers, callback, failureCallback }: Messa
   };
 }
 
-function readCallbackOverrides(name: "callback" | "failureCallback", url: string | undefined, settings: MessageSettings | null): Overrides {
+function readCallbackOverrides(
+  name: "callback" | "failureCallback",
+  url: string | undefined,
+  settings: MessageSettings | null,
+): Overrides {
   if (url === undefined && !settings) return {};
   return {
     [name]: {

@@ -3,14 +3,17 @@ import { parseCron } from "../../core/values/cron.ts";
 import { parseDuration } from "../../core/values/duration.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import { parseExpression } from "../../core/values/expression.ts";
-import { limits } from "../../core/values/limits.ts";
+import { defaults, limits } from "../../core/values/limits.ts";
 import type { FlowControl, Method, Millis, Redaction } from "../../core/model/message.ts";
 import { parseRedaction } from "../../core/model/redaction.ts";
 import { memoize } from "../../core/values/memoize.ts";
 import { checkName, checkUrl } from "../http/target.ts";
-import { day } from "../../core/values/time.ts";
+import { day, hour, minute } from "../../core/values/time.ts";
 
-/** What the settings of one message, or of one of its callbacks, are read into. Keys are the plain names of the settings. */
+/**
+ * The values of the settings of a message or a callback. Keys are the names of the settings, without a
+ * prefix.
+ */
 export type SettingValues = {
   method: Method;
   delay: Millis;
@@ -34,44 +37,50 @@ export type SettingValues = {
   "queue-name": string;
 };
 
+/** The name of a setting, without a prefix. */
 export type MessageSettingName = keyof SettingValues;
 
-/** A setting: what it is for, how it is written, and what its text means. `read` throws `Refusal` with what is wrong. */
+/** The description of a setting. `read` returns the value that a text means, or throws `Refusal`. */
 export type SettingRow<T> = {
   about: string;
   example: string;
-  /** How the text looks, for the documentation. */
+  /** The form of the text, for the documentation. */
   text: z.ZodType;
-  /** May be set for callbacks too, as `Svc-Callback-<Name>`; a text says why not. */
+  /** True if callbacks can have it, as `Svc-Callback-<Name>`. Otherwise the text of the refusal. */
   forCallbacks: true | string;
-  /** May be given when a dead letter is sent again; a text says why not. */
+  /** True if a retry of a dead letter can change it. Otherwise the text of the refusal. */
   forRetries: true | string;
-  /** Of schedules only: what others are told that have it. */
+  /** The text of the refusal for messages, if only schedules can have it. */
   onlyForSchedules?: string;
   read(text: string): T;
 };
 
 const methods: readonly Method[] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-const messagesOnly = "is a setting of messages, not of callbacks";
-const publishOnly = "belongs to a publish; several that are retried together would be taken for one, and the others lost";
-const scheduleOnly = "belongs to a schedule, and this is a retry";
-const callbackDelayHint = "is a setting of messages, not of callbacks; Callback-Delay delays a callback";
+const messagesOnly = "not valid for callbacks; set it on the message";
+const publishOnly = "cannot be set on a retry; messages retried together would count as duplicates";
+const scheduleOnly = "only valid for schedules; remove it";
+const callbackDelayHint = "not valid for callbacks; use Callback-Delay to delay a callback";
 
 /**
- * Every setting that a message can have. From a row come its header under both brands, its query parameter, the same
- * for callbacks and failure callbacks, and its entry in the documentation.
+ * Every setting that a message can have. Each row makes a header under both brands, a query parameter, the
+ * same two for callbacks and failure callbacks, and an entry in the documentation.
  */
 export const settingRows: { readonly [N in MessageSettingName]: SettingRow<SettingValues[N]> } = {
   method: {
-    about: "The HTTP method of the delivery. Default: POST.",
+    about: "HTTP method of the delivery: GET, POST, PUT, PATCH or DELETE, in any case. Default: POST.",
     example: "PUT",
     text: z.enum(methods),
     forCallbacks: true,
     forRetries: true,
-    read: (text) => methods.find((method) => method === text.toUpperCase()) ?? refuseText(text, `is none of ${methods.join(", ")}`),
+    read: (text) =>
+      methods.find((method) => method === text.toUpperCase()) ??
+      refuseText(text, `must be one of ${methods.join(", ")}`),
   },
   delay: {
-    about: "How long to wait before the first attempt. For a callback, the time starts at the attempt that it reports.",
+    about:
+      "Time to wait before the first attempt, such as 30s, 10m or 1d12h; a bare number is in seconds. " +
+      `At most ${limits.delay / day} days, or the limit of the account. Default: 0. ` +
+      "For a callback, the time starts at the attempt that it reports.",
     example: "1h30m",
     text: z.string(),
     forCallbacks: true,
@@ -79,7 +88,9 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readDuration,
   },
   "not-before": {
-    about: "No attempt before this unix time in seconds. Wins over the delay.",
+    about:
+      "Unix time in seconds before which no attempt is made. Takes precedence over Delay. " +
+      `At most ${limits.delay / day} days ahead, or the limit of the account.`,
     example: "1767225600",
     text: z.int().min(0),
     forCallbacks: callbackDelayHint,
@@ -87,16 +98,23 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readSeconds,
   },
   retries: {
-    about: "How often a failed attempt is repeated. Default: 3.",
+    about:
+      "Number of times that a failed attempt is repeated: 0 or more, " +
+      `at most ${limits.retries}, or the limit of the account. Default: ${defaults.retries}.`,
     example: "5",
     text: z.int().min(0),
     forCallbacks: true,
     forRetries: true,
-    read: (text) => (/^\d{1,20}$/.test(text) ? Number(text) : refuseText(text, "is not a whole number of 0 or more")),
+    read: (text) =>
+      /^\d{1,20}$/.test(text) ? Number(text) : refuseText(text, "is not a whole number of 0 or more"),
   },
   "retry-delay": {
     about:
-      "Milliseconds until the next attempt, as an expression in `retried`, the number of retries made so far. Functions: pow, exp, sqrt, abs, floor, ceil, round, min, max.",
+      "Milliseconds until the next attempt, as an expression of at most 256 characters. " +
+      "The variable `retried` is the number of retries made so far. " +
+      "Functions: pow, exp, sqrt, abs, floor, ceil, round, min, max. " +
+      "Default: exp(2.5 * (retried + 1)) * 1000, at most one day: about 12 s, 2.5 min, 30 min, 6 h, then " +
+      "24 h. A delay that the destination asks for, such as Retry-After, takes precedence.",
     example: "pow(2, retried) * 1000",
     text: z.string().max(256),
     forCallbacks: true,
@@ -107,23 +125,28 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     },
   },
   timeout: {
-    about: "How long the destination may take to answer. A bare number is seconds.",
+    about:
+      "Time in which the destination must respond, such as 30s or 5m; a bare number is in seconds. " +
+      `At least 1s, at most ${limits.timeout / hour} hours, or the limit of the account. ` +
+      `Default: ${defaults.timeout / minute} minutes, or the limit of the account if that is less.`,
     example: "30s",
     text: z.string(),
     forCallbacks: true,
     forRetries: true,
-    read: (text) => readDuration(text) || refuseText(text, "leaves no time at all; give 1s or more"),
+    read: (text) => readDuration(text) || refuseText(text, "is too short; use 1s or more"),
   },
   "header-forward": {
-    about: "Deliver the headers of this request too, without a prefix.",
+    about: "`true`: also deliver the headers of this request that have no prefix. Default: `false`.",
     example: "true",
     text: z.boolean(),
     forCallbacks: messagesOnly,
-    forRetries: "belongs to a publish; what a retry is to send along can be given with Forward-…",
+    forRetries: "cannot be set on a retry; use Forward-… to deliver a header",
     read: readBoolean,
   },
   "flow-control-key": {
-    about: "Messages with the same key share limits, whatever their destinations. Needs Flow-Control-Value.",
+    about:
+      "Name under which messages share a limit, regardless of their destinations: " +
+      `1 to ${limits.nameLength} characters. Requires Flow-Control-Value.`,
     example: "shop-7",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: true,
@@ -132,7 +155,11 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   },
   "flow-control-value": {
     about:
-      "The limits of the key: `parallelism` deliveries at once, `rate` deliveries begun in each `period` (default 1s, at most 7d). Those of the message that came last hold for all of the key.",
+      "Limits of the key. `parallelism`: deliveries in flight at once, " +
+      `from 1 to ${limits.parallelism}. ` +
+      `\`rate\`: deliveries started in each \`period\`, from 1 to ${limits.rate}. ` +
+      "`period`: from 1s to 7d; default 1s. Each is optional. " +
+      "The limits of the latest message apply to the whole key. Requires Flow-Control-Key.",
     example: "parallelism=3, rate=5, period=1m",
     text: z.string(),
     forCallbacks: true,
@@ -140,7 +167,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: (text) => parseFlowControlValue(text),
   },
   callback: {
-    about: "URL that is told the outcome of each attempt.",
+    about: "URL that receives the result of every attempt.",
     example: "https://example.com/callback",
     text: z.url(),
     forCallbacks: true,
@@ -148,7 +175,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readUrl,
   },
   "failure-callback": {
-    about: "URL that is told when the last attempt has failed.",
+    about: "URL that receives a report when the last attempt has failed.",
     example: "https://example.com/failed",
     text: z.url(),
     forCallbacks: true,
@@ -156,7 +183,10 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readUrl,
   },
   "deduplication-id": {
-    about: "Messages with the same id within 10 minutes, or within the Deduplication-Window of the first, are accepted once.",
+    about:
+      "Id that makes later messages with the same id duplicates, which are not stored again: " +
+      `1 to ${limits.nameLength} characters. ` +
+      "It is remembered for 10 minutes, or for the Deduplication-Window of the first message.",
     example: "order-1001",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: messagesOnly,
@@ -165,7 +195,10 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   },
   "content-based-deduplication": {
     about:
-      "Messages with the same destination, body and forwarded headers within 10 minutes, or within the Deduplication-Window of the first, are accepted once.",
+      "`true`: later messages with the same destination, body and forwarded headers are duplicates, " +
+      "which are not stored again. " +
+      "The content is remembered for 10 minutes, or for the Deduplication-Window of the first message. " +
+      "Deduplication-Id takes precedence. Default: `false`.",
     example: "true",
     text: z.boolean(),
     forCallbacks: messagesOnly,
@@ -174,7 +207,8 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   },
   "deduplication-window": {
     about:
-      "How long a repetition of this message is known, from 1s to 7d. Default: 10m. Requires Deduplication-Id or Content-Based-Deduplication.",
+      "Time during which a duplicate of this message is recognised, from 1s to 7d. Default: 10m. " +
+      "Requires Deduplication-Id or Content-Based-Deduplication.",
     example: "1h",
     text: z.string(),
     forCallbacks: messagesOnly,
@@ -182,7 +216,9 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readWindow,
   },
   label: {
-    about: "Marks to find the message by, separated by commas.",
+    about:
+      "Labels by which the message can be found, separated by commas: " +
+      `at most ${limits.labels}, each of at most ${limits.nameLength} characters.`,
     example: "billing,eu",
     text: z.string(),
     forCallbacks: true,
@@ -190,7 +226,9 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readLabels,
   },
   "redact-fields": {
-    about: "What is hidden from every answer of this interface: `body`, `header` (all), `header[Name]`, separated by commas.",
+    about:
+      "Parts of the message that no response of this API shows, separated by commas: " +
+      "`body`, `header` (all headers), `header[Name]` (one header).",
     example: "body, header[Authorization]",
     text: z.string(),
     forCallbacks: messagesOnly,
@@ -198,7 +236,9 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: parseRedaction,
   },
   "keep-response": {
-    about: "Keep the response of a delivery that succeeded in the log: its headers, and the first 16 KiB of its body.",
+    about:
+      "`true`: the log keeps the response of a successful delivery, " +
+      "which is its headers and the first 16 KiB of its body. Default: `false`.",
     example: "true",
     text: z.boolean(),
     forCallbacks: messagesOnly,
@@ -206,16 +246,23 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readBoolean,
   },
   cron: {
-    about: "For a schedule: when it fires. Five fields, in UTC unless a time zone precedes them. A publish that has it makes a schedule.",
+    about:
+      "For a schedule, the times at which it fires: a cron expression of five fields (minute, hour, day of " +
+      "month, month, day of week), at most 256 characters. Times are in UTC unless CRON_TZ=<time zone> " +
+      "precedes the fields. A publish request with this setting creates a schedule.",
     example: "CRON_TZ=Europe/Berlin 0 9 * * 1-5",
     text: z.string().max(256),
     forCallbacks: messagesOnly,
     forRetries: scheduleOnly,
-    onlyForSchedules: "belongs to a schedule; POST /v2/schedules/{destination} makes one, and so does POST /v2/publish/{destination}",
+    onlyForSchedules:
+      "only valid for schedules; use POST /v2/schedules/{destination} or POST /v2/publish/{destination}",
     read: parseCron,
   },
   "schedule-id": {
-    about: "Only for a schedule: its id. One that exists is replaced. On a message it means nothing.",
+    about:
+      "For a schedule, its id: letters, digits, `.`, `_` and `-`, " +
+      `at most ${limits.nameLength} characters. Replaces an existing schedule with this id. Ignored for ` +
+      "messages.",
     example: "daily-report",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: messagesOnly,
@@ -223,38 +270,52 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: (text) => checkName("", text),
   },
   "queue-name": {
-    about: "Only for a schedule: the queue that its messages go through.",
+    about: "For a schedule, the queue through which its messages are sent. Only valid for schedules.",
     example: "reports",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: messagesOnly,
-    forRetries: "cannot be changed when a message is retried; it goes through its queue again",
-    onlyForSchedules: "belongs to a schedule; POST /v2/enqueue/{queue}/{destination} sends a message through a queue",
+    forRetries: "cannot be changed on a retry; the message goes through its queue again",
+    onlyForSchedules:
+      "only valid for schedules; use POST /v2/enqueue/{queue}/{destination} to send a message through a " +
+      "queue",
     read: (text) => checkName("", text),
   },
 };
 
-/** Whether a text can be a flow control key: databases keep it as it is, so it can have nothing that one of them would change. */
-export const isValidKey = (text: string): boolean => text !== "" && text.length <= limits.nameLength && !/\p{Cc}|\p{Surrogate}/u.test(text);
+/**
+ * Reports whether a text can be a flow-control key: 1 to `limits.nameLength` characters, without control
+ * characters and lone surrogates. A database could not keep those unchanged.
+ */
+export const isValidKey = (text: string): boolean =>
+  text !== "" && text.length <= limits.nameLength && !/\p{Cc}|\p{Surrogate}/u.test(text);
 
-/** Reads a flow control key. Throws `Refusal`. */
+/** Returns a text that is a valid flow-control key. Throws `Refusal` for any other text. */
 export function parseKey(text: string): string {
   if (text === "") return refuseText(text, "is empty");
-  return isValidKey(checkNameLength(text)) ? text : refuseText(text, "has control characters, or is no valid Unicode");
+  return isValidKey(checkNameLength(text))
+    ? text
+    : refuseText(text, "contains control characters or is not valid Unicode");
 }
 
 /**
- * Names that are taken and not looked at: what clients say of themselves, and what this service itself sends along, so
- * that one server can deliver to the publish address of another.
+ * Names of settings that are accepted and ignored. Clients send some of them about themselves. This service
+ * sends the others with its deliveries, so that one server can deliver to the publish path of another.
  */
-export const ignoredSettings = /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name|workflow-invoke-count)$/;
+export const ignoredSettings =
+  /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name|workflow-invoke-count)$/;
 
-/** Refuses the text of a setting, of which no more is shown than can be taken in. */
+/**
+ * Throws `Refusal` for the text of a setting. The message shows at most the first 100 characters of the text.
+ */
 export function refuseText(text: string, problem: string): never {
-  throw new Refusal("invalid", `${JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text)} ${problem}`);
+  throw new Refusal(
+    "invalid",
+    `${JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text)} ${problem}`,
+  );
 }
 
 function readDuration(text: string): Millis {
-  return parseDuration(text) ?? refuseText(text, "is not a duration; write it like 30s, 10m, 2h or 1d12h");
+  return parseDuration(text) ?? refuseText(text, "is not a duration; use a value such as 30s, 10m or 1d12h");
 }
 
 function readWindow(text: string): Millis {
@@ -263,28 +324,44 @@ function readWindow(text: string): Millis {
   return refuseText(text, `is not between 1s and ${limits.deduplicationWindow / day}d`);
 }
 
-/** Unix seconds, rounded as clients do; up to the year 9999. */
+/** Reads a unix time in seconds, up to the year 9999. Fractions are rounded to a second, as clients do. */
 function readSeconds(text: string): Millis {
   const seconds = /^\d{1,12}(\.\d{1,20})?$/.test(text) ? Math.round(Number(text)) : Number.NaN;
   return seconds <= 253_402_300_799 ? seconds * 1000 : refuseText(text, "is not a unix time in seconds");
 }
 
-/** `parallelism=3, rate=5, period=1m`: any of them, in any order. Those of a key come with each of its messages. */
+/**
+ * Reads limits such as `parallelism=3, rate=5, period=1m`; each is optional, in any order. Cached, because
+ * every message of a key has them.
+ */
 const parseFlowControlValue = memoize((text): Readonly<Omit<FlowControl, "key">> => {
   const found = new Map<string, number>();
   for (const piece of text.split(",")) {
-    const [, name = "", value = ""] = /^\s*(\w+)\s*=\s*(\w+)\s*$/.exec(piece) ?? refuseText(text, expectedLimits);
+    const [, name = "", value = ""] =
+      /^\s*(\w+)\s*=\s*(\w+)\s*$/.exec(piece) ?? refuseText(text, expectedLimits);
     if (found.has(name)) refuseText(text, `has ${name} twice`);
-    if (name === "period") found.set(name, parseDuration(value) || refuseText(text, "has a period that is not a duration of 1s or more"));
+    if (name === "period")
+      found.set(
+        name,
+        parseDuration(value) || refuseText(text, "has a period that is not a duration of 1s or more"),
+      );
     else if (name !== "parallelism" && name !== "rate") refuseText(text, expectedLimits);
-    else found.set(name, parseCount(value) ?? refuseText(text, `has a ${name} that is not a whole number of 1 or more`));
+    else
+      found.set(
+        name,
+        parseCount(value) ?? refuseText(text, `has a ${name} that is not a whole number of 1 or more`),
+      );
   }
-  return { parallelism: found.get("parallelism") ?? null, rate: found.get("rate") ?? null, period: found.get("period") ?? null };
+  return {
+    parallelism: found.get("parallelism") ?? null,
+    rate: found.get("rate") ?? null,
+    period: found.get("period") ?? null,
+  };
 });
 
 const parseCount = (text: string): number | null => (/^[1-9]\d{0,11}$/.test(text) ? Number(text) : null);
 
-const expectedLimits = "is not of the form parallelism=3, rate=5, period=1m; any of them may be left out";
+const expectedLimits = "is invalid; use parallelism=3, rate=5, period=1m (each is optional)";
 
 /** Reads `true` or `false` in any case, because Python writes `True`. Throws `Refusal`. */
 export function readBoolean(text: string): boolean {
@@ -292,7 +369,7 @@ export function readBoolean(text: string): boolean {
   return lower === "true" || (lower === "false" ? false : refuseText(text, "is neither true nor false"));
 }
 
-/** Reads a URL that can be called. Throws `Refusal`. */
+/** Returns a URL that can be called. Throws `Refusal` for any other text. */
 export function readUrl(text: string): string {
   checkUrl("", text);
   return text;
@@ -303,10 +380,13 @@ function readLabels(text: string): string[] {
     .split(",")
     .map((label) => label.trim())
     .filter((label) => label !== "");
-  if (labels.length > limits.labels) throw new Refusal("invalid", `has ${labels.length} labels, the limit is ${limits.labels}`);
+  if (labels.length > limits.labels)
+    throw new Refusal("invalid", `has ${labels.length} labels, the limit is ${limits.labels}`);
   return [...new Set(labels.map(checkNameLength))];
 }
 
 function checkNameLength(text: string): string {
-  return text.length <= limits.nameLength ? text : refuseText(text, `is longer than ${limits.nameLength} characters`);
+  return text.length <= limits.nameLength
+    ? text
+    : refuseText(text, `is longer than ${limits.nameLength} characters`);
 }

@@ -5,7 +5,7 @@ import type { RunFeatures } from "../../core/model/message.ts";
 import { readBoolean, parseKey, readUrl, refuseText } from "./table.ts";
 import { shorten } from "../http/target.ts";
 
-/** What a message says of the workflow run that it belongs to, read. Keys are the plain names of the settings. */
+/** The values of the settings of a workflow run. Keys are the names of the settings, without a prefix. */
 export type WorkflowValues = {
   "workflow-runid": string;
   "workflow-init": boolean;
@@ -18,79 +18,103 @@ export type WorkflowValues = {
   "workflow-unknown-sdk": boolean;
 };
 
+/** The name of a setting of a workflow run, without a prefix. */
 export type WorkflowSettingName = keyof WorkflowValues;
 type CallTypeName = (typeof callTypes)[number];
 
-/** A setting of messages that belong to a workflow run. `forCallbacks`: clients say it of callbacks, too. */
-export type WorkflowSettingRow<T> = { about: string; example: string; text: z.ZodType; forCallbacks: boolean; read(text: string): T };
+/**
+ * The description of a setting of messages that belong to a workflow run. `forCallbacks`: it is also accepted
+ * for callbacks, because clients send it. `read` throws `Refusal`.
+ */
+export type WorkflowSettingRow<T> = {
+  about: string;
+  example: string;
+  text: z.ZodType;
+  forCallbacks: boolean;
+  read(text: string): T;
+};
 
 const callTypes = ["step", "toCallback", "fromCallback", "failureCall"] as const;
 
 /**
- * Every setting by which a message belongs to a workflow run. Clients make them; people need the id at most. They stand
- * beside the settings of messages, under both brands.
+ * Every setting by which a message belongs to a workflow run. Client libraries set them; a user needs at most
+ * the id. Like the settings of messages, they exist under both brands.
  */
-export const workflowSettingRows: { readonly [N in WorkflowSettingName]: WorkflowSettingRow<WorkflowValues[N]> } = {
+export const workflowSettingRows: {
+  readonly [N in WorkflowSettingName]: WorkflowSettingRow<WorkflowValues[N]>;
+} = {
   "workflow-runid": {
     about:
-      "The id of the workflow run. A run of that id which has not ended is not started again. Clients put the id into paths: a new run may have no white space and none of / \\ ? # % in it, and is not called . or ..",
+      `Id of the workflow run: 1 to ${limits.nameLength} characters. An active run with this id is not ` +
+      "started again. Clients put the id into paths. The id of a new run must therefore not contain white " +
+      "space or any of / \\ ? # %, and must not be . or ..",
     example: "wfr_order-1001",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: true,
     read: readRunId,
   },
   "workflow-init": {
-    about: "Whether the message starts the run, or goes on with it.",
+    about: "`true`: the message starts the run. `false`: the message continues the run.",
     example: "true",
     text: z.boolean(),
     forCallbacks: true,
     read: readBoolean,
   },
   "workflow-url": {
-    about: "The endpoint of the workflow. Default: where the first message goes.",
+    about: "URL of the workflow's endpoint. Default: the destination of the message that starts the run.",
     example: "https://example.com/api/workflow",
     text: z.url(),
     forCallbacks: true,
     read: readUrl,
   },
   "workflow-calltype": {
-    about: "What the message is to the run: a `step`, which is the default, or with `toCallback` a request to a third party.",
+    about:
+      "Role of the message in the run. `step`: a step (default). `toCallback`: a request to a third party. " +
+      "`fromCallback`, `failureCall`: accepted from clients and treated like `step`.",
     example: "step",
     text: z.enum(callTypes),
     forCallbacks: true,
     read: (text) =>
-      callTypes.find((name) => name.toLowerCase() === text.toLowerCase()) ?? refuseText(text, `is none of ${callTypes.join(", ")}`),
+      callTypes.find((name) => name.toLowerCase() === text.toLowerCase()) ??
+      refuseText(text, `must be one of ${callTypes.join(", ")}`),
   },
   "workflow-sdk-version": {
-    about: "The version of the protocol that the client speaks.",
+    about: "Version of the protocol that the client uses: 1 to 32 letters, digits, `.`, `_` or `-`.",
     example: "1",
     text: z.string().max(32),
     forCallbacks: true,
     read: (text) => (/^[\w.-]{1,32}$/.test(text) ? text : refuseText(text, "is not a version such as 1")),
   },
   "feature-set": {
-    about: "What the endpoint can do: `LazyFetch`, `InitialBody`, `WF_DetectTrigger`, `WF_TriggerOnConfig`, separated by commas.",
+    about:
+      "Features of the endpoint, separated by commas: " +
+      "`LazyFetch`, `InitialBody`, `WF_DetectTrigger`, `WF_TriggerOnConfig`. Unknown features are ignored. " +
+      "At most 1024 characters.",
     example: "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig",
     text: z.string().max(1_024),
     forCallbacks: true,
     read: readFeatures,
   },
   "workflow-invoke": {
-    about: "Whether another run waits for the end of the one that the message starts.",
+    about: "`true`: another run waits for the end of the run that this message starts. Default: `false`.",
     example: "true",
     text: z.boolean(),
     forCallbacks: false,
     read: readBoolean,
   },
   "workflow-trigger-by-sdk": {
-    about: "Whether the endpoint itself starts its run again, which was started without a client.",
+    about:
+      "`true`: the endpoint itself starts its run again, because the run was started without a client. " +
+      "Default: `false`.",
     example: "true",
     text: z.boolean(),
     forCallbacks: false,
     read: readBoolean,
   },
   "workflow-unknown-sdk": {
-    about: "Of a trigger: nothing is known of the client at the endpoint, so it is asked to start the run itself.",
+    about:
+      "For a trigger, `true`: the endpoint's client library is unknown, so the endpoint is asked to start " +
+      "the run itself. Default: `false`.",
     example: "true",
     text: z.boolean(),
     forCallbacks: false,
@@ -98,30 +122,38 @@ export const workflowSettingRows: { readonly [N in WorkflowSettingName]: Workflo
   },
 };
 
+/** The names of all settings of a workflow run. */
 export const workflowSettingNames = Object.keys(workflowSettingRows) as WorkflowSettingName[];
 
-export const isWorkflowSetting = (name: string): name is WorkflowSettingName => Object.hasOwn(workflowSettingRows, name);
+/** Reports whether a name is that of a setting of a workflow run. */
+export const isWorkflowSetting = (name: string): name is WorkflowSettingName =>
+  Object.hasOwn(workflowSettingRows, name);
 
 function readRunId(text: string): string {
-  if (text.length > limits.nameLength) throw new Refusal("invalid", `${text.length} characters, the limit is ${limits.nameLength}`);
+  if (text.length > limits.nameLength)
+    throw new Refusal("invalid", `${text.length} characters, the limit is ${limits.nameLength}`);
   return parseKey(text);
 }
 
 /**
- * Checks the id of a run that is to be made. Clients put it into paths as it is, so an id that a path cannot carry would leave its run
- * without an end. `written`: how the setting was written. Throws `Refusal`.
+ * Checks the id of a new run. Throws `Refusal` for an id that a path cannot contain: clients put the id into
+ * paths unencoded, so such a run could never end. `written`: the name of the setting as the caller wrote it.
  */
 export function checkNewRunId(runId: string, written = "workflow-runid"): void {
   const [found] = /[\s/\\?#%]/u.exec(runId) ?? [];
   if (found === undefined && runId !== "." && runId !== "..") return;
-  const problem = found === undefined ? "is a relative path" : `has ${/\s/u.test(found) ? "white space" : JSON.stringify(found)}`;
+  const problem =
+    found === undefined
+      ? "is a relative path"
+      : `contains ${/\s/u.test(found) ? "white space" : JSON.stringify(found)}`;
+  const allowed = "use an id without white space and / \\ ? # %, other than . and ..";
   throw new Refusal(
     "invalid",
-    `${written.slice(0, 200)}: ${JSON.stringify(shorten(runId))} ${problem}, and clients put the id into paths; leave out white space, / \\ ? # and %, and give neither . nor ..`,
+    `${written.slice(0, 200)}: ${JSON.stringify(shorten(runId))} ${problem}; ${allowed}`,
   );
 }
 
-/** Features that are not known are those of clients to come. */
+/** Reads a list of features. Unknown features are ignored, because newer clients may send them. */
 function readFeatures(text: string): RunFeatures {
   if (text.length > 1_024) refuseText(text, "is longer than 1024 characters");
   const names = new Set(text.split(",").map((name) => name.trim()));

@@ -5,55 +5,73 @@ import { retentionFor } from "../../core/commands/retention.ts";
 import type { RouteContext } from "../route/route.ts";
 import { makeReadOnlyToken } from "../auth/token.ts";
 
-/** How the paths of accounts name the service, and so what names of plans begin with. */
+/** The brand in the paths of the account API. The names of plans begin with it. */
 export type AccountBrand = "svc" | "qstash";
 
 const integer = z.int();
 
-/** An account as its holder sees it. */
+/** An account as its owner sees it. */
 export const accountRecordSchema = z.object({
-  customer_id: z.string().describe("Whose account it is: its name, unless it was moved to a team."),
-  id: z.string(),
-  password: z.string(),
-  token: z.string().describe("What requests prove the account with."),
-  read_only_token: z.string().describe("The same for requests that change nothing."),
-  active: z.boolean(),
-  state: z.enum(["active", "passive"]).describe("A passive account can read, and change nothing."),
-  last_plan_upgrade_time: integer.describe("In unix seconds; 0 when there was none."),
-  max_message_size: integer.describe("In bytes."),
-  max_requests_per_day: integer.describe("Beyond it there is a warning."),
-  max_requests_per_day_hard: integer.describe("Beyond it requests are refused."),
-  max_endpoints_per_topic: integer,
-  max_requests_per_second: integer.describe("Those that publish are not counted."),
-  max_dlq_size: integer.describe("The oldest leave first."),
-  max_retries: integer,
-  max_topics: integer,
-  max_schedules: integer,
+  customer_id: z.string().describe("The owner: the name of the account, or the team that it was moved to."),
+  id: z.string().describe("The id of the account."),
+  password: z.string().describe("The password for the account API."),
+  token: z.string().describe("The main token, which may do everything in the account."),
+  read_only_token: z.string().describe("The token for requests that change nothing."),
+  active: z.boolean().describe("false if the account is passive."),
+  state: z
+    .enum(["active", "passive"])
+    .describe("active: not restricted. passive: the account can read, and change nothing."),
+  last_plan_upgrade_time: integer.describe(
+    "When the plan was last upgraded, in Unix seconds. 0 if it never was.",
+  ),
+  max_message_size: integer.describe("The largest body of a message, in bytes."),
+  max_requests_per_day: integer.describe("Messages per day. Above this number, responses have a warning."),
+  max_requests_per_day_hard: integer.describe("Messages per day. Above this number, publishing is refused."),
+  max_endpoints_per_topic: integer.describe("The most endpoints of a URL group."),
+  max_requests_per_second: integer.describe("Requests per second. Publishing does not count."),
+  max_dlq_size: integer.describe("The most dead letters. Above this number, the oldest are deleted."),
+  max_retries: integer.describe("The most retries of a message."),
+  max_topics: integer.describe("The most URL groups."),
+  max_schedules: integer.describe("The most schedules."),
   max_events_size: integer.describe(
-    "Lines of the log; the oldest leave first. A line can tell several states: a message delivered at the first attempt has one.",
+    "The most rows of the log. Above this number, the oldest are deleted. One row can record several " +
+      "states: a message delivered at the first attempt has one row.",
   ),
-  max_dlq_retention_time_milis: integer.describe("In milliseconds."),
-  max_delay: integer.describe("In seconds."),
+  max_dlq_retention_time_milis: integer.describe("How long dead letters are kept, in milliseconds."),
+  max_delay: integer.describe("The longest delay of a message, in seconds."),
   max_parallelism: integer.describe(
-    "The most that a queue may have at once, and the most deliveries in flight to one endpoint; others wait.",
+    "The highest parallelism of a queue, and the most deliveries in flight to one endpoint. Further " +
+      "deliveries wait.",
   ),
-  max_global_parallelism: integer.describe("Deliveries under way at once; others wait."),
-  max_queues: integer,
-  dropped_dlq_messages: integer.describe("Dead letters that left because there were more than max_dlq_size, since the beginning."),
-  dropped_events: integer.describe("Lines of the log that left because there were more than max_events_size, since the beginning."),
-  storage_bytes: integer.describe("Bytes stored now: bodies, logs, dead letters, runs, schedules and the audit log."),
-  max_storage_bytes: integer.describe("The quota of stored bytes. Beyond it nothing new is published."),
-  prod_pack_enabled: z.boolean(),
-  standard_webhooks_enabled: z.boolean().describe("Whether deliveries are signed by Standard Webhooks besides."),
-  timeout: integer.describe("The longest that a message may ask for, in seconds."),
-  default_timeout: integer.describe("The timeout of a message that asks for none, in seconds."),
-  type: z.enum(["free", "paid"]),
-  reserved_type: z.string().describe("The plan, unless it is free or that of those who host the server themselves."),
-  reserved_price: z.number().describe("Price of the plan in dollars, as the operator has set it."),
-  region: z.string().describe("Where the server is: eu-central-1 or us-east-1."),
-  budget: integer.describe("Dollars in a month; 0: no limit. Beyond it nothing more is published."),
-  created_by: z.string(),
-  creation_time: integer.describe("In unix seconds."),
+  max_global_parallelism: integer.describe("The most deliveries in flight in all. Further deliveries wait."),
+  max_queues: integer.describe("The most queues."),
+  dropped_dlq_messages: integer.describe(
+    "Dead letters deleted because there were more than max_dlq_size, since the account was created.",
+  ),
+  dropped_events: integer.describe(
+    "Log rows deleted because there were more than max_events_size, since the account was created.",
+  ),
+  storage_bytes: integer.describe(
+    "Bytes stored now: bodies, logs, dead letters, runs, schedules and the audit log.",
+  ),
+  max_storage_bytes: integer.describe("The quota of stored bytes. Above it, publishing is refused."),
+  prod_pack_enabled: z
+    .boolean()
+    .describe("Whether the production pack is enabled. It has no effect on this server."),
+  standard_webhooks_enabled: z
+    .boolean()
+    .describe("Whether deliveries also have the signatures of Standard Webhooks."),
+  timeout: integer.describe("The longest timeout of a message, in seconds."),
+  default_timeout: integer.describe("The timeout of a message that sets none, in seconds."),
+  type: z.enum(["free", "paid"]).describe("free for the plan free, and paid for all other plans."),
+  reserved_type: z.string().describe("The name of the paid plan. Empty for the plans free and selfHosted."),
+  reserved_price: z.number().describe("The price of the plan in dollars, as set by the operator."),
+  region: z.string().describe("The region of the server: eu-central-1 or us-east-1."),
+  budget: integer.describe(
+    "The budget in dollars per month. When it is spent, publishing is refused. 0 means no limit.",
+  ),
+  created_by: z.string().describe("The name of the account."),
+  creation_time: integer.describe("When the account was created, in Unix seconds."),
 });
 
 const seconds = (millis: number): number => Math.floor(millis / 1000);
@@ -64,7 +82,17 @@ export async function accountJson(
   { store, maxQueues, retention, region = "US-EAST-1", reservedPrices = {} }: RouteContext,
   brand: AccountBrand,
 ) {
-  const { id, name, customerId = name, password, token, state = "active", budget = 0, createdAt, upgradedAt = 0 } = account;
+  const {
+    id,
+    name,
+    customerId = name,
+    password,
+    token,
+    state = "active",
+    budget = 0,
+    createdAt,
+    upgradedAt = 0,
+  } = account;
   const plan = readPlan(account);
   const limits = readLimits(account);
   const [stored] = await store.read.storedBytes([id], null);

@@ -6,9 +6,11 @@ const headers = z.record(z.string(), z.array(z.string()));
 export const callbackSchema = z.object({
   status: z.int().describe("The status of the response; 0 if there was no response."),
   header: headers.describe("The headers of the response: names to lists of values."),
-  body: z.string().describe("The body of the response, in base64. Without a response, the reason, in base64."),
-  retried: z.int().describe("How many retries came before this attempt: 0 for the first."),
-  maxRetries: z.int().describe("The number of retries that the message can have."),
+  body: z
+    .string()
+    .describe("The body of the response, in base64. Without a response, the reason, in base64."),
+  retried: z.int().describe("The number of retries before this attempt: 0 for the first attempt."),
+  maxRetries: z.int().describe("The most retries of the message."),
   sourceMessageId: z.string().describe("The id of the message that this is about."),
   topicName: z.string().optional().describe("The URL group that it was published to."),
   endpointName: z.string().optional().describe("The name of the endpoint in the URL group."),
@@ -21,7 +23,10 @@ export const callbackSchema = z.object({
   scheduleId: z.string().optional().describe("The schedule that published it."),
   callerIP: z.string().optional().describe("The IP address of the client that published it, if it is known."),
   workflowRunId: z.string().optional().describe("The workflow run that it belongs to."),
-  truncated: z.literal(true).optional().describe("The response, or the body of the message, was too large and is cut."),
+  truncated: z
+    .literal(true)
+    .optional()
+    .describe("The response or the body of the message was too large and is cut."),
   workflowCreatedAt: z.int().optional().describe("When that run was created, in Unix milliseconds."),
 });
 

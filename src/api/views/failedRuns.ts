@@ -7,40 +7,70 @@ import { deadLetterJson, omitMissing } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";
 import { deadLetterSchema } from "./schemas.ts";
 
-const callbackStates = ["CALLBACK_INPROGRESS", "CALLBACK_SUCCESS", "CALLBACK_FAIL", "CALLBACK_CANCELED"] as const;
+const callbackStates = [
+  "CALLBACK_INPROGRESS",
+  "CALLBACK_SUCCESS",
+  "CALLBACK_FAIL",
+  "CALLBACK_CANCELED",
+] as const;
 
-/** What became of a failure callback. */
-export const callbackStateSchema = z.enum(callbackStates, { error: `is none of ${callbackStates.join(", ")}` });
+/** The state of a failure callback. */
+export const callbackStateSchema = z.enum(callbackStates, {
+  error: `must be one of ${callbackStates.join(", ")}`,
+});
 
-/** An entry of the dead letter queue, of a message or of a workflow run, as it is shown. */
+/** An entry of the dead letter queue, for a message or a workflow run, as the API shows it. */
 export const entrySchema = deadLetterSchema.extend({
   error: z
     .string()
     .nullable()
-    .describe("Of a message: why there was no response to the last attempt, null if there was one. Of a run: why it failed."),
-  workflowRunId: z.string().optional().describe("The run that failed. What follows is there for runs only."),
-  workflowCreatedAt: z.int().optional().describe("When it began, in unix milliseconds."),
-  workflowUrl: z.string().optional(),
-  failureFunctionState: callbackStateSchema.optional().describe("What became of the failure callback, as in failureCallbackInfo."),
-  failureCallbackHeader: z.record(z.string(), z.array(z.string())).optional().describe("Headers that the failure callback has."),
+    .describe(
+      "For a message, why the last attempt had no response, or null if it had one. For a run, why the run " +
+        "failed.",
+    ),
+  workflowRunId: z
+    .string()
+    .optional()
+    .describe("The id of the failed run. This field and the following fields are present only for runs."),
+  workflowCreatedAt: z.int().optional().describe("When the run was created, in Unix milliseconds."),
+  workflowUrl: z.string().optional().describe("The URL of the workflow."),
+  failureFunctionState: callbackStateSchema
+    .optional()
+    .describe(
+      "The state of the failure callback, as in failureCallbackInfo. CALLBACK_INPROGRESS: being delivered. " +
+        "CALLBACK_SUCCESS: delivered. CALLBACK_FAIL: failed for good. CALLBACK_CANCELED: cancelled.",
+    ),
+  failureCallbackHeader: z
+    .record(z.string(), z.array(z.string()))
+    .optional()
+    .describe("The headers of the failure callback: names to lists of values."),
   stepName: z
     .string()
     .optional()
-    .describe("The step that failed: as the endpoint says, or else the one that it was called to run. Absent where neither tells."),
-  afterStep: z.string().optional().describe("Otherwise the last step before it, if there was one."),
+    .describe(
+      "The name of the failed step, as the endpoint reports it or as its message was for it. Absent if it " +
+        "is unknown.",
+    ),
+  afterStep: z
+    .string()
+    .optional()
+    .describe("The name of the last step before the failure. Present only if stepName is unknown."),
 });
 
-/** An entry, as it is shown. */
+/** Returns an entry of the dead letter queue as the API shows it. */
 export function entryJson(entry: DeadLetterEntry): Record<string, unknown> {
   const { deadLetter: deadLetterRow, message, failed } = entry;
   if (!deadLetterRow.run) return deadLetterJson(entry);
   const callbackHeaders = failed?.run?.settings.failureCallback?.headers ?? [];
-  // The message that failed carries the history. People know the run by its payload.
+  // The failed message carries the whole history. Users recognize the run by its payload, so that is shown.
   const shown = failed ? { ...entry, message: { ...message, body: failed.payload } } : entry;
   return omitMissing({
     ...deadLetterJson(shown),
     failureCallback: deadLetterRow.run.failureUrl,
-    failureCallbackHeader: callbackHeaders.length > 0 ? headerMap(redactHeaders(callbackHeaders, message.redaction, sha256)) : null,
+    failureCallbackHeader:
+      callbackHeaders.length > 0
+        ? headerMap(redactHeaders(callbackHeaders, message.redaction, sha256))
+        : null,
     error: formatFailure(deadLetterRow, message.redaction),
     workflowRunId: deadLetterRow.run.runId,
     workflowCreatedAt: deadLetterRow.run.createdAt,

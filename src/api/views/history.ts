@@ -4,15 +4,19 @@ import type { Run } from "../../core/model/run.ts";
 import { formatHistoryEntry } from "../../core/model/run.ts";
 import type { Store } from "../../store/store.ts";
 
-/** Entries are read together as far as this goes, going by the size of those before. */
+/** The number of bytes that one read aims for, estimated from the entries read before. */
 const maxBytes = 4 * 1024 * 1024;
+/** The most entries of one read. */
 const maxEntries = 500;
 
 /**
- * The history of a run as JSON (protocol 6.7), in pieces: it may come to 64 MiB, of which no more is read than whoever
- * asks has room for.
+ * Returns the history of a run as a stream of JSON (protocol 6.7). A history can have 64 MiB, so entries are
+ * read only as fast as the client receives them.
  */
-export async function createHistoryStream(store: Store, { account, id }: Pick<Run, "account" | "id">): Promise<Readable> {
+export async function createHistoryStream(
+  store: Store,
+  { account, id }: Pick<Run, "account" | "id">,
+): Promise<Readable> {
   const entries = await store.read.history(account, id, { bodies: false });
   return Readable.from(
     writePieces(
@@ -24,20 +28,29 @@ export async function createHistoryStream(store: Store, { account, id }: Pick<Ru
   );
 }
 
-async function* writePieces(store: Store, account: AccountId, ids: readonly string[]): AsyncGenerator<string> {
+async function* writePieces(
+  store: Store,
+  account: AccountId,
+  ids: readonly string[],
+): AsyncGenerator<string> {
   let separator = "[";
-  for (let [at, together] = [0, 1]; at < ids.length;) {
+  let at = 0;
+  let together = 1;
+  while (at < ids.length) {
     const steps = await store.read.steps(account, ids.slice(at, at + together));
     at += together;
     let bytes = 0;
     for (const step of steps) {
-      // What was sent is cut off, so that nobody takes it for the whole.
+      // The error breaks the connection off, so that the client does not take the part for the whole.
       if (step.damaged) throw new Error(`step ${step.id} of account ${account} is damaged in the store`);
       yield `${separator}${formatHistoryEntry(step)}`;
       separator = ",";
       bytes += step.body.byteLength;
     }
-    together = Math.max(1, Math.min(maxEntries, Math.floor((together * maxBytes) / Math.max(bytes, maxBytes / 4))));
+    together = Math.max(
+      1,
+      Math.min(maxEntries, Math.floor((together * maxBytes) / Math.max(bytes, maxBytes / 4))),
+    );
   }
   yield separator === "[" ? "[]" : "]";
 }

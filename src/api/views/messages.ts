@@ -3,11 +3,11 @@ import type {
   Bytes,
   CallbackSettings,
   StoredMessage,
-  FailureCallbackInfo,
   FlowControl,
   LogRow,
   Redaction,
 } from "../../core/model/message.ts";
+import type { FailureCallbackInfo } from "../../core/model/deadLetter.ts";
 import { sha256 } from "../http/sha256.ts";
 import { redactBody, redactHeaders } from "../../core/model/redaction.ts";
 import { defaults, logBodyBytes } from "../../core/values/limits.ts";
@@ -17,7 +17,7 @@ import { base64 } from "../../core/values/base64.ts";
 
 const strictDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** A body as text where it is UTF-8, in base64 where it is not; nothing where it is empty. */
+/** Returns a body as text if it is UTF-8, or else in base64. Returns no field for an empty body. */
 export function bodyFields(body: Bytes): { text?: string; base64?: string } {
   if (body.length === 0) return {};
   try {
@@ -27,7 +27,7 @@ export function bodyFields(body: Bytes): { text?: string; base64?: string } {
   }
 }
 
-/** A message, as it is shown. */
+/** Returns a message as the API shows it. */
 export function messageJson(message: StoredMessage): Record<string, unknown> {
   const { redaction } = message;
   const { text, base64: bodyBase64 } = bodyFields(redactBody(message.body, redaction, sha256));
@@ -53,7 +53,7 @@ export function messageJson(message: StoredMessage): Record<string, unknown> {
   });
 }
 
-/** What brought the message to its destination. */
+/** Returns the URL group, queue and schedule of a message. */
 const originFields = ({ group, endpoint, queue, scheduleId }: StoredMessage): Record<string, unknown> => ({
   topicName: group,
   endpointName: endpoint,
@@ -61,29 +61,40 @@ const originFields = ({ group, endpoint, queue, scheduleId }: StoredMessage): Re
   scheduleId,
 });
 
-/** The limits that the message brought, not those that hold for its key now. The period is in seconds. */
-export function flowControlFields({ flowControl }: { flowControl: FlowControl | null }): Record<string, unknown> {
+/**
+ * Returns the limits that the message was published with, not the current ones of its key. The period is in
+ * seconds.
+ */
+export function flowControlFields({
+  flowControl,
+}: {
+  flowControl: FlowControl | null;
+}): Record<string, unknown> {
   if (!flowControl) return {};
   const { key, parallelism, rate, period } = flowControl;
   return { flowControlKey: key, parallelism, rate, period: (period ?? defaults.period) / 1000 };
 }
 
 /**
- * A dead letter, as it is shown. `error` says why there was no response, and is null if there was one. Without a response there
- * is no `responseStatus`.
+ * Returns a dead letter as the API shows it. `error` is the reason why there was no response, or null if
+ * there was one. Without a response, there is no `responseStatus`.
  */
 export function deadLetterJson({ deadLetter, message }: DeadLetterEntry): Record<string, unknown> {
   const { redaction } = message;
-  const { text, base64: responseBodyBase64 } = bodyFields(redactBody(deadLetter.body, redaction, makeHash(deadLetter.digest)));
+  const { text, base64: responseBodyBase64 } = bodyFields(
+    redactBody(deadLetter.body, redaction, makeHash(deadLetter.digest)),
+  );
   const shown = omitMissing({
     ...messageJson(message),
     dlqId: deadLetter.id,
     responseStatus: deadLetter.status,
-    responseHeader: deadLetter.status === null ? null : headerMap(redactHeaders(deadLetter.headers, redaction, sha256)),
+    responseHeader:
+      deadLetter.status === null ? null : headerMap(redactHeaders(deadLetter.headers, redaction, sha256)),
     responseBody: text,
     responseBodyBase64,
     truncated: isCut(deadLetter, redaction) ? true : null,
-    failureCallbackInfo: deadLetter.failureCallback && callbackInfoJson(deadLetter.failureCallback, redaction),
+    failureCallbackInfo:
+      deadLetter.failureCallback && callbackInfoJson(deadLetter.failureCallback, redaction),
     damaged: deadLetter.damaged ?? message.damaged,
   });
   return { ...shown, error: deadLetter.error };
@@ -94,22 +105,32 @@ function callbackInfoJson(
   redaction: Redaction | null,
 ): Record<string, unknown> {
   const shown =
-    responseBody === undefined ? undefined : Buffer.from(redactBody(Buffer.from(responseBody), redaction, makeHash(digest))).toString();
+    responseBody === undefined
+      ? undefined
+      : Buffer.from(redactBody(Buffer.from(responseBody), redaction, makeHash(digest))).toString();
   return {
     ...info,
     ...(shown === undefined ? {} : { responseBody: shown }),
-    ...(responseHeaders === undefined ? {} : { responseHeaders: headerMap(redactHeaders(responseHeaders, redaction, sha256)) }),
+    ...(responseHeaders === undefined
+      ? {}
+      : { responseHeaders: headerMap(redactHeaders(responseHeaders, redaction, sha256)) }),
     ...(isCut({ digest, cut }, redaction) ? { truncated: true } : {}),
   };
 }
 
 type Cut = { digest?: string | undefined; cut?: true | undefined };
 
-/** Whether a response is shown in part. A body that is hidden shows as the hash of all of it, as far as it was read. */
+/**
+ * Reports whether a response is shown only in part. A hidden body of which the log keeps the beginning is
+ * not: the hash shown covers everything that was read.
+ */
 export const isCut = ({ digest, cut }: Cut, redaction: Redaction | null): boolean =>
   cut === true || (digest !== undefined && redaction?.body !== true);
 
-/** A line of the log, as it is shown. Bodies are in base64, and cut: a page has up to a thousand lines. */
+/**
+ * Returns a log entry as the API shows it. Bodies are in base64 and cut, because a page has up to 1000
+ * entries.
+ */
 export function eventJson({ time, state, message, row }: LogEvent): Record<string, unknown> {
   const { redaction } = message;
   const showsAnswer = row !== null && (state === "ERROR" || state === "CANCELLED" || state === "DELIVERED");
@@ -143,35 +164,60 @@ export function eventJson({ time, state, message, row }: LogEvent): Record<strin
 }
 
 function attemptFields({ state, message, row }: LogEvent): Record<string, unknown> {
-  if (state === "CREATED") return { nextDeliveryTime: message.notBefore > message.createdAt ? message.notBefore : null };
+  if (state === "CREATED")
+    return { nextDeliveryTime: message.notBefore > message.createdAt ? message.notBefore : null };
   if (!row) return {};
-  const error = row.error ?? (row.status === null ? null : `the destination answered with status ${row.status}`);
+  const error =
+    row.error ?? (row.status === null ? null : `the destination answered with status ${row.status}`);
   if (state === "FAILED") return { error };
   if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
-  // The request of a message that was cancelled meanwhile may have had any answer.
-  if (state === "CANCELLED") return { error: row.error, responseStatus: row.status, ...responseFields(row, message) };
-  if (state === "DELIVERED") return { responseStatus: row.status, ...(message.keepResponse ? responseFields(row, message) : {}) };
+  // A message that was cancelled in flight may have had any response.
+  if (state === "CANCELLED")
+    return { error: row.error, responseStatus: row.status, ...responseFields(row, message) };
+  if (state === "DELIVERED")
+    return { responseStatus: row.status, ...(message.keepResponse ? responseFields(row, message) : {}) };
   if (state !== "ERROR") return {};
-  return { error, nextDeliveryTime: row.nextDueAt, responseStatus: row.status, ...responseFields(row, message) };
+  return {
+    error,
+    nextDeliveryTime: row.nextDueAt,
+    responseStatus: row.status,
+    ...responseFields(row, message),
+  };
 }
 
 type ResponseFields = Pick<LogRow, "status" | "headers" | "body" | "digest">;
 
-const responseFields = ({ status, headers, body, digest }: ResponseFields, { redaction }: StoredMessage): Record<string, unknown> =>
+const responseFields = (
+  { status, headers, body, digest }: ResponseFields,
+  { redaction }: StoredMessage,
+): Record<string, unknown> =>
   status === null
     ? {}
-    : { responseHeaders: headerMap(redactHeaders(headers, redaction, sha256)), responseBody: logBody({ body, redaction, digest }) ?? "" };
+    : {
+        responseHeaders: headerMap(redactHeaders(headers, redaction, sha256)),
+        responseBody: logBody({ body, redaction, digest }) ?? "",
+      };
 
-/** The hash of a body that was cut is known. */
-export const makeHash = (digest: string | undefined): typeof sha256 => (digest === undefined ? sha256 : () => digest);
+/**
+ * Returns the hash function for a body. For a cut body it returns `digest`, the stored hash of the whole
+ * body.
+ */
+export const makeHash = (digest: string | undefined): typeof sha256 =>
+  digest === undefined ? sha256 : () => digest;
 
-function logBody({ body, redaction, digest }: Pick<StoredMessage, "body" | "redaction"> & { digest?: string | undefined }): string | null {
+function logBody({
+  body,
+  redaction,
+  digest,
+}: Pick<StoredMessage, "body" | "redaction"> & { digest?: string | undefined }): string | null {
   if (body.length === 0) return null;
   if (redaction?.body) return Buffer.from(redactBody(body, redaction, makeHash(digest))).toString();
   return base64(body.subarray(0, logBodyBytes));
 }
 
-/** Leaves out what there is not. */
+/** Returns the fields without those that are null or undefined. */
 export function omitMissing(fields: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),
+  );
 }

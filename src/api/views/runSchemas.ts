@@ -1,182 +1,298 @@
 import { z } from "zod";
 
-const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
-const headers = (about: string) => z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
+const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
+const headers = (about: string) =>
+  z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
 
-const truncated = z.literal(true).optional().describe("A body or a response in here was cut.");
+const truncated = z.literal(true).optional().describe("A body or a response in this object is cut.");
 
-/** What a state of a run can be. */
+/** The states of a run. */
 export const runStates = ["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"] as const;
-/** What a state of a step can be. */
-export const stepStates = ["STEP_PROGRESS", "STEP_SUCCESS", "STEP_RETRY", "STEP_FAILED", "STEP_CANCELED"] as const;
-/** What can happen in a run. */
+/** The states of a step. */
+export const stepStates = [
+  "STEP_PROGRESS",
+  "STEP_SUCCESS",
+  "STEP_RETRY",
+  "STEP_FAILED",
+  "STEP_CANCELED",
+] as const;
+/** The kinds of events of a run. */
 export const eventStates = [
   ...runStates,
-  ...["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"],
-  ...["WAITER_ADDED", "INVOKED"],
+  "CREATED",
+  "ACTIVE",
+  "RETRY",
+  "ERROR",
+  "DELIVERED",
+  "FAILED",
+  "CANCEL_REQUESTED",
+  "CANCELLED",
+  "WAITER_ADDED",
+  "INVOKED",
 ] as const;
 
+const aboutRunStates =
+  "RUN_STARTED: active. RUN_SUCCESS: finished with a result. RUN_FAILED: failed for good. RUN_CANCELED: " +
+  "cancelled.";
+const aboutStepStates =
+  "STEP_PROGRESS: not finished. STEP_SUCCESS: has a result. STEP_RETRY: will be retried. STEP_FAILED: " +
+  "failed for good. STEP_CANCELED: cancelled.";
+const aboutEventStates =
+  `${aboutRunStates} CREATED: a message was accepted. ACTIVE: its delivery started. ERROR: an attempt ` +
+  "failed. RETRY: another attempt is planned. DELIVERED: it was delivered. FAILED: it failed for good. " +
+  "CANCEL_REQUESTED: its cancellation was requested while it was in flight. CANCELLED: it was cancelled. " +
+  "WAITER_ADDED: a step began to wait for an event. INVOKED: a step invoked another run.";
+
 const failedAttempt = z.object({
-  error: z.string().optional().describe("What went wrong."),
-  body: z.string().optional().describe("Body of the response, cut to 16 KiB. As bodyBase64 where it is no text."),
-  bodyBase64: z.string().optional(),
+  error: z.string().optional().describe("Why the attempt failed."),
+  body: z.string().optional().describe("The body of the response as text, cut to 16 KiB."),
+  bodyBase64: z.string().optional().describe("The body in base64, if it is not UTF-8."),
   headers: headers("Headers of the response").optional(),
-  status: z.int().optional().describe("Absent when there was no response."),
+  status: z.int().optional().describe("The HTTP status of the response. Absent if there was no response."),
   truncated,
-  time: millis("When it failed"),
+  time: millis("When the attempt failed"),
 });
 
 const attempts = {
-  retries: z.int().describe("How often it is tried again at most."),
-  retryDelay: z.string().optional().describe("The expression for the time between two attempts, where one was set."),
-  errors: z.array(failedAttempt).optional().describe("Attempts that failed, oldest first; only the last ones of very many."),
-  nextDeliveryTime: millis("When it is tried next").optional(),
+  retries: z.int().describe("The most retries."),
+  retryDelay: z
+    .string()
+    .optional()
+    .describe("The expression for the time between two attempts, in milliseconds, if one was set."),
+  errors: z
+    .array(failedAttempt)
+    .optional()
+    .describe("The failed attempts, oldest first. If there are very many, only the latest ones."),
+  nextDeliveryTime: millis("When the next attempt is due").optional(),
 };
 
 const callFields = {
-  callUrl: z.string().optional().describe("The third party that is called."),
-  callMethod: z.string().optional(),
+  callUrl: z.string().optional().describe("The URL of the third party."),
+  callMethod: z.string().optional().describe("The HTTP method of the request."),
   callHeaders: headers("Headers of the request").optional(),
-  callBody: z.string().optional().describe("As callBodyBase64 where it is no text."),
-  callBodyBase64: z.string().optional(),
-  callResponseStatus: z.int().optional().describe("0 when there was no response; callResponseBody says why."),
-  callResponseBody: z.string().optional().describe("As callResponseBodyBase64 where it is no text."),
-  callResponseBodyBase64: z.string().optional(),
+  callBody: z.string().optional().describe("The body of the request, if it is UTF-8."),
+  callBodyBase64: z.string().optional().describe("The body of the request in base64, if it is not UTF-8."),
+  callResponseStatus: z
+    .int()
+    .optional()
+    .describe(
+      "The HTTP status of the response. 0 if there was no response; callResponseBody gives the reason.",
+    ),
+  callResponseBody: z.string().optional().describe("The body of the response, if it is UTF-8."),
+  callResponseBodyBase64: z
+    .string()
+    .optional()
+    .describe("The body of the response in base64, if it is not UTF-8."),
   callResponseHeaders: headers("Headers of the response").optional(),
 };
 
 const invokedFields = {
-  invokedWorkflowRunId: z.string().optional().describe("The run that it has invoked."),
-  invokedWorkflowUrl: z.string().optional(),
-  invokedWorkflowCreatedAt: millis("When that run was created").optional(),
-  invokedWorkflowRunBody: z.string().optional().describe("What it was given. As invokedWorkflowRunBodyBase64 where it is no text."),
-  invokedWorkflowRunBodyBase64: z.string().optional(),
-  invokedWorkflowRunHeaders: headers("What it was given").optional(),
+  invokedWorkflowRunId: z.string().optional().describe("The id of the run that the step invoked."),
+  invokedWorkflowUrl: z.string().optional().describe("The URL of the invoked run's workflow."),
+  invokedWorkflowCreatedAt: millis("When the invoked run was created").optional(),
+  invokedWorkflowRunBody: z.string().optional().describe("The payload of the invoked run, if it is UTF-8."),
+  invokedWorkflowRunBodyBase64: z.string().optional().describe("The payload in base64, if it is not UTF-8."),
+  invokedWorkflowRunHeaders: headers("Headers of the invoked run").optional(),
 };
 
-/** A step of a run, as it is shown. */
+/** A step of a run, as the API shows it. */
 const stepSchema = z.object({
-  stepId: z.int().optional().describe("Absent on the initial step."),
-  stepName: z.string(),
-  stepType: z.string().describe("Initial, Run, SleepFor, SleepUntil, Call, Wait, Notify, Invoke, CreateWebhook or WaitForWebhook."),
+  stepId: z.int().optional().describe("The number of the step. Absent for the initial step."),
+  stepName: z.string().describe("The name of the step."),
+  stepType: z
+    .string()
+    .describe(
+      "The type of the step: Initial, Run, SleepFor, SleepUntil, Call, Wait, Notify, Invoke, " +
+        "CreateWebhook or WaitForWebhook.",
+    ),
   callType: z
     .enum(["step", "toCallback", "fromCallback"])
-    .describe("toCallback while a third party is called, fromCallback once it has answered."),
-  messageId: z.string().optional().describe("The message that carries it."),
+    .describe("step, or for a call: toCallback until the third party responds, then fromCallback."),
+  messageId: z.string().optional().describe("The id of the message that carries the step."),
   out: z
     .string()
     .optional()
     .describe(
-      "What it returned; of the initial step the payload; of Wait and WaitForWebhook the event in base64, as endpoints get it. As outBase64 where it is no text.",
+      "The result of the step, if it is UTF-8. For the initial step, the payload of the run. For Wait and " +
+        "WaitForWebhook, the event in base64, as the endpoint receives it.",
     ),
-  outBase64: z.string().optional(),
-  concurrent: z.int().describe("How many steps go side by side with it, itself included."),
-  state: z.enum(stepStates),
-  createdAt: millis("When it was accepted"),
+  outBase64: z.string().optional().describe("The result in base64, if it is not UTF-8."),
+  concurrent: z.int().describe("The number of steps that run in parallel, including this one."),
+  state: z.enum(stepStates).describe(aboutStepStates),
+  createdAt: millis("When the step was accepted"),
   ...attempts,
-  headers: headers("What the endpoint is called with").optional(),
-  sleepFor: z.union([z.string(), z.number()]).optional().describe("Seconds, or a duration such as 1d."),
-  sleepUntil: z.union([z.string(), z.number()]).optional().describe("Unix seconds."),
-  waitEventId: z.string().optional().describe("The event that it waits for."),
-  waitTimeoutDuration: z.string().optional(),
-  waitTimeoutDeadline: millis("When it gives up").optional(),
-  waitTimeout: z.boolean().optional().describe("Whether it gave up. Absent while it waits."),
-  eventData: z.string().optional().describe("The event that came, where it is a text; of WaitForWebhook the request, as JSON."),
+  headers: headers("Headers of the call to the endpoint").optional(),
+  sleepFor: z
+    .union([z.string(), z.number()])
+    .optional()
+    .describe("How long the step sleeps: seconds, or a duration such as 1d."),
+  sleepUntil: z.union([z.string(), z.number()]).optional().describe("When the sleep ends, in Unix seconds."),
+  waitEventId: z.string().optional().describe("The id of the event that the step waits for."),
+  waitTimeoutDuration: z.string().optional().describe("The timeout of the wait, as a duration such as 7d."),
+  waitTimeoutDeadline: millis("When the wait times out").optional(),
+  waitTimeout: z.boolean().optional().describe("Whether the wait timed out. Absent while the step waits."),
+  eventData: z
+    .string()
+    .optional()
+    .describe("The event, if it is UTF-8. For WaitForWebhook, the request as JSON."),
   ...callFields,
   ...invokedFields,
   truncated: z
     .literal(true)
     .optional()
-    .describe("A body of this step is cut (trimBody), or bodies and headers are left out because the run is too large for a page."),
+    .describe(
+      "A body of this step is cut (trimBody), or bodies and headers are omitted because the run is too " +
+        "large for a page.",
+    ),
 });
 
 const nextSchema = z.object({
-  messageId: z.string(),
-  stepName: z.string().optional().describe("Where it failed, if the endpoint has said so."),
-  state: z.enum(stepStates),
+  messageId: z.string().describe("The id of the message that calls the endpoint."),
+  stepName: z.string().optional().describe("The name of the step that failed, if the endpoint reported it."),
+  state: z.enum(stepStates).describe(aboutStepStates),
   ...attempts,
 });
 
 const groupSchema = z.union([
-  z.object({ type: z.enum(["sequential", "parallel"]), steps: z.array(stepSchema) }),
-  z.object({ type: z.literal("next").describe("The endpoint is called for a step that is not known yet."), steps: z.array(nextSchema) }),
+  z.object({
+    type: z
+      .enum(["sequential", "parallel"])
+      .describe("sequential: one step. parallel: steps that run at the same time."),
+    steps: z.array(stepSchema).describe("The steps of the group."),
+  }),
+  z.object({
+    type: z.literal("next").describe("The endpoint is called for a step that is not known yet."),
+    steps: z.array(nextSchema).describe("The calls to the endpoint."),
+  }),
 ]);
 
 const failureFunction = z.object({
-  messageId: z.string(),
-  url: z.string(),
-  state: z.enum(["CALLBACK_INPROGRESS", "CALLBACK_SUCCESS", "CALLBACK_FAIL", "CALLBACK_CANCELED"]),
-  dlqId: z.string().optional(),
-  failStatus: z.int().optional().describe("The response that made the run fail. Absent when there was none."),
-  failHeaders: headers("Its headers").optional(),
-  failResponse: z.string().optional().describe("Its body, cut to 16 KiB. As failResponseBase64 where it is no text."),
-  failResponseBase64: z.string().optional(),
-  responseStatus: z.int().optional().describe("The last response of the failure callback."),
-  responseHeaders: headers("Its headers").optional(),
-  responseBody: z.string().optional(),
+  messageId: z.string().describe("The id of the failure callback's message."),
+  url: z.string().describe("The URL of the failure callback."),
+  state: z
+    .enum(["CALLBACK_INPROGRESS", "CALLBACK_SUCCESS", "CALLBACK_FAIL", "CALLBACK_CANCELED"])
+    .describe(
+      "CALLBACK_INPROGRESS: being delivered. CALLBACK_SUCCESS: delivered. CALLBACK_FAIL: failed for good. " +
+        "CALLBACK_CANCELED: cancelled.",
+    ),
+  dlqId: z
+    .string()
+    .optional()
+    .describe("The id of the run in the dead letter queue, as long as it is there."),
+  failStatus: z
+    .int()
+    .optional()
+    .describe("The HTTP status of the response that made the run fail. Absent if there was no response."),
+  failHeaders: headers("Headers of that response").optional(),
+  failResponse: z.string().optional().describe("The body of that response, if it is UTF-8, cut to 16 KiB."),
+  failResponseBase64: z.string().optional().describe("The body in base64, if it is not UTF-8."),
+  responseStatus: z
+    .int()
+    .optional()
+    .describe("The HTTP status of the last response to the failure callback."),
+  responseHeaders: headers("Headers of the last response").optional(),
+  responseBody: z.string().optional().describe("The body of the last response."),
   truncated,
-  maxRetries: z.int(),
+  maxRetries: z.int().describe("The most retries of the failure callback."),
   errors: attempts.errors,
   nextDeliveryTime: attempts.nextDeliveryTime,
 });
 
-const labels = { label: z.string().optional().describe("The first label."), labels: z.array(z.string()).optional() };
-
-const runNameSchema = z.object({ workflowRunId: z.string(), workflowRunCreatedAt: millis("When it was created") });
-
-/** The runs before and after a run, where it was resumed or restarted. */
-export const lineageSchema = {
-  resumedAs: runNameSchema.optional().describe("It was resumed or restarted: the run that goes on with it."),
-  resumedFrom: runNameSchema.optional().describe("The run that it goes on with, or begins again."),
+const labels = {
+  label: z.string().optional().describe("The first label of the run."),
+  labels: z.array(z.string()).optional().describe("All labels of the run."),
 };
 
-/** A run with the log of its steps, as it is shown. */
-export const runSchema = z.object({
-  workflowRunId: z.string(),
-  workflowUrl: z.string(),
-  workflowState: z.enum(runStates),
-  workflowRunCreatedAt: millis("When it was created"),
-  workflowRunCompletedAt: millis("When it ended").optional(),
-  workflowRunCallerIp: z.string().optional().describe("Who triggered it."),
-  workflowRunResponse: z.string().optional().describe("What it returned. As workflowRunResponseBase64 where it is no text."),
-  workflowRunResponseBase64: z.string().optional(),
-  truncated,
-  invoker: z
-    .object({ workflowRunId: z.string(), workflowUrl: z.string(), workflowRunCreatedAt: millis("When it was created") })
-    .optional()
-    .describe("The run that has invoked it."),
-  failureFunction: failureFunction.optional().describe("The failure callback of a run that has failed."),
-  dlqId: z.string().optional().describe("Its dead letter, as long as that is there."),
-  ...lineageSchema,
-  ...labels,
-  flowControlKey: z.string().optional(),
-  steps: z.array(groupSchema).describe("What it has done, in the order in which it was begun."),
+const runNameSchema = z.object({
+  workflowRunId: z.string().describe("The id of the run."),
+  workflowRunCreatedAt: millis("When the run was created"),
 });
 
-/** Something that happened in a run, as it is shown. */
+/** The runs that a run continues, and that continue it, if it was resumed or restarted. */
+export const lineageSchema = {
+  resumedAs: runNameSchema.optional().describe("The run that resumed or restarted this one."),
+  resumedFrom: runNameSchema.optional().describe("The run that this one resumes or restarts."),
+};
+
+/** A run with the log of its steps, as the API shows it. */
+export const runSchema = z.object({
+  workflowRunId: z.string().describe("The id of the run."),
+  workflowUrl: z.string().describe("The URL of the workflow."),
+  workflowState: z.enum(runStates).describe(aboutRunStates),
+  workflowRunCreatedAt: millis("When the run was created"),
+  workflowRunCompletedAt: millis("When the run ended. Absent for an active run").optional(),
+  workflowRunCallerIp: z
+    .string()
+    .optional()
+    .describe("The IP address of the client that started the run, if it is known."),
+  workflowRunResponse: z.string().optional().describe("The result of the run, if it is UTF-8."),
+  workflowRunResponseBase64: z.string().optional().describe("The result in base64, if it is not UTF-8."),
+  truncated,
+  invoker: z
+    .object({
+      workflowRunId: z.string().describe("The id of the run."),
+      workflowUrl: z.string().describe("The URL of its workflow."),
+      workflowRunCreatedAt: millis("When the run was created"),
+    })
+    .optional()
+    .describe("The run that invoked this one."),
+  failureFunction: failureFunction
+    .optional()
+    .describe("The failure callback. Present if the run has failed and has one."),
+  dlqId: z
+    .string()
+    .optional()
+    .describe("The id of the run in the dead letter queue, as long as it is there."),
+  ...lineageSchema,
+  ...labels,
+  flowControlKey: z.string().optional().describe("The flow-control key of the run."),
+  steps: z.array(groupSchema).describe("The steps of the run in groups, in the order in which they began."),
+});
+
+/** An event of a run, as the API shows it. */
 export const runEventSchema = z.object({
-  time: millis("When it happened"),
-  state: z.enum(eventStates),
-  messageId: z.string().optional(),
-  workflowRunId: z.string(),
-  workflowUrl: z.string(),
+  time: millis("When the event happened"),
+  state: z.enum(eventStates).describe(aboutEventStates),
+  messageId: z.string().optional().describe("The id of the message that the event is about."),
+  workflowRunId: z.string().describe("The id of the run."),
+  workflowUrl: z.string().describe("The URL of the workflow."),
   workflowCreatedAt: millis("When the run was created"),
   stepInfo: stepSchema
     .partial()
     .optional()
-    .describe("The step that it happened to. All of it with the first event of a step, and its name with the others."),
+    .describe(
+      "The step that the event belongs to. The first event of a step has all its fields; later events " +
+        "have only its name, type and state.",
+    ),
   nextDeliveryTime: attempts.nextDeliveryTime,
-  error: z.string().optional(),
-  responseStatus: z.int().optional(),
-  responseBody: z.string().optional(),
+  error: z.string().optional().describe("Why the attempt, the message or the run failed."),
+  responseStatus: z.int().optional().describe("The HTTP status of the response."),
+  responseBody: z.string().optional().describe("The body of the response, cut to 16 KiB."),
   responseHeaders: headers("Headers of the response").optional(),
   truncated,
-  invokerWorkflowRunId: z.string().optional().describe("With RUN_STARTED: the run that has invoked it."),
-  invokerWorkflowUrl: z.string().optional(),
-  invokerWorkflowCreatedAt: z.int().optional(),
-  workflowRunResponse: z.string().optional().describe("With RUN_SUCCESS: what it returned."),
-  workflowRunResponseBase64: z.string().optional(),
-  dlqId: z.string().optional(),
+  invokerWorkflowRunId: z
+    .string()
+    .optional()
+    .describe("For RUN_STARTED, the id of the run that invoked this one."),
+  invokerWorkflowUrl: z.string().optional().describe("For RUN_STARTED, the URL of that run's workflow."),
+  invokerWorkflowCreatedAt: z
+    .int()
+    .optional()
+    .describe("For RUN_STARTED, when that run was created, in Unix milliseconds."),
+  workflowRunResponse: z
+    .string()
+    .optional()
+    .describe("For RUN_SUCCESS, the result of the run, if it is UTF-8."),
+  workflowRunResponseBase64: z.string().optional().describe("The result in base64, if it is not UTF-8."),
+  dlqId: z
+    .string()
+    .optional()
+    .describe(
+      "For RUN_FAILED and FAILED, the id of the run in the dead letter queue, as long as it is there.",
+    ),
   ...labels,
-  callerIp: z.string().optional(),
+  callerIp: z
+    .string()
+    .optional()
+    .describe("The IP address of the client that started the run, if it is known."),
 });

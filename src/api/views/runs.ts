@@ -12,14 +12,16 @@ import type { Run } from "../../core/model/run.ts";
 import { bodyFields, makeHash, isCut, omitMissing } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";
 
-/** How a log is shown. `trim`: bytes of each body; null all of them, -1 no bodies. */
+/**
+ * How a log is shown. `trim` is the size in bytes to which bodies are cut; null means no cut, -1 no bodies.
+ */
 export type LogView = { now: Millis; trim: number | null };
 
 type Fields = Record<string, unknown>;
-/** What may be seen of the bodies and headers of one run. */
+/** How much of the bodies and headers of one run is shown. */
 type Visibility = { trim: number | null; redaction: Redaction | null };
 
-/** A run with the log of its steps, as it is shown. */
+/** Returns a run with the log of its steps as the API shows it. */
 export function runJson(known: KnownRun, { now, trim }: LogView): Fields {
   const { run } = known;
   const visibility = { trim, redaction: run.redaction };
@@ -45,16 +47,19 @@ const runFields = ({ runId, url, state, createdAt }: Run): Fields => ({
   workflowRunCreatedAt: createdAt,
 });
 
-/** Where it can be resumed from, as long as the dead letter is there. */
+/** Returns the id of the run in the dead letter queue, or null if it is not there. */
 const readDlqId = ({ failure }: Run): string | null => failure?.dlqId ?? null;
 
-/** The runs before and after it, where it was resumed or restarted. */
+/** Returns the runs that a run continues, and that continue it, if it was resumed or restarted. */
 export const lineageFields = ({ origin, next }: RunLineage): Fields => ({
   ...(next && { resumedAs: { workflowRunId: next.runId, workflowRunCreatedAt: next.createdAt } }),
   ...(origin && { resumedFrom: { workflowRunId: origin.runId, workflowRunCreatedAt: origin.createdAt } }),
 });
 
-const labelFields = ({ labels }: Run): Fields => ({ label: labels[0], labels: labels.length > 0 ? labels : null });
+const labelFields = ({ labels }: Run): Fields => ({
+  label: labels[0],
+  labels: labels.length > 0 ? labels : null,
+});
 
 const invokerFields = ({ runId, url, createdAt }: NonNullable<Run["invoker"]>): Fields => ({
   workflowRunId: runId,
@@ -67,12 +72,34 @@ const groupJson = (group: StepGroup, visibility: Visibility): Fields =>
     ? { type: group.type, steps: group.steps.map((item) => nextJson(item, visibility)) }
     : { type: group.type, steps: group.steps.map((item) => stepJson(item, visibility)) };
 
-const nextJson = ({ messageId, stepName, state, retries, retryDelay, errors, nextDueAt }: NextItem, visibility: Visibility): Fields =>
-  omitMissing({ messageId, stepName, state, retries, retryDelay, errors: errorsJson(errors, visibility), nextDeliveryTime: nextDueAt });
+const nextJson = (
+  { messageId, stepName, state, retries, retryDelay, errors, nextDueAt }: NextItem,
+  visibility: Visibility,
+): Fields =>
+  omitMissing({
+    messageId,
+    stepName,
+    state,
+    retries,
+    retryDelay,
+    errors: errorsJson(errors, visibility),
+    nextDeliveryTime: nextDueAt,
+  });
 
-/** A step, as it is shown. */
+/** Returns a step as the API shows it. */
 function stepJson(item: StepItem, visibility: Visibility): Fields {
-  const { stepId, stepName, stepType, callType, messageId, concurrent, state, createdAt, retries, retryDelay } = item;
+  const {
+    stepId,
+    stepName,
+    stepType,
+    callType,
+    messageId,
+    concurrent,
+    state,
+    createdAt,
+    retries,
+    retryDelay,
+  } = item;
   return omitMissing({
     stepId,
     stepName,
@@ -98,15 +125,19 @@ function stepJson(item: StepItem, visibility: Visibility): Fields {
 }
 
 /**
- * What came of a call has all headers of its answer in it, and a call to a webhook all of the request, so each is hidden as a whole where any
- * header is, as a callback is.
+ * Returns how much of a step's result is shown. The result of a call contains all headers of the response,
+ * and the result of a webhook wait all headers of the request. So both are hidden as a whole if any header
+ * is hidden, as in callbacks.
  */
 const toOutVisibility = ({ call, stepType }: StepItem, visibility: Visibility): Visibility =>
   (call || stepType === "WaitForWebhook") && visibility.redaction?.headers
     ? { ...visibility, redaction: { ...visibility.redaction, body: true } }
     : visibility;
 
-function waitFields({ eventId, timeout, deadline, timedOut, event }: WaitDetail, visibility: Visibility): Fields {
+function waitFields(
+  { eventId, timeout, deadline, timedOut, event }: WaitDetail,
+  visibility: Visibility,
+): Fields {
   const { eventData, truncated } = event ? toBodyFields(visibility, "eventData", event) : {};
   return {
     waitEventId: eventId,
@@ -118,7 +149,10 @@ function waitFields({ eventId, timeout, deadline, timedOut, event }: WaitDetail,
   };
 }
 
-const callFields = ({ url, method, headers, body, response }: CallDetail, visibility: Visibility): Fields => ({
+const callFields = (
+  { url, method, headers, body, response }: CallDetail,
+  visibility: Visibility,
+): Fields => ({
   callUrl: url,
   callMethod: method,
   callHeaders: redactToMap(visibility, headers),
@@ -130,7 +164,10 @@ const callFields = ({ url, method, headers, body, response }: CallDetail, visibi
   }),
 });
 
-function invokeFields({ runId, url, createdAt, payload, headers, redaction }: InvokeDetail, { trim, redaction: own }: Visibility): Fields {
+function invokeFields(
+  { runId, url, createdAt, payload, headers, redaction }: InvokeDetail,
+  { trim, redaction: own }: Visibility,
+): Fields {
   const visibility = { trim, redaction: mergeRedactions(own, redaction) };
   return {
     invokedWorkflowRunId: runId,
@@ -153,21 +190,34 @@ const errorJson = (row: LogRow, visibility: Visibility): Fields =>
     headers: row.status === null ? null : redactToMap(visibility, row.headers),
   });
 
-/** The body of a response of which the log keeps the beginning. */
-const responseBodyFields = (visibility: Visibility, name: string, row: Pick<LogRow, "body" | "digest" | "cut">): Fields => ({
-  ...toBodyFields(visibility, name, row.body, row.digest),
+/** Returns the fields of a response body. The log keeps only the beginning of long bodies. */
+const responseBodyFields = (
+  visibility: Visibility,
+  name: string,
+  row: Pick<LogRow, "body" | "digest" | "cut">,
+): Fields => ({
+  ...toBodyFields({ ...visibility, digest: row.digest }, name, row.body),
   ...(isCut(row, visibility.redaction) ? { truncated: true } : {}),
 });
 
-/** What went wrong with an attempt. */
+/** Returns the error of an attempt, or null if it had none. */
 const describeError = ({ error, status }: LogRow): string | null =>
   error ?? (status === null ? null : `the destination answered with status ${status}`);
 
-/** The failure callback of a run, and the failure that it was told of. */
+/** Returns the failure callback of a run and the failure that it reports, or null if there is none. */
 function failureJson({ run, log }: KnownRun, visibility: Visibility): Fields | null {
   const { failure, settings } = run;
   if (!failure?.callback) return null;
-  const { messageId, url, state, responseStatus, responseBody = "", responseHeaders, digest, cut } = failure.callback;
+  const {
+    messageId,
+    url,
+    state,
+    responseStatus,
+    responseBody = "",
+    responseHeaders,
+    digest,
+    cut,
+  } = failure.callback;
   const last = log.findLast((row) => row.messageId === failure.messageId && row.states.includes("FAILED"));
   const tries = log.filter((row) => row.messageId === messageId && row.states.includes("ERROR"));
   return omitMissing({
@@ -180,7 +230,7 @@ function failureJson({ run, log }: KnownRun, visibility: Visibility): Fields | n
     failHeaders: failure.status === null ? null : redactToMap(visibility, failure.headers),
     errors: errorsJson(tries, visibility),
     responseStatus,
-    ...toBodyFields(visibility, "responseBody", responseBody === "" ? null : responseBody, digest),
+    ...toBodyFields({ ...visibility, digest }, "responseBody", responseBody === "" ? null : responseBody),
     ...(isCut({ digest, cut }, visibility.redaction) ? { truncated: true } : {}),
     responseHeaders: responseHeaders && redactToMap(visibility, responseHeaders),
     maxRetries: settings.failureCallback?.retries ?? settings.retries ?? defaults.retries,
@@ -192,27 +242,39 @@ const redactToMap = ({ redaction }: Visibility, headers: HeaderList): Record<str
   headerMap(redactHeaders(headers, redaction, sha256));
 
 /**
- * A body as a field of this name, where it is a text, or as `<name>Base64` where it is none; hidden, cut or left out as it may be seen.
- * If it is cut here, `truncated` says so. `digest`: of a body that was cut before, the hash of all of it.
+ * Returns a body as the field `name` if it is text, or else as `<name>Base64`. The body is hidden, cut or
+ * omitted as `visibility` says; if it is cut here, `truncated` is true. `digest` is the hash of the whole
+ * body if the log keeps only its beginning.
  */
-function toBodyFields({ redaction, trim }: Visibility, name: string, body: string | Bytes | null, digest?: string): Fields {
+function toBodyFields(
+  { redaction, trim, digest }: Visibility & { digest?: string | undefined },
+  name: string,
+  body: string | Bytes | null,
+): Fields {
   if (body === null || trim === -1) return {};
-  if (redaction?.body) return { [name]: Buffer.from(redactBody(Buffer.from(body), redaction, makeHash(digest))).toString() };
+  if (redaction?.body)
+    return { [name]: Buffer.from(redactBody(Buffer.from(body), redaction, makeHash(digest))).toString() };
   const truncated = trim !== null && Buffer.byteLength(body) > trim ? { truncated: true } : {};
   const { text = "", base64 } = typeof body === "string" ? { text: body } : bodyFields(body);
   if (base64 === undefined) return { [name]: trim === null ? text : cutText(text, trim), ...truncated };
-  return { [`${name}Base64`]: trim === null ? base64 : Buffer.from(body).subarray(0, trim).toString("base64"), ...truncated };
+  return {
+    [`${name}Base64`]: trim === null ? base64 : Buffer.from(body).subarray(0, trim).toString("base64"),
+    ...truncated,
+  };
 }
 
-/** The beginning of a text, of at most so many bytes as UTF-8. */
+/** Returns the beginning of a text, at most `bytes` bytes long in UTF-8. */
 function cutText(text: string, bytes: number): string {
   if (text.length * 3 <= bytes) return text;
-  // A character that is cut in two is left out.
+  // The decoder omits a character that is cut in the middle.
   return new TextDecoder().decode(Buffer.from(text.slice(0, bytes)).subarray(0, bytes), { stream: true });
 }
 
-/** Something that happened in a run, as it is shown. What a step has to tell is told with the first event of it. */
-export function runEventJson({ known: { run }, ...event }: RunEvent & { known: KnownRun }, trim: number | null): Fields {
+/** Returns an event of a run as the API shows it. Only the first event of a step has the step's details. */
+export function runEventJson(
+  { known: { run }, ...event }: RunEvent & { known: KnownRun },
+  trim: number | null,
+): Fields {
   const visibility = { trim, redaction: run.redaction };
   const { time, state, messageId, item, row } = event;
   return omitMissing({
@@ -225,8 +287,12 @@ export function runEventJson({ known: { run }, ...event }: RunEvent & { known: K
     stepInfo: item && (event.isFirst ? stepJson({ ...item, errors: [] }, visibility) : nameJson(item)),
     ...(row && attemptFields(row, state, { ...visibility, dlqId: readDlqId(run) })),
     ...(state === "RUN_STARTED" && run.invoker ? eventInvokerFields(run.invoker) : {}),
-    ...(state === "RUN_SUCCESS" ? toBodyFields(visibility, "workflowRunResponse", run.body.length === 0 ? null : run.body) : {}),
-    ...(state === "RUN_FAILED" ? { dlqId: readDlqId(run), error: run.failure && formatRunFailure(run.failure, run.redaction) } : {}),
+    ...(state === "RUN_SUCCESS"
+      ? toBodyFields(visibility, "workflowRunResponse", run.body.length === 0 ? null : run.body)
+      : {}),
+    ...(state === "RUN_FAILED"
+      ? { dlqId: readDlqId(run), error: run.failure && formatRunFailure(run.failure, run.redaction) }
+      : {}),
     ...labelFields(run),
     callerIp: run.callerIp,
   });
@@ -241,13 +307,23 @@ const eventInvokerFields = ({ runId, url, createdAt }: NonNullable<Run["invoker"
   invokerWorkflowCreatedAt: createdAt,
 });
 
-function attemptFields(row: LogRow, state: RunEvent["state"], { dlqId, ...visibility }: Visibility & { dlqId: string | null }): Fields {
+function attemptFields(
+  row: LogRow,
+  state: RunEvent["state"],
+  { dlqId, ...visibility }: Visibility & { dlqId: string | null },
+): Fields {
   if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
   if (state === "FAILED") return { error: describeError(row), dlqId: row.dlqId === dlqId ? dlqId : null };
   if (state !== "ERROR" && state !== "DELIVERED") return {};
   const { body, headers, truncated } = errorJson(row, visibility);
-  const answer = { responseStatus: row.status, responseBody: body, responseHeaders: headers, ...(truncated ? { truncated } : {}) };
-  if (state === "DELIVERED") return row.headers.length > 0 || row.body.length > 0 ? answer : { responseStatus: row.status };
+  const answer = {
+    responseStatus: row.status,
+    responseBody: body,
+    responseHeaders: headers,
+    ...(truncated ? { truncated } : {}),
+  };
+  if (state === "DELIVERED")
+    return row.headers.length > 0 || row.body.length > 0 ? answer : { responseStatus: row.status };
   return {
     error: describeError(row),
     nextDeliveryTime: row.nextDueAt,

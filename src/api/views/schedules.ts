@@ -7,11 +7,14 @@ import { damaged } from "./schemas.ts";
 import { bodyFields, flowControlFields, omitMissing } from "./messages.ts";
 import { sha256 } from "../http/sha256.ts";
 
-/** How a message of the last firing stands. */
+/** The state of a message of the last firing: waiting or in flight, delivered, or failed. */
 export type ScheduleState = "IN_PROGRESS" | "SUCCESS" | "FAIL";
 
-/** A schedule, as it is shown. */
-export function scheduleJson(schedule: Schedule, states: ReadonlyMap<string, ScheduleState>): Record<string, unknown> {
+/** Returns a schedule as the API shows it. */
+export function scheduleJson(
+  schedule: Schedule,
+  states: ReadonlyMap<string, ScheduleState>,
+): Record<string, unknown> {
   const { messageInput: input, lastMessages } = schedule;
   const { text, base64 } = bodyFields(redactBody(schedule.body, input.redaction, sha256));
   const known = lastMessages.filter((id) => states.has(id));
@@ -19,7 +22,10 @@ export function scheduleJson(schedule: Schedule, states: ReadonlyMap<string, Sch
     scheduleId: schedule.id,
     cron: schedule.cron,
     createdAt: schedule.createdAt,
-    destination: input.group === null ? input.url : `${input.group}${input.query === undefined ? "" : `?${input.query}`}`,
+    destination:
+      input.group === null
+        ? input.url
+        : `${input.group}${input.query === undefined ? "" : `?${input.query}`}`,
     method: input.method,
     header: headerMap(redactHeaders(input.headers, input.redaction, sha256)),
     body: text,
@@ -44,53 +50,73 @@ export function scheduleJson(schedule: Schedule, states: ReadonlyMap<string, Sch
   });
 }
 
-/** A firing that published nothing says why not. */
-function describeLastError({ damaged, lastAt, lastMessages, passedOver, messageInput: input, body }: Schedule): string | null {
-  if (damaged) return "nothing is published: the schedule is damaged in the store; make it again, or restore a backup";
+/** Returns why the last firing published nothing, or null if it published something. */
+function describeLastError({
+  damaged,
+  lastAt,
+  lastMessages,
+  passedOver,
+  messageInput: input,
+  body,
+}: Schedule): string | null {
+  if (damaged)
+    return "nothing is published: the schedule is damaged in the store; create it again, or restore a backup";
   if (lastAt === null || lastMessages.length > 0) return null;
   if (passedOver !== undefined) return `nothing was published: ${passedOver}`;
   if (input.group === null) return "nothing was published: the destination is not a URL that can be called";
   const maxEndpoints = Math.floor(limits.fanOutBytes / Math.max(1, body.byteLength));
   const tooMany =
     maxEndpoints < limits.endpoints
-      ? `, or it has more than ${maxEndpoints}, to each of which so large a body cannot be published at once`
+      ? `, or it has more than ${maxEndpoints} endpoints, too many for a body of this size`
       : "";
   return `nothing was published: there is no URL group ${input.group} with endpoints${tooMany}`;
 }
 
-const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
+const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
 
-/** The same, for the reference. */
+/** The schema of `scheduleJson`. */
 export const scheduleSchema = z.object({
-  scheduleId: z.string(),
-  cron: z.string().describe("When it fires. Five fields, in UTC unless a time zone stands before them."),
-  createdAt: millis("Made, or replaced for the last time"),
-  destination: z.string().describe("The URL, or the name of the URL group."),
-  method: z.string(),
-  header: z.record(z.string(), z.array(z.string())).describe("Headers that are delivered: names to lists of values."),
-  body: z.string().optional().describe("The body, when it is UTF-8. Absent when it is empty."),
-  bodyBase64: z.string().optional().describe("The body in base64, when it is not UTF-8."),
-  retries: z.int(),
-  retryDelayExpression: z.string().optional(),
-  delay: z.int().optional().describe("Seconds that a message waits after the schedule has fired."),
-  callback: z.string().optional(),
-  failureCallback: z.string().optional(),
-  queueName: z.string().optional().describe("The queue that its messages go through."),
-  flowControlKey: z.string().optional(),
-  parallelism: z.int().optional(),
-  rate: z.int().optional(),
-  period: z.int().optional().describe("In seconds."),
-  callerIp: z.string().optional().describe("The IP address of whoever made it."),
-  callerIP: z.string().optional().describe("The same, in another spelling."),
-  label: z.string().optional().describe("The first label."),
-  labels: z.array(z.string()).optional(),
-  isPaused: z.boolean(),
-  lastScheduleTime: millis("Fired last").optional(),
-  nextScheduleTime: millis("Fires next; absent while it is paused").optional(),
+  scheduleId: z.string().describe("The id of the schedule."),
+  cron: z
+    .string()
+    .describe(
+      "When the schedule fires: a cron expression of five fields. UTC, unless CRON_TZ=<zone> precedes it.",
+    ),
+  createdAt: millis("When the schedule was created or last replaced"),
+  destination: z.string().describe("The URL or the name of the URL group that the schedule publishes to."),
+  method: z.string().describe("The HTTP method of its messages."),
+  header: z
+    .record(z.string(), z.array(z.string()))
+    .describe("The headers of its messages: names to lists of values."),
+  body: z.string().optional().describe("The body of its messages, if it is UTF-8. Absent if it is empty."),
+  bodyBase64: z.string().optional().describe("The body in base64, if it is not UTF-8."),
+  retries: z.int().describe("The most retries of each message."),
+  retryDelayExpression: z
+    .string()
+    .optional()
+    .describe("The expression for the time between two attempts, in milliseconds, if one was set."),
+  delay: z.int().optional().describe("How long its messages wait after the schedule fires, in seconds."),
+  callback: z.string().optional().describe("The URL of the callback."),
+  failureCallback: z.string().optional().describe("The URL of the failure callback."),
+  queueName: z.string().optional().describe("The name of the queue that its messages go through."),
+  flowControlKey: z.string().optional().describe("The flow-control key of its messages."),
+  parallelism: z.int().optional().describe("The most deliveries of the key in flight at once."),
+  rate: z.int().optional().describe("The most deliveries of the key that start in one period."),
+  period: z.int().optional().describe("The period of the rate, in seconds."),
+  callerIp: z.string().optional().describe("The IP address of the client that created the schedule."),
+  callerIP: z.string().optional().describe("Alias of callerIp."),
+  label: z.string().optional().describe("The first label of its messages."),
+  labels: z.array(z.string()).optional().describe("All labels of its messages."),
+  isPaused: z.boolean().describe("Whether the schedule is paused. A paused schedule does not fire."),
+  lastScheduleTime: millis("When the schedule last fired").optional(),
+  nextScheduleTime: millis("When the schedule fires next. Absent while it is paused").optional(),
   lastScheduleStates: z
     .record(z.string(), z.enum(["IN_PROGRESS", "SUCCESS", "FAIL"]))
     .optional()
-    .describe("The messages of the last firing, as far as anything is known of them."),
+    .describe(
+      "The states of the last firing's messages, by message id, as far as they are known. IN_PROGRESS: not " +
+        "finished. SUCCESS: delivered. FAIL: failed for good.",
+    ),
   lastScheduleError: z.string().optional().describe("Why the last firing published nothing."),
   damaged,
 });

@@ -1,96 +1,150 @@
 import { z } from "zod";
 
-const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
-const headers = (about: string) => z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
+const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
+const headers = (about: string) =>
+  z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
 
 const identityFields = {
-  messageId: z.string(),
-  url: z.string().describe("The destination."),
-  topicName: z.string().optional().describe("The URL group it was published to."),
-  endpointName: z.string().optional().describe("The name of the endpoint in it."),
-  queueName: z.string().optional().describe("The queue it goes through."),
-  scheduleId: z.string().optional().describe("The schedule that made it."),
-  method: z.string(),
-  header: headers("Headers that are delivered"),
+  messageId: z.string().describe("The id of the message."),
+  url: z.string().describe("The destination URL."),
+  topicName: z.string().optional().describe("The URL group that the message was published to."),
+  endpointName: z.string().optional().describe("The name of the endpoint in the URL group."),
+  queueName: z.string().optional().describe("The name of the queue that the message goes through."),
+  scheduleId: z.string().optional().describe("The id of the schedule that published the message."),
+  method: z.string().describe("The HTTP method of the delivery."),
+  header: headers("Headers of the delivery"),
 };
 
 const sendFields = {
-  maxRetries: z.int(),
-  retryDelayExpression: z.string().optional(),
-  callback: z.string().optional(),
-  failureCallback: z.string().optional(),
-  callerIP: z.string().optional().describe("The IP address of the publisher."),
-  label: z.string().optional().describe("The first label."),
-  labels: z.array(z.string()).optional(),
+  maxRetries: z.int().describe("The most retries of the message."),
+  retryDelayExpression: z
+    .string()
+    .optional()
+    .describe("The expression for the time between two attempts, in milliseconds, if one was set."),
+  callback: z.string().optional().describe("The URL of the callback."),
+  failureCallback: z.string().optional().describe("The URL of the failure callback."),
+  callerIP: z
+    .string()
+    .optional()
+    .describe("The IP address of the client that published the message, if it is known."),
+  label: z.string().optional().describe("The first label of the message."),
+  labels: z.array(z.string()).optional().describe("All labels of the message."),
 };
 
-/** Whether a row cannot be shown. */
-export const damaged = z.literal(true).optional().describe("Its stored content was altered on the disk, and is left out.");
+/** The field that marks a row whose stored content is damaged. */
+export const damaged = z
+  .literal(true)
+  .optional()
+  .describe("The stored content is damaged, so it is omitted. Absent if it is intact.");
 
-/** A message, as it is shown. */
+/** A message, as the API shows it. */
 export const messageSchema = z.object({
   damaged,
   ...identityFields,
-  body: z.string().optional().describe("The body, when it is UTF-8. Absent when it is empty."),
-  bodyBase64: z.string().optional().describe("The body in base64, when it is not UTF-8."),
-  notBefore: millis("Not sent before"),
-  createdAt: millis("Accepted"),
+  body: z.string().optional().describe("The body, if it is UTF-8. Absent if it is empty."),
+  bodyBase64: z.string().optional().describe("The body in base64, if it is not UTF-8."),
+  notBefore: millis("The earliest time of the first attempt"),
+  createdAt: millis("When the message was accepted"),
   ...sendFields,
-  flowControlKey: z.string().optional(),
-  parallelism: z.int().optional().describe("Deliveries at once, as the message has it."),
-  rate: z.int().optional().describe("Deliveries begun in each period, as the message has it."),
-  period: z.number().optional().describe("In seconds."),
+  flowControlKey: z.string().optional().describe("The flow-control key of the message."),
+  parallelism: z
+    .int()
+    .optional()
+    .describe("The most deliveries of the key in flight at once, as the message set it."),
+  rate: z
+    .int()
+    .optional()
+    .describe("The most deliveries of the key that start in one period, as the message set it."),
+  period: z.number().optional().describe("The period of the rate, in seconds."),
 });
 
-/** A dead letter, as it is shown. */
+/** A dead letter, as the API shows it. */
 export const deadLetterSchema = messageSchema.extend({
-  dlqId: z.string(),
-  responseStatus: z.int().optional().describe("The status of the last response. Absent when there was none; error says why."),
+  dlqId: z.string().describe("The id of the dead letter."),
+  responseStatus: z
+    .int()
+    .optional()
+    .describe("The HTTP status of the last response. Absent if there was none; error gives the reason."),
   responseHeader: headers("Headers of the last response").optional(),
-  responseBody: z.string().optional().describe("Body of the last response, when it is UTF-8."),
-  responseBodyBase64: z.string().optional().describe("Body of the last response in base64, when it is not UTF-8."),
-  truncated: z.literal(true).optional().describe("Only a part of the last response is kept: it is longer than that."),
-  error: z.string().nullable().describe("Why there was no response to the last attempt. null if there was one."),
+  responseBody: z.string().optional().describe("The body of the last response, if it is UTF-8."),
+  responseBodyBase64: z
+    .string()
+    .optional()
+    .describe("The body of the last response in base64, if it is not UTF-8."),
+  truncated: z
+    .literal(true)
+    .optional()
+    .describe("The last response was too long, so only its beginning is kept."),
+  error: z.string().nullable().describe("Why the last attempt had no response, or null if it had one."),
   failureCallbackInfo: z
     .object({
-      state: z.enum(["CALLBACK_INPROGRESS", "CALLBACK_SUCCESS", "CALLBACK_FAIL", "CALLBACK_CANCELED"]),
-      responseStatus: z.int().optional(),
-      responseBody: z.string().optional(),
-      responseHeaders: headers("Headers of its response").optional(),
-      truncated: z.literal(true).optional().describe("Its response was cut."),
+      state: z
+        .enum(["CALLBACK_INPROGRESS", "CALLBACK_SUCCESS", "CALLBACK_FAIL", "CALLBACK_CANCELED"])
+        .describe(
+          "CALLBACK_INPROGRESS: being delivered. CALLBACK_SUCCESS: delivered. CALLBACK_FAIL: failed for " +
+            "good. CALLBACK_CANCELED: cancelled.",
+        ),
+      responseStatus: z
+        .int()
+        .optional()
+        .describe("The HTTP status of the last response. Absent if there was none."),
+      responseBody: z.string().optional().describe("The body of the last response."),
+      responseHeaders: headers("Headers of the last response").optional(),
+      truncated: z.literal(true).optional().describe("The response is cut."),
     })
     .optional()
-    .describe("What became of the failure callback."),
+    .describe("The state of the failure callback. Absent if the message has none."),
 });
 
-/** A line of the log, as it is shown. */
+/** A log entry, as the API shows it. */
 export const logEventSchema = z.object({
-  time: millis("When it happened"),
+  time: millis("When the message reached the state"),
   damaged,
   ...identityFields,
-  state: z.enum(["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"]),
+  state: z
+    .enum(["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"])
+    .describe(
+      "CREATED: accepted. ACTIVE: an attempt started. ERROR: an attempt failed. RETRY: another attempt is " +
+        "planned. DELIVERED: delivered. FAILED: failed for good. CANCEL_REQUESTED: cancellation requested " +
+        "while in flight. CANCELLED: cancelled.",
+    ),
   body: z.string().optional().describe("The body in base64, cut to 16 KiB."),
-  truncated: z.literal(true).optional().describe("The body or the response of this entry was cut."),
-  error: z.string().optional().describe("What went wrong."),
-  nextDeliveryTime: millis("When it is sent next").optional(),
-  responseStatus: z.int().optional().describe("Status of the response: of a failed attempt, and of a delivery that succeeded."),
+  truncated: z.literal(true).optional().describe("The body or the response of this entry is cut."),
+  error: z.string().optional().describe("Why the attempt or the message failed."),
+  nextDeliveryTime: millis("When the next attempt is due").optional(),
+  responseStatus: z
+    .int()
+    .optional()
+    .describe(
+      "The HTTP status of the response. Present for ERROR, DELIVERED and CANCELLED if there was a response.",
+    ),
   responseHeaders: headers("Headers of the response").optional(),
   responseBody: z
     .string()
     .optional()
-    .describe("Body of the response in base64, cut to 16 KiB. If the delivery succeeded, only with Keep-Response: true."),
-  timeout: z.int().describe("In milliseconds."),
+    .describe(
+      "The body of the response in base64, cut to 16 KiB. For DELIVERED, present only with Keep-Response: " +
+        "true.",
+    ),
+  timeout: z.int().describe("The timeout of the message, in milliseconds."),
   callbackHeaders: headers("Headers of the callback").optional(),
   failureCallbackHeaders: headers("Headers of the failure callback").optional(),
   ...sendFields,
-  retryDelayExpr: z.string().optional().describe("Another name of retryDelayExpression."),
+  retryDelayExpr: z.string().optional().describe("Alias of retryDelayExpression."),
 });
 
-/** What an action on many says of those that it did nothing to. */
+/** The field in which a bulk action reports the objects that it did not change. */
 export const notDoneSchema = z
-  .array(z.object({ id: z.string(), reason: z.string() }))
+  .array(
+    z.object({
+      id: z.string().describe("The id, as the request gave it or as it was found."),
+      reason: z.string().describe("Why the action was not possible."),
+    }),
+  )
   .optional()
-  .describe("Those that stay as they are, and why. Absent: there are none.");
+  .describe("The objects that were not changed, with the reasons. Absent if there are none.");
 
-/** What every refusal looks like. */
-export const refusalSchema = z.object({ error: z.string().describe("What is wrong, where, and what to do.") });
+/** The body of every error response. */
+export const refusalSchema = z.object({
+  error: z.string().describe("The field, the problem, and how to fix it."),
+});

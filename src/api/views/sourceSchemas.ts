@@ -1,38 +1,54 @@
 import { z } from "zod";
 
-const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
+const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
 
-/** A source, as it is shown. */
+/** A source as the API shows it. */
 export const sourceSchema = z.object({
-  sourceId: z.string(),
-  name: z.string(),
+  sourceId: z.string().describe("The id of the source."),
+  name: z.string().describe("The name of the source."),
   destination: z
     .string()
     .describe(
-      "A URL, or the name of a URL group. A token without the verb read that changes a source gets this, the name, the settings and the verification empty.",
+      "The URL or the name of the URL group that calls are published to. In the response to a change by a " +
+        "token without the verb read, this field, the name, the settings and the verification are empty.",
     ),
-  settings: z.record(z.string(), z.union([z.string(), z.array(z.string())])).describe("Settings of its messages."),
+  settings: z
+    .record(z.string(), z.union([z.string(), z.array(z.string())]))
+    .describe("The settings of the messages that the source publishes: names to values."),
   verification: z
-    .object({ scheme: z.string(), secrets: z.int().describe("How many. They are never shown.") })
+    .object({
+      scheme: z.string().describe("The signature scheme of the sender, such as github."),
+      secrets: z.int().describe("The number of secrets. The secrets themselves are never shown."),
+    })
     .nullable()
-    .describe("How its calls are verified. null: not at all."),
-  deduplicate: z.boolean(),
-  paused: z.boolean(),
-  createdAt: millis("Created"),
-  acceptedAt: millis("When a call was accepted last, to the minute").optional(),
-  rejected: z.int().describe("Calls that were rejected since the beginning. Those that were not kept are added with the next that is."),
+    .describe("How calls are verified. null means that they are not verified."),
+  deduplicate: z.boolean().describe("Whether a repeated call is published only once."),
+  paused: z.boolean().describe("Whether the source is paused. A paused source refuses all calls."),
+  createdAt: millis("When the source was created"),
+  acceptedAt: millis("When a call was last accepted, to the minute. Absent if none was").optional(),
+  rejected: z
+    .int()
+    .describe(
+      "The number of calls rejected since the source was created. Rejected calls that are not kept are " +
+        "counted when the next one is kept.",
+    ),
 });
 
-/** A call that a source rejected, as it is shown. */
+/** A call that a source rejected, as the API shows it. */
 export const rejectionSchema = z.object({
-  time: millis("When it came"),
-  reason: z.string(),
-  method: z.string(),
-  header: z.record(z.string(), z.array(z.string())).describe("Its headers. Credentials are not shown."),
-  body: z.string().optional().describe("The body, when it is UTF-8, cut to 16 KiB."),
-  bodyBase64: z.string().optional().describe("The body in base64, when it is not UTF-8, cut to 16 KiB."),
-  bodySize: z.int().describe("Bytes of the whole body."),
-  truncated: z.literal(true).optional().describe("The body or the headers were cut."),
-  callerIP: z.string().optional(),
-  notKept: z.int().optional().describe("Calls that were rejected shortly before this one, and were not kept."),
+  time: millis("When the call arrived"),
+  reason: z.string().describe("Why the call was rejected."),
+  method: z.string().describe("The HTTP method of the call."),
+  header: z
+    .record(z.string(), z.array(z.string()))
+    .describe("The headers of the call: names to lists of values. Credentials are not shown."),
+  body: z.string().optional().describe("The body, if it is UTF-8, cut to 16 KiB."),
+  bodyBase64: z.string().optional().describe("The body in base64, if it is not UTF-8, cut to 16 KiB."),
+  bodySize: z.int().describe("The size of the whole body in bytes."),
+  truncated: z.literal(true).optional().describe("The body or the headers are cut."),
+  callerIP: z.string().optional().describe("The IP address of the caller, if it is known."),
+  notKept: z
+    .int()
+    .optional()
+    .describe("The number of calls that were rejected shortly before this one and not kept."),
 });

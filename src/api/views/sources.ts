@@ -1,5 +1,6 @@
 import { headerMap } from "../../core/sending/callback.ts";
-import type { HeaderList, Rejection, WebhookSource } from "../../core/model/message.ts";
+import type { HeaderList } from "../../core/model/message.ts";
+import type { Rejection, WebhookSource } from "../../core/model/webhookSource.ts";
 import { redactBody, redactHeaders } from "../../core/model/redaction.ts";
 import { readRedaction } from "../publishing/keptSettings.ts";
 import { readUnkept } from "../publishing/rejections.ts";
@@ -9,8 +10,14 @@ import { sha256 } from "../http/sha256.ts";
 import { toSettings } from "../publishing/sourceSettings.ts";
 import { verificationSchema } from "../webhooks/verification.ts";
 
-/** A source, as it is shown: nothing that is secret. With the rejected calls that this node will note with the next one that it keeps. */
-export function sourceJson(source: WebhookSource, { store }: Pick<RouteContext, "store">): Record<string, unknown> {
+/**
+ * Returns a source as the API shows it, without secrets. `rejected` includes the calls that this node has
+ * counted but not yet stored.
+ */
+export function sourceJson(
+  source: WebhookSource,
+  { store }: Pick<RouteContext, "store">,
+): Record<string, unknown> {
   const { id, name, destination, headers, deduplicate, paused, createdAt, acceptedAt } = source;
   const rejected = source.rejected + readUnkept(store, id);
   return {
@@ -33,7 +40,7 @@ function verificationJson({ verification }: WebhookSource): { scheme: string; se
   return { scheme, secrets: typeof secret === "string" ? 1 : secret.length };
 }
 
-/** A rejected call, as it is shown. What the settings of its source hide of messages is hidden here, too. */
+/** Returns a rejected call as the API shows it. Hides what the settings of its source hide in messages. */
 export function rejectionJson(rejection: Rejection, settings: HeaderList): Record<string, unknown> {
   const { time, reason, method, headers, body, size, callerIp, others } = rejection;
   const redaction = readRedaction(settings);

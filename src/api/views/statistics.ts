@@ -5,35 +5,75 @@ import { calculateCost } from "../../core/accounts/statistics.ts";
 import type { CountName, Counts } from "../../core/model/counts.ts";
 import type { AccountBrand } from "./accounts.ts";
 
-const x = z.string().describe("When the point begins: 2026-01-31 12:00:00.000 +0000 UTC.");
-const integerPoint = z.object({ x, y: z.int() });
-const series = z.array(z.object({ id: z.enum(["delivered", "failed", "canceled"]), data_points: z.array(integerPoint) }));
+const x = z.string().describe("The start of the point, such as 2026-01-31 12:00:00.000 +0000 UTC.");
+const integerPoint = z.object({ x, y: z.int().describe("The value of the point.") });
+const series = z.array(
+  z.object({
+    id: z
+      .enum(["delivered", "failed", "canceled"])
+      .describe("The outcome that is counted: delivered, failed for good, or cancelled."),
+    data_points: z.array(integerPoint).describe("The number of messages in each point."),
+  }),
+);
 
-/** The statistics of an account as its holder sees them. */
+/** Returns the schema of an account's statistics as its owner sees them. */
 export const makeStatisticsSchema = (brand: AccountBrand) =>
   z.object({
-    days: z.array(z.string()).describe("The weekdays of the current month in UTC, those to come included."),
+    days: z
+      .array(z.string())
+      .describe("The weekday of each day of the current month in UTC, including days to come."),
     daily_requests: z
-      .array(integerPoint.extend({ workflow_message: z.int(), workflow_run: z.int() }))
-      .describe("For each day of the month: y messages outside workflows, messages of workflows, and runs that were started."),
-    daily_billings: z.array(z.object({ x, y: z.number() })).describe("Dollars for each day of the month, by the prices that are set."),
-    daily_bandwidths: z.array(integerPoint).describe("For each day of the month: bytes of bodies that were published and sent."),
-    daily_used: z.array(integerPoint).describe("Messages outside workflows, in the period."),
-    daily_used_workflow: z.array(integerPoint).describe("Messages of workflows, in the period."),
-    [`daily_${brand}_messages`]: series.describe("What became of messages outside workflows, in the period."),
-    daily_workflow_messages: series.describe("What became of messages of workflows, in the period."),
-    dlq_message_count: z.int().describe("Dead letters that there are now."),
-    storage_bytes: z.int().describe("Bytes stored now: bodies, logs, dead letters, runs, schedules and the audit log."),
-    max_storage_bytes: z.int().describe("The quota of stored bytes. Beyond it nothing new is published."),
-    daily_bandwidth_used: z.array(integerPoint).describe("Bytes of bodies that were published and sent, in the period."),
-    total_monthly_billing: z.number().describe("Dollars for the month so far."),
+      .array(
+        integerPoint.extend({
+          workflow_message: z.int().describe("Messages of workflows."),
+          workflow_run: z.int().describe("Runs that were started."),
+        }),
+      )
+      .describe(
+        "For each day of the month: messages outside workflows (y), messages of workflows, and started runs.",
+      ),
+    daily_billings: z
+      .array(z.object({ x, y: z.number().describe("The cost in dollars.") }))
+      .describe("For each day of the month: the cost in dollars, by the prices of the server."),
+    daily_bandwidths: z
+      .array(integerPoint)
+      .describe("For each day of the month: the bytes of bodies that were published and delivered."),
+    daily_used: z.array(integerPoint).describe("Messages outside workflows, for each point of the period."),
+    daily_used_workflow: z
+      .array(integerPoint)
+      .describe("Messages of workflows, for each point of the period."),
+    [`daily_${brand}_messages`]: series.describe(
+      "Outcomes of messages outside workflows, for each point of the period.",
+    ),
+    daily_workflow_messages: series.describe(
+      "Outcomes of messages of workflows, for each point of the period.",
+    ),
+    dlq_message_count: z.int().describe("The number of dead letters now."),
+    storage_bytes: z
+      .int()
+      .describe("Bytes stored now: bodies, logs, dead letters, runs, schedules and the audit log."),
+    max_storage_bytes: z.int().describe("The quota of stored bytes. Above it, publishing is refused."),
+    daily_bandwidth_used: z
+      .array(integerPoint)
+      .describe("Bytes of bodies that were published and delivered, for each point of the period."),
+    total_monthly_billing: z.number().describe("The cost of the current month so far, in dollars."),
   });
 
 const weekdays = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"] as const;
 
-/** The statistics record (protocol 7.2): of the days of a month, and of a period. */
+/** Returns the statistics record (protocol 7.2) for the days of a month and the points of a period. */
 export function statisticsJson(
-  { month, period, ...now }: { month: readonly Point[]; period: readonly Point[]; deadLetters: number; stored: number; maxStored: number },
+  {
+    month,
+    period,
+    ...now
+  }: {
+    month: readonly Point[];
+    period: readonly Point[];
+    deadLetters: number;
+    stored: number;
+    maxStored: number;
+  },
   { prices, brand }: { prices: Prices; brand: AccountBrand },
 ): z.output<ReturnType<typeof makeStatisticsSchema>> {
   const names = ["delivered", "failed", "cancelled"] as const;
@@ -56,7 +96,9 @@ export function statisticsJson(
     storage_bytes: now.stored,
     max_storage_bytes: now.maxStored,
     daily_bandwidth_used: toPoints(period, sumBandwidth),
-    total_monthly_billing: roundDollars(month.reduce((sum, { counts }) => sum + calculateCost(counts, prices), 0)),
+    total_monthly_billing: roundDollars(
+      month.reduce((sum, { counts }) => sum + calculateCost(counts, prices), 0),
+    ),
   };
 }
 
@@ -66,12 +108,16 @@ const toPoints = (points: readonly Point[], y: (counts: Counts) => number) =>
 const ids = ["delivered", "failed", "canceled"] as const;
 
 const toSeries = (points: readonly Point[], names: readonly CountName[]) =>
-  ids.map((id, index) => ({ id, data_points: toPoints(points, (counts) => counts[names[index] ?? "delivered"]) }));
+  ids.map((id, index) => ({
+    id,
+    data_points: toPoints(points, (counts) => counts[names[index] ?? "delivered"]),
+  }));
 
 const sumBandwidth = ({ bytesIn, bytesOut }: Counts): number => bytesIn + bytesOut;
 
-/** To the millionth, where sums of fractions are exact no more. */
+/** Rounds to millionths of a dollar, because sums of fractions are not exact. */
 const roundDollars = (amount: number): number => Math.round(amount * 1e6) / 1e6;
 
-/** `2026-01-31T12:00:00.000Z` in the words of this record. */
-const formatTime = (at: Millis): string => `${new Date(at).toISOString().replace("T", " ").slice(0, -1)} +0000 UTC`;
+/** Returns a time in the format of this record, such as `2026-01-31 12:00:00.000 +0000 UTC`. */
+const formatTime = (at: Millis): string =>
+  `${new Date(at).toISOString().replace("T", " ").slice(0, -1)} +0000 UTC`;

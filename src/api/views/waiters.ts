@@ -8,19 +8,21 @@ import { containsToken } from "../settings/forward.ts";
 import { canonicalName } from "../../core/values/headers.ts";
 import { redactForwarded } from "../publishing/keptSettings.ts";
 
-const headers = (about: string) => z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
+const headers = (about: string) =>
+  z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
 
-/** What waits for an event, as it is shown. */
+/** A step that waits for an event, as the API shows it. */
 export const waiterSchema = z.object({
-  url: z.string().describe("The endpoint that goes on with the event."),
-  headers: headers("Headers of the post that waits"),
-  deadline: z.int().optional().describe("Until when it waits, in unix seconds."),
-  timeoutUrl: z.string().optional().describe("The endpoint that goes on without the event."),
-  timeoutHeaders: headers("Headers for that").optional(),
-  workflowRunId: z.string().optional().describe("The run that waits."),
-  eventId: z.string().optional().describe("The event that it waits for."),
+  url: z.string().describe("The URL of the endpoint that is called with the event."),
+  headers: headers("Headers of the request that made the step wait"),
+  deadline: z.int().optional().describe("When the wait times out, in Unix seconds."),
+  timeoutUrl: z.string().optional().describe("The URL of the endpoint that is called after the timeout."),
+  timeoutHeaders: headers("Headers for the call after the timeout").optional(),
+  workflowRunId: z.string().optional().describe("The id of the run that waits."),
+  eventId: z.string().optional().describe("The id of the event."),
 });
 
+/** Returns a waiting step as the API shows it. */
 export const waiterJson = (waiter: Waiter): z.output<typeof waiterSchema> => ({
   url: waiter.url,
   headers: headerMap(redactGiven(waiter.given, waiter)),
@@ -31,35 +33,62 @@ export const waiterJson = (waiter: Waiter): z.output<typeof waiterSchema> => ({
   eventId: waiter.event,
 });
 
-const redactGiven = (given: HeaderList, { redaction }: Waiter): HeaderList => (redaction ? redactForwarded(given, redaction) : given);
+const redactGiven = (given: HeaderList, { redaction }: Waiter): HeaderList =>
+  redaction ? redactForwarded(given, redaction) : given;
 
-/** What became of a notification, for one waiter. */
+/** The result of a notification for one waiting step. */
 export const notifiedSchema = z.object({
-  waiter: waiterSchema.optional().describe("What waited. Absent when nothing did yet, and the event is kept for the run."),
-  messageId: z.string().optional().describe("The message that brings the event to the endpoint."),
-  url: z.string().optional().describe("The endpoint that goes on with the event, like `waiter.url`."),
+  waiter: waiterSchema
+    .optional()
+    .describe("The step that waited. Absent if no step waits yet and the run keeps the event."),
+  messageId: z.string().optional().describe("The id of the message that delivers the event to the endpoint."),
+  url: z.string().optional().describe("The URL of the endpoint, the same as waiter.url."),
   workflowRunId: z
     .string()
-    .describe("The run. A token without the verb read gets only the id that it has named itself, and no URL; otherwise these are empty."),
-  workflowCreatedAt: z.int().optional().describe("When the run was created, in unix milliseconds."),
-  deduplicated: z.literal(false).optional(),
+    .describe(
+      "The id of the run. For a token without the verb read, it is empty unless the request named the " +
+        "run, and all URLs are empty.",
+    ),
+  workflowCreatedAt: z.int().optional().describe("When the run was created, in Unix milliseconds."),
+  deduplicated: z.literal(false).optional().describe("Always false. Clients expect the field."),
 });
 
 /**
- * Returns the answer to a notification. `only`: for a token that may not read. That token learns that a step was notified, and of the run only the
- * id that the request named. All other texts are empty, because clients expect texts.
+ * Returns the result of a notification for one waiting step. `visibleRun` is set for a token that may not
+ * read. Its response shows that a step was notified, and only the run id that the request named. All other
+ * texts are empty rather than absent, because clients expect texts.
  */
 export function notifiedJson(
   { waiter, messageId, runId, createdAt }: Notified,
   visibleRun: { runId: string } | null,
 ): z.output<typeof notifiedSchema> {
-  if (visibleRun) return { waiter: { url: "", headers: {} }, messageId, url: "", workflowRunId: visibleRun.runId, deduplicated: false };
+  if (visibleRun)
+    return {
+      waiter: { url: "", headers: {} },
+      messageId,
+      url: "",
+      workflowRunId: visibleRun.runId,
+      deduplicated: false,
+    };
   const shown = waiterJson(waiter);
-  return { waiter: shown, messageId, url: shown.url, workflowRunId: runId, workflowCreatedAt: createdAt, deduplicated: false };
+  return {
+    waiter: shown,
+    messageId,
+    url: shown.url,
+    workflowRunId: runId,
+    workflowCreatedAt: createdAt,
+    deduplicated: false,
+  };
 }
 
-/** The headers of a post that are kept to be shown: settings, and the type of the content. None that tells the token. */
-export function listShownHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "token"> | null): HeaderList {
+/**
+ * Returns the headers of a request that are kept to be shown: settings and the content type. Omits headers
+ * that contain the token.
+ */
+export function listShownHeaders(
+  rawHeaders: readonly string[],
+  proof: Pick<Proof, "token"> | null,
+): HeaderList {
   const given: [string, string][] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] ?? "";
@@ -69,6 +98,6 @@ export function listShownHeaders(rawHeaders: readonly string[], proof: Pick<Proo
   return withoutToken(given, proof);
 }
 
-/** The headers of which none tells the token. */
+/** Returns the headers without those that contain the token. */
 export const withoutToken = (headers: HeaderList, proof: Pick<Proof, "token"> | null): HeaderList =>
   proof ? headers.filter(([, value]) => !containsToken(value, proof.token)) : headers;

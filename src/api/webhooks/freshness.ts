@@ -2,25 +2,35 @@ import { minute, second } from "../../core/values/time.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { CallRejection } from "./verificationResult.ts";
 
-/** A time that a sender gave, and how far it may be from ours. `name` is where it stands. */
+/**
+ * A time that a sender signed, and how far it may differ from this server's clock. `name` is the field that
+ * has it.
+ */
 export type SignedTime = { name: string; at: Millis; now: Millis; tolerance: Millis };
 
-/** Rejects a call that was signed too long ago, or in the future: it may be one that was overheard, and is sent again. */
+/**
+ * Rejects a call that was signed too long ago or in the future. It may have been intercepted and sent again.
+ */
 export function checkFreshness({ name, at, now, tolerance }: SignedTime): void {
   const age = now - at;
   if (Math.abs(age) <= tolerance) return;
   const distance = `${toSeconds(Math.abs(age))} seconds ${age > 0 ? "ago" : "in the future"}`;
-  throw new CallRejection(`${name}: signed ${distance}, of which the limit is ${toSeconds(tolerance)}; is one of the clocks wrong?`);
+  throw new CallRejection(
+    `${name}: signed ${distance}, which exceeds the limit of ${toSeconds(tolerance)}; check both clocks`,
+  );
 }
 
-/** A time written as a whole number of units since 1970; rejects anything else. */
+/** Returns a time that is written as a whole number of units since 1970. Rejects any other text. */
 export function parseTimestamp(name: string, text: string, unit: Millis = second): Millis {
   if (!/^\d{1,15}$/.test(text))
-    throw new CallRejection(`${name}: has no timestamp, a whole number of ${unit === second ? "seconds" : "milliseconds"} since 1970`);
+    throw new CallRejection(
+      `${name}: has no timestamp; it must be a whole number of ` +
+        `${unit === second ? "seconds" : "milliseconds"} since 1970`,
+    );
   return Number(text) * unit;
 }
 
-/** What the senders who publish a tolerance mostly ask for. */
+/** The tolerance that most senders with a published tolerance require. */
 export const defaultTolerance: Millis = 5 * minute;
 
 const toSeconds = (time: Millis): number => Math.round(time / second);

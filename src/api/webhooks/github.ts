@@ -5,11 +5,12 @@ import { toSecretList, makeSchemeSchema } from "./scheme.ts";
 import { acceptCallOnce } from "./verificationResult.ts";
 
 /**
- * GitHub: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. A ping is an event like others. Neither the id of
- * a delivery nor a time is signed, so an event is known by its signature.
+ * GitHub: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. A ping is an
+ * event like any other. GitHub signs neither a delivery id nor a time, so an event is known by its signature.
  */
 export const githubSchema = makeSchemeSchema("github", {});
 
+/** Verifies calls of GitHub. */
 export const github: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
     const given = [requireHeader(call, header)];

@@ -6,32 +6,50 @@ import { secretText } from "./scheme.ts";
 import type { VerificationResult } from "./verificationResult.ts";
 import { echoChallenge, CallRejection } from "./verificationResult.ts";
 
-/** Questions that senders ask before they send events, and do not sign. */
+/** Unsigned questions that senders ask before they send events. */
 export const handshakeSchema = z
   .discriminatedUnion("kind", [
-    z.strictObject({ kind: z.literal("hub"), verifyToken: secretText.describe("The token that was entered at the sender.") }),
-    z.strictObject({ kind: z.literal("echo"), parameter: z.string().min(1).max(64).describe("The query parameter to answer with.") }),
+    z.strictObject({
+      kind: z.literal("hub"),
+      verifyToken: secretText.describe("The token that is also entered at the sender."),
+    }),
+    z.strictObject({
+      kind: z.literal("echo"),
+      parameter: z.string().min(1).max(64).describe("The query parameter whose value is the answer."),
+    }),
   ])
   .describe(
-    "hub: GET with hub.challenge and hub.verify_token, as Meta sends it. echo: a query parameter, without a body, as Dropbox does.",
+    "hub: a GET with hub.challenge and hub.verify_token, as sent by Meta. " +
+      "echo: a call without a body, with a query parameter to echo, as sent by Dropbox.",
   );
 
+/** A handshake, as stored. */
 export type Handshake = z.output<typeof handshakeSchema>;
 
-/** The answer to a call that is a handshake, or null when it is none. */
+/** Returns the answer to a call that is a handshake, or null for any other call. */
 export const answerHandshake = (handshake: Handshake, call: WebhookCall): VerificationResult | null =>
-  handshake.kind === "hub" ? answerToHub(handshake.verifyToken, call) : answerToEcho(handshake.parameter, call);
+  handshake.kind === "hub"
+    ? answerToHub(handshake.verifyToken, call)
+    : answerToEcho(handshake.parameter, call);
 
-/** https://www.w3.org/TR/websub/#hub-verifies-intent, with the token of Meta: only who knows it is answered. */
+/**
+ * Answers a verification as https://www.w3.org/TR/websub/#hub-verifies-intent describes it, with Meta's
+ * token. A caller without the token gets no answer.
+ */
 function answerToHub(verifyToken: string, call: WebhookCall): VerificationResult | null {
   const query = parseCallQuery(call);
   if (call.method !== "GET" || query.get("hub.mode") !== "subscribe") return null;
   if (!isSameText(query.get("hub.verify_token") ?? "", verifyToken))
-    throw new CallRejection("hub.verify_token: missing, or not the token of this source; enter the same one here and at the sender");
+    throw new CallRejection(
+      "hub.verify_token: missing or not the token of this source; use the same token here and at the sender",
+    );
   return echoChallenge(query.get("hub.challenge"));
 }
 
-/** Answers with a parameter of the query. A call with a body is none: no event is lost, whatever its URL has. */
+/**
+ * Returns a query parameter as the answer, or null. A call with a body is not a handshake, so that no event
+ * is lost, regardless of its URL.
+ */
 export function answerToEcho(parameter: string, call: WebhookCall): VerificationResult | null {
   const challenge = call.body.length === 0 ? parseCallQuery(call).get(parameter) : null;
   return challenge === null ? null : echoChallenge(challenge);

@@ -12,48 +12,69 @@ import { acceptCall, acceptCallOnce } from "./verificationResult.ts";
 const headerName = z
   .string()
   .max(128)
-  .regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/, "not the name of a header");
+  .regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/, "is not a header name");
 
 const timestamp = z.strictObject({
-  header: headerName.describe("The header with the time at which the call was signed."),
-  unit: z.enum(["seconds", "milliseconds"]).default("seconds").describe("What it counts, since 1970."),
-  toleranceSeconds: z.int().min(1).max(86_400).default(300).describe("How far it may be from now, either way."),
+  header: headerName.describe("The header with the time of signing."),
+  unit: z
+    .enum(["seconds", "milliseconds"])
+    .default("seconds")
+    .describe("The unit of the time, counted from 1970."),
+  toleranceSeconds: z
+    .int()
+    .min(1)
+    .max(86_400)
+    .default(300)
+    .describe("How far the time may be in the past or future, in seconds."),
 });
 
-/** What a service does that signs with an HMAC in a way of its own. */
+/** The settings for a sender that signs with its own HMAC format. */
 export const hmacSchema = makeSchemeSchema("hmac", {
   header: headerName.describe("The header with the signature."),
   algorithm: z.enum(["sha1", "sha256", "sha512"]).default("sha256"),
   encoding: z.enum(["hex", "base64"]).default("hex"),
-  prefix: z.string().max(64).default("").describe("What comes before the signature in its header, such as sha256=."),
-  timestamp: timestamp.optional().describe("For senders that sign the time, too."),
+  prefix: z
+    .string()
+    .max(64)
+    .default("")
+    .describe("The text before the signature in its header, such as sha256=."),
+  timestamp: timestamp.optional().describe("Required for senders that sign the time as well."),
   signed: z
     .string()
     .max(256)
     .default("{body}")
-    .describe("The text that is signed, with {body}, and {timestamp} as its header has it: for instance {timestamp}.{body}."),
-  eventIdHeader: headerName.optional().describe("The header with the sender's id of the event, by which repetitions are known."),
+    .describe(
+      "The signed text, with {body} for the body and {timestamp} for the text of the timestamp header, " +
+        "such as {timestamp}.{body}.",
+    ),
+  eventIdHeader: headerName
+    .optional()
+    .describe("The header with the sender's event id, which identifies repeated calls."),
   deduplicateBy: z
     .enum(["eventId", "signature"])
     .optional()
     .describe(
-      "Default: eventId. signature: two calls with the same signature are one event. Requires a timestamp, and no two events at one time with the same body.",
+      "Default: eventId. signature: two calls with the same signature are one event. This requires a " +
+        "timestamp, and a sender that never has two events with the same time and body.",
     ),
   handshake: handshakeSchema.optional(),
 }).superRefine((given, context) => {
-  const refuse = (message: string, field = "signed"): void => context.addIssue({ code: "custom", path: [field], message });
-  if (given.deduplicateBy === "signature" && !given.timestamp) refuse("signature requires a timestamp that is signed", "deduplicateBy");
+  const refuse = (message: string, field = "signed"): void =>
+    context.addIssue({ code: "custom", path: [field], message });
+  if (given.deduplicateBy === "signature" && !given.timestamp)
+    refuse("signature requires a timestamp that is signed", "deduplicateBy");
   if (given.deduplicateBy === "signature" && given.eventIdHeader !== undefined)
-    refuse("signature goes without eventIdHeader; give one of them", "deduplicateBy");
-  if (countOccurrences(given.signed, "{body}") !== 1) refuse("must contain {body}, once");
+    refuse("signature cannot be combined with eventIdHeader; remove one", "deduplicateBy");
+  if (countOccurrences(given.signed, "{body}") !== 1) refuse("must contain {body} once");
   if (given.timestamp && countOccurrences(given.signed, "{timestamp}") === 0)
-    refuse("must contain {timestamp}: a time that is not signed proves nothing");
+    refuse("must contain {timestamp}, because an unsigned time proves nothing");
   if (!given.timestamp && countOccurrences(given.signed, "{timestamp}") > 0)
-    refuse("contains {timestamp}: say with timestamp.header where it is");
+    refuse("contains {timestamp}; requires timestamp.header");
 });
 
 type HmacVerification = z.output<typeof hmacSchema>;
 
+/** Verifies calls of senders with their own HMAC format. */
 export const hmac: Scheme<HmacVerification> = {
   check(verification, call) {
     const answer = verification.handshake && answerHandshake(verification.handshake, call);
@@ -70,18 +91,25 @@ export const hmac: Scheme<HmacVerification> = {
       encoding,
     });
     if (verification.deduplicateBy === "signature") return acceptCallOnce(signature);
-    return acceptCall(verification.eventIdHeader === undefined ? null : readHeader(call, verification.eventIdHeader));
+    return acceptCall(
+      verification.eventIdHeader === undefined ? null : readHeader(call, verification.eventIdHeader),
+    );
   },
 };
 
-/** The template, filled: what comes before the body, the body, and what comes after it. */
+/** Returns the signed parts: the text before the body, the body, and the text after it. */
 function fillTemplate({ signed, timestamp }: HmacVerification, call: WebhookCall): (string | Uint8Array)[] {
   const time = timestamp ? readFreshTime(timestamp, call) : "";
-  const [before = "", after = ""] = signed.split("{body}").map((text) => text.replaceAll("{timestamp}", time));
+  const [before = "", after = ""] = signed
+    .split("{body}")
+    .map((text) => text.replaceAll("{timestamp}", time));
   return [before, call.body, after];
 }
 
-function readFreshTime({ header, unit, toleranceSeconds }: z.output<typeof timestamp>, call: WebhookCall): string {
+function readFreshTime(
+  { header, unit, toleranceSeconds }: z.output<typeof timestamp>,
+  call: WebhookCall,
+): string {
   const text = requireHeader(call, header);
   const at = parseTimestamp(header, text, unit === "seconds" ? second : 1);
   checkFreshness({ name: header, at, now: call.now, tolerance: toleranceSeconds * second });

@@ -2,31 +2,38 @@ import { z } from "zod";
 import type { WebhookCall } from "./call.ts";
 import type { VerificationResult } from "./verificationResult.ts";
 
-/** One way of verifying calls: what is stored for it, and how a call is checked against that. `check` throws `Rejected`, too. */
+/**
+ * One way of verifying calls. `check` verifies a call by the stored settings. It may throw `CallRejection`.
+ */
 export type Scheme<Stored> = { check(verification: Stored, call: WebhookCall): VerificationResult };
 
-/** The stored form of a scheme, with what it needs besides its secret. */
-export const makeSchemeSchema = <Name extends string, Options extends z.core.$ZodShape>(name: Name, options: Options) =>
-  z.strictObject({ scheme: z.literal(name), secret: secretSchema, ...options });
+/** Returns the schema of a scheme's stored settings: its name, its secret and its options. */
+export const makeSchemeSchema = <Name extends string, Options extends z.core.$ZodShape>(
+  name: Name,
+  options: Options,
+) => z.strictObject({ scheme: z.literal(name), secret: secretSchema, ...options });
 
-/** What the sender signs with: one secret, or several while it is being replaced. */
+/** The secret that the sender signs with, or several while it is being replaced. */
 export type Secret = string | string[];
 
-/** The secrets that a call may be signed with. */
-export const toSecretList = (secret: Secret): readonly string[] => (typeof secret === "string" ? [secret] : secret);
+/** Returns the secrets that a call may be signed with. */
+export const toSecretList = (secret: Secret): readonly string[] =>
+  typeof secret === "string" ? [secret] : secret;
 
-/** One or several secrets, each as `text` describes. */
+/** Returns the schema of one or several secrets, each as `text` describes. */
 export const oneOrSeveral = (text: z.ZodString) =>
   z.union([text, z.array(text).min(1).max(maxSecrets)], {
     error: ({ input }) =>
-      input === undefined ? "is missing" : `is neither a text that could be one, nor a list of 1 to ${maxSecrets} such texts`,
+      input === undefined
+        ? "is missing"
+        : `is not a valid secret or a list of 1 to ${maxSecrets} valid secrets`,
   });
 
-/** A secret of any form. */
+/** A secret of any form, of at most 1024 characters. */
 export const secretText = z.string().min(1).max(1024);
 
 const maxSecrets = 4;
 
 const secretSchema = oneOrSeveral(secretText).describe(
-  "What the sender signs with. A list while it is being replaced: any of them will do.",
+  "The secret that the sender signs with, or a list of 1 to 4 secrets while it is being replaced.",
 );

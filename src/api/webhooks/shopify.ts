@@ -4,15 +4,26 @@ import type { Scheme, Secret } from "./scheme.ts";
 import { toSecretList, makeSchemeSchema } from "./scheme.ts";
 import { acceptCallOnce } from "./verificationResult.ts";
 
-/** Shopify: https://shopify.dev/docs/apps/build/webhooks/subscribe/https. The secret is the app's client secret. */
+/**
+ * Shopify: https://shopify.dev/docs/apps/build/webhooks/subscribe/https. The secret is the app's client
+ * secret.
+ */
 export const shopifySchema = makeSchemeSchema("shopify", {});
 
+/** Verifies calls of Shopify. */
 export const shopify: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
     const given = [requireHeader(call, header)];
-    const signature = checkMac({ header, given, keys: toSecretList(secret), signed: [call.body], algorithm: "sha256", encoding: "base64" });
+    const signature = checkMac({
+      header,
+      given,
+      keys: toSecretList(secret),
+      signed: [call.body],
+      algorithm: "sha256",
+      encoding: "base64",
+    });
     checkOneId(call, "X-Shopify-Event-Id", "X-Shopify-Webhook-Id");
-    // Shopify sends one order under several topics, with the same body.
+    // Shopify sends one order under several topics with the same body.
     return acceptCallOnce(signature, readHeader(call, "X-Shopify-Topic"));
   },
 };

@@ -6,20 +6,36 @@ import { toSecretList, makeSchemeSchema } from "./scheme.ts";
 import { acceptCall, echoChallenge } from "./verificationResult.ts";
 
 /**
- * Slack: https://api.slack.com/authentication/verifying-requests-from-slack. Its question whether the URL is ours is signed like
- * everything else, so it is answered only after that was checked.
+ * Slack: https://api.slack.com/authentication/verifying-requests-from-slack. Slack signs its question about
+ * the URL as well, so it is answered only after verification.
  */
 export const slackSchema = makeSchemeSchema("slack", {});
 
+/** Verifies calls of Slack. */
 export const slack: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
     const given = [requireHeader(call, header)];
     const time = requireHeader(call, timeHeader);
-    checkFreshness({ name: timeHeader, at: parseTimestamp(timeHeader, time), now: call.now, tolerance: defaultTolerance });
+    checkFreshness({
+      name: timeHeader,
+      at: parseTimestamp(timeHeader, time),
+      now: call.now,
+      tolerance: defaultTolerance,
+    });
     const signed = [`v0:${time}:`, call.body];
-    checkMac({ header, given, prefix: "v0=", keys: toSecretList(secret), signed, algorithm: "sha256", encoding: "hex" });
+    checkMac({
+      header,
+      given,
+      prefix: "v0=",
+      keys: toSecretList(secret),
+      signed,
+      algorithm: "sha256",
+      encoding: "hex",
+    });
     const body = parseJsonBody(call);
-    return body?.["type"] === "url_verification" ? echoChallenge(body["challenge"]) : acceptCall(body?.["event_id"]);
+    return body?.["type"] === "url_verification"
+      ? echoChallenge(body["challenge"])
+      : acceptCall(body?.["event_id"]);
   },
 };
 

@@ -6,22 +6,42 @@ import type { Scheme, Secret } from "./scheme.ts";
 import { toSecretList, makeSchemeSchema } from "./scheme.ts";
 import { acceptCall, CallRejection } from "./verificationResult.ts";
 
-/** Stripe: https://docs.stripe.com/webhooks#verify-manually. The secret is `whsec_…`, as it is shown, and is used as it stands. */
+/**
+ * Stripe: https://docs.stripe.com/webhooks#verify-manually. The secret is `whsec_…`. It is used as shown,
+ * including the prefix.
+ */
 export const stripeSchema = makeSchemeSchema("stripe", {});
 
+/** Verifies calls of Stripe. */
 export const stripe: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
     const { time, signatures } = parseSignature(call);
-    checkFreshness({ name: header, at: parseTimestamp(header, time), now: call.now, tolerance: defaultTolerance });
+    checkFreshness({
+      name: header,
+      at: parseTimestamp(header, time),
+      now: call.now,
+      tolerance: defaultTolerance,
+    });
     const signed = [`${time}.`, call.body];
-    checkMac({ header, given: signatures, prefix: "v1=", keys: toSecretList(secret), signed, algorithm: "sha256", encoding: "hex" });
+    checkMac({
+      header,
+      given: signatures,
+      prefix: "v1=",
+      keys: toSecretList(secret),
+      signed,
+      algorithm: "sha256",
+      encoding: "hex",
+    });
     return acceptCall(parseJsonBody(call)?.["id"]);
   },
 };
 
 const header = "Stripe-Signature";
 
-/** `t=<seconds>,v1=<signature>`, with a `v1` for each secret while one is being replaced. Signatures of other versions are passed over. */
+/**
+ * Reads `t=<seconds>,v1=<signature>`, which has one `v1` for each secret during a replacement. Signatures of
+ * other versions are ignored.
+ */
 function parseSignature(call: WebhookCall): { time: string; signatures: string[] } {
   const items = requireHeader(call, header)
     .split(",")

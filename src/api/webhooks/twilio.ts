@@ -7,9 +7,13 @@ import type { Scheme, Secret } from "./scheme.ts";
 import { toSecretList, makeSchemeSchema } from "./scheme.ts";
 import { acceptCall, CallRejection } from "./verificationResult.ts";
 
-/** Twilio: https://www.twilio.com/docs/usage/security#validating-requests. The secret is the account's auth token. */
+/**
+ * Twilio: https://www.twilio.com/docs/usage/security#validating-requests. The secret is the account's auth
+ * token.
+ */
 export const twilioSchema = makeSchemeSchema("twilio", {});
 
+/** Verifies calls of Twilio. */
 export const twilio: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
     const given = [requireHeader(call, header)];
@@ -20,47 +24,57 @@ export const twilio: Scheme<{ secret: Secret }> = {
       hasValidSignature({ header, given, keys, signed: [url, text], algorithm: "sha1", encoding: "base64" }),
     );
     if (!isSigned)
-      throw new CallRejection(`${header}: the signature does not match; ${whatToCheck}, and that this server knows its public URL`);
-    return acceptCall(readHeader(call, "I-Twilio-Idempotency-Token") ?? readMessageId(fields.size === 0 ? parseCallQuery(call) : fields));
+      throw new CallRejection(
+        `${header}: the signature does not match; ${whatToCheck}. Check also the public URL of this server`,
+      );
+    return acceptCall(
+      readHeader(call, "I-Twilio-Idempotency-Token") ??
+        readMessageId(fields.size === 0 ? parseCallQuery(call) : fields),
+    );
   },
 };
 
 const header = "X-Twilio-Signature";
 const hashParameter = "bodySHA256";
-/** Twilio sends some thirty, and ten for each medium. */
+/** The maximum number of fields of a form. Twilio sends about 30, and 10 for each medium. */
 const maxFields = 1000;
-/** Of a form, which is hashed for each form of the URL and each secret. */
+/** The maximum size of a form. It is hashed for each form of the URL and each secret. */
 const maxBytes = 1024 * 1024;
 
 /**
- * The form fields that are signed along with the URL. Any other body is signed by its hash, which the URL then has as a parameter;
- * a body that is signed in neither way is rejected.
+ * Returns the form fields that are signed with the URL. Any other body is signed by its hash, which is a
+ * parameter of the URL. A body that is signed in neither way is rejected.
  */
 function signedFields(call: WebhookCall): URLSearchParams {
   const expected = parseCallQuery(call).get(hashParameter);
   if (expected !== null) {
     if (isSameText(hash("sha256", call.body, "hex"), expected.toLowerCase())) return new URLSearchParams();
-    throw new CallRejection(`${hashParameter}: is not the hash of the body, which was changed on its way`);
+    throw new CallRejection(
+      `${hashParameter}: is not the hash of the body; check that no proxy changes the body`,
+    );
   }
   if (call.body.length === 0) return new URLSearchParams();
   if (!/^application\/x-www-form-urlencoded *(;|$)/i.test(readHeader(call, "Content-Type") ?? ""))
     throw new CallRejection(
-      `Content-Type: not application/x-www-form-urlencoded, and the URL has no ${hashParameter}: this body is not signed`,
+      `Content-Type: is not application/x-www-form-urlencoded, and the URL has no ${hashParameter}, ` +
+        "so this body is not signed",
     );
   return parseForm(call);
 }
 
 function parseForm(call: WebhookCall): URLSearchParams {
-  if (call.body.length > maxBytes) throw new CallRejection(`the form: ${call.body.length} bytes, of which the limit is ${maxBytes}`);
+  if (call.body.length > maxBytes)
+    throw new CallRejection(`the form: ${call.body.length} bytes exceed the limit of ${maxBytes}`);
   let separators = 0;
   for (const byte of call.body) if (byte === ampersand) separators++;
-  if (separators >= maxFields) throw new CallRejection(`the form: ${separators + 1} fields, of which the limit is ${maxFields}`);
+  if (separators >= maxFields)
+    throw new CallRejection(`the form: ${separators + 1} fields exceed the limit of ${maxFields}`);
   return new URLSearchParams(new TextDecoder().decode(call.body));
 }
 
 const ampersand = 0x26;
 
-/** Names and values, sorted by name; of a name with several values each different one, sorted. */
+/** Returns names and values, sorted by name. Each different value of a name occurs once, sorted. */
 function formatFields(fields: URLSearchParams): string {
   const valuesByName = new Map<string, Set<string>>();
   for (const [name, value] of fields) {
@@ -81,7 +95,10 @@ function formatFields(fields: URLSearchParams): string {
 
 const byCodeUnits = (one: string, other: string): number => (one < other ? -1 : Number(one > other));
 
-/** The forms of the URL that Twilio may have signed: with and without the port, and the query as it is or encoded as it once was. */
+/**
+ * Returns the forms of the URL that Twilio may have signed: with and without the port, and with the query as
+ * sent or re-encoded.
+ */
 function listUrlForms(url: string): string[] {
   const parsed = URL.parse(url);
   if (!parsed) return [url];
@@ -94,7 +111,10 @@ function listUrlForms(url: string): string[] {
   return [...new Set([url, ...variants])];
 }
 
-/** A message is told of again whenever its status changes: each status is an event of its own. */
+/**
+ * Returns the event id of a message. Twilio reports a message at each change of its status, and each status
+ * is a separate event.
+ */
 function readMessageId(fields: URLSearchParams): string | null {
   const id = fields.get("MessageSid");
   const status = fields.get("MessageStatus") ?? fields.get("SmsStatus");

@@ -16,7 +16,7 @@ import { CallRejection } from "./verificationResult.ts";
 export type { WebhookCall } from "./call.ts";
 export type { VerificationResult } from "./verificationResult.ts";
 
-/** How the calls of a source are verified: what the API takes, and, once parsed, what is stored. */
+/** How the calls of a source are verified: the input of the API and, once parsed, the stored form. */
 export const verificationSchema = z.discriminatedUnion("scheme", [
   stripeSchema,
   githubSchema,
@@ -29,12 +29,16 @@ export const verificationSchema = z.discriminatedUnion("scheme", [
   hmacSchema,
 ]);
 
-/** How the calls of a source are verified, as it is stored: plain JSON. It holds secrets. */
+/** How the calls of a source are verified, as stored: plain JSON. It contains secrets. */
 export type Verification = z.output<typeof verificationSchema>;
 
+/** The name of a scheme, such as `stripe`. */
 export type SchemeName = Verification["scheme"];
 
-/** Whether a call comes from whom the source is for. Pure, bounded in its time, and never throws for anything a sender can send. */
+/**
+ * Reports whether a call comes from the sender of the source. It is pure, takes bounded time, and never
+ * throws because of anything that a sender sends.
+ */
 export function verify(verification: Verification, call: WebhookCall): VerificationResult {
   try {
     return check(verification, call);
@@ -58,6 +62,8 @@ const schemes: { readonly [N in SchemeName]: Scheme<ByName[N]> } = {
   hmac,
 };
 
-/** Each row takes what is stored under its own name: with that name as a type, the compiler sees it. */
+/**
+ * Checks a call by its scheme. The type parameter shows the compiler that each scheme gets its own settings.
+ */
 const check = <N extends SchemeName>(verification: ByName[N], call: WebhookCall): VerificationResult =>
   schemes[verification.scheme].check(verification, call);

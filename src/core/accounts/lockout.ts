@@ -1,21 +1,26 @@
 import type { Millis } from "../model/message.ts";
 import { minute } from "../values/time.ts";
 
-/** Failed tries to prove something, from one place, since the first of them. */
+/** The failed attempts to authenticate from one place. `since` is the time of the first one. */
 export type Failures = { count: number; since: Millis };
 
-/** So many may fail in a window; those that fail beyond are told to wait for its end. */
+/**
+ * The number of attempts that may fail in a window. After further failures, the caller must wait for the end
+ * of the window.
+ */
 export const maxFailures = 20;
 const window: Millis = minute;
 
 const isOver = ({ since }: Failures, now: Millis): boolean => now < since || now >= since + window;
 
-/** What is known once another try has failed. */
+/** Returns the failures after another failed attempt. */
 export function addFailure(known: Failures | undefined, now: Millis): Failures {
-  return !known || isOver(known, now) ? { count: 1, since: now } : { count: known.count + 1, since: known.since };
+  return !known || isOver(known, now)
+    ? { count: 1, since: now }
+    : { count: known.count + 1, since: known.since };
 }
 
-/** For how long a try that failed is told to wait; 0: not at all. */
+/** Returns how long a failed caller must wait; 0 if it need not wait. */
 export function lockoutRemaining(known: Failures, now: Millis): Millis {
   return known.count <= maxFailures || isOver(known, now) ? 0 : known.since + window - now;
 }

@@ -6,11 +6,11 @@ import { day, hour, minute } from "../values/time.ts";
 
 const mebibyte = 1024 * 1024;
 
-/** Whose limits are asked for. */
+/** The account whose limits are read. */
 type LimitHolder = Pick<Account, "id"> & Terms;
 
 const unlimited = 1_000_000_000;
-/** More than any disk holds. */
+/** More bytes than any disk holds. */
 const unlimitedBytes = 500_000_000_000_000;
 
 const selfHosted: AccountLimits = {
@@ -18,7 +18,7 @@ const selfHosted: AccountLimits = {
   retries: house.retries,
   delay: house.delay,
   timeout: house.timeout,
-  // Of queues, dead letters and logs the settings of the server say how far they go.
+  // Settings of the server limit queues, dead letters and logs.
   parallelism: house.parallelism,
   queues: unlimited,
   deadLetterRetention: 3650 * day,
@@ -101,7 +101,7 @@ const fixed = (requests: number, globalParallelism: number, deadLetterRetention:
   deadLetterRetention,
 });
 
-/** Every plan, from the one with the least to the one with the most. */
+/** All plans, from the smallest to the largest. */
 export const plans: Readonly<Record<PlanName, AccountLimits>> = {
   free,
   paid,
@@ -111,11 +111,23 @@ export const plans: Readonly<Record<PlanName, AccountLimits>> = {
   selfHosted,
 };
 
-export const planNames = ["free", "paid", "fixed_1m", "fixed_10m", "fixed_100m", "selfHosted"] as const satisfies PlanName[];
+/** The names of all plans, from the smallest to the largest. */
+export const planNames = [
+  "free",
+  "paid",
+  "fixed_1m",
+  "fixed_10m",
+  "fixed_100m",
+  "selfHosted",
+] as const satisfies PlanName[];
 
+/** Returns the plan of an account. */
 export const readPlan = ({ plan = "selfHosted" }: Terms): PlanName => plan;
 
-/** The limits that hold for an account: its own, or those of its plan, and never more than the server can bear. */
+/**
+ * Returns the limits of an account. Its own limits replace those of its plan, and no limit exceeds what the
+ * server can bear.
+ */
 export function readLimits(account: Terms): Readonly<AccountLimits> {
   const planLimits = plans[readPlan(account)];
   if (account.limits === undefined) return planLimits;
@@ -124,71 +136,93 @@ export function readLimits(account: Terms): Readonly<AccountLimits> {
   return mergedLimits;
 }
 
-/** Each message asks a dozen times, of the same account. Whoever changes an account makes another one. */
+/**
+ * Each message reads the limits of its account about twelve times. An account object never changes, so it can
+ * be the key.
+ */
 const mergedByAccount = new WeakMap<Terms, Readonly<AccountLimits>>();
 
 function mergeLimits(planLimits: AccountLimits, ownLimits: Partial<AccountLimits>): AccountLimits {
   const mergedLimits: AccountLimits = { ...planLimits, ...ownLimits };
   for (const name of limitNames) mergedLimits[name] = Math.min(mergedLimits[name], selfHosted[name]);
-  // A warning beyond what is refused would never be seen, and it would be told as if so many could be asked for.
+  // A warning above the hard limit would never be seen, and would promise requests that are refused.
   mergedLimits.requestsPerDay = Math.min(mergedLimits.requestsPerDay, mergedLimits.requestsPerDayHard);
   return mergedLimits;
 }
 
-/** One of them, for where many are asked about. */
+/** Returns one limit of an account. It merges no other limits, which suits reads of many accounts. */
 export function readLimit({ plan = "selfHosted", limits }: Terms, name: LimitName): number {
   return Math.min(limits?.[name] ?? plans[plan][name], selfHosted[name]);
 }
 
-/** The timeout in milliseconds of a message that asks for none: the default, or the limit of the account if that is lower. */
-export const defaultTimeout = (account: Terms): Millis => Math.min(defaults.timeout, readLimit(account, "timeout"));
+/**
+ * Returns the timeout, in milliseconds, of a message that does not set one: the default, or the account's
+ * limit if that is lower.
+ */
+export const defaultTimeout = (account: Terms): Millis =>
+  Math.min(defaults.timeout, readLimit(account, "timeout"));
 
 /**
- * Returns how many deliveries an account may have under way. Null: as many as the server can bear. If it may have none to any endpoint, it
- * may have none at all: its messages wait in one line then, and not in a line for each of any number of endpoints.
+ * Returns how many deliveries an account may have in flight; null if that is not limited. An account that may
+ * have none to any endpoint may have none in all. Its messages then wait in one waitlist instead of one for
+ * each endpoint.
  */
 export const readAccountParallelism = (account: Terms): number | null =>
   findLimit(account, "parallelism") === 0 ? 0 : findLimit(account, "globalParallelism");
 
-/** Returns how many of them may be to one endpoint. Null: that is not limited for itself. */
-export const readEndpointParallelism = (account: Terms): number | null => findLimit(account, "parallelism") || null;
+/**
+ * Returns how many deliveries an account may have in flight to one endpoint; null if that is not limited
+ * separately.
+ */
+export const readEndpointParallelism = (account: Terms): number | null =>
+  findLimit(account, "parallelism") || null;
 
 function findLimit(account: Terms, name: LimitName): number | null {
   const limit = readLimit(account, name);
   return limit < selfHosted[name] ? limit : null;
 }
 
-/** The most that an account may be given of a limit: what the server can bear. */
+/** Returns the largest value that an account may be given for a limit, which is what the server can bear. */
 export const serverLimit = (name: LimitName): number => selfHosted[name];
 
+/** The names of all limits. */
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);
 
-/** The flag that sets a limit or another term: `message-bytes`. */
-export const toLimitFlag = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+/** Returns the command-line flag of a limit or another term, such as `message-bytes`. */
+export const toLimitFlag = (name: string): string =>
+  name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
-/** What a refusal says besides, where a limit is the account's and not the server's. Empty where it is the server's. */
+/**
+ * Returns the advice to raise a limit, as the end of an error. It is empty if the limit is that of the
+ * server.
+ */
 export function formatRaiseHint(account: LimitHolder, name: LimitName): string {
   if (readLimits(account)[name] >= selfHosted[name]) return "";
-  return `; it is the limit of this account (plan ${readPlan(account)}): "waypost account limits ${account.id} --${toLimitFlag(name)} ..." raises it`;
+  const command = `waypost account limits ${account.id} --${toLimitFlag(name)} <value>`;
+  return `; raise the limit of this account (plan ${readPlan(account)}) with "${command}"`;
 }
 
-/** The account a command speaks for. It can have been removed since the token was checked. */
+/** Returns the account of a command. Throws `Refusal` if it has been deleted since the token was checked. */
 export function requireAccount(account: Account | undefined): Account {
-  if (!account) throw new Refusal("unauthorized", "the account of this token does not exist");
+  if (!account) throw new Refusal("unauthorized", "account: does not exist; it may have been deleted");
   return account;
 }
 
-/** The same for a command that makes or changes something: throws `Refusal` for an account that is passive. */
+/**
+ * Returns the account of a command that changes something. Throws `Refusal` if the account does not exist or
+ * is passive.
+ */
 export function requireActiveAccount(account: Account | undefined): Account {
   const known = requireAccount(account);
   mustBeActive(known);
   return known;
 }
 
-/** Throws `Refusal` for an account that may not change anything. */
+/** Throws `Refusal` if an account may not change anything. */
 export function mustBeActive({ id, state }: LimitHolder): void {
   if (state === "passive") throw new Refusal("forbidden", formatDisabled(id));
 }
 
 const formatDisabled = (id: string): string =>
-  `account: it is disabled, so it can read, replace its password and revoke tokens, and change nothing else; "waypost account enable ${id}" lets it go on`;
+  "account: disabled; it can only read, replace its password and revoke tokens. " +
+  `"waypost account enable ${id}" re-enables it`;

@@ -5,13 +5,16 @@ import { countNames, noCounts } from "../model/counts.ts";
 import { readBucketStart } from "./usage.ts";
 import { day, hour, minute } from "../values/time.ts";
 
-/** A stretch of time, cut into points of equal length. */
+/** A period of time, divided into points of equal length. */
 export type PointRange = { from: Millis; step: Millis; points: number };
 
-/** What was used in one of them, from `at` on. */
+/** The counts of one point, which begins at `at`. */
 export type Point = { at: Millis; counts: Counts };
 
-/** The periods that statistics are told of, and the buckets that they are made of: 60 points, and 240 of three hours for the longest. */
+/**
+ * The periods of statistics, and the buckets that they are made of. Each has 60 points, except that the
+ * longest has 240 points of three hours.
+ */
 const periodRanges = {
   "1h": { size: "1m", step: minute, points: 60 },
   "3h": { size: "1m", step: 3 * minute, points: 60 },
@@ -22,19 +25,21 @@ const periodRanges = {
   "30d": { size: "3h", step: 3 * hour, points: 240 },
 } as const satisfies Record<string, { size: BucketSize; step: Millis; points: number }>;
 
+/** The periods of statistics. */
 export const periods = ["1h", "3h", "12h", "1d", "3d", "7d", "30d"] as const;
+/** A period of statistics. */
 export type Period = (typeof periods)[number];
 
 /**
- * The period that ends now. Points begin at whole multiples of their length, and the last one is that of now, which is not
- * over: so a point is the same whenever it is asked for.
+ * Returns the period that ends now. Points begin at whole multiples of their length, so a point is the same
+ * in every response. The last point is the current one, which is incomplete.
  */
 export function toPeriodRange(period: Period, now: Millis): PointRange & { size: BucketSize } {
   const { size, step, points } = periodRanges[period];
   return { size, step, points, from: Math.floor(now / step) * step - (points - 1) * step };
 }
 
-/** All days of the month of a moment, in UTC, those to come included. */
+/** Returns all days of the current month in UTC, including future days. */
 export function toMonthRange(now: Millis): PointRange {
   const date = new Date(now);
   const year = date.getUTCFullYear();
@@ -43,9 +48,15 @@ export function toMonthRange(now: Millis): PointRange {
   return { from, step: day, points: Math.round((Date.UTC(year, month + 1) - from) / day) };
 }
 
-/** What buckets come to in each point of a stretch; zeros where there are none. What is outside is left out. */
+/**
+ * Returns the sum of the buckets in each point of a period. Points without buckets have zeros. Buckets
+ * outside the period are ignored.
+ */
 export function sumPoints(buckets: readonly Usage[], { from, step, points }: PointRange): Point[] {
-  const all = Array.from({ length: points }, (_, index): Point => ({ at: from + index * step, counts: { ...noCounts } }));
+  const all = Array.from({ length: points }, (_, index): Point => ({
+    at: from + index * step,
+    counts: { ...noCounts },
+  }));
   for (const bucket of buckets) {
     const point = all[Math.floor((readBucketStart(bucket) - from) / step)];
     if (point) for (const name of countNames) point.counts[name] += bucket[name];
@@ -53,15 +64,24 @@ export function sumPoints(buckets: readonly Usage[], { from, step, points }: Poi
   return all;
 }
 
-/** How many dead letters there are, by all of the largest buckets. */
-export const sumDeadLetters = (buckets: readonly Usage[]): number => buckets.reduce((sum, { deadLetters }) => sum + deadLetters, 0);
+/** Returns the number of dead letters, from all of the largest buckets. */
+export const sumDeadLetters = (buckets: readonly Usage[]): number =>
+  buckets.reduce((sum, { deadLetters }) => sum + deadLetters, 0);
 
-/** Returns how many bytes are stored, by all of the largest buckets. */
-export const sumStoredBytes = (buckets: readonly Usage[]): number => buckets.reduce((sum, { storedBytes }) => sum + storedBytes, 0);
+/** Returns the number of stored bytes, from all of the largest buckets. */
+export const sumStoredBytes = (buckets: readonly Usage[]): number =>
+  buckets.reduce((sum, { storedBytes }) => sum + storedBytes, 0);
 
-/** Dollars: for 100,000 messages outside workflows, for as many of workflows, for a gigabyte (10^9 bytes) in or out. */
+/**
+ * Prices in dollars: for 100,000 messages outside workflows, for 100,000 messages of workflows, and for a
+ * gigabyte (10^9 bytes) in or out.
+ */
 export type Prices = { messages: number; workflowMessages: number; gigabyte: number };
 
-/** What was used comes to so many dollars. */
-export const calculateCost = ({ messages, workflowMessages, bytesIn, bytesOut }: Counts, prices: Prices): number =>
-  (messages * prices.messages + workflowMessages * prices.workflowMessages) / 100_000 + ((bytesIn + bytesOut) * prices.gigabyte) / 1e9;
+/** Returns the cost of counts in dollars. */
+export const calculateCost = (
+  { messages, workflowMessages, bytesIn, bytesOut }: Counts,
+  prices: Prices,
+): number =>
+  (messages * prices.messages + workflowMessages * prices.workflowMessages) / 100_000 +
+  ((bytesIn + bytesOut) * prices.gigabyte) / 1e9;

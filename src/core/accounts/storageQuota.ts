@@ -4,13 +4,15 @@ import type { Account, AccountId } from "../model/message.ts";
 import { toLimitFlag, readLimit, serverLimit } from "./plans.ts";
 import type { Terms } from "../model/accountTerms.ts";
 
-// How many bytes an account stores, and what is refused if that is more than its quota. Each transaction adds the weight of the rows it
-// wrote to the buckets of `core/accounts/usage.ts`. To sum them up for each message would cost more than the message, so a duty does that and
-// notes in the account if it is over its quota.
+// Counts the bytes that an account stores, and refuses requests if they exceed its quota. Each transaction
+// adds the weight of the rows it wrote to the buckets of `core/accounts/usage.ts`. Adding them up for each
+// message would cost more than the message. A duty adds them up, and records in the account whether it
+// exceeds its quota.
 
 /**
- * Tables of which an account can fill the disk: bodies, logs, dead letters, runs and what people set up. Marks, lines, flows and the like
- * are not counted: they come with rows that are, or their number is limited.
+ * The tables with which an account can fill the disk: bodies, logs, dead letters, runs, and rows that people
+ * set up. Tags, waitlists, limiters and similar rows are not weighed, because they belong to weighed rows or
+ * their number is limited.
  */
 const weighedColumns: { readonly [T in TableName]?: WeighedColumns } = {
   storedMessages: ["detail", "body"],
@@ -27,38 +29,47 @@ const weighedColumns: { readonly [T in TableName]?: WeighedColumns } = {
   audit: ["detail"],
 };
 
-/** The weighed columns of a row: its JSON in UTF-8, its body. */
+/** The weighed columns of a row: its JSON in UTF-8, and its body. */
 type WeighedColumns = readonly ("detail" | "body")[];
 
-/** Returns what is weighed of the rows of a table. Undefined: they are not. */
+/** Returns the weighed columns of a table; undefined if its rows are not weighed. */
 export const findWeighedColumns = (table: TableName): WeighedColumns | undefined => weighedColumns[table];
 
 /** The bytes that every row counts for its id, its other columns and its index entries. */
 export const rowBytes = 100;
 
-/** Returns what a row weighs, in bytes. `parts`: the bytes of what is weighed of it. `store/sql/storedBytes.ts` says the same in SQL. */
-export const weighRow = (parts: readonly number[]): number => parts.reduce((sum, bytes) => sum + bytes, rowBytes);
+/**
+ * Returns the weight of a row in bytes. `parts` are the bytes of its weighed columns.
+ * `store/sql/storedBytes.ts` computes the same weight in SQL.
+ */
+export const weighRow = (parts: readonly number[]): number =>
+  parts.reduce((sum, bytes) => sum + bytes, rowBytes);
 
-/** Beyond this share of the quota the steps of runs are refused as well. */
+/** Above this multiple of the quota, the steps of runs are refused too. */
 const overfullFactor = 1.25;
 
-/** `full`: over the quota, so nothing new is taken. `overfull`: above 125 % of it, so runs wait too. */
+/**
+ * `full` means over the quota: new content is refused. `overfull` means above 125 % of the quota: the content
+ * of active runs is refused too.
+ */
 export type StorageLevel = "full" | "overfull";
 
-/** Returns what an account is that stores these bytes. Null: it is within its quota. */
+/**
+ * Returns the storage level of an account that stores this number of bytes; null if it is within its quota.
+ */
 export function toStorageLevel(account: Terms, bytes: number): StorageLevel | null {
   const quota = readLimit(account, "storageBytes");
   if (bytes <= quota) return null;
   return bytes > overfullFactor * quota ? "overfull" : "full";
 }
 
-/** Reports whether what an account stores must be looked at. */
+/** Reports whether the stored bytes of an account must be added up. */
 export const hasStorageQuota = (account: Terms): boolean =>
   account.deletedAt === undefined && readLimit(account, "storageBytes") < serverLimit("storageBytes");
 
 /**
- * Notes that an account is over its quota, above 125 % of it, or within it again. `bytes`: what it stores. A change within the same level is
- * not noted, so that an account is written only if what it may do changes.
+ * Records whether an account exceeds its quota, or 125 % of it, or is within it again. `bytes` is what it
+ * stores. A change within a level is not recorded, so an account is written only if its rights change.
  */
 export const noteStorage: Decision<{ account: AccountId; bytes: number }, { noted: boolean }> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
@@ -66,33 +77,50 @@ export const noteStorage: Decision<{ account: AccountId; bytes: number }, { note
     const account = draft.get("accounts", id);
     if (!account || readStorageLevel(account) === toStorageLevel(account, bytes)) return { noted: false };
     const { storedBytes: _before, ...others } = account;
-    draft.put("accounts", toStorageLevel(account, bytes) === null ? others : { ...others, storedBytes: bytes });
+    draft.put(
+      "accounts",
+      toStorageLevel(account, bytes) === null ? others : { ...others, storedBytes: bytes },
+    );
     return { noted: true };
   },
 };
 
-/** Returns what an account is by what was noted of it and by its present quota, so that a higher quota holds at once. */
+/**
+ * Returns the storage level of an account, from its recorded bytes and its current quota. A higher quota
+ * applies at once.
+ */
 export const readStorageLevel = (account: Terms): StorageLevel | null =>
   account.storedBytes === undefined ? null : toStorageLevel(account, account.storedBytes);
 
 type Refused = { refused: "storage-quota-exceeded"; message: string };
 
 /**
- * Returns why an account may not store more, if it may not. `continuesRun`: the content belongs to a run that has begun, and is refused only above
- * 125 % of the quota. Deliveries, callbacks, results of calls and the log are never refused.
+ * Returns why an account may not store more; null if it may. `continuesRun` means that the content belongs to
+ * an active run; it is refused only above 125 % of the quota. Deliveries, callbacks, results of calls and the
+ * log are never refused.
  */
-export function findStorageRefusal(account: Pick<Account, "id"> & Terms, { continuesRun }: { continuesRun: boolean }): Refused | null {
+export function findStorageRefusal(
+  account: Pick<Account, "id"> & Terms,
+  { continuesRun }: { continuesRun: boolean },
+): Refused | null {
   const level = readStorageLevel(account);
   if (level === null || (continuesRun && level === "full")) return null;
   const quota = readLimit(account, "storageBytes");
   const raise = `"waypost account limits ${account.id} --${toLimitFlag("storageBytes")} <n>"`;
-  const remedy = `delete dead letters, schedules or URL groups, wait until logs expire, or raise it with ${raise}`;
-  const problem = `${account.storedBytes} bytes stored exceed this account's limit of ${quota}${continuesRun ? " by more than 25 %" : ""}`;
-  return { refused: "storage-quota-exceeded", message: `storage: ${problem}; ${remedy}` };
+  const excess = continuesRun ? " by more than 25 %" : "";
+  const problem = `${account.storedBytes} bytes stored exceed this account's limit of ${quota}${excess}`;
+  const remedy = "delete dead letters, schedules or URL groups, wait until logs expire";
+  return {
+    refused: "storage-quota-exceeded",
+    message: `storage: ${problem}; ${remedy}, or raise it with ${raise}`,
+  };
 }
 
 /** Throws `Refusal` if an account may not store more. */
-export function mustHaveStorage(account: Pick<Account, "id"> & Terms, options: { continuesRun: boolean }): void {
+export function mustHaveStorage(
+  account: Pick<Account, "id"> & Terms,
+  options: { continuesRun: boolean },
+): void {
   const refusal = findStorageRefusal(account, options);
   if (refusal) throw new Refusal(refusal.refused, refusal.message);
 }

@@ -4,18 +4,20 @@ import { countNames, noCounts } from "../model/counts.ts";
 import type { AccountId, LogState, Millis, NodeId } from "../model/message.ts";
 import { day, hour, minute } from "../values/time.ts";
 
-// What an account has used, in numbers that are only ever added up. Decisions say what is to be added; nobody reads the
-// numbers to do so. Each transaction adds what it counted to one row of each size of bucket, and each node has rows of its
-// own, so that no node waits for another one. What was used in a time is the sum of the rows of that time.
+// The usage of an account is a set of numbers that only grow by addition. Decisions say what to add, and
+// never read the numbers for that. Each transaction adds its counts to one row for each size of bucket. Each
+// node has its own rows, so that nodes do not wait for each other. The usage of a period is the sum of its
+// rows.
 
-// What counts as what (protocol 8): each publish, retry and callback is one message. Of a workflow each step is one message,
-// and so are the plan of a branch and the answer of a third party, which makes a call two, and a branch one more.
+// Messages are counted as follows (protocol 8). Each publish, retry and callback is one message. In a
+// workflow, each step is one message. The plan of a branch and the response of a third party are also one
+// message each, so a call counts two, and a branch one more.
 
 const message: Partial<Counts> = { messages: 1 };
 const workflowMessage: Partial<Counts> = { workflowMessages: 1 };
 const workflowRun: Partial<Counts> = { workflowRuns: 1 };
 
-/** For lines of the log by their last state, outside workflows and of a run. */
+/** The counts of a log row by its last state: outside workflows, and for a run. */
 const countsByState: { readonly [S in LogState]?: readonly [Partial<Counts>, Partial<Counts>] } = {
   RETRY: [message, workflowMessage],
   DELIVERED: [{ delivered: 1 }, { workflowDelivered: 1 }],
@@ -23,35 +25,45 @@ const countsByState: { readonly [S in LogState]?: readonly [Partial<Counts>, Par
   CANCELLED: [{ cancelled: 1 }, { workflowCancelled: 1 }],
 };
 
-/** `run`: the run that waits for a message, if any. A failure callback is sent when nobody waits any more. */
+/** `run` is the run that waits for a message, if any. No run waits for a failure callback. */
 type CountedMessage = { account: AccountId; run: string | null };
 
-/** Counts a message that was taken in or made. */
+/** Counts a message that was accepted or created. */
 export const countMessage = (draft: Draft, { account, run }: CountedMessage): void =>
   draft.count(account, run === null ? message : workflowMessage);
 
-/** Counts what a line of the log says. */
-export function countStates(draft: Draft, { account, run }: CountedMessage, states: readonly LogState[]): void {
+/** Counts the last state of a log row. */
+export function countStates(
+  draft: Draft,
+  { account, run }: CountedMessage,
+  states: readonly LogState[],
+): void {
   const last = states.at(-1);
   const counts = last && countsByState[last];
   if (counts) draft.count(account, counts[run === null ? 0 : 1]);
 }
 
+/** Counts a run that was started, resumed or restarted. */
 export const countRun = (draft: Draft, account: AccountId): void => draft.count(account, workflowRun);
 
 /** Counts bytes of bodies. */
-export function countBytes(draft: Draft, account: AccountId, name: "bytesIn" | "bytesOut", bytes: number): void {
-  if (bytes > 0) draft.count(account, name === "bytesIn" ? { bytesIn: bytes } : { bytesOut: bytes });
+export function countBytes(
+  draft: Draft,
+  account: AccountId,
+  counts: Pick<Counts, "bytesIn"> | Pick<Counts, "bytesOut">,
+): void {
+  const bytes = "bytesIn" in counts ? counts.bytesIn : counts.bytesOut;
+  if (bytes > 0) draft.count(account, counts);
 }
 
-/** Counts dead letters that come, or go where it is negative. */
+/** Counts dead letters that were added or, if `change` is negative, removed. */
 export function countDeadLetters(draft: Draft, account: AccountId, change: number): void {
   if (change !== 0) draft.count(account, { deadLetters: change });
 }
 
 /**
- * The sizes of buckets: how long one is, how long it is kept, and how much longer it may stay until there are enough of them
- * to be worth the way. They are kept for as long as the periods of statistics that are made of them, and for the whole month.
+ * The sizes of buckets: their length, how long they are kept, and how much longer they may stay so that many
+ * can be removed at once. They are kept for the periods of statistics that use them, and for the whole month.
  */
 export const bucketSizes = {
   "1m": { span: minute, kept: 6 * hour, spare: 6 * hour },
@@ -59,35 +71,41 @@ export const bucketSizes = {
   "3h": { span: 3 * hour, kept: 33 * day, spare: 3 * day },
 } as const;
 
+/** The name of a size of bucket. */
 export type BucketSize = keyof typeof bucketSizes;
 
 const sizeNames = ["1m", "12m", "3h"] as const satisfies BucketSize[];
 
 const padded = (time: Millis): string => String(Math.max(0, time)).padStart(13, "0");
 
-/** All that is in a size from a time on, of all nodes: ids between these two. */
+/** Returns the bounds of the ids of all buckets of a size from a time on, of all nodes. */
 export const bucketRangeFrom = (size: BucketSize, from: Millis): { after: string; before: string } => ({
   after: `${size}/${padded(from)}`,
   before: `${size}0`,
 });
 
-/** When the bucket of a size begins that a time is in. */
-export const startOfBucket = (size: BucketSize, time: Millis): Millis => Math.floor(time / bucketSizes[size].span) * bucketSizes[size].span;
+/** Returns the start of the bucket of a size that contains a time. */
+export const startOfBucket = (size: BucketSize, time: Millis): Millis =>
+  Math.floor(time / bucketSizes[size].span) * bucketSizes[size].span;
 
-/** Returns what the id of a bucket says. */
+/** Parses the id of a bucket. */
 function parseBucketId(id: string): { size: BucketSize; startsAt: Millis } {
   const [size = "", time = ""] = id.split("/");
   return { size: size as BucketSize, startsAt: Number(time) };
 }
 
-/** When a bucket begins. */
+/** Returns the start of a bucket. */
 export const readBucketStart = ({ id }: Pick<Usage, "id">): Millis => parseBucketId(id).startsAt;
 
 /**
- * Returns the rows that a node adds its counts to. The largest buckets alone hold the balances. Stored bytes are also in the smallest ones,
- * which tell whether an account has changed within the last minutes.
+ * Returns the rows that a node adds its counts to. Only the largest buckets have all balances. The smallest
+ * buckets also have stored bytes, to show whether an account has changed within the last minutes.
  */
-export const makeBuckets = (account: AccountId, counts: Counts, { now, node }: { now: Millis; node: NodeId }): Usage[] =>
+export const makeBuckets = (
+  account: AccountId,
+  counts: Counts,
+  { now, node }: { now: Millis; node: NodeId },
+): Usage[] =>
   sizeNames.flatMap((size) => {
     const id = `${size}/${padded(startOfBucket(size, now))}/${escapeNode(node)}`;
     const deadLetters = size === "3h" ? counts.deadLetters : 0;
@@ -96,39 +114,53 @@ export const makeBuckets = (account: AccountId, counts: Counts, { now, node }: {
     return countNames.some((name) => row[name] !== 0) ? row : [];
   });
 
-/** A slash in it would look like the end of the time. */
+/** A slash separates the parts of an id, so the name of a node must not contain one. */
 const escapeNode = (node: NodeId): string => node.replaceAll("/", "_");
 
-/** Within a size, whatever is a bucket: the first one is not. */
+/** Returns the smallest id of a bucket of a size. The row of `carriedBalancesId` sorts before it. */
 const firstBucketId = (size: BucketSize): string => `${size}/${padded(1)}`;
 
-/** Buckets that are past their time: for each size the ids between these two. */
+/** Returns the bounds of the ids of expired buckets, for each size. */
 export const listExpiredBucketRanges = (now: Millis): { after: string; before: string }[] =>
-  sizeNames.map((size) => ({ after: firstBucketId(size), before: `${size}/${padded(now - bucketSizes[size].kept)}` }));
+  sizeNames.map((size) => ({
+    after: firstBucketId(size),
+    before: `${size}/${padded(now - bucketSizes[size].kept)}`,
+  }));
 
+/** Reports whether a bucket is past its retention. */
 export function isExpiredBucket({ id }: Pick<Usage, "id">, now: Millis): boolean {
   const { size, startsAt } = parseBucketId(id);
   return startsAt < now - bucketSizes[size].kept;
 }
 
-/** Where the oldest bucket of each size is found, and when it is worth the way to remove it. */
+/** The bounds of the ids of all buckets, for each size. */
 export const bucketRanges = sizeNames.map((size) => ({ after: firstBucketId(size), before: `${size}0` }));
+/** Returns when the oldest bucket of a size should be removed, with all other expired ones. */
 export function worthRemovingAt({ id }: Pick<Usage, "id">): Millis {
   const { size, startsAt } = parseBucketId(id);
   return startsAt + bucketSizes[size].kept + bucketSizes[size].spare;
 }
 
-/** Holds the balances of buckets that are gone. It stands before all buckets, and only `expire` changes it. */
+/**
+ * The row that holds the balances of removed buckets. It sorts before all buckets, and only `expire` changes
+ * it.
+ */
 export const carriedBalancesId = `3h/${padded(0)}/carried`;
 
 /**
- * Removes buckets that are past their time. The balances of the largest ones are kept, but not those of a deleted account: its row would
- * stay for them. The caller has asked for the row of `carriedBalancesId`.
+ * Removes expired buckets. The balances of the largest buckets are kept, except those of a deleted account,
+ * whose row would never be removed. The row of `carriedBalancesId` must be loaded.
  */
-export function removeBuckets(draft: Draft, account: AccountId, buckets: readonly Usage[], options: { keepsBalances: boolean }): void {
+export function removeBuckets(
+  draft: Draft,
+  account: AccountId,
+  { buckets, keepsBalances }: { buckets: readonly Usage[]; keepsBalances: boolean },
+): void {
   for (const { id } of buckets) draft.drop("usage", account, id);
-  if (!options.keepsBalances) return draft.drop("usage", account, carriedBalancesId);
-  const carried = { ...(draft.get("usage", account, carriedBalancesId) ?? { ...noCounts, account, id: carriedBalancesId }) };
+  if (!keepsBalances) return draft.drop("usage", account, carriedBalancesId);
+  const carried = {
+    ...(draft.get("usage", account, carriedBalancesId) ?? { ...noCounts, account, id: carriedBalancesId }),
+  };
   const before = formatBalances(carried);
   for (const bucket of buckets) {
     if (parseBucketId(bucket.id).size !== "3h") continue;

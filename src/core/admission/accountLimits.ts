@@ -1,5 +1,6 @@
 import type { Draft, Key, Moment } from "../decision/command.ts";
-import type { Account, AccountId, Limiter, MessageState } from "../model/message.ts";
+import type { Account, AccountId, MessageState } from "../model/message.ts";
+import type { Limiter } from "../model/limiter.ts";
 import { readEndpointParallelism, readAccountParallelism } from "../accounts/plans.ts";
 import type { AccountLimit } from "./gate.ts";
 import { accountGate, endpointGate } from "./gate.ts";
@@ -10,7 +11,7 @@ import { findLimiter, putLimiter, readLimiter, toLimiterKey } from "./limiter.ts
 // accounts pay nothing for it. As with a key, the place is the lease itself. A lease from before the account
 // had the limit is not counted; the state of the message records that.
 
-/** The limit of an account, by the kind of the gate. Returns null if the account has no such limit. */
+/** Return the limit of an account for one kind of gate, or null if the account has no such limit. */
 const readLimit: Record<AccountLimit["kind"], (account: Account) => number | null> = {
   endpoint: readEndpointParallelism,
   account: readAccountParallelism,
@@ -20,7 +21,11 @@ const readLimit: Record<AccountLimit["kind"], (account: Account) => number | nul
  * Returns the limiters of an account that count the delivery of a message, in the order of the gates, with
  * their limits as they are now.
  */
-export function readAccountLimiters(draft: Draft, moment: Pick<Moment, "now">, state: MessageState): Limiter[] {
+export function readAccountLimiters(
+  draft: Draft,
+  moment: Pick<Moment, "now">,
+  state: MessageState,
+): Limiter[] {
   const owner = draft.get("accounts", state.account);
   if (!owner) return [];
   const toEndpoint = readLimit.endpoint(owner);
@@ -42,7 +47,11 @@ export const gainsAccountLimit = (before: Account, after: Account): boolean =>
   Object.values(readLimit).some((limit) => limit(before) === null && limit(after) !== null);
 
 /** Sets the limit of a limiter to that of its account, which may have been changed or removed. */
-export function refreshAccountLimit(draft: Draft, moment: Moment, name: { account: AccountId; gate: AccountLimit }): void {
+export function refreshAccountLimit(
+  draft: Draft,
+  moment: Moment,
+  name: { account: AccountId; gate: AccountLimit },
+): void {
   const limiter = findLimiter(draft, name);
   const owner = draft.get("accounts", name.account);
   const parallelism = owner ? readLimit[name.gate.kind](owner) : null;
@@ -51,15 +60,20 @@ export function refreshAccountLimit(draft: Draft, moment: Moment, name: { accoun
 
 /**
  * Returns the limiters to load with these accounts and endpoints. A command that reads an account may send
- * any of its messages, so it reads the limiter of the account as well; a command that names an endpoint reads
- * the limiter of that endpoint. None for accounts without a limit.
+ * any of its messages, so it reads the limiter of the account as well. A command that names an endpoint reads
+ * the limiter of that endpoint. There are none for accounts without a limit.
  */
-export function listAccountLimiterKeys(draft: Draft, accounts: Iterable<AccountId>, endpoints: readonly (readonly Key[])[]): Key[] {
+export function listAccountLimiterKeys(
+  draft: Draft,
+  accounts: Iterable<AccountId>,
+  endpoints: readonly (readonly Key[])[],
+): Key[] {
   const keys: Key[] = [];
   const limitedByEndpoint = new Set<AccountId>();
   for (const id of accounts) {
     const account = draft.get("accounts", id);
-    if (account && readLimit.account(account) !== null) keys.push(toLimiterKey({ account: id, gate: accountGate }));
+    if (account && readLimit.account(account) !== null)
+      keys.push(toLimiterKey({ account: id, gate: accountGate }));
     if (account && readLimit.endpoint(account) !== null) limitedByEndpoint.add(id);
   }
   if (limitedByEndpoint.size === 0) return keys;

@@ -1,6 +1,7 @@
 import type { Draft, Moment } from "../decision/command.ts";
 import { spans } from "../values/limits.ts";
-import type { Limiter, MessageState } from "../model/message.ts";
+import type { MessageState } from "../model/message.ts";
+import type { Limiter } from "../model/limiter.ts";
 import {
   countEnd,
   enterWaitlist,
@@ -12,7 +13,15 @@ import {
   takeSlot,
 } from "./counters.ts";
 import type { Gate } from "./gate.ts";
-import { capacityGate, formatGate, hasLimiter, isBefore, parseGate, queueGate, readWaitlist } from "./gate.ts";
+import {
+  capacityGate,
+  formatGate,
+  hasLimiter,
+  isBefore,
+  parseGate,
+  queueGate,
+  readWaitlist,
+} from "./gate.ts";
 import { isQueuePaused } from "./pausedQueue.ts";
 import { findLimiter, freeRoom, readLimiter, unreservedRoom } from "./limiter.ts";
 
@@ -31,8 +40,8 @@ import { findLimiter, freeRoom, readLimiter, unreservedRoom } from "./limiter.ts
 // A message that waits for capacity (5) uses up none of the limits before it, so other messages can. A
 // message that waits for a limit of its account (3 or 4) reserves a place at the earlier gates that count
 // deliveries. Without these reservations, the waitlists of the account would fill up with messages of a key
-// or an endpoint that is at its limit; each would be sent back when its turn came, ahead of messages that
-// could have been sent.
+// or an endpoint that is at its limit. Each of these messages would be sent back when its turn came, ahead of
+// messages that could have been sent.
 
 /** A message as far as it has come, and the gate that stops it; null: it may be sent. */
 export type Advanced = { state: MessageState; stoppedAt: Gate | null };
@@ -49,7 +58,9 @@ export function advance(draft: Draft, moment: Moment, initial: MessageState): Ad
     if (!mayPass(queue, state, moment)) return { state, stoppedAt: gate };
     state = takeSlot(draft, moment, { state, queue });
   }
-  const closed = listDeliveryLimiters(draft, moment, state).find((limiter) => !mayPass(limiter, state, moment));
+  const closed = listDeliveryLimiters(draft, moment, state).find(
+    (limiter) => !mayPass(limiter, state, moment),
+  );
   if (closed) return { state, stoppedAt: parseGate(closed.id) };
   return { state, stoppedAt: hasCapacity(draft, state) ? null : capacityGate(state.host) };
 }
@@ -73,7 +84,8 @@ function mayPass(limiter: Limiter, state: MessageState, { now }: Moment): boolea
  */
 function hasCapacity(draft: Draft, state: MessageState): boolean {
   const { account, host } = state;
-  const mayTakeTurn = !draft.get("hostWaitlists", account, host) || state.waitlist === formatGate(capacityGate(host));
+  const mayTakeTurn =
+    !draft.get("hostWaitlists", account, host) || state.waitlist === formatGate(capacityGate(host));
   return mayTakeTurn && draft.hasCapacity(account, host);
 }
 
@@ -85,7 +97,8 @@ function hasCapacity(draft: Draft, state: MessageState): boolean {
 export function mightPass(draft: Draft, state: MessageState): boolean {
   if (isQueuePaused(draft, state)) return false;
   const { account, queue, slot, waitlist } = state;
-  const limiter = queue === null || slot !== null ? undefined : findLimiter(draft, { account, gate: queueGate(queue) });
+  const limiter =
+    queue === null || slot !== null ? undefined : findLimiter(draft, { account, gate: queueGate(queue) });
   // A limiter that does not exist yet is open at any time, so any time will do.
   const limiters = [...(limiter ? [limiter] : []), ...listDeliveryLimiters(draft, { now: 0 }, state)];
   return !limiters.some((one) => isCertainlyClosed(one, waitlist === null)) && hasCapacity(draft, state);
@@ -98,7 +111,11 @@ const isCertainlyClosed = ({ paused, parallelism, running, waiting }: Limiter, i
  * Holds a due message in the waitlist of a gate. It has no due time there, so claims skip it until the gate
  * opens.
  */
-export function hold(draft: Draft, moment: Moment, { state, gate }: { state: MessageState; gate: Gate }): void {
+export function hold(
+  draft: Draft,
+  moment: Moment,
+  { state, gate }: { state: MessageState; gate: Gate },
+): void {
   const { account, host } = state;
   const waitlist = formatGate(gate);
   let held = state;

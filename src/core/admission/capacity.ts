@@ -5,22 +5,28 @@ import type { AccountId } from "../model/message.ts";
  * The deliveries that a node may have running, and how it shares them between destinations.
  *
  * A destination (a host, for one account) may have as many deliveries running as are free. The first slow
- * destination gets at most half of the capacity, the second at most a third, and a new destination nearly always
- * finds some free. (The dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds", 1998, with a
- * factor of one.) The memory for bodies that are being sent is shared by the same rule.
+ * destination gets at most half of the capacity, the second at most a third, and a new destination nearly
+ * always finds some free. This is the dynamic threshold of Choudhury and Hahne ("Dynamic queue length
+ * thresholds", 1998) with a factor of one. The memory for bodies that are being sent is shared by the same
+ * rule.
  *
  * Accounts with many destinations are held back by a second rule: see `leavesReserve`.
  */
 export type DeliveryCapacity = {
   free: number;
-  /** No destination gets more than this, however idle the node. */
+  /** No destination gets more than this, even if the node is idle. */
   perHost: number;
-  /** The accounts whose due messages wait for a claim, so that a new message must not overtake them: all, none, or these. */
+  /**
+   * The accounts whose due messages wait for a claim, so that a new message must not overtake them: all,
+   * none, or these.
+   */
   backlog: boolean | ReadonlySet<AccountId>;
   /** Running deliveries by destination (`laneName`). */
   runningByLane: ReadonlyMap<string, number>;
   bytes: ByteCapacity;
-  /** The deliveries and the memory for bodies that each account holds. Absent: accounts are not distinguished. */
+  /**
+   * The deliveries and the memory for bodies that each account holds. Absent: accounts are not distinguished.
+   */
   heldByAccount?: { deliveries: CapacityHoldings; bytes: CapacityHoldings };
   /** Called for a destination (`laneName`) that gets no delivery because its account holds its share. */
   denied?(lane: string): void;
@@ -29,17 +35,32 @@ export type DeliveryCapacity = {
 /** The whole of a capacity, and what each account holds of it. */
 export type CapacityHoldings = { total: number; byAccount: ReadonlyMap<AccountId, number> };
 
-/** Bytes of bodies. `free` may be negative: the last body taken may exceed the limit, so that a large body never waits without end. */
+/**
+ * Bytes of bodies. `free` may be negative: the last body taken may exceed the limit, so that a large body
+ * never waits without end.
+ */
 export type ByteCapacity = {
   free: number;
-  /** The most bytes that one batch loads for messages that it may send. The first message is always loaded. */
+  /**
+   * The most bytes that one batch loads for messages that it may send. The first message is always loaded.
+   */
   perBatch: number;
   /** Bytes of running deliveries by destination (`laneName`). */
   byLane: Readonly<Record<string, number>>;
 };
 
-/** Deliveries that were promised since the capacity was counted: `account` and `accountBytes` to the account of the destination. */
-export type TakenCapacity = { all: number; lane: number; account?: number; bytes: number; laneBytes: number; accountBytes?: number };
+/**
+ * Deliveries that were promised since the capacity was counted: `account` and `accountBytes` to the account
+ * of the destination.
+ */
+export type TakenCapacity = {
+  all: number;
+  lane: number;
+  account?: number;
+  bytes: number;
+  laneBytes: number;
+  accountBytes?: number;
+};
 
 /** Returns the name under which the deliveries of a destination are counted. */
 export const laneName = (account: AccountId, host: string): string => `${account} ${host}`;
@@ -60,7 +81,11 @@ export function hasCapacity(capacity: DeliveryCapacity, taken: TakenCapacity, la
 }
 
 /** Reports whether one more delivery of the account of a destination leaves other accounts their share. */
-export function leavesShareToOthers({ free, bytes, heldByAccount }: DeliveryCapacity, taken: TakenCapacity, lane: string): boolean {
+export function leavesShareToOthers(
+  { free, bytes, heldByAccount }: DeliveryCapacity,
+  taken: TakenCapacity,
+  lane: string,
+): boolean {
   if (!heldByAccount) return true;
   const account = readLaneAccount(lane);
   const ownDeliveries = (heldByAccount.deliveries.byAccount.get(account) ?? 0) + (taken.account ?? 0);
@@ -76,11 +101,19 @@ function hasBytes({ free, byLane }: ByteCapacity, taken: TakenCapacity, lane: st
 }
 
 /**
- * Reports whether a delivery to a destination may begin before it is known which others wait. Nothing is running
- * to it, and more deliveries are free than destinations are being sent to, so that it takes none from another.
+ * Reports whether a delivery to a destination may begin before it is known which others wait. Nothing is
+ * running to it, and more deliveries are free than destinations are being sent to, so that it takes none from
+ * another.
  */
-export function isNewcomer(capacity: DeliveryCapacity, taken: Pick<TakenCapacity, "all" | "lane">, lane: string): boolean {
-  return (capacity.runningByLane.get(lane) ?? 0) + taken.lane === 0 && capacity.free - taken.all > capacity.runningByLane.size;
+export function isNewcomer(
+  capacity: DeliveryCapacity,
+  taken: Pick<TakenCapacity, "all" | "lane">,
+  lane: string,
+): boolean {
+  return (
+    (capacity.runningByLane.get(lane) ?? 0) + taken.lane === 0 &&
+    capacity.free - taken.all > capacity.runningByLane.size
+  );
 }
 
 /** Reports whether due messages of this account wait for a claim. */

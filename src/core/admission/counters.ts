@@ -1,5 +1,6 @@
 import type { Draft, Key, Moment } from "../decision/command.ts";
-import type { AccountId, Limiter, MessageId, MessageState, Millis } from "../model/message.ts";
+import type { AccountId, MessageId, MessageState, Millis } from "../model/message.ts";
+import type { Limiter } from "../model/limiter.ts";
 import { isUnfinished } from "../model/message.ts";
 import { readAccountLimiters } from "./accountLimits.ts";
 import type { GateKind, LimiterGate } from "./gate.ts";
@@ -24,10 +25,15 @@ import { countDelivery, putLimiter, readLimiter, toLimiterKey } from "./limiter.
  * Returns the limiters that count a message while it is being sent, in the order of the gates, with their
  * limits as they are now.
  */
-export function listDeliveryLimiters(draft: Draft, moment: Pick<Moment, "now">, state: MessageState): Limiter[] {
+export function listDeliveryLimiters(
+  draft: Draft,
+  moment: Pick<Moment, "now">,
+  state: MessageState,
+): Limiter[] {
   const limiters = readAccountLimiters(draft, moment, state);
   const { account, flowControlKey } = state;
-  if (flowControlKey !== null) limiters.unshift(readLimiter(draft, moment, { account, gate: keyGate(flowControlKey) }));
+  if (flowControlKey !== null)
+    limiters.unshift(readLimiter(draft, moment, { account, gate: keyGate(flowControlKey) }));
   return limiters;
 }
 
@@ -42,10 +48,23 @@ export function hasReservation(gate: LimiterGate, state: MessageState): boolean 
  * Takes a slot of a queue for a message, which leaves the waitlist of the queue. The slot is kept until
  * `releaseSlot`.
  */
-export function takeSlot(draft: Draft, moment: Moment, { state, queue }: { state: MessageState; queue: Limiter }): MessageState {
+export function takeSlot(
+  draft: Draft,
+  moment: Moment,
+  { state, queue }: { state: MessageState; queue: Limiter },
+): MessageState {
   const hasWaited = state.waitlist === queue.id;
-  putLimiter(draft, moment, { ...queue, running: queue.running + 1, waiting: queue.waiting - (hasWaited ? 1 : 0) });
-  draft.put("queueSlots", { account: state.account, id: state.id, queue: parseGate(queue.id).name, holders: 1 });
+  putLimiter(draft, moment, {
+    ...queue,
+    running: queue.running + 1,
+    waiting: queue.waiting - (hasWaited ? 1 : 0),
+  });
+  draft.put("queueSlots", {
+    account: state.account,
+    id: state.id,
+    queue: parseGate(queue.id).name,
+    holders: 1,
+  });
   return { ...state, slot: state.id, waitlist: hasWaited ? null : state.waitlist };
 }
 
@@ -63,10 +82,11 @@ export function shareSlot(draft: Draft, account: AccountId, slot: MessageId): bo
 export function releaseSlot(draft: Draft, moment: Moment, state: MessageState): void {
   if (state.slot === null) return;
   const slot = draft.get("queueSlots", state.account, state.slot);
-  if (!slot) return draft.fault(`message ${state.id} of account ${state.account} held a slot that is not there`);
+  if (!slot) return draft.fault(`message ${state.id} of account ${state.account}: its queue slot is missing`);
   if (slot.holders > 1) return draft.put("queueSlots", { ...slot, holders: slot.holders - 1 });
   draft.drop("queueSlots", slot.account, slot.id);
-  if (slot.queue !== "") decrement(draft, moment, { account: slot.account, gate: queueGate(slot.queue), counter: "running" });
+  if (slot.queue !== "")
+    decrement(draft, moment, { account: slot.account, gate: queueGate(slot.queue), counter: "running" });
 }
 
 /**
@@ -74,7 +94,11 @@ export function releaseSlot(draft: Draft, moment: Moment, state: MessageState): 
  * longer count: their callbacks, or their aborted requests, end without the queue. Returns false if the
  * queue is still needed.
  */
-export function removeQueue(draft: Draft, moment: Moment, { limiter, slots }: { limiter: Limiter; slots: readonly MessageId[] }): boolean {
+export function removeQueue(
+  draft: Draft,
+  moment: Moment,
+  { limiter, slots }: { limiter: Limiter; slots: readonly MessageId[] },
+): boolean {
   const { account, id } = limiter;
   const { name } = parseGate(id);
   const abandoned = slots.flatMap((messageId) => {
@@ -102,13 +126,20 @@ export function countStart(draft: Draft, moment: Moment, state: MessageState): M
 }
 
 /**
- * Counts the end of a delivery, whether it finished or was given up. Does nothing for a message that is not
- * leased. `nextAt` is when the message will be sent again, or 0; its key is not forgotten before then.
+ * A message whose delivery has ended. `nextAt` is when the message is due for its retry. Absent: it is not
+ * delayed or not sent again.
  */
-export function countEnd(draft: Draft, moment: Moment, state: MessageState, nextAt: Millis = 0): void {
-  const { account, leasedBy, flowControlKey, counted, countedToEndpoint } = state;
+export type EndedDelivery = MessageState & { nextAt?: Millis };
+
+/**
+ * Counts the end of a delivery, whether it finished or was given up. Does nothing for a message that is not
+ * leased. The message's key is not forgotten before `nextAt`.
+ */
+export function countEnd(draft: Draft, moment: Moment, state: EndedDelivery): void {
+  const { account, leasedBy, flowControlKey, counted, countedToEndpoint, nextAt = 0 } = state;
   if (leasedBy === null) return;
-  const end = (gate: LimiterGate): void => decrement(draft, moment, { account, gate, counter: "running", nextAt });
+  const end = (gate: LimiterGate): void =>
+    decrement(draft, moment, { account, gate, counter: "running", nextAt });
   if (flowControlKey !== null) end(keyGate(flowControlKey));
   if (countedToEndpoint) end(endpointGate(state));
   if (counted) end(accountGate);
@@ -118,13 +149,19 @@ export function countEnd(draft: Draft, moment: Moment, state: MessageState, next
  * Counts a message that enters a waitlist and, if a limit of its account holds it, reserves a place at the
  * gates before that one.
  */
-export function enterWaitlist(draft: Draft, moment: Moment, { state, gate }: { state: MessageState; gate: LimiterGate }): MessageState {
+export function enterWaitlist(
+  draft: Draft,
+  moment: Moment,
+  { state, gate }: { state: MessageState; gate: LimiterGate },
+): MessageState {
   const limiters = listDeliveryLimiters(draft, moment, state);
   const id = formatGate(gate);
-  const limiter = limiters.find((one) => one.id === id) ?? readLimiter(draft, moment, { account: state.account, gate });
+  const limiter =
+    limiters.find((one) => one.id === id) ?? readLimiter(draft, moment, { account: state.account, gate });
   putLimiter(draft, moment, { ...limiter, waiting: limiter.waiting + 1 });
   const reserved = isAccountLimit(gate) ? limiters.filter((one) => isBefore(parseGate(one.id), gate)) : [];
-  for (const one of reserved) putLimiter(draft, moment, { ...one, waitingDownstream: (one.waitingDownstream ?? 0) + 1 });
+  for (const one of reserved)
+    putLimiter(draft, moment, { ...one, waitingDownstream: (one.waitingDownstream ?? 0) + 1 });
   return recordCounted(reserved, state);
 }
 
@@ -137,16 +174,18 @@ export function leaveWaitlist(draft: Draft, moment: Moment, state: MessageState)
   if (waitlist === null || !hasLimiter(waitlist)) return;
   decrement(draft, moment, { account, gate: waitlist, counter: "waiting" });
   for (const gate of [...(flowControlKey === null ? [] : [keyGate(flowControlKey)]), endpointGate(state)])
-    if (hasReservation(gate, state)) decrement(draft, moment, { account, gate, counter: "waitingDownstream" });
+    if (hasReservation(gate, state))
+      decrement(draft, moment, { account, gate, counter: "waitingDownstream" });
 }
 
-/**
- * Sets the counter of a waitlist in which nobody waits to 0, and reports it as a fault if it was not. Returns
- * the limiter.
- */
+/** Sets the counter of an empty waitlist to 0, and reports a fault if it was not 0. Returns the limiter. */
 export function resetWaiting(draft: Draft, limiter: Limiter): Limiter {
   const { account, id, waiting } = limiter;
-  if (waiting > 0) draft.fault(`${id} of account ${account} counted ${waiting} waiting messages, but its waitlist is empty`);
+  if (waiting > 0)
+    draft.fault(
+      `${id} of account ${account} counted ${waiting} waiting messages, but its waitlist is empty; ` +
+        "its count is reset to 0",
+    );
   return { ...limiter, waiting: 0 };
 }
 
@@ -158,22 +197,34 @@ export function recordCounted(limiters: readonly Limiter[], state: MessageState)
   const hasKind = (kind: GateKind): boolean => limiters.some(({ id }) => parseGate(id).kind === kind);
   const isCounted = hasKind("account");
   const isCountedToEndpoint = hasKind("endpoint");
-  if (isCounted === (state.counted ?? false) && isCountedToEndpoint === (state.countedToEndpoint ?? false)) return state;
+  if (isCounted === (state.counted ?? false) && isCountedToEndpoint === (state.countedToEndpoint ?? false))
+    return state;
   const { counted: _account, countedToEndpoint: _endpoint, ...uncounted } = state;
-  return { ...uncounted, ...(isCounted ? { counted: true } : {}), ...(isCountedToEndpoint ? { countedToEndpoint: true } : {}) };
+  return {
+    ...uncounted,
+    ...(isCounted ? { counted: true } : {}),
+    ...(isCountedToEndpoint ? { countedToEndpoint: true } : {}),
+  };
 }
 
 type Decrement = LimiterName & { counter: "running" | "waiting" | "waitingDownstream"; nextAt?: Millis };
 
 /**
- * Decrements a counter. A counter that is already 0 is reported as a fault and stays 0, so that damaged data does
- * not stop deliveries.
+ * Decrements a counter. A counter that is already 0 is reported as a fault and stays 0, so that damaged data
+ * does not stop deliveries.
  */
 function decrement(draft: Draft, moment: Moment, { account, gate, counter, nextAt = 0 }: Decrement): void {
   const limiter = readLimiter(draft, moment, { account, gate });
   const count = limiter[counter] ?? 0;
-  if (count === 0) draft.fault(`the counter "${counter}" of ${limiter.id} in account ${account} was too low`);
-  putLimiter(draft, moment, { ...limiter, [counter]: Math.max(0, count - 1), lastDueAt: Math.max(limiter.lastDueAt, nextAt) });
+  if (count === 0)
+    draft.fault(
+      `counter "${counter}" of ${limiter.id} in account ${account} would become negative; it stays 0`,
+    );
+  putLimiter(draft, moment, {
+    ...limiter,
+    [counter]: Math.max(0, count - 1),
+    lastDueAt: Math.max(limiter.lastDueAt, nextAt),
+  });
 }
 
 /** Returns the keys of the limiters that these messages pass, or have passed. */

@@ -10,11 +10,12 @@ import type { MessageState } from "../model/message.ts";
  * - `running` is, for a queue, the number of its slots; for the others, the number of leased messages that
  *   they count.
  * - `waiting` is the number of held messages in the waitlist of the gate.
- * - `waitingDownstream` is the number of held messages that wait for a limit of their account (`endpoint` or `account`)
- *   and reserve a place at this earlier gate: at their key always, at their endpoint if `countedToEndpoint`
- *   says so. A reserved place counts as taken for messages that have not reserved one themselves.
+ * - `waitingDownstream` is the number of held messages that wait for a limit of their account (`endpoint` or
+ *   `account`) and reserve a place at this earlier gate. They always reserve one at their key, and one at
+ *   their endpoint if `countedToEndpoint` is set. A reserved place counts as taken for messages that have not
+ *   reserved one themselves.
  *
- * `counters.ts` alone changes them. `test/model/counters.ts` computes them from the rows.
+ * Only `counters.ts` changes them. `test/model/counters.ts` computes them from the rows.
  */
 export type Gate = Queue | FlowControlKey | AccountEndpoint | WholeAccount | Capacity;
 
@@ -36,17 +37,26 @@ export type AccountLimit = AccountEndpoint | WholeAccount;
 
 /** The kinds of gates, in the order in which a message passes them. */
 export const gateKinds = ["queue", "key", "endpoint", "account", "capacity"] as const;
+/** The kind of a gate. */
 export type GateKind = (typeof gateKinds)[number];
 
 /** Reports whether a message comes to gate `a` before gate `b`. */
 export const isBefore = (a: Gate, b: Gate): boolean => gateKinds.indexOf(a.kind) < gateKinds.indexOf(b.kind);
 
+/** Returns the gate of a queue. */
 export const queueGate = (name: string): Queue => ({ kind: "queue", name });
+/** Returns the gate of a flow-control key. */
 export const keyGate = (name: string): FlowControlKey => ({ kind: "key", name });
+/** The gate of an account's limit in total. */
 export const accountGate: WholeAccount = { kind: "account", name: "" };
+/** Returns the gate of this node's delivery capacity for a host. */
 export const capacityGate = (host: string): Capacity => ({ kind: "capacity", name: host });
 
-export const endpointGate = ({ endpoint }: Pick<MessageState, "endpoint">): AccountEndpoint => ({ kind: "endpoint", name: endpoint });
+/** Returns the gate of an account's limit for the endpoint of a message. */
+export const endpointGate = ({ endpoint }: Pick<MessageState, "endpoint">): AccountEndpoint => ({
+  kind: "endpoint",
+  name: endpoint,
+});
 
 /**
  * Returns the id under which a gate is stored: as the id of its limiter, and as the waitlist of the messages
@@ -59,21 +69,30 @@ export function parseGate(id: string): Gate {
   const end = id.indexOf(":");
   const start = id.slice(0, end);
   const kind = gateKinds.find((one) => one === start);
-  if (kind === undefined) throw new Error(`gate ${id}: must begin with one of ${gateKinds.join(", ")} and a colon`);
+  if (kind === undefined)
+    throw new Error(`gate ${id}: must begin with one of ${gateKinds.join(", ")} and a colon`);
   return kind === "account" ? accountGate : { kind, name: id.slice(end + 1) };
 }
 
 /** Returns the gate of the waitlist that a message is held in, or null. */
-export const readWaitlist = ({ waitlist }: Pick<MessageState, "waitlist">): Gate | null => (waitlist === null ? null : parseGate(waitlist));
+export const readWaitlist = ({ waitlist }: Pick<MessageState, "waitlist">): Gate | null =>
+  waitlist === null ? null : parseGate(waitlist);
 
+/** Reports whether a gate has a limiter. All gates but delivery capacity do. */
 export const hasLimiter = (gate: Gate): gate is LimiterGate => gate.kind !== "capacity";
 
-export const isAccountLimit = (gate: Gate): gate is AccountLimit => gate.kind === "endpoint" || gate.kind === "account";
+/** Reports whether a gate is a limit of the account: to an endpoint, or in total. */
+export const isAccountLimit = (gate: Gate): gate is AccountLimit =>
+  gate.kind === "endpoint" || gate.kind === "account";
 
+/** Reports whether two gates are the same. */
 export const isSameGate = (a: Gate, b: Gate): boolean => a.kind === b.kind && a.name === b.name;
 
 /** Returns two texts between which the ids of all gates of one kind are, and no others. */
-export const listGateBounds = (kind: GateKind): { after: string; before: string } => ({ after: `${kind}:`, before: `${kind};` });
+export const listGateBounds = (kind: GateKind): { after: string; before: string } => ({
+  after: `${kind}:`,
+  before: `${kind};`,
+});
 
 /**
  * The order in which a transaction locks limiters, which is not that of the gates. A batch knows the queues

@@ -15,23 +15,45 @@ export const serverEndedDueAt: Millis = 0;
  * Leases a message to this node and hands it to the dispatcher. The caller has taken delivery capacity for
  * it.
  */
-export function lease(draft: Draft, moment: Moment, admitted: { account: Account; message: StoredMessage; state: MessageState }): void {
+export function lease(
+  draft: Draft,
+  moment: Moment,
+  admitted: { account: Account; message: StoredMessage; state: MessageState },
+): void {
   const { account, message, state } = admitted;
   const counted = countStart(draft, moment, state);
-  draft.put("messages", { ...counted, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, waitlist: null });
-  countBytes(draft, state.account, "bytesOut", state.size);
+  draft.put("messages", {
+    ...counted,
+    state: "active",
+    dueAt: moment.now + spans.lease,
+    leasedBy: moment.node,
+    waitlist: null,
+  });
+  countBytes(draft, state.account, { bytesOut: state.size });
   const delivery = { message, attempt: state.attempts, signingKey: account.signingKeys.current };
-  draft.deliver(account.signsStandard ? { ...delivery, standardKeys: standardWebhookKeys(account, moment.now) } : delivery);
+  draft.deliver(
+    account.signsStandard
+      ? { ...delivery, standardKeys: standardWebhookKeys(account, moment.now) }
+      : delivery,
+  );
 }
 
 /** Names the running attempt of a message. */
-export const toLeaseRef = ({ account, id, attempts }: MessageState): LeaseRef => ({ account, messageId: id, attempt: attempts });
+export const toLeaseRef = ({ account, id, attempts }: MessageState): LeaseRef => ({
+  account,
+  messageId: id,
+  attempt: attempts,
+});
 
 /**
  * Returns the message if this node still holds the lease of exactly this attempt, or null. The attempt number
  * is the fence: a report that arrives after the lease was lost changes nothing.
  */
-export function findLeased(draft: Draft, moment: Moment, { account, messageId, attempt }: LeaseRef): MessageState | null {
+export function findLeased(
+  draft: Draft,
+  moment: Moment,
+  { account, messageId, attempt }: LeaseRef,
+): MessageState | null {
   const state = draft.get("messages", account, messageId);
   const isLeased = state && state.leasedBy === moment.node && state.attempts === attempt;
   return isLeased ? state : null;

@@ -1,6 +1,7 @@
 import type { Draft, Key, Moment } from "../decision/command.ts";
 import { defaults, spans } from "../values/limits.ts";
-import type { AccountId, Limiter, FlowControl, Millis } from "../model/message.ts";
+import type { AccountId, FlowControl, Millis } from "../model/message.ts";
+import type { Limiter } from "../model/limiter.ts";
 import type { LimiterGate } from "./gate.ts";
 import { formatGate, parseGate } from "./gate.ts";
 
@@ -39,7 +40,8 @@ export function newLimiter({ account, gate }: LimiterName, now: Millis): Limiter
 export const toLimiterKey = ({ account, gate }: LimiterName): Key => [account, formatGate(gate)];
 
 /** Returns the limiter of a gate, or undefined if it does not exist. */
-export const findLimiter = (draft: Draft, name: LimiterName): Limiter | undefined => draft.get("limiters", ...toLimiterKey(name));
+export const findLimiter = (draft: Draft, name: LimiterName): Limiter | undefined =>
+  draft.get("limiters", ...toLimiterKey(name));
 
 /** Returns the limiter of a gate, or a new one if it does not exist. */
 export const readLimiter = (draft: Draft, { now }: Pick<Moment, "now">, name: LimiterName): Limiter =>
@@ -49,8 +51,13 @@ export const readLimiter = (draft: Draft, { now }: Pick<Moment, "now">, name: Li
  * Returns the rate period of a limiter at `now`. A new one starts when the last one is over; a clock that was
  * set back does not prolong it.
  */
-export function readWindow({ windowStart, windowUsed, period }: Limiter, now: Millis): Pick<Limiter, "windowStart" | "windowUsed"> {
-  return now >= windowStart + period ? { windowStart: now, windowUsed: 0 } : { windowStart: Math.min(windowStart, now), windowUsed };
+export function readWindow(
+  { windowStart, windowUsed, period }: Limiter,
+  now: Millis,
+): Pick<Limiter, "windowStart" | "windowUsed"> {
+  return now >= windowStart + period
+    ? { windowStart: now, windowUsed: 0 }
+    : { windowStart: Math.min(windowStart, now), windowUsed };
 }
 
 /** Returns how many more messages the limits allow now. */
@@ -64,7 +71,8 @@ export function freeRoom(limiter: Limiter, now: Millis): number {
 export const unreservedRoom = (limiter: Limiter, now: Millis): number =>
   Math.max(0, freeRoom(limiter, now) - (limiter.waitingDownstream ?? 0));
 
-const parallelRoom = ({ parallelism, running }: Limiter): number => (parallelism === null ? Infinity : parallelism - running);
+const parallelRoom = ({ parallelism, running }: Limiter): number =>
+  parallelism === null ? Infinity : parallelism - running;
 
 /**
  * Writes a limiter with the time at which a claim must check it: when its waitlist can move, or when the
@@ -81,15 +89,17 @@ export function putLimiter(draft: Draft, { now }: Pick<Moment, "now">, limiter: 
 
 function nextCheck(limiter: Limiter, kind: LimiterGate["kind"] | "capacity", now: Millis): Millis | null {
   const idle = kind === "queue" ? spans.idleQueue : spans.idleKey;
-  if (limiter.waiting === 0) return isIdle(limiter) ? Math.max(now + idle, limiter.lastDueAt + idle, windowEnd(limiter)) : null;
+  if (limiter.waiting === 0)
+    return isIdle(limiter) ? Math.max(now + idle, limiter.lastDueAt + idle, windowEnd(limiter)) : null;
   if (unreservedRoom(limiter, now) > 0) return now;
   // Messages with a reservation are the next ones here. When one of them moves, the limiter is written again.
   const reserved = limiter.waitingDownstream ?? 0;
-  const isOnlyRateClosed = !limiter.paused && parallelRoom(limiter) > reserved && limiter.rate !== null && limiter.rate > reserved;
+  const isOnlyRateClosed =
+    !limiter.paused && parallelRoom(limiter) > reserved && limiter.rate !== null && limiter.rate > reserved;
   if (isOnlyRateClosed) return readWindow(limiter, now).windowStart + limiter.period;
-  // A command that changes the limit of an account does not know its endpoints. If all places are reserved by
-  // messages in the waitlist of the account, the limiter is written when one of them moves; so no more
-  // limiters are checked than deliveries are in flight.
+  // A command that changes the limit of an account does not know its endpoints, so the limiter is checked
+  // again. If all places are reserved by messages in the waitlist of the account, the limiter is written when
+  // one of them moves. So no more limiters are checked than deliveries are in flight.
   return kind === "endpoint" && limiter.running > 0 ? now + spans.waitlistCheck : null;
 }
 
@@ -97,7 +107,8 @@ function nextCheck(limiter: Limiter, kind: LimiterGate["kind"] | "capacity", now
  * The limiter counts the deliveries of its period until then. A key that is forgotten earlier would allow
  * more than its rate.
  */
-const windowEnd = ({ rate, windowStart, period }: Limiter): Millis => (rate === null ? 0 : windowStart + period);
+const windowEnd = ({ rate, windowStart, period }: Limiter): Millis =>
+  rate === null ? 0 : windowStart + period;
 
 /**
  * Reports whether a limiter counts nothing and has no setting made by hand, so that the next message would
@@ -107,7 +118,11 @@ export const isIdle = ({ running, waiting, waitingDownstream = 0, paused, pinned
   running === 0 && waiting === 0 && waitingDownstream === 0 && !paused && !pinned.parallelism && !pinned.rate;
 
 /** Returns a limiter with the limits of the message that was accepted last. Pinned limits stay. */
-export function withLimits(limiter: Limiter, { parallelism, rate, period }: Omit<FlowControl, "key">, now: Millis): Limiter {
+export function withLimits(
+  limiter: Limiter,
+  { parallelism, rate, period }: Omit<FlowControl, "key">,
+  now: Millis,
+): Limiter {
   const newRate = { rate, period: period ?? defaults.period };
   const isSameRate = limiter.rate === newRate.rate && limiter.period === newRate.period;
   return {

@@ -3,18 +3,16 @@ import { countStates } from "../accounts/usage.ts";
 import type { LogRow, MessageState } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 
-/**
- * Appends a log row of a message, counts its states as usage, and returns its id. Fields that are not given
- * are empty.
- */
-export function log(
-  draft: Draft,
-  moment: Moment,
-  message: Pick<MessageState, "account" | "id" | "tags" | "run" | "timeKeys">,
-  fields: Pick<LogRow, "states"> & Partial<LogRow>,
-): string {
+/** An event in the life of a message. Fields of the log row that are not given are empty. */
+export type LogEvent = {
+  message: Pick<MessageState, "account" | "id" | "tags" | "run" | "timeKeys">;
+  row: Pick<LogRow, "states"> & Partial<LogRow>;
+};
+
+/** Appends a log row, counts its states as usage, and returns its id. */
+export function log(draft: Draft, moment: Moment, { message, row }: LogEvent): string {
   const id = moment.newId("log");
-  countStates(draft, message, fields.states);
+  countStates(draft, message, row.states);
   draft.indexTime(message.account, id, message.timeKeys);
   draft.put("log", {
     account: message.account,
@@ -28,7 +26,7 @@ export function log(
     body: noBytes,
     dlqId: null,
     tags: message.tags,
-    ...fields,
+    ...row,
   });
   return id;
 }

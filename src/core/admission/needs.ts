@@ -11,10 +11,15 @@ import { toLimiterKey } from "./limiter.ts";
  * Returns the slots and limiters to load before these messages move. A slot leads to the limiter of its
  * queue, which is named only once the slot is loaded; the store calls this until it names nothing new.
  */
-export function admissionNeeds(draft: Draft, states: readonly MessageState[]): { queueSlots: Key[]; limiters: Key[] } {
+export function admissionNeeds(
+  draft: Draft,
+  states: readonly MessageState[],
+): { queueSlots: Key[]; limiters: Key[] } {
   const slotKeys = states.flatMap(({ account, slot }) => (slot === null ? [] : [[account, slot] as const]));
   const slots = slotKeys.flatMap((key) => draft.get("queueSlots", ...key) ?? []);
-  const queueKeys = slots.flatMap(({ account, queue }): Key[] => (queue === "" ? [] : [toLimiterKey({ account, gate: queueGate(queue) })]));
+  const queueKeys = slots.flatMap(({ account, queue }): Key[] =>
+    queue === "" ? [] : [toLimiterKey({ account, gate: queueGate(queue) })],
+  );
   return { queueSlots: slotKeys, limiters: [...listLimiterKeys(states), ...queueKeys] };
 }
 
@@ -22,7 +27,10 @@ export function admissionNeeds(draft: Draft, states: readonly MessageState[]): {
 export const listLimiterKeysFor = (
   account: AccountId,
   inputs: readonly { queue: string | null; flowControl: FlowControl | null }[],
-): Key[] => listLimiterKeys(inputs.map(({ queue, flowControl }) => ({ account, queue, flowControlKey: flowControl?.key ?? null })));
+): Key[] =>
+  listLimiterKeys(
+    inputs.map(({ queue, flowControl }) => ({ account, queue, flowControlKey: flowControl?.key ?? null })),
+  );
 
 /**
  * The rows to load for the destinations of messages: the waitlists of their hosts, and the limiters of
@@ -46,6 +54,7 @@ export const stateDestinationNeeds = (states: readonly MessageState[]): Destinat
   endpoints: states.map((state) => toLimiterKey({ account: state.account, gate: endpointGate(state) })),
 });
 
+/** Merges the needs of several destinations into one. */
 export const mergeDestinationNeeds = (needs: readonly DestinationNeeds[]): DestinationNeeds => ({
   hostWaitlists: needs.flatMap(({ hostWaitlists }) => hostWaitlists),
   endpoints: needs.flatMap(({ endpoints }) => endpoints),

@@ -1,6 +1,7 @@
 import type { Decision, Draft, WaitlistHead, Moment, Needs } from "../decision/command.ts";
 import { spans } from "../values/limits.ts";
-import type { AccountId, Limiter, HostWaitlist, MessageState } from "../model/message.ts";
+import type { AccountId, MessageState } from "../model/message.ts";
+import type { Limiter, HostWaitlist } from "../model/limiter.ts";
 import { refreshAccountLimit } from "./accountLimits.ts";
 import { advance, hold, release } from "./admission.ts";
 import { deferIfQueuePaused } from "./pausedQueue.ts";
@@ -13,7 +14,8 @@ import { log } from "./messageLog.ts";
 import { admissionNeeds, stateDestinationNeeds } from "./needs.ts";
 
 /**
- * How many held messages are looked at when one delivery to their host has ended: it freed capacity for one.
+ * How many held messages are loaded when a delivery to their host ends. Such a delivery frees capacity for
+ * one message.
  */
 export const headLimit = 2;
 
@@ -21,21 +23,24 @@ export const headLimit = 2;
  * Returns the waitlist for delivery capacity to a host, if there is one. A new message must wait behind those
  * in it.
  */
-export const findHostWaitlist = (draft: Draft, { account, host }: Pick<HostWaitlist, "account" | "host">): HostWaitlist | undefined =>
-  draft.get("hostWaitlists", account, host);
+export const findHostWaitlist = (
+  draft: Draft,
+  { account, host }: Pick<HostWaitlist, "account" | "host">,
+): HostWaitlist | undefined => draft.get("hostWaitlists", account, host);
 
 /**
  * Sends the first messages of a host's waitlist as far as there is capacity. The waitlist is removed with its
  * last message.
  *
- * It is served after each delivery to its host, so normally nothing waits until `dueAt`. That is for capacity
- * that other hosts free, and for a node that ended with all deliveries to the host.
+ * The waitlist is served after each delivery to its host, so normally no message waits until `dueAt`. `dueAt`
+ * is for capacity that other hosts free, and for a node that ended with all deliveries to the host.
  */
 export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: HostWaitlist): void {
   const { account, host } = waitlist;
   const gate = capacityGate(host);
   const first = findFirstNotServed(draft, moment, { account, gate });
-  if (!first && draft.isWholeWaitlist(account, formatGate(gate))) return draft.drop("hostWaitlists", account, host);
+  if (!first && draft.isWholeWaitlist(account, formatGate(gate)))
+    return draft.drop("hostWaitlists", account, host);
   // If there is capacity left for messages behind the loaded ones, the waitlist is checked again at once.
   const isOutOfCapacity = first && !draft.hasCapacity(account, host);
   const untilCheck = draft.isDenied(account, host) ? spans.deniedWaitlistCheck : spans.waitlistCheck;
@@ -43,9 +48,11 @@ export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: HostWa
 }
 
 /**
- * Lets the first messages of a limiter's waitlist pass as far as it is open. A limiter that has been idle for
- * long is removed. Whatever opens a limiter makes it due, so that a claim serves its waitlist; an outcome,
- * which does so most often, serves it at once.
+ * Lets the first messages of a limiter's waitlist pass as far as the limiter is open. A limiter that has been
+ * idle for long is removed.
+ *
+ * A limiter becomes due when it opens, so that a claim serves its waitlist. Outcomes open limiters most
+ * often, so an outcome serves the waitlist at once.
  */
 export function serveLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): void {
   const gate = parseGate(id);
@@ -61,14 +68,15 @@ export function serveLimiter(draft: Draft, moment: Moment, { account, id }: Limi
     return;
   }
   const emptied = resetWaiting(draft, limiter);
-  if (limiter.dueAt !== null && limiter.dueAt <= moment.now && isIdle(limiter)) return draft.drop("limiters", account, id);
+  if (limiter.dueAt !== null && limiter.dueAt <= moment.now && isIdle(limiter))
+    return draft.drop("limiters", account, id);
   putLimiter(draft, moment, emptied);
 }
 
 /**
- * All messages that were looked at moved on to the waitlists of hosts without capacity. If the others
- * followed at once, they would come back as soon as there is capacity and the key is full, and so back and
- * forth. Some have moved on, so the rest can wait.
+ * Delays the next check of a limiter whose messages all moved on to waitlists of hosts without capacity. If
+ * the other messages followed at once, they would come back as soon as there is capacity and the key is full,
+ * and so back and forth. Some messages have moved on, so the others can wait.
  */
 function restLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): void {
   const limiter = draft.get("limiters", account, id);
@@ -83,7 +91,9 @@ function restLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): vo
 export const listWaitlistHeads = (limiters: readonly Limiter[], max: number): WaitlistHead[] =>
   limiters.flatMap((limiter) => {
     const limit = Math.min(Math.ceil(max / limiters.length), unreservedRoom(limiter, limiter.dueAt ?? 0));
-    return limiter.waiting > 0 && limit > 0 ? [{ account: limiter.account, waitlist: limiter.id, limit }] : [];
+    return limiter.waiting > 0 && limit > 0
+      ? [{ account: limiter.account, waitlist: limiter.id, limit }]
+      : [];
   });
 
 /** Returns the heads of the waitlists of hosts, at most `max` messages in all. */
@@ -94,9 +104,7 @@ export const listHostHeads = (waitlists: readonly HostWaitlist[], max: number): 
     limit: Math.ceil(max / waitlists.length),
   }));
 
-/**
- * Returns those heads that may move even if this node has no capacity: their waitlist is that of a limiter.
- */
+/** Returns the heads that may move even if this node has no capacity: those of the waitlists of limiters. */
 export const listLimiterHeads = (heads: readonly WaitlistHead[]): readonly WaitlistHead[] =>
   heads.filter(({ waitlist }) => hasLimiter(parseGate(waitlist)));
 
@@ -112,15 +120,16 @@ export function waitlistHeadNeeds(draft: Draft, heads: readonly WaitlistHead[]):
 type Waitlist = { account: AccountId; gate: Gate };
 
 function findFirstNotServed(draft: Draft, moment: Moment, { account, gate }: Waitlist): MessageState | null {
-  for (const state of draft.waitlistHead(account, formatGate(gate))) if (!serveOne(draft, moment, { initial: state, gate })) return state;
+  for (const state of draft.waitlistHead(account, formatGate(gate)))
+    if (!serveOne(draft, moment, { initial: state, gate })) return state;
   return null;
 }
 
-/**
- * Returns the waitlists of those hosts that there is capacity for, so that the bodies of their first messages
- * are needed.
- */
-export const withCapacity = (draft: Draft, waitlists: readonly HostWaitlist[]): readonly Pick<WaitlistHead, "account" | "waitlist">[] =>
+/** Returns the waitlists of the hosts that have capacity. The bodies of their first messages are needed. */
+export const withCapacity = (
+  draft: Draft,
+  waitlists: readonly HostWaitlist[],
+): readonly Pick<WaitlistHead, "account" | "waitlist">[] =>
   waitlists
     .filter(({ account, host }) => draft.hasCapacity(account, host))
     .map(({ account, host }) => ({ account, waitlist: formatGate(capacityGate(host)) }));
@@ -137,7 +146,10 @@ export function checkSoon(draft: Draft, moment: Moment, waitlist: HostWaitlist):
  * Has the waitlists of these hosts served by the next claim, because their account may have more deliveries
  * again.
  */
-export const wakeHostWaitlists: Decision<{ account: AccountId; hosts: readonly string[] }, { woken: number }> = {
+export const wakeHostWaitlists: Decision<
+  { account: AccountId; hosts: readonly string[] },
+  { woken: number }
+> = {
   needs: ({ account, hosts }) => ({ hostWaitlists: hosts.map((host) => [account, host] as const) }),
   decide: ({ account, hosts }, draft, moment) => {
     const waitlists = hosts.flatMap((host) => findHostWaitlist(draft, { account, host }) ?? []);
@@ -147,17 +159,22 @@ export const wakeHostWaitlists: Decision<{ account: AccountId; hosts: readonly s
 };
 
 /**
- * Moves one message out of the waitlist of `gate`. Returns false if it has to stay: the gate is closed, or
- * its body is not loaded. Before another closed gate it changes waitlists.
+ * Moves one message out of the waitlist of `gate`. Returns false if the message has to stay: the gate is
+ * closed, or the body of the message is not loaded. A message that meets another closed gate moves to the
+ * waitlist of that gate.
  */
-function serveOne(draft: Draft, moment: Moment, { initial, gate }: { initial: MessageState; gate: Gate }): boolean {
+function serveOne(
+  draft: Draft,
+  moment: Moment,
+  { initial, gate }: { initial: MessageState; gate: Gate },
+): boolean {
   if (deferIfQueuePaused(draft, moment, initial)) return true;
   const { state, stoppedAt } = advance(draft, moment, initial);
   if (stoppedAt !== null && isSameGate(stoppedAt, gate)) return false;
   if (stoppedAt !== null) hold(draft, moment, { state, gate: stoppedAt });
   else if (draft.isBodyLoaded(state)) sendNow(draft, moment, state);
   else if (state === initial) return false;
-  // It has taken its slot of the queue, and is sent by the next claim.
+  // The message has taken its slot of the queue, and is sent by the next claim.
   else draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
   return true;
 }
@@ -170,16 +187,19 @@ export function sendNow(draft: Draft, moment: Moment, state: MessageState): void
   const account = draft.get("accounts", state.account);
   const message = draft.get("storedMessages", state.account, state.id);
   if (!account) return giveUp(draft, moment, state);
-  if (!message || message.damaged) return draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
+  if (!message || message.damaged)
+    return draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
   draft.takeCapacity(state.account, state.host, state.size);
   lease(draft, moment, { account, message, state });
-  log(draft, moment, state, { states: ["ACTIVE"] });
+  log(draft, moment, { message: state, row: { states: ["ACTIVE"] } });
 }
 
 /** Removes a message that can never be sent, because its account is gone. */
 export function giveUp(draft: Draft, moment: Moment, state: MessageState): void {
   const { account, id } = state;
-  draft.fault(`message ${id} of account ${account} has lost its stored message or its account, and is removed`);
+  draft.fault(
+    `message ${id} of account ${account} has lost its stored message or its account; it is removed`,
+  );
   draft.drop("messages", account, id);
   release(draft, moment, state);
 }

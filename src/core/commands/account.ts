@@ -6,20 +6,30 @@ import { RetryInNextBatch, Refusal } from "../values/errors.ts";
 import { spans } from "../values/limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "../model/message.ts";
 import { isRecentRotation } from "../accounts/standardWebhooks.ts";
-import { requireActiveAccount, requireAccount, limitNames, readLimit, planNames, readPlan } from "../accounts/plans.ts";
+import {
+  requireActiveAccount,
+  requireAccount,
+  limitNames,
+  readLimit,
+  planNames,
+  readPlan,
+} from "../accounts/plans.ts";
 import type { LimitName, Terms } from "../model/accountTerms.ts";
 import { carriedBalancesId } from "../accounts/usage.ts";
 
 /**
- * Makes an account, unless one with this id is there already. Answers the one that is there then. Throws `Refusal` while
- * anything is left of a deleted one: what it has left is nobody else's.
+ * Creates an account and returns it. If an account with this id exists, returns that one. Throws `Refusal`
+ * while rows of a deleted account with this id are left, so that no one else gets them.
  */
 export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
   needs: ({ id }) => ({ accounts: [[id]] }),
   decide: (account, draft, moment) => {
     const present = draft.get("accounts", account.id);
     if (present?.deletedAt !== undefined)
-      throw new Refusal("conflict", `${account.id}: an account of this id was deleted, and its log is still kept; choose another id`);
+      throw new Refusal(
+        "conflict",
+        `${account.id}: an account with this id was deleted and its log is still kept; choose another id`,
+      );
     if (present) return present;
     const created = { ...account, createdAt: moment.now };
     draft.put("accounts", created);
@@ -27,25 +37,48 @@ export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
   },
 };
 
-/** What may be changed of an account. Of its limits as well what is given alone: null takes one back, and that of its plan holds again. */
+/**
+ * Changes of an account. Only the given limits change; a limit of null removes an override, so that the limit
+ * of the plan applies again.
+ */
 export type AccountChange = Partial<
-  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "state" | "budget" | "reservedPrice" | "hasProductionPack" | "signsStandard">
+  Pick<
+    Account,
+    | "customerId"
+    | "plan"
+    | "isPlanHeld"
+    | "state"
+    | "budget"
+    | "reservedPrice"
+    | "hasProductionPack"
+    | "signsStandard"
+  >
 > & { limits?: { readonly [L in LimitName]?: number | null } };
 
 /**
- * The same account, with what is given changed, and the rest as it is. Throws `Refusal` for a daily warning that is given beyond the
- * requests that are refused: nobody would ever see it.
+ * Returns the account with a change. Throws `Refusal` if the daily warning is above the number of requests at
+ * which they are refused, because it could never be shown.
  */
 export function withChange<A extends Terms>(account: A, { limits, ...change }: AccountChange): A {
-  const changed = { ...account, ...change, ...(limits && { limits: mergeLimitChanges(account.limits, limits) }) };
+  const changed = {
+    ...account,
+    ...change,
+    ...(limits && { limits: mergeLimitChanges(account.limits, limits) }),
+  };
   const warned = limits?.requestsPerDay;
   const refused = readLimit(changed, "requestsPerDayHard");
   if (typeof warned === "number" && warned > refused)
-    throw new Refusal("invalid", `requestsPerDay: ${warned} is more than requestsPerDayHard, which is ${refused}; raise that as well`);
+    throw new Refusal(
+      "invalid",
+      `requestsPerDay: ${warned} exceeds requestsPerDayHard (${refused}); raise requestsPerDayHard as well`,
+    );
   return changed;
 }
 
-function mergeLimitChanges(ownLimits: Terms["limits"], change: NonNullable<AccountChange["limits"]>): NonNullable<Terms["limits"]> {
+function mergeLimitChanges(
+  ownLimits: Terms["limits"],
+  change: NonNullable<AccountChange["limits"]>,
+): NonNullable<Terms["limits"]> {
   const changed = { ...ownLimits };
   for (const name of limitNames) {
     const given = change[name];
@@ -56,18 +89,30 @@ function mergeLimitChanges(ownLimits: Terms["limits"], change: NonNullable<Accou
 }
 
 /**
- * Changes what is given, and leaves the rest as it is, so that two who change different things at once undo nothing of each
- * other. A plan that is held is changed only by whoever holds it. Throws `Refusal`, also when there is no such account.
+ * Changes the given fields of an account and leaves the others, so that two callers who change different
+ * fields at once do not undo each other's changes. Only the operator changes a plan that the operator has
+ * set. Throws `Refusal`, also if the account does not exist.
  */
 export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
-  needs: ({ account }) => ({ accounts: [[account]], limiters: [toLimiterKey({ account, gate: accountGate })] }),
+  needs: ({ account }) => ({
+    accounts: [[account]],
+    limiters: [toLimiterKey({ account, gate: accountGate })],
+  }),
   decide: ({ account: id, change }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
     if (change.plan !== undefined && account.isPlanHeld && change.isPlanHeld === undefined)
-      throw new Refusal("forbidden", "plan_name: the plan of this account is set by whoever runs the server");
-    const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(readPlan(account));
-    const changed: Account = { ...withChange(account, change), ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
-    // Others of the batch have not seen the flows by which a limit counts that there was not before.
+      throw new Refusal(
+        "forbidden",
+        "plan_name: the operator has set the plan of this account; ask the operator to change it",
+      );
+    const isUpgrade =
+      change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(readPlan(account));
+    const changed: Account = {
+      ...withChange(account, change),
+      ...(isUpgrade ? { upgradedAt: moment.now } : {}),
+    };
+    // Other commands of the batch have not loaded the limiters of a limit that the account did not have
+    // before.
     if (gainsAccountLimit(account, changed) && !draft.isAlone()) throw new RetryInNextBatch();
     draft.put("accounts", changed);
     refreshAccountLimit(draft, moment, { account: id, gate: accountGate });
@@ -76,51 +121,71 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
 };
 
 /**
- * Gives an account a new password and a new token; the old ones end with this. A passive account gets them as well, so that
- * a leaked token can always be stopped; a deleted one does not. `replaces`: the hash of the token that went with the password
- * by which it is asked, so that of several who ask at once with an old one, one alone gets new ones. Throws `Refusal`, also when there is no such account.
+ * Replaces the password and the token of an account; the old ones stop working. This is allowed for a passive
+ * account, so that a leaked token can always be revoked, but not for a deleted one. `replaces` is the hash of
+ * the token that belonged to the caller's password: if several callers use the same old password at once,
+ * only one of them gets new ones. Throws `Refusal`, also if the account does not exist.
  */
-export const rotateToken: Decision<{ account: AccountId; replaces?: string } & Pick<Account, "password" | "token" | "tokenHash">, Account> =
-  {
-    needs: ({ account }) => ({ accounts: [[account]] }),
-    decide: ({ account: id, replaces, ...secrets }, draft) => {
-      const account = requireAccount(draft.get("accounts", id));
-      if (isDeleted(account)) throw new Refusal("unauthorized", "account: it was deleted, and gets no new password");
-      if (replaces !== undefined && replaces !== account.tokenHash)
-        throw new Refusal("unauthorized", "account: the password was replaced by a new one a moment ago");
-      const changed = { ...account, ...secrets };
-      draft.put("accounts", changed);
-      return changed;
-    },
-  };
+export const rotateToken: Decision<
+  { account: AccountId; replaces?: string } & Pick<Account, "password" | "token" | "tokenHash">,
+  Account
+> = {
+  needs: ({ account }) => ({ accounts: [[account]] }),
+  decide: ({ account: id, replaces, ...secrets }, draft) => {
+    const account = requireAccount(draft.get("accounts", id));
+    if (isDeleted(account))
+      throw new Refusal("unauthorized", "account: deleted; it cannot get a new password");
+    if (replaces !== undefined && replaces !== account.tokenHash)
+      throw new Refusal("unauthorized", "account: this password was just replaced; use the new one");
+    const changed = { ...account, ...secrets };
+    draft.put("accounts", changed);
+    return changed;
+  },
+};
 
 /**
- * Leaves of a passive account what its log needs until it has gone (see `removeAccount`): the row, with nothing that anybody could prove it by, nor
- * whose it was. Throws `Refusal` for one that is active.
+ * Deletes a passive account. Its row stays until its log has expired (see `removeAccount`), without
+ * credentials and without its owner. Throws `Refusal` for an active account.
  */
 export const deleteAccount: Decision<{ account: AccountId }, Account> = {
   needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]], secondCounts: [[account]] }),
   decide: ({ account: id }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
-    if (account.state !== "passive") throw new Refusal("invalid", `${id}: the account is active; disable it before it is deleted`);
+    if (account.state !== "passive")
+      throw new Refusal("invalid", `${id}: the account is active; disable it before you delete it`);
     const { customerId: _customer, lastRotation: _rotation, ...rest } = account;
-    // No text has such a hash, and no password or token is empty.
-    const deleted: Account = { ...rest, name: "", password: "", token: "", tokenHash: `deleted ${id}`, deletedAt: moment.now };
+    // No text has this hash, and an empty password or token is never accepted.
+    const deleted: Account = {
+      ...rest,
+      name: "",
+      password: "",
+      token: "",
+      tokenHash: `deleted ${id}`,
+      deletedAt: moment.now,
+    };
     draft.put("accounts", deleted);
     dropCounts(draft, id);
     return deleted;
   },
 };
 
+/** Reports whether an account was deleted. */
 export const isDeleted = ({ deletedAt }: Terms): boolean => deletedAt !== undefined;
 
-/** When the row of a deleted account may go at the earliest: nothing of what it had under way is heard of any more. Null: it is not deleted. */
-export const removableAt = ({ deletedAt }: Terms): Millis | null => (deletedAt === undefined ? null : deletedAt + spans.afterDeletion);
+/**
+ * Returns when the row of a deleted account may be removed at the earliest: by then, none of its deliveries
+ * can report any more. Null: the account was not deleted.
+ */
+export const removableAt = ({ deletedAt }: Terms): Millis | null =>
+  deletedAt === undefined ? null : deletedAt + spans.afterDeletion;
 
 /**
- * Removes the row that deletion has left of an account, once its time has come. Whoever asks has seen that nothing else of it is
- * left; and nothing can come: nobody can prove to be its holder, and a report of a message that is gone changes nothing. Only beside
- * another account that is not deleted: a store without a row of any account is a new one, which makes its first account by itself.
+ * Removes the row of a deleted account when its time has come. The caller has checked that nothing else of
+ * the account is left. Nothing can be added: the account has no credentials, and the report of a message that
+ * is gone changes nothing.
+ *
+ * Does nothing unless another account remains: a store without an account is a new one, and creates its first
+ * account by itself.
  */
 export const removeAccount: Decision<{ account: AccountId; remaining: AccountId }, { removed: boolean }> = {
   needs: ({ account, remaining }) => ({
@@ -141,14 +206,16 @@ export const removeAccount: Decision<{ account: AccountId; remaining: AccountId 
   },
 };
 
-/** What counts the requests of an account. */
+/** Removes the rows that count the requests of an account. */
 function dropCounts(draft: Draft, account: AccountId): void {
-  for (const table of ["dayCounts", "secondCounts"] as const) if (draft.get(table, account)) draft.drop(table, account);
+  for (const table of ["dayCounts", "secondCounts"] as const)
+    if (draft.get(table, account)) draft.drop(table, account);
 }
 
 /**
- * Next becomes current, a new one becomes next. Receivers that know the old pair still verify, with their next; after a
- * second rotation they would not. So one that follows within a day is refused, unless it is forced. Throws `Refusal`.
+ * Rotates the signing keys: the next key becomes the current one, and a new key becomes the next one.
+ * Receivers that know the old pair still verify signatures with their next key, but not after a second
+ * rotation. So a second rotation within a day is refused unless it is forced. Throws `Refusal`.
  */
 export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, SigningKeys> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
@@ -164,10 +231,11 @@ export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, Signi
 
 function checkRotation({ lastRotation }: Account, now: Millis): void {
   if (!lastRotation || !isRecentRotation(lastRotation.at, now)) return;
-  const [last, next] = [lastRotation.at, lastRotation.at + spans.rotation].map((at) => new Date(at).toISOString());
+  const last = new Date(lastRotation.at).toISOString();
+  const next = new Date(lastRotation.at + spans.rotation).toISOString();
   throw new Refusal(
     "conflict",
-    `keys: they were rotated at ${last} already; receivers that have the keys from before that would be locked out by another rotation. ` +
-      `Give them those of GET /v2/keys, and rotate again from ${next} on; force=true rotates now`,
+    `keys: already rotated at ${last}; another rotation would lock out receivers that have older keys. ` +
+      `Give them the keys of GET /v2/keys and rotate again at ${next} or later; force=true rotates now`,
   );
 }

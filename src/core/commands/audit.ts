@@ -4,13 +4,13 @@ import type { Decision } from "../decision/command.ts";
 import { parseGate } from "../admission/gate.ts";
 import type { AccountId } from "../model/message.ts";
 
-/** What a command is given besides, when somebody asks for it whose doing is to be kept. */
+/** The caller of a command, given if the audit log must record the call. */
 export type ActorInput = { by?: Actor };
 
 /**
- * The same decision, which also keeps who asked for it: in the same draft, so that there is an entry if, and only if, the
- * change has happened. `makeNote` says what was done; null when nothing was, as where what is to be paused is paused already. Without
- * `by` nothing is kept.
+ * Returns the decision with an audit entry that names the caller. The entry is written in the same draft, so
+ * it exists if and only if the change has happened. `makeNote` describes the change. It returns null if
+ * nothing has changed, for example if a paused queue is paused. Without `by`, nothing is recorded.
  */
 export function audited<Input extends object, Answer>(
   decision: Decision<Input, Answer>,
@@ -19,64 +19,86 @@ export function audited<Input extends object, Answer>(
   return {
     ...decision,
     decide: ({ by, ...rest }, draft, moment) => {
-      // What is left is the input without `by`, which no decision knows of.
+      // The rest is the input of the decision, which does not know `by`.
       const input = rest as unknown as Input;
       const answer = decision.decide(input, draft, moment);
       const note = by === undefined || !draft.hasChanged() ? null : makeNote(input, answer);
       if (by !== undefined && note !== null)
-        draft.put("audit", { account: readAccount(input), id: moment.newId("aud"), time: moment.now, by, ...note });
+        draft.put("audit", {
+          account: readAccount(input),
+          id: moment.newId("aud"),
+          time: moment.now,
+          by,
+          ...note,
+        });
       return answer;
     },
   };
 }
 
-/** An account is named by its id where it is what the command is about. */
-const readAccount = (input: { account?: AccountId; id?: AccountId }): AccountId => input.account ?? input.id ?? "";
+/** Returns the account of a command. Commands about an account itself name it by `id`. */
+const readAccount = (input: { account?: AccountId; id?: AccountId }): AccountId =>
+  input.account ?? input.id ?? "";
 
 type Named = { id: string } | { name: string } | { key: string };
 
-const readName = (input: Named): string => ("key" in input ? input.key : "name" in input ? input.name : input.id);
+const readName = (input: Named): string =>
+  "key" in input ? input.key : "name" in input ? input.name : input.id;
 
-/** Of what is named by its id, name or key. An answer that says that there was none is no change. */
+/**
+ * Makes a note about something that has an id, a name or a key. Makes none if the answer says that nothing
+ * was found.
+ */
 export const noteNamed =
   (action: string) =>
   (input: Named, answer: unknown): AuditNote | null =>
     isNoChange(answer) ? null : { what: action, object: readName(input) };
 
-/** The same, and what was given anew. */
+/** Like `noteNamed`, and lists the fields that were changed. */
 export const noteChange =
   (action: string) =>
   (input: Named & { change: object }, answer: unknown): AuditNote | null =>
     isNoChange(answer) ? null : { what: action, object: readName(input), fields: listFields(input.change) };
 
-/** Of a queue or a key, as its id says. */
+/** Makes a note about a queue or a key; the id of its limiter says which. */
 export const noteLimiter =
   (verb: string) =>
   ({ id }: { id: string }, answer: unknown): AuditNote | null => {
     const { kind, name } = parseGate(id);
-    return isNoChange(answer) ? null : { what: `${kind === "key" ? "flowControl" : "queue"}.${verb}`, object: name };
+    return isNoChange(answer)
+      ? null
+      : { what: `${kind === "key" ? "flowControl" : "queue"}.${verb}`, object: name };
   };
 
-/** Of as many as there were. */
+/** Makes a note with the number of things that the command changed. Makes none if it changed nothing. */
 export const noteMany =
-  <Input, Answer>(action: string, named: (input: Input) => readonly string[], count: (answer: Answer) => number) =>
+  <Input, Answer>(
+    action: string,
+    named: (input: Input) => readonly string[],
+    count: (answer: Answer) => number,
+  ) =>
   (input: Input, answer: Answer): AuditNote | null =>
     count(answer) === 0 ? null : { what: action, object: named(input)[0] ?? null, count: count(answer) };
 
-/** Of the account itself. */
+/** Makes a note about the account itself. */
 export const noteAccount = (action: string) => (): AuditNote => ({ what: action, object: null });
 
-/** Of an account that is changed: by whoever runs the server, or by its own holder. */
+/** Makes a note about a change of an account, by the operator or by its owner. */
 export const noteAccountChange = (change: AccountChange): AuditNote => {
   const [only, ...others] = Object.keys(change);
   if (only === "state" && others.length === 0)
     return { what: change.state === "passive" ? "account.disable" : "account.enable", object: null };
   const limits = Object.keys(change.limits ?? {}).map((name) => `limits.${name}`);
-  return { what: "account.change", object: null, fields: listFields(change).flatMap((name) => (name === "limits" ? limits : name)) };
+  return {
+    what: "account.change",
+    object: null,
+    fields: listFields(change).flatMap((name) => (name === "limits" ? limits : name)),
+  };
 };
 
-/** What was given, by the words of the rows: a secret is named, and never shown. */
-const listFields = (change: object): string[] => Object.keys(change).map((name) => (name === "secretHash" ? "secret" : name));
+/** Returns the names of the given fields. A secret is named and never shown. */
+const listFields = (change: object): string[] =>
+  Object.keys(change).map((name) => (name === "secretHash" ? "secret" : name));
 
 function isNoChange(answer: unknown): boolean {
   if (answer === null) return true;

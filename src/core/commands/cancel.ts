@@ -10,9 +10,9 @@ import { isUnfinished } from "../model/message.ts";
 import { consequenceNeeds, releaseDeduplication, reportCallback } from "./settle.ts";
 
 /**
- * Takes back messages that are not finished. One that is being sent may still arrive: its request is called off, and keeps
- * its places until it has ended, but its outcome changes nothing.
- * Those that a workflow run waits for are passed over: who wants to stop them cancels the run.
+ * Cancels unfinished messages. A message that is in flight may still arrive: its request is aborted and keeps
+ * its places at the gates until it has ended, but its outcome changes nothing. Messages of a workflow run are
+ * not cancelled and are listed as failed; they end if the run is cancelled.
  */
 export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, Cancelled> = {
   needs: ({ account, messageIds }) => {
@@ -39,12 +39,12 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
       }
       if (state.leasedBy === null) {
         draft.drop("messages", account, id);
-        log(draft, moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] });
+        log(draft, moment, { message: state, row: { states: ["CANCEL_REQUESTED", "CANCELLED"] } });
         release(draft, moment, state);
       } else {
         draft.put("messages", { ...state, state: "cancelling" });
-        log(draft, moment, state, { states: ["CANCEL_REQUESTED"] });
-        // Any other node hears of it when it renews the lease.
+        log(draft, moment, { message: state, row: { states: ["CANCEL_REQUESTED"] } });
+        // Any other node learns it when it renews the lease.
         if (state.leasedBy === moment.node) draft.abort(toLeaseRef(state));
       }
       releaseDeduplication(draft, message);
@@ -55,9 +55,13 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
   },
 };
 
-function formatCancelFailure(state: MessageState | undefined, message: WithoutBody<StoredMessage> | undefined): string {
-  if (!message) return "there is no such message";
-  if (!state) return "the message is finished, or was cancelled before";
-  if (state.run === null) return "the message was cancelled before, and its request has not ended";
-  return `the message belongs to the run ${JSON.stringify(message.run?.runId.slice(0, 200))}; cancel the run instead`;
+function formatCancelFailure(
+  state: MessageState | undefined,
+  message: WithoutBody<StoredMessage> | undefined,
+): string {
+  if (!message) return "the message does not exist";
+  if (!state) return "the message has finished or was already cancelled";
+  if (state.run === null) return "the message was already cancelled; its request is still running";
+  const runId = JSON.stringify(message.run?.runId.slice(0, 200));
+  return `the message belongs to the run ${runId}; cancel the run instead`;
 }

@@ -21,7 +21,8 @@ import {
 } from "../admission/waitlist.ts";
 import { hasRunEnded, listRunKeys } from "../workflows/end.ts";
 import { maxLostAttempts } from "../values/limits.ts";
-import type { AccountId, Limiter, HostWaitlist, MessageState, Millis, Schedule } from "../model/message.ts";
+import type { AccountId, MessageState, Millis, Schedule } from "../model/message.ts";
+import type { Limiter, HostWaitlist } from "../model/limiter.ts";
 import { isUnfinished } from "../model/message.ts";
 import { mergeNeeds } from "../decision/needs.ts";
 import { recordCancellation, noResponse } from "../sending/outcome.ts";
@@ -35,16 +36,22 @@ import { listBackloggedAccounts, dueTables, orderInRounds } from "../fairness/tu
 import { endExpiredWaits, wakeNeeds } from "../workflows/wait.ts";
 
 /**
- * `more`: more may be due than was looked at. `now`: the moment it was looked at, in the time of the store. `turns`: what the next claim
- * should be given, so that all accounts have their turn. `behind`: accounts of which more messages may be due.
+ * The result of a claim. `more`: more rows may be due than the claim looked at. `now`: the time of the claim,
+ * by the clock of the store. `turns`: what to give the next claim, so that all accounts have their turn.
+ * `backlogged`: accounts that may have more due messages.
  */
 export type Claimed = { more: boolean; now: Millis; turns: Turns; backlogged: readonly AccountId[] };
 
 /**
- * How much one claim looks at: messages, lines of hosts, lines of flows, schedules, and waiters; `heads` bounds the messages of all lines
- * together. `only` and `except`: of the due rows, these alone, or all but these. `backlogged`: the accounts that the previous claim found to be behind.
+ * How much one claim looks at: messages, waitlists of hosts, limiters, schedules, and waiters. `heads` limits
+ * the messages of all waitlists together. `only` and `except`: only these due rows, or all but these.
+ * `backlogged`: the accounts that had more due messages at the previous claim.
  */
-export type ClaimLimits = ClaimWindow & { heads?: number; only?: readonly DueRow[]; backlogged?: readonly AccountId[] };
+export type ClaimLimits = ClaimWindow & {
+  heads?: number;
+  only?: readonly DueRow[];
+  backlogged?: readonly AccountId[];
+};
 type ClaimWindow = Pick<DueNeed, "limit"> & Partial<DueNeed> & { except?: readonly DueRow[] };
 
 const fillDueLimits = ({
@@ -61,7 +68,7 @@ const fillDueLimits = ({
   waiters,
 });
 
-/** What is left out takes nobody's place. */
+/** Returns the rows to load. Excluded rows do not use up the limits. */
 function toDueNeed(limits: ClaimWindow): DueNeed {
   const { limit, hostWaitlists, limiters, schedules, waiters } = fillDueLimits(limits);
   const excepted = limits.except?.length ?? 0;
@@ -76,23 +83,31 @@ function toDueNeed(limits: ClaimWindow): DueNeed {
 }
 
 /**
- * Picks messages to send now and leases them to this node: the oldest, and if more are due, also messages of other accounts in turn. A message that
- * meets a closed gate is put in line before it, so that later claims do not meet it again. Lines that nobody served for a while get a look as well: at most `hostWaitlists`
- * of them, as many as there are hands free. A line that is looked at in vain would lose its place before the others.
- * Queues and keys that are open again let the first ones of their lines go on, schedules whose time has come fire, and
- * waits end whose time is over.
+ * Picks messages to send now and leases them to this node: the oldest, and if more are due, also messages of
+ * other accounts in turn. A message that meets a closed gate is held in its waitlist, so that later claims do
+ * not meet it again.
+ *
+ * Waitlists of hosts that have not been served for a while are served as well: at most `hostWaitlists` of
+ * them, and no more than there is free capacity. A waitlist that is served without effect would lose its
+ * place before the others. Limiters that are open again let the first messages of their waitlists pass, due
+ * schedules fire, and waits end whose time is over.
  */
 export const claim: Decision<ClaimLimits, Claimed> = {
   needs: (limits) => ({ due: toDueNeed(limits) }),
   further: (limits, draft) => {
     const { due, hostWaitlists, limiters, schedules, waiters } = selectDue(draft, limits);
     const maxHeads = limits.heads ?? fillDueLimits(limits).hostWaitlists;
-    // In all as many as there can be hands for.
-    const waitlistHeads = [...listHostHeads(hostWaitlists, maxHeads), ...listWaitlistHeads(limiters, maxHeads)];
+    // The heads of all waitlists together are at most as many messages as there can be capacity for.
+    const waitlistHeads = [
+      ...listHostHeads(hostWaitlists, maxHeads),
+      ...listWaitlistHeads(limiters, maxHeads),
+    ];
     const damaged = due.filter((state) => isContentDamaged(draft, state));
     const consequences = due.flatMap((state) => {
       if (damaged.includes(state)) return [toDamagedFailure(draft, state).message];
-      return isLostForGood(draft, state) ? (draft.getWithoutBody("storedMessages", state.account, state.id) ?? []) : [];
+      return isLostForGood(draft, state)
+        ? (draft.getWithoutBody("storedMessages", state.account, state.id) ?? [])
+        : [];
     });
     const consequenceKeys = consequenceNeeds(consequences);
     const firing = firingNeeds(draft, schedules);
@@ -103,18 +118,25 @@ export const claim: Decision<ClaimLimits, Claimed> = {
       deadLetters: consequenceKeys.deadLetters,
       queueSlots: gates.queueSlots,
       urlGroups: firing.urlGroups,
-      runs: [...consequenceKeys.runs, ...listRunKeys([...due.filter(({ state }) => state === "active"), ...damaged])],
-      accounts: [...new Set([...due, ...hostWaitlists, ...limiters, ...schedules].map(({ account }) => account))].map(
-        (id) => [id] as const,
-      ),
+      runs: [
+        ...consequenceKeys.runs,
+        ...listRunKeys([...due.filter(({ state }) => state === "active"), ...damaged]),
+      ],
+      accounts: [
+        ...new Set([...due, ...hostWaitlists, ...limiters, ...schedules].map(({ account }) => account)),
+      ].map((id) => [id] as const),
       limiters: [...gates.limiters, ...consequenceKeys.limiters, ...firing.limiters],
       ...mergeDestinationNeeds([stateDestinationNeeds(due), consequenceKeys, firing]),
-      // Who waited in line has waited longer.
+      // Messages in a waitlist have waited longer than those that came due now.
       toSendFromWaitlists: [...withCapacity(draft, hostWaitlists), ...listLimiterHeads(waitlistHeads)],
       toSend: due.filter((state) => isLostForGood(draft, state) || mightPass(draft, state)),
     };
-    const lost = consequences.filter(belongsToRun).map((message) => runOutcomeNeeds(draft, message, noResponse));
-    return lost.length + waiters.length === 0 ? needs : mergeNeeds([needs, ...lost, wakeNeeds(draft, waiters)]);
+    const lost = consequences
+      .filter(belongsToRun)
+      .map((message) => runOutcomeNeeds(draft, { message, outcome: noResponse }));
+    return lost.length + waiters.length === 0
+      ? needs
+      : mergeNeeds([needs, ...lost, wakeNeeds(draft, waiters)]);
   },
   decide: (limits, draft, moment) => {
     const {
@@ -144,14 +166,26 @@ export const claim: Decision<ClaimLimits, Claimed> = {
       schedules: maxSchedules,
       waiters: maxWaiters,
     };
-    const full = dueTables.filter((table) => counts[table] >= maximums[table] || (table === "schedules" && !allFired));
+    const full = dueTables.filter(
+      (table) => counts[table] >= maximums[table] || (table === "schedules" && !allFired),
+    );
     const turns = Object.fromEntries(full.map((table) => [table, draft.turns()[table] ?? ""]));
-    // A message in line waits for capacity, so one line is a sign that its account is behind.
-    const waitlistAccounts = [full.includes("hostWaitlists") ? hostWaitlists : [], full.includes("limiters") ? limiters : []]
+    // A message in a waitlist waits for capacity, so one waitlist is a sign that its account has a backlog.
+    const waitlistAccounts = [
+      full.includes("hostWaitlists") ? hostWaitlists : [],
+      full.includes("limiters") ? limiters : [],
+    ]
       .flat()
       .map(({ account }) => account);
-    const turn = { before: limits.backlogged ?? [], from: limits.turns?.messages, to: draft.turns().messages ?? "" };
-    const backlogged = [...(full.includes("messages") ? listBackloggedAccounts(due, turn) : []), ...waitlistAccounts];
+    const turn = {
+      before: limits.backlogged ?? [],
+      from: limits.turns?.messages,
+      to: draft.turns().messages ?? "",
+    };
+    const backlogged = [
+      ...(full.includes("messages") ? listBackloggedAccounts(due, turn) : []),
+      ...waitlistAccounts,
+    ];
     return {
       more: left.length > 0 || full.length > 0,
       now: moment.now,
@@ -163,14 +197,19 @@ export const claim: Decision<ClaimLimits, Claimed> = {
 
 const readStateAccount = ({ account }: MessageState): AccountId => account;
 
-/** The rows that a claim would look at, in the order in which they came due. */
+/** Returns the rows that a claim would look at, in the order in which they came due. */
 export const listDue: Decision<ClaimWindow, { rows: DueRow[]; now: Millis }> = {
   needs: (limits) => ({ due: toDueNeed(limits) }),
   decide: (limits, draft, { now }) => {
     const { due, hostWaitlists, limiters, schedules, waiters } = selectDue(draft, limits);
     const waitlistRows = [...hostWaitlists.map(toDueRow.hostWaitlists), ...limiters.map(toDueRow.limiters)];
     return {
-      rows: [...due.map(toDueRow.messages), ...waitlistRows, ...schedules.map(toDueRow.schedules), ...waiters.map(toDueRow.waiters)],
+      rows: [
+        ...due.map(toDueRow.messages),
+        ...waitlistRows,
+        ...schedules.map(toDueRow.schedules),
+        ...waiters.map(toDueRow.waiters),
+      ],
       now,
     };
   },
@@ -189,25 +228,39 @@ function selectDue(draft: Draft, limits: ClaimLimits) {
   const { only, except = [] } = limits;
   const selectedKeys = new Set((only ?? except).map(toRowKey));
   const isSelected = (row: DueRow): boolean => selectedKeys.has(toRowKey(row)) === (only !== undefined);
-  const select = <Row extends { account: AccountId }>(all: readonly Row[], toRow: (one: Row) => DueRow): readonly Row[] =>
+  const select = <Row extends { account: AccountId }>(
+    all: readonly Row[],
+    toRow: (one: Row) => DueRow,
+  ): readonly Row[] =>
     orderInRounds(!only && except.length === 0 ? all : all.filter((one) => isSelected(toRow(one))));
   return {
     due: select(draft.due(), toDueRow.messages),
-    // At most as many lines as there is free capacity: a line without a delivery would lose its place.
-    hostWaitlists: select(draft.dueHostWaitlists(), toDueRow.hostWaitlists).slice(0, limits.hostWaitlists ?? limits.limit),
+    // At most as many waitlists as there is free capacity: a waitlist without a delivery would lose its
+    // place.
+    hostWaitlists: select(draft.dueHostWaitlists(), toDueRow.hostWaitlists).slice(
+      0,
+      limits.hostWaitlists ?? limits.limit,
+    ),
     limiters: select(draft.dueLimiters(), toDueRow.limiters),
     schedules: select(draft.dueSchedules(), toDueRow.schedules),
     waiters: select(draft.dueWaiters(), toDueRow.waiters),
   };
 }
 
-/** A message whose lease runs out for the last time fails, with all that follows from it. One of a run that has ended is not needed. */
+/**
+ * Reports whether a message will not be sent again: its lease expired for the last time, or its run has
+ * ended. In the first case the message fails, with all that follows from that. In the second case it is not
+ * needed.
+ */
 const isLostForGood = (draft: Draft, message: MessageState): boolean =>
   message.state === "active" && (message.lostAttempts >= maxLostAttempts || hasRunEnded(draft, message));
 
-/** False when it is left for the next turn, because its envelope is not at hand. */
+/**
+ * Claims one message. Returns false if the message is left for the next claim, because its stored message is
+ * not loaded.
+ */
 function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
-  // The end of its run may have taken it along, in this very claim.
+  // The message may have ended with its run, in this same claim.
   const current = draft.get("messages", due.account, due.id);
   if (!current) return true;
   if (isLostForGood(draft, current) && !draft.isBodyLoaded(current)) return false;
@@ -216,7 +269,9 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   if (!waiting) return true;
   if (deferIfQueuePaused(draft, moment, waiting)) return true;
   const { state, stoppedAt } = advance(draft, moment, waiting);
-  const gate = stoppedAt ?? (draft.isBodyLoaded(state) || !draft.isOverByteShare(state) ? null : capacityGate(state.host));
+  const gate =
+    stoppedAt ??
+    (draft.isBodyLoaded(state) || !draft.isOverByteShare(state) ? null : capacityGate(state.host));
   if (gate !== null) hold(draft, moment, { state, gate });
   else if (draft.isBodyLoaded(state)) sendNow(draft, moment, state);
   else if (state !== current) draft.put("messages", state);
@@ -226,23 +281,27 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
 /** Fails a message whose stored content is damaged: nothing that may have been altered is ever sent. */
 function failDamaged(draft: Draft, moment: Moment, state: MessageState): true {
   const account = draft.get("accounts", state.account);
-  draft.fault(`message ${state.id} of account ${state.account} is damaged or not there any more, and has failed`);
+  draft.fault(
+    `message ${state.id} of account ${state.account} is damaged or missing in the store; it has failed`,
+  );
   if (account) failMessage(draft, moment, { account, state, ...toDamagedFailure(draft, state) });
   else giveUp(draft, moment, state);
   return true;
 }
 
-/** Why there is no report of an attempt that was under way. */
+/** Returns the error of an attempt that never reported its outcome. */
 function formatMissingReport({ leasedBy, dueAt }: MessageState): string {
   const node = leasedBy ?? "?";
-  if (dueAt === serverEndedDueAt) return `no report: the server was restarted while node ${node} was sending it`;
+  if (dueAt === serverEndedDueAt)
+    return `no report: the server was restarted while node ${node} was sending it`;
   if (dueAt === nodeEndedDueAt) return `no report: node ${node} ended while it was sending it`;
   return `no report: the lease of node ${node} ran out`;
 }
 
 /**
- * A lease that ran out is an attempt without a report: its node is gone, or was cut off. The message is sent again
- * at once, without a charge on its retries, but not for ever: it may be what kills the nodes.
+ * Counts an expired lease as an attempt without a report: its node ended or was cut off. The message is due
+ * again at once and this does not use up its retries. The number of such attempts is limited, because the
+ * message may be what makes the nodes fail. Returns null if the message has ended.
  */
 function retryLostLease(draft: Draft, moment: Moment, state: MessageState): MessageState | null {
   const outcome = { ...noResponse, error: formatMissingReport(state) };
@@ -260,7 +319,10 @@ function retryLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
   };
   if (!isLostForGood(draft, state)) {
     countEnd(draft, moment, state);
-    log(draft, moment, state, { states: ["ERROR", "RETRY"], error: outcome.error, nextDueAt: moment.now });
+    log(draft, moment, {
+      message: state,
+      row: { states: ["ERROR", "RETRY"], error: outcome.error, nextDueAt: moment.now },
+    });
     return retried;
   }
   const account = draft.get("accounts", state.account);
@@ -270,12 +332,16 @@ function retryLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
   return null;
 }
 
-/** After a restart, where no other node can be alive: what the last process had leased is due now. */
+/**
+ * Makes the leases of the previous process due now. Use it only after a restart, when no other node can be
+ * alive.
+ */
 export const reclaim: Decision<{ node: string; limit: number }, { reclaimed: number }> = {
   needs: ({ node, limit }) => ({ leasedByOthers: { node, limit } }),
   decide: (_, draft) => {
     const states = draft.leasedByOthers();
-    // Still active and of the old node, so that the claim counts the attempt that nobody reported, and names that node.
+    // The messages stay active and leased by the old node, so that the claim counts the attempt without a
+    // report and names that node in the log.
     for (const state of states) draft.put("messages", { ...state, dueAt: serverEndedDueAt });
     return { reclaimed: states.length };
   },

@@ -6,26 +6,42 @@ import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
 import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
-import type { AccountId, DeadLetter, StoredMessage, MessageInput, MessageId, Millis, WithoutBody } from "../model/message.ts";
+import type {
+  AccountId,
+  StoredMessage,
+  MessageInput,
+  MessageId,
+  Millis,
+  WithoutBody,
+} from "../model/message.ts";
+import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Overrides } from "./overrides.ts";
 import { mergeFlowControl, applyOverrides } from "./overrides.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
-import { findSendingRefusal } from "./publish.ts";
+import { findSendingRefusal } from "./sendingLimits.ts";
 import { mergeRedactions } from "../model/redaction.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { countDeadLetters } from "../accounts/usage.ts";
 
+/** A dead letter that was sent again, and its new message. */
 export type Retried = { dlqId: string; messageId: MessageId };
 
-/** `logRetention`: a message whose log has expired has only its dead letter left, and is removed with it. */
+/**
+ * The dead letters of a command. `logRetention`: if the log of a message has expired, only its dead letter is
+ * left of it, so the message is removed with its dead letter.
+ */
 type DlqSelection = { account: AccountId; dlqIds: readonly string[]; logRetention: Millis };
 
 /**
- * Makes a new message of each dead letter that is still there, and takes it out of the queue. Missing ones are skipped.
- * All their bodies are in memory at once: whoever asks for many asks for a few at a time.
+ * Creates a new message from each of these dead letters and removes the dead letter. Missing dead letters and
+ * failed runs are skipped. The bodies of all of them are in memory at once, so a caller with many splits them
+ * into several commands.
  */
 export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides }, Retried[]> = {
-  needs: ({ account, dlqIds }) => ({ accounts: [[account]], withoutBodies: { deadLetters: toKeys(account, dlqIds) } }),
+  needs: ({ account, dlqIds }) => ({
+    accounts: [[account]],
+    withoutBodies: { deadLetters: toKeys(account, dlqIds) },
+  }),
   further: ({ account, dlqIds, overrides }, draft) => {
     const deadLetters = findDeadLetters(draft, { account, dlqIds });
     const messageIds = deadLetters.map(({ messageId }) => messageId);
@@ -33,8 +49,11 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
     return {
       storedMessages: toKeys(account, messageIds),
       ...removalNeeds(deadLetters),
-      // Another key may be given that none of them had.
-      limiters: listLimiterKeysFor(account, [...messages, { queue: null, flowControl: mergeFlowControl(null, overrides.flowControl) }]),
+      // The overrides may name a key that none of the messages had.
+      limiters: listLimiterKeysFor(account, [
+        ...messages,
+        { queue: null, flowControl: mergeFlowControl(null, overrides.flowControl) },
+      ]),
       ...destinationNeeds(
         account,
         messages.map(({ url }) => url),
@@ -48,31 +67,38 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
     return dlqIds.flatMap((dlqId) => {
       const deadLetter = draft.getWithoutBody("deadLetters", id, dlqId);
       const message = deadLetter && draft.get("storedMessages", id, deadLetter.messageId);
-      // A run is resumed, or restarted.
+      // A failed run is resumed or restarted instead.
       if (!message || deadLetter.run) return [];
       if (deadLetter.damaged || message.damaged) throw damagedDeadLetterRefusal(dlqId);
       const input = applyRetryOverrides(toMessageInput(message), overrides);
       const refusal = findSendingRefusal(account, input, moment.now);
       if (refusal) throw new Refusal(refusal.refused, refusal.message);
-      const accepted = accept(draft, moment, account, input);
+      const accepted = accept(draft, moment, { account, input });
       removeDeadLetter(draft, deadLetter, moment.now - logRetention);
       return [{ dlqId, messageId: accepted.id }];
     });
   },
 };
 
-/** The refusal of a dead letter that cannot be sent again, or resumed. */
+/** Returns the refusal of a dead letter that is damaged and cannot be sent again or resumed. */
 export const damagedDeadLetterRefusal = (dlqId: string): Refusal =>
   new Refusal(
     "invalid",
-    `dlqId: ${dlqId.slice(0, 100)} is damaged in the store, so it cannot be sent again; restore a backup, or delete it`,
+    `dlqId: ${dlqId.slice(0, 100)} is damaged in the store and cannot be sent again; ` +
+      "restore a backup, or delete it",
   );
 
 const toKeys = (account: AccountId, ids: readonly string[]): Key[] => ids.map((id) => [account, id] as const);
 
-/** The letter a message was made of, to be sent again now. */
+/** Returns the input that creates a message like this one now. */
 function toMessageInput(message: StoredMessage): MessageInput {
-  const { account: _account, id: _id, createdAt: _createdAt, startedAtOnce: _startedAtOnce, ...input } = message;
+  const {
+    account: _account,
+    id: _id,
+    createdAt: _createdAt,
+    startedAtOnce: _startedAtOnce,
+    ...input
+  } = message;
   return { ...input, delay: null, notBefore: null, deduplication: null };
 }
 
@@ -90,7 +116,10 @@ function applyRetryOverrides(
   };
 }
 
-/** Removes dead letters. Missing ones are not counted, and are named in `failed`. The log of a message stays for its own time. */
+/**
+ * Removes dead letters. Missing ones are not counted and are listed in `failed`. The log of a message stays
+ * until its retention ends.
+ */
 export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed?: NotDone[] }> = {
   needs: ({ account, dlqIds }) => ({ withoutBodies: { deadLetters: toKeys(account, dlqIds) } }),
   further: (selected, draft) => removalNeeds(findDeadLetters(draft, selected)),
@@ -100,7 +129,7 @@ export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed
     for (const id of new Set(dlqIds)) {
       const deadLetter = draft.getWithoutBody("deadLetters", account, id);
       if (!deadLetter) {
-        failed.push({ id, reason: "there is no such dead letter" });
+        failed.push({ id, reason: "the dead letter does not exist" });
         continue;
       }
       removeDeadLetter(draft, deadLetter, moment.now - logRetention);
@@ -111,9 +140,9 @@ export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed
 };
 
 /**
- * Removes a dead letter. If the entry that ended its message is in the log no more, the time of the log is over as well, and what was kept
- * of the message for the dead letter goes with it. The first dead letters do not name that entry: for them, it is gone when the log before
- * `logBefore` is. The caller has asked for what this needs (`removalNeeds`).
+ * Removes a dead letter. If the log entry that ended its message has expired, everything that was kept of the
+ * message for the dead letter is removed as well. The oldest dead letters do not name that entry: for them,
+ * it counts as expired if the dead letter is older than `logBefore`. The caller has loaded `removalNeeds`.
  */
 export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLetter>, logBefore: Millis): void {
   const { account, id, logId } = deadLetter;
@@ -123,11 +152,19 @@ export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLette
   if (isLogGone) forgetMessage(draft, deadLetter);
 }
 
-/** Returns what the removal of these dead letters needs: the entries of the log that ended their messages, and what is kept of their logs. */
-export const removalNeeds = (deadLetters: readonly WithoutBody<DeadLetter>[]): Required<Pick<Needs, "log" | "keptLogMessages">> => ({
+/**
+ * Returns the rows to load before these dead letters are removed: the log entries that ended their messages,
+ * and the kept logs of those messages.
+ */
+export const removalNeeds = (
+  deadLetters: readonly WithoutBody<DeadLetter>[],
+): Required<Pick<Needs, "log" | "keptLogMessages">> => ({
   log: deadLetters.flatMap(({ account, logId }): Key[] => (logId === undefined ? [] : [[account, logId]])),
   keptLogMessages: deadLetters.map(({ account, messageId }) => [account, messageId] as const),
 });
 
-const findDeadLetters = (draft: Draft, { account, dlqIds }: Pick<DlqSelection, "account" | "dlqIds">): WithoutBody<DeadLetter>[] =>
+const findDeadLetters = (
+  draft: Draft,
+  { account, dlqIds }: Pick<DlqSelection, "account" | "dlqIds">,
+): WithoutBody<DeadLetter>[] =>
   dlqIds.flatMap((id) => draft.getWithoutBody("deadLetters", account, id) ?? []);

@@ -1,6 +1,21 @@
-import { changeAccount, createAccount, deleteAccount, removeAccount, rotateKeys, rotateToken } from "./account.ts";
+import {
+  changeAccount,
+  createAccount,
+  deleteAccount,
+  removeAccount,
+  rotateKeys,
+  rotateToken,
+} from "./account.ts";
 import { quarantine } from "./quarantine.ts";
-import { audited, noteNamed, noteAccount, noteAccountChange, noteChange, noteLimiter, noteMany } from "./audit.ts";
+import {
+  audited,
+  noteNamed,
+  noteAccount,
+  noteAccountChange,
+  noteChange,
+  noteLimiter,
+  noteMany,
+} from "./audit.ts";
 import { noteSpending } from "../accounts/budget.ts";
 import { takeBurst } from "../accounts/requestRate.ts";
 import { cancel } from "./cancel.ts";
@@ -22,9 +37,10 @@ import { takeOver } from "../nodes/takeover.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { wakeHostWaitlists } from "../admission/waitlist.ts";
-import { returnLeases, renew, settle } from "./settle.ts";
+import { returnLeases, renew } from "./leases.ts";
+import { settle } from "./settle.ts";
 
-/** Everything that can change anything. What people do to their settings, or to many things at once, says who they are. */
+/** All commands. Changes of settings, and changes of many things at once, are recorded in the audit log. */
 export const commands = {
   publish,
   claim,
@@ -89,8 +105,14 @@ function messageCommands() {
         ({ deleted }) => deleted,
       ),
     ),
-    resumeRun: audited(resumeRun, ({ from, dlqId }) => ({ what: from === "failure" ? "dlq.resume" : "dlq.restart", object: dlqId })),
-    repeatFailureCallback: audited(repeatFailureCallback, ({ dlqId }) => ({ what: "dlq.callback", object: dlqId })),
+    resumeRun: audited(resumeRun, ({ from, dlqId }) => ({
+      what: from === "failure" ? "dlq.resume" : "dlq.restart",
+      object: dlqId,
+    })),
+    repeatFailureCallback: audited(repeatFailureCallback, ({ dlqId }) => ({
+      what: "dlq.callback",
+      object: dlqId,
+    })),
   };
 }
 
@@ -102,7 +124,9 @@ function accountCommands() {
     rotateToken: audited(rotateToken, noteAccount("token.rotate")),
     rotateKeys: audited(rotateKeys, noteAccount("signingKey.rotate")),
     createToken: audited(createToken, (_, { id }) => ({ what: "token.create", object: id })),
-    revokeToken: audited(revokeToken, ({ id }, { revoked }) => (revoked ? { what: "token.revoke", object: id } : null)),
+    revokeToken: audited(revokeToken, ({ id }, { revoked }) =>
+      revoked ? { what: "token.revoke", object: id } : null,
+    ),
   };
 }
 
@@ -111,7 +135,11 @@ function setUpCommands() {
     createSource: audited(createSource, (_, { id }) => ({ what: "source.create", object: id })),
     changeSource: audited(changeSource, noteChange("source.change")),
     deleteSource: audited(deleteSource, noteNamed("source.delete")),
-    addEndpoints: audited(addEndpoints, ({ name, endpoints }) => ({ what: "group.addEndpoints", object: name, count: endpoints.length })),
+    addEndpoints: audited(addEndpoints, ({ name, endpoints }) => ({
+      what: "group.addEndpoints",
+      object: name,
+      count: endpoints.length,
+    })),
     removeEndpoints: audited(removeEndpoints, ({ name }, { removed }) =>
       removed === 0 ? null : { what: "group.removeEndpoints", object: name, count: removed },
     ),
@@ -138,16 +166,39 @@ function limiterCommands() {
   };
 }
 
+/** The commands by name. */
 export type Commands = typeof commands;
+/** The name of a command. */
 export type CommandName = keyof Commands;
-export type CommandInput<N extends CommandName> = Commands[N] extends Decision<infer Input, infer _> ? Input : never;
-export type CommandResult<N extends CommandName> = Commands[N] extends Decision<infer _, infer Answer> ? Answer : never;
+/** The input of a command. */
+export type CommandInput<N extends CommandName> =
+  Commands[N] extends Decision<infer Input, infer _> ? Input : never;
+/** The result of a command. */
+export type CommandResult<N extends CommandName> =
+  Commands[N] extends Decision<infer _, infer Answer> ? Answer : never;
 
 /** Commands that the server runs by itself. All others are requests of a caller who waits for the answer. */
-const internalCommands: ReadonlySet<CommandName> = new Set([
-  ...(["claim", "listDue", "quarantine", "settle", "renew", "returnLeases", "wakeHostWaitlists", "reclaim", "takeOver"] as const),
-  ...(["expire", "trim", "removeAccount", "rewrite", "noteTokenUse", "noteSpending", "noteAcceptance"] as const),
+const internalCommands: ReadonlySet<CommandName> = new Set<CommandName>([
+  "claim",
+  "listDue",
+  "quarantine",
+  "settle",
+  "renew",
+  "returnLeases",
+  "wakeHostWaitlists",
+  "reclaim",
+  "takeOver",
+  "expire",
+  "trim",
+  "removeAccount",
+  "rewrite",
+  "noteTokenUse",
+  "noteSpending",
+  "noteAcceptance",
 ]);
 
-/** Reports whether a caller waits for the answer of this command, so that it may be refused if the storage does not answer in time. */
+/**
+ * Reports whether a caller waits for the answer of this command, so that it may be refused if the storage
+ * does not answer in time.
+ */
 export const hasCaller = (name: CommandName): boolean => !internalCommands.has(name);

@@ -2,31 +2,40 @@ import { Refusal } from "../values/errors.ts";
 import { joinHeaders } from "../values/headers.ts";
 import type { CallbackSettings, FlowControl, Millis, Redaction, SendSettings } from "../model/message.ts";
 
-/** What is sent anew; what is absent stays as it was. Headers replace those of the same name. */
+/**
+ * Settings that replace those of a message. Absent settings stay as they were. Headers replace headers of the
+ * same name.
+ */
 type SendOverrides = Partial<Omit<SendSettings, "flowControl" | "callback" | "failureCallback">> & {
-  /** A key without limits keeps those that there were, and limits without a key the key. */
+  /** A key without limits keeps the limits that the message had, and limits without a key keep its key. */
   flowControl?: Partial<FlowControl>;
   callback?: CallbackOverrides;
   failureCallback?: CallbackOverrides;
 };
 
-/** With a URL it is a new callback, of which nothing stays as it was. */
+/** Settings of a callback. With a URL it is a new callback that keeps nothing of the old one. */
 type CallbackOverrides = SendOverrides & Partial<Pick<CallbackSettings, "url" | "delay" | "labels">>;
 
-/** What a retry may set anew. */
+/** The settings that a retry may replace. */
 export type Overrides = SendOverrides & {
   delay?: Millis;
   notBefore?: Millis;
   labels?: readonly string[];
   keepResponse?: boolean;
-  /** Hidden as well: whoever may send something again may not learn what was hidden. */
+  /**
+   * Fields that are hidden in addition to those that were. A caller who may retry a message must not learn
+   * what was hidden.
+   */
   redaction?: Redaction;
 };
 
-/** Returns the URLs of new callbacks, and of theirs. */
+/** Returns the URLs of new callbacks, and of the callbacks of callbacks. */
 export function listOverrideUrls({ callback, failureCallback }: SendOverrides): string[] {
   const found: string[] = [];
-  for (const one of [callback, failureCallback]) if (one) found.push(...[one.url ?? []].flat(), ...listOverrideUrls(one));
+  for (const one of [callback, failureCallback]) {
+    if (one?.url !== undefined) found.push(one.url);
+    if (one) found.push(...listOverrideUrls(one));
+  }
   return found;
 }
 
@@ -43,7 +52,10 @@ export const defaultCallback = (url: string): CallbackSettings => ({
   failureCallback: null,
 });
 
-/** The settings with those that are given anew. Throws `Refusal` for settings of a key or a callback that there is none of. */
+/**
+ * Returns the settings with the overrides. Throws `Refusal` for settings of a key or of a callback that does
+ * not exist.
+ */
 export function applyOverrides<S extends SendSettings>(settings: S, changed: SendOverrides): S {
   const { headers = [], flowControl: changedControl, callback, failureCallback, ...others } = changed;
   const flowControl = mustMergeFlowControl(settings.flowControl, changedControl);
@@ -57,7 +69,10 @@ export function applyOverrides<S extends SendSettings>(settings: S, changed: Sen
   };
 }
 
-/** What is given anew, alone: as if there had been a key and callbacks, and nothing said of them. */
+/**
+ * Returns the overrides alone as full settings, as if the message had a key and callbacks without any
+ * settings.
+ */
 export function expandOverrides(changed: SendOverrides): SendSettings {
   const { callback, failureCallback } = changed;
   const nothing = defaultCallback("");
@@ -73,30 +88,39 @@ export function expandOverrides(changed: SendOverrides): SendSettings {
 }
 
 /**
- * Returns the key and its limits, each from `changed` or else from `old`. Throws `Refusal` if a key would have no limits, or limits no key,
- * as a publish does.
+ * Returns the key and its limits, each from `changed` or else from `old`. Throws `Refusal` if a key would
+ * have no limits, or limits no key, as a publish does.
  */
-export function mustMergeFlowControl(old: FlowControl | null, changed: Partial<FlowControl> | undefined): FlowControl | null {
+export function mustMergeFlowControl(
+  old: FlowControl | null,
+  changed: Partial<FlowControl> | undefined,
+): FlowControl | null {
   const flowControl = mergeFlowControl(old, changed);
-  if (changed && !flowControl)
-    throw new Refusal("invalid", "flow-control-value: there is no key that it could apply to; give Flow-Control-Key as well");
+  if (changed && !flowControl) throw new Refusal("invalid", "flow-control-value: requires Flow-Control-Key");
   if (changed && !old && changed.parallelism === undefined)
-    throw new Refusal("invalid", "flow-control-key: there are no limits that it could come with; give Flow-Control-Value as well");
+    throw new Refusal("invalid", "flow-control-key: requires Flow-Control-Value, for example parallelism=10");
   return flowControl;
 }
 
-/** Null: there is no key, neither before nor now. */
-export function mergeFlowControl(old: FlowControl | null, changed: Partial<FlowControl> | undefined): FlowControl | null {
+/** Returns the key and its limits, each from `changed` or else from `old`. Null: neither has a key. */
+export function mergeFlowControl(
+  old: FlowControl | null,
+  changed: Partial<FlowControl> | undefined,
+): FlowControl | null {
   if (!changed) return old;
   const known = old ?? { key: null, parallelism: null, rate: null, period: null };
   const key = changed.key ?? known.key;
   return key === null ? null : { ...known, ...changed, key };
 }
 
-function mergeCallback(old: CallbackSettings | null, changed: CallbackOverrides | undefined, name: string): CallbackSettings | null {
+function mergeCallback(
+  old: CallbackSettings | null,
+  changed: CallbackOverrides | undefined,
+  name: string,
+): CallbackSettings | null {
   if (!changed) return old;
   const { url, ...others } = changed;
   if (url !== undefined) return applyOverrides(defaultCallback(url), others);
   if (old) return applyOverrides(old, others);
-  throw new Refusal("invalid", `${name}: there is none that its settings could apply to; give its URL as well`);
+  throw new Refusal("invalid", `${name}: requires its URL, because there is no ${name} to change`);
 }

@@ -9,20 +9,31 @@ import { belongsToRun, runOutcomeNeeds } from "../workflows/outcome.ts";
 import { skipFiring } from "./schedule.ts";
 import { failMessage, consequenceNeeds } from "./settle.ts";
 
-/** A row whose time has come. `id` is what names it in its account. */
-export type DueRow = { table: "messages" | "hostWaitlists" | "limiters" | "schedules" | "waiters"; account: AccountId; id: string };
+/** A due row. `id` identifies it in its account. */
+export type DueRow = {
+  table: "messages" | "hostWaitlists" | "limiters" | "schedules" | "waiters";
+  account: AccountId;
+  id: string;
+};
 
-/** A text that no other row has. */
+/** Returns a text that is unique to the row. */
 export const toRowKey = ({ table, account, id }: DueRow): string => `${table} ${account}\n${id}`;
 
-/** What was put aside: a message, or a firing of a schedule. Null: the row is not due any more, or nobody stands in the line that it is. */
+/**
+ * A description of what was quarantined: a message, or a firing of a schedule. Null: the row is no longer
+ * due, or its waitlist is empty.
+ */
 export type Quarantined = { description: string | null };
 
 /**
- * Takes out of the way of the others what is due and cannot be claimed, because the storage refuses what follows from
- * it: a message goes to the dead letter queue, without its callbacks, which may be the reason; one of a run fails the run,
- * or is a request to a third party that has no answer; of a line, the first message that stands in it; a schedule passes
- * over this time.
+ * Quarantines a due row that cannot be claimed because the storage refuses the changes that follow from it,
+ * so that it does not block other rows.
+ *
+ * - A message goes to the dead letter queue without its callbacks, which may be the reason.
+ * - A message of a run fails the run, or counts as a request to a third party without a response.
+ * - For a waitlist, this applies to its first message.
+ * - A schedule skips this firing.
+ * - A waiter stays as it is.
  */
 export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> = {
   needs: ({ row }) => {
@@ -37,7 +48,9 @@ export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> 
     return mergeNeeds([
       { withoutBodies: { storedMessages: keys }, ...admissionNeeds(draft, states) },
       consequenceNeeds(messages),
-      ...messages.filter(belongsToRun).map((message) => runOutcomeNeeds(draft, message, refusedResponse)),
+      ...messages
+        .filter(belongsToRun)
+        .map((message) => runOutcomeNeeds(draft, { message, outcome: refusedResponse })),
     ]);
   },
   decide: ({ row, reason }, draft, moment) => {
@@ -45,23 +58,27 @@ export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> 
     if (table === "schedules") {
       const schedule = draft.get("schedules", id, row.id);
       if (!schedule || schedule.dueAt === null || schedule.dueAt > moment.now) return { description: null };
-      skipFiring(draft, moment, schedule, "what it is to publish could not be stored");
+      skipFiring(draft, moment, { schedule, skipReason: "its messages could not be stored" });
       return { description: `a firing of schedule ${schedule.id} of account ${id}` };
     }
-    // A wait cannot end without a word to its run. It is looked at again.
+    // A wait cannot end without a message to its run, so it is tried again.
     if (table === "waiters") return { description: null };
     const [state] = listSuspects(draft, row);
     if (!state || (state.dueAt !== null && state.dueAt > moment.now)) return { description: null };
     const account = draft.get("accounts", id);
     const message = draft.getWithoutBody("storedMessages", id, state.id);
     const outcome = { ...refusedResponse, error: `could not be stored: ${toStorableText(reason)}` };
-    if (account && message) failMessage(draft, moment, { account, message: withoutCallbacks(message), state, outcome });
+    if (account && message)
+      failMessage(draft, moment, { account, message: withoutCallbacks(message), state, outcome });
     else giveUp(draft, moment, state);
     return { description: `message ${state.id} of account ${id}` };
   },
 };
 
-/** Without its callbacks. The one of a request to a third party brings its run the answer that it waits for. */
+/**
+ * Removes the callbacks of a message. A message of a run keeps them: the callback of a request to a third
+ * party brings the response that the run waits for.
+ */
 const withoutCallbacks = (message: WithoutBody<StoredMessage>): WithoutBody<StoredMessage> =>
   belongsToRun(message) ? message : { ...message, callback: null, failureCallback: null };
 
@@ -69,7 +86,8 @@ const refusedResponse = { status: null, headers: [], body: noBytes, error: null 
 
 const isWaitlist = ({ table }: DueRow): boolean => table === "hostWaitlists" || table === "limiters";
 
-const toWaitlist = ({ table, id }: DueRow): string => (table === "hostWaitlists" ? formatGate(capacityGate(id)) : id);
+const toWaitlist = ({ table, id }: DueRow): string =>
+  table === "hostWaitlists" ? formatGate(capacityGate(id)) : id;
 
 function listSuspects(draft: Draft, row: DueRow): MessageState[] {
   const { table, account, id } = row;
@@ -77,7 +95,10 @@ function listSuspects(draft: Draft, row: DueRow): MessageState[] {
   return isWaitlist(row) ? [...draft.waitlistHead(account, toWaitlist(row))] : [];
 }
 
-/** The first line. What the storage says of a row that it refuses may hold what it refuses. */
+/**
+ * Returns the first line of a reason in printable ASCII, at most 500 characters. The error text of a refused
+ * row may contain the very characters that the storage refuses.
+ */
 const toStorableText = (reason: string): string =>
   reason
     .replace(/\n.*/s, "")

@@ -8,26 +8,40 @@ import type { Run, Step } from "../model/run.ts";
 import { hasStorageQuota } from "../accounts/storageQuota.ts";
 import { toDayNumber, readTimeIndexDay } from "../search/timeIndex.ts";
 import type { AccountLimits, Terms } from "../model/accountTerms.ts";
-import { carriedBalancesId, isExpiredBucket, listExpiredBucketRanges, removeBuckets } from "../accounts/usage.ts";
+import {
+  carriedBalancesId,
+  isExpiredBucket,
+  listExpiredBucketRanges,
+  removeBuckets,
+} from "../accounts/usage.ts";
 import { day } from "../values/time.ts";
 
-/** How long history is kept. The audit log: see `auditRetention` where it is not said. */
+/** How long history is kept. Without `audit`, the audit log is kept for `defaultAuditRetention`. */
 export type Retention = { log: Millis; deadLetters: Millis; audit?: Millis };
 
-/** How long the audit log is kept where nothing is said. */
+/** How long the audit log is kept unless `Retention` says otherwise. */
 const defaultAuditRetention: Millis = 90 * day;
 
-/** How long history of an account is kept: neither logs nor dead letters nor its audit log longer than its own limits. */
+/**
+ * Returns how long the history of an account is kept: as long as on the server, but no longer than the limits
+ * of the account.
+ */
 export const retentionFor = (account: Terms, retention: Retention): Required<Retention> => ({
   log: Math.min(retention.log, readLimits(account).logRetention),
   deadLetters: Math.min(retention.deadLetters, readLimits(account).deadLetterRetention),
   audit: Math.min(readAuditRetention(retention), readLimits(account).auditRetention),
 });
 
-/** More is past its time than one command removes. */
+/**
+ * The result of a removal. `removed` is the number of rows. `more`: there may be more to remove than one
+ * command does.
+ */
 export type ExpiryResult = { removed: number; more: boolean };
 
-/** The limits that hold for an account on a server: its own or those of its plan, as far as the settings of the server go. */
+/**
+ * Returns the limits of an account on a server: its own or those of its plan, reduced to the settings of the
+ * server.
+ */
 export function readServerLimits(
   account: Terms,
   { retention, maxQueues = Infinity }: { retention: Retention; maxQueues?: number },
@@ -44,12 +58,15 @@ export function readServerLimits(
 }
 
 /**
- * Removes what is past its time in an account: log rows, dead letters, deduplication keys, buckets of usage, entries of the
- * audit log, sightings; a bounded number, oldest first.
+ * Removes expired rows of an account: log rows, dead letters, deduplication keys, usage buckets, audit
+ * entries, ended runs and the time index. Removes at most `limit` rows of each, the oldest first.
  *
  * The log of a message goes as a whole, and with it all that is kept of the message: see `removeLogEntries`.
  */
-export const expire: Decision<{ account: AccountId; retention: Retention; now: Millis; limit: number }, ExpiryResult> = {
+export const expire: Decision<
+  { account: AccountId; retention: Retention; now: Millis; limit: number },
+  ExpiryResult
+> = {
   needs: ({ account, retention, now, limit }) => ({
     accounts: [[account]],
     usage: [[account, carriedBalancesId]],
@@ -79,33 +96,51 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
     for (const { account, id } of audit) draft.drop("audit", account, id);
     for (const { account, id } of timeIndex) draft.drop("timeIndex", account, id);
     const isGone = draft.get("accounts", account)?.deletedAt !== undefined;
-    removeBuckets(draft, account, usage, { keepsBalances: !isGone });
-    const removedOthers = removeRuns(draft, { runs, steps, incomplete: findIncompleteRuns(found, limit) }) + usage.length + audit.length;
-    const removed = removedEntries + deadLetters.length + deduplications.length + timeIndex.length + removedOthers;
+    removeBuckets(draft, account, { buckets: usage, keepsBalances: !isGone });
+    const removedOthers =
+      removeRuns(draft, { runs, steps, incomplete: findIncompleteRuns(found, limit) }) +
+      usage.length +
+      audit.length;
+    const removed =
+      removedEntries + deadLetters.length + deduplications.length + timeIndex.length + removedOthers;
     return { removed, more: Object.values(expired).some((rows) => rows.length >= limit) };
   },
 };
 
-/** How long the audit log is kept. */
+/** Returns how long the audit log is kept. */
 export const readAuditRetention = ({ audit = defaultAuditRetention }: Retention): Millis => audit;
 
-/** Returns the rows that a removal of these needs: for entries that ended a message, its dead letter and its entries in the kept log. */
-function expiryNeeds({ log, keptLog, deadLetters }: Pick<ReturnType<Draft["expired"]>, "log" | "keptLog" | "deadLetters">): Needs {
+/**
+ * Returns the rows to load before these are removed: for log entries that ended a message, its dead letter
+ * and its entries in the kept log.
+ */
+function expiryNeeds({
+  log,
+  keptLog,
+  deadLetters,
+}: Pick<ReturnType<Draft["expired"]>, "log" | "keptLog" | "deadLetters">): Needs {
   const ends = log.filter(hasEnded);
   const removal = removalNeeds(deadLetters);
   return {
-    withoutBodies: { deadLetters: ends.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) },
+    withoutBodies: {
+      deadLetters: ends.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])),
+    },
     log: removal.log,
-    keptLogMessages: [...ends, ...keptLog].map(({ account, messageId }): Key => [account, messageId]).concat(removal.keptLogMessages),
+    keptLogMessages: [...ends, ...keptLog]
+      .map(({ account, messageId }): Key => [account, messageId])
+      .concat(removal.keptLogMessages),
   };
 }
 
 /**
- * Removes the oldest entries of the log, each with the whole log of its message. If the message has not ended with one of them, or has a dead
- * letter, the entry moves to the kept log, and goes with the entry that ends the message, or with the dead letter. Returns how many went.
+ * Removes the oldest entries of the log, each with the whole log of its message. If the message has not ended
+ * with one of these entries, or has a dead letter, the entry moves to the kept log. It is removed with the
+ * entry that ends the message, or with the dead letter. Returns the number of removed entries.
  */
 function removeLogEntries(draft: Draft, rows: readonly LogRow[]): number {
-  const endsByMessage = new Map(rows.filter((row) => hasEnded(row) && !isDeadLetter(draft, row)).map((row) => [row.messageId, row]));
+  const endsByMessage = new Map(
+    rows.filter((row) => hasEnded(row) && !isDeadLetter(draft, row)).map((row) => [row.messageId, row]),
+  );
   let removed = 0;
   for (const row of rows) {
     if (!endsByMessage.has(row.messageId)) {
@@ -119,7 +154,7 @@ function removeLogEntries(draft: Draft, rows: readonly LogRow[]): number {
   return removed;
 }
 
-/** Removes from the kept log all entries of the messages of these rows. Returns how many went. */
+/** Removes all entries of these messages from the kept log. Returns their number. */
 function removeKeptLog(draft: Draft, rows: readonly LogRow[]): number {
   let removed = 0;
   for (const { account, messageId } of rows) {
@@ -130,29 +165,45 @@ function removeKeptLog(draft: Draft, rows: readonly LogRow[]): number {
   return removed;
 }
 
-/** The lists of an account that have a limit on their length, and what the limit is called. The kept log is counted apart from the log. */
-export const limitedLists = { log: "logEntries", keptLog: "logEntries", deadLetters: "deadLetters", audit: "auditEntries" } as const;
+/**
+ * The lists of an account that have a limit on their length, and the names of these limits. The limit of the
+ * log applies to the log and to the kept log separately.
+ */
+export const limitedLists = {
+  log: "logEntries",
+  keptLog: "logEntries",
+  deadLetters: "deadLetters",
+  audit: "auditEntries",
+} as const;
 /** A list that has a limit on its length. */
 export type LimitedList = keyof typeof limitedLists;
 
-/** Entries of the audit log that an account with a storage quota keeps, unless its limit says less: audit entries are never refused. */
+/**
+ * The number of audit entries that an account with a storage quota keeps, unless its limit is lower: audit
+ * entries are never refused.
+ */
 const auditEntriesWithQuota = 100_000;
 
 /** Returns how long a list of an account may be. Null: it has no limit. */
 export function readListLimit(account: Terms, list: LimitedList): number | null {
   const limit = readLimit(account, limitedLists[list]);
-  const maxLength = list === "audit" && hasStorageQuota(account) ? Math.min(limit, auditEntriesWithQuota) : limit;
+  const maxLength =
+    list === "audit" && hasStorageQuota(account) ? Math.min(limit, auditEntriesWithQuota) : limit;
   return maxLength < serverLimit(limitedLists[list]) ? maxLength : null;
 }
 
-/** For each list, its newest entry that is too many, with the limit that it is beyond. All older ones are too many as well. Null: none is. */
+/**
+ * For each list, the newest entry that exceeds a limit, with that limit. All older entries exceed it as well.
+ * Null: no entry does.
+ */
 type OverLimit = Record<LimitedList, OverLimitEntry | null>;
 type OverLimitEntry = { id: string; limit: number };
 
 /**
- * Removes the oldest entries of the log and of the audit log, and the oldest dead letters, if the account has more than it may: those up to the given ones, a bounded
- * number. Entries of messages that are unfinished or have a dead letter move to the kept log, which is trimmed in the same way. The account counts what is removed, but for
- * its audit log. If the account may have more meanwhile, nothing is removed.
+ * Trims the log, the kept log, the audit log and the dead letters of an account to their limits. Removes the
+ * given entries and older ones, at most `limit` of each list. Log entries of messages that are unfinished or
+ * have a dead letter move to the kept log. The account counts the removed entries, except those of its audit
+ * log. If the limit of the account has been raised since, nothing is removed.
  */
 export const trim: Decision<{ account: AccountId; tooMany: OverLimit; limit: number }, ExpiryResult> = {
   needs: ({ account, tooMany: { log, deadLetters, keptLog, audit }, limit }) => ({
@@ -176,7 +227,9 @@ export const trim: Decision<{ account: AccountId; tooMany: OverLimit; limit: num
   further: (input, draft) => expiryNeeds(listOverLimit(draft, input)),
   decide: (input, draft) => {
     const account = draft.get("accounts", input.account);
-    const found = account ? listOverLimit(draft, { ...input, tooMany: recheckOverLimit(account, input.tooMany) }) : noRows;
+    const found = account
+      ? listOverLimit(draft, { ...input, tooMany: recheckOverLimit(account, input.tooMany) })
+      : noRows;
     const { log, keptLog, deadLetters, audit } = found;
     for (const { account: owner, id } of audit) draft.drop("audit", owner, id);
     for (const deadLetter of deadLetters) removeDeadLetter(draft, deadLetter, 0);
@@ -189,11 +242,17 @@ export const trim: Decision<{ account: AccountId; tooMany: OverLimit; limit: num
         dropped: { log: dropped.log + entries, deadLetters: dropped.deadLetters + deadLetters.length },
       });
     }
-    return { removed: counted + audit.length, more: Object.values(found).some((rows) => rows.length >= input.limit) };
+    return {
+      removed: counted + audit.length,
+      more: Object.values(found).some((rows) => rows.length >= input.limit),
+    };
   },
 };
 
-/** Several may be born in the same millisecond: which of them go is told by their ids. */
+/**
+ * Returns the end of the millisecond of an entry. Several entries can have the same millisecond; their ids
+ * decide which of them are removed.
+ */
 const afterIdTime = (last: OverLimitEntry | null): Millis => (last === null ? 0 : readIdTime(last.id) + 1);
 
 const noRows = { log: [], keptLog: [], deadLetters: [], audit: [] };
@@ -203,7 +262,12 @@ function recheckOverLimit(account: Terms, tooMany: OverLimit): OverLimit {
     const entry = tooMany[list];
     return entry && (readListLimit(account, list) ?? Infinity) <= entry.limit ? entry : null;
   };
-  return { log: recheck("log"), keptLog: recheck("keptLog"), deadLetters: recheck("deadLetters"), audit: recheck("audit") };
+  return {
+    log: recheck("log"),
+    keptLog: recheck("keptLog"),
+    deadLetters: recheck("deadLetters"),
+    audit: recheck("audit"),
+  };
 }
 
 function listOverLimit(draft: Draft, { account, tooMany }: { account: AccountId; tooMany: OverLimit }) {
@@ -216,16 +280,29 @@ function listOverLimit(draft: Draft, { account, tooMany }: { account: AccountId;
   };
 }
 
-/** A run that has failed stays for as long as it can be resumed. */
-const runsBefore = (now: Millis, { log, deadLetters }: Retention): { runsBefore: Millis; failedRunsBefore: Millis } => ({
+/**
+ * Returns the times before which runs must have ended to be removed. A failed run stays as long as it can be
+ * resumed.
+ */
+const runsBefore = (
+  now: Millis,
+  { log, deadLetters }: Retention,
+): { runsBefore: Millis; failedRunsBefore: Millis } => ({
   runsBefore: now - log,
   failedRunsBefore: now - Math.max(log, deadLetters),
 });
 
-/** Removes the histories of runs, and those runs that have none left: not the `open` ones. How many rows. */
+/**
+ * Removes steps of runs, and the runs that have no steps left, so not the `incomplete` ones. Returns the
+ * number of removed rows.
+ */
 function removeRuns(
   draft: Draft,
-  { runs, steps, incomplete }: { runs: readonly Run[]; steps: readonly Step[]; incomplete: ReadonlySet<RunKey> },
+  {
+    runs,
+    steps,
+    incomplete,
+  }: { runs: readonly Run[]; steps: readonly Step[]; incomplete: ReadonlySet<RunKey> },
 ): number {
   for (const { account, id } of steps) draft.drop("steps", account, id);
   const emptied = runs.filter(({ id }) => !incomplete.has(id));
@@ -233,23 +310,37 @@ function removeRuns(
   return steps.length + emptied.length;
 }
 
-/** Runs of which not all steps may have been found: steps come in the order of the runs, and behind the last one may be more. */
-function findIncompleteRuns({ runs, steps }: Pick<ReturnType<Draft["expired"]>, "runs" | "steps">, limit: number): ReadonlySet<RunKey> {
+/**
+ * Returns the runs that may have more steps than were found. Steps come in the order of their runs, so if the
+ * limit was reached, these are the run of the last step and all later runs.
+ */
+function findIncompleteRuns(
+  { runs, steps }: Pick<ReturnType<Draft["expired"]>, "runs" | "steps">,
+  limit: number,
+): ReadonlySet<RunKey> {
   if (steps.length < limit) return new Set();
   return new Set(runs.slice(runs.findIndex(({ id }) => id === steps.at(-1)?.run)).map(({ id }) => id));
 }
 
-/** Whoever asks may have a clock that is ahead, and history would be gone before its time: the moment of the store decides. */
-function selectExpired(rows: ReturnType<Draft["expired"]>, retention: Retention, now: Millis): ReturnType<Draft["expired"]> {
+/**
+ * Returns the rows that have expired by the time of the store. The clock of the caller may be ahead, and
+ * history would be removed too early.
+ */
+function selectExpired(
+  rows: ReturnType<Draft["expired"]>,
+  retention: Retention,
+  now: Millis,
+): ReturnType<Draft["expired"]> {
   const { log, deadLetters } = retention;
   const before = runsBefore(now, retention);
   const runs = rows.runs.filter(
-    ({ endedAt, state }) => endedAt !== null && endedAt < (state === "RUN_FAILED" ? before.failedRunsBefore : before.runsBefore),
+    ({ endedAt, state }) =>
+      endedAt !== null && endedAt < (state === "RUN_FAILED" ? before.failedRunsBefore : before.runsBefore),
   );
   const keys = new Set(runs.map(({ id }) => id));
   return {
     log: rows.log.filter(({ id }) => readIdTime(id) < now - log),
-    // It goes with its messages.
+    // The kept log is removed with its messages.
     keptLog: [],
     deadLetters: rows.deadLetters.filter(({ id }) => readIdTime(id) < now - deadLetters),
     deduplications: rows.deduplications.filter(({ expiresAt }) => expiresAt < now),

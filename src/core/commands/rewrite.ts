@@ -2,10 +2,13 @@ import type { Decision, Key } from "../decision/command.ts";
 import type { AccountId } from "../model/message.ts";
 
 /**
- * Writes rows once more as they are, so that they are stored in the way in which rows are stored now. Those that are gone
- * are passed over.
+ * Writes rows again unchanged, so that they are stored in the current format. Rows that do not exist are
+ * skipped.
  */
-export const rewrite: Decision<{ accounts: readonly AccountId[]; sources: readonly Key[] }, { rewritten: number }> = {
+export const rewrite: Decision<
+  { accounts: readonly AccountId[]; sources: readonly Key[] },
+  { rewritten: number }
+> = {
   needs: ({ accounts, sources }) => ({ accounts: accounts.map((id) => [id]), sources }),
   decide: ({ accounts, sources }, draft) => {
     let rewritten = 0;

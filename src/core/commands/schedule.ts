@@ -15,10 +15,10 @@ import { requireActiveAccount } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import { mustHaveVerb, findScopeRefusal } from "../model/rights.ts";
 import { findContentRefusal } from "../workflows/contentScope.ts";
-import { findBodyRefusal, findSendingRefusal } from "./publish.ts";
+import { findBodyRefusal, findSendingRefusal } from "./sendingLimits.ts";
 import { mustHaveStorage, findStorageRefusal } from "../accounts/storageQuota.ts";
 
-/** What a schedule is to be. `id` null: it gets a new one. */
+/** A schedule to create. `id` null: the schedule gets a new id. */
 export type ScheduleInput = {
   account: AccountId;
   id: string | null;
@@ -27,25 +27,35 @@ export type ScheduleInput = {
   body: Bytes;
   scope?: Scope;
 };
-/** `deduplicated`: an older schedule is the same, nothing was made, and the id is that of the older one. */
+/**
+ * The id of the created schedule. `deduplicated`: nothing was created, and the id is that of an older
+ * schedule with the same deduplication key.
+ */
 export type ScheduleCreated = { scheduleId: string; deduplicated: boolean };
 type Named = { account: AccountId; id: string };
 
 /**
- * Makes a schedule, which fires at the next time after now. One with the same id is replaced as a whole, its history
- * included, by a token with rights of its own only if it has the verb manage; a time of the old one that is due and has not fired yet is kept when the expression stays the same, so that
- * whoever sets up schedules again at each start misses nothing. Deduplication holds for the making of schedules, not
- * for what they publish, and for those alone that are to fire at the same times. Throws `Refusal`.
+ * Creates a schedule, which first fires at the next time of its expression after now. A schedule with the
+ * same id is replaced as a whole, with its history. A token with limited rights needs the verb `manage` for
+ * that. If the expression stays the same, a firing of the old schedule that is due is kept, so that a program
+ * that creates its schedules at each start misses none.
+ *
+ * Deduplication applies to the creation of schedules, not to what they publish, and only to schedules with
+ * the same expression. Throws `Refusal`.
  */
 export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
   needs: ({ account, id, cron, messageInput, scope }) => ({
     accounts: [[account]],
     schedules: id === null ? [] : [[account, id]],
     urlGroups: scope && messageInput.group !== null ? [[account, messageInput.group]] : [],
-    deduplications: messageInput.deduplication === null ? [] : [[account, deduplicationKey(messageInput.deduplication, cron)]],
+    deduplications:
+      messageInput.deduplication === null
+        ? []
+        : [[account, deduplicationKey(messageInput.deduplication, cron)]],
   }),
-  further: ({ account, id, cron, messageInput }, draft) => {
-    const duplicate = findDeduplication(draft, account, messageInput, cron);
+  further: (input, draft) => {
+    const { account, id } = input;
+    const duplicate = findDeduplication(draft, input);
     const isNew = id === null || !draft.get("schedules", account, id);
     const schedules: Key[] = duplicate ? [[account, duplicate.messageId]] : [];
     return { schedules, ...(isNew ? quotaNeeds(draft, account, { name: "schedules" }) : {}) };
@@ -55,11 +65,12 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     const owner = requireActiveAccount(draft.get("accounts", account));
     checkSchedule(owner, input, moment.now);
     if (input.scope) mustBeInScope(input.scope, input, draft);
-    const duplicate = findDeduplication(draft, account, input.messageInput, cron);
+    const duplicate = findDeduplication(draft, input);
     if (duplicate && duplicate.expiresAt > moment.now && isUnreplaced(draft, duplicate))
       return { scheduleId: duplicate.messageId, deduplicated: true };
     mustHaveStorage(owner, { continuesRun: false });
-    if (input.id === null || !draft.get("schedules", account, input.id)) takeQuota(draft, owner, { name: "schedules" });
+    if (input.id === null || !draft.get("schedules", account, input.id))
+      takeQuota(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
     const { deduplicationWindow: _window, ...keptInput } = input.messageInput;
     const messageInput = { ...keptInput, deduplication: null, scheduleId: id };
@@ -75,30 +86,34 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
   },
 };
 
-/** Messages and schedules of the same key do not stand for each other, nor do schedules that are to fire at other times. */
+/** The key distinguishes schedules from messages and from schedules with another expression. */
 const deduplicationKey = (key: string, cron: string): string => `schedule ${key} ${parseCron(cron)}`;
 
-/** Whether the schedule is still the one that was made then, and not another that has replaced it since. */
+/**
+ * Reports whether the schedule is still the one that was created with the key, and not one that has replaced
+ * it since.
+ */
 const isUnreplaced = (draft: Draft, { account, messageId, made }: Deduplication): boolean =>
   draft.get("schedules", account, messageId)?.createdAt === made.at;
 
-const findDeduplication = (
+function findDeduplication(
   draft: Draft,
-  account: AccountId,
-  { deduplication }: ScheduleInput["messageInput"],
-  cron: string,
-): Deduplication | undefined =>
-  deduplication === null ? undefined : draft.get("deduplications", account, deduplicationKey(deduplication, cron));
+  { account, cron, messageInput: { deduplication } }: ScheduleInput,
+): Deduplication | undefined {
+  if (deduplication === null) return undefined;
+  return draft.get("deduplications", account, deduplicationKey(deduplication, cron));
+}
 
 function checkSchedule(account: Account, { id, messageInput, body }: ScheduleInput, now: Millis): void {
   if (id !== null && !isName(id)) {
-    const problem = 'is no id; letters, digits, ".", "_" and "-" can be in it, and it is not "." or ".."';
+    const problem = 'is not an id; use letters, digits, ".", "_" and "-", but not "." or ".." alone';
     throw new Refusal("invalid", `schedule-id: ${JSON.stringify(id.slice(0, 200))} ${problem}`);
   }
   if (messageInput.notBefore !== null) {
     throw new Refusal(
       "invalid",
-      "not-before: a schedule publishes again and again, at the times of its cron; use delay to send later than that",
+      "not-before: not valid for a schedule, which publishes at the times of its cron; " +
+        "use delay to send later",
     );
   }
   const refusal = findSendingRefusal(account, messageInput, now) ?? findBodyRefusal(account, body);
@@ -106,22 +121,26 @@ function checkSchedule(account: Account, { id, messageInput, body }: ScheduleInp
 }
 
 /**
- * A group may have other endpoints whenever the schedule fires, so it must be named by the token itself. Whoever may
- * publish only cannot replace what somebody else has set up.
+ * Throws `Refusal` if the token may not create this schedule. A group may get other endpoints until the
+ * schedule fires, so the token must name the group itself. A token that may only publish cannot replace an
+ * existing schedule.
  */
 function mustBeInScope(scope: Scope, { account, id, messageInput }: ScheduleInput, draft: Draft): void {
-  const refusal = findScopeRefusal(scope, messageInput) ?? findContentRefusal(scope, draft, account, messageInput);
+  const refusal =
+    findScopeRefusal(scope, messageInput) ??
+    findContentRefusal(draft, { scope, account, input: messageInput });
   if (refusal) throw new Refusal(refusal.refused, refusal.message);
   if (id !== null && draft.get("schedules", account, id)) mustHaveVerb(scope, "manage");
 }
 
 function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): Millis | null {
   const isOverdue = replaced && replaced.cron === cron && replaced.dueAt !== null && replaced.dueAt <= now;
-  // A claim in this batch has seen what the old one needs; the next one will see what the new one does.
+  // A claim in this batch has loaded what the old schedule needs. The next claim loads what the new one
+  // needs.
   return isOverdue ? now + 1 : nextCronTime(cron, now);
 }
 
-/** Removes a schedule, if there is one. What it has published goes its way. */
+/** Removes a schedule if it exists. Messages that it has published are not affected. */
 export const deleteSchedule: Decision<Named, { deleted: boolean }> = {
   needs: ({ account, id }) => ({ schedules: [[account, id]] }),
   decide: ({ account, id }, draft) => {
@@ -131,7 +150,7 @@ export const deleteSchedule: Decision<Named, { deleted: boolean }> = {
   },
 };
 
-/** Lets a schedule pass over its times until it is resumed; one that is due and has not fired yet is passed over as well. */
+/** Pauses a schedule: it skips its times until it is resumed. A firing that is due is skipped as well. */
 export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
   needs: deleteSchedule.needs,
   decide: ({ account, id }, draft) => {
@@ -141,16 +160,21 @@ export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
   },
 };
 
-/** Lets a paused schedule fire again, from the next time on: not one that it fired at before the clock was put back. */
+/** Resumes a paused schedule at its next time. If the clock went back, that is later than its last firing. */
 export const resumeSchedule: Decision<Named, { scheduleId: string }> = {
   needs: deleteSchedule.needs,
   decide: ({ account, id }, draft, moment) => {
     const schedule = mustFindSchedule(draft, account, id);
     if (schedule.damaged) {
-      const problem = `scheduleId: the schedule ${id} is damaged in the store; make it again with Svc-Schedule-Id, delete it, or restore a backup`;
-      throw new Refusal("invalid", problem);
+      throw new Refusal(
+        "invalid",
+        `scheduleId: the schedule ${id} is damaged in the store; ` +
+          "create it again with Svc-Schedule-Id, delete it, or restore a backup",
+      );
     }
-    const dueAt = schedule.paused ? nextCronTime(schedule.cron, Math.max(moment.now, schedule.lastAt ?? 0)) : schedule.dueAt;
+    const dueAt = schedule.paused
+      ? nextCronTime(schedule.cron, Math.max(moment.now, schedule.lastAt ?? 0))
+      : schedule.dueAt;
     if (schedule.paused) draft.put("schedules", { ...schedule, paused: false, dueAt });
     return { scheduleId: id };
   },
@@ -162,28 +186,37 @@ function mustFindSchedule(draft: Draft, account: AccountId, id: string): Schedul
   return schedule;
 }
 
-/** The refusal of an id that no schedule has. */
+/** Returns the refusal of an id that no schedule has. */
 export const noSchedule = (id: string): Refusal =>
-  new Refusal("not-found", `scheduleId: there is no schedule ${JSON.stringify(id.slice(0, 200))}`);
+  new Refusal("not-found", `scheduleId: schedule ${JSON.stringify(id.slice(0, 200))} does not exist`);
 
-/** What must be seen to fire these schedules: first their groups, then whatever their messages meet. */
+/**
+ * Returns the rows to load before these schedules fire: first their groups, then those for the destinations
+ * of their messages.
+ */
 export function firingNeeds(draft: Draft, schedules: readonly Schedule[]) {
   const inputs = schedules.flatMap(({ account, messageInput }) =>
-    listSendable(draft, account, messageInput).map((one) => ({ account, letter: one })),
+    listSendable(draft, account, messageInput).map((one) => ({ account, input: one })),
   );
   return {
     urlGroups: schedules.flatMap(({ account, messageInput }): Key[] =>
       messageInput.group === null ? [] : [[account, messageInput.group]],
     ),
-    ...mergeDestinationNeeds(inputs.map(({ account, letter }) => destinationNeeds(account, [letter.url]))),
+    ...mergeDestinationNeeds(inputs.map(({ account, input }) => destinationNeeds(account, [input.url]))),
     limiters: schedules.flatMap(({ account, messageInput }) => listLimiterKeysFor(account, [messageInput])),
   };
 }
 
-/** Messages, and bytes of their bodies, that the schedules of one claim make together: each makes one for every endpoint of its group. */
+/**
+ * The most messages, and bytes of their bodies, that the schedules of one claim create together. A schedule
+ * creates one message for every endpoint of its group.
+ */
 const maxFired = { messages: 1_000, bytes: memory.batch };
 
-/** Fires the first of these, as many as one claim can bear, and one at least. False: the others are due still. */
+/**
+ * Fires these schedules in order, up to the limits of `maxFired`, but at least one. Returns false if some of
+ * them are still due.
+ */
 export function fireSchedules(draft: Draft, moment: Moment, schedules: readonly Schedule[]): boolean {
   let messages = 0;
   let bytes = 0;
@@ -199,62 +232,97 @@ export function fireSchedules(draft: Draft, moment: Moment, schedules: readonly 
 }
 
 /**
- * Publishes what a schedule is to publish, once, however late it is and however many times were missed, and sets the
- * time of the next firing after now. One whose group is gone or empty, or has become so large that all copies of the
- * body are more than a request may come to, publishes nothing, and goes on; so does one whose account may publish
- * nothing. Nothing that is wrong with one schedule stops the others.
+ * Publishes the messages of a schedule once, however late the firing is and however many firings were missed,
+ * and sets the time of the next firing after now. A problem with one schedule does not stop the others.
+ *
+ * In these cases a schedule publishes nothing now, and fires again at its next time:
+ *
+ * - Its group is gone or empty.
+ * - All copies of the body exceed what a request may have.
+ * - Its account may publish nothing.
  */
 function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
   const { account: id, messageInput, body } = schedule;
   const account = draft.get("accounts", id);
   if (!account) {
-    draft.fault(`schedule ${schedule.id} belongs to account ${id}, which is not there, and is removed`);
+    draft.fault(`schedule ${schedule.id} belongs to account ${id}, which does not exist; it is removed`);
     return draft.drop("schedules", id, schedule.id);
   }
   if (schedule.damaged) return pauseDamaged(draft, schedule);
   const skipReason = findSkipReason(account, moment.now);
-  if (skipReason !== null) return skipFiring(draft, moment, schedule, skipReason);
+  if (skipReason !== null) return skipFiring(draft, moment, { schedule, skipReason });
   const recipientCount = listRecipients(draft, id, messageInput).length;
   const inputs = listSendable(draft, id, messageInput);
   if (inputs.length < recipientCount)
-    draft.fault(`schedule ${schedule.id} of account ${id} is to publish to what is no URL; that is left out`);
+    draft.fault(
+      `schedule ${schedule.id} of account ${id} has a destination that is not a URL; it is skipped`,
+    );
   const next = findNextTime(draft, schedule, moment.now);
   const published = inputs.length * body.byteLength > limits.fanOutBytes ? [] : inputs;
-  const lastMessages = published.map((one) => accept(draft, moment, account, { ...one, body }).id);
+  const lastMessages = published.map((one) => accept(draft, moment, { account, input: { ...one, body } }).id);
   const { passedOver: _, ...rest } = schedule;
   draft.put("schedules", { ...rest, ...next, lastAt: moment.now, lastMessages });
 }
 
-/** Pauses a schedule of which it is not known any more what it publishes, or when. */
+/** Pauses a damaged schedule: what it publishes, or when, is no longer known. */
 function pauseDamaged(draft: Draft, schedule: Schedule): void {
   draft.fault(
-    `schedule ${schedule.id} of account ${schedule.account} is damaged in the store, and is paused: make it again, or restore a backup`,
+    `schedule ${schedule.id} of account ${schedule.account} is damaged in the store; it is paused: ` +
+      "create it again, or restore a backup",
   );
   draft.put("schedules", { ...schedule, paused: true, dueAt: null });
 }
 
-/** Why an account does not publish by a schedule now, as it could not by a request. Null: it does. */
+/**
+ * Returns why a schedule of the account skips a firing, as a publish request would be refused now. Null: it
+ * fires.
+ */
 const findSkipReason = (account: Account, now: Millis): string | null =>
   account.state === "passive"
     ? "the account was disabled"
-    : ((findBudgetRefusal(account, now) ?? findStorageRefusal(account, { continuesRun: false }))?.message ?? null);
+    : ((findBudgetRefusal(account, now) ?? findStorageRefusal(account, { continuesRun: false }))?.message ??
+      null);
 
-/** Sets the next time of a schedule, and publishes nothing. It goes on by itself when there is nothing against it any more. */
-export function skipFiring(draft: Draft, moment: Moment, schedule: Schedule, skipReason: string): void {
+/**
+ * Sets the next time of a schedule and publishes nothing. The schedule fires again at that time if the reason
+ * no longer applies.
+ */
+export function skipFiring(
+  draft: Draft,
+  moment: Moment,
+  { schedule, skipReason }: { schedule: Schedule; skipReason: string },
+): void {
   const next = findNextTime(draft, schedule, moment.now);
-  draft.put("schedules", { ...schedule, ...next, lastAt: moment.now, lastMessages: [], passedOver: skipReason });
+  draft.put("schedules", {
+    ...schedule,
+    ...next,
+    lastAt: moment.now,
+    lastMessages: [],
+    passedOver: skipReason,
+  });
 }
 
-/** What a URL is may have changed since this one was stored. */
-const listSendable = <L extends Omit<MessageInput, "body">>(draft: Draft, account: AccountId, input: L): L[] =>
-  listRecipients(draft, account, input).filter(({ url }) => URL.canParse(url));
+/**
+ * Returns the messages with a valid URL. The rules for URLs may have changed since the schedule was stored.
+ */
+const listSendable = <L extends Omit<MessageInput, "body">>(
+  draft: Draft,
+  account: AccountId,
+  input: L,
+): L[] => listRecipients(draft, account, input).filter(({ url }) => URL.canParse(url));
 
-/** So may what an expression means: zones come and go. */
-function findNextTime(draft: Draft, { account, id, cron }: Schedule, now: Millis): Pick<Schedule, "paused" | "dueAt"> {
+/** Returns the next time of a schedule, or pauses it if there is none: a time zone may have been removed. */
+function findNextTime(
+  draft: Draft,
+  { account, id, cron }: Schedule,
+  now: Millis,
+): Pick<Schedule, "paused" | "dueAt"> {
   try {
     return { paused: false, dueAt: nextCronTime(cron, now) };
   } catch (error) {
-    draft.fault(`schedule ${id} of account ${account} is paused, because its times cannot be told any more: ${String(error)}`);
+    draft.fault(
+      `cannot compute the next time of schedule ${id} of account ${account}; it is paused: ${String(error)}`,
+    );
     return { paused: true, dueAt: null };
   }
 }

@@ -1,17 +1,33 @@
 import { makeCallbackInput } from "../sending/callback.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
-import { countEnd } from "../admission/counters.ts";
 import type { LimiterGate } from "../admission/gate.ts";
-import { accountGate, capacityGate, endpointGate, formatGate, keyGate, queueGate } from "../admission/gate.ts";
-import { findLeased, toLeaseRef } from "../admission/lease.ts";
+import {
+  accountGate,
+  capacityGate,
+  endpointGate,
+  formatGate,
+  keyGate,
+  queueGate,
+} from "../admission/gate.ts";
+import { findLeased } from "../admission/lease.ts";
 import { findLimiter } from "../admission/limiter.ts";
 import { log } from "../admission/messageLog.ts";
-import { admissionNeeds, destinationNeeds, listLimiterKeysFor, mergeDestinationNeeds } from "../admission/needs.ts";
-import { checkSoon, findHostWaitlist, headLimit, serveHostWaitlist, serveLimiter, withCapacity } from "../admission/waitlist.ts";
+import {
+  admissionNeeds,
+  destinationNeeds,
+  listLimiterKeysFor,
+  mergeDestinationNeeds,
+} from "../admission/needs.ts";
+import {
+  checkSoon,
+  findHostWaitlist,
+  headLimit,
+  serveHostWaitlist,
+  serveLimiter,
+  withCapacity,
+} from "../admission/waitlist.ts";
 import { accept } from "../sending/createMessage.ts";
-import { hasRunEnded, dropMessage, listRunKeys } from "../workflows/end.ts";
-import { spans } from "../values/limits.ts";
 import { toTag } from "../search/tags.ts";
 import type { Failure } from "../sending/outcome.ts";
 import {
@@ -22,7 +38,6 @@ import {
   isSuccess,
   putDeadLetter,
   toDeadLetterResponse,
-  noResponse,
   scheduleRetry,
   readWithBody,
 } from "../sending/outcome.ts";
@@ -31,23 +46,27 @@ import { mergeNeeds } from "../decision/needs.ts";
 import type {
   Account,
   CallbackSettings,
-  DeadLetter,
   StoredMessage,
-  FailureCallbackInfo,
-  Limiter,
-  LeaseRef,
   MessageState,
   Outcome,
   WithoutBody,
 } from "../model/message.ts";
+import type { DeadLetter, FailureCallbackInfo } from "../model/deadLetter.ts";
+import type { Limiter } from "../model/limiter.ts";
 import { isUnfinished } from "../model/message.ts";
 import { readLimits } from "../accounts/plans.ts";
 import { countRetries, decideNextAction } from "../sending/retry.ts";
 
-/** `late`: the lease had been lost; the outcome changed nothing. `cancelled`: the message was, and so nothing followed from it. */
+/**
+ * The result of an attempt. `late`: the lease was lost before, so the outcome changed nothing. `cancelled`:
+ * the message was cancelled, so nothing followed from the outcome.
+ */
 export type Settled = { became: "delivered" | "retry" | "failed" | "cancelled" | "late" };
 
-/** Draws the consequences of one attempt: delivered, tried again later, or dead-lettered; callbacks; the lines before what it gives back. */
+/**
+ * Records the outcome of one attempt: the message is delivered, retried or failed, and its callbacks are
+ * created. The waitlists of the gates that the message leaves are served.
+ */
 export const settle: Decision<Outcome, Settled> = {
   needs: ({ account, messageId, host }) => ({
     accounts: [[account]],
@@ -69,11 +88,13 @@ export const settle: Decision<Outcome, Settled> = {
       ...limiters.map(({ id }) => ({ account, waitlist: id })),
     ];
     const gates = admissionNeeds(draft, state ? [state] : []);
-    if (state && isSuccess(outcome) && !state.reportsOutcome && state.run === null) return { ...gates, waitlistHeads, toSendFromWaitlists };
+    if (state && isSuccess(outcome) && !state.reportsOutcome && state.run === null)
+      return { ...gates, waitlistHeads, toSendFromWaitlists };
     const key = [account, messageId] as const;
     const message = draft.getWithoutBody("storedMessages", ...key);
     const consequences = consequenceNeeds(message ? [message] : []);
-    const hasCallback = message && (message.callback ?? (isSuccess(outcome) ? null : message.failureCallback));
+    const hasCallback =
+      message && (message.callback ?? (isSuccess(outcome) ? null : message.failureCallback));
     const needs: Needs = {
       deduplications: consequences.deduplications,
       deadLetters: consequences.deadLetters,
@@ -84,18 +105,21 @@ export const settle: Decision<Outcome, Settled> = {
       endpoints: consequences.endpoints,
       limiters: [...gates.limiters, ...consequences.limiters],
       withoutBodies: { storedMessages: state && (state.reportsOutcome || !isSuccess(outcome)) ? [key] : [] },
-      // Only a callback tells of the body.
+      // The body is needed only for a callback.
       storedMessages: hasCallback ? [key] : [],
       toSendFromWaitlists,
     };
-    return message && belongsToRun(message) ? mergeNeeds([needs, runOutcomeNeeds(draft, message, outcome, state)]) : needs;
+    return message && belongsToRun(message)
+      ? mergeNeeds([needs, runOutcomeNeeds(draft, { message, outcome, state })])
+      : needs;
   },
   decide: (outcome, draft, moment) => {
     const state = findLeased(draft, moment, outcome);
     const account = draft.get("accounts", outcome.account);
     const isBehind = draft.hasBacklog(outcome.account);
     const limiters = isBehind ? [] : listAwaited(draft, state);
-    const settled: Settled = state && account ? applyOutcome(draft, moment, { account, state, outcome }) : { became: "late" };
+    const settled: Settled =
+      state && account ? applyOutcome(draft, moment, { account, state, outcome }) : { became: "late" };
     const waitlist = findHostWaitlist(draft, outcome);
     if (waitlist && isBehind) checkSoon(draft, moment, waitlist);
     else if (waitlist) serveHostWaitlist(draft, moment, waitlist);
@@ -106,8 +130,20 @@ export const settle: Decision<Outcome, Settled> = {
 
 const noNeeds: Needs = {};
 
-/** Nobody is told of its success, and there is no gate at which others could wait for its place: so it is with most. */
-const holdsNothing = ({ reportsOutcome, slot, queue, flowControlKey, waitlist, run, counted, countedToEndpoint }: MessageState): boolean =>
+/**
+ * Reports whether a message reports its success to no one and holds no place that others could wait for. This
+ * is true for most messages, and settling them needs no more rows.
+ */
+const holdsNothing = ({
+  reportsOutcome,
+  slot,
+  queue,
+  flowControlKey,
+  waitlist,
+  run,
+  counted,
+  countedToEndpoint,
+}: MessageState): boolean =>
   !reportsOutcome &&
   slot === null &&
   queue === null &&
@@ -117,7 +153,10 @@ const holdsNothing = ({ reportsOutcome, slot, queue, flowControlKey, waitlist, r
   !counted &&
   !countedToEndpoint;
 
-/** Returns the limiters that count a message and at which others wait: when its delivery ends, one of them may be sent. */
+/**
+ * Returns the limiters that count a message and have a waitlist. When the delivery ends, a message of the
+ * waitlist may be sent.
+ */
 function listAwaited(draft: Draft, state: MessageState | null | undefined): Limiter[] {
   if (!state) return [];
   const { account, flowControlKey } = state;
@@ -134,12 +173,21 @@ function listAwaited(draft: Draft, state: MessageState | null | undefined): Limi
   return awaited;
 }
 
-/** Rows that change with messages when they end badly, or when they tell of others; and the destinations of their callbacks. */
+/**
+ * Returns the rows that change when these messages fail or report on others, and those for the destinations
+ * of their callbacks.
+ */
 export function consequenceNeeds(messages: readonly WithoutBody<StoredMessage>[]) {
   return {
-    deduplications: messages.flatMap(({ account, deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
-    deadLetters: messages.flatMap(({ account, reportsOn }) => (reportsOn?.dlqId ? [[account, reportsOn.dlqId] as const] : [])),
-    runs: messages.flatMap(({ account, run }): Key[] => (run?.kind === "failure" ? [[account, run.run]] : [])),
+    deduplications: messages.flatMap(({ account, deduplication }) =>
+      deduplication === null ? [] : [[account, deduplication] as const],
+    ),
+    deadLetters: messages.flatMap(({ account, reportsOn }) =>
+      reportsOn?.dlqId ? [[account, reportsOn.dlqId] as const] : [],
+    ),
+    runs: messages.flatMap(({ account, run }): Key[] =>
+      run?.kind === "failure" ? [[account, run.run]] : [],
+    ),
     ...mergeDestinationNeeds(
       messages.map((message) =>
         destinationNeeds(
@@ -152,7 +200,10 @@ export function consequenceNeeds(messages: readonly WithoutBody<StoredMessage>[]
   };
 }
 
-const listCallbacks = ({ callback, failureCallback }: WithoutBody<StoredMessage>): (CallbackSettings & { queue: null })[] =>
+const listCallbacks = ({
+  callback,
+  failureCallback,
+}: WithoutBody<StoredMessage>): (CallbackSettings & { queue: null })[] =>
   [callback, failureCallback].flatMap((settings) => (settings ? [{ ...settings, queue: null }] : []));
 
 type SettledAttempt = { account: Account; state: MessageState; outcome: Outcome };
@@ -180,7 +231,7 @@ function applyOutcome(draft: Draft, moment: Moment, { account, state, outcome }:
     recordDelivery(draft, moment, { account, state, outcome });
     reportCallback(draft, message, { ...toFailureCallbackInfo(outcome), state: "CALLBACK_SUCCESS" });
   } else {
-    scheduleRetry(draft, moment, { account, state, outcome }, nextAction.at);
+    scheduleRetry(draft, moment, { account, state, outcome, at: nextAction.at });
   }
   createCallback(draft, moment, { account, message, state, outcome });
   if (nextAction.kind === "delivered") release(draft, moment, state);
@@ -188,28 +239,35 @@ function applyOutcome(draft: Draft, moment: Moment, { account, state, outcome }:
 }
 
 /**
- * A message whose stored content is damaged has arrived, or it is left to the next claim, which fails it: when it is to be tried again, and
- * who is to be told, is not known any more.
+ * Applies an outcome to a message whose stored content is damaged, so that its retries and callbacks are not
+ * known. A message that arrived is recorded as delivered, without its callback. Any other message is left to
+ * the next claim, which fails it.
  */
 function applyToDamaged(draft: Draft, moment: Moment, { account, state, outcome }: SettledAttempt): Settled {
   if (!isSuccess(outcome) || state.run !== null) {
-    scheduleRetry(draft, moment, { state, outcome }, moment.now);
+    scheduleRetry(draft, moment, { state, outcome, at: moment.now });
     return { became: "retry" };
   }
-  draft.fault(`message ${state.id} of account ${account.id} was delivered, but is damaged on the disk: its callback cannot be sent`);
+  draft.fault(
+    `message ${state.id} of account ${account.id} was delivered, but is damaged in the store; ` +
+      "its callback is not sent",
+  );
   recordDelivery(draft, moment, { account, state, outcome });
   release(draft, moment, state);
   return { became: "delivered" };
 }
 
-/** Moves a message to the dead letter queue, opens its deduplication id again, and tells the failure callback. */
+/** Moves a message to the dead letter queue, frees its deduplication key, and creates its callbacks. */
 export function failMessage(draft: Draft, moment: Moment, failure: Failure): void {
   const { account, message, state, outcome } = failure;
   if (belongsToRun(message)) return failRunMessage(draft, moment, { ...failure, message });
   const id = moment.newId("dlq");
-  // The dead letter of a run shows what became of its failure callback.
+  // The dead letter of the run shows the outcome of its failure callback.
   const dlqId = message.run ? null : id;
-  const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId, ...toLoggedResponse(outcome) });
+  const logId = log(draft, moment, {
+    message: state,
+    row: { states: ["ERROR", "FAILED"], dlqId, ...toLoggedResponse(outcome) },
+  });
   const deadLetter: DeadLetter = {
     account: account.id,
     id,
@@ -218,7 +276,11 @@ export function failMessage(draft: Draft, moment: Moment, failure: Failure): voi
     ...toDeadLetterResponse(outcome),
     retried: countRetries(state),
     failureCallback: message.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
-    tags: [...state.tags, toTag.url(message.url), ...(message.callerIp === null ? [] : [toTag.callerIp(message.callerIp)])],
+    tags: [
+      ...state.tags,
+      toTag.url(message.url),
+      ...(message.callerIp === null ? [] : [toTag.callerIp(message.callerIp)]),
+    ],
   };
   draft.drop("messages", state.account, state.id);
   if (dlqId !== null) putDeadLetter(draft, deadLetter);
@@ -234,26 +296,34 @@ export function failMessage(draft: Draft, moment: Moment, failure: Failure): voi
       reportsOn,
       maxBytes: readLimits(account).messageBytes,
     };
-    accept(
-      draft,
-      moment,
+    accept(draft, moment, {
       account,
-      makeCallbackInput({ callback: message.failureCallback, ...content }),
-      sharedSlot(message.failureCallback, state),
-    );
+      input: makeCallbackInput({ callback: message.failureCallback, ...content }),
+      slot: sharedSlot(message.failureCallback, state),
+    });
   }
   release(draft, moment, state);
 }
 
-/** A message that will never be delivered must not swallow the next one with its id. */
+/**
+ * Removes the deduplication row of a message that will never be delivered, so that the next message with this
+ * key is not dropped as a duplicate.
+ */
 export function releaseDeduplication(draft: Draft, message: WithoutBody<StoredMessage>): void {
   if (message.deduplication === null) return;
   const row = draft.get("deduplications", message.account, message.deduplication);
   if (row?.messageId === message.id) draft.drop("deduplications", message.account, message.deduplication);
 }
 
-/** What became of a failure callback is kept with the dead letter it told of, as long as that is there, and with its run. */
-export function reportCallback(draft: Draft, message: WithoutBody<StoredMessage>, info: FailureCallbackInfo): void {
+/**
+ * Records the state of a failure callback in the dead letter that it reports, as long as that exists, and in
+ * its run.
+ */
+export function reportCallback(
+  draft: Draft,
+  message: WithoutBody<StoredMessage>,
+  info: FailureCallbackInfo,
+): void {
   if (message.reportsOn?.kind !== "failureCallback" || message.reportsOn.dlqId === null) return;
   const deadLetter = draft.get("deadLetters", message.account, message.reportsOn.dlqId);
   if (deadLetter && !deadLetter.damaged) draft.put("deadLetters", { ...deadLetter, failureCallback: info });
@@ -268,46 +338,23 @@ function createCallback(draft: Draft, moment: Moment, { account, message, state,
   if (!message.callback) return;
   const reportsOn = { kind: "callback", messageId: message.id, dlqId: null } as const;
   const retried = countRetries(state);
-  const content = { message: readWithBody(draft, message), retried, outcome, reportsOn, maxBytes: readLimits(account).messageBytes };
-  accept(draft, moment, account, makeCallbackInput({ callback: message.callback, ...content }), sharedSlot(message.callback, state));
+  const content = {
+    message: readWithBody(draft, message),
+    retried,
+    outcome,
+    reportsOn,
+    maxBytes: readLimits(account).messageBytes,
+  };
+  accept(draft, moment, {
+    account,
+    input: makeCallbackInput({ callback: message.callback, ...content }),
+    slot: sharedSlot(message.callback, state),
+  });
 }
 
-/** Returns the slot of a queue that a callback shares. A callback with a delay shares none, so the queue does not stop for that long. */
-const sharedSlot = ({ delay = 0 }: CallbackSettings, { slot }: MessageState): string | null => (delay > 0 ? null : slot);
-
-/** Keeps the leases of what this node is still sending, and calls off what was cancelled elsewhere meanwhile. */
-export const renew: Decision<{ leases: readonly LeaseRef[] }, { renewed: number }> = {
-  needs: ({ leases }) => ({ messages: leases.map(({ account, messageId }) => [account, messageId] as const) }),
-  decide: ({ leases }, draft, moment) => {
-    const states = leases.flatMap((one) => findLeased(draft, moment, one) ?? []);
-    for (const state of states) {
-      draft.put("messages", { ...state, dueAt: moment.now + spans.lease });
-      if (!isUnfinished(state)) draft.abort(toLeaseRef(state));
-    }
-    return { renewed: states.length };
-  },
-};
-
 /**
- * Gives back what this node leased and will not send, as a server does that stops. It does not count as an attempt. What is
- * of a run that has ended meanwhile is not sent any more.
+ * Returns the queue slot that a callback shares, or null. A callback with a delay shares none, so that the
+ * queue does not wait for it.
  */
-export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned: number }> = {
-  needs: renew.needs,
-  further: ({ leases }, draft) => {
-    const states = leases.flatMap(({ account, messageId }) => draft.get("messages", account, messageId) ?? []);
-    return { ...admissionNeeds(draft, states), runs: listRunKeys(states) };
-  },
-  decide: ({ leases }, draft, moment) => {
-    const states = leases.flatMap((one) => findLeased(draft, moment, one) ?? []);
-    for (const state of states) {
-      if (!isUnfinished(state)) recordCancellation(draft, moment, { state, outcome: noResponse });
-      else if (hasRunEnded(draft, state)) dropMessage(draft, moment, state);
-      else {
-        countEnd(draft, moment, state);
-        draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
-      }
-    }
-    return { returned: states.length };
-  },
-};
+const sharedSlot = ({ delay = 0 }: CallbackSettings, { slot }: MessageState): string | null =>
+  delay > 0 ? null : slot;

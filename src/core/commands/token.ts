@@ -9,14 +9,17 @@ import type { Scope, Token } from "../model/rights.ts";
 import { verbs } from "../model/rights.ts";
 import { minute } from "../values/time.ts";
 
-/** What is asked for of a new token. */
+/** The properties of a new token. */
 export type TokenRequest = Pick<Token, "name" | "verbs" | "destinations" | "expiresAt">;
 
 /**
- * Makes a token, by the account itself or by one of its tokens, which can give no right that it does not have. Throws
- * `Refusal`.
+ * Creates a token, for the account itself or for one of its tokens, which can give only rights that it has.
+ * Throws `Refusal`.
  */
-export const createToken: Decision<{ account: AccountId; hash: string; scope: Scope | null } & TokenRequest, Token> = {
+export const createToken: Decision<
+  { account: AccountId; hash: string; scope: Scope | null } & TokenRequest,
+  Token
+> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
   further: ({ account }, draft) => quotaNeeds(draft, account, { name: "tokens" }),
   decide: ({ account, hash, scope, ...request }, draft, moment) => {
@@ -24,42 +27,70 @@ export const createToken: Decision<{ account: AccountId; hash: string; scope: Sc
     const checkedRequest = checkTokenRequest(request, moment.now);
     if (scope) mustBeWithin(scope, checkedRequest);
     takeQuota(draft, owner, { name: "tokens" });
-    const created = { createdAt: moment.now, usedAt: null, madeBy: scope?.id ?? null };
-    const token: Token = { account, id: moment.newId("tok"), hash, ...checkedRequest, ...created };
+    const token: Token = {
+      account,
+      id: moment.newId("tok"),
+      hash,
+      ...checkedRequest,
+      createdAt: moment.now,
+      usedAt: null,
+      madeBy: scope?.id ?? null,
+    };
     draft.put("tokens", token);
     return token;
   },
 };
 
-function checkTokenRequest({ name, verbs: requestedVerbs, destinations, expiresAt }: TokenRequest, now: Millis): TokenRequest {
-  if (name.length > limits.nameLength) throw new Refusal("invalid", `name: longer than ${limits.nameLength} characters`);
-  if (requestedVerbs.length === 0) throw new Refusal("invalid", `verbs: empty; give some of ${verbs.join(", ")}`);
-  if (expiresAt !== null && expiresAt <= now) throw new Refusal("invalid", "expires: in the past; such a token could never be used");
+function checkTokenRequest(
+  { name, verbs: requestedVerbs, destinations, expiresAt }: TokenRequest,
+  now: Millis,
+): TokenRequest {
+  if (name.length > limits.nameLength)
+    throw new Refusal("invalid", `name: exceeds the limit of ${limits.nameLength} characters`);
+  if (requestedVerbs.length === 0)
+    throw new Refusal("invalid", `verbs: empty; use one or more of ${verbs.join(", ")}`);
+  if (expiresAt !== null && expiresAt <= now)
+    throw new Refusal("invalid", "expires: in the past; use a later time");
   if (destinations.length > maxPatterns)
-    throw new Refusal("invalid", `destinations: ${destinations.length}, the limit is ${maxPatterns}; patterns can end in a star`);
+    throw new Refusal(
+      "invalid",
+      `destinations: ${destinations.length} exceeds the limit of ${maxPatterns}; patterns can end in a star`,
+    );
   if (destinations.length > 0 && !requestedVerbs.includes("publish"))
-    throw new Refusal("invalid", 'destinations: they bind what is published, and "publish" is none of the verbs');
+    throw new Refusal("invalid", "destinations: requires the verb publish");
   if (destinations.length > 0 && requestedVerbs.includes("manage"))
     throw new Refusal(
       "invalid",
-      'destinations: whoever has the verb "manage" can set up what publishes anywhere; take it away, or make two tokens',
+      "destinations: not valid with the verb manage, which allows publishing anywhere; " +
+        "remove the verb, or create two tokens",
     );
   const patterns = [...new Set(destinations.map(normalizePattern))];
-  return { name, verbs: verbs.filter((verb) => requestedVerbs.includes(verb)), destinations: patterns, expiresAt };
+  return {
+    name,
+    verbs: verbs.filter((verb) => requestedVerbs.includes(verb)),
+    destinations: patterns,
+    expiresAt,
+  };
 }
 
-/** A token with the verb `manage` is bound to no destinations, so only its verbs and its end have to be looked at. */
+/**
+ * Throws `Refusal` if a new token would have more rights than `scope`. Only verbs and expiry are compared:
+ * the creating token has the verb `manage`, so its destinations are not restricted.
+ */
 function mustBeWithin(scope: Scope, request: TokenRequest): void {
   const missing = request.verbs.find((verb) => !scope.verbs.includes(verb));
   if (missing !== undefined)
-    throw new Refusal("forbidden", `verbs: this token has not the verb ${missing}, so it cannot give it to another one`);
+    throw new Refusal(
+      "forbidden",
+      `verbs: this token does not have the verb ${missing}, so it cannot give it to another token`,
+    );
   if (scope.expiresAt !== null && (request.expiresAt ?? Infinity) > scope.expiresAt)
-    throw new Refusal("forbidden", "expires: later than the token that makes it; give an earlier time");
+    throw new Refusal("forbidden", "expires: later than this token expires; use an earlier time");
 }
 
 type Named = { account: AccountId; id: string };
 
-/** Ends a token at once. */
+/** Revokes a token at once. */
 export const revokeToken: Decision<Named, { revoked: boolean }> = {
   needs: ({ account, id }) => ({ tokens: [[account, id]] }),
   decide: ({ account, id }, draft) => {
@@ -69,14 +100,14 @@ export const revokeToken: Decision<Named, { revoked: boolean }> = {
   },
 };
 
-/** The last use of a token is known to the minute, so that a busy one costs next to nothing. */
+/** The last use of a token is recorded to the minute, so that a busy token costs next to nothing. */
 const useInterval: Millis = minute;
 
-/** Whether it is time to note that a token is used. */
+/** Reports whether it is time to record the use of a token. */
 export const shouldNoteUse = ({ usedAt }: Pick<Token, "usedAt">, now: Millis): boolean =>
   usedAt === null || Math.abs(now - usedAt) >= useInterval;
 
-/** Notes that a token is used now. */
+/** Records that a token is used now. */
 export const noteTokenUse: Decision<Named, { noted: boolean }> = {
   needs: ({ account, id }) => ({ tokens: [[account, id]] }),
   decide: ({ account, id }, draft: Draft, { now }) => {

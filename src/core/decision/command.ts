@@ -3,14 +3,11 @@ import type { AuditEntry } from "../model/auditEntry.ts";
 import type {
   Account,
   AccountId,
-  DeadLetter,
   Delivery,
   StoredMessage,
-  Limiter,
   UrlGroup,
   LeaseRef,
   IdKind,
-  HostWaitlist,
   LogRow,
   Tag,
   MessageId,
@@ -18,20 +15,20 @@ import type {
   Millis,
   NodeId,
   WithoutBody,
-  Rejection,
   Schedule,
   TimeKeys,
-  QueueSlot,
   RunKey,
-  WebhookSource,
 } from "../model/message.ts";
+import type { DeadLetter } from "../model/deadLetter.ts";
+import type { Limiter, HostWaitlist, QueueSlot } from "../model/limiter.ts";
+import type { Rejection, WebhookSource } from "../model/webhookSource.ts";
 import type { DayCount, SecondCount } from "../model/counts.ts";
 import type { Token } from "../model/rights.ts";
 import type { ActiveRun, Notification, Run, Step, Waiter } from "../model/run.ts";
 import type { Counts, Usage } from "../model/counts.ts";
 import type { Turns } from "../fairness/turns.ts";
 
-/** Everything that is kept, by table. A row is never changed in place: `put` takes a new one. */
+/** The rows of all tables. A row is never changed in place: `put` replaces it. */
 export type Rows = {
   accounts: Account;
   storedMessages: StoredMessage;
@@ -47,7 +44,7 @@ export type Rows = {
   tokens: Token;
   rejections: Rejection;
   log: LogRow;
-  /** Entries of the log that are past their time, of messages that are unfinished or have a dead letter. */
+  /** Log entries that are past their retention, of messages that are unfinished or have a dead letter. */
   keptLog: LogRow;
   tags: Tag;
   timeIndex: Tag;
@@ -62,15 +59,19 @@ export type Rows = {
   audit: AuditEntry;
 };
 
+/** The name of a table. */
 export type TableName = keyof Rows;
 
-/** The key of a row: the account, and what names the row within it (absent where the account is the row). */
+/** The key of a row: the account, and the id of the row within it. The row of an account has no id. */
 export type Key = readonly [account: AccountId, id?: string];
 
-/** The head of a line: its held messages in order of arrival. */
+/** The first `limit` messages of a waitlist, in order of acceptance. */
 export type WaitlistHead = { account: AccountId; waitlist: string; limit: number };
 
-/** What is past its time in an account. Positions in the log and in the dead letter queue begin with their time. */
+/**
+ * The expired rows of an account to load, at most `limit` of each table. The positions in the log and in the
+ * dead letter queue begin with their time.
+ */
 export type ExpiredNeed = {
   account: AccountId;
   logBefore: Millis;
@@ -78,103 +79,163 @@ export type ExpiredNeed = {
   deadLettersBefore: Millis;
   deduplicationsBefore: Millis;
   auditBefore: Millis;
-  /** Of runs: when they ended. */
+  /** Runs that ended before this time. */
   runsBefore: Millis;
   failedRunsBefore: Millis;
-  /** Of days that ended before that. */
+  /** Entries of days that ended before this time. */
   timeIndexBefore: Millis;
-  /** Of buckets: their ids are between these two. */
+  /** Usage buckets with ids between these two. */
   usage: readonly { after: string; before: string }[];
   limit: number;
 };
 
-/** What belongs to a run: unfinished messages, what waits, what has come before it was asked for, and its history; without bodies. */
-export type RunRows = { messages: MessageState; waiters: Waiter; notifications: WithoutBody<Notification>; steps: WithoutBody<Step> };
+/** The rows of a run, without bodies: its unfinished messages, waiters, notifications, and steps. */
+export type RunRows = {
+  messages: MessageState;
+  waiters: Waiter;
+  notifications: WithoutBody<Notification>;
+  steps: WithoutBody<Step>;
+};
+/** The name of a table with rows of runs. */
 export type RunTableName = keyof RunRows;
+/** A run of an account. */
 export type RunNeed = { account: AccountId; run: RunKey };
-/** Rows of one table. `event`: only those of an event, of the tables that have events. */
+/** The rows of a run in one table. `event` selects those of one event, in the tables that have events. */
 export type RunRowsNeed = RunNeed & { table: RunTableName; event?: string };
 
 /** The number of rows of a kind that an account has, counted up to `limit`. */
-export type CountNeed = { account: AccountId; name: "groups" | "schedules" | "sources" | "tokens" | "queues"; limit: number };
+export type CountNeed = {
+  account: AccountId;
+  name: "groups" | "schedules" | "sources" | "tokens" | "queues";
+  limit: number;
+};
 
-/** A history with its bodies, or one entry of it. */
+/** The history of a run with its bodies, or one entry of it. */
 export type StepsNeed = RunNeed & { stepKey?: string };
 
-/** Tables whose rows have a body. Most decisions look at the rest of it only. */
+/** The tables whose rows have a body. Most decisions do not need it. */
 export type BodyTableName = "storedMessages" | "deadLetters" | "notifications" | "steps";
 
-/** The most rows of each table, the oldest first. `limit`: messages. `turns`: rows of other accounts in turn, too, see `core/fairness/turns.ts`. */
-export type DueNeed = { limit: number; hostWaitlists: number; limiters: number; schedules: number; waiters: number; turns?: Turns };
+/**
+ * The most due rows to load from each table, the oldest first. `limit` is for messages. `turns`: also load
+ * rows of other accounts in turn, see `core/fairness/turns.ts`.
+ */
+export type DueNeed = {
+  limit: number;
+  hostWaitlists: number;
+  limiters: number;
+  schedules: number;
+  waiters: number;
+  turns?: Turns;
+};
 
-/** What a decision must see. The store loads it, and on a shared database locks it. */
+/** The rows that a decision reads. The store loads them and, on a shared database, locks them. */
 export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
-  /** Rows of which the body is not looked at, so that it is not loaded. */
+  /** Rows whose bodies are not needed and are not loaded. */
   readonly withoutBodies?: { readonly [T in "storedMessages" | "deadLetters" | "steps"]?: readonly Key[] };
   /**
-   * Messages that may be sent now: their envelopes, in this order, as far as the bytes of a batch go. What is left out
-   * is left for the next turn. Loaded when all else is here, so that it can be asked for no more than is needed.
+   * Messages that may be sent now. Their stored messages are loaded in this order, as far as the bytes of a
+   * batch allow. The others are left for the next claim. They are loaded after all other rows, so that no
+   * more are requested than needed.
    */
   readonly toSend?: readonly MessageState[];
-  /** The same for the heads of lines, as far as they are here. They go before those of `toSend`. */
+  /**
+   * Waitlists whose first messages may be sent now. Their stored messages are loaded before those of
+   * `toSend`.
+   */
   readonly toSendFromWaitlists?: readonly Pick<WaitlistHead, "account" | "waitlist">[];
   /**
-   * Endpoints to which messages may be sent, each as the id of its flow. The flow is loaded if the account is limited in what it may have
-   * under way to an endpoint.
+   * Endpoints to which messages may be sent, each as the key of its limiter. The limiter is loaded if the
+   * account limits its deliveries in flight to an endpoint.
    */
   readonly endpoints?: readonly Key[];
-  /** What is due, oldest first: messages; lines of hosts, and of flows; schedules; waiters. At most so many of each. */
+  /** Due rows, the oldest first. */
   readonly due?: DueNeed;
-  /** With what must be seen when those that stand there go on. */
+  /** The heads of these waitlists, with the rows that are needed to move their messages. */
   readonly waitlistHeads?: readonly WaitlistHead[];
   /**
-   * Messages leased by any node but this one: only where no other node can be alive. With a `session`: those leased by this node until a time
-   * between `after` and `until`, if that is its session still, which then remains so until the transaction ends.
+   * Messages that are leased by other nodes. Without a `session`, these are the messages of all other nodes;
+   * use this only if no other node can be alive. With a `session`, they are those that `node` leased until a
+   * time between `after` and `until`, if it still has this session. The session then stays the same until the
+   * transaction ends.
    */
   readonly leasedByOthers?: LeasedNeed;
+  /** Expired rows of accounts. */
   readonly expired?: readonly ExpiredNeed[];
-  /** How many there are of what is set up. On a shared database nobody else makes one until the transaction ends. */
+  /**
+   * The number of groups, schedules and other things that an account has. On a shared database, no other
+   * transaction creates one until this transaction ends.
+   */
   readonly quotaCounts?: readonly CountNeed[];
+  /** Rows of runs. */
   readonly runRows?: readonly RunRowsNeed[];
-  /** Messages, by their keys, whose entries in the kept log are needed. */
+  /** The keys of messages whose entries in the kept log are needed. */
   readonly keptLogMessages?: readonly Key[];
-  /** As far as the bytes of a batch go. A command that finds the batch full runs again in another one: see `listSteps`. */
+  /**
+   * Histories of runs, as far as the bytes of a batch allow. A command that finds the batch full runs again
+   * in another batch: see `listSteps`.
+   */
   readonly runSteps?: readonly StepsNeed[];
 };
 
-/** The world as a decision sees and changes it: the rows it asked for, and what its predecessors in the batch made of them. */
+/**
+ * The rows that a decision reads and changes: those that it asked for, with the changes of earlier commands
+ * in the batch.
+ */
 export interface Draft {
+  /** Returns a row, or undefined if it does not exist. */
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined;
-  /** A row that was asked for without its body, or with it. */
+  /** Returns a row without its body. The decision may have asked for it with or without the body. */
   getWithoutBody<T extends BodyTableName>(table: T, ...key: Key): WithoutBody<Rows[T]> | undefined;
+  /** Writes a row, which replaces the row with the same key. */
   put<T extends TableName>(table: T, row: Rows[T]): void;
-  /** Whether the running command has changed anything so far. */
+  /** Reports whether the running command has changed anything so far. */
   hasChanged(): boolean;
+  /** Removes a row. */
   drop(table: TableName, ...key: Key): void;
-  /** Moves an entry from the log to the kept log, and leaves its marks as they are. */
+  /** Moves an entry from the log to the kept log. Its tags stay. */
   moveToKeptLog(row: LogRow): void;
-  /** Returns the entries of a message in the kept log, without their bodies. The decision must have asked for them (`Needs.keptOf`). */
+  /**
+   * Returns the entries of a message in the kept log, without their bodies. The decision must have asked for
+   * them (`Needs.keptLogMessages`).
+   */
   listKeptLog(account: AccountId, messageId: MessageId): readonly LogRow[];
-  /** The due messages that were asked for, as far as they are still due. */
+  /** Returns the due messages that were asked for and are still due. */
   due(): readonly MessageState[];
+  /** Returns the due waitlists of hosts. */
   dueHostWaitlists(): readonly HostWaitlist[];
+  /** Returns the due limiters. */
   dueLimiters(): readonly Limiter[];
+  /** Returns the due schedules. */
   dueSchedules(): readonly Schedule[];
+  /** Returns the due waiters. */
   dueWaiters(): readonly Waiter[];
-  /** Where the turns through the accounts that were asked for have ended. */
+  /** Returns where the turns through the accounts have ended. */
   turns(): Turns;
-  /** What belongs to a run, as far as it was asked for, in the order of ids. */
+  /** Returns the rows of a run that were asked for, in the order of their ids. */
   listRunRows<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][];
-  /** Whether all unfinished messages of a run were asked for, as they are where it may end. */
+  /** Reports whether all unfinished messages of a run were asked for. They are if the run may end. */
   mayEndRun(account: AccountId, run: RunKey): boolean;
-  /** The history of a run that was asked for, in no order, or one entry of it. Throws `RetryInNextBatch` when there was no room for it. */
+  /**
+   * Returns the history of a run, or one entry of it, in no particular order. Throws `RetryInNextBatch` if
+   * the batch had no room for it.
+   */
   listSteps(account: AccountId, run: RunKey, stepKey?: string): readonly Step[];
-  /** The first ones of a line that still stand in it, of as many as were asked for. Whoever needs one takes no more. */
+  /**
+   * Returns the first messages that are still in a waitlist, of those that were asked for. A caller that
+   * needs only one message stops after it.
+   */
   waitlistHead(account: AccountId, waitlist: string): Iterable<MessageState>;
-  /** False when others may stand behind those that `head` shows. */
+  /**
+   * Reports whether `waitlistHead` returns the whole waitlist. False: there may be more messages behind it.
+   */
   isWholeWaitlist(account: AccountId, waitlist: string): boolean;
+  /** Returns the messages of `Needs.leasedByOthers`. */
   leasedByOthers(): readonly MessageState[];
-  /** What is past its time, as far as it was asked for. Throws `RetryInNextBatch` when others of the batch have asked as well. */
+  /**
+   * Returns the expired rows that were asked for. Throws `RetryInNextBatch` if other commands of the batch
+   * have asked as well.
+   */
   expired(account: AccountId): {
     log: readonly LogRow[];
     /** Without their bodies. */
@@ -183,57 +244,93 @@ export interface Draft {
     deduplications: readonly Deduplication[];
     audit: readonly AuditEntry[];
     runs: readonly Run[];
-    /** Of these runs, in their order, as far as the limit goes; without their bodies. */
+    /** Steps of these runs, in the order of the runs, up to the limit; without their bodies. */
     steps: readonly Step[];
     usage: readonly Usage[];
     timeIndex: readonly Tag[];
   };
-  /** How many there are of what was asked for in `counts`, with what the batch has made of it. */
+  /**
+   * Returns how many of these an account has, with the changes of the batch. The decision must have asked for
+   * it (`Needs.quotaCounts`).
+   */
   readQuotaCount(account: AccountId, name: CountNeed["name"]): number;
-  /** Whether this node has a hand for one more delivery to a host: see `core/admission/capacity.ts`. */
+  /**
+   * Reports whether this node has capacity for one more delivery to a host: see `core/admission/capacity.ts`.
+   */
   hasCapacity(account: AccountId, host: string): boolean;
-  /** Whether there is none because the account holds its share of this node. */
+  /** Reports whether there is no capacity because the account already holds its share of this node. */
   isDenied(account: AccountId, host: string): boolean;
-  /** Takes it, and `size` bytes of memory. False when there is none to spare. */
+  /** Takes capacity for a delivery to a host, and `size` bytes of memory. Returns false if there is none. */
   takeCapacity(account: AccountId, host: string, size: number): boolean;
-  /** Whether the envelope of a message to be sent has been looked for. False: others came first, and it is left for the next turn. */
+  /**
+   * Reports whether the stored message of a message to send has been looked up. False: others came first, and
+   * the message is left for the next claim.
+   */
   isBodyLoaded(message: Pick<MessageState, "account" | "id">): boolean;
-  /** Whether it was left because its destination has had its share of the bytes of the batch. Then it stands in line. */
+  /**
+   * Reports whether a message was left because its destination has used its share of the bytes of the batch.
+   * Such a message is held in the waitlist of its host.
+   */
   isOverByteShare(message: Pick<MessageState, "account" | "host">): boolean;
-  /** Whether there is no other call in the batch. */
+  /** Reports whether the batch has no other command. */
   isAlone(): boolean;
-  /** Whether due messages of this account wait for a claim, so that a new one must not go at once. */
+  /**
+   * Reports whether due messages of this account wait for a claim, so that a new message must not overtake
+   * them.
+   */
   hasBacklog(account: AccountId): boolean;
-  /** Whether a message to this host may go at once all the same: see `core/admission/capacity.ts`. */
+  /**
+   * Reports whether a message to this host may be sent at once in spite of the backlog: see
+   * `core/admission/capacity.ts`.
+   */
   isNewcomer(account: AccountId, host: string): boolean;
-  /** That something with this id is told of a message: see `core/search/timeIndex.ts`. Nothing is loaded for it. */
+  /**
+   * Records in the time index that a row with this id is about a message: see `core/search/timeIndex.ts`.
+   * Loads nothing.
+   */
   indexTime(account: AccountId, id: string, timeKeys: TimeKeys): void;
-  /** Adds to what an account has used: see `core/accounts/usage.ts`. Nothing is loaded for it. */
+  /** Adds to the usage of an account: see `core/accounts/usage.ts`. Loads nothing. */
   count(account: AccountId, counts: Readonly<Partial<Counts>>): void;
-  /** Tells people of something that cannot be, and yet must not stop the others. */
+  /** Reports damaged data in the log of the server. Other rows are processed normally. */
   fault(message: string): void;
-  /** Hands a leased message to this node's dispatcher once the batch is on the disk. */
+  /** Gives a leased message to this node's dispatcher when the batch has been stored. */
   deliver(delivery: Delivery): void;
-  /** Tells this node's dispatcher, at that moment too, that nobody waits for a call of its own any more: it may end it. */
+  /**
+   * Tells this node's dispatcher, when the batch has been stored, that the outcome of an attempt is no longer
+   * needed, so that it may abort the request.
+   */
   abort(lease: LeaseRef): void;
 }
 
-/** All a decision may know of the world besides its draft. */
+/** Everything that a decision may use besides its draft. */
 export type Moment = {
   readonly now: Millis;
   readonly node: NodeId;
+  /** Returns a new id, unique on all nodes. */
   newId(kind: IdKind): string;
-  /** From 0 to 1, unpredictable. */
+  /** Returns an unpredictable number from 0 (inclusive) to 1 (exclusive). */
   random(): number;
 };
 
-/** A decision: what it must see, and what changes then. Pure and synchronous; it may be run again. */
+/**
+ * A decision: the rows that it reads, and the changes that follow. A decision is pure and synchronous, and
+ * may run again with the same input.
+ */
 export type Decision<Input, Answer> = {
+  /** Returns the rows to load for an input. */
   needs(input: Input): Needs;
-  /** What it must see besides, once it sees that. Asked again until it names nothing new. */
+  /**
+   * Returns the rows to load in addition, when the first ones are loaded. Called again until it names nothing
+   * new.
+   */
   further?(input: Input, draft: Draft): Needs;
+  /** Writes the changes to the draft and returns the answer. */
   decide(input: Input, draft: Draft, moment: Moment): Answer;
 };
 
 /** See `Needs.leasedByOthers`. */
-export type LeasedNeed = { node: NodeId; limit: number; session?: { number: number; after: Millis; until: Millis } };
+export type LeasedNeed = {
+  node: NodeId;
+  limit: number;
+  session?: { number: number; after: Millis; until: Millis };
+};

@@ -1,11 +1,12 @@
 import type { Needs } from "./command.ts";
 
-/** The needs of many as the needs of one, where all of them are lists. */
+/** Merges several needs into one. Only needs that are lists, and `withoutBodies`, are merged. */
 export function mergeNeeds(all: readonly Needs[]): Needs {
   if (all.length === 1 && all[0]) return all[0];
   const joined: Record<string, unknown[]> = {};
   for (const needs of all) {
-    for (const [name, list] of Object.entries(needs)) if (Array.isArray(list)) (joined[name] ??= []).push(...(list as unknown[]));
+    for (const [name, list] of Object.entries(needs))
+      if (Array.isArray(list)) (joined[name] ??= []).push(...(list as unknown[]));
   }
   const withoutBodies = all.flatMap((needs) => needs.withoutBodies ?? []);
   return {

@@ -1,20 +1,22 @@
 import type { Millis } from "../model/message.ts";
 
-/** How long one turn of the event loop may be busy with long work. */
+/** How long one turn of the event loop may spend on long work. */
 const perTurn: Millis = 1;
 
 type Slice = { run(): void; expected: Millis };
 
+/** The parts of the runtime that `LongWork` uses. */
 export type LongWorkParts = {
-  /** Runs something in the next turn of the event loop, after the sockets were read. */
+  /** Runs a function in the next turn of the event loop, after sockets were read. */
   soon(run: () => void): void;
-  /** A stopwatch, in milliseconds with fractions. */
+  /** Returns the time of a stopwatch, in milliseconds with fractions. */
   elapsed(): Millis;
 };
 
 /**
- * Shares the event loop between long work and everything else. Work that would hold up all other requests is cut into slices of less than a
- * millisecond. Each turn of the event loop runs one slice, and more as long as they take a millisecond together. Owners take turns.
+ * Shares the event loop between long work and all other work. Work that would block all other requests is cut
+ * into slices of less than a millisecond. Each turn of the event loop runs one slice, and more until they
+ * have taken a millisecond together. Owners take turns.
  */
 export class LongWork {
   readonly #parts: LongWorkParts;
@@ -25,7 +27,10 @@ export class LongWork {
     this.#parts = parts;
   }
 
-  /** `expected`: how long the slice takes after it has returned, such as the read that it allows. `run` must not throw. */
+  /**
+   * Adds a slice of an owner's work. `expected` is the time that the slice causes after it has returned, for
+   * example for a read that it starts. `run` must not throw.
+   */
   next(owner: string, run: () => void, expected: Millis = 0): void {
     const slices = this.#waiting.get(owner);
     if (slices) slices.push({ run, expected });
@@ -33,7 +38,7 @@ export class LongWork {
     this.#runSoon();
   }
 
-  /** Runs something and returns how long it took. */
+  /** Runs a function and returns how long it took. */
   timed(run: () => void): Millis {
     const startedAt = this.#parts.elapsed();
     run();

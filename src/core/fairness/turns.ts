@@ -2,24 +2,27 @@ import type { AccountId } from "../model/message.ts";
 
 /** The tables whose rows come due. */
 export const dueTables = ["messages", "hostWaitlists", "limiters", "schedules", "waiters"] as const;
+/** A table whose rows come due. */
 export type DueTable = (typeof dueTables)[number];
 
 /**
- * Where the next turn through the accounts begins, per table: with the first account after this one ("" for the first of all). A table that is
- * not named needs no turn: all that was due in it has been looked at.
+ * Where the next turn through the accounts begins, per table: with the first account after this one ("" for
+ * the first of all). A table without an entry needs no turn, because all of its due rows have been looked at.
  */
 export type Turns = { readonly [T in DueTable]?: AccountId };
 
 /**
- * The bounds of one turn, which looks at more than the oldest rows: at most `accounts` accounts that have something due, at most `rows` rows of each. To find
- * them it passes at most `passed` accounts, because some have only rows that are due later. So the backlog of one account delays another by
- * one turn, and accounts with nothing pending cost nothing.
+ * The limits of one turn, which looks at more rows than the oldest: at most `accounts` accounts that have due
+ * rows, and at most `rows` rows of each. To find these accounts, a turn passes at most `skippedAccounts`
+ * accounts that have only rows that are due later. So the backlog of one account delays another by one turn,
+ * and accounts with nothing pending cost nothing.
  */
 export const turnLimits = { accounts: 16, rows: 16, skippedAccounts: 256 };
 
 /**
- * Returns the same rows in rounds: the first one of each account, then the second one of each, and so on. Rows of one account keep their
- * order. So whatever is scarce, deliveries or memory, is offered to all accounts in turn. `order`: that of the rows of one round.
+ * Returns the rows in rounds: the first row of each account, then the second of each, and so on. Rows of one
+ * account keep their order. Scarce capacity or memory is therefore offered to all accounts in turn. `order`
+ * sorts the rows within a round.
  */
 export function orderInRounds<Row extends { account: AccountId }>(
   rows: readonly Row[],
@@ -38,8 +41,9 @@ export function orderInRounds<Row extends { account: AccountId }>(
 }
 
 /**
- * Returns the accounts of which more may be due after a look that did not see all: those that were behind `before`, and those of these rows. An
- * account that had its turn, after `from` and up to `to` ("": the last one), and showed fewer rows than a turn looks at, is not behind.
+ * Returns the accounts that may have more due rows, after a claim that did not see all of them: the accounts
+ * of `before`, and those of these rows. An account that had its turn, after `from` and up to `to` ("" for the
+ * last one), and showed fewer rows than a turn looks at, has no backlog.
  */
 export function listBackloggedAccounts(
   rows: readonly { account: AccountId }[],
@@ -47,6 +51,9 @@ export function listBackloggedAccounts(
 ): AccountId[] {
   const counts = new Map<AccountId, number>(before.map((account) => [account, 0]));
   for (const { account } of rows) counts.set(account, (counts.get(account) ?? 0) + 1);
-  const hadTurn = (account: AccountId): boolean => from !== undefined && account > from && (to === "" || account <= to);
-  return [...counts].filter(([account, count]) => count >= turnLimits.rows || !hadTurn(account)).map(([account]) => account);
+  const hadTurn = (account: AccountId): boolean =>
+    from !== undefined && account > from && (to === "" || account <= to);
+  return [...counts]
+    .filter(([account, count]) => count >= turnLimits.rows || !hadTurn(account))
+    .map(([account]) => account);
 }

@@ -2,29 +2,34 @@ import { limits } from "../values/limits.ts";
 import type { MessageInput } from "../model/message.ts";
 
 /**
- * The bound of one transaction, about 1,024 rows: others wait while it is made. A call that is heavier goes alone. Bodies count as
- * rows by their bytes, so at most 4 MiB of them go together.
+ * The limit of one transaction, about 1,024 rows, because other commands wait for it. A heavier command is
+ * stored alone. Bodies count as rows by their bytes, so at most 4 MiB of bodies go together.
  */
 export const transaction = { rows: 1024, bytesPerRow: 4 * 1024 } as const;
 
-/** Rows that a message writes, apart from one for each of its labels. */
+/** The rows that a message writes, besides one for each of its labels. */
 const rowsPerMessage = 2;
 
-/** A list of messages is stored in parts of about 256 rows, so that others have their turn in between. */
+/** The rows of one part of a long list of messages. Other commands are stored between the parts. */
 const maxPartRows = transaction.rows / 4;
 
 type WeighedInput = Pick<MessageInput, "group" | "labels" | "body">;
 
-/** To a group it may be as many messages as a group can have endpoints. */
-const maxMessageCount = ({ group }: Pick<MessageInput, "group">): number => (group === null ? 1 : limits.endpoints);
+/**
+ * Returns the most messages that an input can create: for a group, the most endpoints that a group can have.
+ */
+const maxMessageCount = ({ group }: Pick<MessageInput, "group">): number =>
+  group === null ? 1 : limits.endpoints;
 
 const weighInput = (input: WeighedInput): number =>
-  maxMessageCount(input) * (rowsPerMessage + input.labels.length + input.body.byteLength / transaction.bytesPerRow);
+  maxMessageCount(input) *
+  (rowsPerMessage + input.labels.length + input.body.byteLength / transaction.bytesPerRow);
 
 /** Returns the bytes of the bodies that a command stores. */
 export function countBodyBytes(command: unknown): number {
   if (typeof command !== "object" || command === null) return 0;
-  if (hasInputs(command)) return command.inputs.reduce((sum, input) => sum + maxMessageCount(input) * input.body.byteLength, 0);
+  if (hasInputs(command))
+    return command.inputs.reduce((sum, input) => sum + maxMessageCount(input) * input.body.byteLength, 0);
   return "body" in command && command.body instanceof Uint8Array ? command.body.byteLength : 0;
 }
 
@@ -38,11 +43,13 @@ export function weighCommand(command: unknown): number {
   return rowsPerMessage + countBodyBytes(command) / transaction.bytesPerRow;
 }
 
-const hasInputs = (command: object): command is { inputs: readonly WeighedInput[] } => "inputs" in command && Array.isArray(command.inputs);
+const hasInputs = (command: object): command is { inputs: readonly WeighedInput[] } =>
+  "inputs" in command && Array.isArray(command.inputs);
 
 /**
- * Divides a list of messages into parts that are stored one after another, in their order. A message to a URL group is never divided, so it
- * reaches all of its endpoints or none; and neither is a list with messages of workflow runs, which is taken as a whole or not at all.
+ * Divides a list of messages into parts that are stored one after another, in their order. A message to a URL
+ * group is never divided, so it reaches all of its endpoints or none. A list with messages of workflow runs
+ * is not divided, because it is accepted as a whole or not at all.
  */
 export function splitInputs(inputs: readonly MessageInput[]): (readonly MessageInput[])[] {
   if (inputs.length <= 1 || inputs.some(({ post }) => post !== undefined)) return [inputs];

@@ -1,68 +1,84 @@
-/** What an account may have and ask for. Times in milliseconds. */
+/** The limits of an account. Times are in milliseconds. */
 export type AccountLimits = {
   messageBytes: number;
   retries: number;
   delay: number;
   timeout: number;
-  /** Of a queue: messages under way at once. */
+  /** The number of messages of one queue that may be in flight at once. */
   parallelism: number;
   queues: number;
   schedules: number;
   groups: number;
-  /** Of a URL group. */
+  /** The number of endpoints in one URL group. */
   endpoints: number;
   sources: number;
-  /** Besides its own two. */
+  /** The number of tokens in addition to the account's own two. */
   tokens: number;
   deadLetterRetention: number;
-  /** Of the logs of messages and of runs that have ended. */
+  /** How long the logs of messages and of ended runs are kept. */
   logRetention: number;
   auditRetention: number;
   globalParallelism: number;
   deadLetters: number;
   logEntries: number;
-  /** Of the audit log. */
+  /** The number of entries in the audit log. */
   auditEntries: number;
   requestsPerSecond: number;
   requestsPerDay: number;
   requestsPerDayHard: number;
-  /** Bytes of all that an account stores: see `core/accounts/storageQuota.ts`. */
+  /** The bytes of everything that the account stores: see `core/accounts/storageQuota.ts`. */
   storageBytes: number;
 };
 
+/** The name of a limit. */
 export type LimitName = keyof AccountLimits;
 
-/** `selfHosted`: of those who run the server themselves, as much as the server can bear. An account without a plan has it. */
+/**
+ * The name of a plan. `selfHosted` allows as much as the server can bear. An account without a plan has this
+ * plan.
+ */
 export type PlanName = "selfHosted" | "free" | "paid" | "fixed_1m" | "fixed_10m" | "fixed_100m";
 
-/** `passive`: an account that can read and end its credentials, and can neither publish nor change anything else. */
+/**
+ * The state of an account. A `passive` account may read, and revoke its own credentials. It cannot publish or
+ * change anything else.
+ */
 export type AccountState = "active" | "passive";
 
-/** What an account has been granted. All of it may be left out. */
+/** The terms of an account: its grants, and records about its use. Every field is optional. */
 export type Terms = {
   plan?: PlanName;
-  /** Its plan was set by whoever runs the server, and cannot be changed by its own holder. */
+  /** The operator set the plan, so the account itself cannot change it. */
   isPlanHeld?: boolean;
-  /** When it got a plan with more in it. */
+  /** When the account last moved to a larger plan. */
   upgradedAt?: number;
-  /** Limits of its own, which count instead of those of its plan. */
+  /** The account's own limits. They replace those of its plan. */
   limits?: Partial<AccountLimits>;
   state?: AccountState;
-  /** When it was deleted. What is left of it is for its log, and goes after it. */
+  /** When the account was deleted. The row stays for as long as the account's log does. */
   deletedAt?: number;
-  /** How many left because the account had more than it may have: lines of its log, dead letters. */
+  /**
+   * The numbers of log entries and dead letters that were removed because the account exceeded its limit of
+   * them.
+   */
   dropped?: { log: number; deadLetters: number };
-  /** Dollars in a month; 0: as many as there are. */
+  /** Dollars per month. 0 means that there is no budget. */
   budget?: number;
-  /** What it has spent, as far as that was added up: see `core/accounts/budget.ts`. `month`: when that began. */
+  /**
+   * The account's spending so far, as last added up: see `core/accounts/budget.ts`. `month` is the start of
+   * that month.
+   */
   spending?: { month: number; dollars: number };
-  /** The bytes it stores, as last noted. Only present while they are over its quota: see `core/accounts/storageQuota.ts`. */
+  /**
+   * The bytes that the account stores, as last recorded. Present only while they exceed its quota: see
+   * `core/accounts/storageQuota.ts`.
+   */
   storedBytes?: number;
-  /** Price of its plan in dollars. Null, or not given: the price that the server has for the plan. */
+  /** The price of the plan in dollars. If it is null or absent, the server's price for the plan applies. */
   reservedPrice?: number | null;
   hasProductionPack?: boolean;
-  /** Its deliveries are signed by the rules of Standard Webhooks besides. */
+  /** Deliveries are also signed by the rules of Standard Webhooks. */
   signsStandard?: boolean;
-  /** Whose account it is: the address of a person, or the id of a team. */
+  /** The owner of the account: a person's address, or the id of a team. */
   customerId?: string;
 };

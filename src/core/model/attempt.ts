@@ -1,6 +1,6 @@
 import type { AccountId, Bytes, HeaderList, MessageId, Millis } from "../values/basics.ts";
 
-/** The outcome of one attempt. No response is an outcome too: `status` is null and `error` says why. */
+/** The outcome of one attempt. If there was no response, `status` is null and `error` gives the reason. */
 export type Outcome = {
   account: AccountId;
   messageId: MessageId;
@@ -10,21 +10,24 @@ export type Outcome = {
   headers: HeaderList;
   body: Bytes;
   error: string | null;
-  /** From the first byte sent to the last received. */
+  /** The time from the first byte sent to the last byte received. */
   took: Millis;
-  /** SHA-256 of the body in hex, if the log keeps only a part of it. */
+  /** SHA-256 of the body in hex. Present if the log keeps only a part of the body. */
   digest?: string;
-  /** Not all of the response was read: its body or its headers are longer than the server takes. */
+  /** The response was not read completely, because its body or its headers exceed the server's limit. */
   cut?: true;
-  /** Bytes of the body that a dead letter keeps. The rest is for callbacks alone. Absent: all of them. */
+  /**
+   * The number of bytes of the body that a dead letter keeps. The rest is for callbacks only. If absent, all
+   * bytes are kept.
+   */
   keptBytes?: number;
-  /** The log keeps the response even if it is a success. */
+  /** The log keeps the response even if the delivery succeeded. */
   keepsInLog?: true;
-  /** Another attempt would have the same outcome. */
+  /** Another attempt would have the same outcome, so no retry follows. */
   isFinal?: true;
 };
 
-/** The last response of a destination, or why there was none. */
+/** The last response of a destination, or the reason why there was none. */
 export type DestinationResponse = Pick<
   Outcome,
   "status" | "headers" | "body" | "digest" | "error" | "cut" | "keptBytes" | "keepsInLog" | "isFinal"

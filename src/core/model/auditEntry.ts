@@ -1,40 +1,56 @@
 import type { AccountId, Millis } from "./message.ts";
 
-/** How whoever asked for something proved who he is. */
+/** How the caller of a request proved its identity. */
 export type ActorKind = "token" | "password" | "operator" | "commandLine";
 
+/** Every way in which a caller can prove its identity. */
 export const actorKinds = ["token", "password", "operator", "commandLine"] as const satisfies ActorKind[];
 
-/** Who asked for something. Never a secret. */
+/** The caller of a request. It never contains a secret. */
 export type Actor = {
   kind: ActorKind;
-  /** Which of the tokens of the account: `main`, or the id of one of the others. */
+  /** The token of the account that was used: `main`, or the id of another token. */
   token?: string;
-  /** The user name that was given. */
+  /** The user name that the caller gave. */
   name?: string;
-  /** The address of the caller, as far as it is known. */
+  /** The address of the caller; null if it is not known. */
   address: string | null;
 };
 
-/** What was done: a word such as `queue.delete`, and to what. */
+/** An action: a word such as `queue.delete`, and its object. */
 export type AuditNote = {
   what: string;
-  /** The name or id of it; of many the first one. Null: the account itself. */
+  /** The name or id of the object. If there are several, it is the first. Null means the account itself. */
   object: string | null;
-  /** How many there were, where a request can mean many. */
+  /** The number of objects, if a request can affect several. */
   count?: number;
-  /** What was changed of it. */
+  /** The names of the changed fields. */
   fields?: readonly string[];
 };
 
-/** Who did what to the settings of an account, or to many things at once. Written with the change itself. `id` sorts by time. */
+/**
+ * A record of who changed the settings of an account, or many things at once. It is written in the
+ * transaction of the change. `id` sorts by time.
+ */
 export type AuditEntry = AuditNote & { account: AccountId; id: string; time: Millis; by: Actor };
 
-/** Which entries are meant. `from` and `to` are inclusive. */
-export type AuditFilter = { what?: readonly string[]; object?: string; by?: readonly ActorKind[]; from?: Millis; to?: Millis };
+/** Selects entries of the audit log. `from` and `to` are inclusive. */
+export type AuditFilter = {
+  what?: readonly string[];
+  object?: string;
+  by?: readonly ActorKind[];
+  from?: Millis;
+  to?: Millis;
+};
 
-/** Whether an entry is meant. A word without a dot means all that begin with it: `queue` means `queue.delete` as well. */
-export function matchesAuditFilter({ what, object, by, from = 0, to = Infinity }: AuditFilter, entry: AuditEntry): boolean {
+/**
+ * Reports whether an entry matches the filter. A word without a dot also matches all words that begin with
+ * it: `queue` matches `queue.delete`.
+ */
+export function matchesAuditFilter(
+  { what, object, by, from = 0, to = Infinity }: AuditFilter,
+  entry: AuditEntry,
+): boolean {
   if (entry.time < from || entry.time > to) return false;
   if (object !== undefined && entry.object !== object) return false;
   if (by !== undefined && !by.includes(entry.by.kind)) return false;

@@ -1,10 +1,13 @@
 import type { AccountId, Millis } from "./message.ts";
 
-/** What is counted. Bytes are those of bodies. */
+/** The counts of an account. Bytes are those of bodies. */
 export type Counts = {
-  /** Outside workflows: each message that was taken in or made, callbacks among them, and each time that one was to be sent again. */
+  /**
+   * Messages outside workflows: one for each message that was accepted or created, including callbacks, and
+   * one for each retry.
+   */
   messages: number;
-  /** The same of messages that a workflow run waits for. */
+  /** Messages that a workflow run waits for, counted like `messages`. */
   workflowMessages: number;
   /** Runs that were started, resumed or restarted. */
   workflowRuns: number;
@@ -14,18 +17,20 @@ export type Counts = {
   workflowDelivered: number;
   workflowFailed: number;
   workflowCancelled: number;
-  /** Of what was published, by clients or by the endpoints of workflows. */
+  /** Bytes that clients and the endpoints of workflows published. */
   bytesIn: number;
-  /** Of what was sent, once for each attempt. */
+  /** Bytes that were sent, counted once for each attempt. */
   bytesOut: number;
-  /** Dead letters that came, less those that went. */
+  /** Dead letters added minus dead letters removed. */
   deadLetters: number;
-  /** Bytes of rows that came, less those of rows that went: see `core/accounts/storageQuota.ts`. */
+  /** Bytes of rows added minus bytes of rows removed: see `core/accounts/storageQuota.ts`. */
   storedBytes: number;
 };
 
+/** The name of a count. */
 export type CountName = keyof Counts;
 
+/** Counts that are all 0. */
 export const noCounts: Readonly<Counts> = {
   messages: 0,
   workflowMessages: 0,
@@ -42,13 +47,17 @@ export const noCounts: Readonly<Counts> = {
   storedBytes: 0,
 };
 
+/** The names of all counts. */
 export const countNames = Object.keys(noCounts).filter((name): name is CountName => name in noCounts);
 
-/** A bucket of an account: what one node counted in one stretch of time. `id`: `<size>/<when it begins>/<node>`. */
+/** A bucket: what one node counted for an account in one period of time. `id` is `<size>/<start>/<node>`. */
 export type Usage = Counts & { account: AccountId; id: string };
 
-/** How many requests of an account were taken in on a day, which begins at `day`. */
+/** The number of requests that an account made on the day that begins at `day`. */
 export type DayCount = { account: AccountId; day: Millis; requests: number };
 
-/** How many requests of an account all nodes have taken of what it may have in a second, by the number of that. */
+/**
+ * The number of an account's requests that all nodes together have claimed for one second. `second` is the
+ * number of that second.
+ */
 export type SecondCount = { account: AccountId; second: number; requests: number };

@@ -2,18 +2,20 @@ import type { AccountId, Brand, Bytes, HeaderList, MessageId, Millis } from "../
 import type { Terms } from "./accountTerms.ts";
 
 export type { AccountId, Brand, Bytes, HeaderList, IdKind, MessageId, Millis } from "../values/basics.ts";
+/** The id of a running server. */
 export type NodeId = string;
+/** The HTTP methods that a message can be sent with. */
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
-/** What is hidden from every answer of the API: the body, all headers, or some (canonical names). */
+/** The parts of a message that the API never shows: the body, and all or some headers (canonical names). */
 export type Redaction = { body: boolean; headers: boolean | readonly string[] };
 
-/** How a message is sent and sent again. Null: the default of `core/values/limits.ts`. */
+/** How a message is sent and retried. Null means the default of `core/values/limits.ts`. */
 export type SendSettings = {
   method: Method;
   headers: HeaderList;
   retries: number | null;
-  /** An expression in `retried`, in milliseconds: see `core/values/expression.ts`. */
+  /** An expression in `retried` that gives milliseconds: see `core/values/expression.ts`. */
   retryDelay: string | null;
   timeout: Millis | null;
   flowControl: FlowControl | null;
@@ -21,196 +23,252 @@ export type SendSettings = {
   failureCallback: CallbackSettings | null;
 };
 
+/** Where and how a callback is sent. */
 export type CallbackSettings = { url: string; delay?: Millis; labels?: readonly string[] } & SendSettings;
 
-/** The key that a message shares limits with others under, and the limits it brings. Null: not said, so none. */
-export type FlowControl = { key: string; parallelism: number | null; rate: number | null; period: Millis | null };
+/**
+ * The key under which a message shares limits with others, and the limits it brings. A limit that is null was
+ * not given.
+ */
+export type FlowControl = {
+  key: string;
+  parallelism: number | null;
+  rate: number | null;
+  period: Millis | null;
+};
 
-/** A message to be made: what a publish asks for. */
+/** A message as requested, for example by a publish. */
 export type MessageInput = SendSettings & {
   brand: Brand;
-  /** Empty if it goes to a URL group: each endpoint gets a copy with its own, and with `query` behind it. */
+  /**
+   * Empty if the message goes to a URL group. Each endpoint then gets a copy with its own URL and `query`
+   * appended.
+   */
   url: string;
   group: string | null;
   query?: string;
-  /** The name of the endpoint in the group, if it has one. */
+  /** The name of the endpoint in the group; null if it has none. */
   endpoint: string | null;
   queue: string | null;
-  /** The schedule that published it. */
+  /** The schedule that published the message. */
   scheduleId: string | null;
   body: Bytes;
-  /** Relative to the moment it is accepted. Null: none. */
+  /** The delay from the moment of acceptance. Null means no delay. */
   delay: Millis | null;
-  /** Absolute; wins over `delay`. */
+  /** An absolute time. It takes precedence over `delay`. */
   notBefore: Millis | null;
-  /** Hash of the id or of the content; null: none. */
+  /** A hash of the deduplication id or of the content; null if the message is not deduplicated. */
   deduplication: string | null;
-  /** For how long it holds. Null or not given: `spans.deduplication`. */
+  /** How long the deduplication key is held. Null or absent means `spans.deduplication`. */
   deduplicationWindow?: Millis | null;
-  /** For a call to a source that its signature identifies, the key of the signature and the hash of the topic. */
+  /**
+   * The key of the signature and the hash of the topic. Present for a call to a source if the call is
+   * identified by its signature.
+   */
   signed?: { key: string; topic: string };
   labels: readonly string[];
   redaction: Redaction | null;
   callerIp: string | null;
-  /** Whether the log keeps the response of a delivery that succeeded. */
+  /** Whether the log keeps the response of a successful delivery. */
   keepResponse?: boolean;
-  /** Set on callbacks: what they tell of. */
+  /** Set on callbacks: the message whose outcome they report. */
   reportsOn: CallbackSubject | null;
-  /** Of a letter that starts a workflow run, or goes on with one. */
+  /** Present on a message that starts a workflow run or continues one. */
   post?: RunPost;
 };
 
-/** The name of a workflow run in here. Its callers know it by a name of theirs, which several runs may have one after another. */
+/**
+ * The internal key of a workflow run. Callers know a run by its run id, which several runs may have one after
+ * another.
+ */
 export type RunKey = string;
 
-/** A step as the endpoint names it: `stepId` 0 is a plan, of the step `targetStep`. Whatever else it says stays in the body. */
-export type StepHead = { stepId: number; stepName: string; stepType: string; concurrent: number; targetStep?: number };
+/**
+ * A step as its endpoint names it. If `stepId` is 0, the step is a plan of the step `targetStep`. Other
+ * members of the step stay in the body.
+ */
+export type StepHead = {
+  stepId: number;
+  stepName: string;
+  stepType: string;
+  concurrent: number;
+  targetStep?: number;
+};
 
 /**
- * What a letter is to a workflow. `start`: its body is the initial payload, its settings hold for all messages of the
- * run; an empty `runId` is one to be made. `step`: its body goes on the history. `call`: a request to a third party, whose answer is a step.
+ * The meaning of a posted message for a workflow.
+ * - `start`: its body is the initial payload, and its settings apply to all messages of the run. If `runId`
+ *   is empty, a new one is created.
+ * - `step`: its body is appended to the history.
+ * - `call`: it is a request to a third party, whose response becomes a step.
  */
 export type RunPost =
-  | { kind: "start"; runId: string; url: string; features: RunFeatures; origin: RunOrigin; invoker: InvokerPost | null }
+  | {
+      kind: "start";
+      runId: string;
+      url: string;
+      features: RunFeatures;
+      origin: RunOrigin;
+      invoker: InvokerPost | null;
+    }
   | { kind: "step" | "call"; runId: string; head: StepHead | null };
 
-/** `sdk`: posted by a client. `again`: posted by the endpoint itself, of a run that is active. `rest`: asked for without any of them. */
+/**
+ * Where a start comes from. `sdk`: a client posted it. `again`: the endpoint posted it for a run that is
+ * already active. `rest`: it was requested without a client.
+ */
 export type RunOrigin = "sdk" | "again" | "rest";
 
+/** The features of the client at a run's endpoint, as the start of the run reports them. */
 export type RunFeatures = {
   /** The endpoint can fetch a large history itself. */
   lazyFetch: boolean;
-  /** Failure callbacks tell of the initial payload, not of the whole history. */
+  /** Failure callbacks report the initial payload instead of the whole history. */
   initialBody: boolean;
-  /** The first answer must show that it comes from a workflow. */
+  /** The first response must show that it comes from a workflow. */
   detect: boolean;
-  /** Settings of the start hold for all messages of the run. */
+  /** The settings of the start apply to all messages of the run. */
   captured: boolean;
 };
 
-/** The step of another run that waits for the end of this one, and what its result is sent with. */
-export type InvokerPost = { runId: string; createdAt: Millis; url: string; headers: HeaderList; step: Readonly<Record<string, unknown>> };
+/** The step of another run that waits for the end of this run, and how the result is sent to it. */
+export type InvokerPost = {
+  runId: string;
+  createdAt: Millis;
+  url: string;
+  headers: HeaderList;
+  step: Readonly<Record<string, unknown>>;
+};
 
-/** What a message is to its run. `step`: it carries the history up to itself. `result`: what came of a call. */
+/**
+ * The role of a message in its run. A `step` carries the history up to itself. A `call` is a request to a
+ * third party, and a `result` carries its response. A `failure` is the failure callback of the run.
+ */
 export type RunPart = {
   run: RunKey;
   runId: string;
   createdAt: Millis;
   kind: "step" | "call" | "result" | "failure";
-  /** Its place in the history. */
+  /** The key of its step, and the position of that step in the history. */
   stepKey: string;
   position: number;
-  /** Bytes that are sent: its body is made of the history. 0 where the endpoint fetches that itself. */
+  /**
+   * The number of bytes that are sent. The body is made of the history, so this is 0 if the endpoint fetches
+   * the history itself.
+   */
   size: number;
-  /** The first answer is looked at: whether it comes from a workflow, or from one that can be triggered without a client. */
+  /**
+   * The first response is checked. `detect`: it must come from a workflow. `rest`: it must come from a
+   * workflow that can be triggered without a client.
+   */
   first?: "detect" | "rest";
 };
 
-/** What a callback tells of: the message, and for a failure callback its entry in the dead letter queue. */
-export type CallbackSubject = { kind: "callback" | "failureCallback"; messageId: MessageId; dlqId: string | null };
+/** The message that a callback reports on and, for a failure callback, its dead letter. */
+export type CallbackSubject = {
+  kind: "callback" | "failureCallback";
+  messageId: MessageId;
+  dlqId: string | null;
+};
 
-/** A message as it was accepted. Written once, never changed, kept as long as its log or its dead letter. */
-export type StoredMessage = Omit<MessageInput, "delay" | "notBefore" | "post" | "query" | "deduplicationWindow" | "signed"> & {
+/**
+ * A message as it was accepted. It is written once and never changed, and kept as long as its log or its dead
+ * letter.
+ */
+export type StoredMessage = Omit<
+  MessageInput,
+  "delay" | "notBefore" | "post" | "query" | "deduplicationWindow" | "signed"
+> & {
   account: AccountId;
   id: MessageId;
   createdAt: Millis;
   notBefore: Millis;
-  /** The default is filled in. */
+  /** The number of retries. The default is already applied, as it is to `timeout`. */
   retries: number;
   timeout: Millis;
-  /** Sent at the moment of its birth, so the log begins with CREATED and ACTIVE. */
+  /** The message was sent when it was accepted, so its log begins with CREATED and ACTIVE. */
   startedAtOnce: boolean;
   run?: RunPart;
   damaged?: Damaged;
 };
 
-/** A row that was altered on the disk. It has no body, and nothing else that may have been altered: see `core/sending/damaged.ts`. */
+/**
+ * Marks a row that was altered on disk. The row has no body, and no other field that may have been altered:
+ * see `core/sending/damaged.ts`.
+ */
 export type Damaged = true;
 
-/** A row without its body, for those who look at the rest of it only: a body may be large. */
+/** A row without its body. Bodies may be large, so they are loaded only if they are needed. */
 export type WithoutBody<Row extends { body: Bytes }> = Omit<Row, "body">;
 
 /**
- * Where an unfinished message stands. The row goes when the message is delivered, dead-lettered or cancelled.
+ * The state of an unfinished message. The row is removed when the message is delivered, dead-lettered or
+ * cancelled.
  *
- * - `pending`: waits for `dueAt`, its send time.
- * - `active`: leased by a node, which is sending it; `dueAt` is the end of the lease. Past that it is simply due again.
- * - `cancelling`: cancelled while it was active, and finished for everybody but that node: the row keeps the lease, and the
- *   places of the request that is still under way, until this has an outcome, or the lease ends.
- * - `held`: due, but a gate is closed. The message is in the waitlist of that gate and has no due time: see `core/admission/gate.ts`.
+ * - `pending`: the message waits for `dueAt`, its send time.
+ * - `active`: a node has leased the message and is sending it. `dueAt` is the end of the lease; after that
+ *   time the message is due again.
+ * - `cancelling`: the message was cancelled while it was active. For all other purposes it has finished. The
+ *   row keeps the lease, and the places of the request that still runs, until the request has an outcome or
+ *   the lease ends.
+ * - `held`: the message is due, but a gate is closed. It is in the waitlist of that gate and has no due time:
+ *   see `core/admission/gate.ts`.
  */
 export type MessageState = {
   account: AccountId;
   id: MessageId;
   state: "pending" | "active" | "held" | "cancelling";
   dueAt: Millis | null;
-  /** Attempts that ended, lost ones included. The number of the running attempt, and the fence of its lease. */
+  /**
+   * The number of attempts that have ended, including lost ones. It is also the number of the running
+   * attempt, and the fence of its lease.
+   */
   attempts: number;
-  /** How many of them ended without a report, because the lease ran out. */
+  /** The number of these attempts that ended without a report, because the lease expired. */
   lostAttempts: number;
-  /** Who sends it now; null: nobody does. `counted…`: it counts towards a limit of its account, in all or to its endpoint. */
+  /**
+   * The node that is sending the message; null if none is. `counted` and `countedToEndpoint` record that the
+   * message counts towards an account limit, in all or to its endpoint.
+   */
   leasedBy: NodeId | null;
   counted?: true;
   countedToEndpoint?: true;
-  /** What is sighted with all that is told of it: see `core/search/timeIndex.ts`. */
+  /**
+   * The keys of the time index for everything that is recorded about the message: see
+   * `core/search/timeIndex.ts`.
+   */
   timeKeys: TimeKeys;
   host: string;
   endpoint: string;
-  /** Bytes of the body: what the message takes up while it is sent. */
+  /** The bytes of the body, which are what the message occupies while it is sent. */
   size: number;
-  /** Whether an outcome must be told to someone, so that settling a plain success need not load the envelope. */
+  /**
+   * Whether the outcome must be reported. If not, a success can be settled without loading the stored
+   * message.
+   */
   reportsOutcome: boolean;
   queue: string | null;
   flowControlKey: string | null;
-  /** The slot of a queue that it holds: its own, or on a callback that of the message it tells of. See `core/commands/queue.ts`. */
+  /**
+   * The queue slot that the message holds. A callback shares the slot of the message that it reports on. See
+   * `core/commands/queue.ts`.
+   */
   slot: MessageId | null;
-  /** The id of the gate in whose waitlist it is held: see `core/admission/gate.ts`. */
+  /** The id of the gate in whose waitlist the message is held: see `core/admission/gate.ts`. */
   waitlist: string | null;
-  /** The run that it belongs to, and goes with. */
+  /** The run that the message belongs to. The message is dropped when the run ends. */
   run: RunKey | null;
-  /** What it can be searched by: see `core/search/tags.ts`. */
+  /** The tags by which the message can be searched: see `core/search/tags.ts`. */
   tags: readonly string[];
 };
 
-/** Whether anything is still to become of it. One that was cancelled is only here because of its places. */
+/**
+ * Reports whether a message is unfinished. A cancelled message whose request still runs has finished; its row
+ * only keeps its places.
+ */
 export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean => state !== "cancelling";
 
-/**
- * The limiter of a gate: its limits, and what it has counted. `id` is that of the gate, and `core/admission/gate.ts` says what each counter
- * is the sum of. A limit that is null does not hold.
- */
-export type Limiter = {
-  account: AccountId;
-  id: string;
-  createdAt: Millis;
-  updatedAt: Millis;
-  /** When its line is to be served, or when the row has been idle for too long. Null: something else must happen first. */
-  dueAt: Millis | null;
-  paused: boolean;
-  parallelism: number | null;
-  /** Of a queue: its slots. Of other gates: the leased messages that they count. */
-  running: number;
-  /** Messages in its waitlist. `waitingDownstream`: those that wait for a limit of the account behind it, and have reserved a place here. */
-  waiting: number;
-  waitingDownstream?: number;
-  rate: number | null;
-  period: Millis;
-  windowStart: Millis;
-  /** Deliveries begun in the window. */
-  windowUsed: number;
-  /** The latest time at which one of its messages was to be sent, as far as they were told of. It is not forgotten before. */
-  lastDueAt: Millis;
-  /** What people have set by hand. A queue that they have set up is pinned as well. */
-  pinned: { parallelism: boolean; rate: boolean };
-};
-
-/**
- * A place in a queue, taken by a message until it and its callbacks are finished. `id` is that of the message. `queue` is
- * empty when the queue was deleted meanwhile.
- */
-export type QueueSlot = { account: AccountId; id: MessageId; queue: string; holders: number };
-
-/** A named set of endpoints. `headers`: settings for every request to it, as they were given. */
+/** A named set of endpoints. `headers` are the settings of every request to the group, as they were given. */
 export type UrlGroup = {
   account: AccountId;
   name: string;
@@ -221,9 +279,10 @@ export type UrlGroup = {
   damaged?: Damaged;
 };
 
+/** One URL of a URL group, and its name in the group if it has one. */
 export type Endpoint = { name: string | null; url: string };
 
-/** A publish that is repeated. `dueAt`: when it fires next; null while it is paused. */
+/** A publish that is repeated. `dueAt` is the time of the next firing; null while the schedule is paused. */
 export type Schedule = {
   account: AccountId;
   id: string;
@@ -232,102 +291,33 @@ export type Schedule = {
   dueAt: Millis | null;
   paused: boolean;
   lastAt: Millis | null;
-  /** Those that the last firing made. */
+  /** The messages that the last firing created. */
   lastMessages: readonly MessageId[];
-  /** Why the last firing was passed over, if it was. */
+  /** Why the last firing was skipped. Absent if it was not skipped. */
   passedOver?: string;
   messageInput: Omit<MessageInput, "body">;
   body: Bytes;
   damaged?: Damaged;
 };
 
-/** An intake URL of its own for one sender. What comes in there is published to `destination` with `headers` as settings. */
-export type WebhookSource = {
-  account: AccountId;
-  id: string;
-  name: string;
-  /** SHA-256 in hex of the secret part of the URL. */
-  secretHash: string;
-  destination: string;
-  headers: HeaderList;
-  /** How calls are verified, as `api/webhooks` reads it. Null: not at all. */
-  verification: unknown;
-  /** Whether calls with the same event id of the sender are accepted once. */
-  deduplicate: boolean;
-  paused: boolean;
-  createdAt: Millis;
-  /** Calls that were rejected since the beginning, and how many of them were kept: the number of the next one. */
-  rejected: number;
-  kept: number;
-  /** Until when those that were kept use up what may be kept: see `mayKeepRejection`. */
-  keptUntil: Millis;
-  /** To the minute. */
-  acceptedAt: Millis | null;
-};
+/** The states that the log of a message records. */
+export type LogState =
+  | "CREATED"
+  | "ACTIVE"
+  | "RETRY"
+  | "ERROR"
+  | "DELIVERED"
+  | "FAILED"
+  | "CANCEL_REQUESTED"
+  | "CANCELLED";
 
-/** A call to a source that was not accepted. `id`: `<source>/<place>`; the oldest place is used again. */
-export type Rejection = {
-  account: AccountId;
-  id: string;
-  time: Millis;
-  /** Counted from the first one that its source kept. */
-  number: number;
-  /** Calls that were rejected between this and the one kept before it, and were not kept. */
-  others: number;
-  reason: string;
-  method: string;
-  headers: HeaderList;
-  callerIp: string | null;
-  /** Bytes of the body as it came; `body` is cut. */
-  size: number;
-  body: Bytes;
-  /** The headers are cut. */
-  cut?: true;
-};
-
-/** Due messages to one host for which no hand was free, in order of arrival. `dueAt`: when to look again at the latest. */
-export type HostWaitlist = { account: AccountId; host: string; dueAt: Millis };
-
-export type CallbackState = "CALLBACK_INPROGRESS" | "CALLBACK_SUCCESS" | "CALLBACK_FAIL" | "CALLBACK_CANCELED";
-export type FailureCallbackInfo = {
-  state: CallbackState;
-  responseStatus?: number;
-  responseBody?: string;
-  responseHeaders?: HeaderList;
-  digest?: string;
-  /** As in `Outcome`; so it is in what is below. */
-  cut?: true;
-};
-
-/** A message that failed for good, with its last response. `id` is the dlqId and begins with the time of failure. */
-export type DeadLetter = {
-  account: AccountId;
-  id: string;
-  messageId: MessageId;
-  /** The line of the log that tells of the failure. Not given: the dead letter is damaged. */
-  logId?: string;
-  status: number | null;
-  headers: HeaderList;
-  body: Bytes;
-  /** SHA-256 of the whole body, in hex, if only a part of it is kept. */
-  digest?: string;
-  cut?: true;
-  error: string | null;
-  retried: number;
-  failureCallback: FailureCallbackInfo | null;
-  /** The run that failed with it. */
-  run?: { key: RunKey; runId: string; createdAt: Millis; url: string; failureUrl: string | null };
-  /** Those of the message, its URL and its caller: see `core/search/tags.ts`. */
-  tags: readonly string[];
-  damaged?: Damaged;
-};
-
-export type LogState = "CREATED" | "ACTIVE" | "RETRY" | "ERROR" | "DELIVERED" | "FAILED" | "CANCEL_REQUESTED" | "CANCELLED";
-
-/** What happened to a message at one moment: one or more states, in order. CREATED is told by the envelope itself. */
+/**
+ * An event in the life of a message: one or more states, in order, at one moment. The stored message implies
+ * CREATED.
+ */
 export type LogRow = {
   account: AccountId;
-  /** A position: sorts by time. */
+  /** A position, which sorts by time. */
   id: string;
   messageId: MessageId;
   time: Millis;
@@ -337,50 +327,58 @@ export type LogRow = {
   status: number | null;
   headers: HeaderList;
   body: Bytes;
-  /** Of a body that was cut, the SHA-256 of all of it, in hex. */
+  /** SHA-256 of the whole body in hex. Present if the body was cut. */
   digest?: string;
   cut?: true;
   dlqId: string | null;
-  /** Those of the message: see `core/search/tags.ts`. */
+  /** The tags of the message: see `core/search/tags.ts`. */
   tags: readonly string[];
 };
 
-/** That a row of a list has something people search for, or that it was told of then: see `core/search/tags.ts` and `core/search/timeIndex.ts`. */
+/**
+ * An entry of a search index: a row has something that lists are searched by, or something was recorded about
+ * it in a period of time. See `core/search/tags.ts` and `core/search/timeIndex.ts`.
+ */
 export type Tag = { account: AccountId; id: string };
 
-/** What is sighted whenever something is told of a message: words, with spaces between them. */
+/** The keys of the time index for everything that is recorded about a message: words separated by spaces. */
 export type TimeKeys = string;
 
+/** The keys that deliveries are signed with. After a rotation, `next` becomes `current`. */
 export type SigningKeys = { current: string; next: string };
 
-/** One tenant. Everything else belongs to one. */
+/** One tenant. All other rows belong to an account. */
 export type Account = {
   id: AccountId;
-  /** For people: the user name of the account. */
+  /** The user name of the account, for people. */
   name: string;
   password: string;
   token: string;
-  /** SHA-256 of the token in hex: what a request is looked up by. */
+  /** SHA-256 of the token in hex. Requests are looked up by it. */
   tokenHash: string;
   signingKeys: SigningKeys;
-  /** When they were rotated last, and the key that was the current one until then. */
+  /** When the signing keys were last rotated, and the key that was current until then. */
   lastRotation?: { at: Millis; key: string };
   createdAt: Millis;
 } & Terms;
 
-/** One call to a destination, leased to this node. `standardKeys`: where it is signed by Standard Webhooks, with these. */
+/**
+ * One call to a destination, leased to this node. `standardKeys` are present if the call is also signed by
+ * the rules of Standard Webhooks.
+ */
 export type Delivery = {
   message: StoredMessage;
   attempt: number;
   signingKey: string;
   standardKeys?: readonly string[];
-  /** Why it must not be made. */
+  /** Why the call must not be made. Absent if it may be made. */
   unsendable?: string;
 };
 
-/** Names such a call: an attempt that a node says it has the lease of. */
+/** Names a delivery: the attempt whose lease a node claims to hold. */
 export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };
 
 export type { DestinationResponse, Outcome } from "./attempt.ts";
 
+/** An empty body. */
 export const noBytes: Bytes = new Uint8Array(0);

@@ -2,12 +2,16 @@ import { Refusal } from "../values/errors.ts";
 import { canonicalName } from "../values/headers.ts";
 import type { Bytes, HeaderList, Redaction } from "./message.ts";
 
-/** SHA-256 in hex, of bytes or of text as UTF-8. Given by the caller, because core has no cryptography of its own. */
+/**
+ * Returns SHA-256 in hex of bytes, or of text as UTF-8. The caller supplies it, because core has no
+ * cryptography.
+ */
 export type Hash = (value: string | Bytes) => string;
 
 /**
- * Reads what to hide: `body`, `header` or `headers` (all of them), `header[Name]` or `headers[Name]` (one), separated by commas,
- * spaces allowed. Throws `Refusal` with the item it cannot read.
+ * Parses what to hide: `body`, `header` or `headers` (all of them), and `header[Name]` or `headers[Name]`
+ * (one header). Items are separated by commas, and spaces are allowed. Throws `Refusal` with the item that it
+ * cannot read.
  */
 export function parseRedaction(text: string): Redaction {
   let body = false;
@@ -24,10 +28,14 @@ export function parseRedaction(text: string): Redaction {
 function parseHeaderItem(item: string): string {
   const name = /^headers?\[([^\]]*)\]$/.exec(item)?.[1]?.trim() ?? "";
   if (/^[\w!#$%&'*+.^`|~-]+$/.test(name)) return canonicalName(name);
-  throw new Refusal("invalid", `redact fields: cannot read ${JSON.stringify(item)}; use body, header or header[Name], separated by commas`);
+  throw new Refusal(
+    "invalid",
+    `redact fields: cannot read ${JSON.stringify(item)}; ` +
+      "use body, header or header[Name], separated by commas",
+  );
 }
 
-/** Hides what either of two hides. */
+/** Returns a redaction that hides what either of two redactions hides. */
 export function mergeRedactions(one: Redaction | null, other: Redaction | null): Redaction | null {
   if (!one || !other) return one ?? other;
   const body = one.body || other.body;
@@ -36,13 +44,16 @@ export function mergeRedactions(one: Redaction | null, other: Redaction | null):
   return { body, headers: names.size > 0 && [...names] };
 }
 
-/** The body as it may be shown. An empty one stays empty: there is nothing to hide. */
+/** Returns the body as it may be shown. An empty body stays empty, because there is nothing to hide. */
 export function redactBody(body: Bytes, redaction: Redaction | null, hash: Hash): Bytes {
   if (redaction?.body !== true || body.length === 0) return body;
   return new TextEncoder().encode(redactValue(body, hash));
 }
 
-/** The headers (names in canonical form) as they may be shown: names and order stay, values are replaced. */
+/**
+ * Returns the headers (canonical names) as they may be shown. Names and order stay; hidden values are
+ * replaced.
+ */
 export function redactHeaders(headers: HeaderList, redaction: Redaction | null, hash: Hash): HeaderList {
   const hidden = redaction?.headers ?? false;
   if (hidden === false) return headers;
@@ -50,5 +61,5 @@ export function redactHeaders(headers: HeaderList, redaction: Redaction | null, 
   return headers.map(([name, value]) => [name, names.has(name) ? redactValue(value, hash) : value]);
 }
 
-/** Equal values show as equal, and nothing else shows. */
+/** Equal values have equal replacements. Nothing else about a value can be seen. */
 const redactValue = (value: string | Bytes, hash: Hash): string => `REDACTED:${hash(value)}`;

@@ -4,54 +4,67 @@ import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import type { AccountId, Millis } from "./message.ts";
 
-/** What a token may be used for. `manage`: to change whatever is not published. */
+/** The verbs that a token may have. `manage` allows all changes other than publishing. */
 export const verbs = ["publish", "read", "manage"] as const;
+/** One of the verbs of a token. */
 export type Verb = (typeof verbs)[number];
 
-/** A token of an account besides its own two, with rights of its own. Of its text only the hash is kept. */
+/** A token in addition to the account's own two, with its own rights. Only the hash of its text is kept. */
 export type Token = {
   account: AccountId;
   id: string;
   hash: string;
-  /** For people. */
+  /** A name for people. */
   name: string;
   verbs: readonly Verb[];
-  /** Patterns: see `core/model/destinations.ts`. Empty: everywhere. */
+  /**
+   * Patterns of allowed destinations: see `core/model/destinations.ts`. An empty list allows all
+   * destinations.
+   */
   destinations: readonly string[];
   createdAt: Millis;
   expiresAt: Millis | null;
-  /** To the minute. */
+  /** When the token was last used, to the minute. */
   usedAt: Millis | null;
-  /** The id of the token by which it was made; null: by the account itself. */
+  /** The id of the token that created this one. Null means that the account itself created it. */
   madeBy: string | null;
 };
 
-/** The rights of a token, for whoever has to decide by them. Plain data. */
+/** The rights of a token as they travel with a command. */
 export type Scope = Pick<Token, "id" | "verbs" | "destinations" | "expiresAt">;
 
-export const toScope = ({ id, verbs: may, destinations, expiresAt }: Token): Scope => ({ id, verbs: may, destinations, expiresAt });
+/** Returns the rights of a token. */
+export const toScope = ({ id, verbs: may, destinations, expiresAt }: Token): Scope => ({
+  id,
+  verbs: may,
+  destinations,
+  expiresAt,
+});
 
-/** Throws `Refusal` when a token has not a verb. */
+/** Throws `Refusal` if a token does not have a verb. */
 export function mustHaveVerb(scope: Scope, verb: Verb): void {
   if (scope.verbs.includes(verb)) return;
   throw new Refusal(
     "forbidden",
-    `token: this request needs the verb ${verb}, and the token has ${scope.verbs.join(", ")} only; ${createTokenHint}`,
+    `token: requires '${verb}'; ${formatVerbs(scope.verbs)}. ${createTokenHint}`,
   );
 }
 
-/** Throws `Refusal` when a token is bound to destinations, by a request that goes elsewhere. `what`: where it goes. */
+/**
+ * Throws `Refusal` if a token is restricted to destinations. `action` says where the request goes, for the
+ * error.
+ */
 export function mustBeUnrestricted({ destinations }: Scope, action: string): void {
   if (destinations.length > 0)
     throw new Refusal(
       "forbidden",
-      `token: ${action}, and the token may publish to ${formatPatterns(destinations)} only; ${createTokenHint}`,
+      `token: ${action}; this token may publish only to ${formatPatterns(destinations)}. ${createTokenHint}`,
     );
 }
 
 /**
- * Why a token may not publish a letter; null when it may. Needs the verb to have been checked. `of`: what it is that goes there,
- * in words.
+ * Returns why a token may not publish a message; null if it may. The verb must have been checked already.
+ * `subject` names what is sent, for the error.
  */
 export function findScopeRefusal(
   { destinations }: Scope,
@@ -61,16 +74,21 @@ export function findScopeRefusal(
   if (destinations.length === 0) return null;
   const forbidden = findForbiddenDestination(parseDestinations(destinations), target);
   if (forbidden === null) return null;
-  const message = `token: ${subject ?? forbidden} needs a token with the verb publish for it, and this one may publish to ${formatPatterns(destinations)} only; ${createTokenHint}`;
+  const problem = `token: not valid for ${subject ?? forbidden}`;
+  const message = `${problem}; it may publish only to ${formatPatterns(destinations)}. ${createTokenHint}`;
   return { refused: "forbidden", message };
 }
 
-/** `what`: the content that would be sent, for the error. `own`: URLs that receive it in any case. */
+/**
+ * `content` names the content that would be sent, for the error. `allowedUrls` receive the content in any
+ * case.
+ */
 type ContentTarget = { content: string; urls: readonly string[]; allowedUrls: readonly string[] };
 
 /**
- * Returns why a token may not have stored content sent to these URLs; null if it may. Without the verb `read`, stored content goes to its own
- * URLs only: a caller that chooses another URL would read the content there.
+ * Returns why a token may not have stored content sent to these URLs; null if it may. Without the verb
+ * `read`, stored content goes only to its own URLs. A caller that could choose another URL would read the
+ * content there.
  */
 export function findDisclosureRefusal(
   { verbs: may }: Scope,
@@ -80,14 +98,18 @@ export function findDisclosureRefusal(
   const allowed = new Set(allowedUrls.map(withoutFragment));
   const forbidden = urls.find((url) => !allowed.has(withoutFragment(url)));
   if (forbidden === undefined) return null;
-  const message = `token: ${content} would be sent to ${forbidden.slice(0, limits.nameLength)}, which needs the verb read as well, and the token has ${may.join(", ")} only; ${createTokenHint}`;
+  const problem = `token: requires 'read' to send ${content} to ${forbidden.slice(0, limits.nameLength)}`;
+  const message = `${problem}; ${formatVerbs(may)}. ${createTokenHint}`;
   return { refused: "forbidden", message };
 }
 
-/** A URL as it is sent to: without its fragment. */
+/** Returns a URL as it is requested, without its fragment. */
 const withoutFragment = (url: string): string => URL.parse(url)?.href.replace(/#.*/s, "") ?? url;
 
-const createTokenHint = '"waypost token create" or POST /v2/tokens makes another one';
+const createTokenHint = 'Create another with "waypost token create" or POST /v2/tokens';
+
+const formatVerbs = (verbs: readonly Verb[]): string =>
+  `this token has only ${verbs.map((verb) => `'${verb}'`).join(", ")}`;
 
 const formatPatterns = (patterns: readonly string[]): string =>
   patterns

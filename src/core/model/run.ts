@@ -3,7 +3,6 @@ import type {
   Brand,
   Bytes,
   Damaged,
-  FailureCallbackInfo,
   HeaderList,
   InvokerPost,
   MessageId,
@@ -14,19 +13,24 @@ import type {
   SendSettings,
   StepHead,
 } from "./message.ts";
+import type { FailureCallbackInfo } from "./deadLetter.ts";
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import { truncateText } from "../values/name.ts";
 import { base64 } from "../values/base64.ts";
 
+/** The states of a run. Only `RUN_STARTED` is not final. */
 export type RunState = "RUN_STARTED" | "RUN_SUCCESS" | "RUN_FAILED" | "RUN_CANCELED";
 
-/** One execution of a workflow, as it began and as it ended. Written at these two moments; what goes on between them is in `ActiveRun`. */
+/**
+ * One execution of a workflow. The row is written when the run starts and when it ends. `ActiveRun` records
+ * its progress in between.
+ */
 export type Run = {
   account: AccountId;
-  /** The name in here, which sorts by birth. */
+  /** The internal key, which sorts by creation. */
   id: RunKey;
-  /** The name that its caller gave it. Others may have had it before. */
+  /** The id that its caller gave it. Earlier runs may have had the same id. */
   runId: string;
   url: string;
   createdAt: Millis;
@@ -34,93 +38,102 @@ export type Run = {
   endedAt: Millis | null;
   brand: Brand;
   features: RunFeatures;
-  /** What every message of the run is sent with; its failure callback is that of the run. */
+  /** The settings of every message of the run. Its failure callback is that of the run. */
   settings: SendSettings;
   labels: readonly string[];
   redaction: Redaction | null;
   callerIp: string | null;
-  /** As in `Letter`, for every message of the run. */
+  /** Whether the log keeps the responses of successful deliveries, for every message of the run. */
   keepResponse?: boolean;
   invoker: Invoker | null;
-  /** The run that this one goes on with, or begins again. */
+  /** The run that this run resumes or restarts. */
   origin: RunKey | null;
-  /** The run that goes on with this one, or began it again. */
+  /** The run that resumed or restarted this run. */
   continuedBy?: { key: RunKey; runId: string };
-  /** How many steps its history has; counted in `ActiveRun` before its end. */
+  /** The number of steps in the history. Before the end of the run, `ActiveRun` counts them. */
   steps: number;
   failure: RunFailure | null;
-  /** What it returned: a text. */
+  /** The text that the run returned. */
   body: Bytes;
 };
 
-/** A run that waits for the end of this one. */
+/** A run that waits for the end of this run. */
 export type Invoker = InvokerPost & { run: RunKey };
 
 /** How a run failed. */
 export type RunFailure = {
   messageId: MessageId;
-  /** Null, where it is read, if the dead letter is gone. */
+  /** The id of the dead letter. Reads return null if the dead letter has been removed. */
   dlqId: string | null;
   error: string;
-  /** What the endpoint has said of it; see `readFailureMessage`. */
+  /** The endpoint's own message about its failure; see `readFailureMessage`. */
   said?: string;
   status: number | null;
   headers: HeaderList;
-  /** Messages that were not finished then, besides the one that failed, and when they were due. */
+  /** The other messages that were unfinished at that time, and when they were due. */
   unfinished: readonly { messageId: MessageId; dueAt: Millis | null }[];
-  /** What became of the failure callback. */
+  /** The state of the failure callback. */
   callback: (FailureCallbackInfo & { messageId: MessageId; url: string }) | null;
 };
 
-/** A run that has not ended, by the name that its caller gave it. Small: every step changes it. */
+/**
+ * A run that has not ended, by the id that its caller gave it. The row is small, because every step changes
+ * it.
+ */
 export type ActiveRun = {
   account: AccountId;
   runId: string;
   run: RunKey;
-  /** How many steps its history has, and their bytes as they are sent. */
+  /** The number of steps in its history, and the bytes of these steps as they are sent. */
   steps: number;
   size: number;
-  /** How many of its steps wait. */
+  /** The number of its steps that wait. */
   waiting: number;
   /** The message that carries the initial payload. */
   firstMessage: MessageId;
 };
 
-/** `toCallback`: a request to a third party. `fromCallback`: its answer. */
+/**
+ * The content of a step. `step`: the initial payload, a plan or a result. `toCallback`: a request to a third
+ * party. `fromCallback`: its response.
+ */
 export type CallType = "step" | "toCallback" | "fromCallback";
 
-/** An entry of the history of a run. Appended, and never changed. */
+/** An entry in the history of a run. Steps are appended and never changed. */
 export type Step = {
   account: AccountId;
-  /** `<run>/<slot>`: see `core/model/stepId.ts`. What is posted twice has the same one. */
+  /** `<run>/<step key>`: see `core/model/stepId.ts`. A step that is posted twice has the same id. */
   id: string;
   run: RunKey;
-  /** Its place in the history. */
+  /** The position in the history. */
   position: number;
-  /** The message that carries it. */
+  /** The message that carries the step. */
   messageId: MessageId;
   callType: CallType;
   createdAt: Millis;
   head: StepHead | null;
-  /** Where its message went, and headers of its own. */
+  /** Where its message was sent, and the headers that belong to this step only. */
   url: string;
   headers: HeaderList;
   body: Bytes;
-  /** Of the result of a wait: since when, until when at the latest, and for which run. Runs that are older have none. */
+  /**
+   * For the result of a wait: when the wait began, its deadline, and the run that was waited for. Absent in
+   * old runs.
+   */
   waited?: CompletedWait;
   damaged?: Damaged;
 };
 
-/** What is left of a waiter that has got what it waited for. */
+/** The part of a waiter that is kept after its wait has ended. */
 export type CompletedWait = Pick<Waiter, "createdAt" | "dueAt" | "child">;
 
-/** What endpoints are sent of a step. */
+/** The fields of a step that endpoints receive. */
 export type SentStep = Pick<Step, "messageId" | "callType" | "body" | "position">;
 
 /** A step that waits: for an event, for a call to its webhook, or for the end of another run. */
 export type Waiter = {
   account: AccountId;
-  /** `<run>/<step>`. */
+  /** `<run>/<number of the step>`. */
   id: string;
   run: RunKey;
   runId: string;
@@ -128,41 +141,45 @@ export type Waiter = {
   /** Empty for `invoke`. */
   event: string;
   createdAt: Millis;
-  /** When it gives up. Null: never. */
+  /** The deadline of the wait. Null means none. */
   dueAt: Millis | null;
   url: string;
-  /** What the result is sent with. `given`: all that the endpoint asked for, as it is shown. */
+  /**
+   * The headers that the result is sent with. `given` are all headers that the endpoint asked for, as they
+   * are shown.
+   */
   headers: HeaderList;
   given: HeaderList;
   timeout: string;
   timeoutUrl: string;
   timeoutHeaders: HeaderList;
   timeoutGiven: HeaderList;
-  /** What its run hides from every answer, if anything. */
+  /** The redaction of the run, if it has one. */
   redaction?: Redaction;
-  /** As it was posted. The result has more to say. */
+  /** The step as it was posted. Its result has more members. */
   step: Readonly<Record<string, unknown>>;
   child: { run: RunKey; runId: string; url: string; createdAt: Millis; messageId: MessageId } | null;
 };
 
-/** An event that came before anything waited for it. */
+/** An event that arrived before a step waited for it. */
 export type Notification = {
   account: AccountId;
-  /** `<run>/` and an id that sorts by birth. */
+  /** `<run>/` and an id that sorts by creation. */
   id: string;
   run: RunKey;
   kind: "event" | "webhook";
   event: string;
   createdAt: Millis;
-  /** Bytes of its body. */
+  /** The bytes of the body. */
   size: number;
   body: Bytes;
 };
 
-/** What a step says of itself. Null: it is none, or says what cannot be. */
+/** Returns what a step says about itself. Returns null if it is not a step, or if its members are invalid. */
 export function parseStepHead(step: unknown): StepHead | null {
   if (typeof step !== "object" || step === null) return null;
-  const { stepId, stepName, stepType, concurrent, targetStep }: Partial<Record<keyof StepHead, unknown>> = step;
+  const { stepId, stepName, stepType, concurrent, targetStep }: Partial<Record<keyof StepHead, unknown>> =
+    step;
   if (!isNumber(stepId) || typeof stepName !== "string" || typeof stepType !== "string") return null;
   return {
     stepId,
@@ -176,24 +193,29 @@ export function parseStepHead(step: unknown): StepHead | null {
 /** Reports whether a step is a sleep, until a time or for a time. */
 export const isSleep = ({ head }: Pick<Step, "head">): boolean => head?.stepType.startsWith("Sleep") === true;
 
-/** The same of one that something is to come of later. Throws `Refusal`. */
+/** Throws `Refusal` if a step that will get its result later does not describe itself as a step. */
 export function mustBeStep(step: unknown): void {
   const head = parseStepHead(step);
-  if (!head || head.stepId === 0) throw new Refusal("step-refused", "step: has no stepId of 1 or more, stepName and stepType");
+  if (!head || head.stepId === 0)
+    throw new Refusal("step-refused", "step: requires stepId (at least 1), stepName and stepType");
 }
 
-const isNumber = (value: unknown): value is number => typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
+const isNumber = (value: unknown): value is number =>
+  typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 
 const encoder = new TextEncoder();
 
-/** The body of a delivery: the history up to the step that it carries, as endpoints read it (protocol 6.7). */
+/**
+ * Returns the body of a delivery: the history up to the step that it carries, in the form that endpoints read
+ * (protocol 6.7).
+ */
 export function formatHistory(steps: readonly SentStep[]): Bytes {
   return encoder.encode(`[${steps.map(formatHistoryEntry).join(",")}]`);
 }
 
-/** One entry of it. */
+/** Returns one step of the history as JSON. */
 export const formatHistoryEntry = ({ messageId, callType, body }: SentStep): string =>
   `{"messageId":${JSON.stringify(messageId)},"body":"${base64(body)}","callType":"${callType}"}`;
 
-/** Bytes that a step takes up in the body of a delivery, roughly: more than it does. */
+/** Returns an upper estimate of the bytes that a step takes up in the body of a delivery. */
 export const historySize = (bytes: number): number => Math.ceil(bytes / 3) * 4 + 96;

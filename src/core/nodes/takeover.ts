@@ -4,30 +4,48 @@ import type { Millis, NodeId } from "../model/message.ts";
 
 // When the leases of a node end early: see docs/decisions/0051.
 
-/** The hold of a node on its leases: a lock that goes with one of its connections, the `session`th. */
+/** A session lease of a node: an advisory lock that belongs to one of its connections, numbered `session`. */
 export type NodeSession = { node: NodeId; session: number };
-/** What a look at the database shows. `server` is another one after every restart and failover. */
-export type SessionSnapshot = { server: string; sessions: readonly (NodeSession & { isHeld: boolean })[]; at: Millis };
 /**
- * Everything that a node has seen of the others, on one `server`. `heldAt`: since when a session was seen held in every look. `goneAt`: when it was first seen
- * gone, or taken over last; null: it was held. `times`: how often it was taken over.
+ * The result of a check of the database. `server` changes with every restart and failover of the database.
+ */
+export type SessionSnapshot = {
+  server: string;
+  sessions: readonly (NodeSession & { isHeld: boolean })[];
+  at: Millis;
+};
+/**
+ * All that a node has seen of the others on one `server`. `heldAt`: the first check from which on a session
+ * lease was always held. `heldFor`: how long it was seen held. `goneAt`: when it was first seen gone, or last
+ * taken over; null if it is held. `takeovers`: how often it was taken over.
  */
 export type SessionHistory = { server: string; seen: ReadonlyMap<NodeId, SeenSession> };
-type SeenSession = { session: number; heldAt: Millis; heldFor: Millis; goneAt: Millis | null; takeovers: number };
+type SeenSession = {
+  session: number;
+  heldAt: Millis;
+  heldFor: Millis;
+  goneAt: Millis | null;
+  takeovers: number;
+};
 
 /**
- * A hold must have been seen for this long before its loss counts. In that time its node has looked, too, and knows that there is another one:
- * a node that has seen no other continues to send without its hold.
+ * How long a session lease must have been seen held before its loss counts. In that time its node has checked
+ * as well and knows that there is another node. A node that has seen no other node continues to send without
+ * its session lease.
  */
 const minSeenHeld: Millis = 1_500;
-/** A hold must be gone for this long before the leases end. */
+/** How long a session lease must be gone before the leases of its node end. */
 export const takeoverDelay: Millis = 2_000;
-/** A node that has been without its hold for this long ends its deliveries. Shorter than `takeoverDelay` by the time they take to end. */
+/**
+ * A node that has lost its session lease for this long ends its deliveries. This is shorter than
+ * `takeoverDelay` by the time that ending them takes.
+ */
 export const sessionLossTimeout: Millis = 1_500;
 
 /**
- * Returns what a node has seen after a look, and the sessions whose leases end now: each was seen held on this very server for 1.5 s, and has been
- * gone in every look for 2 s. The leases of any other session end when they run out.
+ * Returns what a node has seen after a check, and the sessions whose leases end now. Each of these sessions
+ * was seen held on this same server for 1.5 s, and was gone in every check for 2 s. The leases of any other
+ * session end when they expire.
  */
 export function observeSessions(
   before: SessionHistory | null,
@@ -49,11 +67,21 @@ export function observeSessions(
   return { watch: { server, seen }, gone };
 }
 
-/** A session is taken over this often, 2 s apart: the first time, a row may be locked, or a last commit of the node under way. */
+/**
+ * How often a session is taken over, 2 s apart. At the first time, a row may be locked, or the last commit of
+ * the node may still be running.
+ */
 const maxTakeovers = 3;
 
-/** Returns what a node has seen when it has taken a session over. The last time, the session is forgotten. */
-export function recordTakeover({ server, seen }: SessionHistory, { node, session }: NodeSession, at: Millis): SessionHistory {
+/**
+ * Returns what a node has seen after it has taken a session over. After the last time, the session is
+ * forgotten.
+ */
+export function recordTakeover(
+  { server, seen }: SessionHistory,
+  { node, session }: NodeSession,
+  at: Millis,
+): SessionHistory {
   const remaining = new Map(seen);
   const known = seen.get(node);
   if (known?.session !== session) return { server, seen };
@@ -62,25 +90,34 @@ export function recordTakeover({ server, seen }: SessionHistory, { node, session
   return { server, seen: remaining };
 }
 
-/** Returns how long until the next look: `usual`, or less if a session will have been gone for 2 s by then. */
+/**
+ * Returns the time until the next check: `usual`, or less if a session will have been gone for 2 s by then.
+ */
 export function nextCheckDelay(seen: SessionHistory | null, at: Millis, usual: Millis): Millis {
-  const ends = [...(seen?.seen.values() ?? [])].flatMap(({ goneAt }) => (goneAt === null ? [] : [goneAt + takeoverDelay - at]));
+  const ends = [...(seen?.seen.values() ?? [])].flatMap(({ goneAt }) =>
+    goneAt === null ? [] : [goneAt + takeoverDelay - at],
+  );
   return Math.max(0, Math.min(usual, ...ends.filter((left) => left > 0)));
 }
 
-/** Reports whether a look or what was seen before shows another node. Only another node can end the leases of this one early. */
+/** Reports whether another node has been seen. Only another node can end the leases of this one early. */
 export const hasOtherNodes = (seen: SessionHistory | null): boolean => (seen?.seen.size ?? 0) > 0;
 
-/** The end of a lease whose node ended: the message is due, whatever the time is. */
+/** The `dueAt` of a lease whose node ended: the message is due at any time. */
 export const nodeEndedDueAt: Millis = 1;
 
 /**
- * Makes what a node has leased due, if its session is still the one that was seen gone. The claim counts the attempt as lost. `now` may be
- * wrong by as long as a lease lasts: what it misses then is sent when its lease ends.
+ * Makes the messages that a node has leased due, if its session is still the one that was seen gone. The
+ * claim counts each attempt as lost. `now` may be wrong by the duration of a lease: messages that this misses
+ * are sent when their leases expire.
  */
 export const takeOver: Decision<NodeSession & { now: Millis; limit: number }, { reclaimed: number }> = {
   needs: ({ node, session, now, limit }) => ({
-    leasedByOthers: { node, limit, session: { number: session, after: now - spans.lease, until: now + 2 * spans.lease } },
+    leasedByOthers: {
+      node,
+      limit,
+      session: { number: session, after: now - spans.lease, until: now + 2 * spans.lease },
+    },
   }),
   decide: ({ node }, draft) => {
     const states = draft.leasedByOthers().filter(({ leasedBy }) => leasedBy === node);

@@ -1,8 +1,9 @@
 import type { TaggedList } from "./tags.ts";
 import { toTag, taggedStates } from "./tags.ts";
-import type { CallbackState, DeadLetter, StoredMessage, LogState, Millis } from "../model/message.ts";
+import type { StoredMessage, LogState, Millis } from "../model/message.ts";
+import type { CallbackState, DeadLetter } from "../model/deadLetter.ts";
 
-/** Which messages are meant. Several values of one filter: any of them. Different filters: all of them. Absent: no matter. */
+/** Selects messages. A message must match every given filter, with any one of its values. */
 export type Filter = {
   messageIds?: readonly string[];
   dlqIds?: readonly string[];
@@ -17,21 +18,27 @@ export type Filter = {
   queueNames?: readonly string[];
   scheduleIds?: readonly string[];
   flowControlKeys?: readonly string[];
-  /** Of dead letters: only those of workflow runs, or none of them. Of unfinished messages: with `false` none of runs. */
+  /**
+   * For dead letters: only those of workflow runs, or none of them. For unfinished messages, `false` excludes
+   * messages of runs.
+   */
   belongsToRun?: boolean;
-  /** Of dead letters of runs. */
+  /** For dead letters of runs. */
   runIds?: readonly string[];
-  /** A run is meant by its id, or by how that begins. */
+  /** A run matches by its id or by the beginning of its id. */
   runIdStarts?: readonly string[];
   runUrls?: readonly string[];
   runsCreatedAt?: readonly Millis[];
   callbackStates?: readonly CallbackState[];
-  /** Inclusive, as is `to`. Of the creation, of the failure, or of the log entry: whatever is listed. */
+  /**
+   * Limits the time of the creation, of the failure or of the log entry, depending on the list. `from` and
+   * `to` are inclusive.
+   */
   from?: Millis;
   to?: Millis;
 };
 
-/** What a filter can see of a thing that is listed. */
+/** The properties of a listed item that a filter can see. */
 export type FilteredItem = {
   message: StoredMessage;
   time: Millis;
@@ -41,7 +48,7 @@ export type FilteredItem = {
   deadLetter?: Pick<DeadLetter, "run" | "failureCallback">;
 };
 
-/** Does a thing pass the filter? */
+/** Reports whether an item matches a filter. */
 export function matchesFilter(filter: Filter, item: FilteredItem): boolean {
   const { message, time } = item;
   return (
@@ -81,7 +88,7 @@ function matchesRunFields(
 const matchesAny = <T>(wanted: readonly T[] | undefined, value: T | null | undefined): boolean =>
   wanted === undefined || (value !== null && value !== undefined && wanted.includes(value));
 
-/** Whether a URL has one of the hosts, and one of the paths. */
+/** Reports whether a URL has one of the hosts and one of the paths. */
 export function matchesUrlParts({ hosts, paths }: Pick<Filter, "hosts" | "paths">, url: string): boolean {
   if (!hosts && !paths) return true;
   const { host, pathname } = new URL(url);
@@ -93,19 +100,25 @@ export function matchesUrlParts({ hosts, paths }: Pick<Filter, "hosts" | "paths"
   );
 }
 
-/** More values of one filter are not gone through one by one. */
+/** If a filter has more values than this, they are not looked up one by one. */
 export const maxFilterValues = 50;
 
-/** The hosts of all that passes. Null: any, or too many to go through one by one. */
+/**
+ * Returns the hosts of all matching messages. Returns null if they may have any host, or if there are too
+ * many hosts to look up one by one.
+ */
 export function listWantedHosts({ hosts, urls }: Filter): string[] | null {
-  const wanted = hosts?.map((host) => host.toLowerCase()) ?? urls?.flatMap((url) => (URL.canParse(url) ? [new URL(url).host] : []));
+  const wanted =
+    hosts?.map((host) => host.toLowerCase()) ??
+    urls?.flatMap((url) => (URL.canParse(url) ? [new URL(url).host] : []));
   const distinct = wanted && [...new Set(wanted)];
   return distinct && distinct.length <= maxFilterValues ? distinct : null;
 }
 
 /**
- * The marks by which a list can be searched for what passes: everything that passes has one of each group. None: all of
- * the list has to be looked at. The groups that are likely to be the smallest come first.
+ * Returns groups of tags by which a list can be searched. Each matching item has at least one tag of every
+ * group. If there are no groups, the whole list must be searched. Groups that are likely to be small come
+ * first.
  */
 export function listWantedTags(filter: Filter, list: TaggedList): string[][] {
   const isDeadLetters = list === "dlq";
@@ -122,7 +135,9 @@ export function listWantedTags(filter: Filter, list: TaggedList): string[][] {
     isDeadLetters ? filter.responseStatuses?.map(toTag.status) : undefined,
     isDeadLetters ? filter.runIds?.map(toTag.run) : undefined,
     isDeadLetters && filter.belongsToRun ? [toTag.workflow] : undefined,
-    list === "log" && filter.states?.every((state) => taggedStates.has(state)) ? filter.states.map(toTag.state) : undefined,
+    list === "log" && filter.states?.every((state) => taggedStates.has(state))
+      ? filter.states.map(toTag.state)
+      : undefined,
   ];
   return groups.flatMap((group) => (group ? [[...new Set(group)]] : []));
 }

@@ -3,10 +3,10 @@ import { toTag } from "./tags.ts";
 import type { Millis } from "../model/message.ts";
 import type { Run, RunState } from "../model/run.ts";
 
-/** Which runs are meant. Several values of one filter: any of them. Different filters: all of them. Absent: no matter. */
+/** Selects runs. A run must match every given filter, with any one of its values. */
 export type RunFilter = {
   runIds?: readonly string[];
-  /** Exact, and from the beginning. */
+  /** `urls` match exactly. `urlStarts` match the beginning of a URL. */
   urls?: readonly string[];
   urlStarts?: readonly string[];
   hosts?: readonly string[];
@@ -15,14 +15,15 @@ export type RunFilter = {
   labels?: readonly string[];
   flowControlKeys?: readonly string[];
   callerIps?: readonly string[];
-  /** Exactly these: several runs may have one id. */
+  /** Matches exactly these runs, because several runs may have one id. */
   runs?: readonly { runId: string; createdAt: Millis }[];
   createdAt?: Millis;
-  /** Of the creation; inclusive, as is `to`. */
+  /** Limits the time of the creation. `from` and `to` are inclusive. */
   from?: Millis;
   to?: Millis;
 };
 
+/** Reports whether a run matches a filter. */
 export function matchesRunFilter(filter: RunFilter, run: Run): boolean {
   return (
     run.createdAt >= (filter.from ?? 0) &&
@@ -43,7 +44,10 @@ export function matchesRunFilter(filter: RunFilter, run: Run): boolean {
 const matchesAny = <T>(wanted: readonly T[] | undefined, value: T | null | undefined): boolean =>
   wanted === undefined || (value !== null && value !== undefined && wanted.includes(value));
 
-/** For each filter that runs have marks of, those marks: all that passes has one of each. */
+/**
+ * Returns groups of tags by which runs can be searched. Each matching run has at least one tag of every
+ * group.
+ */
 export function listWantedRunTags(filter: RunFilter): string[][] {
   const wanted = [
     filter.runIds?.map(toTag.run),

@@ -7,14 +7,15 @@ import { parseUrl } from "../values/url.ts";
 import { memoize } from "../values/memoize.ts";
 import { day } from "../values/time.ts";
 
-// What all messages have, a URL, a host, a path and mostly a caller, is no mark of theirs: each would pay for rows of its own, when it
-// is born and whenever something is told of it. Instead the time is marked. A sighting says that within five seconds something was told
-// of a URL; whoever looks for that URL goes through those five seconds, and not through the whole log. See docs/decisions/0043.
+// Every message has a URL, a host, a path and usually a caller. Tags for these would cost every message
+// several rows at its creation and at each log row. The time index records instead that something was
+// recorded about a URL within an interval of five seconds. A search for the URL reads only these intervals,
+// and not the whole log. See docs/decisions/0043.
 
-/** Time from `from` to before `to`. */
+/** A period of time, from `from` (inclusive) to `to` (exclusive). */
 export type Span = { from: Millis; to: Millis };
 
-/** The time that one sighting stands for. At a thousand messages a second that is five thousand lines to go through. */
+/** The length of an interval. At 1,000 messages per second, an interval has 5,000 log rows to search. */
 export const indexInterval: Millis = 5_000;
 
 const toTimeKey = {
@@ -24,10 +25,10 @@ const toTimeKey = {
   caller: (ip: string) => `caller:${fingerprint(ip)}`,
 } as const;
 
-/** Something was told, and it is not noted of which URL: too many were told of in these five seconds. */
+/** Replaces the keys of an interval in which too many different keys occurred to record each. */
 const anyTimeKey = "any";
 
-/** Most messages go where others went, from where others came. */
+/** Most messages go to known URLs and come from known callers. */
 const makeUrlTimeKeys = memoize((url) => {
   const parsed = parseUrl(url);
   return parsed === null
@@ -36,32 +37,43 @@ const makeUrlTimeKeys = memoize((url) => {
 });
 const makeCallerTimeKey = memoize((ip) => ` ${toTimeKey.caller(ip)}`);
 
-/** What there is to be sighted of a message. */
+/** Returns the time keys of a message. */
 export const makeTimeIndexKeys = ({ url, callerIp }: Pick<StoredMessage, "url" | "callerIp">): TimeKeys =>
   makeUrlTimeKeys(url) + (callerIp === null ? "" : makeCallerTimeKey(callerIp));
 
-/** When the five seconds begin in which something with this id was told. */
-export const readIndexInterval = (id: string): Millis => Math.floor(readIdTime(id) / indexInterval) * indexInterval;
+/** Returns the start of the interval in which the row with this id was created. */
+export const readIndexInterval = (id: string): Millis =>
+  Math.floor(readIdTime(id) / indexInterval) * indexInterval;
 
-/** Days are counted from 1970. */
+/** Returns the number of a day, counted from 1970. */
 export const toDayNumber = (time: Millis): number => Math.floor(time / day);
+/** Returns the start of a day, by its number. */
 export const startOfDay = (days: number): Millis => days * day;
-/** All sightings of a day lie together, so that they go together. Those of earlier days come before this. */
+/**
+ * Returns the prefix of the ids of a day. All entries of a day are adjacent, so that they can be removed
+ * together. Entries of earlier days sort before the prefix.
+ */
 export const dayPrefix = (days: number): string => `${String(days).padStart(6, "0")} `;
+/** Returns the number of the day in the id of an entry. */
 export const readTimeIndexDay = (id: string): number => Number(id.slice(0, id.indexOf(" ")));
-/** Within a day all sightings of the same lie together, in the order of time. */
+/** Returns the prefix of the ids of a time key on a day. They are adjacent, in the order of time. */
 export const timeIndexPrefix = (days: number, timeKey: string): string => `${dayPrefix(days)}${timeKey} `;
-/** A time, as it stands in them. */
+/** Returns a time in the form that ids have. */
 export const formatIndexTime = (at: Millis): string => String(at).padStart(13, "0");
-const toTimeIndexId = (timeKey: string, at: Millis): string => `${timeIndexPrefix(toDayNumber(at), timeKey)}${formatIndexTime(at)}`;
+const toTimeIndexId = (timeKey: string, at: Millis): string =>
+  `${timeIndexPrefix(toDayNumber(at), timeKey)}${formatIndexTime(at)}`;
 
-/** The sightings of what is told within the five seconds that begin then. Not given: it is not noted of what. */
+/**
+ * Returns the ids of the entries for time keys in the interval that begins at `at`. If the keys are not
+ * given, the entry is that of any key.
+ */
 export const listTimeIndexIds = (timeKeys: TimeKeys | undefined, at: Millis): string[] =>
   (timeKeys ?? anyTimeKey).split(" ").map((timeKey) => toTimeIndexId(timeKey, at));
 
 /**
- * For each part of a filter what must have been sighted, any of it, when something was told that passes. None: that may have been at any
- * time, or there is too much to go through it one by one.
+ * Returns groups of time keys, one group for each part of a filter. In the interval of a matching row, at
+ * least one key of every group occurred. A part without a group allows any time, or has too many values to
+ * look up one by one.
  */
 export function listWantedTimeKeys({ urls, hosts, paths, callerIps }: Filter): string[][] {
   const wanted = [
@@ -70,5 +82,7 @@ export function listWantedTimeKeys({ urls, hosts, paths, callerIps }: Filter): s
     paths?.map(toTimeKey.path),
     callerIps?.map(toTimeKey.caller),
   ];
-  return wanted.flatMap((timeKeys) => (timeKeys && timeKeys.length <= maxFilterValues ? [[...new Set(timeKeys), anyTimeKey]] : []));
+  return wanted.flatMap((timeKeys) =>
+    timeKeys && timeKeys.length <= maxFilterValues ? [[...new Set(timeKeys), anyTimeKey]] : [],
+  );
 }

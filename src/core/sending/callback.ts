@@ -10,7 +10,7 @@ import type {
 } from "../model/message.ts";
 import { base64 } from "../values/base64.ts";
 
-/** `most`: bytes that the body may have at most. */
+/** `maxBytes` is the largest size of the body. */
 type CallbackContent = {
   callback: CallbackSettings;
   message: StoredMessage;
@@ -20,7 +20,10 @@ type CallbackContent = {
   maxBytes: number;
 };
 
-/** The message that tells what came of another one: an ordinary message, with retries and a dead letter of its own. */
+/**
+ * Returns the message that reports the outcome of another message. It is an ordinary message, with its own
+ * retries and its own dead letter.
+ */
 export function makeCallbackInput({
   callback,
   message,
@@ -40,15 +43,18 @@ export function makeCallbackInput({
     headers: settings.headers.some(([name]) => name === "Content-Type")
       ? settings.headers
       : [["Content-Type", "application/json"], ...settings.headers],
-    body: new TextEncoder().encode(formatCallbackBody({ message, retried, outcome, dlqId: reportsOn.dlqId, maxBytes })),
+    body: new TextEncoder().encode(
+      formatCallbackBody({ message, retried, outcome, dlqId: reportsOn.dlqId, maxBytes }),
+    ),
     notBefore: null,
     deduplication: null,
     group: null,
     endpoint: null,
     queue: null,
     scheduleId: null,
-    // The body tells of the original's headers and body, so whatever is hidden there is hidden here with all of it. The headers
-    // of the callback are shown with the original, too, where it hides them.
+    // The body reports the headers and the body of the original. If the original hides any of them, the whole
+    // body of the callback is hidden. The headers of the callback are shown with the original, so they are
+    // hidden as there.
     redaction: message.redaction && { ...message.redaction, body: true },
     callerIp: message.callerIp,
     reportsOn,
@@ -56,9 +62,10 @@ export function makeCallbackInput({
 }
 
 /**
- * The body of a callback (protocol 4.3), at most `most` bytes. `status` is 0 and `body` the reason if the destination gave no response.
- * `retried` is 0 after the first attempt; times are texts, as clients know them. If not everything fits, or not all of the response was
- * read, `truncated` is true.
+ * Returns the body of a callback (protocol 4.3), at most `maxBytes` bytes. If the destination gave no
+ * response, `status` is 0 and `body` is the reason. `retried` is 0 after the first attempt. Times are texts,
+ * as clients know them. `truncated` is true if not everything fits, or if the response was not read
+ * completely.
  */
 function formatCallbackBody({
   message,
@@ -86,42 +93,65 @@ function formatCallbackBody({
     ...(message.scheduleId === null ? {} : { scheduleId: message.scheduleId }),
     ...(message.callerIp === null ? {} : { callerIP: message.callerIp }),
     ...(dlqId === null ? {} : { dlqId }),
-    ...(message.run === undefined ? {} : { workflowRunId: message.run.runId, workflowCreatedAt: message.run.createdAt }),
+    ...(message.run === undefined
+      ? {}
+      : { workflowRunId: message.run.runId, workflowCreatedAt: message.run.createdAt }),
     ...(outcome.cut ? { truncated: true } : {}),
   };
   const room = maxBytes - jsonSize(fields);
   if (base64Length(response.byteLength) + base64Length(message.body.byteLength) <= room) {
-    // There may be room to close what was read in part.
-    const responseBytes = Math.min(decodedLength(room - base64Length(message.body.byteLength)), 2 * response.byteLength);
+    // Closing a partly read JSON response may need additional bytes.
+    const responseBytes = Math.min(
+      decodedLength(room - base64Length(message.body.byteLength)),
+      2 * response.byteLength,
+    );
     const responseBody = outcome.cut ? cutJson(response, responseBytes) : response;
     return JSON.stringify({ ...fields, body: base64(responseBody), sourceBody: base64(message.body) });
   }
-  return JSON.stringify(cutToFit({ ...fields, truncated: true }, { maxBytes, response, source: message.body }));
+  return JSON.stringify(
+    cutToFit({ ...fields, truncated: true }, { maxBytes, response, source: message.body }),
+  );
 }
 
-type Fields = { header: Record<string, string[]>; sourceHeader: Record<string, string[]>; body: string; sourceBody: string };
+type Fields = {
+  header: Record<string, string[]>;
+  sourceHeader: Record<string, string[]>;
+  body: string;
+  sourceBody: string;
+};
 
 /**
- * Cuts both bodies so that all of it has at most `most` bytes. Each may have half of the room, and what the other leaves. Headers go only if
- * there is no room at all without them.
+ * Cuts both bodies so that the JSON has at most `maxBytes` bytes. Each body may use half of the remaining
+ * bytes, and the bytes that the other body does not need. Headers are removed only if the JSON would be too
+ * large even with empty bodies.
  */
-function cutToFit<F extends Fields>(fields: F, { maxBytes, response, source }: { maxBytes: number; response: Bytes; source: Bytes }): F {
+function cutToFit<F extends Fields>(
+  fields: F,
+  { maxBytes, response, source }: { maxBytes: number; response: Bytes; source: Bytes },
+): F {
   let left = fields;
   if (jsonSize(left) > maxBytes) left = { ...left, header: {} };
   if (jsonSize(left) > maxBytes) left = { ...left, sourceHeader: {} };
   const room = Math.max(0, maxBytes - jsonSize(left));
   const responseBytes = Math.max(Math.floor(room / 2), room - base64Length(source.byteLength));
-  const body = base64(decodedLength(responseBytes) < response.byteLength ? cutJson(response, decodedLength(responseBytes)) : response);
+  const body = base64(
+    decodedLength(responseBytes) < response.byteLength
+      ? cutJson(response, decodedLength(responseBytes))
+      : response,
+  );
   const sourceBody = base64(source.subarray(0, decodedLength(room - body.length)));
   return { ...left, body, sourceBody };
 }
 
 const jsonSize = (value: unknown): number => Buffer.byteLength(JSON.stringify(value));
-/** Characters that a number of bytes takes in base64, and bytes that fit into a number of characters. */
+/**
+ * The number of base64 characters of a number of bytes, and the number of bytes that fit into a number of
+ * characters.
+ */
 const base64Length = (bytes: number): number => Math.ceil(bytes / 3) * 4;
 const decodedLength = (characters: number): number => Math.floor(characters / 4) * 3;
 
-/** Header names to the list of their values, as every JSON of the interface shows headers. */
+/** Returns headers as a map from each name to the list of its values, as all JSON of the API shows them. */
 export function headerMap(headers: HeaderList): Record<string, string[]> {
   const map: Record<string, string[]> = {};
   Object.setPrototypeOf(map, null);

@@ -10,37 +10,55 @@ import type {
   Account,
   AccountId,
   StoredMessage,
-  Limiter,
   MessageInput,
   MessageId,
   MessageState,
   Millis,
   RunPart,
 } from "../model/message.ts";
+import type { Limiter } from "../model/limiter.ts";
 import { parseAddress } from "../values/url.ts";
 import { defaultTimeout, readLimits } from "../accounts/plans.ts";
 import { makeTimeIndexKeys } from "../search/timeIndex.ts";
 import { countMessage } from "../accounts/usage.ts";
 
-/** A letter that makes one message, of a run or of none. */
+/** A request for exactly one message, which may belong to a run. */
 export type SingleInput = Omit<MessageInput, "post"> & { run?: RunPart };
 
+/** A message to accept. `slot` is the queue slot that a callback shares with the message it reports on. */
+type AcceptInput = { account: Account; input: SingleInput; slot?: MessageId | null };
+
 /**
- * Creates a message and returns it as stored. If the message is due, passes all gates and overtakes no other message, it is leased to this
- * node and handed to the dispatcher in the same transaction. If it is due but a limiter stops it, it is held in that limiter's waitlist.
- * Otherwise it is left for a claim.
+ * Creates a message and returns it as stored. If the message is due, passes all gates and overtakes no other
+ * message, it is leased to this node and passed to the dispatcher in the same transaction. If it is due but a
+ * limiter stops it, it is held in the waitlist of that limiter. Otherwise it is left for a claim.
  *
- * The caller must have loaded what its destination needs (`destinationNeeds`), its limiters and, for a callback, the slot it shares.
+ * The caller must have loaded what its destination needs (`destinationNeeds`), its limiters and, for a
+ * callback, the slot that it shares.
  */
-export function accept(draft: Draft, moment: Moment, account: Account, input: SingleInput, slot: MessageId | null = null): StoredMessage {
+export function accept(
+  draft: Draft,
+  moment: Moment,
+  { account, input, slot = null }: AcceptInput,
+): StoredMessage {
   const dueAt = Math.max(moment.now, input.notBefore ?? moment.now + (input.delay ?? 0));
-  createLimiters(draft, moment, account.id, input, dueAt);
+  if (input.queue !== null || input.flowControl)
+    createLimiters(draft, moment, { account: account.id, input, dueAt });
   const created = newState(draft, input, { account: account.id, id: moment.newId("msg"), dueAt, slot });
   const isDue = dueAt <= moment.now;
   const { state, stoppedAt } = isDue ? advance(draft, moment, created) : { state: created, stoppedAt: null };
   const startedAtOnce =
-    isDue && stoppedAt === null && maySendAtOnce(draft, state) && draft.takeCapacity(account.id, state.host, state.size);
-  const message = toStoredMessage(input, { account, id: state.id, createdAt: moment.now, notBefore: dueAt, startedAtOnce });
+    isDue &&
+    stoppedAt === null &&
+    maySendAtOnce(draft, state) &&
+    draft.takeCapacity(account.id, state.host, state.size);
+  const message = toStoredMessage(input, {
+    account,
+    id: state.id,
+    createdAt: moment.now,
+    notBefore: dueAt,
+    startedAtOnce,
+  });
   draft.put("storedMessages", message);
   draft.indexTime(account.id, message.id, state.timeKeys);
   countMessage(draft, state);
@@ -50,10 +68,16 @@ export function accept(draft: Draft, moment: Moment, account: Account, input: Si
   return message;
 }
 
-/** Every setting by its name: an object that is copied and added to becomes a hash table, and all that look at it pay for it. */
+/**
+ * Every field is listed by name. V8 turns an object that is spread and extended into a hash table, which is
+ * slow for all code that reads it.
+ */
 function toStoredMessage(
   input: SingleInput,
-  { account, ...created }: { account: Account } & Pick<StoredMessage, "id" | "createdAt" | "notBefore" | "startedAtOnce">,
+  {
+    account,
+    ...created
+  }: { account: Account } & Pick<StoredMessage, "id" | "createdAt" | "notBefore" | "startedAtOnce">,
 ): StoredMessage {
   const limits = readLimits(account);
   const message: StoredMessage = {
@@ -88,7 +112,11 @@ function toStoredMessage(
   return message;
 }
 
-function newState(draft: Draft, input: SingleInput, created: Pick<MessageState, "account" | "id" | "dueAt" | "slot">): MessageState {
+function newState(
+  draft: Draft,
+  input: SingleInput,
+  created: Pick<MessageState, "account" | "id" | "dueAt" | "slot">,
+): MessageState {
   const { host, endpoint } = parseAddress(input.url);
   return {
     ...created,
@@ -104,30 +132,40 @@ function newState(draft: Draft, input: SingleInput, created: Pick<MessageState, 
     flowControlKey: input.flowControl?.key ?? null,
     slot: created.slot !== null && shareSlot(draft, created.account, created.slot) ? created.slot : null,
     waitlist: null,
-    // A failure callback is sent when its run has ended, and so does not end with it.
+    // A failure callback is sent after its run has ended, so it is not dropped with the run.
     run: input.run && input.run.kind !== "failure" ? input.run.run : null,
     tags: makeTags(input),
     timeKeys: makeTimeIndexKeys(input),
   };
 }
 
-/** A queue and a key exist from their first message on, even if its time has not come; the key follows its limits. */
+/**
+ * Creates the queue and the key of a message, if they do not exist. They exist from their first message on,
+ * even if it is delayed. The key gets the limits of the message.
+ */
 function createLimiters(
   draft: Draft,
   moment: Moment,
-  account: AccountId,
-  { queue, flowControl }: Pick<MessageInput, "queue" | "flowControl">,
-  dueAt: Millis,
+  { account, input, dueAt }: { account: AccountId; input: SingleInput; dueAt: Millis },
 ): void {
-  const keepUntilDue = (limiter: Limiter): void => putLimiter(draft, moment, { ...limiter, lastDueAt: Math.max(limiter.lastDueAt, dueAt) });
+  const { queue, flowControl } = input;
+  const keepUntilDue = (limiter: Limiter): void =>
+    putLimiter(draft, moment, { ...limiter, lastDueAt: Math.max(limiter.lastDueAt, dueAt) });
   if (queue !== null) keepUntilDue(readLimiter(draft, moment, { account, gate: queueGate(queue) }));
   if (flowControl)
-    keepUntilDue(withLimits(readLimiter(draft, moment, { account, gate: keyGate(flowControl.key) }), flowControl, moment.now));
+    keepUntilDue(
+      withLimits(
+        readLimiter(draft, moment, { account, gate: keyGate(flowControl.key) }),
+        flowControl,
+        moment.now,
+      ),
+    );
 }
 
 /**
- * While other messages of its account are due and not claimed, their hosts are unknown. Then only a message to a host without deliveries is sent
- * at once, so that a backlog of one host does not hold up the others.
+ * Reports whether a message may be sent at once. While other messages of its account are due and not claimed,
+ * their hosts are unknown. Then only a message to a host without deliveries is sent at once, so that a
+ * backlog of one host does not block others.
  */
 const maySendAtOnce = (draft: Draft, { account, host }: MessageState): boolean =>
   !draft.hasBacklog(account) || draft.isNewcomer(account, host);

@@ -1,13 +1,14 @@
 import type { Draft } from "../decision/command.ts";
 import { readIdTime } from "../values/ids.ts";
-import type { DeadLetter, StoredMessage, UrlGroup, MessageState, WithoutBody, Schedule } from "../model/message.ts";
+import type { StoredMessage, UrlGroup, MessageState, WithoutBody, Schedule } from "../model/message.ts";
+import type { DeadLetter } from "../model/deadLetter.ts";
 import { isUnfinished, noBytes } from "../model/message.ts";
 import { noResponse } from "./outcome.ts";
 import type { Step } from "../model/run.ts";
 import { readRunKey } from "../model/stepId.ts";
 
-// A row whose checksum differs from its content is read as one of these: its key, and nothing that may have been altered. See
-// docs/decisions/0060.
+// A row whose checksum does not match its content is read as one of these rows. It has its key, and no field
+// that may have been altered. See docs/decisions/0060.
 
 const noSettings: Omit<StoredMessage, KnownField> = {
   retryDelay: null,
@@ -15,7 +16,8 @@ const noSettings: Omit<StoredMessage, KnownField> = {
   callback: null,
   failureCallback: null,
   flowControl: null,
-  // The redaction is not known, so everything is hidden: a dead letter stores its response apart from the message.
+  // The redaction is unknown, so everything is hidden. A dead letter stores its response separately from the
+  // message.
   redaction: { body: true, headers: true },
   labels: [],
   callerIp: null,
@@ -35,7 +37,7 @@ const noSettings: Omit<StoredMessage, KnownField> = {
 type KnownField = "account" | "id" | "createdAt" | "notBefore" | "retries" | "startedAtOnce";
 type RowName = { account: string; id: string };
 
-/** A message of which nothing is known but its id. */
+/** Returns a message of which only the id is known. */
 export const damagedMessage = ({ account, id }: RowName): StoredMessage => ({
   ...noSettings,
   account,
@@ -47,8 +49,12 @@ export const damagedMessage = ({ account, id }: RowName): StoredMessage => ({
   damaged: true,
 });
 
-/** A dead letter of which nothing is known but its id, and the message that it may be of. */
-export const damagedDeadLetter = ({ account, id, messageId }: RowName & { messageId: string }): DeadLetter => ({
+/** Returns a dead letter of which only its id and, possibly, the id of its message are known. */
+export const damagedDeadLetter = ({
+  account,
+  id,
+  messageId,
+}: RowName & { messageId: string }): DeadLetter => ({
   account,
   id,
   messageId,
@@ -62,7 +68,7 @@ export const damagedDeadLetter = ({ account, id, messageId }: RowName & { messag
   damaged: true,
 });
 
-/** A schedule of which nothing is known but its id. */
+/** Returns a schedule of which only the id and the time of its next firing are known. */
 export const damagedSchedule = ({ account, id, dueAt }: RowName & Pick<Schedule, "dueAt">): Schedule => ({
   account,
   id,
@@ -77,7 +83,7 @@ export const damagedSchedule = ({ account, id, dueAt }: RowName & Pick<Schedule,
   messageInput: { ...noSettings, retries: null, timeout: null, delay: null, notBefore: null },
 });
 
-/** A URL group of which nothing is known but its name. */
+/** Returns a URL group of which only the name is known. */
 export const damagedUrlGroup = ({ account, name }: Pick<UrlGroup, "account" | "name">): UrlGroup => ({
   account,
   name,
@@ -88,7 +94,7 @@ export const damagedUrlGroup = ({ account, name }: Pick<UrlGroup, "account" | "n
   damaged: true,
 });
 
-/** A step of which nothing is known but its id, and the place that it may have. */
+/** Returns a step of which only its id and, possibly, its position are known. */
 export const damagedStep = ({ account, id, position }: RowName & Pick<Step, "position">): Step => ({
   account,
   id,
@@ -104,13 +110,13 @@ export const damagedStep = ({ account, id, position }: RowName & Pick<Step, "pos
   damaged: true,
 });
 
-/** The outcome of a message whose content cannot be trusted. */
+/** The outcome of a message whose content is damaged. */
 const damagedOutcome = {
   ...noResponse,
   error: "the stored message is damaged, so it is not sent; publish it again, or restore a backup",
 };
 
-/** Reports whether the stored content of a message was looked for, and is damaged or not there. */
+/** Reports whether the stored content of a message was loaded, and is damaged or missing. */
 export function isContentDamaged(draft: Draft, state: MessageState): boolean {
   if (!isUnfinished(state) || !draft.isBodyLoaded(state)) return false;
   const message = draft.get("storedMessages", state.account, state.id);
@@ -118,8 +124,8 @@ export function isContentDamaged(draft: Draft, state: MessageState): boolean {
 }
 
 /**
- * Returns a message that is spoiled, and its outcome, for what follows from its failure. Its callbacks are left out: they would carry
- * content that is not known. A run that waits for it fails with it, as far as the run is here.
+ * Returns a damaged message and its outcome, so that it can be failed. Its callbacks are removed, because
+ * they would carry unknown content. If its run is loaded, the run fails with the message.
  */
 export function toDamagedFailure(
   draft: Draft,
@@ -139,5 +145,8 @@ export function toDamagedFailure(
   };
   const withoutCallbacks = { ...rest, ...(run && { url: run.url }), callback: null, failureCallback: null };
   const reportedPart = runPart ?? (part?.kind === "failure" ? part : undefined);
-  return { message: reportedPart ? { ...withoutCallbacks, run: reportedPart } : withoutCallbacks, outcome: damagedOutcome };
+  return {
+    message: reportedPart ? { ...withoutCallbacks, run: reportedPart } : withoutCallbacks,
+    outcome: damagedOutcome,
+  };
 }

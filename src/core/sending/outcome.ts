@@ -9,59 +9,87 @@ import type {
   Account,
   DestinationResponse,
   Bytes,
-  DeadLetter,
   StoredMessage,
-  FailureCallbackInfo,
   MessageState,
   Millis,
   Outcome,
   WithoutBody,
 } from "../model/message.ts";
+import type { DeadLetter, FailureCallbackInfo } from "../model/deadLetter.ts";
 import { noBytes } from "../model/message.ts";
 import { countDeadLetters } from "../accounts/usage.ts";
 
+/** Reports whether a message was delivered. */
 export const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => isSuccessStatus(status);
 
-/** An attempt that was not followed by another one. */
-export type Failure = { account: Account; message: WithoutBody<StoredMessage>; state: MessageState; outcome: DestinationResponse };
+/** An attempt that is not followed by another attempt. */
+export type Failure = {
+  account: Account;
+  message: WithoutBody<StoredMessage>;
+  state: MessageState;
+  outcome: DestinationResponse;
+};
 
 type EndedAttempt = { state: MessageState; outcome: DestinationResponse; account?: Account };
 
-/** A message has arrived. */
+/** Records that a message was delivered. */
 export function recordDelivery(draft: Draft, moment: Moment, { state, outcome }: EndedAttempt): void {
   draft.drop("messages", state.account, state.id);
-  log(draft, moment, state, { states: ["DELIVERED"], ...(outcome.keepsInLog ? toLoggedResponse(outcome) : { status: outcome.status }) });
+  log(draft, moment, {
+    message: state,
+    row: {
+      states: ["DELIVERED"],
+      ...(outcome.keepsInLog ? toLoggedResponse(outcome) : { status: outcome.status }),
+    },
+  });
 }
 
 /**
- * A message is to be sent again, at this time. If its account is over its storage quota, the log keeps no body of the response: there may be
- * a thousand more.
+ * Schedules a retry at this time. If its account exceeds its storage quota, the log does not keep the body of
+ * the response, because a message may have 1,000 retries.
  */
-export function scheduleRetry(draft: Draft, moment: Moment, { state, outcome, account }: EndedAttempt, at: Millis): void {
-  const isOverQuota = account !== undefined && readStorageLevel(account) !== null && outcome.body.byteLength > 0;
+export function scheduleRetry(
+  draft: Draft,
+  moment: Moment,
+  { state, outcome, account, at }: EndedAttempt & { at: Millis },
+): void {
+  const isOverQuota =
+    account !== undefined && readStorageLevel(account) !== null && outcome.body.byteLength > 0;
   const logged: DestinationResponse = isOverQuota ? { ...outcome, body: noBytes, cut: true } : outcome;
-  draft.put("messages", { ...state, state: "pending", attempts: state.attempts + 1, leasedBy: null, dueAt: at });
-  countEnd(draft, moment, state, at);
-  log(draft, moment, state, { states: ["ERROR", "RETRY"], nextDueAt: at, ...toLoggedResponse(logged) });
+  draft.put("messages", {
+    ...state,
+    state: "pending",
+    attempts: state.attempts + 1,
+    leasedBy: null,
+    dueAt: at,
+  });
+  countEnd(draft, moment, { ...state, nextAt: at });
+  log(draft, moment, {
+    message: state,
+    row: { states: ["ERROR", "RETRY"], nextDueAt: at, ...toLoggedResponse(logged) },
+  });
 }
 
-/** The request of a cancelled message has ended, in whatever way: nothing follows from it, but its places are free now. */
+/**
+ * Records that the request of a cancelled message has ended, regardless of its outcome. The places of the
+ * message become free.
+ */
 export function recordCancellation(draft: Draft, moment: Moment, { state, outcome }: EndedAttempt): void {
   draft.drop("messages", state.account, state.id);
-  log(draft, moment, state, { states: ["CANCELLED"], ...toLoggedResponse(outcome) });
+  log(draft, moment, { message: state, row: { states: ["CANCELLED"], ...toLoggedResponse(outcome) } });
   release(draft, moment, state);
 }
 
-/** A message that failed for good, or a run, goes to the dead letter queue. */
+/** Adds a message or a run that failed for good to the dead letter queue. */
 export function putDeadLetter(draft: Draft, deadLetter: DeadLetter): void {
   draft.put("deadLetters", deadLetter);
   countDeadLetters(draft, deadLetter.account, 1);
 }
 
-/** That nobody answered. */
+/** The outcome of an attempt without a response. */
 export const noResponse: DestinationResponse = { status: null, headers: [], body: noBytes, error: null };
 
-/** An answer as the log keeps it. */
+/** Returns the part of a response that the log keeps. */
 export const toLoggedResponse = ({ status, headers, body, digest, error, cut }: DestinationResponse) => ({
   status,
   headers,
@@ -71,8 +99,16 @@ export const toLoggedResponse = ({ status, headers, body, digest, error, cut }: 
   ...(cut ? { cut } : {}),
 });
 
-/** An answer as a dead letter keeps it. */
-export const toDeadLetterResponse = ({ status, headers, body, digest, error, cut, keptBytes = Infinity }: DestinationResponse) => ({
+/** Returns the part of a response that a dead letter keeps. */
+export const toDeadLetterResponse = ({
+  status,
+  headers,
+  body,
+  digest,
+  error,
+  cut,
+  keptBytes = Infinity,
+}: DestinationResponse) => ({
   status,
   headers,
   error,
@@ -81,12 +117,21 @@ export const toDeadLetterResponse = ({ status, headers, body, digest, error, cut
   ...(cut ? { cut } : {}),
 });
 
-/** A copy if it is shorter, so that the rest of a large body is not kept in memory. */
+/**
+ * Returns at most `maxBytes` bytes of a body. A shorter result is a copy, so that the rest of a large body is
+ * not kept in memory.
+ */
 const firstBytes = (body: Bytes, maxBytes: number): Bytes =>
   body.byteLength > maxBytes ? new Uint8Array(body.subarray(0, maxBytes)) : body;
 
-/** The answer of a failure callback, as it is shown with what it told of. */
-export const toFailureCallbackInfo = ({ status, headers, body, digest, cut }: DestinationResponse): Omit<FailureCallbackInfo, "state"> => ({
+/** Returns the response to a failure callback in the form in which it is shown with the dead letter. */
+export const toFailureCallbackInfo = ({
+  status,
+  headers,
+  body,
+  digest,
+  cut,
+}: DestinationResponse): Omit<FailureCallbackInfo, "state"> => ({
   ...(status === null ? {} : { responseStatus: status }),
   responseBody: new TextDecoder().decode(body.subarray(0, logBodyBytes)),
   responseHeaders: headers,
@@ -94,9 +139,9 @@ export const toFailureCallbackInfo = ({ status, headers, body, digest, cut }: De
   ...(cut ? { cut } : {}),
 });
 
-/** The whole of an envelope that is known without its body. */
+/** Returns a stored message with its body. Throws an error if the body was not loaded. */
 export function readWithBody(draft: Draft, { account, id }: WithoutBody<StoredMessage>): StoredMessage {
   const message = draft.get("storedMessages", account, id);
-  if (!message) throw new Error(`the body of ${id} is needed and was not asked for`);
+  if (!message) throw new Error(`the body of ${id} was not loaded`);
   return message;
 }

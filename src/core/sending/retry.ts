@@ -6,42 +6,60 @@ import { evaluateRetryDelay } from "../values/expression.ts";
 import { canonicalName, headerValue } from "../values/headers.ts";
 import type { StoredMessage, HeaderList, MessageState, Millis, Outcome } from "../model/message.ts";
 
-/** What follows from an attempt. */
+/** The action that follows an attempt. */
 export type NextAction = { kind: "delivered" } | { kind: "retry"; at: Millis } | { kind: "failed" };
 
 type Attempt = {
   message: Pick<StoredMessage, "retries" | "retryDelay">;
   outcome: Pick<Outcome, "status" | "headers" | "isFinal">;
-  /** Retries already made, not counting the one this may lead to: 0 after the first attempt. */
+  /**
+   * The number of retries made so far, without the retry that this attempt may cause. It is 0 after the first
+   * attempt.
+   */
   retried: number;
   now: Millis;
 };
 
 /**
- * Judges an attempt: 200 to 299 is delivered; anything else, no answer included, is tried again while retries are left, unless
- * the destination forbids it. The wait is what the destination asks for, else the message's retry delay, else the default backoff.
+ * Returns what follows from an attempt. A status from 200 to 299 means delivered. After any other outcome,
+ * including no response, the message is retried while retries are left, unless the destination forbids it.
+ * The wait is the time that the destination asks for or, without one, the retry delay of the message or,
+ * without one, the default backoff.
  */
 export function decideNextAction({ message, outcome, retried, now }: Attempt): NextAction {
   const { status, headers } = outcome;
   if (isSuccessStatus(status)) return { kind: "delivered" };
-  if (retried >= message.retries || outcome.isFinal === true || forbidsRetry(outcome)) return { kind: "failed" };
+  if (retried >= message.retries || outcome.isFinal === true || forbidsRetry(outcome))
+    return { kind: "failed" };
   return { kind: "retry", at: now + (requestedDelay(headers, now) ?? readOwnDelay(message, retried)) };
 }
 
-/** `min(86400, e^(2.5 n))` seconds before the nth retry: 12 s, 2 min 28 s, 30 min 8 s, 6 h 7 min, then a day. In whole milliseconds, no jitter. */
+/**
+ * Returns the default wait before the nth retry, `min(86400, e^(2.5 n))` seconds: 12 s, 2 min 28 s, 30 min 8
+ * s, 6 h 7 min, then a day. The result is in whole milliseconds, without jitter.
+ */
 export const backoff = (n: number): Millis => Math.floor(Math.min(day, Math.exp(2.5 * n) * second));
 
 const nonRetryable = ["Svc-NonRetryable-Error", "Upstash-NonRetryable-Error"].map(canonicalName);
 
-/** Status 489 with the header under either brand, whichever the message was published with. Neither does it alone. */
+/**
+ * Reports whether a response forbids a retry. It needs status 489 and the header, under either brand,
+ * regardless of the brand of the message. Neither is enough alone.
+ */
 const forbidsRetry = ({ status, headers }: Attempt["outcome"]): boolean =>
   status === 489 && nonRetryable.some((name) => headerValue(headers, name)?.trim().toLowerCase() === "true");
 
-const delayHeaders = ["Retry-After", "X-RateLimit-Reset", "X-RateLimit-Reset-Requests", "X-RateLimit-Reset-Tokens"].map(canonicalName);
+const delayHeaders = [
+  "Retry-After",
+  "X-RateLimit-Reset",
+  "X-RateLimit-Reset-Requests",
+  "X-RateLimit-Reset-Tokens",
+].map(canonicalName);
 
 /**
- * The wait that the destination asks for, by the first of its headers that can be used. One that is malformed or asks for more
- * than a day counts as absent, so the next is looked at: a proxy's odd `Retry-After` shall not hide the limit it stands before.
+ * Returns the wait that the destination asks for, from the first usable header; null if there is none. A
+ * header that is malformed or asks for more than a day counts as absent, so the next one is used. A proxy's
+ * odd `Retry-After` does not hide the limit of the server behind it.
  */
 function requestedDelay(headers: HeaderList, now: Millis): Millis | null {
   for (const name of delayHeaders) {
@@ -52,15 +70,16 @@ function requestedDelay(headers: HeaderList, now: Millis): Millis | null {
   return null;
 }
 
-/** Seconds, an RFC 1123 date, or a Go duration; a time that has passed means at once. */
+/** Parses seconds, an RFC 1123 date, or a Go duration. A time in the past means 0. */
 function parseDelay(value: string, now: Millis): Millis | null {
   if (/^[\d.]+$/.test(value)) return parseSeconds(value, now);
   return /^[a-z]{3}, \d/i.test(value) ? parseDate(value, now) : parseGoDuration(value);
 }
 
 /**
- * A number is a count of seconds. One above a day cannot be meant so, and if it is a Unix time within a day of now, it is
- * that: many servers send `X-RateLimit-Reset` in this form. Any other is left as it is, too long to be used.
+ * Parses a number of seconds. A number above a day that is a Unix time within a day of now is read as that
+ * time, because many servers send `X-RateLimit-Reset` in this form. Any other number above a day is returned
+ * unchanged, and is too long to be used.
  */
 function parseSeconds(value: string, now: Millis): Millis | null {
   const duration = parseGoDuration(`${value}s`);
@@ -70,15 +89,19 @@ function parseSeconds(value: string, now: Millis): Millis | null {
 
 const rfc1123 = /^[a-z]{3}, \d{1,2} [a-z]{3} \d{4} \d\d:\d\d:\d\d GMT$/i;
 
-/** The day of the week is not checked; the rest settles the moment. */
+/**
+ * Returns the wait until an RFC 1123 date. The day of the week is not checked, because the rest determines
+ * the time.
+ */
 function parseDate(value: string, now: Millis): Millis | null {
   const at = rfc1123.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(at) ? null : Math.max(0, at - now);
 }
 
 /**
- * An expression was checked when the message was accepted. Should one be stored that no longer parses, the default applies:
- * one message must not stop the others it is settled with.
+ * Returns the wait of the message itself. Its expression was checked when the message was accepted. If a
+ * stored expression cannot be parsed, the default applies, so that one message does not stop the others of
+ * its batch.
  */
 function readOwnDelay({ retryDelay }: Attempt["message"], retried: number): Millis {
   if (retryDelay === null) return backoff(retried + 1);
@@ -91,5 +114,7 @@ function readOwnDelay({ retryDelay }: Attempt["message"], retried: number): Mill
 }
 
 /** Returns how many attempts of a message count as retries. An attempt whose lease expired does not count. */
-export const countRetries = ({ attempts, lostAttempts }: Pick<MessageState, "attempts" | "lostAttempts">): number =>
-  attempts - lostAttempts;
+export const countRetries = ({
+  attempts,
+  lostAttempts,
+}: Pick<MessageState, "attempts" | "lostAttempts">): number => attempts - lostAttempts;

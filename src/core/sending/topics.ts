@@ -2,19 +2,27 @@ import type { Draft } from "../decision/command.ts";
 import { deduplicationEnd } from "../model/deduplication.ts";
 import type { AccountId, MessageInput, Millis } from "../model/message.ts";
 
-/** One signed body may come under as many topics. The topic is not signed, so more than that is taken for a replay. */
+/**
+ * The number of topics that one signed body may come with. The topic is not signed, so more topics indicate a
+ * replay.
+ */
 const maxTopics = 16;
 
+type SignedCall = {
+  now: Millis;
+  account: AccountId;
+  input: Pick<MessageInput, "signed" | "deduplicationWindow">;
+};
+
 /**
- * Notes the topic of a signed call, until the key of the call is free again. Returns why the call cannot be taken if its signature came
- * under too many other topics, otherwise null.
+ * Records the topic of a signed call until the key of the call becomes free. Returns a refusal if the
+ * signature came with too many other topics, otherwise null.
  */
 export function findTopicRefusal(
   draft: Draft,
-  now: Millis,
-  account: AccountId,
-  { signed, deduplicationWindow }: Pick<MessageInput, "signed" | "deduplicationWindow">,
+  { now, account, input }: SignedCall,
 ): { refused: "invalid"; message: string } | null {
+  const { signed, deduplicationWindow } = input;
   if (!signed) return null;
   const { key, topic } = signed;
   const known = draft.get("deduplications", account, key);
@@ -22,10 +30,13 @@ export function findTopicRefusal(
   if (!topics.includes(topic) && topics.length >= maxTopics)
     return {
       refused: "invalid",
-      message: `topic: the same signed body came under ${maxTopics} others, so this one is taken for a replay`,
+      message: `topic: the same signed body came with ${maxTopics} other topics; rejected as a replay`,
     };
   const all = topics.includes(topic) ? topics : [...topics, topic];
-  const expiresAt = Math.max(known?.expiresAt ?? 0, deduplicationEnd(now, { deduplicationWindow: deduplicationWindow ?? null }));
+  const expiresAt = Math.max(
+    known?.expiresAt ?? 0,
+    deduplicationEnd(now, { deduplicationWindow: deduplicationWindow ?? null }),
+  );
   draft.put("deduplications", { account, key, messageId: "", expiresAt, made: { at: now, topics: all } });
   return null;
 }

@@ -1,4 +1,5 @@
 import type { Bytes } from "./basics.ts";
 
-/** Returns bytes as text in base64. Does not copy them. */
-export const base64 = (bytes: Bytes): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+/** Returns bytes as text in base64, without copying them first. */
+export const base64 = (bytes: Bytes): string =>
+  Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");

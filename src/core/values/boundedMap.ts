@@ -1,12 +1,13 @@
 /**
- * A `Map` that drops its oldest entry when it has `most` entries and another one is added. A lookup does not make an entry newer, so a
- * lookup costs as much as in a `Map`. The bound is a count: where entries differ in size, the caller bounds the size of an entry.
+ * A `Map` that drops its oldest entry if an entry is added while it has `most` entries. A lookup does not
+ * make an entry newer, so it costs as much as in a `Map`. Only the number of entries is bounded. If entries
+ * differ in size, the caller must bound the size of an entry.
  */
 export class BoundedMap<Key, Value> {
   readonly #most: number;
   readonly #entries = new Map<Key, Value>();
 
-  /** `most`: the largest number of entries, at least 1. */
+  /** `most` is the largest number of entries. It must be at least 1. */
   constructor(most: number) {
     this.#most = most;
   }
@@ -19,13 +20,16 @@ export class BoundedMap<Key, Value> {
     return this.#entries.get(key);
   }
 
-  /** Adds an entry as the newest one. An entry that is there gets the value, and stays as old as it is. */
+  /** Adds an entry as the newest one. An existing entry gets the new value and keeps its age. */
   set(key: Key, value: Value): void {
     if (this.#entries.size >= this.#most && !this.#entries.has(key)) this.#dropOldest();
     this.#entries.set(key, value);
   }
 
-  /** Adds an entry as the newest one, also if it is there already. Not for what every message does: see docs/decisions/0034. */
+  /**
+   * Adds an entry as the newest one, even if it exists already. It is too slow to call for every message: see
+   * docs/decisions/0034.
+   */
   renew(key: Key, value: Value): void {
     this.#entries.delete(key);
     this.set(key, value);

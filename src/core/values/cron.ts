@@ -1,34 +1,39 @@
-// The one package that core may use. It computes on the instant it is given and starts no timer unless it is given a function.
+// Croner is the only package that core may use. It computes on the instant it is given, and starts no timer
+// unless it is given a function.
 import { Cron } from "croner";
 import { Refusal } from "./errors.ts";
 import type { Millis } from "./basics.ts";
 import { memoize } from "./memoize.ts";
 
 const maxCronLength = 256;
-/** One takes some 70 KB, nearly all of it a list of years that the library keeps. */
+/** One entry takes about 70 KB, mostly a list of years that the library keeps. */
 const cacheSize = 256;
 
 /**
- * Checks when a schedule is to fire, and answers the text to keep: `minute hour day month weekday`, or `@daily` and the like, after
- * `CRON_TZ=<IANA zone> ` or `TZ=<IANA zone> ` if not meant in UTC. Spaces around it are dropped. Throws `Refusal` when it is
- * malformed, longer than 256 characters, or never fires.
+ * Checks a cron expression and returns the text to keep. The text has five fields, `minute hour day month
+ * weekday`, or a nickname such as `@daily`. Times are in UTC unless `CRON_TZ=<IANA zone> ` or `TZ=<IANA zone>
+ * ` precedes the fields. Spaces around the text are dropped. Throws `Refusal` if the text is malformed,
+ * longer than 256 characters, or never fires.
  */
 export function parseCron(text: string): string {
   const cron = text.trim();
-  if (hasImpossibleDate(cron) || nextCronTime(cron, 0) === null) refuse(`${quote(cron)} never fires: none of its months has such a day`);
+  if (hasImpossibleDate(cron) || nextCronTime(cron, 0) === null)
+    refuse(`${quote(cron)} never fires: none of its months has such a day`);
   return cron;
 }
 
 /**
- * The first whole minute after that instant, never that instant itself, at which it fires; null when there is none before the
- * year 3000. Throws `Refusal` for what `parseCron` refuses as malformed.
+ * Returns the first whole minute after `after`, never `after` itself, at which the expression fires. Returns
+ * null if it does not fire before the year 3000. Throws `Refusal` for a text that `parseCron` refuses as
+ * malformed.
  *
- * When clocks change, as in Vixie cron: with a step or `*` in minute or hour it fires whenever the clock on the wall says so, so
- * it keeps its pace, and passes over what the clock does. Otherwise a time that comes twice counts the first time only, and one
- * that is left out fires once, the moment the clock has moved on (unless that is the next day already).
+ * Clock changes are handled as in Vixie cron. If the minute or the hour has a step or `*`, the expression
+ * fires whenever local time matches, so it keeps its pace regardless of the change. Otherwise, a local time
+ * that occurs twice fires only the first time. A skipped local time fires once, at the moment of the change,
+ * unless that moment is on the next day.
  */
 export function nextCronTime(cron: string, after: Millis): Millis | null {
-  // With a date given, the answer does not depend on the present.
+  // The date is given, so the result does not depend on the present.
   return parseCached(cron).nextRun(new Date(after))?.getTime() ?? null;
 }
 
@@ -37,20 +42,23 @@ const parseCached = memoize(parseExpression, cacheSize);
 function parseExpression(cron: string): Cron {
   const { zone, times } = splitZone(cron);
   const name = zone === undefined ? "UTC" : parseZone(zone);
-  // Without names of zones it is five times as fast.
+  // Without a zone name, the library is five times as fast.
   const zoneOption = name === "UTC" ? { utcOffset: 0 } : { timezone: name };
   return new Cron(normalizeFields(times), { mode: "5-part", fixedTimeRule: "no-wildcard", ...zoneOption });
 }
 
 function splitZone(cron: string): { zone: string | undefined; times: string } {
-  if (cron.length > maxCronLength) refuse(`has ${cron.length} characters; at most ${maxCronLength} are read`);
+  if (cron.length > maxCronLength) refuse(`has ${cron.length} characters; the limit is ${maxCronLength}`);
   const [, zone, times = ""] = /^(?:(?:CRON_)?TZ=(\S*)\s*)?(.*)$/s.exec(cron) ?? [];
   return { zone, times };
 }
 
 const daysOfMonths = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/** Whether none of its months has such a day. The library would look for one in each year up to 3000, which takes 4 ms. */
+/**
+ * Reports whether none of the months of an expression has one of its days. The library would search every
+ * year up to 3000, which takes 4 ms.
+ */
 function hasImpossibleDate(cron: string): boolean {
   const [, , days = "*", months = "*", weekdays = "*"] = normalizeFields(splitZone(cron).times).split(" ");
   if (weekdays !== "*") return false;
@@ -58,24 +66,31 @@ function hasImpossibleDate(cron: string): boolean {
   return Math.min(...expandField(days, 1, 31)) > longestMonth;
 }
 
-/** The numbers that a normalized field stands for. */
+/** Returns the numbers that a normalized field matches. */
 function expandField(normal: string, low: number, high: number): number[] {
   return normal.split(",").flatMap((item) => {
     const [range = "", step = "1"] = item.split("/");
     const [from = low, to = range === "*" ? high : from] = range === "*" ? [] : range.split("-").map(Number);
-    return Array.from({ length: Math.floor((to - from) / Number(step)) + 1 }, (_, at) => from + at * Number(step));
+    return Array.from(
+      { length: Math.floor((to - from) / Number(step)) + 1 },
+      (_, at) => from + at * Number(step),
+    );
   });
 }
 
-/** The name of a zone as the system spells it, so that the library, which remembers every zone, meets each one once. */
+/**
+ * Returns the name of a zone as the system spells it. The library caches every spelling of a zone, so each
+ * zone must reach it in only one spelling.
+ */
 function parseZone(name: string): string {
   try {
-    // Also understood there, but not by name, are offsets such as +01:00.
-    if (/^[a-z]/i.test(name)) return new Intl.DateTimeFormat("en-US", { timeZone: name }).resolvedOptions().timeZone;
+    // The system also accepts offsets such as +01:00, which are not names.
+    if (/^[a-z]/i.test(name))
+      return new Intl.DateTimeFormat("en-US", { timeZone: name }).resolvedOptions().timeZone;
   } catch {
-    // Unknown: refused below.
+    // An unknown name is refused below.
   }
-  return refuse(`there is no time zone ${quote(name)}; expected an IANA name, as in CRON_TZ=Europe/Berlin 0 9 * * *`);
+  return refuse(`unknown time zone ${quote(name)}; use an IANA name, as in CRON_TZ=Europe/Berlin 0 9 * * *`);
 }
 
 type Field = { name: string; low: number; high: number; words: readonly string[] };
@@ -84,56 +99,76 @@ const fields: readonly Field[] = [
   { name: "minute", low: 0, high: 59, words: [] },
   { name: "hour", low: 0, high: 23, words: [] },
   { name: "day of the month", low: 1, high: 31, words: [] },
-  { name: "month", low: 1, high: 12, words: ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"] },
+  {
+    name: "month",
+    low: 1,
+    high: 12,
+    words: ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+  },
   { name: "weekday", low: 0, high: 6, words: ["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
 ];
 
 const expectedFields = 'expected five fields: minute hour day month weekday, as in "0 9 * * 1-5"';
 const nicknames = ["@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"];
 
-/** The fields in plain numbers, checked here so that a refusal can name the field and its bounds. */
+/**
+ * Returns the fields in plain numbers. The fields are checked here so that a refusal can name the field and
+ * its bounds.
+ */
 function normalizeFields(times: string): string {
   if (times === "") return refuse(`is empty; ${expectedFields}`);
   if (times.startsWith("@")) {
     return nicknames.includes(times.toLowerCase())
       ? times
-      : refuse(`${quote(times)} is not known; ${expectedFields}, or ${nicknames.join(" ")}`);
+      : refuse(`${quote(times)} is not supported; ${expectedFields}, or ${nicknames.join(" ")}`);
   }
   const texts = times.split(/[ \t]+/);
   if (texts.length !== fields.length)
-    refuse(`${quote(times)} has ${texts.length} ${texts.length === 1 ? "field" : "fields"}; ${expectedFields}`);
+    refuse(
+      `${quote(times)} has ${texts.length} ${texts.length === 1 ? "field" : "fields"}; ${expectedFields}`,
+    );
   return fields.map((field, at) => normalizeField(texts[at] ?? "", field)).join(" ");
 }
 
 function normalizeField(text: string, field: Field): string {
   const items = text.split(",").map((item) => normalizeItem(item, field));
-  // In a list with a star the rest says nothing.
+  // A star makes the other items of a list redundant.
   return items.includes("*") ? "*" : items.join(",");
 }
 
-/** One item of a list: a star, a number or a range; with a step, a number alone begins a range to the end. */
+/**
+ * Normalizes one item of a list: a star, a number or a range. A number with a step begins a range to the end
+ * of the field.
+ */
 function normalizeItem(item: string, field: Field): string {
   const match = /^(?:[*?]|([a-z\d]+)(?:-([a-z\d]+))?)(?:\/(\d+))?$/i.exec(item);
   if (match === null) {
-    return refuse(`the ${field.name} ${quote(item)} is malformed; expected *, a number, a range (1-5), a step (*/15), or a list of these`);
+    return refuse(
+      `the ${field.name} ${quote(item)} is malformed; ` +
+        "expected *, a number, a range (1-5), a step (*/15), or a list of these",
+    );
   }
   const [, from, to, step] = match;
   const stepSuffix = step === undefined ? "" : `/${parseStep(step, field)}`;
   if (from === undefined) return `*${stepSuffix}`;
   const low = parseNumber(from, field);
-  if (to === undefined) return step === undefined ? `${low}` : `${low}-${Math.max(low, field.high)}${stepSuffix}`;
+  if (to === undefined)
+    return step === undefined ? `${low}` : `${low}-${Math.max(low, field.high)}${stepSuffix}`;
   const high = parseRangeEnd(to, field);
-  if (high < low) refuse(`the ${field.name} ${quote(item)} ends before it begins; write what goes past the end as a list of two ranges`);
+  if (high < low)
+    refuse(`the ${field.name} ${quote(item)} ends before it begins; use a list of two ranges instead`);
   return `${low}-${high}${stepSuffix}`;
 }
 
 function parseStep(text: string, field: Field): number {
   const maxStep = field.high - field.low + 1;
   const step = Number(text);
-  return step >= 1 && step <= maxStep ? step : refuse(`the step of the ${field.name} must be 1 to ${maxStep}, not ${quote(text)}`);
+  return step >= 1 && step <= maxStep
+    ? step
+    : refuse(`the step of the ${field.name} must be 1 to ${maxStep}, not ${quote(text)}`);
 }
 
-/** Sunday is 0, and 7 where it ends a range by name: `fri-sun`. */
+/** Returns the end of a range. Sunday is 0, but 7 if it ends a range by name, as in `fri-sun`. */
 function parseRangeEnd(text: string, field: Field): number {
   return text.toLowerCase() === "sun" && field.words.includes("sun") ? 7 : parseNumber(text, field);
 }

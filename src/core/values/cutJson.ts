@@ -11,12 +11,13 @@ const closeArray = 0x5d;
 const letterU = 0x75;
 const spaces: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
-/** The objects and lists that are open at a place, the innermost first. */
+/** The objects and lists that are open at a position, the innermost first. */
 type OpenContainer = { close: number; depth: number; outer: OpenContainer } | null;
 
 /**
- * Returns the beginning of a body, at most `most` bytes. If the body begins as a JSON object or list, the result is valid JSON: what was
- * open at the cut is closed, and a member that has no value yet is left out. No character of UTF-8 is cut in two.
+ * Returns the beginning of a body, at most `maxBytes` bytes. If the body begins as a JSON object or list, the
+ * result is valid JSON: everything open at the cut is closed, and a member without a value is omitted. A
+ * UTF-8 character is never cut in two.
  */
 export function cutJson(body: Bytes, maxBytes: number): Bytes {
   const first = body.find((byte) => !spaces.has(byte));
@@ -32,14 +33,14 @@ export function cutJson(body: Bytes, maxBytes: number): Bytes {
 
 type CutPoint = { end: number; open: OpenContainer; isInText: boolean };
 
-/** The last place at which a JSON text can be closed within `most` bytes. */
+/** Returns the last position at which a JSON text can be closed within `maxBytes` bytes. */
 function findLastCutPoint(body: Bytes, maxBytes: number): CutPoint {
   let open = null as OpenContainer;
   let isInText = false;
   let isKey = false;
   let expectsKey = false;
   let best: CutPoint = { end: 0, open: null, isInText: false };
-  /** Bytes of an escape sequence that are still to come. */
+  /** The bytes of the current escape sequence that are still to be read. */
   let escaped = 0;
   const recordCutPoint = (end: number): void => {
     if (end + (open?.depth ?? 0) + (isInText ? 1 : 0) <= maxBytes) best = { end, open, isInText };
@@ -67,7 +68,7 @@ function findLastCutPoint(body: Bytes, maxBytes: number): CutPoint {
       open = open?.outer ?? null;
       recordCutPoint(at + 1);
     } else if (byte === comma) {
-      // A number or a word before it is whole.
+      // A comma ends a number or a word.
       recordCutPoint(at);
       expectsKey = open?.close === closeObject;
     } else if (byte === colon) expectsKey = false;
@@ -77,7 +78,7 @@ function findLastCutPoint(body: Bytes, maxBytes: number): CutPoint {
 
 const isContinuation = (byte: number | undefined): boolean => byte !== undefined && (byte & 0xc0) === 0x80;
 
-/** The last place at or before `end` where a character of UTF-8 begins. */
+/** Returns the last position at or before `end` at which a UTF-8 character begins. */
 function alignToCharacter(body: Bytes, end: number): number {
   let at = Math.min(end, body.byteLength);
   while (at > 0 && at > end - 4 && isContinuation(body[at])) at--;

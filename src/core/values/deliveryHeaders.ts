@@ -1,24 +1,49 @@
 type DeliveryHeader = { name: string; isAlways: boolean; about: string };
 
 /**
- * The headers that this server adds to a delivery, without the prefix of the brand. A message cannot forward headers of these names.
- * `isAlways`: every delivery has it.
+ * The headers that this server adds to a delivery, without the prefix of the brand. A message cannot forward
+ * headers of these names. `isAlways` means that every delivery has the header.
  */
 export const deliveryHeaders = {
-  signature: { name: "Signature", isAlways: true, about: "A JSON Web Token that proves who sent this body to this URL." },
-  messageId: { name: "Message-Id", isAlways: true, about: "The id of the message, the same for every attempt." },
-  retried: { name: "Retried", isAlways: true, about: "How many attempts came before this one: 0 for the first." },
-  callerIp: { name: "Caller-Ip", isAlways: false, about: "The IP address of the client that published the message, if it is known." },
-  topicName: { name: "Topic-Name", isAlways: false, about: "The URL group that the message was published to." },
+  signature: {
+    name: "Signature",
+    isAlways: true,
+    about: "A JSON Web Token that proves who sent this body to this URL.",
+  },
+  messageId: {
+    name: "Message-Id",
+    isAlways: true,
+    about: "The id of the message, the same for every attempt.",
+  },
+  retried: {
+    name: "Retried",
+    isAlways: true,
+    about: "How many attempts came before this one: 0 for the first.",
+  },
+  callerIp: {
+    name: "Caller-Ip",
+    isAlways: false,
+    about: "The IP address of the client that published the message, if it is known.",
+  },
+  topicName: {
+    name: "Topic-Name",
+    isAlways: false,
+    about: "The URL group that the message was published to.",
+  },
   scheduleId: { name: "Schedule-Id", isAlways: false, about: "The schedule that published the message." },
   runId: { name: "Workflow-RunId", isAlways: false, about: "The workflow run that the message belongs to." },
-  runCreatedAt: { name: "Workflow-CreatedAt", isAlways: false, about: "When that run was created, in Unix milliseconds." },
+  runCreatedAt: {
+    name: "Workflow-CreatedAt",
+    isAlways: false,
+    about: "When the workflow run was created, in Unix milliseconds.",
+  },
   region: { name: "Region", isAlways: true, about: "The region of the server, as its operator has set it." },
 } as const satisfies Record<string, DeliveryHeader>;
 
+/** The name of a delivery header in this code. */
 export type DeliveryHeaderName = keyof typeof deliveryHeaders;
 
-/** The headers of an account for which Standard Webhooks are enabled. */
+/** The headers of deliveries of an account that has enabled Standard Webhooks. */
 export const standardHeaders = {
   "webhook-id": "The id of the message.",
   "webhook-timestamp": "When this attempt was signed, in Unix seconds.",

@@ -1,10 +1,10 @@
 import type { Millis } from "./basics.ts";
 import { day, hour, minute, second } from "./time.ts";
 
-/** No length of time is longer than this: a century, far below where whole milliseconds lose precision. */
+/** The longest duration: 100 years, far below the value at which whole milliseconds lose precision. */
 const maxDuration: Millis = 100 * 365 * day;
 
-/** Longer texts are not read at all. Nobody writes `0000…01s`. */
+/** Longer texts are not parsed. They contain only superfluous digits, as in `0000…01s`. */
 const maxTextLength = 64;
 
 const units: ReadonlyMap<string, Millis> = new Map([
@@ -18,18 +18,24 @@ const units: ReadonlyMap<string, Millis> = new Map([
 ]);
 
 /**
- * Reads a setting such as `50s` or `1d10h30m`: whole numbers, each with a unit (s, m, h, d, w, mo, y; `mo` is 30 days,
- * `y` is 365). Digits alone are seconds. Null when malformed, longer than 100 years, or written in more than 64 characters.
+ * Parses a duration such as `50s` or `1d10h30m`: whole numbers, each with a unit (s, m, h, d, w, mo, y; `mo`
+ * is 30 days, `y` is 365). Digits alone are seconds. Returns null if the text is malformed, exceeds 100
+ * years, or has more than 64 characters.
  */
 export function parseDuration(text: string): Millis | null {
   if (text.length > maxTextLength) return null;
   if (/^\d+$/.test(text)) return bounded(Number(text) * second);
   const items = matchItems(text, /(\d+)(mo|[smhdwy])/gy);
   if (items === null) return null;
-  return bounded(items.reduce((total, [, digits = "", unit = ""]) => total + Number(digits) * (units.get(unit) ?? Number.NaN), 0));
+  return bounded(
+    items.reduce(
+      (total, [, digits = "", unit = ""]) => total + Number(digits) * (units.get(unit) ?? Number.NaN),
+      0,
+    ),
+  );
 }
 
-/** In nanoseconds, both micro signs included. */
+/** The units in nanoseconds. Both micro signs are included. */
 const goUnits: ReadonlyMap<string, bigint> = new Map([
   ["ns", 1n],
   ["us", 1_000n],
@@ -43,23 +49,30 @@ const goUnits: ReadonlyMap<string, bigint> = new Map([
 ]);
 
 /**
- * Reads a length of time as Go prints it, such as `6m5s` or `1h0.5s` (units ns, us, µs, μs, ms, s, m, h; also d, which some
- * clients send). Parts of a nanosecond are dropped, as Go does; the whole is rounded up to milliseconds, so nobody comes early.
- * Null when malformed, signed, longer than 100 years, or written in more than 64 characters.
+ * Parses a duration as Go prints it, such as `6m5s` or `1h0.5s`. The units are ns, us, µs, μs, ms, s, m and
+ * h, and also d, which some clients send. Fractions of a nanosecond are dropped, as in Go. The result is
+ * rounded up to milliseconds, so that nothing happens early. Returns null if the text is malformed, signed,
+ * exceeds 100 years, or has more than 64 characters.
  */
 export function parseGoDuration(text: string): Millis | null {
   if (text.length > maxTextLength) return null;
   if (text === "0") return 0;
   const items = matchItems(text, /(?=\.?\d)(\d*)(?:\.(\d*))?(ns|us|\u00b5s|\u03bcs|ms|[smhd])/gy);
   if (items === null) return null;
-  const nanos = items.reduce((total, [, whole = "", part = "", unit = ""]) => total + toNanoseconds(whole, part, unit), 0n);
+  const nanos = items.reduce(
+    (total, [, whole = "", part = "", unit = ""]) => total + toNanoseconds(whole, part, unit),
+    0n,
+  );
   return bounded(Number((nanos + 999_999n) / 1_000_000n));
 }
 
 const toNanoseconds = (whole: string, part: string, unit: string): bigint =>
   (BigInt(whole + part) * (goUnits.get(unit) ?? 0n)) / 10n ** BigInt(part.length);
 
-/** The text cut into items from end to end; null when something is left over, or there is none. The pattern is sticky (`gy`). */
+/**
+ * Returns the items of a text from end to end; null if text is left over or there is no item. The pattern
+ * must be sticky (`gy`).
+ */
 function matchItems(text: string, pattern: RegExp): RegExpExecArray[] | null {
   const items = [...text.matchAll(pattern)];
   const read = items.reduce((length, [item]) => length + item.length, 0);

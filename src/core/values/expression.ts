@@ -3,7 +3,7 @@ import { Refusal } from "./errors.ts";
 import type { Millis } from "./basics.ts";
 import { memoize } from "./memoize.ts";
 
-/** A retry delay in terms of `retried`, parsed: a number, the variable, or something done to others of its kind. */
+/** A parsed retry delay: a number, the variable `retried`, or a function of other expressions. */
 export type Expression = number | "retried" | { apply: Apply; operands: readonly Expression[] };
 type Apply = (...values: number[]) => number;
 
@@ -23,17 +23,21 @@ const functions: ReadonlyMap<string, { takes: number; apply: Apply }> = new Map(
   ["max", { takes: 2, apply: Math.max }],
 ]);
 
-/** What stands between two operands. The stronger binds first; equals from the left. */
-const operators: ReadonlyMap<string, { strength: number; apply: (left: number, right: number) => number }> = new Map([
-  ["+", { strength: 1, apply: (left, right) => left + right }],
-  ["-", { strength: 1, apply: (left, right) => left - right }],
-  ["*", { strength: 2, apply: (left, right) => left * right }],
-  ["/", { strength: 2, apply: (left, right) => left / right }],
-]);
+/** The operators. Stronger operators bind first. Operators of equal strength are evaluated from the left. */
+const operators: ReadonlyMap<string, { strength: number; apply: (left: number, right: number) => number }> =
+  new Map([
+    ["+", { strength: 1, apply: (left, right) => left + right }],
+    ["-", { strength: 1, apply: (left, right) => left - right }],
+    ["*", { strength: 2, apply: (left, right) => left * right }],
+    ["/", { strength: 2, apply: (left, right) => left / right }],
+  ]);
 
 const negate = (value: number): number => -value;
 
-/** The delay before the next attempt, between 0 and 1 day: what is negative or no number counts as 0. Throws `Refusal` when malformed. */
+/**
+ * Returns the delay in milliseconds before the next attempt, from 0 to 1 day. A negative result or NaN counts
+ * as 0. Throws `Refusal` if the text is malformed.
+ */
 export function evaluateRetryDelay(text: string, retried: number): Millis {
   const delay = Math.round(evaluate(parseCached(text), retried));
   return Number.isNaN(delay) ? 0 : Math.min(Math.max(delay, 0), day);
@@ -41,7 +45,10 @@ export function evaluateRetryDelay(text: string, retried: number): Millis {
 
 const parseCached = memoize(parseExpression, cacheSize);
 
-/** The value for so many retries already made; may be negative, infinite or NaN. */
+/**
+ * Returns the value of an expression for a number of retries made so far. The value may be negative, infinite
+ * or NaN.
+ */
 export function evaluate(expression: Expression, retried: number): number {
   if (typeof expression === "number") return expression;
   if (expression === "retried") return retried;
@@ -49,13 +56,19 @@ export function evaluate(expression: Expression, retried: number): number {
 }
 
 /**
- * Reads an expression such as `max(1000, pow(2, retried) * 100)`: decimal numbers, `retried`, `+ - * / ( )`, and the functions
- * pow, exp, sqrt, abs, floor, ceil, round, min, max. Throws `Refusal` with the position (from 1) and what was expected there,
- * also for more than 256 characters or 32 levels of nesting.
+ * Parses an expression such as `max(1000, pow(2, retried) * 100)`: decimal numbers, `retried`, `+ - * / ( )`,
+ * and the functions pow, exp, sqrt, abs, floor, ceil, round, min, max. Throws `Refusal` with the position
+ * (from 1) and what was expected there. Also throws `Refusal` for more than 256 characters or 32 levels of
+ * nesting.
  */
 export function parseExpression(text: string): Expression {
-  if (text.length > maxExpressionLength) throw refusal(`${text.length} characters, at most ${maxExpressionLength} are allowed`);
-  const reader = { tokens: tokenize(text), end: { kind: "end", text: "", position: text.length + 1 } as const, at: 0 };
+  if (text.length > maxExpressionLength)
+    throw refusal(`has ${text.length} characters; the limit is ${maxExpressionLength}`);
+  const reader = {
+    tokens: tokenize(text),
+    end: { kind: "end", text: "", position: text.length + 1 } as const,
+    at: 0,
+  };
   const expression = readExpression(reader, 0, 0);
   if (peek(reader).kind !== "end") throw unexpected(peek(reader), "an operator or the end");
   return expression;
@@ -73,7 +86,7 @@ function tokenize(text: string): Token[] {
   });
 }
 
-/** Reads operands as long as the operators between them are stronger than the one before (after Pratt, 1973). */
+/** Parses operands while the operators between them are stronger than `before` (after Pratt, 1973). */
 function readExpression(reader: Reader, before: number, depth: number): Expression {
   let left = readOperand(reader, depth);
   for (;;) {
@@ -86,7 +99,7 @@ function readExpression(reader: Reader, before: number, depth: number): Expressi
 
 function readOperand(reader: Reader, depth: number): Expression {
   const token = take(reader);
-  if (depth > maxDepth) throw refusal(`nested deeper than ${maxDepth} levels at ${token.position}`);
+  if (depth > maxDepth) throw refusal(`exceeds the limit of ${maxDepth} nested levels at ${token.position}`);
   if (token.kind === "number") return Number(token.text);
   if (token.kind === "name") return token.text === "retried" ? "retried" : readCall(reader, token, depth);
   if (token.text === "-") return { apply: negate, operands: [readOperand(reader, depth + 1)] };

@@ -1,4 +1,7 @@
-/** 53 bits of a text: cyrb53, two multiplicative hashes side by side. */
+/**
+ * Returns 53 bits of hash of a text, in base 36. The hash is cyrb53: two multiplicative hashes that are mixed
+ * at the end.
+ */
 export function fingerprint(text: string): string {
   let high = 0xdeadbeef;
   let low = 0x41c6ce57;

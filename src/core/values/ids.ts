@@ -1,37 +1,51 @@
 import type { IdKind, Millis } from "./basics.ts";
 
-/** Base 58 in the order of ASCII, so that texts of equal length sort like the numbers they stand for. */
+/** Base 58 in ASCII order, so that texts of equal length sort like the numbers they represent. */
 const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
-const digits: ReadonlyMap<number, number> = new Map([...alphabet].map((letter, value) => [letter.charCodeAt(0), value]));
+const digits: ReadonlyMap<number, number> = new Map(
+  [...alphabet].map((letter, value) => [letter.charCodeAt(0), value]),
+);
 
-/** The letters that a number below 58² is written with. */
-const pairs = Array.from({ length: 58 ** 2 }, (_none, value) => `${alphabet[Math.floor(value / 58)]}${alphabet[value % 58]}`);
+/** The two characters of each number below 58². */
+const pairs = Array.from(
+  { length: 58 ** 2 },
+  (_none, value) => `${alphabet[Math.floor(value / 58)]}${alphabet[value % 58]}`,
+);
 
-/** Two letters at a time, as each division takes longer than looking up what it gives. */
+/**
+ * Returns a number in base 58. It takes two characters per step, because a division takes longer than a
+ * look-up.
+ */
 function base58(value: number, width: number): string {
   if (width === 1) return alphabet[value % 58] ?? "";
   const rest = width === 2 ? "" : base58(Math.floor(value / 58 ** 2), width - 2);
   return rest + pairs[value % 58 ** 2];
 }
 
-/** The first text of this kind of id that can be born at or after `time`. Scans by time begin there. */
+/** Returns the smallest id of a kind that can be created at or after `time`. Scans by time begin there. */
 export function firstIdAt(kind: IdKind, time: Millis): string {
   if (kind === "log" || kind === "dlq") return `${padNumber(time, 13)}-`;
   return `${kind}_${base58(Math.max(0, time), 8)}`;
 }
 
-/** When an id was born, as far as ids tell: never earlier than that of an id born before it. */
+/**
+ * Returns when an id was created. The result never decreases from one id to the next of the same generator.
+ */
 export function readIdTime(id: string): Millis {
   const before = id.indexOf("_");
   if (before < 0) return Number(id.slice(0, 13));
   let time = 0;
   const start = before + 1;
-  for (let at = start; at < start + 8 && at < id.length; at++) time = time * 58 + (digits.get(id.charCodeAt(at)) ?? -1);
+  for (let at = start; at < start + 8 && at < id.length; at++)
+    time = time * 58 + (digits.get(id.charCodeAt(at)) ?? -1);
   return time;
 }
 
-/** Reports whether a text may be an id. No other text was ever given out as one, and some databases cannot even be asked for it. */
+/**
+ * Reports whether a text may be an id. No other text was ever issued as an id, and some databases reject
+ * other texts in queries.
+ */
 export const isId = (text: string): boolean => /^[\w-]{1,100}$/.test(text);
 
 /** Reports whether a text may be the id of a dead letter. */
@@ -46,20 +60,24 @@ function padNumber(value: number, width: number): string {
   return whole < overflow ? String(overflow + whole).slice(1) : String(whole);
 }
 
-/** Within one millisecond a maker hands out this many ids; then it lends from the next one. */
+/**
+ * The number of ids that a generator issues per millisecond. If more are needed, it uses the next millisecond
+ * early.
+ */
 const idsPerMillisecond = 10_000;
 
 /**
- * Makes ids that sort by birth: time, counter, randomness. One maker never goes back, even if its clock does.
+ * Creates a generator of ids that sort by creation: time, counter, randomness. A generator never goes back in
+ * time, even if its clock does.
  *
- * - `log` and `dlq` are positions: `<unix ms>-<sequence>`, as clients know them, of fixed width.
- * - `sig` (a signing key) is a secret and is all randomness.
- * - The others are their kind, 8 characters of time, 3 of counter, 9 of randomness (52 bits).
+ * - `log` and `dlq` are positions: `<unix ms>-<sequence>` of fixed width, as clients know them.
+ * - `sig` (a signing key) is a secret, so it is all random.
+ * - Other ids are their kind, 8 characters of time, 3 of counter and 9 of randomness (52 bits).
  */
 export function createIdGenerator(random: () => number): (kind: IdKind, now: Millis) => string {
   let lastTime = 0;
   let counter = 0;
-  // Most ids are made in a millisecond that has ids already.
+  // Most ids are created in a millisecond that already has ids, so its prefix is kept.
   let timePrefix = { at: lastTime, padded: padNumber(lastTime, 13), base58: base58(lastTime, 8) };
   const randomBelow = (below: number): number => Math.floor(random() * below);
   return (kind, now) => {
@@ -71,8 +89,10 @@ export function createIdGenerator(random: () => number): (kind: IdKind, now: Mil
       lastTime++;
       counter = 0;
     }
-    if (timePrefix.at !== lastTime) timePrefix = { at: lastTime, padded: padNumber(lastTime, 13), base58: base58(lastTime, 8) };
-    if (kind === "log" || kind === "dlq") return `${timePrefix.padded}-${padNumber(counter, 4)}${padNumber(randomBelow(100_000), 5)}`;
+    if (timePrefix.at !== lastTime)
+      timePrefix = { at: lastTime, padded: padNumber(lastTime, 13), base58: base58(lastTime, 8) };
+    if (kind === "log" || kind === "dlq")
+      return `${timePrefix.padded}-${padNumber(counter, 4)}${padNumber(randomBelow(100_000), 5)}`;
     return `${kind}_${timePrefix.base58}${base58(counter, 3)}${base58(randomBelow(58 ** 9), 9)}`;
   };
 }

@@ -3,10 +3,14 @@ import { BoundedMap } from "./boundedMap.ts";
 const maxKeyLength = 256;
 
 /**
- * Returns a function that does what `make` does, and does not ask it again for a text that came before. For what nearly every request
- * repeats, such as the names of headers. Remembers at most `most` texts, the newest ones, and none of more than 256 characters.
+ * Returns a function that does what `make` does and remembers its results. It is meant for texts that nearly
+ * every request repeats, such as the names of headers. It remembers at most `most` texts, the newest ones,
+ * and none of more than 256 characters.
  */
-export function memoize<T extends object | string | number | null>(make: (text: string) => T, most = 1_000): (text: string) => T {
+export function memoize<T extends object | string | number | null>(
+  make: (text: string) => T,
+  most = 1_000,
+): (text: string) => T {
   const known = new BoundedMap<string, T>(most);
   return (text) => {
     const found = known.get(text);

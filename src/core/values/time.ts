@@ -1,6 +1,6 @@
 import type { Millis } from "./basics.ts";
 
-// Lengths of time in milliseconds, so that a constant reads as it is said: `15 * minute`, `7 * day`.
+// Units of time in milliseconds, so that a constant reads naturally: `15 * minute`, `7 * day`.
 export const second: Millis = 1000;
 export const minute: Millis = 60 * second;
 export const hour: Millis = 60 * minute;

@@ -6,17 +6,24 @@ import type { Scope } from "../model/rights.ts";
 import { findDisclosureRefusal } from "../model/rights.ts";
 
 type ContentRefusal = ReturnType<typeof findDisclosureRefusal>;
-type DisclosingMessage = Pick<MessageInput, "url" | "group" | "callback" | "failureCallback" | "post">;
+/** A message to be published with a token that has its own rights. */
+type ScopedPublish = {
+  scope: Scope;
+  account: AccountId;
+  input: Pick<MessageInput, "url" | "group" | "callback" | "failureCallback" | "post">;
+};
 
 /**
- * Returns why a token may not publish a message that would send stored content to a URL that the caller chose; null if it may. The URL of the
- * message itself is free if it receives only what the caller gave.
+ * Returns why a token may not publish a message that would send stored content to a URL that the caller
+ * chose; null if it may. The URL of the message itself may be any URL if it receives only content from the
+ * caller.
  */
-export function findContentRefusal(scope: Scope, draft: Draft, account: AccountId, input: DisclosingMessage): ContentRefusal {
+export function findContentRefusal(draft: Draft, publish: ScopedPublish): ContentRefusal {
+  const { scope, account, input } = publish;
   if (scope.verbs.includes("read")) return null;
-  if (input.post) return findRunContentRefusal(scope, draft, account, input, input.post);
+  if (input.post) return findRunContentRefusal(draft, publish, input.post);
   if (input.group === null) return null;
-  // Callbacks tell the URLs of the endpoints, and the default headers of the group.
+  // Callbacks report the URLs of the endpoints, and the default headers of the group.
   const allowedUrls = draft.get("urlGroups", account, input.group)?.headers.map(([, value]) => value) ?? [];
   return findDisclosureRefusal(scope, {
     content: `a message to the URL group ${input.group}`,
@@ -25,29 +32,38 @@ export function findContentRefusal(scope: Scope, draft: Draft, account: AccountI
   });
 }
 
-function findRunContentRefusal(scope: Scope, draft: Draft, account: AccountId, input: DisclosingMessage, post: RunPost): ContentRefusal {
-  if (post.kind === "start") return findStartContentRefusal(scope, draft, account, input, post);
+function findRunContentRefusal(draft: Draft, publish: ScopedPublish, post: RunPost): ContentRefusal {
+  const { scope, account, input } = publish;
+  if (post.kind === "start") return findStartContentRefusal(draft, publish, post);
   const ongoing = findOngoingRun(draft, account, post.runId);
   if (!ongoing) return null;
   const content = post.kind === "call" ? describeAnswer(post.runId) : describeHistory(post.runId);
-  const urls = post.kind === "call" ? listAllCallbackUrls({ callback: input.callback, failureCallback: null }) : [input.url];
+  const urls =
+    post.kind === "call"
+      ? listAllCallbackUrls({ callback: input.callback, failureCallback: null })
+      : [input.url];
   return findDisclosureRefusal(scope, { content, urls, allowedUrls: [ongoing.run.url] });
 }
 
 type StartPost = Extract<RunPost, { kind: "start" }>;
 
-/** A run that is going is started again by its endpoint alone. A new one goes to where it starts, and nowhere else. */
+/**
+ * Only the endpoint of an active run may start that run again. A new run may be sent only to the URL at which
+ * it starts.
+ */
 function findStartContentRefusal(
-  scope: Scope,
   draft: Draft,
-  account: AccountId,
-  input: DisclosingMessage,
+  { scope, account, input }: ScopedPublish,
   { runId, url, origin, features, invoker }: StartPost,
 ): ContentRefusal {
   const invoking = invoker && findOngoingRun(draft, account, invoker.runId);
   const refusal =
     invoking &&
-    findDisclosureRefusal(scope, { content: describeHistory(invoker.runId), urls: [invoker.url], allowedUrls: [invoking.run.url] });
+    findDisclosureRefusal(scope, {
+      content: describeHistory(invoker.runId),
+      urls: [invoker.url],
+      allowedUrls: [invoking.run.url],
+    });
   if (refusal) return refusal;
   const ongoing = findOngoingRun(draft, account, runId);
   const content = describeHistory(runId);
@@ -69,7 +85,7 @@ function findStartContentRefusal(
 const describeHistory = (runId: string): string => `the history of the run ${runId.slice(0, 200)}`;
 const describeAnswer = (runId: string): string => `an answer for the run ${runId.slice(0, 200)}`;
 
-/** Why a token may not let a step of a run wait, and continue at these URLs; null when it may. */
+/** Returns why a token may not let a step of a run wait and continue at these URLs; null if it may. */
 export function findWaitContentRefusal(
   scope: Scope,
   runId: string,

@@ -4,7 +4,7 @@ import { toFailedMember, Refusal } from "../values/errors.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
 import { admissionNeeds, destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
-import { appendStep, findOngoingRun, fitsHistory, noRoomRefusal } from "./history.ts";
+import { appendStep, findOngoingRun, findRunIfOngoing, fitsHistory, noRoomRefusal } from "./history.ts";
 import type { OngoingRun } from "./history.ts";
 import { mergeNeeds } from "../decision/needs.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "../model/message.ts";
@@ -17,12 +17,17 @@ import { parseStepHead } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
 import { dropWaiter } from "./waiters.ts";
 
-/** What must be seen to end a run: all that belongs to it, and what the run that invoked it then does. */
+/**
+ * Returns what the end of a run needs: all rows of the run, and the rows that the run which invoked it then
+ * changes.
+ */
 export function endingNeeds(draft: Draft, account: AccountId, key: RunKey): Needs {
   const run = draft.get("runs", account, key);
   const active = run && draft.get("activeRuns", account, run.runId);
   const isActive = active?.run === key;
-  const gates = isActive ? admissionNeeds(draft, draft.listRunRows("messages", account, key)) : { queueSlots: [], limiters: [] };
+  const gates = isActive
+    ? admissionNeeds(draft, draft.listRunRows("messages", account, key))
+    : { queueSlots: [], limiters: [] };
   const invokerKeys = run?.invoker && isActive ? invokerNeeds(draft, account, run.invoker) : noInvokerNeeds;
   return {
     runs: [[account, key], ...invokerKeys.runs],
@@ -37,38 +42,60 @@ export function endingNeeds(draft: Draft, account: AccountId, key: RunKey): Need
   };
 }
 
-/** What goes with a run. */
+/** The tables whose rows are removed with a run. */
 const runTables = ["messages", "waiters", "notifications"] as const;
 
 const none: readonly Key[] = [];
-const noInvokerNeeds = { runs: none, activeRuns: none, limiters: none, hostWaitlists: none, endpoints: none, steps: none, waiters: none };
+const noInvokerNeeds = {
+  runs: none,
+  activeRuns: none,
+  limiters: none,
+  hostWaitlists: none,
+  endpoints: none,
+  steps: none,
+  waiters: none,
+};
 
-function invokerNeeds(draft: Draft, account: AccountId, { run, runId, url, step }: Invoker): typeof noInvokerNeeds {
+function invokerNeeds(
+  draft: Draft,
+  account: AccountId,
+  { run, runId, url, step }: Invoker,
+): typeof noInvokerNeeds {
   const invoking = draft.get("runs", account, run);
   return {
     runs: [[account, run]],
     activeRuns: [[account, runId]],
-    limiters: invoking ? listLimiterKeysFor(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
+    limiters: invoking
+      ? listLimiterKeysFor(account, [{ queue: null, flowControl: invoking.settings.flowControl }])
+      : [],
     ...destinationNeeds(account, [url]),
     steps: [[account, toStepId(run, toStepKey("step", parseStepHead(step), -1))]],
     waiters: [[account, toWaiterId(run, step)]],
   };
 }
 
-/** How a run ends. */
+/** The state of a run at its end, with its result or its failure. */
 export type RunEnding = { state: Exclude<RunState, "RUN_STARTED">; result?: Bytes; failure?: Run["failure"] };
 
 /**
- * Ends a run: what waits to be sent for it is dropped, nothing waits for an event any more, and the run that invoked it
- * goes on. What is being sent is left to arrive; its outcome changes nothing then, and it is not sent again. Answers with the run as it ended.
+ * Ends a run and returns it in its final state. Messages that wait to be sent are dropped, its waiters and
+ * notifications are removed, and the run that invoked it continues. A message that is being sent may still
+ * arrive. Its outcome changes nothing then, and it is not sent again.
  */
-export function endRun(draft: Draft, moment: Moment, account: Account, { run, active }: OngoingRun, ending: RunEnding): Run {
+export function endRun(
+  draft: Draft,
+  moment: Moment,
+  { account, ongoing, ending }: { account: Account; ongoing: OngoingRun; ending: RunEnding },
+): Run {
+  const { run, active } = ongoing;
   draft.drop("activeRuns", account.id, active.runId);
   for (const state of draft.listRunRows("messages", account.id, run.id)) {
     if (state.state !== "active") dropMessage(draft, moment, state);
   }
-  for (const { id } of draft.listRunRows("waiters", account.id, run.id)) draft.drop("waiters", account.id, id);
-  for (const { id } of draft.listRunRows("notifications", account.id, run.id)) draft.drop("notifications", account.id, id);
+  for (const { id } of draft.listRunRows("waiters", account.id, run.id))
+    draft.drop("waiters", account.id, id);
+  for (const { id } of draft.listRunRows("notifications", account.id, run.id))
+    draft.drop("notifications", account.id, id);
   const ended: Run = {
     ...run,
     state: ending.state,
@@ -78,42 +105,58 @@ export function endRun(draft: Draft, moment: Moment, account: Account, { run, ac
     failure: ending.failure ?? null,
   };
   draft.put("runs", ended);
-  if (ended.invoker) reportToInvoker(draft, moment, account, ended, ended.invoker, active.firstMessage);
+  const { invoker } = ended;
+  if (invoker) reportToInvoker(draft, moment, { account, ended, invoker, messageId: active.firstMessage });
   return ended;
 }
 
-/** Drops a message that is not to be sent any more, because its run has ended. */
+/** Drops a message that must not be sent because its run has ended. */
 export function dropMessage(draft: Draft, moment: Moment, state: MessageState): void {
   draft.drop("messages", state.account, state.id);
-  log(draft, moment, state, { states: ["CANCELLED"] });
+  log(draft, moment, { message: state, row: { states: ["CANCELLED"] } });
   release(draft, moment, state);
 }
 
-/** The runs of these messages. */
+/** Returns the keys of the runs of these messages. */
 export const listRunKeys = (states: readonly MessageState[]): Key[] =>
   states.flatMap(({ account, run }) => (run === null ? [] : [[account, run] as const]));
 
-/** Whether the run of a message has ended while it was being sent. The caller has asked for the run. */
+/**
+ * Reports whether the run of a message has ended while the message was being sent. The run must be loaded.
+ */
 export const hasRunEnded = (draft: Draft, { account, run }: MessageState): boolean =>
   run !== null && draft.get("runs", account, run)?.state !== "RUN_STARTED";
 
+/** A run that ended, the run that invoked it, and the message that carried its initial payload. */
+type EndOfInvokedRun = { account: Account; ended: Run; invoker: Invoker; messageId: MessageId };
+
 /**
- * The step that invoked a run has its result. A run that has ended meanwhile only notes it (protocol 6.12, 5).
- * Throws `Refusal` when what was returned does not fit into the history of the run that waits for it.
+ * Gives the step that invoked a run its result, so that the invoking run continues. If the invoking run has
+ * ended, the result is only recorded (protocol 6.12, 5). Throws `Refusal` if the result does not fit into the
+ * history of the invoking run.
  */
-function reportToInvoker(draft: Draft, moment: Moment, account: Account, ended: Run, invoker: Invoker, messageId: MessageId): void {
+function reportToInvoker(
+  draft: Draft,
+  moment: Moment,
+  { account, ended, invoker, messageId }: EndOfInvokedRun,
+): void {
   const step = { ...invoker.step, out: JSON.stringify(makeInvokeResult(ended)) };
   const head = parseStepHead(invoker.step);
   const body = new TextEncoder().encode(JSON.stringify(step));
   const child = { run: ended.id, runId: ended.runId, url: ended.url, createdAt: ended.createdAt, messageId };
   const waited = { createdAt: ended.createdAt, dueAt: null, child };
-  const ongoing = findOngoingRun(draft, account.id, invoker.runId, invoker.run);
+  const ongoing = findRunIfOngoing(draft, account.id, invoker);
   dropWaiter(draft, account.id, toWaiterId(invoker.run, invoker.step));
-  // The endpoint itself may have posted a result.
+  // The endpoint itself may have posted a result already.
   if (draft.getWithoutBody("steps", account.id, toStepId(invoker.run, toStepKey("step", head, -1)))) return;
   if (ongoing) {
-    if (ended.body.byteLength > 0 && !fitsHistory(ongoing, body.byteLength)) throw noRoomRefusal(ongoing, "result");
-    appendStep(draft, moment, account, ongoing, { callType: "step", head, body, url: invoker.url, headers: invoker.headers, waited });
+    if (ended.body.byteLength > 0 && !fitsHistory(ongoing, body.byteLength))
+      throw noRoomRefusal(ongoing, "result");
+    appendStep(draft, moment, {
+      account,
+      ongoing,
+      step: { callType: "step", head, body, url: invoker.url, headers: invoker.headers, waited },
+    });
     return;
   }
   const invoking = draft.get("runs", account.id, invoker.run);
@@ -135,7 +178,10 @@ function reportToInvoker(draft: Draft, moment: Moment, account: Account, ended: 
   draft.put("runs", { ...invoking, steps: invoking.steps + 1 });
 }
 
-/** What the invoking step returns. `body` is absent unless there is a result (protocol 6.12, 4). */
+/**
+ * Returns the result of the invoking step. `body` is present only if the run returned something (protocol
+ * 6.12, 4).
+ */
 function makeInvokeResult({ state, body }: Run): { body?: string; isCanceled: boolean; isFailed: boolean } {
   return {
     ...(state === "RUN_SUCCESS" && body.byteLength > 0 ? { body: new TextDecoder().decode(body) } : {}),
@@ -160,10 +206,14 @@ const namedEndingNeeds = ({ account, runIds }: Named, draft: Draft): Needs =>
   );
 
 /**
- * Ends a run that has come through, with what it returned. Of one that has ended nothing is asked any more. `scope`: of a
- * token with rights of its own, which ends runs of endpoints that it may publish to. Throws `Refusal`.
+ * Ends a run successfully, with the body that it returned. Does nothing for a run that has ended. `scope` has
+ * the rights of a token that has its own: it may end only runs whose endpoint it may publish to. Throws
+ * `Refusal`.
  */
-export const finishRun: Decision<{ account: AccountId; runId: string; body: Bytes; scope?: Scope }, { finished: boolean }> = {
+export const finishRun: Decision<
+  { account: AccountId; runId: string; body: Bytes; scope?: Scope },
+  { finished: boolean }
+> = {
   needs: ({ account, runId }) => namedRunNeeds({ account, runIds: [runId] }),
   further: ({ account, runId }, draft) => namedEndingNeeds({ account, runIds: [runId] }, draft),
   decide: ({ account: id, runId, body, scope }, draft, moment) => {
@@ -173,14 +223,14 @@ export const finishRun: Decision<{ account: AccountId; runId: string; body: Byte
     const target = { url: ongoing.run.url, group: null, queue: null, callback: null, failureCallback: null };
     const refusal = scope && findScopeRefusal(scope, target, `the run ${runId}`);
     if (refusal) throw new Refusal(refusal.refused, refusal.message);
-    endRun(draft, moment, account, ongoing, { state: "RUN_SUCCESS", result: body });
+    endRun(draft, moment, { account, ongoing, ending: { state: "RUN_SUCCESS", result: body } });
     return { finished: true };
   },
 };
 
 /**
- * Ends runs on request. Those that are unknown or have ended are passed over. `keys`: only these, and none that has begun
- * under one of the names since.
+ * Cancels runs on request. Runs that do not exist or have ended are reported as failed. If `keys` is given,
+ * only runs with these keys are cancelled, so a later run with the same run id is not.
  */
 export const cancelRuns: Decision<Named & { keys?: readonly RunKey[] }, Cancelled> = {
   needs: namedRunNeeds,
@@ -193,10 +243,10 @@ export const cancelRuns: Decision<Named & { keys?: readonly RunKey[] }, Cancelle
     for (const runId of new Set(named.runIds)) {
       const ongoing = findOngoingRun(draft, account.id, runId);
       if (!ongoing || keys?.has(ongoing.run.id) === false) {
-        failed.push({ id: runId, reason: "there is no run of this id that has not ended" });
+        failed.push({ id: runId, reason: "no active run has this id" });
         continue;
       }
-      endRun(draft, moment, account, ongoing, { state: "RUN_CANCELED" });
+      endRun(draft, moment, { account, ongoing, ending: { state: "RUN_CANCELED" } });
       cancelled++;
     }
     return { cancelled, ...toFailedMember(failed) };

@@ -2,19 +2,40 @@ import type { Millis } from "../model/message.ts";
 import type { FailedStep } from "../model/failureText.ts";
 import { maxErrorLength } from "../model/failureText.ts";
 
-/** A failed run, as far as it is told apart from others. */
+/** A failed run, with the properties by which failures are grouped. */
 export type FailureSummary = { dlqId: string; time: Millis; url: string; error: string } & FailedStep;
 
-/** Failures that look alike. `error` has `…` for whatever differs from one to the next. */
-export type FailureGroup = FailedStep & { url: string; error: string; count: number; firstAt: Millis; lastAt: Millis; dlqId: string };
+/**
+ * Failures with the same cause. In `error`, `…` replaces the parts that differ from one failure to the next.
+ */
+export type FailureGroup = FailedStep & {
+  url: string;
+  error: string;
+  count: number;
+  firstAt: Millis;
+  lastAt: Millis;
+  dlqId: string;
+};
 
-/** Puts together what failed at the same step with the same error; most frequent first, then the one that failed last. `dlqId`: the latest. */
+/**
+ * Groups failures by step and error. The largest group comes first; of equal groups, the one with the latest
+ * failure. `dlqId` is the id of the latest failure of the group.
+ */
 export function groupFailures(failures: Iterable<FailureSummary>): FailureGroup[] {
   const groups = new Map<string, FailureGroup>();
   for (const { dlqId, time, url, stepName, afterStep, ...failure } of failures) {
     const error = normalizeError(failure.error);
     const key = JSON.stringify([url, stepName, afterStep, error]);
-    const known = groups.get(key) ?? { url, stepName, afterStep, error, count: 0, firstAt: time, lastAt: time, dlqId };
+    const known = groups.get(key) ?? {
+      url,
+      stepName,
+      afterStep,
+      error,
+      count: 0,
+      firstAt: time,
+      lastAt: time,
+      dlqId,
+    };
     groups.set(key, {
       ...known,
       count: known.count + 1,
@@ -26,20 +47,21 @@ export function groupFailures(failures: Iterable<FailureSummary>): FailureGroup[
   return [...groups.values()].sort((a, b) => b.count - a.count || (a.dlqId < b.dlqId ? 1 : -1));
 }
 
-/** What is shown of an error. */
+/** The largest number of characters of an error that are shown. */
 const maxShownLength = maxErrorLength / 4;
 
 /**
- * An error without what differs from one time to the next: quoted texts, identifiers, numbers, hexadecimals. The first
- * line of it, cut. Texts that are equal then are taken for the same error. Where the code does not fit a history, the
- * quoted names tell which steps, and stay.
+ * Returns the first line of an error without the parts that vary: quoted texts, identifiers, numbers and
+ * hexadecimals. The line is cut to its limit. Errors with equal results belong to one group. If the code does
+ * not fit the history, the quoted names of the steps stay, because they identify the cause.
  */
 export function normalizeError(text: string): string {
   const [line = ""] = text
     .trim()
     .slice(0, maxErrorLength)
     .split(/[\r\n]/, 1);
-  const mismatch = /^(?:a step|step \d+)(: history has "(?:[^"\\]|\\.)*", the endpoint ran "(?:[^"\\]|\\.)*")$/.exec(line);
+  const mismatch =
+    /^(?:a step|step \d+)(: history has "(?:[^"\\]|\\.)*", the endpoint ran "(?:[^"\\]|\\.)*")$/.exec(line);
   const plain = mismatch ? `step …${mismatch[1]}` : withoutValues(line);
   return plain.length > maxShownLength ? `${plain.slice(0, maxShownLength)}…` : plain;
 }
@@ -52,5 +74,8 @@ const withoutValues = (line: string): string =>
     .replace(/\s+/g, " ")
     .trim();
 
-/** A word that is the same each time: no number, and nothing that a program made up. */
+/**
+ * Reports whether a word is the same each time. A word with a digit is not, and neither is a word of at least
+ * 8 characters from a to f.
+ */
 const isPlainWord = (word: string): boolean => !/\p{N}/u.test(word) && !/^[a-f]{8,}$/i.test(word);

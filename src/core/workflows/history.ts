@@ -11,7 +11,6 @@ import type {
   HeaderList,
   MessageInput,
   Millis,
-  RunKey,
   RunPart,
   RunPost,
   StepHead,
@@ -23,34 +22,52 @@ import { historySize } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
 import { dropWaiter } from "./waiters.ts";
 
-/** A run that goes on: its beginning, and how far it is. */
+/** A run that has not ended, and its progress. */
 export type OngoingRun = { run: Run; active: ActiveRun };
 
-/** The run of this name that has not ended. `key`: only if it is this one, and not a later one of the same name. */
-export function findOngoingRun(draft: Draft, account: AccountId, runId: string, key?: RunKey): OngoingRun | null {
+/** Returns the active run with this run id; null if there is none. */
+export function findOngoingRun(draft: Draft, account: AccountId, runId: string): OngoingRun | null {
   const active = draft.get("activeRuns", account, runId);
   const run = active && draft.get("runs", account, active.run);
-  return active && run && (key === undefined || run.id === key) ? { run, active } : null;
+  return active && run ? { run, active } : null;
 }
 
-/** The same for whoever wants to go on with it. Throws `Refusal`, which clients take for the end of the run. */
+/** Returns this run if it is active, otherwise null. It never returns another run with the same run id. */
+export function findRunIfOngoing(
+  draft: Draft,
+  account: AccountId,
+  { run, runId }: Pick<RunPart, "run" | "runId">,
+): OngoingRun | null {
+  const ongoing = findOngoingRun(draft, account, runId);
+  return ongoing?.run.id === run ? ongoing : null;
+}
+
+/**
+ * Returns the active run with this run id. Throws `Refusal` if there is none; clients treat that as the end
+ * of the run.
+ */
 export function mustFindOngoingRun(draft: Draft, account: AccountId, runId: string): OngoingRun {
   const ongoing = findOngoingRun(draft, account, runId);
   if (ongoing) return ongoing;
-  throw new Refusal("invalid", `workflow-runid: there is no run ${JSON.stringify(runId.slice(0, 200))} that has not ended`);
+  throw new Refusal("invalid", `workflow-runid: no active run ${JSON.stringify(runId.slice(0, 200))}`);
 }
 
-/** What must be seen of a run before anything is sent for it: the run, and then what its messages pass. */
+/**
+ * Returns what a message of a run needs: the run, and the limiters that its messages pass. The limiters are
+ * known only once the run is loaded.
+ */
 export function runNeeds(draft: Draft, account: AccountId, runId: string): { runs: Key[]; limiters: Key[] } {
   const active = draft.get("activeRuns", account, runId);
   const run = active && draft.get("runs", account, active.run);
   return {
     runs: active ? [[account, active.run]] : [],
-    limiters: run ? listLimiterKeysFor(account, [{ queue: null, flowControl: run.settings.flowControl }]) : [],
+    limiters: run
+      ? listLimiterKeysFor(account, [{ queue: null, flowControl: run.settings.flowControl }])
+      : [],
   };
 }
 
-/** A step to be appended, and what its message has that is not the run's. */
+/** A step to append, and the properties of its message that differ from those of the run. */
 export type NewStep = {
   callType: CallType;
   head: StepHead | null;
@@ -59,29 +76,35 @@ export type NewStep = {
   headers: HeaderList;
   delay?: Millis | null;
   notBefore?: Millis | null;
-  /** What its message is, instead of a call to the workflow that carries the history. */
+  /** The role of its message. By default, it is a call to the endpoint that carries the history. */
   kind?: RunPart["kind"];
   stepKey?: string;
   first?: RunPart["first"];
-  /** Settings that hold instead of those of the run. */
+  /** Settings that replace those of the run. */
   overrides?: Partial<SingleInput>;
   waited?: CompletedWait;
 };
 
-/** Appends a step to a history, and makes the message that carries it. The caller has asked for its lines and flows. */
-export function appendStep(draft: Draft, moment: Moment, account: Account, ongoing: OngoingRun, step: NewStep): StoredMessage {
+/**
+ * Appends a step to the history of a run and creates the message that carries it. The destination and the
+ * limiters of the message must be loaded.
+ */
+export function appendStep(
+  draft: Draft,
+  moment: Moment,
+  { account, ongoing, step }: { account: Account; ongoing: OngoingRun; step: NewStep },
+): StoredMessage {
   const { run } = ongoing;
   const active = draft.get("activeRuns", run.account, run.runId) ?? ongoing.active;
   const position = active.steps;
   const size = active.size + historySize(step.body.byteLength);
   const stepKey = step.stepKey ?? toStepKey(step.callType, step.head, position);
   const kind = step.kind ?? "step";
-  const message = sendStep(draft, moment, account, run, {
-    ...step,
-    kind,
-    stepKey,
-    position,
-    size: kind === "step" ? size : step.body.byteLength,
+  const sentSize = kind === "step" ? size : step.body.byteLength;
+  const message = sendStep(draft, moment, {
+    account,
+    run,
+    step: { ...step, kind, stepKey, position, size: sentSize },
   });
   draft.put("steps", {
     account: account.id,
@@ -101,17 +124,24 @@ export function appendStep(draft: Draft, moment: Moment, account: Account, ongoi
   return message;
 }
 
-/** A message that carries a step. `size`: of what is sent. */
+/** A message that carries a step. `size` is the number of bytes that are sent. */
 type StepMessage = Pick<NewStep, "body" | "url" | "headers" | "delay" | "notBefore" | "first" | "overrides"> &
   Pick<RunPart, "kind" | "stepKey" | "position" | "size">;
 
-/** A history grows beyond its limit by what was on its way. One that is longer is sent to nobody: it would not fit into memory. */
+/**
+ * The longest history, in bytes, that is sent. A history can exceed its limit because of messages in flight.
+ * A history longer than this would not fit into memory.
+ */
 const maxSentBytes = 2 * limits.historyBytes;
 
-/** Makes the message that carries a step of the history. */
-export function sendStep(draft: Draft, moment: Moment, account: Account, run: Run, sent: StepMessage): StoredMessage {
-  const { kind, stepKey, position, size, first } = sent;
-  // The answer of a third party is always sent along: published clients fail on an empty one.
+/** Creates the message that carries a step of the history. */
+export function sendStep(
+  draft: Draft,
+  moment: Moment,
+  { account, run, step }: { account: Account; run: Run; step: StepMessage },
+): StoredMessage {
+  const { kind, stepKey, position, size, first } = step;
+  // The response of a third party is always sent, because published clients fail on an empty body.
   const isFetched = kind === "step" && size > (run.features.lazyFetch ? lazyHistoryBytes : maxSentBytes);
   const part: RunPart = {
     run: run.id,
@@ -123,7 +153,7 @@ export function sendStep(draft: Draft, moment: Moment, account: Account, run: Ru
     size: isFetched ? 0 : size,
     ...(first === undefined ? {} : { first }),
   };
-  return accept(draft, moment, account, makeStepInput(run, sent, part));
+  return accept(draft, moment, { account, input: makeStepInput(run, step, part) });
 }
 
 function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput {
@@ -136,10 +166,12 @@ function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput 
     endpoint: null,
     queue: null,
     scheduleId: null,
-    // The body of all others is in the history.
+    // All other bodies are in the history.
     body: part.kind === "call" ? step.body : noBytes,
     headers: joinHeaders(
-      part.kind === "result" ? settings.headers.filter(([name]) => !protocolVersion.test(name)) : settings.headers,
+      part.kind === "result"
+        ? settings.headers.filter(([name]) => !protocolVersion.test(name))
+        : settings.headers,
       step.headers,
     ),
     callback: null,
@@ -157,33 +189,55 @@ function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput 
   };
 }
 
-/** An endpoint takes a request that has it for a step, and the answer of a third party is none (protocol 6.5). */
+/**
+ * Endpoints treat a request with this header as a step. The response of a third party is not a step (protocol
+ * 6.5).
+ */
 const protocolVersion = /^(svc|upstash)-workflow-sdk-version$/i;
 
-/** Whether an endpoint may go on with a run: what the service itself appends follows from what was posted. Throws `Refusal`. */
+/**
+ * Checks that the history of a run has room for steps from its endpoint. The steps that the server itself
+ * appends follow from these steps, so they are not checked. Throws `Refusal`.
+ */
 export function checkHistory({ active: { runId, steps, size } }: OngoingRun): void {
   const runLabel = `of the run ${runId.slice(0, 200)}`;
   if (steps >= limits.steps)
-    throw new Refusal("limit-exceeded", `steps: the history ${runLabel} has ${steps}, the limit is ${limits.steps}`);
+    throw new Refusal(
+      "limit-exceeded",
+      `steps: the history ${runLabel} has ${steps} steps; the limit is ${limits.steps}`,
+    );
   if (size > limits.historyBytes)
-    throw new Refusal("limit-exceeded", `steps: the history ${runLabel} comes to ${size} bytes, the limit is ${limits.historyBytes}`);
+    throw new Refusal(
+      "limit-exceeded",
+      `steps: the history ${runLabel} has ${size} bytes; the limit is ${limits.historyBytes}`,
+    );
 }
 
-/** Whether a step of so many bytes, which comes to a run from outside, still fits into its history. */
-export const fitsHistory = ({ active: { size } }: OngoingRun, bytes: number): boolean => size + historySize(bytes) <= limits.historyBytes;
+/** Reports whether a step with a body of this number of bytes fits into the history of a run. */
+export const fitsHistory = ({ active: { size } }: OngoingRun, bytes: number): boolean =>
+  size + historySize(bytes) <= limits.historyBytes;
 
-/** What is said when it does not. */
+/** Returns the refusal of a step that does not fit into the history. */
 export const noRoomRefusal = (ongoing: OngoingRun, field: string): Refusal =>
   new Refusal("limit-exceeded", `${field}: ${formatNoRoom(ongoing, "it")}`);
 
-/** The same of what nobody is refused. */
+/** Returns the text that a step does not fit into the history, for an error or for the failure of a run. */
 export const formatNoRoom = ({ active: { runId, size } }: OngoingRun, subject: string): string =>
-  `${subject} does not fit into the history of the run ${runId.slice(0, 200)}, which comes to ${size} bytes; the limit is ${limits.historyBytes}`;
+  `${subject} does not fit into the history of the run ${runId.slice(0, 200)}, ` +
+  `which has ${size} bytes; the limit is ${limits.historyBytes}`;
 
-/** A letter that is a step of a run, or a call to a third party for one. */
+/** A message that is a step of a run, or a call to a third party for a run. */
 export type StepInput = MessageInput & { post: Extract<RunPost, { kind: "step" | "call" }> };
 
-export const stepNeeds = (draft: Draft, account: AccountId, { post: { runId, kind, head }, url, flowControl }: StepInput): Needs => {
+/**
+ * Returns what the post of a step needs: its run, its destination, the waiter of the step, and an earlier
+ * post of the same step.
+ */
+export const stepNeeds = (
+  draft: Draft,
+  account: AccountId,
+  { post: { runId, kind, head }, url, flowControl }: StepInput,
+): Needs => {
   const active = draft.get("activeRuns", account, runId);
   const { runs, limiters } = runNeeds(draft, account, runId);
   const stepKey = toStepKey(kind === "call" ? "toCallback" : "step", head, -1);
@@ -197,39 +251,67 @@ export const stepNeeds = (draft: Draft, account: AccountId, { post: { runId, kin
 };
 
 /**
- * Takes in what an endpoint has posted for its run. What was posted before is answered with its message and changes
- * nothing: an endpoint that did not learn that it had come through posts it again. Throws `Refusal` when the run has ended.
+ * Accepts a step that an endpoint posted for its run. A step that was posted before changes nothing; the
+ * result names its message. An endpoint posts a step again if it did not learn that the step was accepted.
+ * Throws `Refusal` if the run has ended.
  */
-export function postStep(draft: Draft, moment: Moment, account: Account, input: StepInput): RunPostResult {
+export function postStep(
+  draft: Draft,
+  moment: Moment,
+  { account, input }: { account: Account; input: StepInput },
+): RunPostResult {
   const { post, url, method, headers, delay, notBefore, body } = input;
   const ongoing = mustFindOngoingRun(draft, account.id, post.runId);
   const { runId, createdAt } = ongoing.run;
   const callType = post.kind === "call" ? "toCallback" : "step";
-  const older = draft.getWithoutBody("steps", account.id, toStepId(ongoing.run.id, toStepKey(callType, post.head, -1)));
+  const older = draft.getWithoutBody(
+    "steps",
+    account.id,
+    toStepId(ongoing.run.id, toStepKey(callType, post.head, -1)),
+  );
   if (older) return { messageId: older.messageId, deduplicated: false, run: { runId, createdAt } };
   checkHistory(ongoing);
-  // A step that has its result waits for nothing any more.
+  // A step that has its result no longer waits.
   if (callType === "step" && post.head) dropWaiter(draft, account.id, toWaiterId(ongoing.run.id, post.head));
   const usesOwnSettings = post.kind === "call" || !ongoing.run.features.captured;
-  const message = appendStep(draft, moment, account, ongoing, {
-    callType,
-    head: post.head,
-    body,
-    url,
-    headers,
-    delay,
-    notBefore,
-    kind: post.kind,
-    overrides: usesOwnSettings ? pickStepSettings(input, post.kind) : { method },
+  const overrides = usesOwnSettings ? pickStepSettings(input, post.kind) : { method };
+  const message = appendStep(draft, moment, {
+    account,
+    ongoing,
+    step: {
+      callType,
+      head: post.head,
+      body,
+      url,
+      headers,
+      delay,
+      notBefore,
+      kind: post.kind,
+      overrides,
+    },
   });
   return { messageId: message.id, deduplicated: false, run: { runId, createdAt } };
 }
 
-/** A request to a third party has the settings of its post and no others: what the run is sent with is none of their business. */
+/**
+ * Returns the settings that replace those of the run. A call to a third party has only the settings of its
+ * post, because the headers and callbacks of the run must not reach the third party.
+ */
 function pickStepSettings(input: StepInput, kind: "step" | "call"): Partial<SingleInput> {
   const { method, headers, retries, retryDelay, timeout, flowControl, callback } = input;
-  return { method, retries, retryDelay, timeout, flowControl, ...(kind === "call" ? { headers, callback } : {}) };
+  return {
+    method,
+    retries,
+    retryDelay,
+    timeout,
+    flowControl,
+    ...(kind === "call" ? { headers, callback } : {}),
+  };
 }
 
-/** What came of a post for a run: its message, and the run. */
-export type RunPostResult = { messageId: string; deduplicated: boolean; run: { runId: string; createdAt: Millis } };
+/** The result of a post for a run: its message, and the run. */
+export type RunPostResult = {
+  messageId: string;
+  deduplicated: boolean;
+  run: { runId: string; createdAt: Millis };
+};

@@ -7,20 +7,20 @@ import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
 import type { OngoingRun } from "./history.ts";
 import { RetryInNextBatch } from "../values/errors.ts";
-import { appendStep, findOngoingRun, fitsHistory, runNeeds, formatNoRoom } from "./history.ts";
+import { appendStep, findRunIfOngoing, fitsHistory, runNeeds, formatNoRoom } from "./history.ts";
 import { toTag } from "../search/tags.ts";
 import { noBytes } from "../model/message.ts";
 import type {
   Account,
   DestinationResponse,
   CallbackSettings,
-  DeadLetter,
   StoredMessage,
   MessageState,
   Outcome,
   WithoutBody,
   RunPart,
 } from "../model/message.ts";
+import type { DeadLetter } from "../model/deadLetter.ts";
 import { mergeNeeds } from "../decision/needs.ts";
 import type { Failure } from "../sending/outcome.ts";
 import {
@@ -43,20 +43,25 @@ import { findRunProblem } from "./problem.ts";
 /** A message that a run waits for: a call to its endpoint, or to a third party. */
 export type WithRun<E> = E & { run: RunPart };
 
-/** Whether the run of a message depends on what becomes of it. A failure callback only tells of a run that has ended. */
+/**
+ * Reports whether the run of a message depends on its outcome. It does not for a failure callback, because
+ * its run has ended.
+ */
 export const belongsToRun = <E extends WithoutBody<StoredMessage>>(message: E): message is WithRun<E> =>
   message.run !== undefined && message.run.kind !== "failure";
 
+/** A message of a run and its outcome. `state` is present only if the message may be sent again. */
+type ExpectedOutcome = {
+  message: WithRun<WithoutBody<StoredMessage>>;
+  outcome: DestinationResponse;
+  state?: MessageState | undefined;
+};
+
 /**
- * What must be seen when a message of a run has an outcome: the run, and where it ends with it all that changes then, which
- * may be much. `state`: it may be sent again; otherwise it is not.
+ * Returns what the outcome of a message of a run needs: the run and, if the run may end with it, everything
+ * that its end changes, which may be a lot.
  */
-export function runOutcomeNeeds(
-  draft: Draft,
-  message: WithRun<WithoutBody<StoredMessage>>,
-  outcome: DestinationResponse,
-  state?: MessageState,
-): Needs {
+export function runOutcomeNeeds(draft: Draft, { message, outcome, state }: ExpectedOutcome): Needs {
   const { account, run: part } = message;
   const messageNeeds: Needs = {
     runs: [[account, part.run]],
@@ -64,10 +69,12 @@ export function runOutcomeNeeds(
     ...destinationNeeds(account, [message.url]),
     withoutBodies: { steps: part.kind === "call" ? [[account, toStepId(part.run, part.stepKey)]] : [] },
   };
-  const ongoing = findOngoingRun(draft, account, part.runId, part.run);
+  const ongoing = findRunIfOngoing(draft, account, part);
   if (!ongoing) return messageNeeds;
-  // When it is sent again matters to nobody here.
-  const nextAction = state ? decideNextAction({ message, outcome, retried: countRetries(state), now: 0 }).kind : "failed";
+  // The time of the retry does not matter here.
+  const nextAction = state
+    ? decideNextAction({ message, outcome, retried: countRetries(state), now: 0 }).kind
+    : "failed";
   const ongoingNeeds = runNeeds(draft, account, part.runId);
   if (part.kind === "call") {
     if (nextAction === "retry") return messageNeeds;
@@ -79,18 +86,30 @@ export function runOutcomeNeeds(
     return mergeNeeds([messageNeeds, ongoingNeeds, { storedMessages: [[account, message.id]] }, ...ending]);
   }
   if (nextAction !== "failed" && findOutcomeProblem(part, outcome, []) === null) return messageNeeds;
-  return mergeNeeds([messageNeeds, ongoingNeeds, endingNeeds(draft, account, part.run), failureNeeds(account, ongoing.run, outcome)]);
+  return mergeNeeds([
+    messageNeeds,
+    ongoingNeeds,
+    endingNeeds(draft, account, part.run),
+    failureNeeds(account, ongoing.run, outcome),
+  ]);
 }
 
 /**
- * Whether the answer of a third party surely fits into the history: before its step is written, which has the answer in
- * base64, what was asked as well, and the headers of both.
+ * Reports whether the response of a third party certainly fits into the history. This is an estimate, made
+ * before the step is written. The step has the request and the response in base64, and the headers of both.
  */
 const certainlyFits = (ongoing: OngoingRun, { size }: RunPart, { body }: DestinationResponse): boolean =>
   fitsHistory(ongoing, 2 * (body.byteLength + size) + 1024 * 1024);
 
-/** Why a run cannot go on after this answer. That of a third party is for the run to look at, whatever it is. */
-const findOutcomeProblem = ({ kind, first }: RunPart, outcome: DestinationResponse, steps: readonly Pick<Step, "head">[]): string | null =>
+/**
+ * Returns why a run cannot continue after this outcome; null if it can. The response of a third party is
+ * never a reason, because the run itself judges it.
+ */
+const findOutcomeProblem = (
+  { kind, first }: RunPart,
+  outcome: DestinationResponse,
+  steps: readonly Pick<Step, "head">[],
+): string | null =>
   kind === "call" ? null : findRunProblem({ outcome, steps, ...(first === undefined ? {} : { first }) });
 
 function failureNeeds(account: Account["id"], run: Run, outcome: DestinationResponse): Needs {
@@ -104,25 +123,37 @@ function failureNeeds(account: Account["id"], run: Run, outcome: DestinationResp
   };
 }
 
-/** What a failure callback tells of the history: the initial payload, or for older clients all of it. */
+/**
+ * Returns the steps that a failure callback reports: the initial payload or, for older clients, all steps.
+ */
 export const reportedStepsNeed = ({ account, id, features }: Run): StepsNeed => ({
   account,
   run: id,
   ...(features.initialBody ? { stepKey: initialStepKey } : {}),
 });
 
-type RunAttempt = { account: Account; message: WithRun<WithoutBody<StoredMessage>>; state: MessageState; outcome: Outcome };
+type RunAttempt = {
+  account: Account;
+  message: WithRun<WithoutBody<StoredMessage>>;
+  state: MessageState;
+  outcome: Outcome;
+};
 
-/** Draws the consequences of one attempt to send a message of a run. */
-export function applyRunOutcome(draft: Draft, moment: Moment, attempt: RunAttempt): { became: "delivered" | "retry" | "failed" } {
+/** Records the outcome of an attempt to send a message of a run, and its consequences. */
+export function applyRunOutcome(
+  draft: Draft,
+  moment: Moment,
+  attempt: RunAttempt,
+): { became: "delivered" | "retry" | "failed" } {
   const { message, state, outcome } = attempt;
   const { run: part } = message;
-  const ongoing = findOngoingRun(draft, message.account, part.runId, part.run);
+  const ongoing = findRunIfOngoing(draft, message.account, part);
   const steps = draft.listRunRows("steps", message.account, part.run);
   const problem = findOutcomeProblem(part, outcome, steps);
   const nextAction = decideNextAction({ message, outcome, retried: countRetries(state), now: moment.now });
   if (nextAction.kind === "delivered" && (problem === null || !ongoing)) {
-    const tooLong = ongoing && part.kind === "call" ? appendCallResult(draft, moment, { ...attempt, ongoing }) : null;
+    const tooLong =
+      ongoing && part.kind === "call" ? appendCallResult(draft, moment, { ...attempt, ongoing }) : null;
     if (ongoing && tooLong !== null) {
       failRun(draft, moment, { ...attempt, ongoing, outcome: { ...outcome, error: tooLong } });
       return { became: "failed" };
@@ -130,37 +161,52 @@ export function applyRunOutcome(draft: Draft, moment: Moment, attempt: RunAttemp
     recordDelivery(draft, moment, attempt);
     release(draft, moment, state);
   } else if (ongoing && problem === null && nextAction.kind === "retry") {
-    scheduleRetry(draft, moment, attempt, nextAction.at);
+    scheduleRetry(draft, moment, { ...attempt, at: nextAction.at });
   } else {
-    failRunMessage(draft, moment, { ...attempt, outcome: problem === null ? outcome : { ...outcome, error: problem } });
+    failRunMessage(draft, moment, {
+      ...attempt,
+      outcome: problem === null ? outcome : { ...outcome, error: problem },
+    });
     return { became: "failed" };
   }
   return { became: nextAction.kind };
 }
 
 /**
- * A message of a run is not sent again. A request to a third party has an answer all the same, for the run to look at;
- * any other fails the run. When the run has ended before, nothing follows from it.
+ * Handles a message of a run that is not sent again. A call to a third party still gets a result, which the
+ * run judges. Any other message fails the run. If the run has ended already, it is not affected.
  */
-export function failRunMessage(draft: Draft, moment: Moment, failure: Failure & { message: WithRun<WithoutBody<StoredMessage>> }): void {
+export function failRunMessage(
+  draft: Draft,
+  moment: Moment,
+  failure: Failure & { message: WithRun<WithoutBody<StoredMessage>> },
+): void {
   const { message, state, outcome } = failure;
   const { run: part } = message;
-  const ongoing = findOngoingRun(draft, message.account, part.runId, part.run);
+  const ongoing = findRunIfOngoing(draft, message.account, part);
   if (ongoing && part.kind !== "call") return failRun(draft, moment, { ...failure, ongoing });
   const tooLong = ongoing && appendCallResult(draft, moment, { ...failure, ongoing });
-  if (ongoing && tooLong !== null) return failRun(draft, moment, { ...failure, ongoing, outcome: { ...outcome, error: tooLong } });
+  if (ongoing && tooLong !== null)
+    return failRun(draft, moment, { ...failure, ongoing, outcome: { ...outcome, error: tooLong } });
   draft.drop("messages", state.account, state.id);
-  log(draft, moment, state, { states: ongoing ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...toLoggedResponse(outcome) });
+  log(draft, moment, {
+    message: state,
+    row: { states: ongoing ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...toLoggedResponse(outcome) },
+  });
   release(draft, moment, state);
 }
 
 type OngoingFailure = Failure & { message: WithRun<WithoutBody<StoredMessage>>; ongoing: OngoingRun };
 
 /**
- * The last answer of a third party becomes a step, which the endpoint is called with (protocol 6.9, 3). One that does not
- * fit is none: what is said of it, as the reason why the run fails.
+ * Appends the last response of a third party as a step and calls the endpoint with it (protocol 6.9, 3). If
+ * the response does not fit into the history, returns the reason for which the run fails.
  */
-function appendCallResult(draft: Draft, moment: Moment, { account, message, state, outcome, ongoing }: OngoingFailure): string | null {
+function appendCallResult(
+  draft: Draft,
+  moment: Moment,
+  { account, message, state, outcome, ongoing }: OngoingFailure,
+): string | null {
   const { callback } = message;
   if (!callback) return null;
   const call = draft.getWithoutBody("steps", account.id, toStepId(ongoing.run.id, message.run.stepKey));
@@ -170,35 +216,57 @@ function appendCallResult(draft: Draft, moment: Moment, { account, message, stat
   }
   const reportsOn = { kind: "callback", messageId: message.id, dlqId: null } as const;
   const retried = countRetries(state);
-  // This answer is the last one. A client takes a failure for one that will be tried again while retries are left, and waits.
+  // This response is the last one. A client that sees remaining retries would expect another response, and
+  // would wait for it.
   const retries = isSuccess(outcome) ? message.retries : retried;
-  // A step never goes on with a part of an answer. What is too long for the history is refused below.
-  const content = { message: { ...readWithBody(draft, message), retries }, retried, outcome, reportsOn, maxBytes: Infinity };
+  // A step never continues with a part of a response. A response that is too long for the history is refused
+  // below.
+  const content = {
+    message: { ...readWithBody(draft, message), retries },
+    retried,
+    outcome,
+    reportsOn,
+    maxBytes: Infinity,
+  };
   const { body, headers } = makeCallbackInput({ callback, ...content });
   if (!fitsHistory(ongoing, body.byteLength)) {
-    // Others of this batch have made the history longer.
+    // Other messages of this batch have made the history longer.
     if (!draft.mayEndRun(account.id, ongoing.run.id)) throw new RetryInNextBatch();
     const step = call?.head ? `step ${call.head.stepId} ${JSON.stringify(call.head.stepName)}` : "a step";
-    return `${step}: ${formatNoRoom(ongoing, "the answer of the third party")}`;
+    return `${step}: ${formatNoRoom(ongoing, "the response of the third party")}`;
   }
-  appendStep(draft, moment, account, ongoing, {
-    callType: "fromCallback",
-    head: call?.head ?? null,
-    body,
-    url: callback.url,
-    headers,
-    kind: "result",
-    delay: callback.delay ?? null,
+  appendStep(draft, moment, {
+    account,
+    ongoing,
+    step: {
+      callType: "fromCallback",
+      head: call?.head ?? null,
+      body,
+      url: callback.url,
+      headers,
+      kind: "result",
+      delay: callback.delay ?? null,
+    },
   });
   return null;
 }
 
-/** Ends a run because a call to its endpoint has failed for good: it is a dead letter now, and the failure callback is told. */
-function failRun(draft: Draft, moment: Moment, { account, message, state, outcome, ongoing }: OngoingFailure): void {
+/**
+ * Ends a run because a call to its endpoint failed for good. The call becomes a dead letter, and the failure
+ * callback is sent.
+ */
+function failRun(
+  draft: Draft,
+  moment: Moment,
+  { account, message, state, outcome, ongoing }: OngoingFailure,
+): void {
   const { run } = ongoing;
   const { failureCallback } = run.settings;
   const id = moment.newId("dlq");
-  const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId: id, ...toLoggedResponse(outcome) });
+  const logId = log(draft, moment, {
+    message: state,
+    row: { states: ["ERROR", "FAILED"], dlqId: id, ...toLoggedResponse(outcome) },
+  });
   const deadLetter: DeadLetter = {
     account: account.id,
     id,
@@ -207,9 +275,18 @@ function failRun(draft: Draft, moment: Moment, { account, message, state, outcom
     ...toDeadLetterResponse(outcome),
     retried: countRetries(state),
     failureCallback: failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
-    run: { key: run.id, runId: run.runId, createdAt: run.createdAt, url: run.url, failureUrl: failureCallback?.url ?? null },
+    run: {
+      key: run.id,
+      runId: run.runId,
+      createdAt: run.createdAt,
+      url: run.url,
+      failureUrl: failureCallback?.url ?? null,
+    },
     tags: [
-      ...[...state.tags, ...new Set([toTag.url(message.url), toTag.url(run.url)]), toTag.run(run.runId), toTag.workflow],
+      ...state.tags,
+      ...new Set([toTag.url(message.url), toTag.url(run.url)]),
+      toTag.run(run.runId),
+      toTag.workflow,
       ...(run.callerIp === null ? [] : [toTag.callerIp(run.callerIp)]),
     ],
   };
@@ -223,11 +300,22 @@ function failRun(draft: Draft, moment: Moment, { account, message, state, outcom
     ...readFailureMessage(outcome.body),
     status: outcome.status,
     headers: outcome.headers,
-    unfinished: others.map(({ id, dueAt, state: at }) => ({ messageId: id, dueAt: at === "pending" ? dueAt : null })),
+    unfinished: others.map(({ id, dueAt, state: at }) => ({
+      messageId: id,
+      dueAt: at === "pending" ? dueAt : null,
+    })),
     callback: null,
   };
-  const ended = endRun(draft, moment, account, ongoing, { state: "RUN_FAILED", failure });
-  if (failureCallback) sendFailureCallback(draft, moment, { account, run: ended, deadLetter, outcome, message, callback: failureCallback });
+  const ended = endRun(draft, moment, { account, ongoing, ending: { state: "RUN_FAILED", failure } });
+  if (failureCallback)
+    sendFailureCallback(draft, moment, {
+      account,
+      run: ended,
+      deadLetter,
+      outcome,
+      message,
+      callback: failureCallback,
+    });
   release(draft, moment, state);
 }
 
@@ -240,23 +328,25 @@ type FailureReport = {
   callback: CallbackSettings;
 };
 
-/** Tells the failure callback of a run that it has failed, with the initial payload, or for older clients with the history. */
+/** Sends the failure callback of a run with the initial payload or, for older clients, with the history. */
 export function sendFailureCallback(
   draft: Draft,
   moment: Moment,
   { account, run, deadLetter, outcome, message, callback }: FailureReport,
 ): void {
-  const steps = [...draft.listSteps(account.id, run.id, reportedStepsNeed(run).stepKey)].sort((a, b) => a.position - b.position);
+  const steps = [...draft.listSteps(account.id, run.id, reportedStepsNeed(run).stepKey)].sort(
+    (a, b) => a.position - b.position,
+  );
   const isSound = !steps.some(({ damaged }) => damaged);
   const known = run.features.initialBody ? steps[0]?.body : formatHistory(steps);
   const reportsOn = { kind: "failureCallback", messageId: message.id, dlqId: deadLetter.id } as const;
   const content = {
-    // Headers of a request to a third party, such as its credentials, are for that party only.
+    // The headers of a request to a third party, such as its credentials, are only for that party.
     message: {
       ...message,
       url: run.url,
       ...(message.run?.kind === "call" ? { headers: run.settings.headers } : {}),
-      // What is damaged is told to nobody.
+      // Damaged content is never sent.
       body: (isSound && known) || noBytes,
     },
     retried: deadLetter.retried,
@@ -273,10 +363,19 @@ export function sendFailureCallback(
     position: 0,
     size: 0,
   };
-  const input = makeCallbackInput({ callback: { ...callback, retries: callback.retries ?? run.settings.retries }, ...content });
-  const callbackMessage = accept(draft, moment, account, { ...input, run: { ...part, size: input.body.byteLength } });
+  const input = makeCallbackInput({
+    callback: { ...callback, retries: callback.retries ?? run.settings.retries },
+    ...content,
+  });
+  const callbackMessage = accept(draft, moment, {
+    account,
+    input: { ...input, run: { ...part, size: input.body.byteLength } },
+  });
   const state = "CALLBACK_INPROGRESS" as const;
   draft.put("deadLetters", { ...deadLetter, failureCallback: { state } });
   if (run.failure)
-    draft.put("runs", { ...run, failure: { ...run.failure, callback: { messageId: callbackMessage.id, url: callback.url, state } } });
+    draft.put("runs", {
+      ...run,
+      failure: { ...run.failure, callback: { messageId: callbackMessage.id, url: callback.url, state } },
+    });
 }

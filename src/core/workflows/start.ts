@@ -4,7 +4,15 @@ import { Refusal } from "../values/errors.ts";
 import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import type { OngoingRun, RunPostResult } from "./history.ts";
 import { appendStep, checkHistory, mustFindOngoingRun, runNeeds, sendStep } from "./history.ts";
-import type { Account, AccountId, StoredMessage, InvokerPost, MessageInput, RunPart, RunPost } from "../model/message.ts";
+import type {
+  Account,
+  AccountId,
+  StoredMessage,
+  InvokerPost,
+  MessageInput,
+  RunPart,
+  RunPost,
+} from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 import type { Invoker, Run, Waiter } from "../model/run.ts";
 import { mustBeStep, historySize } from "../model/run.ts";
@@ -13,15 +21,19 @@ import { countRun } from "../accounts/usage.ts";
 import { putWaiter } from "./waiters.ts";
 
 type StartPost = Extract<RunPost, { kind: "start" }>;
-/** A letter that starts a workflow run. */
+/** A message that starts a workflow run. */
 export type StartInput = MessageInput & { post: StartPost };
 
-/** The runs that must be seen for a start: those of its name, and the one that invokes it. */
+/** Returns the run ids that a post needs: its own, and that of the run that invokes it. */
 export const listNamedRuns = (account: AccountId, post: RunPost): (readonly [AccountId, string])[] => [
   ...(post.runId === "" ? [] : [[account, post.runId] as const]),
   ...(post.kind === "start" && post.invoker ? [[account, post.invoker.runId] as const] : []),
 ];
 
+/**
+ * Returns what the start of a run needs: an active run with the same id, the run that invokes it, and its
+ * destinations.
+ */
 export function startNeeds(draft: Draft, account: AccountId, { post, url, flowControl }: StartInput): Needs {
   const { invoker } = post;
   const active = draft.get("activeRuns", account, post.runId);
@@ -29,50 +41,85 @@ export function startNeeds(draft: Draft, account: AccountId, { post, url, flowCo
   const parentNeeds = invoker ? runNeeds(draft, account, invoker.runId) : null;
   const invokerRun = invoker && draft.get("activeRuns", account, invoker.runId);
   return {
-    // A run may end in the batch in which it starts, and its invoker goes on then.
+    // A run may end in the batch in which it starts; the run that invoked it continues then.
     ...destinationNeeds(account, [url, ...(invoker ? [invoker.url] : [])]),
     runs: [...ownNeeds.runs, ...(parentNeeds?.runs ?? [])],
-    limiters: [...listLimiterKeysFor(account, [{ queue: null, flowControl }]), ...ownNeeds.limiters, ...(parentNeeds?.limiters ?? [])],
-    runSteps: active && post.origin === "again" ? [{ account, run: active.run, stepKey: initialStepKey }] : [],
-    withoutBodies: { steps: invoker && invokerRun ? [[account, toResultId(invokerRun.run, invoker.step)]] : [] },
+    limiters: [
+      ...listLimiterKeysFor(account, [{ queue: null, flowControl }]),
+      ...ownNeeds.limiters,
+      ...(parentNeeds?.limiters ?? []),
+    ],
+    runSteps:
+      active && post.origin === "again" ? [{ account, run: active.run, stepKey: initialStepKey }] : [],
+    withoutBodies: {
+      steps: invoker && invokerRun ? [[account, toResultId(invokerRun.run, invoker.step)]] : [],
+    },
     waiters: invoker && invokerRun ? [[account, toWaiterId(invokerRun.run, invoker.step)]] : [],
   };
 }
 
 /**
- * Starts a run, which exists from now on even if its first message is delayed. While one of its name has not ended, none
- * is made, and the answer is that one; but one that the endpoint itself starts again gets its first message anew, with
- * other headers (protocol 6.4.4). Without a name it gets a new one. Throws `Refusal` when the run that invokes it has
- * ended, or when it would wait for one that was not started for it.
+ * Starts a run. The run exists from now on, even if its first message is delayed. Without a run id, it gets a
+ * new one.
+ *
+ * If a run with this id is active, no run is created, and the result names the active run. If the endpoint of
+ * the active run starts it again, the run gets a new first message with other headers (protocol 6.4.4).
+ *
+ * Throws `Refusal` if the run that invokes this one has ended. Also throws `Refusal` if the invoking run
+ * would wait for an active run that was not started for it.
  */
-export function startRun(draft: Draft, moment: Moment, account: Account, input: StartInput): RunPostResult {
+export function startRun(
+  draft: Draft,
+  moment: Moment,
+  { account, input }: { account: Account; input: StartInput },
+): RunPostResult {
   const { post } = input;
   const invoker = post.invoker && findInvoker(draft, account.id, post.invoker);
-  const earlierResult = post.invoker && invoker && findInvokeResult(draft, account.id, post.invoker, invoker);
+  const earlierResult = invoker && findInvokeResult(draft, account.id, invoker);
   if (earlierResult) return earlierResult;
   const older = draft.get("activeRuns", account.id, post.runId);
   const olderRun = older && draft.get("runs", account.id, older.run);
   if (older && olderRun) {
     if (invoker) throw activeInvokedRunRefusal(post.runId);
-    if (post.origin === "again") return restartRun(draft, moment, account, input, { run: olderRun, active: older });
-    return { messageId: older.firstMessage, deduplicated: true, run: { runId: older.runId, createdAt: olderRun.createdAt } };
+    if (post.origin === "again")
+      return restartRun(draft, moment, { account, input, ongoing: { run: olderRun, active: older } });
+    return {
+      messageId: older.firstMessage,
+      deduplicated: true,
+      run: { runId: older.runId, createdAt: olderRun.createdAt },
+    };
   }
-  const ongoing = createRun(draft, makeRun(moment, account.id, input, invoker));
-  const { id: messageId } = sendFirst(draft, moment, account, ongoing, input);
-  if (post.invoker && invoker) putWaiter(draft, makeInvokeWaiter(moment, ongoing.run, messageId, invoker));
-  return { messageId, deduplicated: false, run: { runId: ongoing.run.runId, createdAt: ongoing.run.createdAt } };
+  const ongoing = createRun(draft, makeRun(moment, { account: account.id, input, invoker }));
+  const { id: messageId } = sendFirst(draft, moment, { account, ongoing, input });
+  if (invoker) putWaiter(draft, makeInvokeWaiter(moment, { child: ongoing.run, messageId, invoker }));
+  return {
+    messageId,
+    deduplicated: false,
+    run: { runId: ongoing.run.runId, createdAt: ongoing.run.createdAt },
+  };
 }
 
-/** Writes a new run, with an empty history. */
+/** Writes a new run with an empty history. */
 export function createRun(draft: Draft, run: Run): OngoingRun {
-  const active = { account: run.account, runId: run.runId, run: run.id, steps: 0, size: 0, waiting: 0, firstMessage: "" };
+  const active = {
+    account: run.account,
+    runId: run.runId,
+    run: run.id,
+    steps: 0,
+    size: 0,
+    waiting: 0,
+    firstMessage: "",
+  };
   draft.put("runs", run);
   draft.put("activeRuns", active);
   countRun(draft, run.account);
   return { run, active };
 }
 
-function makeRun(moment: Moment, account: AccountId, input: StartInput, invoker: Invoker | null): Run {
+function makeRun(
+  moment: Moment,
+  { account, input, invoker }: { account: AccountId; input: StartInput; invoker: Invoker | null },
+): Run {
   const { post, brand, labels, redaction, callerIp } = input;
   const { method, headers, retries, retryDelay, timeout, flowControl, failureCallback } = input;
   return {
@@ -98,35 +145,46 @@ function makeRun(moment: Moment, account: AccountId, input: StartInput, invoker:
   };
 }
 
-/** Appends the initial payload, and makes the message that carries it. */
-function sendFirst(draft: Draft, moment: Moment, account: Account, ongoing: OngoingRun, input: StartInput): StoredMessage {
+type RunStart = { account: Account; ongoing: OngoingRun; input: StartInput };
+
+/** Appends the initial payload and creates the message that carries it. */
+function sendFirst(draft: Draft, moment: Moment, { account, ongoing, input }: RunStart): StoredMessage {
   const { features, origin } = input.post;
   const first: RunPart["first"] = origin === "rest" ? "rest" : "detect";
-  const message = appendStep(draft, moment, account, ongoing, {
-    callType: "step",
-    head: null,
-    stepKey: initialStepKey,
-    body: input.body,
-    url: input.url,
-    headers: input.headers,
-    delay: input.delay,
-    notBefore: input.notBefore,
-    ...(features.detect ? { first } : {}),
+  const message = appendStep(draft, moment, {
+    account,
+    ongoing,
+    step: {
+      callType: "step",
+      head: null,
+      stepKey: initialStepKey,
+      body: input.body,
+      url: input.url,
+      headers: input.headers,
+      delay: input.delay,
+      notBefore: input.notBefore,
+      ...(features.detect ? { first } : {}),
+    },
   });
   const active = draft.get("activeRuns", account.id, ongoing.run.runId);
   if (active) draft.put("activeRuns", { ...active, firstMessage: message.id });
   return message;
 }
 
-/** By which an endpoint is asked to start the run itself, in each brand. */
+/** The headers that ask an endpoint to start the run itself, for each brand. */
 const restartHeaders: ReadonlySet<string> = new Set(
   Object.values(brandNames).map(({ prefix }) => `${prefix.toLowerCase()}-workflow-unknown-sdk`),
 );
 
-/** The payload stays as it is; what is sent along may change, and settings that are not given stay. */
-function restartRun(draft: Draft, moment: Moment, account: Account, input: StartInput, { run, active }: OngoingRun): RunPostResult {
+/**
+ * Sends the first message of an active run again. The payload stays the same. Headers are replaced, and other
+ * settings are replaced if they are given.
+ */
+function restartRun(draft: Draft, moment: Moment, { account, ongoing, input }: RunStart): RunPostResult {
+  const { run, active } = ongoing;
   const { retries, retryDelay, flowControl, failureCallback } = input;
-  // A client takes it out under one name. Under another one it would come back with all it forwards, and have the run begin again without end.
+  // A client removes this header only under one of its names. Under the other name it would forward the
+  // header again, and the run would restart without end.
   const headers = input.headers.filter(([name]) => !restartHeaders.has(name.toLowerCase()));
   const { settings } = run;
   const changed = {
@@ -140,18 +198,25 @@ function restartRun(draft: Draft, moment: Moment, account: Account, input: Start
   const restarted: Run = { ...run, settings: changed };
   const [initial] = draft.listSteps(account.id, run.id, initialStepKey);
   if (initial?.damaged)
-    throw new Refusal("step-refused", `workflow-runid: the initial payload of ${run.runId.slice(0, 200)} is damaged in the store`);
+    throw new Refusal(
+      "step-refused",
+      `workflow-runid: the initial payload of ${run.runId.slice(0, 200)} is damaged in the store`,
+    );
   draft.put("runs", restarted);
   const body = initial?.body ?? input.body;
-  const message = sendStep(draft, moment, account, restarted, {
-    kind: "step",
-    stepKey: initialStepKey,
-    position: 0,
-    body,
-    size: historySize(body.byteLength),
-    url: input.url,
-    headers: [],
-    first: "detect",
+  const message = sendStep(draft, moment, {
+    account,
+    run: restarted,
+    step: {
+      kind: "step",
+      stepKey: initialStepKey,
+      position: 0,
+      body,
+      size: historySize(body.byteLength),
+      url: input.url,
+      headers: [],
+      first: "detect",
+    },
   });
   if (initial) draft.put("steps", { ...initial, messageId: message.id });
   draft.put("activeRuns", { ...active, firstMessage: message.id });
@@ -159,13 +224,13 @@ function restartRun(draft: Draft, moment: Moment, account: Account, input: Start
 }
 
 /**
- * The run that waits for the new one. Throws `Refusal` when it has ended: also where another one of its name goes on, as
- * far as the post says when its run began. No other post of an endpoint does.
+ * Returns the run that waits for the new run. Throws `Refusal` if it has ended. If the post says when its run
+ * began, a later run with the same id does not count. Other posts do not say it.
  */
 function findInvoker(draft: Draft, account: AccountId, post: InvokerPost): Invoker {
   const ongoing = mustFindOngoingRun(draft, account, post.runId);
   if (post.createdAt > 0 && post.createdAt !== ongoing.run.createdAt) {
-    const problem = `there is no run ${JSON.stringify(post.runId.slice(0, 200))} that has not ended and began at ${post.createdAt}`;
+    const problem = `no active run ${JSON.stringify(post.runId.slice(0, 200))} began at ${post.createdAt}`;
     throw new Refusal("invalid", `workflow-runid: ${problem}`);
   }
   checkHistory(ongoing);
@@ -173,37 +238,51 @@ function findInvoker(draft: Draft, account: AccountId, post: InvokerPost): Invok
   return { ...post, run: ongoing.run.id };
 }
 
-/** Its end would be told to whoever started it, and the step would wait for ever. */
+/** The run would report its end to another run, and the step would wait without end. */
 const activeInvokedRunRefusal = (runId: string): Refusal =>
   new Refusal(
     "step-refused",
-    `workflow-runid: the run ${JSON.stringify(runId.slice(0, 200))} has not ended; a run that is invoked needs an id of its own`,
+    `workflow-runid: the run ${JSON.stringify(runId.slice(0, 200))} is still active; ` +
+      "a run that is invoked requires its own id",
   );
 
-/** A step that was posted again has invoked its run before, and may have its result. */
-function findInvokeResult(draft: Draft, account: AccountId, { step }: InvokerPost, { run }: Invoker): RunPostResult | null {
+/**
+ * Returns the earlier result of an invocation that was posted again: the run that it started, or the result
+ * of its step.
+ */
+function findInvokeResult(draft: Draft, account: AccountId, { run, step }: Invoker): RunPostResult | null {
   const child = draft.get("waiters", account, toWaiterId(run, step))?.child;
-  if (child) return { messageId: child.messageId, deduplicated: false, run: { runId: child.runId, createdAt: child.createdAt } };
+  if (child)
+    return {
+      messageId: child.messageId,
+      deduplicated: false,
+      run: { runId: child.runId, createdAt: child.createdAt },
+    };
   const result = draft.getWithoutBody("steps", account, toResultId(run, step));
-  return result ? { messageId: result.messageId, deduplicated: false, run: { runId: "", createdAt: result.createdAt } } : null;
+  return result
+    ? { messageId: result.messageId, deduplicated: false, run: { runId: "", createdAt: result.createdAt } }
+    : null;
 }
 
-const makeInvokeWaiter = (moment: Moment, child: Run, messageId: string, { run, runId, url, headers, step }: Invoker): Waiter => ({
+const makeInvokeWaiter = (
+  moment: Moment,
+  { child, messageId, invoker }: { child: Run; messageId: string; invoker: Invoker },
+): Waiter => ({
   account: child.account,
-  id: toWaiterId(run, step),
-  run,
-  runId,
+  id: toWaiterId(invoker.run, invoker.step),
+  run: invoker.run,
+  runId: invoker.runId,
   kind: "invoke",
   event: "",
   createdAt: moment.now,
   dueAt: null,
-  url,
-  headers,
+  url: invoker.url,
+  headers: invoker.headers,
   given: [],
   timeout: "",
   timeoutUrl: "",
   timeoutHeaders: [],
   timeoutGiven: [],
-  step,
+  step: invoker.step,
   child: { run: child.id, runId: child.runId, url: child.url, createdAt: child.createdAt, messageId },
 });

@@ -1,7 +1,16 @@
 import type { Decision, Draft, Moment, Needs } from "../decision/command.ts";
 import { RetryInNextBatch, Refusal } from "../values/errors.ts";
 import type { OngoingRun } from "./history.ts";
-import { appendStep, checkHistory, findOngoingRun, fitsHistory, mustFindOngoingRun, runNeeds, noRoomRefusal } from "./history.ts";
+import {
+  appendStep,
+  checkHistory,
+  findOngoingRun,
+  findRunIfOngoing,
+  fitsHistory,
+  mustFindOngoingRun,
+  runNeeds,
+  noRoomRefusal,
+} from "./history.ts";
 import { destinationNeeds, mergeDestinationNeeds } from "../admission/needs.ts";
 import { limits } from "../values/limits.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis, WithoutBody } from "../model/message.ts";
@@ -16,18 +25,27 @@ import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { dropWaiter, putWaiter } from "./waiters.ts";
 import { base64 } from "../values/base64.ts";
 
-/** A step that is to wait. `wait`: for how long. */
+/** A step that begins to wait. `wait` is the longest time, in milliseconds. */
 export type WaitPost = Pick<
   Waiter,
-  "event" | "url" | "headers" | "given" | "timeout" | "timeoutUrl" | "timeoutHeaders" | "timeoutGiven" | "step"
+  | "event"
+  | "url"
+  | "headers"
+  | "given"
+  | "timeout"
+  | "timeoutUrl"
+  | "timeoutHeaders"
+  | "timeoutGiven"
+  | "step"
 > & { kind: "event" | "webhook"; wait: Millis };
 
-/** `scope`: the rights of the token, if it has its own. */
+/** `scope` has the rights of the token, if the token has its own. */
 type WaitInput = { account: AccountId; runId: string; waiter: WaitPost; scope?: Scope };
 
 /**
- * Lets a step of a run wait for an event. One that came before is taken at once. A step that waits already, or has its
- * result, is left as it is. Throws `Refusal` if the run has ended, or if the token may not send it to that URL.
+ * Lets a step of a run wait for an event. An event that arrived earlier ends the wait at once. A step that
+ * already waits, or has its result, is not changed. Throws `Refusal` if the run has ended, or if the token
+ * may not send the result to that URL.
  */
 export const wait: Decision<WaitInput, { waits: boolean }> = {
   needs: ({ account, runId }) => ({ accounts: [[account]], activeRuns: [[account, runId]] }),
@@ -49,13 +67,19 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     const account = requireAccount(draft.get("accounts", id));
     const ongoing = mustFindOngoingRun(draft, id, runId);
     mustHaveStorage(account, { continuesRun: true });
-    const refusal = scope && findWaitContentRefusal(scope, runId, { urls: [post.url, post.timeoutUrl], own: ongoing.run.url });
+    const refusal =
+      scope &&
+      findWaitContentRefusal(scope, runId, { urls: [post.url, post.timeoutUrl], own: ongoing.run.url });
     if (refusal) throw new Refusal(refusal.refused, refusal.message);
     checkHistory(ongoing);
     checkWait(account, post);
     mustBeStep(post.step);
     const key = toWaiterId(ongoing.run.id, post.step);
-    if (draft.get("waiters", id, key) || draft.getWithoutBody("steps", id, toResultId(ongoing.run.id, post.step))) return { waits: false };
+    if (
+      draft.get("waiters", id, key) ||
+      draft.getWithoutBody("steps", id, toResultId(ongoing.run.id, post.step))
+    )
+      return { waits: false };
     const { wait: span, ...rest } = post;
     const waiter: Waiter = {
       ...rest,
@@ -75,14 +99,14 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
       return { waits: true };
     }
     const body = draft.get("notifications", id, stored.id)?.body;
-    // Another one of this batch has taken the one that was loaded.
+    // Another command of this batch has taken the event that was loaded.
     if (!body) throw new RetryInNextBatch();
     const result = makeWaitResult(waiter, body);
     const { stepId, stepName } = post.step;
     if (!fitsHistory(ongoing, result.byteLength))
       throw noRoomRefusal(ongoing, `eventId: step ${String(stepId)} ${JSON.stringify(stepName)}`);
     draft.drop("notifications", id, stored.id);
-    wake(draft, moment, account, ongoing, { waiter, result, isInTime: true });
+    wake(draft, moment, { account, ongoing, waiter, result, isInTime: true });
     return { waits: false };
   },
 };
@@ -90,59 +114,84 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
 function checkWait(account: Account, { wait: span }: WaitPost): void {
   const { delay: maxDelay } = readLimits(account);
   if (span <= maxDelay) return;
-  const problem = `${span / 1000} seconds asked for, the limit is ${maxDelay / 1000}${formatRaiseHint(account, "delay")}`;
-  throw new Refusal("limit-exceeded", `timeout: ${problem}`);
+  const problem = `timeout: ${span / 1000} seconds exceeds the limit of ${maxDelay / 1000}`;
+  throw new Refusal("limit-exceeded", `${problem}${formatRaiseHint(account, "delay")}`);
 }
 
-/** Each will be a step of the history. Throws `Refusal`. */
+/**
+ * Throws `Refusal` if the history cannot hold another waiting step. Each waiter will become a step of the
+ * history.
+ */
 function checkWaiters({ run, active }: OngoingRun): void {
   const { waiting } = active;
   if (active.steps + waiting < limits.steps) return;
-  const problem = `the run ${run.runId.slice(0, 200)} has ${active.steps}, and ${waiting} that wait`;
-  throw new Refusal("limit-exceeded", `steps: ${problem}, the limit is ${limits.steps}`);
+  const problem = `the run ${run.runId.slice(0, 200)} has ${active.steps} steps, and ${waiting} that wait`;
+  throw new Refusal("limit-exceeded", `steps: ${problem}; the limit is ${limits.steps}`);
 }
 
-/** Events that a waiter would have taken, oldest first. */
+/** Returns the stored events that match a waiter, oldest first. */
 const listStoredEvents = (
   draft: Draft,
   { account, run, kind, event }: Pick<Waiter, "account" | "run" | "kind" | "event">,
 ): WithoutBody<Notification>[] =>
   draft.listRunRows("notifications", account, run).filter((one) => one.event === event && one.kind === kind);
 
-/** What a wait comes to. `event` null: the time is over. */
+/** Returns the result of a wait. If `event` is null, the wait has timed out. */
 function makeWaitResult({ step, event: waitEventId, timeout }: Waiter, event: Bytes | null): Bytes {
   const out = event === null ? {} : { out: base64(event) };
-  return new TextEncoder().encode(JSON.stringify({ ...step, waitEventId, timeout, ...out, waitTimeout: event === null }));
+  return new TextEncoder().encode(
+    JSON.stringify({ ...step, waitEventId, timeout, ...out, waitTimeout: event === null }),
+  );
 }
 
-type WakeInput = { waiter: Waiter; result: Bytes; isInTime: boolean };
+type WakeInput = {
+  account: Account;
+  ongoing: OngoingRun;
+  waiter: Waiter;
+  result: Bytes;
+  isInTime: boolean;
+};
 
-/** Ends a wait: its step has a result, and its run goes on. */
-function wake(draft: Draft, moment: Moment, account: Account, ongoing: OngoingRun, { waiter, result, isInTime }: WakeInput): MessageId {
+/** Ends a wait: the step gets its result, and its run continues. */
+function wake(
+  draft: Draft,
+  moment: Moment,
+  { account, ongoing, waiter, result, isInTime }: WakeInput,
+): MessageId {
   dropWaiter(draft, waiter.account, waiter.id);
-  const message = appendStep(draft, moment, account, ongoing, {
-    callType: "step",
-    head: parseStepHead(waiter.step),
-    body: result,
-    waited: { createdAt: waiter.createdAt, dueAt: waiter.dueAt, child: null },
-    ...(isInTime ? { url: waiter.url, headers: waiter.headers } : { url: waiter.timeoutUrl, headers: waiter.timeoutHeaders }),
+  const message = appendStep(draft, moment, {
+    account,
+    ongoing,
+    step: {
+      callType: "step",
+      head: parseStepHead(waiter.step),
+      body: result,
+      waited: { createdAt: waiter.createdAt, dueAt: waiter.dueAt, child: null },
+      url: isInTime ? waiter.url : waiter.timeoutUrl,
+      headers: isInTime ? waiter.headers : waiter.timeoutHeaders,
+    },
   });
   return message.id;
 }
 
-/** What a waiter got. */
+/** A waiter that was woken, and the message that carries its result. */
 export type Notified = { waiter: Waiter; messageId: MessageId; runId: string; createdAt: Millis };
 
-/** `waiterIds`: of any runs. Otherwise those of one run, which keeps an event that none of them waits for. */
+/**
+ * With `waiterIds`, the waiters may belong to any runs. Otherwise they belong to one run, which stores the
+ * event if no step waits for it.
+ */
 type NotifyInput = { account: AccountId; event: string; body: Bytes } & (
   | { waiterIds: readonly string[] }
   | { runId: string; kind: "event" | "webhook" }
 );
 
 /**
- * Wakes what waits for an event. All waiters are woken by an event, one by a call to a webhook: the first that waits.
- * What ended its wait before is passed over, and so is what has no room for the event in its history. Throws `Refusal`
- * where a run is named that has ended, keeps too much, or has no room: then nothing of it is woken.
+ * Wakes the steps that wait for an event. An event wakes all of them; a call to a webhook wakes the first.
+ * Steps that no longer wait are skipped, and so are steps of runs whose history has no room for the event.
+ *
+ * If the event is for one run, throws `Refusal` if that run has ended, stores too many events, or has no room
+ * in its history. Nothing is woken then.
  */
 export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boolean }> = {
   needs: (input) => {
@@ -164,8 +213,13 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
     const waiters = draft.listRunRows("waiters", account, run).filter(({ event }) => event === input.event);
     return mergeNeeds([
       runNeeds(draft, account, input.runId),
-      // Where nothing waits for the event, it is kept, if there is room.
-      { runRows: [{ account, run, table: "waiters", event: input.event } as const, { account, run, table: "notifications" } as const] },
+      // If no step waits for the event, the event is stored if there is room.
+      {
+        runRows: [
+          { account, run, table: "waiters", event: input.event } as const,
+          { account, run, table: "notifications" } as const,
+        ],
+      },
       wakeNeeds(draft, waiters),
     ]);
   },
@@ -173,18 +227,22 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
     const account = requireAccount(draft.get("accounts", input.account));
     mustHaveStorage(account, { continuesRun: true });
     const waiters =
-      "runId" in input ? waitersInRun(draft, input) : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
-    const wanted = waiters.filter(({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"));
+      "runId" in input
+        ? waitersInRun(draft, input)
+        : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
+    const wanted = waiters.filter(
+      ({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"),
+    );
     const woken = "kind" in input && input.kind === "webhook" ? wanted.slice(0, 1) : wanted;
     const notified = woken.flatMap((waiter): Notified[] => {
-      const ongoing = findOngoingRun(draft, account.id, waiter.runId, waiter.run);
+      const ongoing = findRunIfOngoing(draft, account.id, waiter);
       if (!ongoing) return [];
       const result = makeWaitResult(waiter, input.body);
       if (!fitsHistory(ongoing, result.byteLength)) {
         if ("runId" in input) throw noRoomRefusal(ongoing, "eventId");
         return [];
       }
-      const messageId = wake(draft, moment, account, ongoing, { waiter, result, isInTime: true });
+      const messageId = wake(draft, moment, { account, ongoing, waiter, result, isInTime: true });
       return [{ waiter, messageId, runId: waiter.runId, createdAt: ongoing.run.createdAt }];
     });
     if (notified.length > 0 || !("runId" in input)) return { notified, stored: false };
@@ -196,7 +254,7 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
 function waitersInRun(draft: Draft, { account, runId }: { account: AccountId; runId: string }): Waiter[] {
   const ongoing = findOngoingRun(draft, account, runId);
   if (!ongoing) {
-    throw new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))} that has not ended`);
+    throw new Refusal("not-found", `workflowRunId: no active run ${JSON.stringify(runId.slice(0, 200))}`);
   }
   return [...draft.listRunRows("waiters", account, ongoing.run.id)].sort((a, b) => a.createdAt - b.createdAt);
 }
@@ -211,14 +269,27 @@ function storeEvent(
   const stored = draft.listRunRows("notifications", account, ongoing.run.id);
   const bytes = stored.reduce((sum, { size }) => sum + size, body.byteLength);
   if (stored.length >= limits.notifications || bytes > limits.notificationBytes) {
-    const problem = `${stored.length} events of ${bytes} bytes wait for the run ${runId.slice(0, 200)} to ask for them`;
-    throw new Refusal("limit-exceeded", `eventId: ${problem}, the limits are ${limits.notifications} and ${limits.notificationBytes}`);
+    const run = `the run ${runId.slice(0, 200)} keeps ${stored.length} events that no step waits for`;
+    throw new Refusal(
+      "limit-exceeded",
+      `eventId: ${run}, and ${bytes} bytes with this event; ` +
+        `the limits are ${limits.notifications} events and ${limits.notificationBytes} bytes`,
+    );
   }
   const id = toStepId(ongoing.run.id, moment.newId("ntf"));
-  draft.put("notifications", { account, id, run: ongoing.run.id, kind, event, createdAt: moment.now, size: body.byteLength, body });
+  draft.put("notifications", {
+    account,
+    id,
+    run: ongoing.run.id,
+    kind,
+    event,
+    createdAt: moment.now,
+    size: body.byteLength,
+    body,
+  });
 }
 
-/** What must be seen to wake waiters: their runs, and what their messages pass. */
+/** Returns what is needed to wake waiters: their runs, and the gates that their messages pass. */
 export function wakeNeeds(draft: Draft, waiters: readonly Waiter[]): Needs {
   return mergeNeeds([
     {
@@ -237,14 +308,21 @@ export function wakeNeeds(draft: Draft, waiters: readonly Waiter[]): Needs {
   ]);
 }
 
-/** Ends waits whose time is over. */
+/** Ends waits whose deadline has passed. */
 export function endExpiredWaits(draft: Draft, moment: Moment, waiters: readonly Waiter[]): void {
   for (const waiter of waiters) {
     const account = draft.get("accounts", waiter.account);
-    const ongoing = findOngoingRun(draft, waiter.account, waiter.runId, waiter.run);
-    if (account && ongoing) wake(draft, moment, account, ongoing, { waiter, result: makeWaitResult(waiter, null), isInTime: false });
+    const ongoing = findRunIfOngoing(draft, waiter.account, waiter);
+    if (account && ongoing)
+      wake(draft, moment, {
+        account,
+        ongoing,
+        waiter,
+        result: makeWaitResult(waiter, null),
+        isInTime: false,
+      });
     else {
-      draft.fault(`the step ${waiter.id} of account ${waiter.account} waits for a run that is not there`);
+      draft.fault(`removed waiter ${waiter.id} of account ${waiter.account}: its run does not exist`);
       draft.drop("waiters", waiter.account, waiter.id);
     }
   }

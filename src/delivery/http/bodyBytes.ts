@@ -8,13 +8,16 @@ export type ResponseRoom = {
   add(bytes: number): void;
   /** Takes this many bytes and returns true, or returns false if there is no room for them now. */
   take(bytes: number): boolean;
-  /** Takes this many bytes as soon as there is room, and then calls `taken`, which may be before it returns. Returns how to stop waiting. */
+  /**
+   * Waits until there is room for this many bytes, takes them and calls `onTaken`, possibly before it
+   * returns. Returns a function that stops waiting.
+   */
   wait(bytes: number, onTaken: () => void): () => void;
-  /** No more than this many bytes are needed any longer. */
+  /** Gives back all but this many bytes. */
   shrinkTo(bytes: number): void;
 };
 
-/** A room for as much as is needed. */
+/** A room without a limit. */
 export const unlimitedRoom: ResponseRoom = {
   add: () => undefined,
   take: () => true,
@@ -25,7 +28,7 @@ export const unlimitedRoom: ResponseRoom = {
   shrinkTo: () => undefined,
 };
 
-/** The memory of a node for bodies: bodies of messages that are being sent, and of their responses until these are stored. */
+/** The memory of a node for bodies: of messages being sent, and of their responses until these are stored. */
 export class BodyByteBudget {
   readonly #total: number;
   #sending = 0;
@@ -34,15 +37,15 @@ export class BodyByteBudget {
   readonly #byLane = new Map<string, number>();
   readonly #byAccount = new Map<AccountId, number>();
   readonly #responsesByAccount = new Map<AccountId, number>();
-  /** In the order in which they came. */
+  /** Responses that wait for memory, oldest first. */
   readonly #waiting = new Set<WaitingResponse>();
 
-  /** `total`: the bytes that there may be. */
+  /** `total` is the number of bytes available. */
   constructor(total: number) {
     this.#total = total;
   }
 
-  /** Below zero if more is held than there may be. */
+  /** The number of free bytes. It is negative if more is held than allowed. */
   get free(): number {
     return this.#total - this.#sending - this.#responses;
   }
@@ -52,18 +55,19 @@ export class BodyByteBudget {
     return Object.fromEntries(this.#byLane);
   }
 
+  /** The total, and the bytes that each account holds. */
   get heldByAccount(): { total: number; byAccount: ReadonlyMap<AccountId, number> } {
     return { total: this.#total, byAccount: new Map(this.#byAccount) };
   }
 
-  /** Counts the body of a message: its delivery begins, or with a negative number ends. */
+  /** Counts the body of a message when its delivery begins, or with a negative number when it ends. */
   count(lane: string, bytes: number): void {
     this.#sending += bytes;
     this.#countFor(lane, bytes);
     if (bytes < 0) this.#grantWaiting();
   }
 
-  /** Returns the room of one delivery. `close` gives back what is still held. */
+  /** Returns the room of one delivery. `close` releases everything it still holds. */
   openRoom(lane: string): ResponseRoom & { close(): void } {
     const account = readLaneAccount(lane);
     let held = 0;
@@ -124,13 +128,21 @@ export class BodyByteBudget {
     addToCount(this.#byAccount, readLaneAccount(lane), bytes);
   }
 
-  /** A response that needs more than is free holds back all behind it; one whose account has its share, those of its account. */
+  /**
+   * Grants memory to waiting responses in order. A response that needs more than is free blocks all behind
+   * it. A response whose account has reached its share blocks only those of its account.
+   */
   #grantWaiting(): void {
     const full = new Set<AccountId>();
     for (const waiting of this.#waiting) {
       const { account, bytes } = waiting;
       if (full.has(account)) continue;
-      const memory = { total: this.#total, sending: this.#sending, responses: this.#responses, granted: this.#granted };
+      const memory = {
+        total: this.#total,
+        sending: this.#sending,
+        responses: this.#responses,
+        granted: this.#granted,
+      };
       if (hasResponseRoom(memory, this.#responsesByAccount.get(account) ?? 0, bytes)) {
         this.#waiting.delete(waiting);
         waiting.grant();
@@ -142,7 +154,7 @@ export class BodyByteBudget {
 
 type WaitingResponse = { account: AccountId; bytes: number; grant(): void };
 
-/** Names with nothing left are forgotten. */
+/** Adds to a named count, and removes the count at 0. */
 function addToCount(counts: Map<string, number>, name: string, by: number): void {
   const count = (counts.get(name) ?? 0) + by;
   if (count === 0) counts.delete(name);

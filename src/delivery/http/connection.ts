@@ -3,50 +3,66 @@ import type { AccountId, HeaderList, Bytes } from "../../core/model/message.ts";
 import type { LongWork } from "../../core/fairness/longWork.ts";
 import { ResponseReader, type ConnectionReuse } from "./response.ts";
 
-/** A request as it is sent: names and values of `headers` in turn. All texts hold what HTTP allows there (RFC 9110, 5), in latin1. */
+/**
+ * A request as it is sent. `headers` has names and values in turn. All texts are latin1 and hold only what
+ * HTTP allows (RFC 9110, 5).
+ */
 export type HttpRequest = { method: string; path: string; headers: readonly string[]; body: Bytes };
 
-/** Whoever waits for the answer to a request. After `ends` or `fails` it hears nothing more. */
+/** Receives the response to a request. Nothing is called after `onEnd` or `onFailure`. */
 export type RequestCaller = {
   readonly request: HttpRequest;
-  /** The account on whose behalf it is sent. */
+  /** The account that the request belongs to. */
   readonly account?: AccountId;
-  /** The request is sent now. Closing the connection ends it. Called a second time if the request is resent over a new connection. */
+  /**
+   * Called when the request is sent. Closing the connection ends the request. Called again if the request is
+   * resent over a new connection.
+   */
   onSent(connection: HttpConnection): void;
-  /** `length`: of the body, as far as the response announces it. */
+  /** Called when the response begins. `length` is the announced length of its body, or null. */
   onResponse(status: number, fields: () => HeaderList, length: number | null): void;
-  /** The bytes are overwritten when this returns. */
+  /** Called with a part of the body. The bytes are overwritten after it returns. */
   onBody(bytes: Buffer): void;
   onEnd(): void;
   onFailure(error: unknown): void;
 };
 
-/** The connection ended before the answer did. */
+/** The connection ended before the response was complete. */
 export class ConnectionLost extends Error {}
 
 /**
- * Told when a connection may take another request, and when it is gone. `unheard`: the caller whose request must be resent over a new
- * connection. A connection that was reused may have been closed by the destination before the request arrived, so if it ends before
- * the first byte of a response, that is not yet a failure. See docs/decisions/0047.
+ * Learns when a connection may take another request, and when it is gone. `unanswered` is the caller whose
+ * request must be resent over a new connection: the destination may have closed a reused connection before
+ * the request arrived. If it ends before the first byte of a response, that is not yet a failure. See
+ * docs/decisions/0047.
  */
 export type ConnectionOwner = {
   onFree(connection: HttpConnection): void;
   onGone(connection: HttpConnection, unanswered: RequestCaller | null): void;
 };
 
-/** After a read of so many bytes a connection reads on when it has its turn. Most responses are smaller. */
+/**
+ * After a read of at least this many bytes, a connection waits for its turn before it reads more. Most
+ * responses are smaller.
+ */
 const largeReadBytes = 16 * 1024;
 
-/** A smaller read is taken at once, whatever it is. Of a larger one so many pieces of a body are taken in one turn: each costs a tenth of a microsecond. */
+/**
+ * A read smaller than `smallReadBytes` is taken at once. A larger one is taken in turns of at
+ * most `maxPieces` pieces of a body; a piece costs 0.1 µs.
+ */
 const smallReadBytes = 2 * 1024;
 const maxPieces = 1_000;
 
-/** All sockets read into one place, as what was read is looked at before anything else is read. */
+/** The read buffer of all sockets. Sharing is safe, because each read is processed before the next one. */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 
 const readEvent = "waypost read";
 
-/** What a socket for a `Connection` is opened with. It says what it reads by an event of its own, and makes nothing to carry it. */
+/**
+ * Options for opening the socket of an `HttpConnection`. The socket reports reads by its own event, without
+ * allocating a buffer.
+ */
 export const socketReadOptions = {
   onread: {
     buffer: readBuffer,
@@ -58,11 +74,12 @@ export const socketReadOptions = {
 };
 
 /**
- * One connection to a destination, with one request at a time: an attempt that is cut off takes nobody else's with it. HTTP/1.1, by
- * hand, since a request and its answer cost a third of what they do in a library that can do more (docs/decisions/0035).
+ * One connection to a destination. It carries one request at a time, so that aborting an attempt does not
+ * affect another. It speaks HTTP/1.1 without a library: a request and its response cost a third of what they
+ * cost with undici (docs/decisions/0035).
  */
 export class HttpConnection {
-  /** So many ticks of its owner it may still wait for another request. */
+  /** For how many more seconds the connection may be idle. */
   idleSeconds = 0;
   readonly #socket: Socket;
   readonly #host: string;
@@ -71,17 +88,23 @@ export class HttpConnection {
   #reader: ResponseReader | null = null;
   #isGone = false;
   #isPaused = false;
-  /** Whether it waits for its turn to read on. */
+  /** Whether it waits for its turn to read more. */
   #isWaitingForTurn = false;
-  /** What was read and waits for its turn. */
+  /** Bytes that have been read and wait for their turn. */
   readonly #unread: Buffer[] = [];
   readonly #longWork: LongWork;
   /** Whether it has carried a request before. */
   #isReused = false;
-  /** Whether its end means that the running request must be resent: it was reused, and no byte of the response has come. */
+  /**
+   * Whether the running request must be resent if the connection ends: the connection was reused, and no byte
+   * of the response has arrived.
+   */
   #mayBeStale = false;
 
-  constructor(socket: Socket, { host, owner, longWork }: { host: string; owner: ConnectionOwner; longWork: LongWork }) {
+  constructor(
+    socket: Socket,
+    { host, owner, longWork }: { host: string; owner: ConnectionOwner; longWork: LongWork },
+  ) {
     this.#socket = socket;
     this.#host = host;
     this.#owner = owner;
@@ -92,6 +115,7 @@ export class HttpConnection {
     socket.on("close", () => this.#handleEnd());
   }
 
+  /** Sends a request. The connection must be free. */
   send(caller: RequestCaller): void {
     this.#caller = caller;
     this.#reader = new ResponseReader(caller.request.method, caller);
@@ -101,7 +125,7 @@ export class HttpConnection {
     if (this.#caller !== null) this.#write(caller.request);
   }
 
-  /** Reads no more until `resume`, except for what the socket has at hand. */
+  /** Stops reading until `resume`, except for bytes that the socket has already received. */
   pause(): void {
     this.#socket.pause();
     this.#isPaused = true;
@@ -113,14 +137,14 @@ export class HttpConnection {
     if (!this.#isWaitingForTurn) this.#socket.resume();
   }
 
-  /** Closes it at once. What runs on it fails with this error. */
+  /** Closes the connection at once. Its running request fails with this error. */
   close(error: unknown): void {
     if (this.#isGone) return;
     this.#destroy()?.onFailure(error);
     this.#owner.onGone(this, null);
   }
 
-  /** It has ended by itself. */
+  /** The connection has ended without being closed by this side. */
   #handleLost(error: unknown): void {
     this.#takeUnread();
     if (this.#isGone) return;
@@ -128,7 +152,7 @@ export class HttpConnection {
     this.#owner.onGone(this, this.#destroy());
   }
 
-  /** Answers whose request ran on it. */
+  /** Destroys the socket and returns the caller whose request was running. */
   #destroy(): RequestCaller | null {
     const caller = this.#caller;
     this.#isGone = true;
@@ -141,8 +165,9 @@ export class HttpConnection {
   #write({ method, path, headers, body }: HttpRequest): void {
     let head = `${method} ${path} HTTP/1.1\r\nHost: ${this.#host}\r\nConnection: keep-alive\r\n`;
     for (let at = 0; at + 1 < headers.length; at += 2) head += `${headers[at]}: ${headers[at + 1]}\r\n`;
-    head += body.length > 0 || !bodilessMethods.has(method) ? `Content-Length: ${body.length}\r\n\r\n` : "\r\n";
-    // As one text: it is copied once, on its way into the system, and leaves nothing behind for the garbage collector.
+    head +=
+      body.length > 0 || !bodilessMethods.has(method) ? `Content-Length: ${body.length}\r\n\r\n` : "\r\n";
+    // One text is copied once, on its way into the system, and leaves no buffer for the garbage collector.
     if (body.length <= maxTextBytes) return void this.#socket.write(head + toLatin1Text(body), "latin1");
     this.#socket.cork();
     this.#socket.write(head, "latin1");
@@ -151,23 +176,27 @@ export class HttpConnection {
   }
 
   /**
-   * Connections that have much to read take turns: otherwise all of it would be read before anything else is done. A read of many small
-   * pieces is taken in several turns.
+   * Takes what was read. Connections with much to read take turns, so that other work is done in between. A
+   * read of many small pieces is taken in several turns.
    */
   #read(bytes: Buffer): void {
-    // TLS hands over what it has decrypted although the socket is paused.
+    // TLS delivers what it has decrypted even if the socket is paused.
     if (this.#isWaitingForTurn || this.#unread.length > 0) this.#unread.push(Buffer.from(bytes));
     else if (bytes.length < smallReadBytes) this.#take(bytes);
     else this.#readSome(bytes, (rest) => Buffer.from(rest));
   }
 
-  /** `kept`: makes what is left of the bytes one's own. */
+  /**
+   * Takes some of the bytes and schedules a turn for the rest. `copy` returns a copy of the rest that may be
+   * kept.
+   */
   #readSome(bytes: Buffer, copy: (rest: Buffer) => Buffer): void {
     const account = this.#caller?.account ?? "";
     let taken = bytes.length;
     const elapsed = this.#longWork.timed(() => (taken = this.#take(bytes, maxPieces)));
     if (taken < bytes.length) this.#unread.unshift(copy(bytes.subarray(taken)));
-    if (this.#isGone || this.#caller === null || (this.#unread.length === 0 && bytes.length < largeReadBytes)) return;
+    if (this.#isGone || this.#caller === null || (this.#unread.length === 0 && bytes.length < largeReadBytes))
+      return;
     this.#isWaitingForTurn = true;
     this.#socket.pause();
     this.#longWork.next(account, () => this.#continueReading(), elapsed);
@@ -181,7 +210,7 @@ export class HttpConnection {
     if (!this.#isWaitingForTurn && !this.#isPaused && !this.#isGone) this.#socket.resume();
   }
 
-  /** Takes what was read and has not had its turn: the connection has ended. */
+  /** Takes the bytes that wait for their turn, because the connection has ended. */
   #takeUnread(): void {
     for (const bytes of this.#unread.splice(0)) if (!this.#isGone) this.#take(bytes);
   }
@@ -190,7 +219,7 @@ export class HttpConnection {
   #take(bytes: Buffer, maxPieces = Infinity): number {
     const reader = this.#reader;
     let taken = bytes.length;
-    // What nobody asked for.
+    // The destination sent bytes without a request.
     if (reader === null) this.close(null);
     else {
       this.#mayBeStale = false;
@@ -215,7 +244,7 @@ export class HttpConnection {
     const caller = this.#caller;
     this.#caller = null;
     this.#reader = null;
-    // When an answer comes before its request was taken, nobody will read the rest.
+    // If the response ended before its request was written, the destination will not read the rest.
     if (reuse === null || this.#unread.length > 0 || this.#socket.writableLength > 0) this.close(null);
     caller?.onEnd();
     if (this.#isGone || reuse === null) return;
@@ -225,9 +254,17 @@ export class HttpConnection {
   }
 }
 
-/** They say nothing of a body that they do not have (RFC 9110, 8.6). */
-const bodilessMethods: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
+/** Methods that send no Content-Length if they have no body (RFC 9110, 8.6). */
+const bodilessMethods: ReadonlySet<string> = new Set([
+  "GET",
+  "HEAD",
+  "DELETE",
+  "OPTIONS",
+  "TRACE",
+  "CONNECT",
+]);
 
 const maxTextBytes = 8 * 1024;
 
-const toLatin1Text = (bytes: Bytes): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
+const toLatin1Text = (bytes: Bytes): string =>
+  Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");

@@ -4,29 +4,34 @@ import type { Millis } from "../../core/model/message.ts";
 import { alarm } from "../../clock/clock.ts";
 import type { SocketLimit } from "./sockets.ts";
 
-/** Pause before the next try if the process has no free socket: idle connections are closed within some seconds. */
+/**
+ * The pause before the next attempt if the process has no free socket. Idle connections are closed within
+ * seconds.
+ */
 const retryPause: Millis = 100;
 
-/** All sockets that destinations may have are in use. */
+/** The error if all sockets for destinations are in use. */
 const socketShortage = Object.assign(new Error("no more sockets"), { code: "EMFILE" });
 
 const isSocketShortage = (error: unknown): boolean =>
   error instanceof Error && "code" in error && (error.code === "EMFILE" || error.code === "ENFILE");
 
+/** The options of an attempt. */
 export type ConnectionAttemptOptions = {
   connector: buildConnector.connector;
   target: buildConnector.Options;
   sockets: SocketLimit;
-  /** Whether a request waits for the connection. */
+  /** Reports whether a request waits for the connection. */
   isWanted(): boolean;
-  /** The socket is open, and its place among `sockets` is taken. */
+  /** Called when the socket is open. It has taken its place in `sockets`. */
   onOpened(socket: Socket): void;
   onFailed(error: unknown): void;
 };
 
 /**
- * One connection that is being opened. If the process can have no more sockets, that is tried again for as long as a request waits,
- * because it is not the fault of the destination. After `opened` or `failed`, or after it was cut, nothing more happens.
+ * Opens one connection. If the process can have no more sockets, it retries for as long as a request waits,
+ * because that is not the destination's fault. Nothing more happens after `onOpened`, `onFailed` or
+ * `abandon`.
  */
 export class ConnectionAttempt {
   readonly #options: ConnectionAttemptOptions;
@@ -36,7 +41,7 @@ export class ConnectionAttempt {
     this.#options = options;
   }
 
-  /** May call `opened` or `failed` before it returns. */
+  /** Starts the attempt. May call `onOpened` or `onFailed` before it returns. */
   begin(): void {
     const { connector, target, sockets, onOpened } = this.#options;
     this.#stop = null;
@@ -51,7 +56,7 @@ export class ConnectionAttempt {
       this.#handleFailure(error);
     };
     try {
-      // It returns the socket, of which its types say nothing.
+      // The connector returns the socket, although its type does not show it.
       const socket: unknown = connector(target, handleResult);
       if (isOver || !(socket instanceof Socket)) return;
       this.#stop = () => {
@@ -60,12 +65,13 @@ export class ConnectionAttempt {
         socket.destroy(new Error("given up"));
       };
     } catch (error) {
-      // A connection that cannot be begun has failed like any other. An exception would keep its place, or end the process.
+      // A connection that cannot be started fails like any other. An exception would keep its place or end
+      // the process.
       handleResult(error, null);
     }
   }
 
-  /** Gives it up, and returns whether that was possible. */
+  /** Gives the attempt up. Returns whether that was possible. */
   abandon(): boolean {
     const stop = this.#stop;
     this.#stop = null;

@@ -1,7 +1,10 @@
-/** Returns how many file descriptors this process may have. Null: there is no limit, or the system does not tell. */
+/**
+ * Returns the limit of file descriptors of this process, or null if there is none or the system does not
+ * report it.
+ */
 export function descriptorLimit(): number | null {
   const { report } = process;
-  // Else the names of all peers would be looked up.
+  // Without this the report would look up the names of all peers.
   Object.assign(report, { excludeNetwork: true });
   const diagnostics: unknown = report.getReport();
   const limits = readMember(diagnostics, "userLimits");

@@ -5,29 +5,40 @@ import { networkInterfaces } from "node:os";
 import type { AccountId, Millis } from "../../core/model/message.ts";
 import { elapsed } from "../../clock/clock.ts";
 
-/** All addresses of a name, as text. Rejects, as Node's own does, when the name is not known. `account`: the account that needs it. */
+/**
+ * Returns all addresses of a name, as text. Rejects like Node's lookup if the name is unknown. `account` is
+ * the account that needs the name.
+ */
 export type Resolve = (hostname: string, account?: AccountId) => Promise<readonly string[]>;
 
-/** Names the account for which a connection is opened, and so a name resolved. */
+/** The account for which a connection is being opened, and its name resolved. */
 export const resolvingAccount = new AsyncLocalStorage<AccountId>();
 
 type LookupWays = {
-  /** The system's own lookup. It holds one of two threads until the name servers have answered, or for some ten seconds and more. */
+  /**
+   * The system's own lookup. It blocks one of two threads until the name servers respond, or for ten seconds
+   * or more.
+   */
   lookUp: Resolve;
-  /** Returns the addresses that the name servers give; none if they know none or do not answer. Holds no thread. */
+  /**
+   * Returns the addresses that the name servers give, or none if they know none or do not respond. Blocks no
+   * thread.
+   */
   ask: Resolve;
   /** Reports whether the system knows the name without a name server. */
   isListed(hostname: string): Promise<boolean>;
 };
 
-/** Nobody waits any longer for a connection. */
+/** After this time no request waits for the connection any more. */
 const maxWait: Millis = 10_000;
 
 /**
- * The system's own way to resolve a name knows all sources of names that a machine may have, but blocks a thread for each, and there are
- * two: a few names with silent servers would stop deliveries to all other names, of all accounts. So the name servers are asked in a way that
- * blocks nothing, and the addresses that they give are used. Only names without any are looked up by the system, one after another, for the
- * accounts in turns: they hold one thread (docs/decisions/0057).
+ * Returns a resolver that a silent name server cannot block.
+ *
+ * The system's own lookup knows all sources of names of a machine, but blocks one of two threads. A few names
+ * with silent servers would stop deliveries to all other names, of all accounts. So the name servers are
+ * asked first, without blocking a thread. Only names for which they give no address are looked up by the
+ * system, one at a time and by account in turn, which blocks one thread (docs/decisions/0057).
  */
 export function createResolver({ lookUp, ask, isListed }: LookupWays): Resolve {
   const lookUpShared = shareLookups(lookUp);
@@ -46,10 +57,10 @@ type WaitingName = { hostname: string; since: Millis; answer: Promise<readonly s
   "promise"
 >;
 
-/** Looks names up one after another: each account in turn, and of each account the name that has waited longest. */
+/** Looks names up one after another: accounts take turns, and each account's oldest name is first. */
 class LookupQueue {
   readonly #lookUp: Resolve;
-  /** The next turn is the first one's. An account without names is not here. */
+  /** Waiting names by account. The first account has the next turn. An account without names is removed. */
   readonly #accounts = new Map<AccountId, Map<string, WaitingName>>();
   #isBusy = false;
 
@@ -73,7 +84,9 @@ class LookupQueue {
     for (let next = this.#takeNext(); next; next = this.#takeNext()) {
       const { hostname, since, reject } = next;
       if (elapsed() - since > maxWait) {
-        reject(Object.assign(new Error(`the name servers of ${hostname} do not answer`), { code: "EAI_AGAIN" }));
+        reject(
+          Object.assign(new Error(`the name servers of ${hostname} do not answer`), { code: "EAI_AGAIN" }),
+        );
         continue;
       }
       try {
@@ -97,7 +110,7 @@ class LookupQueue {
     return waiting;
   }
 
-  /** Other accounts that wait for the same name: what was found is found for all of them. */
+  /** Returns other accounts' requests for the same name, which share the result. */
   #takeOthers(hostname: string): WaitingName[] {
     const found: WaitingName[] = [];
     for (const [account, names] of [...this.#accounts]) {
@@ -111,10 +124,10 @@ class LookupQueue {
   }
 }
 
-/** Reports whether a name stands for this machine, so that no name server is asked for it. */
+/** Reports whether a name means this machine, so that no name server is asked for it. */
 export const isLoopbackName = (hostname: string): boolean => /(^|\.)localhost\.?$/i.test(hostname);
 
-/** Many connections that need the same name at the same time share one answer. */
+/** Returns a resolver in which concurrent requests for a name share one lookup. */
 export function shareLookups(resolve: Resolve): Resolve {
   const running = new Map<string, Promise<readonly string[]>>();
   return (hostname, account) => {
@@ -126,29 +139,36 @@ export function shareLookups(resolve: Resolve): Resolve {
   };
 }
 
-/** How a short name is completed (resolv.conf): a name with fewer dots than `dots` is tried last as it is. */
+/** How a short name is completed (resolv.conf). A name with fewer dots than `dots` is tried as it is last. */
 export type SearchList = { domains: readonly string[]; dots: number };
 
-/** Reads the search list of a resolv.conf. */
+/** Returns the search list of a resolv.conf. */
 export function parseSearchList(text: string): SearchList {
   const lines = text.split("\n").map((line) => line.trim().split(/\s+/));
   const domains = lines.findLast(([word]) => word === "search" || word === "domain")?.slice(1) ?? [];
-  const dots = lines.flatMap(([word, ...options]) => (word === "options" ? options : [])).findLast((option) => /^ndots:\d+$/.test(option));
-  return { domains: domains.filter((domain) => domain !== "."), dots: Math.min(15, Number(dots?.slice("ndots:".length) ?? 1)) };
+  const dots = lines
+    .flatMap(([word, ...options]) => (word === "options" ? options : []))
+    .findLast((option) => /^ndots:\d+$/.test(option));
+  return {
+    domains: domains.filter((domain) => domain !== "."),
+    dots: Math.min(15, Number(dots?.slice("ndots:".length) ?? 1)),
+  };
 }
 
-/** The names that the system would try for a name, in its order. */
+/** Returns the names that the system would try for a name, in order. */
 export function listCandidates(hostname: string, { domains, dots }: SearchList): string[] {
   if (hostname.endsWith(".")) return [hostname];
   const completed = domains.map((domain) => `${hostname}.${domain}`);
   return hostname.split(".").length > dots ? [hostname, ...completed] : [...completed, hostname];
 }
 
-/** The names that a hosts file lists, in lower case. */
+/** Returns the names that a hosts file lists, in lower case. */
 export const parseHostsFile = (text: string): ReadonlySet<string> =>
-  new Set(text.split("\n").flatMap((line) => (line.split("#")[0] ?? "").trim().toLowerCase().split(/\s+/).slice(1)));
+  new Set(
+    text.split("\n").flatMap((line) => (line.split("#")[0] ?? "").trim().toLowerCase().split(/\s+/).slice(1)),
+  );
 
-/** Returns a reader of a file, which reads it again only when it has changed. A file that cannot be read is taken for an empty one. */
+/** Returns a reader that reads a file again only if it has changed. An unreadable file counts as empty. */
 function createFileReader<T>(path: string, read: (text: string) => T): () => Promise<T> {
   let cached: { version: string; value: T } | null = null;
   return async () => {
@@ -156,14 +176,15 @@ function createFileReader<T>(path: string, read: (text: string) => T): () => Pro
       ({ mtimeMs, size, ino }) => `${mtimeMs} ${size} ${ino}`,
       () => "",
     );
-    if (cached?.version !== version) cached = { version, value: read(await readFile(path, "utf8").catch(() => "")) };
+    if (cached?.version !== version)
+      cached = { version, value: read(await readFile(path, "utf8").catch(() => "")) };
     return cached.value;
   };
 }
 
 const hostsFile = process.platform === "win32" ? "C:\\Windows\\System32\\drivers\\etc\\hosts" : "/etc/hosts";
 
-/** Reports whether the hosts file of this machine lists a name. */
+/** Returns a function that reports whether the hosts file of this machine lists a name. */
 export function createHostsCheck(path = hostsFile): LookupWays["isListed"] {
   const names = createFileReader(path, parseHostsFile);
   return async (hostname) => (await names()).has(hostname.toLowerCase().replace(/\.$/, ""));
@@ -171,8 +192,14 @@ export function createHostsCheck(path = hostsFile): LookupWays["isListed"] {
 
 type NameServers = { resolver: Resolver; search: SearchList };
 
-/** Asks the name servers of the system, completing names as it does. `servers`: instead of those of the system. */
-export function createServerLookup(servers?: readonly string[], path = "/etc/resolv.conf"): LookupWays["ask"] {
+/**
+ * Returns a lookup that asks the name servers of the system, or `servers`, and completes short names as the
+ * system does.
+ */
+export function createServerLookup(
+  servers?: readonly string[],
+  path = "/etc/resolv.conf",
+): LookupWays["ask"] {
   const makeServers = (text: string): NameServers => {
     const resolver = new Resolver({ timeout: 1_000, tries: 2 });
     if (servers) resolver.setServers(servers);
@@ -189,24 +216,33 @@ export function createServerLookup(servers?: readonly string[], path = "/etc/res
   };
 }
 
-async function queryAddresses(resolver: Resolver, name: string): Promise<{ addresses: string[]; isSilent: boolean }> {
+async function queryAddresses(
+  resolver: Resolver,
+  name: string,
+): Promise<{ addresses: string[]; isSilent: boolean }> {
   let isSilent = false;
   const noAddresses = (error: NodeJS.ErrnoException): string[] => {
     isSilent ||= error.code === "ETIMEOUT";
     return [];
   };
-  const [ipv4, ipv6] = await Promise.all([resolver.resolve4(name).catch(noAddresses), resolver.resolve6(name).catch(noAddresses)]);
+  const [ipv4, ipv6] = await Promise.all([
+    resolver.resolve4(name).catch(noAddresses),
+    resolver.resolve6(name).catch(noAddresses),
+  ]);
   const [first, second] = prefersIpv6() ? [ipv6, ipv4] : [ipv4, ipv6];
-  const addresses = Array.from({ length: Math.max(first.length, second.length) }, (_, at) => [first[at] ?? [], second[at] ?? []].flat());
+  const addresses = Array.from({ length: Math.max(first.length, second.length) }, (_, at) =>
+    [first[at] ?? [], second[at] ?? []].flat(),
+  );
   return { addresses: addresses.flat(), isSilent };
 }
 
-/** Whether this machine has a global address of IPv6, and so calls others by theirs (RFC 6724). */
+/** Reports whether this machine has a global IPv6 address, and therefore prefers IPv6 (RFC 6724). */
 const prefersIpv6 = (): boolean =>
   Object.values(networkInterfaces())
     .flat()
     .some((one) => one !== undefined && one.family === "IPv6" && /^[23]/.test(one.address));
 
+/** Looks a name up as the system does. Blocks a thread until the result is known. */
 export async function lookUpWithSystem(hostname: string): Promise<readonly string[]> {
   const answers = await systemLookup(hostname, { all: true });
   return answers.map(({ address }) => address);

@@ -17,26 +17,30 @@ import {
 } from "./dns.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
-/** Decides which addresses may be called. Whatever leaves the server goes through its connector. */
+/** Decides which addresses may be called. All requests that leave the server use its connector. */
 export type Egress = {
-  /** May this IP address be called? False as well for what is not an IP address. */
+  /** Reports whether an IP address may be called. Returns false for anything that is not an IP address. */
   mayCall(address: string): boolean;
   /** Knows addresses, loopback names, and names whose last lookup was refused. */
   refusedHost: RefusedHosts;
   /**
-   * Opens sockets for `Connection`. A name is resolved once for each connection; if any of its addresses may not be called
-   * nothing is, else one of exactly these is called, so a name that changes its mind in between gains nothing.
-   * No proxy is ever used, whatever the environment says: it would resolve the name again.
+   * Returns a connector that opens sockets for `HttpConnection`. It resolves a name once per connection. If
+   * any address of the name may not be called, nothing is called. Otherwise it calls one of exactly these
+   * addresses, so a name that changes in between gains nothing. It never uses a proxy, even if the
+   * environment names one: a proxy would resolve the name again.
    */
   connector(connectTimeout: Millis): buildConnector.connector;
 };
 
-/** `allow`: networks (`10.0.0.0/8`, `::1/128`) and single addresses that may be called although they are not public. */
+/**
+ * `allow` lists networks (`10.0.0.0/8`, `::1/128`) and addresses that may be called although they are not
+ * public.
+ */
 export type EgressOptions = { allow: readonly string[]; resolve?: Resolve };
 
 /**
- * The connection was not made, because of the address. The message may be shown to the publisher: it contains no address from a
- * name server, because internal names are not public.
+ * The connection was refused because of the address. The text may be shown to the publisher: it contains no
+ * address from a name server, because internal names are not public.
  */
 export class EgressRefusal extends Error {
   constructor(address: string, hostname: string) {
@@ -49,11 +53,15 @@ export class EgressRefusal extends Error {
   }
 }
 
-const unknownAddressAdvice = "the operator of the server can look it up, and allow it with WAYPOST_EGRESS_ALLOW";
+const unknownAddressAdvice =
+  "the operator of the server can look it up, and allow it with WAYPOST_EGRESS_ALLOW";
 
 const neverAllowedAdvice = "it is a link-local or metadata address, which is refused";
 
-/** Allows what is public, and what `allow` lists. Throws an Error that says which entry of it is malformed. */
+/**
+ * Returns an egress that allows public addresses and those in `allow`. Throws an Error that names a malformed
+ * entry.
+ */
 export function createEgress({ allow, resolve }: EgressOptions): Egress {
   const allowed = parseNetworks(allow);
   const mayCall = (address: string): boolean => {
@@ -63,12 +71,14 @@ export function createEgress({ allow, resolve }: EgressOptions): Egress {
   const resolveOnce = resolve
     ? shareLookups(resolve)
     : createResolver({ lookUp: lookUpWithSystem, ask: createServerLookup(), isListed: createHostsCheck() });
-  // The names whose last lookup had an address that may not be called, each with that address.
+  // Names whose last lookup returned a forbidden address, each with that address.
   const refused = new BoundedMap<string, string>(1_000);
   const refusedHost: RefusedHosts = (host) => {
     const address = host.replace(/^\[|\]$/g, "");
-    if (isIP(address) !== 0) return mayCall(address) ? null : { address, allow: findAllowEntry(address), isResolved: false };
-    if (isLoopbackName(host) && !loopback.some(mayCall)) return { address: host, allow: loopbackNetworks, isResolved: false };
+    if (isIP(address) !== 0)
+      return mayCall(address) ? null : { address, allow: findAllowEntry(address), isResolved: false };
+    if (isLoopbackName(host) && !loopback.some(mayCall))
+      return { address: host, allow: loopbackNetworks, isResolved: false };
     const denied = refused.get(host);
     return denied === undefined ? null : { address: denied, allow: findAllowEntry(denied), isResolved: true };
   };
@@ -80,39 +90,53 @@ export function createEgress({ allow, resolve }: EgressOptions): Egress {
       throw new EgressRefusal(denied, hostname);
     }
     refused.delete(hostname);
-    if (addresses.length === 0) throw Object.assign(new Error(`${hostname} has no address`), { code: "ENOTFOUND" });
+    if (addresses.length === 0)
+      throw Object.assign(new Error(`${hostname} has no address`), { code: "ENOTFOUND" });
     return addresses.slice(0, maxAddresses).map((address) => ({ address, family: isIP(address) }));
   };
   return {
     mayCall,
     refusedHost,
-    connector: (connectTimeout) => guardedConnector(mayCall, toLookupFunction(resolveAllowed), connectTimeout),
+    connector: (connectTimeout) =>
+      guardedConnector(mayCall, toLookupFunction(resolveAllowed), connectTimeout),
   };
 }
 
 type LookupAnswer = { address: string; family: number };
 
-/** What a loopback name stands for. Which of them it has is known to the system only. */
+/** Addresses of a loopback name. Only the system knows which of them the name has. */
 const loopback = ["127.0.0.1", "::1"];
 const loopbackNetworks = "127.0.0.0/8,::1/128";
 
-/** How many addresses of one name are tried. */
+/** The most addresses of one name that are tried. */
 const maxAddresses = 8;
 
-function guardedConnector(mayCall: Egress["mayCall"], lookup: LookupFunction, timeout: Millis): buildConnector.connector {
-  // An address that does not answer gets half a second before the next one is tried; Node's 250 ms would cut off far continents.
-  // HTTP/2 is off on purpose: one attempt is one request on one connection, and ends without touching any other.
-  const settings = { lookup, timeout, ...socketReadOptions, allowH2: false, autoSelectFamily: true, autoSelectFamilyAttemptTimeout: 500 };
+function guardedConnector(
+  mayCall: Egress["mayCall"],
+  lookup: LookupFunction,
+  timeout: Millis,
+): buildConnector.connector {
+  // An address that does not respond gets 500 ms before the next one is tried; Node's 250 ms would cut off
+  // far continents. HTTP/2 is off on purpose: an attempt is one request on one connection, and ends without
+  // affecting another.
+  const settings = {
+    lookup,
+    timeout,
+    ...socketReadOptions,
+    allowH2: false,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: 500,
+  };
   const connectPlain = buildConnector(settings);
   let connectSecure: buildConnector.connector | null = null;
   return (options, callback) => {
-    // Node does not look up what is an address already.
+    // Node does not call `lookup` for an address.
     if (isIP(options.hostname) !== 0 && !mayCall(options.hostname)) {
       queueMicrotask(() => callback(new EgressRefusal(options.hostname, options.hostname), null));
       return;
     }
     if (options.protocol !== "https:") return connectPlain(options, callback);
-    // One context for all: making one loads all root certificates.
+    // One context for all connections: making one loads all root certificates.
     connectSecure ??= buildConnector({ ...settings, secureContext: createSecureContext() });
     // The connector returns the socket, which is closed if the caller stops waiting.
     return connectSecure(options, callback);
@@ -133,57 +157,74 @@ function toLookupFunction(resolve: (hostname: string) => Promise<LookupAnswer[]>
 type Networks = { ipv4: BlockList; ipv6: BlockList };
 type PlainAddress = { address: string; family: "ipv4" | "ipv6" };
 
-const containsAddress = (list: Networks, { address, family }: PlainAddress): boolean => list[family].check(address, family);
+const containsAddress = (list: Networks, { address, family }: PlainAddress): boolean =>
+  list[family].check(address, family);
 
-/** One list per family, because a `BlockList` with both takes `::/0` to hold every IPv4 address. */
+/**
+ * Returns one list per family, because a `BlockList` with both counts every IPv4 address as part of `::/0`.
+ */
 function parseNetworks(entries: readonly string[]): Networks {
   const list: Networks = { ipv4: new BlockList(), ipv6: new BlockList() };
   for (const entry of entries) {
     const [address = "", length, ...rest] = entry.trim().split("/");
     const parsed = toPlainAddress(address);
     if (parsed === null || rest.length > 0 || address.includes("%"))
-      throw makeNetworkError(entry, "write a network such as 10.0.0.0/8, or an address");
+      throw makeNetworkError(entry, "use a network such as 10.0.0.0/8, or an address");
     const bits = parsed.family === "ipv4" ? 32 : 128;
-    if (length !== undefined && isIP(address) === 6 && bits === 32) throw makeNetworkError(entry, "write an IPv4 network in its own form");
+    if (length !== undefined && isIP(address) === 6 && bits === 32)
+      throw makeNetworkError(entry, "use the IPv4 form");
     if (length !== undefined && !(/^\d{1,3}$/.test(length) && Number(length) <= bits))
-      throw makeNetworkError(entry, `after the slash goes a number from 0 to ${bits}`);
-    list[parsed.family].addSubnet(parsed.address, length === undefined ? bits : Number(length), parsed.family);
+      throw makeNetworkError(entry, `use a number from 0 to ${bits} after the slash`);
+    list[parsed.family].addSubnet(
+      parsed.address,
+      length === undefined ? bits : Number(length),
+      parsed.family,
+    );
   }
   return list;
 }
 
-const makeNetworkError = (entry: string, advice: string): Error => new Error(`"${entry}" is not a network: ${advice}`);
+const makeNetworkError = (entry: string, advice: string): Error =>
+  new Error(`"${entry}" is not a network; ${advice}`);
 
-/** The address without its zone, and an IPv4 address that comes as IPv6 (`::ffff:10.0.0.1`) as IPv4. Null: not an address. */
+/**
+ * Returns an address without its zone. An IPv4 address in IPv6 form (`::ffff:10.0.0.1`) becomes IPv4. Returns
+ * null if the text is not an address.
+ */
 function toPlainAddress(text: string): PlainAddress | null {
   const family = isIP(text);
   if (family === 0) return null;
   if (family === 4) return { address: text, family: "ipv4" };
   const [address = ""] = text.split("%");
   const groups = parseIpv6Groups(address);
-  if (startsWith(groups, [0, 0, 0, 0, 0, 0xffff])) return { address: readEmbeddedIpv4(groups), family: "ipv4" };
+  if (startsWith(groups, [0, 0, 0, 0, 0, 0xffff]))
+    return { address: readEmbeddedIpv4(groups), family: "ipv4" };
   return { address, family: "ipv6" };
 }
 
 function isPublic({ address, family }: PlainAddress): boolean {
   if (family === "ipv4") return !privateNetworks.ipv4.check(address, "ipv4");
   const groups = parseIpv6Groups(address);
-  // NAT64 (RFC 6052): networks that have IPv6 only reach the whole of IPv4 through it.
-  if (startsWith(groups, [0x64, 0xff9b, 0, 0, 0, 0])) return !privateNetworks.ipv4.check(readEmbeddedIpv4(groups), "ipv4");
+  // NAT64 (RFC 6052): networks with only IPv6 reach all of IPv4 through it.
+  if (startsWith(groups, [0x64, 0xff9b, 0, 0, 0, 0]))
+    return !privateNetworks.ipv4.check(readEmbeddedIpv4(groups), "ipv4");
   return !privateNetworks.ipv6.check(address, "ipv6");
 }
 
-/** What WAYPOST_EGRESS_ALLOW must contain to allow an address. Null: nobody is advised to allow it. */
+/**
+ * Returns the entry of WAYPOST_EGRESS_ALLOW that allows an address, or null if allowing it is never advised.
+ */
 function findAllowEntry(address: string): string | null {
   const plain = toPlainAddress(address);
   return plain === null || containsAddress(neverAdvisedNetworks, plain) ? null : plain.address;
 }
 
-/** The eight numbers of an IPv6 address. */
+/** Returns the eight numbers of an IPv6 address. */
 function parseIpv6Groups(address: string): number[] {
-  // URL knows all spellings and answers with one: no dotted part, at most one `::`.
+  // URL accepts all spellings and returns a single one: without a dotted part, with at most one `::`.
   const [head = "", tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split("::");
-  const parseGroups = (part: string): number[] => (part === "" ? [] : part.split(":").map((group) => Number.parseInt(group, 16)));
+  const parseGroups = (part: string): number[] =>
+    part === "" ? [] : part.split(":").map((group) => Number.parseInt(group, 16));
   const left = parseGroups(head);
   const right = parseGroups(tail ?? "");
   return [...left, ...Array.from({ length: 8 - left.length - right.length }, () => 0), ...right];
@@ -192,7 +233,7 @@ function parseIpv6Groups(address: string): number[] {
 const startsWith = (groups: readonly number[], prefix: readonly number[]): boolean =>
   prefix.every((group, index) => groups[index] === group);
 
-/** The last 32 bits as an IPv4 address. */
+/** Returns the last 32 bits as an IPv4 address. */
 const readEmbeddedIpv4 = (groups: readonly number[]): string =>
   groups
     .slice(6)
@@ -200,8 +241,8 @@ const readEmbeddedIpv4 = (groups: readonly number[]): string =>
     .join(".");
 
 /**
- * Link-local addresses, metadata services of clouds (they give credentials to whoever asks), and the ranges of IPv6 that can stand for
- * any address of IPv4, these included.
+ * Link-local addresses, metadata services of clouds (which give credentials to any caller), and IPv6 ranges
+ * that can represent any IPv4 address, including these.
  */
 const neverAdvisedNetworks = parseNetworks([
   "100.100.100.200",
@@ -217,13 +258,16 @@ const neverAdvisedNetworks = parseNetworks([
   "fe80::/10",
 ]);
 
-/** The special-purpose registries of IANA (RFC 6890 and successors), less the few entries that anyone can reach. */
+/**
+ * The special-purpose registries of IANA (RFC 6890 and successors), except for the few entries that are
+ * public.
+ */
 const privateNetworks = parseNetworks([
   "0.0.0.0/8",
   "10.0.0.0/8",
   "100.64.0.0/10",
   "127.0.0.0/8",
-  "168.63.129.16", // answers virtual machines of one cloud only, though its number is public
+  "168.63.129.16", // reachable only by virtual machines of one cloud
   "169.254.0.0/16",
   "172.16.0.0/12",
   "192.0.0.0/24",
@@ -235,7 +279,8 @@ const privateNetworks = parseNetworks([
   "203.0.113.0/24",
   "224.0.0.0/4",
   "240.0.0.0/4",
-  // Only 2000::/3 has been given out. The three below are the rest: loopback, fc00::/7, fe80::/10, multicast, NAT64 of local use and so on.
+  // Only 2000::/3 has been assigned. The next three are the rest: loopback, fc00::/7, fe80::/10, multicast,
+  // local-use NAT64 and so on.
   "::/3",
   "4000::/2",
   "8000::/1",

@@ -8,21 +8,23 @@ import { resolvingAccount } from "./dns.ts";
 import { ConnectionAttempt } from "./connectionAttempt.ts";
 import { SocketLimit } from "./sockets.ts";
 
+/** How connections are opened, and how many. */
 export type ConnectionPoolOptions = {
   connector: buildConnector.connector;
-  /** How many there may be to one origin. */
+  /** The most connections to one origin. */
   perOrigin: number;
   longWork: LongWork;
-  /** How many there may be to all origins, those that are being opened included. Absent: as many as are needed. */
+  /** The most sockets to all origins, including those being opened. Absent: no limit. */
   maxSockets?: number;
 };
 
-/** Why a request was not sent: the connections are closed. */
+/** The error of a request that was not sent or was aborted because the pool is closed. */
 export class PoolClosed extends Error {}
 
 /**
- * The connections of this node: to each origin (`https://shop.example:8443`) as many as are needed, up to a limit. An origin is forgotten
- * with its last connection, however many there are in a lifetime.
+ * The connections of this node. Each origin (`https://shop.example:8443`) has as many as needed, up to a
+ * limit. An origin is removed with its last connection, so that the number of origins over time does not
+ * matter.
  */
 export class ConnectionPool {
   readonly #options: ConnectionPoolOptions;
@@ -36,17 +38,20 @@ export class ConnectionPool {
     this.#sockets = new SocketLimit(options.maxSockets ?? Infinity);
   }
 
-  /** How many sockets there are, those that are being opened included. */
+  /** The number of sockets, including those being opened. */
   get sockets(): number {
     return this.#sockets.count;
   }
 
-  /** How many origins are remembered: those with a connection, or with a request that waits for one. */
+  /** The number of remembered origins: those with a connection, or with a request that waits for one. */
   get count(): number {
     return this.#origins.size;
   }
 
-  /** Sends the request as soon as there is a connection for it. What is returned takes it back while it waits for one. Throws `Closed`. */
+  /**
+   * Sends a request as soon as there is a connection. Returns a function that takes the request back while it
+   * waits for one. Throws `PoolClosed`.
+   */
   send(url: ParsedUrl, caller: RequestCaller): () => void {
     if (this.#isClosed) throw new PoolClosed();
     const { origin: name } = url;
@@ -62,7 +67,7 @@ export class ConnectionPool {
     return origin.send(caller);
   }
 
-  /** Cuts all of them; what runs on them, or waits for them, ends with an error. */
+  /** Closes all connections. Requests that are running or waiting fail. */
   close(): void {
     this.#isClosed = true;
     this.#cancelTick?.();
@@ -70,7 +75,7 @@ export class ConnectionPool {
     this.#origins.clear();
   }
 
-  /** While any is idle, the time goes by for them. */
+  /** Ages the idle connections once a second while there are any. */
   #scheduleTick(): void {
     if (this.#cancelTick !== null || this.#isClosed) return;
     this.#cancelTick = alarm(1_000, () => {
@@ -84,27 +89,33 @@ export class ConnectionPool {
 
 type OriginOwner = { onIdle(): void; onEmpty(): void; sockets: SocketLimit };
 
-/** Connections to one origin, and what waits for one. */
+/** The connections to one origin, and the requests that wait for one. */
 class Origin {
   readonly #target: buildConnector.Options;
   readonly #options: ConnectionPoolOptions;
   readonly #owner: OriginOwner;
   readonly #open = new Set<HttpConnection>();
-  /** The one that was used last goes first, so that those which are not needed grow old. */
+  /** The most recently used connection is taken first, so that unneeded ones expire. */
   #idle: HttpConnection[] = [];
-  /** An answer has ended on them in this turn of the event loop, or in the one before it. */
+  /**
+   * Connections whose last response ended in this turn of the event loop, or (`#settling`) in the one before.
+   */
   #justUsed: HttpConnection[] = [];
   #settling: HttpConnection[] = [];
   readonly #waiting = new Set<RequestCaller>();
-  /** Requests that met the end of a reused connection. Each is resent once, over a new connection. */
+  /** Requests whose reused connection ended. Each is resent once, over a new connection. */
   readonly #resending = new Set<RequestCaller>();
   readonly #attempts = new Set<ConnectionAttempt>();
-  /** The account whose request came last, and so the one for which a connection is opened. */
+  /** The account of the latest request, for which a new connection is opened. */
   #lastAccount = "";
   #isCheckScheduled = false;
   #isClosed = false;
 
-  constructor({ hostname, host, protocol, port }: ParsedUrl, options: ConnectionPoolOptions, owner: OriginOwner) {
+  constructor(
+    { hostname, host, protocol, port }: ParsedUrl,
+    options: ConnectionPoolOptions,
+    owner: OriginOwner,
+  ) {
     this.#target = { hostname: hostname.replace(/^\[|\]$/g, ""), host, protocol, port };
     this.#options = options;
     this.#owner = owner;
@@ -125,7 +136,10 @@ class Origin {
     };
   }
 
-  /** Nobody waits any longer for the connection that has been opening for longest: it may never open, and keeps a socket meanwhile. */
+  /**
+   * Gives up the attempt that has been opening longest if no request needs it: it may never open, and
+   * occupies a socket.
+   */
   #abandonExcess(): void {
     if (this.#isClosed || this.#attempts.size <= this.#missingConnections) return;
     const abandoned = [...this.#attempts].find((attempt) => attempt.abandon());
@@ -133,7 +147,7 @@ class Origin {
     this.#openMore();
   }
 
-  /** A second went by. Answers how many are not in use still. */
+  /** Called once a second. Closes expired connections and returns how many are still unused. */
   tick(): number {
     const old = this.#idle.filter((connection) => --connection.idleSeconds <= 0);
     if (old.length > 0) this.#idle = this.#idle.filter((connection) => connection.idleSeconds > 0);
@@ -170,7 +184,10 @@ class Origin {
     this.#openMore();
   }
 
-  /** Also closes the idle connections: they have been idle for longer, because the most recently used one is taken first. */
+  /**
+   * Resends a request over a new connection. Also closes the idle connections: they have been idle for
+   * longer, because the most recently used one is taken first.
+   */
   #resend(caller: RequestCaller): void {
     if (this.#isClosed) return caller.onFailure(new PoolClosed());
     this.#resending.add(caller);
@@ -178,9 +195,10 @@ class Origin {
   }
 
   /**
-   * No connection is used again before Node has looked once more at what came in on it: a destination that closes it without a word
-   * would cost the next request its attempt, and bytes that nobody asked for would be taken for its answer. An immediate comes after
-   * the look in which the answer ended, and a second one after the next.
+   * Schedules the reuse of connections after Node has read from them again. Otherwise a
+   * destination that closes a connection silently would cost the next request its attempt, and unrequested
+   * bytes would be taken for its response. One immediate runs after the read in which the response ended, a
+   * second one after the next read.
    */
   #scheduleReuse(): void {
     if (this.#isCheckScheduled) return;
@@ -204,19 +222,28 @@ class Origin {
     });
   }
 
-  /** How many requests need a connection that is not open yet. Reused connections serve those that wait, and none that is resent. */
+  /**
+   * The number of requests that need a connection which is not open yet. Reused connections serve waiting
+   * requests, but never resent ones.
+   */
   get #missingConnections(): number {
     const reusable = this.#idle.length + this.#justUsed.length + this.#settling.length;
     return this.#resending.size + Math.max(0, this.#waiting.size - reusable);
   }
 
-  /** The request that a new connection serves first. A resent one has used up some of its time, and no other connection serves it. */
+  /**
+   * Returns the request that a new connection serves first. Resent requests precede: they have used up some
+   * of their time, and no reused connection serves them.
+   */
   #takeNext(): RequestCaller | undefined {
     return takeFirst(this.#resending) ?? takeFirst(this.#waiting);
   }
 
   #openMore(): void {
-    while (this.#attempts.size < this.#missingConnections && this.#attempts.size + this.#open.size < this.#options.perOrigin)
+    while (
+      this.#attempts.size < this.#missingConnections &&
+      this.#attempts.size + this.#open.size < this.#options.perOrigin
+    )
       this.#connect();
     if (this.#attempts.size + this.#open.size === 0) this.#owner.onEmpty();
   }
@@ -225,7 +252,8 @@ class Origin {
     const attempt = new ConnectionAttempt({
       target: this.#target,
       sockets: this.#owner.sockets,
-      connector: (target, answered) => resolvingAccount.run(this.#lastAccount, () => this.#options.connector(target, answered)),
+      connector: (target, answered) =>
+        resolvingAccount.run(this.#lastAccount, () => this.#options.connector(target, answered)),
       isWanted: () => this.#waiting.size + this.#resending.size > 0,
       onOpened: (socket) => {
         this.#attempts.delete(attempt);
@@ -253,7 +281,10 @@ class Origin {
     else this.onFree(connection);
   }
 
-  /** Told to the one that waits for longest, unless there is one for each. For each of the others another one is tried. */
+  /**
+   * Fails the request that has waited longest, unless there is a connection for each. For each other request
+   * a new connection is tried.
+   */
   #handleFailed(error: unknown): void {
     if (this.#missingConnections > 0) this.#takeNext()?.onFailure(error);
     this.#openMore();

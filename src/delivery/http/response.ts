@@ -1,62 +1,81 @@
 import type { HeaderList } from "../../core/model/message.ts";
 
-/** What an answer is told to, piece by piece. */
+/** Receives a response piece by piece. */
 export type ResponseListener = {
   /**
-   * The final answer begins. `fields` reads its header fields, names as they were sent; it may be called only now. `length`: of the
-   * body, as far as the answer announces it.
+   * Called when the final response begins. `fields` reads its header fields, with names as they were sent; it
+   * may be called only during this call. `length` is the announced length of the body, or null.
    */
   onResponse(status: number, fields: () => HeaderList, length: number | null): void;
-  /** Some of the body. The bytes are overwritten when this returns. */
+  /** Called with a part of the body. The bytes are overwritten after it returns. */
   onBody(bytes: Buffer): void;
 };
 
-/** An answer that cannot be taken. The message is a sentence that says why, and nothing of what was read. */
+/** A response that is not accepted. The text gives the reason, and contains nothing of what was received. */
 export class BadResponse extends Error {}
 
-const makeInvalidResponse = (problem: string): BadResponse => new BadResponse(`the answer is not valid HTTP: ${problem}`);
+const makeInvalidResponse = (problem: string): BadResponse =>
+  new BadResponse(`the response is not valid HTTP: ${problem}`);
 
-/** How long the connection may be used after the answer, in seconds. Null: it must be closed. */
+/** For how many seconds the connection may be reused after the response. Null: it must be closed. */
 export type ConnectionReuse = { seconds: number } | null;
 
-/** Of the head of an answer, and of what follows its last chunk, no more than this is read. */
+/** The most bytes of the head of a response, and of what follows its last chunk. */
 export const maxHeadBytes = 32 * 1024;
-/** The size of a chunk, with whatever is said of it. */
+/** The most characters of a line with a chunk size, including extensions. */
 const maxChunkLine = 1024;
-/** So many bytes are looked at as text at a time: most heads are shorter, and so is most of what stands between chunks. */
+/**
+ * How many bytes are decoded as text at a time. Most heads are shorter, and so is most text between chunks.
+ */
 const headReadBytes = 2048;
 const chunkLineReadBytes = 32;
-/** Idle connections go soon, before most servers close them: a request that meets a closing connection is a failed attempt. */
+/**
+ * How long a connection may be idle if the response gives no hint, and at most. Idle connections are closed
+ * before most servers close them, because a request that meets a closing connection is a failed attempt.
+ */
 const defaultIdleSeconds = 4;
 const maxIdleSeconds = 30;
 
-/** Smaller pieces of a body are put together before the listener gets them. */
+/** Smaller pieces of a body are joined before the listener receives them. */
 const smallPieceBytes = 1024;
 const pieceBuffer = Buffer.allocUnsafeSlow(64 * 1024);
-/** From the 10,001st piece on, the pieces of a body must have 16 bytes on average: each costs the time of a few hundred bytes. */
+/**
+ * From the 10,001st piece on, the pieces of a body must have at least 16 bytes on average: each piece costs
+ * as much time as a few hundred bytes.
+ */
 const uncheckedPieces = 10_000;
 const minMeanPieceBytes = 16;
 
-type ReaderState = "status" | "fields" | "counted" | "to the end" | "size" | "chunk" | "after chunk" | "trailers" | "whole";
+type ReaderState =
+  | "status"
+  | "fields"
+  | "counted"
+  | "to the end"
+  | "size"
+  | "chunk"
+  | "after chunk"
+  | "trailers"
+  | "whole";
 
 /**
- * Reads one answer (RFC 9112) from the bytes of its connection, in whatever pieces they come. Strict: a line ends with CR LF, a field
- * has a name, and what gives two lengths has none, so two readers cannot see two things in the same bytes. All that it keeps is the head.
+ * Reads one response (RFC 9112) from the bytes of its connection, which may come in pieces of any size. It is
+ * strict, so that two readers cannot disagree about the same bytes: a line ends with CR LF, a field has a
+ * name, and two different lengths are an error. It keeps only the head.
  */
 export class ResponseReader {
   readonly #method: string;
   readonly #listener: ResponseListener;
   #state: ReaderState = "status";
-  /** A line of which the end has not come yet. */
+  /** The beginning of a line whose end has not arrived. */
   #line = "";
   #headBytes = 0;
   #status = 0;
   #fields: string[] = [];
   #isOldVersion = false;
-  /** Bytes of the body, or of the chunk, that are still to come. */
+  /** Bytes of the body or the chunk that have not arrived. */
   #left = 0;
   #reuse: ConnectionReuse = null;
-  /** Bytes that are put together, and not passed on yet. */
+  /** Bytes that are joined and not passed on yet. */
   #bufferedBytes = 0;
   #pieces = 0;
   #bodyBytes = 0;
@@ -70,14 +89,14 @@ export class ResponseReader {
     return this.#state === "whole";
   }
 
-  /** Null unless the answer is whole. */
+  /** Null unless the response is complete. */
   get reuse(): ConnectionReuse {
     return this.isWhole ? this.#reuse : null;
   }
 
   /**
-   * Returns how many of the bytes were read: fewer than there are if they are more than `maxPieces` pieces of a body. Throws a `BadResponse`;
-   * nothing may follow it.
+   * Reads a response from these bytes. Returns how many were read: fewer than given if they contain more than
+   * `maxPieces` pieces of a body. After a `BadResponse` it must not be called again.
    */
   take(bytes: Buffer, maxPieces = Infinity): number {
     let at = 0;
@@ -88,12 +107,12 @@ export class ResponseReader {
     }
     this.#flush();
     if (!this.isWhole || at === bytes.length) return at;
-    // Nobody asked for more. Whoever sends it is not to be trusted with another request.
+    // Bytes after the response: do not trust this destination with another request on the connection.
     this.#reuse = null;
     return bytes.length;
   }
 
-  /** Nothing more will come. Answers whether the answer is whole. */
+  /** Ends reading, because the connection has ended. Returns whether the response is complete. */
   handleClose(): boolean {
     if (this.#state === "to the end") this.#state = "whole";
     this.#reuse = null;
@@ -109,7 +128,8 @@ export class ResponseReader {
   }
 
   #readBody(bytes: Buffer, from: number): number {
-    const count = this.#state === "to the end" ? bytes.length - from : Math.min(this.#left, bytes.length - from);
+    const count =
+      this.#state === "to the end" ? bytes.length - from : Math.min(this.#left, bytes.length - from);
     this.#countPiece(count);
     if (count < smallPieceBytes) this.#bufferPiece(bytes, from, count);
     else {
@@ -122,16 +142,19 @@ export class ResponseReader {
     return count;
   }
 
-  /** A piece is a chunk, or as much of a body as one look at the connection brought. */
+  /**
+   * Counts a piece: a chunk, or the part of a body that arrived in one read. Throws if the pieces are too
+   * small.
+   */
   #countPiece(bytes: number): void {
     this.#bodyBytes += bytes;
     if (++this.#pieces > uncheckedPieces && this.#bodyBytes < this.#pieces * minMeanPieceBytes)
-      throw new BadResponse("the answer comes in pieces of a few bytes each");
+      throw new BadResponse("the response comes in pieces of a few bytes each");
   }
 
   #bufferPiece(bytes: Buffer, from: number, count: number): void {
     if (this.#bufferedBytes + count > pieceBuffer.length) this.#flush();
-    // A call into Node takes longer than a few bytes.
+    // For a few bytes a loop is faster than a call into Node.
     if (count > 32) bytes.copy(pieceBuffer, this.#bufferedBytes, from, from + count);
     else for (let n = 0; n < count; n++) pieceBuffer[this.#bufferedBytes + n] = bytes[from + n] ?? 0;
     this.#bufferedBytes += count;
@@ -143,7 +166,10 @@ export class ResponseReader {
     if (count > 0) this.#listener.onBody(pieceBuffer.subarray(0, count));
   }
 
-  /** Reads the end of a chunk and the size of the next one in their usual form. Returns how many bytes that were; 0: read them as lines. */
+  /**
+   * Reads the end of a chunk and the size of the next one in their usual form. Returns the number of bytes
+   * read, or 0 if they must be read as lines.
+   */
   #readBetweenChunks(bytes: Buffer, from: number): number {
     if (!this.#isInChunks() || this.#line !== "") return 0;
     let at = from;
@@ -153,15 +179,20 @@ export class ResponseReader {
     }
     const digits = at;
     let size = 0;
-    for (let digit = parseHexDigit(bytes[at]); digit >= 0; digit = parseHexDigit(bytes[++at])) size = size * 16 + digit;
+    for (let digit = parseHexDigit(bytes[at]); digit >= 0; digit = parseHexDigit(bytes[++at]))
+      size = size * 16 + digit;
     if (at === digits || at - digits > maxSizeDigits || bytes[at] !== 13 || bytes[at + 1] !== 10) return 0;
     this.#beginChunk(size);
     return at + 2 - from;
   }
 
-  /** Reads lines up to where a body begins, or the answer ends. Answers how many bytes that were. */
+  /** Reads lines until a body begins or the response ends. Returns the number of bytes read. */
   #readLines(bytes: Buffer, from: number): number {
-    const text = bytes.toString("latin1", from, Math.min(bytes.length, from + (this.#isInChunks() ? chunkLineReadBytes : headReadBytes)));
+    const text = bytes.toString(
+      "latin1",
+      from,
+      Math.min(bytes.length, from + (this.#isInChunks() ? chunkLineReadBytes : headReadBytes)),
+    );
     let at = 0;
     while (at < text.length && !this.#isInBody() && this.#state !== "whole") {
       const end = text.indexOf("\n", at);
@@ -179,13 +210,13 @@ export class ResponseReader {
     return at;
   }
 
-  /** What cannot become a line is refused before its end has come, which may be never. */
+  /** Refuses a text that cannot become a valid line, without waiting for its end, which may never come. */
   #requireShortLine(): void {
     const { length } = this.#line;
     if (this.#state === "status" && !versionPrefix.startsWith(this.#line.slice(0, versionPrefix.length)))
       throw makeInvalidResponse("it does not begin with a status line");
     if (this.#isInChunks()) {
-      if (length > maxChunkLine) throw makeInvalidResponse("a chunk says too much of its size");
+      if (length > maxChunkLine) throw makeInvalidResponse("the line with a chunk size is too long");
     } else if (this.#headBytes + length > maxHeadBytes) throw makeHeadTooLarge();
   }
 
@@ -218,15 +249,17 @@ export class ResponseReader {
     const colon = line.indexOf(":");
     const name = line.slice(0, Math.max(0, colon));
     const value = trimValue(line, colon + 1);
-    if (!tokenPattern.test(name) || invalidFieldPattern.test(value)) throw makeInvalidResponse("a header is malformed");
+    if (!tokenPattern.test(name) || invalidFieldPattern.test(value))
+      throw makeInvalidResponse("a header is malformed");
     this.#fields.push(name, value);
   }
 
   #beginResponse(): void {
     const status = this.#status;
-    if (status === 101) throw new BadResponse("the answer is 101 Switching Protocols, which the request did not ask for");
+    if (status === 101)
+      throw new BadResponse("the response is 101 Switching Protocols, which the request did not ask for");
     if (status < 200) {
-      // What comes before the answer says nothing of it (RFC 9110, 15.2), whether it was asked for or not.
+      // An interim response says nothing about the final one (RFC 9110, 15.2).
       this.#state = "status";
       return;
     }
@@ -234,21 +267,27 @@ export class ResponseReader {
     const length = this.#readLength(status);
     this.#left = typeof length === "number" ? length : 0;
     this.#headBytes = 0;
-    this.#state = length === "chunked" ? "size" : length === null ? "to the end" : length > 0 ? "counted" : "whole";
+    this.#state =
+      length === "chunked" ? "size" : length === null ? "to the end" : length > 0 ? "counted" : "whole";
     if (length === null) this.#reuse = null;
-    this.#listener.onResponse(status, () => toHeaderList(this.#fields), typeof length === "number" ? length : null);
-    // They may take ten times their size.
+    this.#listener.onResponse(
+      status,
+      () => toHeaderList(this.#fields),
+      typeof length === "number" ? length : null,
+    );
+    // The fields may occupy ten times their size.
     this.#fields = [];
   }
 
-  /** How long the body is (RFC 9112, 6.3). Null: as long as the connection lasts. */
+  /** Returns the length of the body (RFC 9112, 6.3). Null: until the connection ends. */
   #readLength(status: number): number | "chunked" | null {
     const coding = this.#readField("transfer-encoding");
     const length = this.#readField("content-length");
     if (coding !== null && length !== null) throw makeInvalidResponse("it has two lengths");
     if (this.#method === "HEAD" || status === 204 || status === 304) return 0;
     if (coding !== null) {
-      if (coding.toLowerCase() !== "chunked" || this.#isOldVersion) throw makeInvalidResponse("its transfer encoding is not known");
+      if (coding.toLowerCase() !== "chunked" || this.#isOldVersion)
+        throw makeInvalidResponse("its transfer encoding is not known");
       return "chunked";
     }
     if (length === null) return null;
@@ -260,13 +299,17 @@ export class ResponseReader {
 
   #readReuse(): ConnectionReuse {
     const options = this.#readField("connection")?.toLowerCase() ?? "";
-    if (/(?:^|,)[ \t]*close[ \t]*(?:,|$)/.test(options) || (this.#isOldVersion && !options.includes("keep-alive"))) return null;
+    if (
+      /(?:^|,)[ \t]*close[ \t]*(?:,|$)/.test(options) ||
+      (this.#isOldVersion && !options.includes("keep-alive"))
+    )
+      return null;
     const hint = /(?:^|[,; \t])timeout=(\d{1,6})(?!\d)/i.exec(this.#readField("keep-alive") ?? "")?.[1];
     const seconds = hint === undefined ? defaultIdleSeconds : Math.min(Number(hint) - 1, maxIdleSeconds);
     return seconds > 0 ? { seconds } : null;
   }
 
-  /** All values of this name as one list (RFC 9110, 5.3). */
+  /** Returns all values of a field as one list (RFC 9110, 5.3), or null. The name must be in lower case. */
   #readField(lowerName: string): string | null {
     const fields = this.#fields;
     let found: string | null = null;
@@ -285,7 +328,8 @@ export class ResponseReader {
 
   #readSize(line: string): void {
     const size = /^([0-9a-fA-F]{1,12})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/.exec(line)?.[1];
-    if (size === undefined || line.length > maxChunkLine) throw makeInvalidResponse("the size of a chunk is malformed");
+    if (size === undefined || line.length > maxChunkLine)
+      throw makeInvalidResponse("the size of a chunk is malformed");
     this.#beginChunk(Number.parseInt(size, 16));
   }
 
@@ -295,7 +339,7 @@ export class ResponseReader {
   }
 }
 
-/** The size of a chunk has no more digits. */
+/** The most digits of a chunk size. */
 const maxSizeDigits = 12;
 
 const digitValues = new Int8Array(256).fill(-1);
@@ -304,15 +348,17 @@ for (const [value, digit] of [..."0123456789abcdef"].entries()) {
   digitValues[digit.toUpperCase().charCodeAt(0)] = value;
 }
 
-/** Returns what a hexadecimal digit is worth. Below zero: it is none. */
-const parseHexDigit = (byte: number | undefined): number => (byte === undefined ? -1 : (digitValues[byte] ?? -1));
+/** Returns the value of a hexadecimal digit, or a negative number if the byte is not one. */
+const parseHexDigit = (byte: number | undefined): number =>
+  byte === undefined ? -1 : (digitValues[byte] ?? -1);
 
 const versionPrefix = "HTTP/1.";
 const statusLine = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?$/;
 const tokenPattern = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const invalidFieldPattern = /[^\t\x20-\x7e\x80-\xff]/;
 
-const makeHeadTooLarge = (): BadResponse => new BadResponse(`response headers larger than ${maxHeadBytes / 1024} KiB`);
+const makeHeadTooLarge = (): BadResponse =>
+  new BadResponse(`response headers larger than ${maxHeadBytes / 1024} KiB`);
 
 const isBlank = (code: number): boolean => code === 32 || code === 9;
 

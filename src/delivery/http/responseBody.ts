@@ -3,17 +3,21 @@ import { noBytes } from "../../core/model/message.ts";
 import { smallResponse } from "../../core/fairness/responseRoom.ts";
 import type { ResponseRoom } from "./bodyBytes.ts";
 
-/** Bodies whose length is not known come in pieces of this size. */
+/** The size of the pieces of a body whose length is unknown. */
 const pieceBytes = 64 * 1024;
 
-/** Memory that is not filled with zeros, which would take a millisecond for each MiB: every byte that is handed out is written before. */
+/**
+ * Returns memory that is not filled with zeros, which would take 1 ms per MiB. Every byte is written before
+ * it is read.
+ */
 const allocate = (bytes: number): Uint8Array => new Uint8Array(Buffer.allocUnsafeSlow(bytes).buffer);
 
+/** How much of a body is read, and where its memory comes from. */
 export type ResponseBodyOptions = {
   room: ResponseRoom;
-  /** As the destination announced it. Null: it did not. */
+  /** The length that the destination announced, or null. */
   length: number | null;
-  /** Bytes that are read in any case, if necessary after a pause. */
+  /** Bytes that are always read, if necessary after a pause. */
   keptBytes: number;
   /** Bytes that are read if there is room for them at once. */
   maxBytes: number;
@@ -23,14 +27,15 @@ export type ResponseBodyOptions = {
 };
 
 /**
- * The body of one response. A small one takes its memory as it comes. Before more is read, the body waits for room for all that it
- * announced, or for the most that it may have, so that no two bodies wait for each other. Bytes that have been read are always taken.
+ * The body of one response. A small body takes its memory as it comes. Before more is read, the body waits
+ * for room for its announced length, or for the most that it may have, so that two bodies never wait for each
+ * other. Bytes that have been read are always accepted.
  */
 export class ResponseBody {
   readonly #options: ResponseBodyOptions;
   readonly #expected: number;
   readonly #pieces: Uint8Array[] = [];
-  /** The last of the pieces, and how much of it is used. */
+  /** The last piece. `#usedInLast` is how many of its bytes are used. */
   #lastPiece: Uint8Array = noBytes;
   #usedInLast = 0;
   #size = 0;
@@ -47,22 +52,23 @@ export class ResponseBody {
     return this.#size;
   }
 
-  /** Whether it is paused for want of memory. */
+  /** Whether reading is paused for lack of memory. */
   get isWaiting(): boolean {
     return this.#stopWaiting !== null;
   }
 
-  /** Returns how many of the bytes were taken. If not all were, the body has its end there. */
+  /** Adds bytes and returns how many were accepted. If fewer than given, the body ends there. */
   add(bytes: Uint8Array): number {
     const { keptBytes } = this.#options;
     const end = Math.min(this.#size + bytes.length, this.#expected);
-    const taken = (end <= keptBytes || this.#tryTakeAll() ? end : Math.max(keptBytes, this.#size)) - this.#size;
+    const taken =
+      (end <= keptBytes || this.#tryTakeAll() ? end : Math.max(keptBytes, this.#size)) - this.#size;
     this.#ensureRoom(this.#size + taken);
     this.#append(bytes.subarray(0, taken));
     return taken;
   }
 
-  /** Returns the whole body, exactly as large as its bytes. Nothing else is held from then on. */
+  /** Returns the whole body in memory of exactly its size. Everything else is released. */
   finish(): Bytes {
     this.#stopWaitingForRoom();
     const [first] = this.#pieces;
@@ -82,7 +88,7 @@ export class ResponseBody {
     return whole;
   }
 
-  /** The body is not wanted. */
+  /** Discards the body and releases its memory. */
   drop(): void {
     this.#stopWaitingForRoom();
     this.#pieces.length = 0;
@@ -94,7 +100,7 @@ export class ResponseBody {
     this.#stopWaiting = null;
   }
 
-  /** Whether the body may have more than is kept. */
+  /** Tries to take memory for all bytes that the body may have. Returns whether it has them. */
   #tryTakeAll(): boolean {
     if (this.#taken >= this.#expected) return true;
     if (!this.#options.room.take(this.#expected - this.#taken)) return false;
@@ -144,11 +150,15 @@ export class ResponseBody {
     }
   }
 
-  /** A body of known length is one piece as soon as it has its memory. The first piece of any other is as large as what has come. */
+  /**
+   * Starts a new piece. A body of known length gets one piece as soon as it has its memory. The first piece
+   * of any other body is as large as the bytes that have come.
+   */
   #beginPiece(coming: number): void {
     const left = this.#expected - this.#size;
     const isWhole = this.#options.length !== null && this.#taken >= this.#expected;
-    const pieceSize = this.#size === 0 ? coming : Math.max(coming, this.#taken > smallResponse ? pieceBytes : smallResponse);
+    const pieceSize =
+      this.#size === 0 ? coming : Math.max(coming, this.#taken > smallResponse ? pieceBytes : smallResponse);
     this.#lastPiece = allocate(isWhole ? left : Math.min(left, pieceSize));
     this.#usedInLast = 0;
     this.#pieces.push(this.#lastPiece);

@@ -1,22 +1,26 @@
 import type { HttpConnection } from "./connection.ts";
 
-/** The sockets of a node to all destinations together: how many there may be, and which of them are idle. */
+/** The sockets of a node to all destinations: how many there may be, and which of them are idle. */
 export class SocketLimit {
   readonly #maxSockets: number;
   #count = 0;
-  /** The one that has been idle for longest is first. */
+  /** Idle connections. The one that has been idle longest is first. */
   readonly #idle = new Set<HttpConnection>();
 
-  /** `most`: how many sockets there may be, those that are being opened included. */
+  /** `maxSockets` includes sockets that are being opened. */
   constructor(maxSockets: number) {
     this.#maxSockets = maxSockets;
   }
 
+  /** The number of sockets, including those being opened. */
   get count(): number {
     return this.#count;
   }
 
-  /** Takes a place for one more socket. If there is none, the connection that has been idle for longest is closed. Returns false if none is idle. */
+  /**
+   * Takes a place for one more socket. If there is none, the connection that has been idle longest is closed.
+   * Returns false if no connection is idle.
+   */
   take(): boolean {
     if (this.#count >= this.#maxSockets) {
       const [oldest] = this.#idle;
@@ -27,16 +31,17 @@ export class SocketLimit {
     return true;
   }
 
-  /** Gives a place back: the socket is closed, or was not opened. */
+  /** Releases a place: the socket is closed, or was not opened. */
   release(): void {
     this.#count--;
   }
 
+  /** Notes that a connection is idle, so that it may be closed for another. */
   markIdle(connection: HttpConnection): void {
     this.#idle.add(connection);
   }
 
-  /** The connection is in use, or gone. */
+  /** Notes that a connection is in use or gone. */
   markBusy(connection: HttpConnection): void {
     this.#idle.delete(connection);
   }

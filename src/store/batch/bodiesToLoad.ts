@@ -3,25 +3,30 @@ import { laneName } from "../../core/admission/capacity.ts";
 import type { MessageState } from "../../core/model/message.ts";
 import { KeyMap } from "./keyMap.ts";
 
-/** What one destination may have of the bytes of a batch, as long as others might want them. */
+/**
+ * The share of a batch's bytes that one destination may use, as long as other destinations might need the
+ * rest.
+ */
 const maxDestinationShare = 1 / 4;
 
 /**
- * Which messages a batch loads, to be sent: as many as its bytes go, and of one destination no more than its share, so
- * that a crowd of large messages does not stand before all others.
+ * Selects the messages whose bodies a batch loads to send them, as many as its bytes allow. One destination
+ * gets no more than its share, so that many large messages do not block all others.
  */
 export class BodiesToLoad {
   readonly #maxBytes: number;
   #bytes: number | "full" = 0;
   readonly #byLane = new Map<string, number>();
-  /** Destinations that have had their share. */
+  /** Destinations that have used up their share. */
   readonly #overShare = new Set<string>();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** Keys of the envelopes that are not here yet, until the bytes of the batch are used up. */
+  /**
+   * Returns the keys of stored messages that are not loaded yet, until the bytes of the batch are used up.
+   */
   selectKeys(states: Iterable<MessageState>, isLoaded: (key: Key) => boolean): Key[] {
     const selected = new KeyMap<true>();
     const keys: Key[] = [];
@@ -31,7 +36,7 @@ export class BodiesToLoad {
       const isFirst = this.#bytes === 0;
       if (!isFirst && this.#bytes + state.size > this.#maxBytes) this.#bytes = "full";
       else {
-        // The first one counts even if it is empty.
+        // The first message counts even if its body is empty.
         this.#bytes += Math.max(1, state.size);
         selected.set(key, true);
         keys.push(key);
@@ -40,12 +45,12 @@ export class BodiesToLoad {
     return keys;
   }
 
-  /** Whether a message is left because its destination has had its share. */
+  /** Reports whether a message is left out because its destination has used up its share. */
   isOverByteShare({ account, host }: Pick<MessageState, "account" | "host">): boolean {
     return this.#overShare.size > 0 && this.#overShare.has(laneName(account, host));
   }
 
-  /** Small messages come to no share, and cost no more than this question. */
+  /** Counts a message towards the share of its destination. Returns false if the message does not fit. */
   #takeShare(state: MessageState): boolean {
     if (this.isOverByteShare(state)) return false;
     const lane = laneName(state.account, state.host);

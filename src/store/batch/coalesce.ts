@@ -1,16 +1,17 @@
-/** Runs something when the event loop has looked once more at what came in. */
+/** Runs a function after the event loop has polled for input one more time. */
 export type AfterNextPoll = (run: () => void) => void;
 
-/** That of Node, for a server. */
+/** The implementation of a server, on Node's event loop. */
 export const afterNextPoll: AfterNextPoll = (run) => void setImmediate(run);
 
-/** Looks in a row that bring nothing, and looks in all. */
+/** The maximum number of consecutive polls that bring no new call, and of polls in all. */
 const maxIdlePolls = 2;
 const maxPolls = 16;
 
 /**
- * Begins when those who were about to ask have asked: two looks in a row have brought nothing more, or there have been sixteen. `count`:
- * how many have asked so far. A look that brings nothing takes some microseconds, the smallest batch some hundreds: see docs/decisions/0039.
+ * Calls `begin` once all callers that were about to make a call have made it: after two consecutive polls
+ * without a new call, or after 16 polls. `count` returns the number of calls so far. A poll without new calls
+ * takes some microseconds, and the smallest batch takes some hundred: see docs/decisions/0039.
  */
 export function coalesce(afterPoll: AfterNextPoll, count: () => number, begin: () => void): void {
   let polls = 0;

@@ -12,15 +12,18 @@ import type { Loader } from "./loader.ts";
 import { RecentTimeIndex } from "./recentTimeIndex.ts";
 import type { BatchResult, CommandCall, CommandReply, MomentSource } from "../store.ts";
 
-/** A decision needs no more rounds than this to have seen everything: what it names, what that leads to, and so on. */
+/**
+ * The maximum number of loading rounds. No decision needs more: each round loads the rows that the rows of
+ * the round before lead to.
+ */
 const maxRounds = 12;
 
-/** A call on its way. `reply`: it has failed before it came to its decision. */
+/** A call of a batch. `earlyReply`: the reply of a call that failed before its decision. */
 type PendingCall = CommandCall & { decision: Decision<unknown, unknown>; earlyReply: CommandReply | null };
 
 /**
- * `begun`: the time of the transaction, where nodes must agree on it, once it has begun; null: it is the source's. Most of what is
- * needed first is asked for together with the beginning.
+ * `startTime` resolves once the transaction has begun: to its time if nodes must agree on it, or to null if
+ * the time comes from the moment source. Most of the first rows are read together with the beginning.
  */
 type BatchContext = {
   loader: Loader;
@@ -32,21 +35,34 @@ type BatchContext = {
 };
 
 /**
- * Runs calls one after another over rows that are loaded together, round by round: first what they name themselves,
- * then what that leads to. A call that is refused, or fails, leaves no trace. The caller writes the changes of the set.
+ * Runs calls one after another on rows that are loaded together. The first round loads the rows that the
+ * calls name, and later rounds the rows that those lead to. A call that is refused or fails changes nothing.
+ * The caller writes the changes of the set.
  */
 export async function decideBatch(
   calls: readonly CommandCall[],
-  { loader, capacity, momentSource, startTime, decisions = commands, recentTimeIndex = new RecentTimeIndex() }: BatchContext,
+  {
+    loader,
+    capacity,
+    momentSource,
+    startTime,
+    decisions = commands,
+    recentTimeIndex = new RecentTimeIndex(),
+  }: BatchContext,
 ): Promise<{ set: WorkingSet; replies: CommandReply[]; now: Millis }> {
-  // The table of commands is typed by name; a call on its way is plain data again.
-  const pending = calls.map((call): PendingCall => ({ ...call, decision: decisions[call.name], earlyReply: null }));
+  // The table of commands is typed by name, but calls are plain data.
+  const pending = calls.map((call): PendingCall => ({
+    ...call,
+    decision: decisions[call.name],
+    earlyReply: null,
+  }));
   const set = new WorkingSet(capacity, { isAlone: calls.length === 1, recentTimeIndex });
   const requested: RequestedKeys = { accounts: new Set(), endpoints: [] };
   const first = collectNeeds(pending, ({ decision, input }) => decision.needs(input));
-  // What is due depends on the time.
+  // Due rows cannot be loaded before the time is known.
   const loading = first.due ? null : set.load(loader, first, 0);
-  // All is answered when this ends, also where the beginning has failed: what was asked behind the end would be part of something else.
+  // All statements must have completed when this function returns, even if the beginning has failed. A
+  // statement that is sent after the end of the transaction would run outside of it.
   await Promise.allSettled([startTime, loading]);
   const now = (await startTime) ?? momentSource.now();
   await (loading ?? set.load(loader, first, now));
@@ -71,7 +87,9 @@ export async function decideBatch(
   return { set, replies: pending.map((call) => call.earlyReply ?? decideCall(call, set, moment)), now };
 }
 
-/** What all of them need. One that fails to say so has its reply, and is asked no more. */
+/**
+ * Returns the merged needs of calls. A call whose needs throw gets its reply here and takes no further part.
+ */
 function collectNeeds(calls: readonly PendingCall[], readNeeds: (one: PendingCall) => Needs): Needs {
   const found: Needs[] = [];
   for (const call of calls) {
@@ -102,7 +120,7 @@ function toFailureReply(error: unknown): CommandReply {
   return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }
 
-/** Accounts and endpoints that were asked for. */
+/** The accounts and endpoints whose rows were requested. */
 type RequestedKeys = { accounts: Set<AccountId>; endpoints: (readonly Key[])[] };
 
 function recordRequested({ accounts, endpoints }: RequestedKeys, needs: Needs): void {
@@ -115,11 +133,14 @@ function withAccountLimiters(set: WorkingSet, needs: Needs, { accounts, endpoint
   return limiters.length === 0 ? needs : mergeNeeds([needs, { limiters }]);
 }
 
-/** Found out for all calls together: a hundred outcomes of one key name the same hundred that stand in its line. */
+/**
+ * Adds the needs of waitlist heads for all calls together, because a hundred outcomes of one key name the
+ * same hundred messages of its waitlist.
+ */
 const withWaitlistHeads = (set: WorkingSet, needs: Needs): Needs =>
   needs.waitlistHeads?.length ? mergeNeeds([needs, waitlistHeadNeeds(set, needs.waitlistHeads)]) : needs;
 
-/** The needs of many as the needs of one. Where each asks for the first so many of something, they ask for the sum. */
+/** Merges needs. Limits of lists that several calls read from the beginning are added up. */
 function mergeNeeds(all: readonly Needs[]): Needs {
   if (all.length === 1 && all[0]) return all[0];
   const lists: Record<string, unknown[]> = {};
@@ -138,16 +159,24 @@ function mergeNeeds(all: readonly Needs[]): Needs {
       steps: withoutBodies.flatMap(({ steps }) => steps ?? none),
     };
   }
-  // Every outcome of one host names the same line.
+  // All outcomes of one host name the same waitlist.
   if (merged.toSendFromWaitlists)
     merged.toSendFromWaitlists = [
-      ...new Map(merged.toSendFromWaitlists.map((waitlist) => [laneName(waitlist.account, waitlist.waitlist), waitlist])).values(),
+      ...new Map(
+        merged.toSendFromWaitlists.map((waitlist) => [
+          laneName(waitlist.account, waitlist.waitlist),
+          waitlist,
+        ]),
+      ).values(),
     ];
   if (merged.waitlistHeads) merged.waitlistHeads = mergeHeads(merged.waitlistHeads);
   return merged;
 }
 
-/** Each names little of most things, and this stands on the way of every message: so what it has is looked at, and nothing else. */
+/**
+ * Appends the lists of a call's needs. Only the properties that exist are visited, because a call names few
+ * of them and this function runs for every message.
+ */
 function appendLists(lists: Record<string, unknown[]>, needs: Needs): void {
   for (const name in needs) {
     const list: unknown = needs[name as keyof Needs];
@@ -178,7 +207,10 @@ function mergeHeads(all: readonly WaitlistHead[]): WaitlistHead[] {
   return [...heads.values()];
 }
 
-/** What the node has to know of a batch: its deliveries, those of them it may end, and the earliest row it left due for a claim. */
+/**
+ * Returns the result of a batch: its deliveries, the leases to abort, and the due time of the earliest row
+ * that it left due.
+ */
 export function makeBatchResult(set: WorkingSet, replies: CommandReply[]): BatchResult {
   let dueAt: Millis | null = null;
   const noteDue = (at: Millis | null): void => {

@@ -3,7 +3,10 @@ import type { TimeIndexEntry } from "./recentTimeIndex.ts";
 import { BatchUsage } from "./usage.ts";
 import type { UndoLog } from "./undoLog.ts";
 
-/** The effects of the commands of a batch besides changed rows. They take effect when the batch is committed. */
+/**
+ * The effects of the commands of a batch in addition to changed rows. They happen when the batch is
+ * committed.
+ */
 export class Effects {
   /** Leased messages, for the dispatcher of this node. */
   readonly deliveries: Delivery[] = [];

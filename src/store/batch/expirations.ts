@@ -4,17 +4,23 @@ import type { AccountId } from "../../core/model/message.ts";
 import type { ExpiredRows } from "./loader.ts";
 import { nothingExpired } from "./loader.ts";
 
-/** Whether the batch has left a row as it was loaded. */
+/** Reports whether the batch has not changed a row since it was loaded. */
 type IsUntouched = <T extends "deduplications" | "runs">(table: T, row: Rows[T]) => boolean;
 
-/** What is past its time, as it was found for a batch. */
+/** The expired rows that a batch has loaded, by account. */
 export class Expirations {
   readonly #found = new Map<AccountId, ExpiredRows | "several">();
 
-  /** Each of several would see what was loaded for another one, and judge by that whether there is more: they are asked again one by one. */
+  /**
+   * Returns the needs of accounts that were not requested before. If several needs name one account, each
+   * would see the rows that were loaded for the other, and draw wrong conclusions about further rows. Such
+   * calls are run again one by one.
+   */
   pickUnasked(needs: readonly ExpiredNeed[]): ExpiredNeed[] {
-    const isDuplicate = (account: AccountId, at: number): boolean => needs.findIndex((need) => need.account === account) !== at;
-    for (const [at, { account }] of needs.entries()) if (isDuplicate(account, at)) this.#found.set(account, "several");
+    const isDuplicate = (account: AccountId, at: number): boolean =>
+      needs.findIndex((need) => need.account === account) !== at;
+    for (const [at, { account }] of needs.entries())
+      if (isDuplicate(account, at)) this.#found.set(account, "several");
     return needs.filter(({ account }) => !this.#found.has(account));
   }
 
@@ -22,13 +28,21 @@ export class Expirations {
     this.#found.set(account, expired);
   }
 
-  /** What is still there of it, as the batch has left it. Throws `RetryInNextBatch` where several have asked. */
-  readExpired(account: AccountId, draft: Pick<Draft, "get" | "getWithoutBody">, isUntouched: IsUntouched): ExpiredRows {
+  /**
+   * Returns the loaded rows that still exist. Throws `RetryInNextBatch` if several calls have requested them.
+   */
+  readExpired(
+    account: AccountId,
+    draft: Pick<Draft, "get" | "getWithoutBody">,
+    isUntouched: IsUntouched,
+  ): ExpiredRows {
     const loaded = this.#found.get(account) ?? nothingExpired;
     if (loaded === "several") throw new RetryInNextBatch();
     const { log, keptLog, deadLetters, deduplications, audit, runs, steps, usage, timeIndex } = loaded;
-    const keepPresent = <T extends "log" | "keptLog" | "steps" | "usage" | "timeIndex">(table: T, rows: readonly Rows[T][]): Rows[T][] =>
-      rows.filter((row) => draft.get(table, account, row.id));
+    const keepPresent = <T extends "log" | "keptLog" | "steps" | "usage" | "timeIndex">(
+      table: T,
+      rows: readonly Rows[T][],
+    ): Rows[T][] => rows.filter((row) => draft.get(table, account, row.id));
     return {
       audit,
       log: keepPresent("log", log),
@@ -37,7 +51,7 @@ export class Expirations {
       usage: keepPresent("usage", usage),
       timeIndex: keepPresent("timeIndex", timeIndex),
       deadLetters: deadLetters.flatMap((row) => draft.getWithoutBody("deadLetters", account, row.id) ?? []),
-      // One that was used again meanwhile is not past its time any more.
+      // An id that was used again has a new expiry.
       deduplications: deduplications.filter((row) => isUntouched("deduplications", row)),
       runs: runs.filter((row) => isUntouched("runs", row)),
     };

@@ -21,16 +21,25 @@ import type {
 } from "../store.ts";
 import { Interrupted, Outdated, Unavailable } from "../store.ts";
 
-/** How often a store looks after a batch in flight and the calls behind it. */
+/** The interval at which a store checks the batch in flight and the waiting calls. */
 const tickInterval: Millis = 500;
-/** A batch that takes longer than 2 s: until it ends, nobody knows whether the storage takes anything. */
+/**
+ * The number of ticks, 2 s, after which a batch is late. Until it ends, it is unknown whether the storage
+ * takes changes.
+ */
 const doubtfulTicks = 4;
-/** A call that a caller waits for is refused if it has not joined a batch after 10 s. */
+/**
+ * The number of ticks, 10 s, after which a call is refused if a caller waits for it and it has not joined a
+ * batch.
+ */
 const maxTicks = 20;
-/** The storage is probed at most this often. */
+/** The minimum time between two probes of the storage. */
 const probePause: Millis = 1_000;
 
-/** `weight`: what the call costs a transaction, see `core/fairness/weight.ts`. `beats`: how long it has waited for a batch, in beats. */
+/**
+ * `weight`: the cost of the call for a transaction, see `core/fairness/weight.ts`. `ticks`: how long the call
+ * has waited for a batch.
+ */
 type WaitingCall = CommandCall & {
   weight: number;
   passedOver: number;
@@ -40,29 +49,36 @@ type WaitingCall = CommandCall & {
   reject(error: Error): void;
 };
 
+/** The functions of a storage from which a store is created. */
 export type StoreBackend = {
   runBatch: RunBatch;
   read: Queries;
   nextDueAt(): Promise<Millis | null>;
-  /** Stores a change without a meaning, as durably as a batch. Rejects if that is not possible. */
+  /** Stores a change that has no meaning, as durably as a batch. Rejects if that is not possible. */
   probe?(): Promise<void>;
-  /** Waits for this many milliseconds. If it is missing, a batch may take any time and calls wait without a limit. */
+  /**
+   * Waits for this many milliseconds. If it is missing, a batch may take any time, and calls wait without a
+   * limit.
+   */
   pause?(time: Millis): Promise<void>;
-  /** Hears of what other nodes left due. */
+  /** Calls the listener when another node left a row due. */
   onOtherNodesDue?(listener: (at: Millis) => void): void;
-  /** The same of accounts that were changed. */
+  /** Calls the listener when another node changed an account. */
   onAccountsChanged?(listener: () => void): void;
   notifyAccountsChanged?(): Promise<void>;
   forgetBefore?(time: Millis): Promise<void>;
   sessionLease?: SessionLease;
-  /** Not given: a batch waits for nobody who comes in after this turn of the event loop. */
+  /** If it is missing, a batch starts after the current turn of the event loop. */
   afterNextPoll?: AfterNextPoll;
-  /** For so long calls that can wait do, for the company of others; not at all where this is not given. */
+  /**
+   * Waits for the time for which calls with `canWait` wait for other calls. If it is missing, they do not
+   * wait.
+   */
   coalesceDelay?: () => Promise<void>;
   close(): Promise<void>;
 };
 
-/** Makes a store of something that can run a batch. */
+/** Returns a store that runs its calls in batches on a backend. */
 export function createGroupCommitStore(backend: StoreBackend): Store {
   const group = new GroupCommit(backend);
   return {
@@ -83,14 +99,23 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
   };
 }
 
-/** Commands that change who may do what. */
+/** Commands that change accounts or credentials. */
 const accountCommandNames: ReadonlySet<CommandName> = new Set([
-  ...(["createAccount", "changeAccount", "deleteAccount", "removeAccount", "rotateToken", "revokeToken", "noteStorage"] as const),
+  ...([
+    "createAccount",
+    "changeAccount",
+    "deleteAccount",
+    "removeAccount",
+    "rotateToken",
+    "revokeToken",
+    "noteStorage",
+  ] as const),
 ]);
 
 /**
- * Whoever waits while one batch is on its way to the disk shares the next one, so the number of commits settles by
- * itself: one for a lone caller, at once; one for hundreds under load.
+ * Groups calls into batches. Calls that wait while one batch is being stored share the next one, so the
+ * number of commits adapts to the load. A single caller gets its own commit at once, and hundreds of callers
+ * under load share one.
  */
 class GroupCommit {
   readonly #backend: StoreBackend;
@@ -100,10 +125,10 @@ class GroupCommit {
   readonly #accountListeners = new Set<() => void>();
   #sink: DeliverySink | null = null;
   #isStartScheduled = false;
-  /** The storage was away for a batch, or could not take it, and nothing shows that it is well again. */
+  /** The storage was unavailable for a batch or could not store it, and no probe has been stored since. */
   #isUnavailable = false;
   #probing: Promise<void> | null = null;
-  /** How long the batch in flight has run, in beats. */
+  /** How long the batch in flight has run, in ticks. */
   #batchTicks = 0;
   #isWatching = false;
   #isCoalescing = false;
@@ -116,16 +141,33 @@ class GroupCommit {
     backend.onAccountsChanged?.(() => this.#notifyAccountListeners());
   }
 
-  execute<N extends CommandName>(name: N, input: CommandInput<N>, { canWait = false }: ExecuteOptions = {}): Promise<CommandResult<N>> {
+  execute<N extends CommandName>(
+    name: N,
+    input: CommandInput<N>,
+    { canWait = false }: ExecuteOptions = {},
+  ): Promise<CommandResult<N>> {
     return new Promise((resolve, reject) => {
-      if (this.#closing) return reject(new Refusal("stopping", "the server is stopping; ask again"));
-      this.#waiting.push({ name, input, weight: weighCommand(input), passedOver: 0, canWait, ticks: 0, resolve, reject });
-      if (canWait && this.#backend.coalesceDelay !== undefined) return void this.#coalesce(this.#backend.coalesceDelay);
+      if (this.#closing) return reject(new Refusal("stopping", "the server is stopping; retry later"));
+      this.#waiting.push({
+        name,
+        input,
+        weight: weighCommand(input),
+        passedOver: 0,
+        canWait,
+        ticks: 0,
+        resolve,
+        reject,
+      });
+      if (canWait && this.#backend.coalesceDelay !== undefined)
+        return void this.#coalesce(this.#backend.coalesceDelay);
       this.#scheduleStart();
     });
   }
 
-  /** Whatever is asked until then goes along. While a batch runs there is nothing to begin: its end comes back here. */
+  /**
+   * Schedules the next batch, which takes all calls that arrive before it starts. While a batch runs, nothing
+   * is scheduled: its end calls this function again.
+   */
   #scheduleStart(): void {
     if (this.#isStartScheduled || this.#isRunning) return;
     this.#isStartScheduled = true;
@@ -138,7 +180,10 @@ class GroupCommit {
     );
   }
 
-  /** Half the commits of a quiet server are saved when outcomes ride along with what is published next. */
+  /**
+   * Delays calls that can wait, so that outcomes share the commit of the next publish. This saves half the
+   * commits of a quiet server.
+   */
   async #coalesce(delay: () => Promise<void>): Promise<void> {
     if (this.#isCoalescing) return;
     this.#isCoalescing = true;
@@ -157,7 +202,10 @@ class GroupCommit {
     return () => this.#accountListeners.delete(listener);
   }
 
-  /** Whoever asked for the change has its answer once the others were told. That they were not is no fault of the change. */
+  /**
+   * Resolves with the result of a command once other nodes have been notified of the changed account. A
+   * failed notification does not fail the command.
+   */
   async withAccountNotification<T>(result: Promise<T>): Promise<T> {
     try {
       return await result;
@@ -175,7 +223,10 @@ class GroupCommit {
     this.#sink = sink;
   }
 
-  /** A batch that succeeds proves nothing: a full disk accepts one that changes nothing. */
+  /**
+   * A successful batch does not prove that the storage takes changes, because a full disk accepts a batch
+   * that changes nothing.
+   */
   async takesChanges(): Promise<boolean> {
     if (this.#isBatchLate()) return false;
     if (!this.#isUnavailable) return true;
@@ -184,7 +235,7 @@ class GroupCommit {
     return !this.#isUnavailable;
   }
 
-  /** Also begins to find out: nobody else may ask whether it takes changes. */
+  /** Also starts a probe, because `takesChanges` may not be called. */
   isInDoubt(): boolean {
     if (this.#isUnavailable) this.#probing ??= this.#probeStorage();
     return this.#isUnavailable || this.#isBatchLate();
@@ -205,7 +256,7 @@ class GroupCommit {
     if (this.#backend.pause === undefined) queueMicrotask(() => (this.#probing = null));
   }
 
-  /** Looks after the batch in flight, twice a second, as long as there is one. */
+  /** Checks the batch in flight twice a second while there is one. */
   async #watch(): Promise<void> {
     if (this.#isWatching || this.#backend.pause === undefined) return;
     this.#isWatching = true;
@@ -217,7 +268,10 @@ class GroupCommit {
     this.#isWatching = false;
   }
 
-  /** A refused call has left the queue first, so it can never be stored afterwards. */
+  /**
+   * Refuses calls that have waited too long. A refused call is removed from the queue first, so it is never
+   * stored.
+   */
   #refuseLateCallers(): void {
     const late: WaitingCall[] = [];
     const kept = this.#waiting.filter((call) => {
@@ -227,7 +281,10 @@ class GroupCommit {
     });
     if (late.length === 0) return;
     this.#waiting.splice(0, this.#waiting.length, ...kept);
-    rejectAll(late, makeUnavailable(new Unavailable("the batch in flight has taken longer than 10 s"), notStored));
+    rejectAll(
+      late,
+      makeUnavailable(new Unavailable("the batch in flight has taken longer than 10 s"), notStored),
+    );
   }
 
   close(): Promise<void> {
@@ -273,19 +330,22 @@ class GroupCommit {
     for (const delivery of result.deliveries) this.#sink?.deliver(delivery);
     for (const lease of result.abortedLeases) this.#sink?.abort(lease);
     if (result.dueAt !== null) this.#notifyDue(result.dueAt);
-    // It needs more than there was room for among the others.
+    // The call needs more rows than could be loaded in addition to those of the other calls.
     for (const call of retried) await this.#runBatch([call]);
   }
 
   /**
-   * What cannot be stored together may be the fault of one: each gets its own transaction, and its own error. Not when
-   * it may have been stored all the same: whoever asked must know, and ask again if a second time does no harm.
+   * Runs each call of a failed batch in its own transaction, because one call may be the cause. If the batch
+   * may have been stored, its calls are rejected instead: the caller must decide whether to retry.
    */
   async #runSeparately(batch: WaitingCall[], error: Error): Promise<void> {
     if (error instanceof Unavailable) {
       this.#isUnavailable = true;
       if (error instanceof Outdated) return rejectAll(batch, makeOutdated(error));
-      return rejectAll(batch, makeUnavailable(error, error instanceof Interrupted ? notStored : outcomeUnknown));
+      return rejectAll(
+        batch,
+        makeUnavailable(error, error instanceof Interrupted ? notStored : outcomeUnknown),
+      );
     }
     if (batch.length === 1) return rejectAll(batch, error);
     for (const call of batch) await this.#runBatch([call]);
@@ -300,13 +360,14 @@ const outcomeUnknown = "the request may or may not have been stored; check befor
 const notStored = "nothing was stored; retry later";
 
 /** The refusal of a request while the storage is unavailable. The cause is for the log only. */
-const makeUnavailable = (cause: Error, advice = "retry later"): Refusal => toUnavailableRefusal(cause, `storage unavailable: ${advice}`);
+const makeUnavailable = (cause: Error, advice = "retry later"): Refusal =>
+  toUnavailableRefusal(cause, `storage unavailable: ${advice}`);
 
 /** The refusal of a node whose version is too old for the tables. Newer nodes accept the request. */
 const makeOutdated = (cause: Error): Refusal =>
   toUnavailableRefusal(
     cause,
-    "storage unavailable: the tables are those of another version than this server; nothing was stored; retry later",
+    "storage unavailable: the tables belong to another server version; nothing was stored; retry later",
   );
 
 function toUnavailableRefusal(cause: Error, message: string): Refusal {
@@ -315,7 +376,7 @@ function toUnavailableRefusal(cause: Error, message: string): Refusal {
   return refusal;
 }
 
-/** The answer to a read, or the refusal that says that there can be none now. */
+/** Returns the result of a read, or rejects with a refusal if the storage is unavailable. */
 export function withUnavailableRefusal<T>(result: Promise<T>): Promise<T> {
   return result.catch((error: unknown) => {
     throw error instanceof Unavailable ? makeUnavailable(error) : error;
@@ -327,12 +388,13 @@ function rejectAll(batch: readonly WaitingCall[], error: Error): void {
 }
 
 function settleCall({ name, resolve, reject }: WaitingCall, reply: CommandReply | undefined): void {
-  if (!reply) return reject(new Error(`${name}: no reply came back`));
+  if (!reply) return reject(new Error(`${name}: the batch returned no reply`));
   if ("answer" in reply) return resolve(reply.answer as never);
   if ("later" in reply) return reject(new Error(`${name}: needs more than one batch can load`));
   if ("failed" in reply) return reject(new Error(`${name} failed: ${reply.failed}`));
   reject(new Refusal(toErrorCode(reply.refused.code), reply.refused.message, reply.refused));
 }
 
-/** The code of a refusal that was on its way as plain data. */
-export const toErrorCode = (code: string): ErrorCode => (code in errorCodes ? (code as ErrorCode) : "invalid");
+/** Returns the error code of a refusal that was passed as plain data. */
+export const toErrorCode = (code: string): ErrorCode =>
+  code in errorCodes ? (code as ErrorCode) : "invalid";

@@ -6,11 +6,15 @@ import type { HistoryNeed, Loader } from "./loader.ts";
 import type { BatchResult } from "../store.ts";
 
 /**
- * The result of a batch that is written, with the bodies of deliveries that carry the history of a run: everything up
- * to the step that the message is for, and nothing after it (protocol 6.7). Where something of that is not there any more,
- * the message must not be sent: an endpoint would take what is left for the whole.
+ * Returns the result of a stored batch in which deliveries that carry the history of a run have their bodies.
+ * A body contains everything up to the step that the message is for, and nothing after it (protocol 6.7). If
+ * a part of the history is missing, the message must not be sent, because the endpoint would take the rest
+ * for the whole.
  */
-export async function withHistoryBodies(loader: Pick<Loader, "rows" | "histories">, result: BatchResult): Promise<BatchResult> {
+export async function withHistoryBodies(
+  loader: Pick<Loader, "rows" | "histories">,
+  result: BatchResult,
+): Promise<BatchResult> {
   const carriers = result.deliveries.filter(carriesHistory);
   if (carriers.length === 0) return result;
   const bodies = await loadBodies(loader, carriers);
@@ -24,7 +28,7 @@ const formatMissingHistory = ({ message: { account, id }, unsendable }: Delivery
 
 type HistoryCarrier = Delivery & { message: { run: NonNullable<Delivery["message"]["run"]> } };
 
-/** One of size 0 is fetched by the endpoint itself. */
+/** An endpoint fetches a history of size 0 itself. */
 const carriesHistory = (delivery: Delivery): delivery is HistoryCarrier => {
   const { run } = delivery.message;
   return run !== undefined && run.size > 0 && (run.kind === "step" || run.kind === "result");
@@ -43,12 +47,16 @@ async function loadBodies(
     results.length === 0 ? [] : loader.rows("steps", results.map(toStepRowKey)),
     byRun.size === 0 ? [] : loader.histories([...byRun.values()].flatMap(longestHistoryNeed)),
   ]);
-  const byId = new Map(resultSteps.filter(({ damaged }) => !damaged).map((step) => [`${step.account} ${step.id}`, step]));
+  const byId = new Map(
+    resultSteps.filter(({ damaged }) => !damaged).map((step) => [`${step.account} ${step.id}`, step]),
+  );
   const bodies = new Map<Delivery, Delivery>();
-  for (const delivery of results) bodies.set(delivery, withBody(delivery, byId.get(toStepRowKey(delivery).join(" "))?.body));
+  for (const delivery of results)
+    bodies.set(delivery, withBody(delivery, byId.get(toStepRowKey(delivery).join(" "))?.body));
   [...byRun.values()].forEach((deliveries, at) => {
     const historyUpTo = sliceHistory(histories[at] ?? []);
-    for (const delivery of deliveries) bodies.set(delivery, withBody(delivery, historyUpTo(delivery.message.run.position)));
+    for (const delivery of deliveries)
+      bodies.set(delivery, withBody(delivery, historyUpTo(delivery.message.run.position)));
   });
   return bodies;
 }
@@ -58,15 +66,21 @@ const toStepRowKey = ({ message: { account, run } }: HistoryCarrier): [account: 
   toStepId(run.run, run.stepKey),
 ];
 
-/** Messages of one run have histories of different lengths; the longest has all of them in it. */
+/**
+ * Returns the longest history that these messages of one run carry. It contains the histories of all of them.
+ */
 function longestHistoryNeed(deliveries: readonly HistoryCarrier[]): HistoryNeed[] {
-  const upTo = deliveries.reduce((maxPosition, { message: { run } }) => Math.max(maxPosition, run.position), 0);
+  const upTo = deliveries.reduce(
+    (maxPosition, { message: { run } }) => Math.max(maxPosition, run.position),
+    0,
+  );
   return deliveries.slice(0, 1).map(({ message: { account, run } }) => ({ account, run: run.run, upTo }));
 }
 
 /**
- * A history up to any place in it. Thousands of messages may carry that of one run, so it is written once, and each has
- * as much of it as it carries. An entry has no letters beyond ASCII. Undefined where the history has a gap or ends before.
+ * Returns a function that returns a history up to a position, or undefined if the history has a gap or ends
+ * before it. Thousands of messages may carry the history of one run, so it is formatted once and each message
+ * gets a slice. Entries contain only ASCII, so characters are bytes.
  */
 function sliceHistory(steps: readonly SentStep[]): (position: number) => Bytes | undefined {
   const gapAt = steps.findIndex(({ position }, index) => position !== index);
@@ -84,7 +98,7 @@ function sliceHistory(steps: readonly SentStep[]): (position: number) => Bytes |
   };
 }
 
-/** Where each entry ends, counted from the bracket before the first one. */
+/** Returns the end of each entry, counted from the bracket before the first one. */
 function listEntryEnds(steps: readonly SentStep[]): number[] {
   let end = 0;
   return steps.map((step) => (end += 1 + formatHistoryEntry(step).length));
@@ -95,4 +109,4 @@ const closingBracket = "]".charCodeAt(0);
 const withBody = (delivery: HistoryCarrier, body: Bytes | undefined): Delivery =>
   body
     ? { ...delivery, message: { ...delivery.message, body } }
-    : { ...delivery, unsendable: "the history of its run is not there, or is damaged" };
+    : { ...delivery, unsendable: "the history of the run is missing or damaged" };

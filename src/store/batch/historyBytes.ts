@@ -1,21 +1,21 @@
 import type { StepsNeed } from "../../core/decision/command.ts";
 import { memory } from "../../core/values/limits.ts";
 
-/** What a row of a history takes up besides its body, roughly. */
+/** The approximate size of a history row in bytes, without its body. */
 export const stepRowBytes = 512;
 
-/** Which histories a batch loads with their bodies: as many as its bytes go. */
+/** Selects the histories that a batch loads with their bodies, as many as its bytes allow. */
 export class HistoryBytes {
   readonly #maxBytes: number;
   #bytes = 0;
   readonly #skipped = new Set<string>();
 
-  /** `isAlone`: there is only one call, which cannot be left for later. */
+  /** `isAlone`: the batch has only one call, which cannot be postponed. */
   constructor({ isAlone }: { isAlone: boolean }) {
     this.#maxBytes = isAlone ? Infinity : memory.batch;
   }
 
-  /** Those that are loaded: the first one always. The others are left. */
+  /** Returns the histories to load. The first one is always loaded; others that do not fit are skipped. */
   pickFitting(needs: readonly StepsNeed[], sizes: readonly number[]): StepsNeed[] {
     return needs.filter((need, at) => {
       const size = sizes[at] ?? 0;

@@ -2,12 +2,15 @@ import type { Key } from "../../core/decision/command.ts";
 import type { AccountId, LogRow, MessageId } from "../../core/model/message.ts";
 import { KeyMap } from "./keyMap.ts";
 
-/** Which entries of the kept log belong to which message: those that were loaded for a batch, and those that it has moved there since. */
+/**
+ * The entries of the kept log by message: those that were loaded for a batch, and those that the batch has
+ * moved there.
+ */
 export class KeptEntries {
   readonly #ids = new KeyMap<Set<string>>();
   readonly #asked = new KeyMap<true>();
 
-  /** Returns the messages that were not asked for before, each once. */
+  /** Returns the messages that were not requested before, each once. */
   pickUnasked(messages: readonly Key[]): Key[] {
     const unasked: Key[] = [];
     for (const key of messages) {
@@ -25,7 +28,7 @@ export class KeptEntries {
     else this.#ids.set(key, new Set([id]));
   }
 
-  /** Returns ids of entries. Some of the entries may be gone. */
+  /** Returns ids of entries. Some of the entries may no longer exist. */
   listIds(account: AccountId, messageId: MessageId): readonly string[] {
     return [...(this.#ids.get([account, messageId]) ?? [])];
   }

@@ -2,13 +2,13 @@ import type { Key } from "../../core/decision/command.ts";
 import type { AccountId } from "../../core/model/message.ts";
 
 /**
- * Rows by key. One map for each account, because a text of account and id joined together would be made, and hashed, at
- * every look-up, and a batch looks up some forty rows for each message.
+ * Rows by key, with one map per account. A joined text of account and id would be created and hashed at every
+ * lookup, and a batch looks up about 40 rows per message.
  */
 export class KeyMap<Row> {
-  /** Made when the first row comes: a batch has a map for each of many tables, and leaves most of them empty. */
+  /** Created with the first row: a batch has a map for each of many tables, and most of them stay empty. */
   #accounts: Map<AccountId, Map<string, Row>> | undefined;
-  /** The account that was asked for last, which most batches do not leave. */
+  /** The account of the last lookup. Most batches use only one account. */
   #lastAccount: AccountId = "";
   #lastRows: Map<string, Row> | undefined;
 
@@ -37,7 +37,7 @@ export class KeyMap<Row> {
     this.#rowsOfAccount(key[0])?.delete(key[1] ?? "");
   }
 
-  /** By account, and then in the order in which they came. */
+  /** Visits all rows, by account and then in the order in which they were added. */
   forEach(visit: (row: Row) => void): void {
     this.#accounts?.forEach((rows) => rows.forEach((row) => visit(row)));
   }

@@ -22,23 +22,32 @@ import { KeyMap } from "./keyMap.ts";
 import type { DueRows, Loader } from "./loader.ts";
 import type { Overlay } from "./overlay.ts";
 import { QuotaCounts } from "./quotaCounts.ts";
+import type { UndoLog } from "./undoLog.ts";
 import { WaitlistHeads } from "./waitlistHeads.ts";
 
 type RowsWithoutBody = { [T in BodyTableName]: KeyMap<WithoutBody<Rows[T]> | undefined> };
 
 /**
- * Loads what the decisions of a batch need, each thing once. Rows go to the overlay; lists, counts and rows without their
- * bodies stay here, as they were found.
+ * Loads what the decisions of a batch need, each row once. Rows are added to the overlay. Lists, counts and
+ * rows without their bodies are kept here as they were read.
  */
 export class NeedsLoader {
   readonly waitlistHeads = new WaitlistHeads();
-  readonly quotaCounts = new QuotaCounts();
+  readonly quotaCounts: QuotaCounts;
   readonly expirations = new Expirations();
   readonly bodiesToLoad: BodiesToLoad;
   readonly historyBytes: HistoryBytes;
-  due: DueRows & { at: Millis } = { at: 0, messages: [], hostWaitlists: [], limiters: [], schedules: [], waiters: [], turns: {} };
+  due: DueRows & { at: Millis } = {
+    at: 0,
+    messages: [],
+    hostWaitlists: [],
+    limiters: [],
+    schedules: [],
+    waiters: [],
+    turns: {},
+  };
   leasedByOthers: readonly MessageState[] = [];
-  /** Rows that were read without their bodies. They are never written. */
+  /** Rows that were read without their bodies. Such a row is never written. */
   readonly #rowsWithoutBody: RowsWithoutBody = {
     storedMessages: new KeyMap(),
     deadLetters: new KeyMap(),
@@ -47,9 +56,16 @@ export class NeedsLoader {
   };
   readonly #overlay: Overlay;
 
-  /** `bytes`: the most bytes of bodies that one batch loads to send them. `isAlone`: the batch has only one command. */
-  constructor(overlay: Overlay, { bytes, isAlone }: { bytes: number; isAlone: boolean }) {
+  /**
+   * `bytes`: the maximum number of body bytes that one batch loads to send. `isAlone`: the batch has only one
+   * command.
+   */
+  constructor(
+    overlay: Overlay,
+    { undo, bytes, isAlone }: { undo: UndoLog; bytes: number; isAlone: boolean },
+  ) {
     this.#overlay = overlay;
+    this.quotaCounts = new QuotaCounts(undo);
     this.bodiesToLoad = new BodiesToLoad(bytes);
     this.historyBytes = new HistoryBytes({ isAlone });
   }
@@ -68,17 +84,18 @@ export class NeedsLoader {
     }
   }
 
-  /** Loads what is not here yet. Returns false if everything was here. */
+  /** Loads what is not loaded yet. Returns false if everything was loaded. */
   async load(loader: Loader, needs: Needs, now: Millis): Promise<boolean> {
-    // PostgreSQL locks rows in the order of these questions; it must be the same in every batch.
+    // PostgreSQL locks rows in the order of these statements, so the order must be the same in every batch.
     const loads = [
       ...this.#loadByKey(loader, needs),
       ...this.#loadLists(loader, needs, now),
       ...this.#loadHistories(loader, needs),
       ...this.#loadWithoutBodies(loader, needs),
     ];
-    // Bodies come last: only when everything else is here is it known which of them are needed.
-    const bodies = loads.length === 0 ? this.bodiesToLoad.selectKeys(this.#listToSend(needs), this.#hasBody) : [];
+    // Bodies are loaded last, because only all other rows show which bodies are needed.
+    const bodies =
+      loads.length === 0 ? this.bodiesToLoad.selectKeys(this.#listToSend(needs), this.#hasBody) : [];
     if (bodies.length > 0) loads.push(this.#loadRows(loader, "storedMessages", bodies));
     await Promise.all(loads);
     return loads.length > 0;
@@ -107,7 +124,8 @@ export class NeedsLoader {
     if (headNeeds.length > 0) loads.push(this.#loadHeads(loader, headNeeds));
     if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
     const countNeeds = this.quotaCounts.pickUnknown(needs.quotaCounts ?? none);
-    if (countNeeds.length > 0) loads.push(loader.quotaCounts(countNeeds).then((found) => this.quotaCounts.record(countNeeds, found)));
+    if (countNeeds.length > 0)
+      loads.push(loader.quotaCounts(countNeeds).then((found) => this.quotaCounts.record(countNeeds, found)));
     return loads;
   }
 
@@ -116,10 +134,12 @@ export class NeedsLoader {
     const runNeeds = this.#overlay.runIndex.pickUnaskedRows(needs.runRows);
     if (runNeeds.length > 0) loads.push(this.#loadRunRows(loader, runNeeds));
     const keptLogKeys = this.#overlay.keptEntries.pickUnasked(needs.keptLogMessages ?? none);
-    if (keptLogKeys.length > 0) loads.push(loader.keptLog(keptLogKeys).then((rows) => this.#addAllLoaded("keptLog", rows)));
+    if (keptLogKeys.length > 0)
+      loads.push(loader.keptLog(keptLogKeys).then((rows) => this.#addAllLoaded("keptLog", rows)));
     const historyNeeds = this.#overlay.runIndex.pickUnaskedHistories(needs.runSteps);
     if (historyNeeds.length > 0) loads.push(this.#loadSteps(loader, historyNeeds));
-    for (const need of this.expirations.pickUnasked(needs.expired ?? none)) loads.push(this.#loadExpired(loader, need));
+    for (const need of this.expirations.pickUnasked(needs.expired ?? none))
+      loads.push(this.#loadExpired(loader, need));
     return loads;
   }
 
@@ -138,7 +158,11 @@ export class NeedsLoader {
     for (const key of keys) this.#overlay.addAbsent(table, key);
   }
 
-  async #loadRowsWithoutBody<T extends (typeof withoutBodyTables)[number]>(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
+  async #loadRowsWithoutBody<T extends (typeof withoutBodyTables)[number]>(
+    loader: Loader,
+    table: T,
+    keys: readonly Key[],
+  ): Promise<void> {
     const rows: KeyMap<WithoutBody<Rows[T]> | undefined> = this.#rowsWithoutBody[table];
     for (const key of keys) rows.set(key, undefined);
     for (const row of await loader.rows(table, keys, { bodies: false })) rows.set(toKey[table](row), row);
@@ -175,7 +199,10 @@ export class NeedsLoader {
     this.#addWithoutBody("steps", found.steps);
   }
 
-  #addWithoutBody<T extends "notifications" | "steps">(table: T, rows: readonly (WithoutBody<Rows[T]> & RunNeed & { id: string })[]): void {
+  #addWithoutBody<T extends "notifications" | "steps">(
+    table: T,
+    rows: readonly (WithoutBody<Rows[T]> & RunNeed & { id: string })[],
+  ): void {
     const withoutBody: KeyMap<WithoutBody<Rows[T]> | undefined> = this.#rowsWithoutBody[table];
     for (const row of rows) {
       withoutBody.set([row.account, row.id], row);
@@ -196,4 +223,13 @@ export class NeedsLoader {
 const none: readonly never[] = [];
 const withoutBodyTables = ["storedMessages", "deadLetters", "steps"] as const;
 const dueTables = ["messages", "hostWaitlists", "limiters", "schedules", "waiters"] as const;
-const expiringTables = ["log", "keptLog", "deduplications", "audit", "runs", "steps", "usage", "timeIndex"] as const;
+const expiringTables = [
+  "log",
+  "keptLog",
+  "deduplications",
+  "audit",
+  "runs",
+  "steps",
+  "usage",
+  "timeIndex",
+] as const;

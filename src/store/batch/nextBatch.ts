@@ -1,19 +1,20 @@
 import { orderInRounds } from "../../core/fairness/turns.ts";
 import { transaction } from "../../core/fairness/weight.ts";
 
-/** Most calls in one transaction. */
+/** The maximum number of calls in one transaction. */
 const maxCalls = 512;
 
 /**
- * A call that waits for a batch. `weight`: see `core/fairness/weight.ts`. `passed`: the number of batches for which it was the first call of its account, and
- * nothing of its account was taken.
+ * A call that waits for a batch. `weight`: see `core/fairness/weight.ts`. `passedOver`: the number of batches
+ * that took no call of its account while it was the account's first call.
  */
 type QueuedCall = { input: unknown; weight: number; passedOver: number };
 
 /**
- * Takes the calls of the next batch out of those that wait, in the order in which they came. When not all of them fit, the accounts take turns,
- * light calls first in each round. The first call of an account that was passed over comes before those: so a light call waits for at most one
- * heavy call of each other account, and a heavy call for at most one batch of light calls.
+ * Removes the calls of the next batch from the waiting calls, and returns them in order of arrival. If not
+ * all of them fit, accounts take turns, and light calls go first in each round. The first call of an account
+ * that was passed over precedes them. So a light call waits for at most one heavy call of each other account,
+ * and a heavy call for at most one batch of light calls.
  */
 export function takeNextBatch<Call extends QueuedCall>(waiting: Call[]): Call[] {
   if (countFitting(waiting) === waiting.length) return waiting.splice(0);
@@ -24,7 +25,7 @@ export function takeNextBatch<Call extends QueuedCall>(waiting: Call[]): Call[] 
   const taken = new Set(byRound.slice(0, countFitting(byRound)));
   const remaining = waiting.filter((call) => !taken.has(call));
   const batch = waiting.filter((call) => taken.has(call));
-  // Accounts of which a call was taken, or one was counted.
+  // Accounts of which a call was taken or counted.
   const seenAccounts = new Set(batch.map(readCallAccount));
   for (const call of remaining) {
     const account = readCallAccount(call);
@@ -50,7 +51,7 @@ function countFitting(calls: readonly QueuedCall[]): number {
 const compareTurns = (a: { call: QueuedCall }, b: { call: QueuedCall }): number =>
   b.call.passedOver - a.call.passedOver || a.call.weight - b.call.weight;
 
-/** The account that a call belongs to; "" for calls of the server itself. */
+/** Returns the account of a call, or "" for calls of the server itself. */
 function readCallAccount({ input }: QueuedCall): string {
   if (typeof input !== "object" || input === null || !("account" in input)) return "";
   return typeof input.account === "string" ? input.account : "";

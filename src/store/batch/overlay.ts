@@ -6,17 +6,20 @@ import { KeyMap } from "./keyMap.ts";
 import { RunIndex } from "./runIndex.ts";
 import type { UndoLog } from "./undoLog.ts";
 
-/** `before`: what the storage holds; undefined when it holds nothing, or was not asked (`loaded` is false). */
+/**
+ * A change of one row. `before`: the row in the storage, or undefined if there is none. It is also undefined
+ * if the row was not read; then `loaded` is false.
+ */
 export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; now: Row | undefined };
 
 /**
- * The rows of one batch by table: as they were loaded, and what its commands made of them so far. Tables are created when
- * their first row comes, because a batch touches few of many.
+ * The rows of one batch by table: as they were loaded, and as its commands left them. A table is created with
+ * its first row, because a batch uses few of many tables.
  */
 export class Overlay {
-  /** Which rows belong to which run. */
+  /** The rows of each run. */
   readonly runIndex = new RunIndex();
-  /** Which entries of the kept log belong to which message. */
+  /** The entries of each message in the kept log. */
   readonly keptEntries = new KeptEntries();
   readonly #tables: { [T in TableName]?: KeyMap<Change<Rows[T]>> } = {};
   readonly #undo: UndoLog;
@@ -25,29 +28,29 @@ export class Overlay {
     this.#undo = undo;
   }
 
-  /** Returns the row as it is now; undefined if there is none, or if nothing is known of it. */
+  /** Returns the current row, or undefined if there is none or if it is unknown. */
   get<T extends TableName>(table: T, key: Key): Rows[T] | undefined {
     return this.entry(table, key)?.now;
   }
 
-  /** Returns what is known of a row; undefined if it was neither loaded nor written. */
+  /** Returns the state of a row, or undefined if it was neither loaded nor written. */
   entry<T extends TableName>(table: T, key: Key): Change<Rows[T]> | undefined {
     return this.#table(table)?.get(key);
   }
 
-  /** Takes a row from the storage. A row that is known already stays as it is. */
+  /** Adds a row from the storage. A row that is already known stays as it is. */
   addLoaded<T extends TableName>(table: T, row: Rows[T]): void {
     const key = toKey[table](row);
     this.#index(table, row);
     if (!this.entry(table, key)) this.#add(table, { key, loaded: true, before: row, now: row });
   }
 
-  /** Takes note that the storage has no row with this key, unless a row is known. */
+  /** Records that the storage has no row with this key, unless the row is known. */
   addAbsent(table: TableName, key: Key): void {
     if (!this.entry(table, key)) this.#add(table, { key, loaded: true, before: undefined, now: undefined });
   }
 
-  /** Writes or removes a row for the running command. Returns the row as it was. */
+  /** Writes or removes a row for the running command. Returns the row as it was before. */
   set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): Rows[T] | undefined {
     const entry = this.entry(table, key);
     if (row !== undefined) this.#index(table, row);
@@ -62,13 +65,13 @@ export class Overlay {
     return now;
   }
 
-  /** Reports whether the batch has left a row as it was loaded. */
+  /** Reports whether the batch has not changed a row since it was loaded. */
   isUntouched<T extends TableName>(table: T, row: Rows[T]): boolean {
     const entry = this.entry(table, toKey[table](row));
     return entry?.now !== undefined && entry.now === entry.before;
   }
 
-  /** Returns the keys of which nothing is known, each once. */
+  /** Returns the keys of unknown rows, each once. */
   missing(table: TableName, keys: readonly Key[]): readonly Key[] {
     const rows = this.#tables[table];
     if (keys.length === 1) return rows?.has(keys[0] ?? [""]) ? none : keys;
@@ -82,7 +85,7 @@ export class Overlay {
     return missing;
   }
 
-  /** Returns the tables of which rows were loaded or written, in the order in which they are written. */
+  /** Returns the tables whose rows were loaded or written, in the order in which they are written. */
   listTouchedTables(): readonly TableName[] {
     return listTables(this.#tables);
   }

@@ -6,17 +6,28 @@ import type { AccountId } from "../../core/model/message.ts";
 import type { Range } from "../queries/storageReads.ts";
 import type { UndoLog } from "./undoLog.ts";
 
-/** The rows that are counted. */
+/** Returns the range of rows that a need counts. */
 export function toQuotaRange({ account, name, limit }: CountNeed): Range {
   const [after, before] = readQuotaRange(name).range;
   return { account, limit, after, before };
 }
 
-/** How many there are of what is set up, as it was counted and as a batch changes it. */
+/**
+ * The numbers of queues, schedules and similar rows of accounts: as they were counted, and as the batch
+ * changes them.
+ */
 export class QuotaCounts {
   readonly #counts = new Map<string, number>();
+  readonly #undo: UndoLog;
 
-  /** Those of which nothing is known yet, each once, of several with the most that any of them wants. */
+  constructor(undo: UndoLog) {
+    this.#undo = undo;
+  }
+
+  /**
+   * Returns the needs whose counts are unknown, each once. If several needs count the same rows, the one with
+   * the highest limit is returned.
+   */
   pickUnknown(needs: readonly CountNeed[]): CountNeed[] {
     const unknown = new Map<string, CountNeed>();
     for (const need of needs) {
@@ -31,18 +42,21 @@ export class QuotaCounts {
     needs.forEach(({ account, name }, at) => this.#counts.set(toQuotaKey(account, name), counts[at] ?? 0));
   }
 
-  /** Counts a row that was made or removed, if its like are counted. */
-  change(table: TableName, [account, id = ""]: Key, by: 1 | -1, undo: UndoLog): void {
+  /** Counts a row that was created or removed, if such rows are counted. */
+  change(table: TableName, [account, id = ""]: Key, by: 1 | -1): void {
     const name = this.#counts.size === 0 ? null : toQuotaName(table, id);
     if (name === null) return;
     const key = toQuotaKey(account, name);
     const count = this.#counts.get(key);
     if (count === undefined) return;
     this.#counts.set(key, count + by);
-    undo.push(() => this.#counts.set(key, count));
+    this.#undo.push(() => this.#counts.set(key, count));
   }
 
-  /** Throws `RetryInNextBatch` where it was not asked for, because it could not be known before that it would be needed. */
+  /**
+   * Returns a count. Throws `RetryInNextBatch` if the count was not requested, because the need for it was
+   * not known in time.
+   */
   readCount(account: AccountId, name: QuotaName): number {
     const count = this.#counts.get(toQuotaKey(account, name));
     if (count === undefined) throw new RetryInNextBatch();
@@ -50,5 +64,5 @@ export class QuotaCounts {
   }
 }
 
-/** Of what is counted of an account. */
+/** Returns the key of a count. */
 export const toQuotaKey = (account: AccountId, name: QuotaName): string => `${name} ${account}`;

@@ -1,17 +1,21 @@
 import type { AccountId, Millis, TimeKeys } from "../../core/model/message.ts";
 
-/** Something that was sighted, and the beginning of its five seconds. Without sights: anything. */
+/**
+ * The time keys that were logged in an interval of 5 s, which begins at `at`. If `timeKeys` is undefined, the
+ * interval may contain any key.
+ */
 export type TimeIndexEntry = { account: AccountId; at: Millis; timeKeys: TimeKeys | undefined };
 
 /**
- * So much is told apart within five seconds by one node, of one account and of all: each that is new costs as much as a message, because its
- * sightings lie on pages of their own. Beyond that, it is only noted that anything may have been told.
+ * The maximum number of entries that one node distinguishes within 5 s, for one account and for all accounts.
+ * A new entry costs as much as a message, because its rows are on their own pages. Beyond these limits, it is
+ * only recorded that the interval may contain any key.
  */
 const maxEntries = { perAccount: 1_000, total: 4_000 } as const;
 
 /**
- * What is stored of the newest five seconds, so that it is not written again: most messages go where others went. For one node, which
- * forgets it all when the storage may have become another one behind its back.
+ * The entries of the newest 5 s that this node has stored, so that they are not written again: most messages
+ * have the same destinations as earlier ones. It must be cleared when the storage may have been replaced.
  */
 export class RecentTimeIndex {
   #at: Millis = 0;
@@ -22,13 +26,17 @@ export class RecentTimeIndex {
     return at === this.#at && this.#byAccount.get(account)?.has(timeKeys) === true;
   }
 
-  /** Whether no more are told apart; `more`: besides those that are stored. */
+  /**
+   * Reports whether no more entries are distinguished. `pending` is the number of entries of the batch that
+   * are not stored yet.
+   */
   isFull({ account, at }: TimeIndexEntry, pending: number): boolean {
-    const [accountCount, totalCount] = at === this.#at ? [this.#byAccount.get(account)?.size ?? 0, this.#count] : [0, 0];
+    const [accountCount, totalCount] =
+      at === this.#at ? [this.#byAccount.get(account)?.size ?? 0, this.#count] : [0, 0];
     return accountCount + pending >= maxEntries.perAccount || totalCount + pending >= maxEntries.total;
   }
 
-  /** To be told when it is stored, and not before. */
+  /** Adds stored entries. Must be called after the batch is stored, not before. */
   record(entries: readonly TimeIndexEntry[]): void {
     for (const { account, at, timeKeys } of entries) {
       if (at < this.#at) continue;

@@ -1,15 +1,17 @@
 import type { RunRowsNeed, RunNeed, StepsNeed } from "../../core/decision/command.ts";
 import type { RunKey } from "../../core/model/message.ts";
 
-/** Which rows of a batch belong to which run: those that were loaded with it, and those that were made for it since. */
+/** The rows of each run in a batch: those that were loaded with it, and those that were created since. */
 export class RunIndex {
   readonly #ids = new Map<string, Set<string>>();
   readonly #asked = new Set<string>();
 
-  /** Those rows of runs that were not asked for before. */
+  /** Returns the needs for rows of runs that were not requested before. */
   pickUnaskedRows(needs: readonly RunRowsNeed[] = []): RunRowsNeed[] {
     return needs.filter(
-      (need) => !this.#asked.has(formatAskKey(need.table, need)) && this.#markAsked(`${need.table}${formatEvent(need)}`, need),
+      (need) =>
+        !this.#asked.has(formatAskKey(need.table, need)) &&
+        this.#markAsked(`${need.table}${formatEvent(need)}`, need),
     );
   }
 
@@ -17,7 +19,7 @@ export class RunIndex {
     return this.#asked.has(formatAskKey(`${need.table}${formatEvent(need)}`, need));
   }
 
-  /** Those histories that were not asked for before. */
+  /** Returns the needs for histories that were not requested before. */
   pickUnaskedHistories(needs: readonly StepsNeed[] = []): StepsNeed[] {
     return needs.filter((need) => this.#markAsked(formatHistoryKind(need), need));
   }
@@ -26,7 +28,7 @@ export class RunIndex {
     return this.#asked.has(formatAskKey(formatHistoryKind(need), need));
   }
 
-  /** False when it was asked for before. */
+  /** Returns false if it was requested before. */
   #markAsked(kind: string, need: RunNeed): boolean {
     const name = formatAskKey(kind, need);
     const isNew = !this.#asked.has(name);
@@ -34,7 +36,7 @@ export class RunIndex {
     return isNew;
   }
 
-  /** A row that names a run belongs to it. */
+  /** Adds a row to the run that it names, if any. */
   add(table: string, row: object): void {
     if (!hasRun(row)) return;
     const name = formatAskKey(table, row);
@@ -43,7 +45,10 @@ export class RunIndex {
     else this.#ids.set(name, new Set([row.id]));
   }
 
-  /** In order. Some may be gone, or belong to it no more. */
+  /**
+   * Returns the ids of a run's rows in order. Some rows may have been removed or may no longer belong to the
+   * run.
+   */
   listIds(table: string, run: RunNeed): string[] {
     return [...(this.#ids.get(formatAskKey(table, run)) ?? [])].sort();
   }
@@ -52,8 +57,14 @@ export class RunIndex {
 type RowWithRun = { account: string; id: string; run: RunKey };
 
 const hasRun = (row: object): row is RowWithRun =>
-  "run" in row && typeof row.run === "string" && "account" in row && typeof row.account === "string" && "id" in row;
+  "run" in row &&
+  typeof row.run === "string" &&
+  "account" in row &&
+  typeof row.account === "string" &&
+  "id" in row;
 
-const formatHistoryKind = ({ stepKey }: StepsNeed): string => (stepKey === undefined ? "history" : `entry ${stepKey}`);
-const formatEvent = ({ event }: RunRowsNeed): string => (event === undefined ? "" : ` of ${JSON.stringify(event)}`);
+const formatHistoryKind = ({ stepKey }: StepsNeed): string =>
+  stepKey === undefined ? "history" : `entry ${stepKey}`;
+const formatEvent = ({ event }: RunRowsNeed): string =>
+  event === undefined ? "" : ` of ${JSON.stringify(event)}`;
 const formatAskKey = (kind: string, { account, run }: RunNeed): string => `${kind} ${account} ${run}`;

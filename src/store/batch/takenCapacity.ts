@@ -1,8 +1,13 @@
 import type { AccountId } from "../../core/model/message.ts";
 import type { DeliveryCapacity, TakenCapacity } from "../../core/admission/capacity.ts";
-import { readLaneAccount, hasCapacity, isNewcomer, leavesShareToOthers } from "../../core/admission/capacity.ts";
+import {
+  readLaneAccount,
+  hasCapacity,
+  isNewcomer,
+  leavesShareToOthers,
+} from "../../core/admission/capacity.ts";
 
-/** The hands of a node that a batch has promised to deliveries so far. */
+/** The delivery capacity of a node that a batch has given to deliveries so far. */
 export class BatchCapacity {
   readonly #capacity: DeliveryCapacity;
   readonly #byLane = new Map<string, CapacityCount>();
@@ -20,7 +25,10 @@ export class BatchCapacity {
     return isFree;
   }
 
-  /** Reports whether the account of a destination gets no more because it holds its share of the node. */
+  /**
+   * Reports whether the account of a destination gets no more capacity because it holds its share of the
+   * node.
+   */
   isDenied(lane: string): boolean {
     return !leavesShareToOthers(this.#capacity, this.#readTaken(lane), lane);
   }
@@ -40,12 +48,20 @@ export class BatchCapacity {
   }
 
   isNewcomer(lane: string): boolean {
-    return isNewcomer(this.#capacity, { all: this.#total.deliveries, lane: this.#byLane.get(lane)?.deliveries ?? 0 }, lane);
+    return isNewcomer(
+      this.#capacity,
+      { all: this.#total.deliveries, lane: this.#byLane.get(lane)?.deliveries ?? 0 },
+      lane,
+    );
   }
 
-  /** Promises one. Answers how to take it back. */
+  /** Takes capacity for one delivery. Returns a function that releases it. */
   take(lane: string, size: number): () => void {
-    const all = [this.#total, findOrCreateCount(this.#byLane, lane), findOrCreateCount(this.#byAccount, readLaneAccount(lane))];
+    const all = [
+      this.#total,
+      findOrCreateCount(this.#byLane, lane),
+      findOrCreateCount(this.#byAccount, readLaneAccount(lane)),
+    ];
     addToCounts(all, 1, size);
     return () => addToCounts(all, -1, -size);
   }

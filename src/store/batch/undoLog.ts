@@ -1,8 +1,11 @@
-/** How to undo what the running command has done so far. A command that throws leaves no trace in its batch. */
+/**
+ * The steps that undo what the running command has done so far. A command that throws leaves no trace in its
+ * batch.
+ */
 export class UndoLog {
   #steps: (() => void)[] = [];
 
-  /** Forgets the steps of the command before: what it did stays. */
+  /** Forgets the steps of the previous command, whose changes stay. */
   begin(): void {
     this.#steps = [];
   }

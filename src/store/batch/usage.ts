@@ -3,19 +3,19 @@ import type { CountName, Counts, Usage } from "../../core/model/counts.ts";
 import { noCounts } from "../../core/model/counts.ts";
 import { makeBuckets } from "../../core/accounts/usage.ts";
 
-/** What the commands of a batch have counted, added up by account: each command as a whole, or not at all. */
+/** Sums the usage that the commands of a batch count, by account. A command that throws counts nothing. */
 export class BatchUsage {
   readonly #sums = new Map<AccountId, Counts>();
   #accounts: AccountId[] = [];
   #counts: Partial<Counts>[] = [];
 
-  /** Adds something for the running command. */
+  /** Counts usage for the running command. */
   count(account: AccountId, counts: Partial<Counts>): void {
     this.#accounts.push(account);
     this.#counts.push(counts);
   }
 
-  /** Runs a command. What it has counted is forgotten when it throws. */
+  /** Runs a command. Its usage is discarded if it throws. */
   countDuring<Answer>(run: () => Answer): Answer {
     this.#accounts = [];
     this.#counts = [];
@@ -24,14 +24,14 @@ export class BatchUsage {
     return result;
   }
 
-  /** Adds something for no command alone. */
+  /** Adds usage that belongs to no single command. */
   add(account: AccountId, counts: Partial<Counts>): void {
     let sum = this.#sums.get(account);
     if (!sum) this.#sums.set(account, (sum = { ...noCounts }));
     for (const name in counts) sum[name as CountName] += counts[name as CountName] ?? 0;
   }
 
-  /** What is to be added to which rows, in the order of their keys. */
+  /** Returns the usage rows to add, in the order of their keys. */
   rows(at: { now: Millis; node: NodeId }): Usage[] {
     const accounts = [...this.#sums].sort(([one], [other]) => (one < other ? -1 : 1));
     return accounts.flatMap(([account, counts]) => makeBuckets(account, counts, at));

@@ -2,21 +2,25 @@ import type { WaitlistHead } from "../../core/decision/command.ts";
 import { laneName } from "../../core/admission/capacity.ts";
 import type { AccountId, MessageId, MessageState } from "../../core/model/message.ts";
 
-/** What is known of a line: its first messages, and whether these are all. */
+/** The known head of a waitlist: its first messages, and whether these are all. */
 type KnownHead = { ids: Set<MessageId>; isWhole: boolean };
 
-/** The first ones of the lines that a batch has looked at. */
+/** The heads of the waitlists that a batch has read. */
 export class WaitlistHeads {
   readonly #heads = new Map<string, KnownHead>();
 
-  /** Those that were not looked at before. */
+  /** Returns the waitlists that were not read before. */
   pickUnknown(heads: readonly WaitlistHead[]): WaitlistHead[] {
     return heads.filter(({ account, waitlist }) => !this.#heads.has(laneName(account, waitlist)));
   }
 
-  /** Takes what was found when these were looked for: fewer than were asked for are all there are. */
+  /**
+   * Records the messages that were found. If a head has fewer messages than were requested, it is the whole
+   * waitlist.
+   */
   record(heads: readonly WaitlistHead[], found: readonly MessageState[]): void {
-    for (const { account, waitlist } of heads) this.#heads.set(laneName(account, waitlist), { ids: new Set(), isWhole: true });
+    for (const { account, waitlist } of heads)
+      this.#heads.set(laneName(account, waitlist), { ids: new Set(), isWhole: true });
     for (const { account, waitlist, id } of found) this.#find(account, waitlist)?.ids.add(id);
     for (const { account, waitlist, limit } of heads) {
       const head = this.#find(account, waitlist);
@@ -24,7 +28,7 @@ export class WaitlistHeads {
     }
   }
 
-  /** One that comes to stand in a line of which all are known. */
+  /** Adds a message to a waitlist of which all messages are known. */
   join({ account, waitlist, id }: MessageState): void {
     const head = this.#find(account, waitlist) ?? { ids: new Set(), isWhole: true };
     head.ids.add(id);
@@ -39,7 +43,7 @@ export class WaitlistHeads {
     return this.#find(account, waitlist)?.ids ?? [];
   }
 
-  /** Whether these are all that stand there. Undefined: nobody has looked. */
+  /** Reports whether all messages of a waitlist are known. Returns undefined if it was not read. */
   isWhole(account: AccountId, waitlist: string): boolean | undefined {
     return this.#find(account, waitlist)?.isWhole;
   }

@@ -1,11 +1,21 @@
-import type { Draft, Key, Needs, BodyTableName, Rows, RunRows, RunTableName, TableName } from "../../core/decision/command.ts";
+import type {
+  Draft,
+  Key,
+  Needs,
+  BodyTableName,
+  Rows,
+  RunRows,
+  RunTableName,
+  TableName,
+} from "../../core/decision/command.ts";
 import { RetryInNextBatch } from "../../core/values/errors.ts";
 import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
 import { hasBacklog, laneName } from "../../core/admission/capacity.ts";
 import { hasLimiter, parseGate } from "../../core/admission/gate.ts";
 import { makeTagIds, retaggedTables } from "../../core/search/tags.ts";
 import { readIndexInterval, listTimeIndexIds } from "../../core/search/timeIndex.ts";
-import type { AccountId, Delivery, Limiter, LeaseRef, HostWaitlist, MessageState, Millis } from "../../core/model/message.ts";
+import type { AccountId, Delivery, LeaseRef, MessageState, Millis } from "../../core/model/message.ts";
+import type { Limiter, HostWaitlist } from "../../core/model/limiter.ts";
 import type { WithoutBody, RunKey, Schedule } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { Step, Waiter } from "../../core/model/run.ts";
@@ -22,8 +32,8 @@ import { BatchCapacity } from "./takenCapacity.ts";
 import { UndoLog } from "./undoLog.ts";
 
 /**
- * The rows that the decisions of one batch read and change. The loader brings rows into the overlay; the overlay has them as the
- * commands left them; the undo log takes back what a command did that throws.
+ * The rows that the decisions of one batch read and change. The loader adds rows to the overlay, the overlay
+ * holds the rows as the commands left them, and the undo log reverts a command that throws.
  */
 export class WorkingSet implements Draft {
   readonly #undo = new UndoLog();
@@ -37,26 +47,33 @@ export class WorkingSet implements Draft {
   /** Messages that the running command has taken out of a waitlist. */
   #leftWaitlist: MessageState[] = [];
 
-  constructor(capacity: DeliveryCapacity, { isAlone, recentTimeIndex }: { isAlone: boolean; recentTimeIndex: RecentTimeIndex }) {
-    this.#loaded = new NeedsLoader(this.#overlay, { bytes: capacity.bytes.perBatch, isAlone });
+  constructor(
+    capacity: DeliveryCapacity,
+    { isAlone, recentTimeIndex }: { isAlone: boolean; recentTimeIndex: RecentTimeIndex },
+  ) {
+    this.#loaded = new NeedsLoader(this.#overlay, {
+      undo: this.#undo,
+      bytes: capacity.bytes.perBatch,
+      isAlone,
+    });
     this.#capacity = capacity;
     this.#takenCapacity = new BatchCapacity(capacity);
     this.#isAlone = isAlone;
     this.#recentTimeIndex = recentTimeIndex;
   }
 
-  /** Loads what is not here yet. Returns false if everything was here. */
+  /** Loads what is not loaded yet. Returns false if everything was loaded. */
   load(loader: Loader, needs: Needs, now: Millis): Promise<boolean> {
     return this.#loaded.load(loader, needs, now);
   }
 
-  /** Runs one command: all of its changes are made, or none if it throws. */
+  /** Runs one command: either all of its changes are made, or none if it throws. */
   runCommand<Answer>(run: () => Answer): Answer {
     this.#undo.begin();
     this.#leftWaitlist = [];
     try {
       const result = this.effects.usage.countDuring(run);
-      // A hundred outcomes of one host would else pass over each other's messages again and again.
+      // Otherwise a hundred outcomes of one host would skip each other's messages again and again.
       for (const message of this.#leftWaitlist)
         if (this.#findWaitlist(message) !== message.waitlist) this.#loaded.waitlistHeads.leave(message);
       return result;
@@ -66,7 +83,7 @@ export class WorkingSet implements Draft {
     }
   }
 
-  /** Returns the tables of which rows were loaded or written. */
+  /** Returns the tables whose rows were loaded or written. */
   listTouchedTables(): readonly TableName[] {
     return this.#overlay.listTouchedTables();
   }
@@ -88,7 +105,7 @@ export class WorkingSet implements Draft {
   put<T extends TableName>(table: T, row: Rows[T]): void {
     const key = toKey[table](row);
     const before = this.#set(table, key, row);
-    if (before === undefined) this.#loaded.quotaCounts.change(table, key, 1, this.#undo);
+    if (before === undefined) this.#loaded.quotaCounts.change(table, key, 1);
     const toTagIds = makeTagIds[table];
     if (toTagIds && (before === undefined || retaggedTables.has(table)))
       this.#updateTags(key[0], before ? toTagIds(before) : [], toTagIds(row));
@@ -97,7 +114,7 @@ export class WorkingSet implements Draft {
 
   drop(table: TableName, ...key: Key): void {
     for (const id of this.#listTags(table, key)) this.#set("tags", [key[0], id], undefined);
-    if (this.#set(table, key, undefined) !== undefined) this.#loaded.quotaCounts.change(table, key, -1, this.#undo);
+    if (this.#set(table, key, undefined) !== undefined) this.#loaded.quotaCounts.change(table, key, -1);
   }
 
   moveToKeptLog: Draft["moveToKeptLog"] = (row) => {
@@ -106,16 +123,22 @@ export class WorkingSet implements Draft {
   };
 
   listKeptLog: Draft["listKeptLog"] = (account, messageId) =>
-    this.#overlay.keptEntries.listIds(account, messageId).flatMap((id) => this.get("keptLog", account, id) ?? []);
+    this.#overlay.keptEntries
+      .listIds(account, messageId)
+      .flatMap((id) => this.get("keptLog", account, id) ?? []);
 
-  readQuotaCount: Draft["readQuotaCount"] = (account, name) => this.#loaded.quotaCounts.readCount(account, name);
+  readQuotaCount: Draft["readQuotaCount"] = (account, name) =>
+    this.#loaded.quotaCounts.readCount(account, name);
 
   indexTime: Draft["indexTime"] = (account, id, timeKeys) => {
     const entry: TimeIndexEntry = { account, at: readIndexInterval(id), timeKeys };
     if (this.#recentTimeIndex.has(entry)) return;
-    if (this.#recentTimeIndex.isFull(entry, this.effects.newTimeIndexEntries.length)) entry.timeKeys = undefined;
+    if (this.#recentTimeIndex.isFull(entry, this.effects.newTimeIndexEntries.length))
+      entry.timeKeys = undefined;
     if (this.#recentTimeIndex.has(entry)) return;
-    const ids = listTimeIndexIds(entry.timeKeys, entry.at).filter((name) => !this.get("timeIndex", account, name));
+    const ids = listTimeIndexIds(entry.timeKeys, entry.at).filter(
+      (name) => !this.get("timeIndex", account, name),
+    );
     for (const name of ids) this.#set("timeIndex", [account, name], { account, id: name });
     if (ids.length > 0) this.effects.add(this.effects.newTimeIndexEntries, entry);
   };
@@ -147,14 +170,17 @@ export class WorkingSet implements Draft {
     return ids.flatMap((id) => findRow.call(this, table, account, id) ?? []).filter((row) => row.run === run);
   }
 
-  mayEndRun = (account: AccountId, run: RunKey): boolean => this.#overlay.runIndex.wereRowsAsked({ account, run, table: "messages" });
+  mayEndRun = (account: AccountId, run: RunKey): boolean =>
+    this.#overlay.runIndex.wereRowsAsked({ account, run, table: "messages" });
 
   listSteps(account: AccountId, run: RunKey, stepKey?: string): readonly Step[] {
     const need = { account, run, ...(stepKey === undefined ? {} : { stepKey }) };
     if (this.#loaded.historyBytes.isSkipped(need)) throw new RetryInNextBatch();
     if (stepKey !== undefined) return [this.get("steps", account, toStepId(run, stepKey)) ?? []].flat();
     if (!this.#overlay.runIndex.wasHistoryAsked(need)) return [];
-    return this.#overlay.runIndex.listIds("steps", need).flatMap((id) => this.get("steps", account, id) ?? []);
+    return this.#overlay.runIndex
+      .listIds("steps", need)
+      .flatMap((id) => this.get("steps", account, id) ?? []);
   }
 
   waitlistHead(account: AccountId, waitlist: string): Iterable<MessageState> {
@@ -168,7 +194,11 @@ export class WorkingSet implements Draft {
     const gate = parseGate(waitlist);
     if (hasLimiter(gate)) {
       const limiterEntry = this.#overlay.entry("limiters", [account, waitlist]);
-      return limiterEntry !== undefined && limiterEntry.loaded && (limiterEntry.before === undefined || limiterEntry.before.waiting === 0);
+      return (
+        limiterEntry !== undefined &&
+        limiterEntry.loaded &&
+        (limiterEntry.before === undefined || limiterEntry.before.waiting === 0)
+      );
     }
     const waitlistEntry = this.#overlay.entry("hostWaitlists", [account, gate.name]);
     return waitlistEntry !== undefined && waitlistEntry.loaded && waitlistEntry.before === undefined;
@@ -177,13 +207,16 @@ export class WorkingSet implements Draft {
   leasedByOthers = (): readonly MessageState[] => this.#readCurrent(this.#loaded.leasedByOthers);
 
   expired: Draft["expired"] = (account) =>
-    this.#loaded.expirations.readExpired(account, this, (table, row) => this.#overlay.isUntouched(table, row));
+    this.#loaded.expirations.readExpired(account, this, (table, row) =>
+      this.#overlay.isUntouched(table, row),
+    );
 
   hasCapacity(account: AccountId, host: string): boolean {
     return this.#takenCapacity.hasCapacity(laneName(account, host));
   }
 
-  isDenied = (account: AccountId, host: string): boolean => this.#takenCapacity.isDenied(laneName(account, host));
+  isDenied = (account: AccountId, host: string): boolean =>
+    this.#takenCapacity.isDenied(laneName(account, host));
 
   takeCapacity(account: AccountId, host: string, size: number): boolean {
     if (!this.hasCapacity(account, host)) return false;
@@ -195,11 +228,13 @@ export class WorkingSet implements Draft {
     return this.#overlay.entry("storedMessages", [account, id]) !== undefined;
   }
 
-  isNewcomer = (account: AccountId, host: string): boolean => this.#takenCapacity.isNewcomer(laneName(account, host));
+  isNewcomer = (account: AccountId, host: string): boolean =>
+    this.#takenCapacity.isNewcomer(laneName(account, host));
   isAlone = (): boolean => this.#isAlone;
   hasBacklog = (account: AccountId): boolean => hasBacklog(this.#capacity, account);
   hasChanged = (): boolean => !this.#undo.isEmpty();
-  isOverByteShare = (message: Pick<MessageState, "account" | "host">): boolean => this.#loaded.bodiesToLoad.isOverByteShare(message);
+  isOverByteShare = (message: Pick<MessageState, "account" | "host">): boolean =>
+    this.#loaded.bodiesToLoad.isOverByteShare(message);
   fault = (message: string): void => this.effects.add(this.effects.faults, message);
   deliver = (delivery: Delivery): void => this.effects.add(this.effects.deliveries, delivery);
   abort = (lease: LeaseRef): void => this.effects.add(this.effects.abortedLeases, lease);
@@ -225,21 +260,26 @@ export class WorkingSet implements Draft {
   }
 
   /**
-   * A message that is held now is seen by those that serve its waitlist later in the batch, unless messages before it
-   * have not been loaded.
+   * Adds a held message to its waitlist, so that later commands of the batch see it. A message is not added
+   * if messages before it have not been loaded.
    */
   #addToWaitlist(state: MessageState): void {
-    if (state.waitlist !== null && this.isWholeWaitlist(state.account, state.waitlist)) this.#loaded.waitlistHeads.join(state);
+    if (state.waitlist !== null && this.isWholeWaitlist(state.account, state.waitlist))
+      this.#loaded.waitlistHeads.join(state);
   }
 
-  #findWaitlist = ({ account, id }: MessageState): string | null | undefined => this.get("messages", account, id)?.waitlist;
+  #findWaitlist = ({ account, id }: MessageState): string | null | undefined =>
+    this.get("messages", account, id)?.waitlist;
 
-  #listStillDue<T extends "limiters" | "schedules" | "waiters">(table: T, due: readonly Rows[T][]): Rows[T][] {
+  #listStillDue<T extends "limiters" | "schedules" | "waiters">(
+    table: T,
+    due: readonly Rows[T][],
+  ): Rows[T][] {
     const rows = due.flatMap(({ account, id }) => this.get(table, account, id) ?? []);
     return rows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#loaded.due.at);
   }
 
-  /** Returns loaded states as they are now, without those that are gone. */
+  /** Returns loaded states as they are now, without removed ones. */
   #readCurrent(states: readonly MessageState[]): MessageState[] {
     return states.flatMap((state) => this.get("messages", state.account, state.id) ?? []);
   }

@@ -2,48 +2,61 @@ import { createHash } from "node:crypto";
 import { moveMark } from "../sql/schema.ts";
 import { StorageRefused } from "../store.ts";
 
-// Everything of one store is moved into another one, whatever tables there are: both have the schema of this version, and
-// say themselves what they have. Rows go in the order of their keys, each batch in a transaction, so what is there already
-// tells where to go on.
+// A move copies everything from one store to another, whatever tables there are. Both stores have the schema
+// of this version and list their own tables. Rows are copied in the order of their keys, one transaction per
+// batch, so the last key in the target shows where to continue.
 
-/** As a database keeps it, without any loss: whole numbers are never rounded. */
+/** A value as a database stores it, without loss: whole numbers are never rounded. */
 export type Cell = string | bigint | number | Uint8Array | null;
 
-/** Tables that describe a database and its nodes, not the data in it. */
+/** Tables that describe a database and its nodes. They are not moved. */
 export const unmovedTables: readonly string[] = ["store_schema", "storage_probe", "nodes"];
 
-/** Reports whether a column is not moved: on PostgreSQL rows have no checksums. */
+/** Reports whether a column is a checksum. Checksums are not moved, because rows on PostgreSQL have none. */
 export const isChecksum = (column: string): boolean => column === "checksum" || column === "body_checksum";
 
-/** `key`: the columns of its primary key, in their order. */
-export type TableLayout = { name: string; columns: readonly { name: string; type: string }[]; key: readonly string[] };
-
-/** One of the two stores. */
-export type MoveEndpoint = {
-  /** For people. */
+/** The columns of a table. `key` lists the columns of its primary key in their order. */
+export type TableLayout = {
   name: string;
-  /** All tables but those of `unmovedTables`. */
+  columns: readonly { name: string; type: string }[];
+  key: readonly string[];
+};
+
+/** One side of a move. */
+export type MoveEndpoint = {
+  /** The name of the store in lines and errors. */
+  name: string;
+  /** Returns all tables except `unmovedTables`. */
   tables(): Promise<readonly TableLayout[]>;
-  /** Runs a statement; `?` stand for the values. */
+  /** Runs a statement. Each `?` is replaced by a value. */
   query(sql: string, values: readonly Cell[]): Promise<Cell[][]>;
-  /** Adds rows, all or none, on the disk when it answers. */
+  /** Adds all rows or none. Resolves when they are on the disk. */
   insert(table: TableLayout, rows: readonly Cell[][]): Promise<void>;
-  /** Called when everything is there. */
+  /** Called after all rows have been copied and compared. */
   finish(): Promise<void>;
   close(): Promise<void>;
 };
 
-/** Rows of one batch, and about so many bytes: a row alone may be larger. */
+/** The limits of one batch in rows and, approximately, in bytes. A single row may be larger. */
 const batchRows = 1_000;
 const batchBytes = 16 * 1024 * 1024;
-/** After so many batches a line tells how far it is. */
+/** A progress line is reported after every 10 batches. */
 const batchesPerLine = 10;
 
 /**
- * Copies all rows, from where an earlier call was interrupted, and then compares both sides. Throws when the target has
- * other data, and when the two are not the same in the end. `say`: takes lines for people.
+ * Copies all rows, from where an earlier move was interrupted, and then compares both sides. Throws
+ * `StorageRefused` if the target has other data, or if both sides differ in the end. `report` receives
+ * progress lines.
  */
-export async function move({ from, to, report }: { from: MoveEndpoint; to: MoveEndpoint; report(line: string): void }): Promise<void> {
+export async function move({
+  from,
+  to,
+  report,
+}: {
+  from: MoveEndpoint;
+  to: MoveEndpoint;
+  report(line: string): void;
+}): Promise<void> {
   const tables = requireSameTables(await from.tables(), await to.tables());
   await claimTarget(to, tables, report);
   for (const table of tables) await copyTable(table, { from, to, report });
@@ -51,18 +64,22 @@ export async function move({ from, to, report }: { from: MoveEndpoint; to: MoveE
     const [source, target] = await Promise.all([digestTable(from, table), digestTable(to, table)]);
     if (source.rows !== target.rows || source.digest !== target.digest) {
       throw new StorageRefused(
-        `${table.name}: ${from.name} has ${source.rows} rows with the digest ${source.digest}, ${to.name} has ${target.rows} with ${target.digest}; ` +
-          "the source was changed since the move began: empty the target, and begin again",
+        `${table.name}: ${from.name} has ${source.rows} rows with the digest ${source.digest}, ` +
+          `${to.name} has ${target.rows} rows with the digest ${target.digest}; ` +
+          "the source has changed since the move began: empty the target and start again",
       );
     }
-    report(`${table.name}: ${source.rows} rows, the same on both sides, SHA-256 ${source.digest}`);
+    report(`${table.name}: ${source.rows} rows, identical on both sides, SHA-256 ${source.digest}`);
   }
   await to.query(moveMark.remove, []);
   await to.finish();
 }
 
-/** Both have the same tables with the same columns. The keys are those of the source. */
-function requireSameTables(sourceTables: readonly TableLayout[], targetTables: readonly TableLayout[]): readonly TableLayout[] {
+/** Returns the tables of the source. Throws unless the target has the same tables with the same columns. */
+function requireSameTables(
+  sourceTables: readonly TableLayout[],
+  targetTables: readonly TableLayout[],
+): readonly TableLayout[] {
   const formatLayout = ({ name, columns }: TableLayout): string =>
     `${name} (${columns
       .map((column) => column.name)
@@ -74,20 +91,26 @@ function requireSameTables(sourceTables: readonly TableLayout[], targetTables: r
     ...sourceLayouts.filter((shape) => !targetLayouts.includes(shape)),
     ...targetLayouts.filter((shape) => !sourceLayouts.includes(shape)),
   ];
-  if (different.length > 0) throw new StorageRefused(`the two stores do not have the same tables: ${different.join("; ")}`);
+  if (different.length > 0)
+    throw new StorageRefused(`the two stores do not have the same tables: ${different.join("; ")}`);
   const withoutKey = sourceTables.find(({ key }) => key.length === 0);
-  if (withoutKey) throw new StorageRefused(`${withoutKey.name}: cannot be moved, because it has no primary key`);
+  if (withoutKey) throw new StorageRefused(`${withoutKey.name}: no primary key, so it cannot be moved`);
   return [...sourceTables].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** An empty store becomes the target of a move; one that is a target already goes on to be. */
-async function claimTarget(to: MoveEndpoint, tables: readonly TableLayout[], report: (line: string) => void): Promise<void> {
+/** Marks an empty store as the target of a move. A store with the mark continues as the target. */
+async function claimTarget(
+  to: MoveEndpoint,
+  tables: readonly TableLayout[],
+  report: (line: string) => void,
+): Promise<void> {
   const unfinished = await to.query(moveMark.find, []);
-  if (unfinished.length > 0) return report(`going on with what was moved to ${to.name} before`);
+  if (unfinished.length > 0) return report(`continuing the earlier move to ${to.name}`);
   const nonEmpty: string[] = [];
-  for (const { name } of tables) if ((await to.query(`select 1 from ${name} limit 1`, [])).length > 0) nonEmpty.push(name);
+  for (const { name } of tables)
+    if ((await to.query(`select 1 from ${name} limit 1`, [])).length > 0) nonEmpty.push(name);
   if (nonEmpty.length > 0) {
-    throw new StorageRefused(`${to.name}: there is other data already (${nonEmpty.join(", ")}); name an empty one`);
+    throw new StorageRefused(`${to.name}: already has data (${nonEmpty.join(", ")}); choose an empty store`);
   }
   await to.query(moveMark.add, []);
 }
@@ -98,7 +121,10 @@ async function copyTable(table: TableLayout, { from, to, report }: MoveContext):
   const [[rows = 0] = []] = await from.query(`select count(*) from ${table.name}`, []);
   const [[present = 0] = []] = await to.query(`select count(*) from ${table.name}`, []);
   const descendingKey = table.key.map((column) => `${column} desc`).join(", ");
-  const [last = null] = await to.query(`select ${table.key.join(", ")} from ${table.name} order by ${descendingKey} limit 1`, []);
+  const [last = null] = await to.query(
+    `select ${table.key.join(", ")} from ${table.name} order by ${descendingKey} limit 1`,
+    [],
+  );
   let done = Number(present);
   let batches = 0;
   for await (const batch of readBatches(from, table, last)) {
@@ -109,7 +135,7 @@ async function copyTable(table: TableLayout, { from, to, report }: MoveContext):
   report(`${table.name}: ${done} of ${String(rows)}`);
 }
 
-/** All rows behind a key, in the order of their keys, with their cells in the order of `columns`. */
+/** Yields all rows after a key, in the order of their keys, with their cells in the order of `columns`. */
 async function* readBatches(
   side: MoveEndpoint,
   { name, columns, key }: TableLayout,
@@ -117,7 +143,9 @@ async function* readBatches(
 ): AsyncGenerator<Cell[][]> {
   const order = key.join(", ");
   const placeholders = key.map(() => "?").join(", ");
-  const bodySizes = columns.filter(({ type }) => /^(text|bytea)$/.test(type)).map((column) => `coalesce(length(${column.name}), 0)`);
+  const bodySizes = columns
+    .filter(({ type }) => /^(text|bytea)$/.test(type))
+    .map((column) => `coalesce(length(${column.name}), 0)`);
   const size = bodySizes.length > 0 ? bodySizes.join(" + ") : "0";
   const columnList = columns.map((column) => column.name).join(", ");
   for (let position = last; ;) {
@@ -129,16 +157,23 @@ async function* readBatches(
     if (nextKeys.length === 0) return;
     let count = 0;
     let bytes = 0;
-    while (count < nextKeys.length && (count === 0 || bytes < batchBytes)) bytes += Number(nextKeys[count++]?.at(-1) ?? 0);
+    while (count < nextKeys.length && (count === 0 || bytes < batchBytes))
+      bytes += Number(nextKeys[count++]?.at(-1) ?? 0);
     const lastKey = nextKeys[count - 1]?.slice(0, key.length) ?? [];
     const upTo = `${afterLast === "" ? " where" : `${afterLast} and`} (${order}) <= (${placeholders})`;
-    yield await side.query(`select ${columnList} from ${name}${upTo} order by ${order}`, [...(position ?? []), ...lastKey]);
+    yield await side.query(`select ${columnList} from ${name}${upTo} order by ${order}`, [
+      ...(position ?? []),
+      ...lastKey,
+    ]);
     position = lastKey;
   }
 }
 
-/** The same for the same rows, on whichever side, and however they are read. */
-async function digestTable(side: MoveEndpoint, table: TableLayout): Promise<{ rows: number; digest: string }> {
+/** Returns a digest that is equal for equal rows, on either side and in any batches. */
+async function digestTable(
+  side: MoveEndpoint,
+  table: TableLayout,
+): Promise<{ rows: number; digest: string }> {
   const hash = createHash("sha256");
   let rows = 0;
   for await (const batch of readBatches(side, table, null)) {
@@ -148,10 +183,11 @@ async function digestTable(side: MoveEndpoint, table: TableLayout): Promise<{ ro
   return { rows, digest: hash.digest("hex") };
 }
 
-/** Each cell with what it is and how long it is, so that no two rows read alike. */
+/** Hashes a cell with its type and length, so that no two different rows hash alike. */
 function updateHash(hash: ReturnType<typeof createHash>, cell: Cell): void {
   if (cell === null) return void hash.update("-");
-  if (typeof cell === "bigint" || typeof cell === "number") return void hash.update(`${typeof cell} ${cell};`);
+  if (typeof cell === "bigint" || typeof cell === "number")
+    return void hash.update(`${typeof cell} ${cell};`);
   const bytes = typeof cell === "string" ? Buffer.from(cell) : cell;
   hash.update(`${typeof cell === "string" ? "text" : "bytes"} ${bytes.byteLength};`).update(bytes);
 }

@@ -7,21 +7,25 @@ import { isChecksum, unmovedTables } from "./move.ts";
 import { createPostgresTables, locks } from "../postgres/schema.ts";
 import { requireOwnConnections } from "../postgres/pooling.ts";
 import type { PostgresOptions } from "../postgres/session.ts";
-import { readSqlState, connect } from "../postgres/session.ts";
+import { readSqlState } from "../postgres/databaseErrors.ts";
+import { connect } from "../postgres/session.ts";
 import { StorageRefused } from "../store.ts";
 
-/** A source that is locked for longer is being used. */
+/** A source that stays locked for longer than this is in use. */
 const lockTimeout = 5_000;
 
 /**
- * A PostgreSQL database, for `move`: its tables are created if there are none. Throws when a server uses it. As a source it stands
- * still until `close`: what would change it waits.
+ * Opens a PostgreSQL database for `move`, and creates its tables if there are none. Throws `StorageRefused`
+ * if a server uses it. A source is locked against changes until `close`.
  */
 export async function openPostgresForMove(
   url: string,
   { name, isTarget, clock }: { name: string; isTarget: boolean } & Pick<PostgresOptions, "clock">,
 ): Promise<MoveEndpoint> {
-  await requireOwnConnections({ url }, { name: "move", advice: "name the database itself to migrate-store", kind: "migration" });
+  await requireOwnConnections(
+    { url },
+    { name: "move", advice: "give migrate-store the URL of the database itself", kind: "migration" },
+  );
   await createPostgresTables({ url, clock }, { isMoveTarget: isTarget });
   const client = await connect({ url }, { kind: "migration" });
   try {
@@ -36,36 +40,49 @@ export async function openPostgresForMove(
   }
 }
 
-/** Lines of the log that are gone for everybody, and are only waiting for their day to be dropped. */
+/** Deletes log entries that no account can see, and that only wait for their day to be dropped. */
 const deleteForgottenLog = `
   delete from log using log_cuts as gone where log.account = gone.account and log.id <= gone.up_to;
   delete from log_cuts`;
 
-/** The lock goes with the connection. */
+/** Throws if another move or a server uses the database. The lock ends with the connection. */
 async function requireNoOtherUsers(client: Client, name: string): Promise<void> {
   const { rows } = await client.query<{ free: boolean; others: number }>(
-    `select pg_try_advisory_lock($1) as free, (select count(*) from pg_stat_activity
-      where datname = current_database() and application_name like 'waypost %' and pid <> pg_backend_pid())::int as others`,
+    `select pg_try_advisory_lock($1) as free,
+      (select count(*) from pg_stat_activity where datname = current_database()
+        and application_name like 'waypost %' and pid <> pg_backend_pid())::int as others`,
     [locks.move],
   );
-  if (rows[0]?.free !== true) throw new StorageRefused(`${name}: another waypost migrate-store is at work there; wait until it has ended`);
-  if (rows[0].others > 0) throw new StorageRefused(`${name}: a waypost server is using it; stop all servers of this database first`);
+  if (rows[0]?.free !== true)
+    throw new StorageRefused(
+      `${name}: another "waypost migrate-store" is using it; wait until that has ended`,
+    );
+  if (rows[0].others > 0)
+    throw new StorageRefused(
+      `${name}: a waypost server is using it; stop all servers of this database first`,
+    );
 }
 
-/** One moment of all tables, which nobody changes meanwhile. */
-async function lockAllTables(client: Client, { name, tables }: { name: string; tables: readonly TableLayout[] }): Promise<void> {
+/** Locks all tables against changes and reads them as of one moment. */
+async function lockAllTables(
+  client: Client,
+  { name, tables }: { name: string; tables: readonly TableLayout[] },
+): Promise<void> {
   try {
     await client.query(`begin isolation level repeatable read; set local lock_timeout = ${lockTimeout}`);
     await client.query(`lock table ${tables.map((table) => table.name).join(", ")} in share mode`);
   } catch (error) {
     if (readSqlState(error) !== "55P03") throw error;
-    throw new StorageRefused(`${name}: something is writing to it; stop all servers of this database first`);
+    throw new StorageRefused(
+      `${name}: another process is writing to it; stop all servers of this database first`,
+    );
   }
 }
 
-/** All tables of the schema that the server works in. Of a partitioned one, the whole. */
+/** Lists all tables of the server's schema. A partitioned table counts as one. */
 const listTables = `
-  select c.relname, a.attname, format_type(a.atttypid, a.atttypmod), coalesce(array_position(i.indkey::int2[], a.attnum), -1)
+  select c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
+    coalesce(array_position(i.indkey::int2[], a.attnum), -1)
   from pg_class c
   join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
   left join pg_index i on i.indrelid = c.oid and i.indisprimary
@@ -77,14 +94,22 @@ function createPostgresEndpoint(client: Client, name: string): MoveEndpoint {
   const query = async (sql: string, values: readonly Cell[]): Promise<Cell[][]> => {
     let count = 0;
     const text = sql.replace(/\?/g, () => `$${++count}`);
-    const { rows } = await client.query<Cell[]>({ text, values: values.map(toParameter), rowMode: "array", types: bigintParsers });
+    const { rows } = await client.query<Cell[]>({
+      text,
+      values: values.map(toParameter),
+      rowMode: "array",
+      types: bigintParsers,
+    });
     return rows;
   };
   return {
     name,
     query,
     tables: async () => {
-      const tables = new Map<string, { name: string; columns: { name: string; type: string }[]; keyColumns: [number, string][] }>();
+      const tables = new Map<
+        string,
+        { name: string; columns: { name: string; type: string }[]; keyColumns: [number, string][] }
+      >();
       for (const [table, column, type, keyPosition] of await query(listTables, [])) {
         const layout = tables.get(String(table)) ?? { name: String(table), columns: [], keyColumns: [] };
         tables.set(layout.name, layout);
@@ -99,35 +124,44 @@ function createPostgresEndpoint(client: Client, name: string): MoveEndpoint {
     insert: async ({ name: table, columns }, rows) => {
       if (table === "log") await createPartitionsFor(client, listIds(columns, rows));
       const columnTypes = new Map(
-        (await query(listTables, [])).filter(([one]) => one === table).map(([, column, type]) => [column, String(type)]),
+        (await query(listTables, []))
+          .filter(([one]) => one === table)
+          .map(([, column, type]) => [column, String(type)]),
       );
       const arrays = columns.map((column, index) => `$${index + 1}::${columnTypes.get(column.name)}[]`);
-      const text = `insert into ${table} (${columns.map((column) => column.name).join(", ")}) select * from unnest(${arrays.join(", ")})`;
+      const names = columns.map((column) => column.name).join(", ");
+      const text = `insert into ${table} (${names}) select * from unnest(${arrays.join(", ")})`;
       await client.query(
         text,
         columns.map((_, index) => rows.map((row) => toParameter(row[index] ?? null))),
       );
     },
-    // The planner knows nothing of tables that were just filled.
+    // The planner has no statistics of tables that were just filled.
     finish: async () => void (await client.query("analyze")),
     close: () => client.end(),
   };
 }
 
-/** The clock of the other machine may have been ahead, and the tables may have been made days ago. */
+/**
+ * Returns the ids of rows, for which partitions may be missing. The other machine's clock may have been
+ * ahead, or the tables may have been created days ago.
+ */
 function listIds(columns: TableLayout["columns"], rows: readonly Cell[][]): string[] {
   const idColumn = columns.findIndex(({ name }) => name === "id");
   return rows.map((row) => String(row[idColumn]));
 }
 
-const toParameter = (cell: Cell): string | number | Uint8Array | null => (typeof cell === "bigint" ? String(cell) : cell);
+const toParameter = (cell: Cell): string | number | Uint8Array | null =>
+  typeof cell === "bigint" ? String(cell) : cell;
 
 const int8 = 20;
 const int2 = 21;
 const int4 = 23;
 
-/** Whole numbers as they are; the rest as the driver reads it. */
+/** Parses whole numbers without loss, and everything else like the driver. */
 const bigintParsers: CustomTypesConfig = {
   getTypeParser: ((oid: number, format: "text"): unknown =>
-    [int8, int2, int4].includes(oid) ? BigInt : types.getTypeParser(oid, format)) as CustomTypesConfig["getTypeParser"],
+    [int8, int2, int4].includes(oid)
+      ? BigInt
+      : types.getTypeParser(oid, format)) as CustomTypesConfig["getTypeParser"],
 };

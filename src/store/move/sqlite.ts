@@ -5,9 +5,18 @@ import { checkFiles } from "../sqlite/fileCheck.ts";
 import { openSqlite } from "../sqlite/database.ts";
 import { StorageRefused } from "../store.ts";
 
-/** The file of an embedded store, for `move`: its tables are created if there are none. The caller keeps servers away from it. */
-export async function openSqliteForMove(path: string, { name, isTarget }: { name: string; isTarget: boolean }): Promise<MoveEndpoint> {
-  if (checkFiles(path).cut) throw new StorageRefused(`${path}-wal: damaged; start a server on this folder first, which says what is lost`);
+/**
+ * Opens the file of an embedded store for `move`, and creates its tables if there are none. The caller must
+ * keep servers from using it.
+ */
+export async function openSqliteForMove(
+  path: string,
+  { name, isTarget }: { name: string; isTarget: boolean },
+): Promise<MoveEndpoint> {
+  if (checkFiles(path).cut)
+    throw new StorageRefused(
+      `${path}-wal: damaged; start a server on this folder first, which reports what is lost`,
+    );
   const database = openSqlite(path);
   await database.createTables({ isMoveTarget: isTarget }).finally(() => database.close());
   const db = new DatabaseSync(path);
@@ -19,20 +28,26 @@ export async function openSqliteForMove(path: string, { name, isTarget }: { name
     return statement.all(...values) as unknown as Cell[][];
   };
   const listTableNames = (): string[] =>
-    readRows(`select name from sqlite_schema where type = 'table' and name not like 'sqlite\\_%' escape '\\'`, []).map(([one]) =>
-      String(one),
-    );
+    readRows(
+      `select name from sqlite_schema where type = 'table' and name not like 'sqlite\\_%' escape '\\'`,
+      [],
+    ).map(([one]) => String(one));
   return {
     name,
     tables: async () =>
       listTableNames()
         .filter((table) => !unmovedTables.includes(table))
-        .map((table) => toTableLayout(table, readRows(`select name, lower(type), pk from pragma_table_info(?) order by cid`, [table]))),
+        .map((table) =>
+          toTableLayout(
+            table,
+            readRows(`select name, lower(type), pk from pragma_table_info(?) order by cid`, [table]),
+          ),
+        ),
     query: async (sql, values) => readRows(sql, values),
     insert: async ({ name: table, columns }, rows) => {
-      const statement = db.prepare(
-        `insert into ${table} (${columns.map((column) => column.name).join(", ")}) values (${columns.map(() => "?").join(", ")})`,
-      );
+      const names = columns.map((column) => column.name).join(", ");
+      const placeholders = columns.map(() => "?").join(", ");
+      const statement = db.prepare(`insert into ${table} (${names}) values (${placeholders})`);
       db.exec("begin immediate");
       try {
         for (const row of rows) statement.run(...row);
@@ -42,13 +57,13 @@ export async function openSqliteForMove(path: string, { name, isTarget }: { name
         throw error;
       }
     },
-    // Servers plan without statistics, and so shall the one that begins with this file.
+    // Servers plan without statistics, so the file must not have any.
     finish: async () => undefined,
     close: async () => db.close(),
   };
 }
 
-/** `pk`: the place in the primary key, from 1 on. */
+/** Returns the layout of a table. `pk` is a column's position in the primary key, counted from 1. */
 function toTableLayout(name: string, columnRows: readonly Cell[][]): TableLayout {
   const columns = columnRows
     .map(([column, type]) => ({ name: String(column), type: String(type) }))

@@ -1,28 +1,37 @@
 import type { Value } from "../sql/tables.ts";
 
 /**
- * One column of rows, as PostgreSQL reads a list (its manual, "Array Value Input"): `{"a",1,NULL}`. Half the time that the driver takes,
- * where that is a tenth of what a message costs. No text is stored with a NUL in it, as PostgreSQL has none; what asks for one finds nothing.
+ * Returns one column of rows as a PostgreSQL array literal (its manual, "Array Value Input"): `{"a",1,NULL}`.
+ * Takes half the time of the driver's own formatting, which is a tenth of the cost of a message. PostgreSQL
+ * has no NUL in text: U+FFFD is stored instead, and a query for a text with a NUL finds nothing.
  */
 export function formatColumnArray(rows: readonly (readonly Value[])[], column: number): string {
   let text = "{";
-  for (let at = 0; at < rows.length; at++) text += (at === 0 ? "" : ",") + formatElement(rows[at]?.[column] ?? null);
+  for (let at = 0; at < rows.length; at++)
+    text += (at === 0 ? "" : ",") + formatElement(rows[at]?.[column] ?? null);
   return `${text}}`;
 }
 
 function formatElement(value: Value): string {
   if (typeof value === "string") return quoteElement(value);
-  if (value instanceof Uint8Array) return `"\\\\x${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("hex")}"`;
+  if (value instanceof Uint8Array)
+    return `"\\\\x${Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("hex")}"`;
   return value === null ? "NULL" : String(value);
 }
 
-/** JSON escapes quotes and backslashes as lists do, and is quicker than any replacing; but it writes other escapes for what is odd. */
+/**
+ * Quotes a text. JSON escapes quotes and backslashes as array literals do, and is faster than any
+ * replacement. It escapes control characters and lone surrogates differently, so texts that contain them are
+ * quoted here.
+ */
 function quoteElement(text: string): string {
   if (!needsEscaping.test(text)) return `"${text}"`;
   if (!needsOwnEscaping.test(text)) return JSON.stringify(text);
   return `"${text.replaceAll("\0", "\uFFFD").replace(/["\\]/g, "\\$&")}"`;
 }
 
-const needsEscaping = /["\\\0-\x1f\ud800-\udfff]/; // oxlint-disable-line no-control-regex -- a list must not lose them
-/** The same but for quotes and backslashes: what JSON writes in its own way. */
-const needsOwnEscaping = /[\0-\x1f\ud800-\udfff]/; // oxlint-disable-line no-control-regex -- the same
+// oxlint-disable-next-line no-control-regex -- control characters must not get lost
+const needsEscaping = /["\\\0-\x1f\ud800-\udfff]/;
+/** Like `needsEscaping` without quotes and backslashes: the characters that JSON escapes in its own way. */
+// oxlint-disable-next-line no-control-regex -- as above
+const needsOwnEscaping = /[\0-\x1f\ud800-\udfff]/;

@@ -25,18 +25,15 @@ import { openReaders } from "./readers.ts";
 import type { DatabaseLocation, PostgresOptions } from "./session.ts";
 import {
   avoidHost,
-  readSqlState,
   connect,
-  createConnection,
   cutConnection,
   firstLockTimeout,
-  isIdleTimeout,
-  isOutOfResources,
   canPrepare,
   formatTransactionLimits,
-  runPlain,
   slowRoundTrip,
 } from "./session.ts";
+import { readSqlState, isIdleTimeout, isOutOfResources } from "./databaseErrors.ts";
+import { createConnection, runPlain } from "./connection.ts";
 import { whileHostAnswers } from "./hostProbe.ts";
 import { createQueries } from "../queries/index.ts";
 import { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
@@ -48,8 +45,9 @@ import { Interrupted, Outdated, StorageRefused, Unavailable } from "../store.ts"
 import { createSequencer } from "../sequencer.ts";
 
 /**
- * PostgreSQL, shared by any number of equal nodes. One connection writes, a few read, one listens to the other nodes.
- * Time is that of the database, so that nodes agree; it does not go back when the clock of the database does. Due times are told in it, too: a dispatcher knows how its own clock differs.
+ * Returns a store on PostgreSQL, which any number of equal nodes can share. One connection writes, a few
+ * read, and one listens to the other nodes. Time is the database's, so that nodes agree; it does not go back
+ * if the database's clock does. Due times use it too: a dispatcher knows how its own clock differs.
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
@@ -57,16 +55,27 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   await createPostgresTables(options);
   const readers = openReaders(options, createPause(options));
   const database = new PostgresDatabase(options);
-  const backend = createPostgresBackend(readers, database, { node, now: () => clock.now(), random, newId: createIdGenerator(random) });
-  // It is tried again at the next start.
+  const backend = createPostgresBackend(readers, database, {
+    node,
+    now: () => clock.now(),
+    random,
+    newId: createIdGenerator(random),
+  });
+  // If the removal fails, the next start tries again.
   await database.removeOldNodes().catch(() => undefined);
   const sessionLease = new NodeSessionLease(options);
   let store: Store | null = null;
   const takeOver = async (session: NodeSession): Promise<void> => {
     for (let more = true; more && store;)
-      more = (await store.execute("takeOver", { ...session, now: database.now(), limit: takeOverLimit })).reclaimed > 0;
+      more =
+        (await store.execute("takeOver", { ...session, now: database.now(), limit: takeOverLimit }))
+          .reclaimed > 0;
   };
-  const peers = await openPeerChannel({ ...options, connection: readers.connection, takeover: { sessionLease, takeOver } });
+  const peers = await openPeerChannel({
+    ...options,
+    connection: readers.connection,
+    takeover: { sessionLease, takeOver },
+  });
   database.peers = peers;
   store = createGroupCommitStore({
     ...backend,
@@ -83,7 +92,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   return store;
 }
 
-/** Of a node that is gone, with one batch. */
+/** The number of messages taken over from a lost node in one batch. */
 const takeOverLimit = 1_000;
 
 const neverAborted = new AbortController().signal;
@@ -93,12 +102,20 @@ const createPause =
   (time: Millis, wake: AbortSignal): Promise<void> =>
     clock.sleep(clock.now() + time, wake);
 
-/** The way of one node into a database that has its tables, without word of the other nodes. */
-export function createPostgresBackend(readers: Readers, database: PostgresDatabase, momentSource: MomentSource): StoreBackend {
+/**
+ * Returns the access of one node to a database that has its tables. It does not hear from the other nodes.
+ */
+export function createPostgresBackend(
+  readers: Readers,
+  database: PostgresDatabase,
+  momentSource: MomentSource,
+): StoreBackend {
   return {
     runBatch: (calls, capacity) =>
-      runSqlBatch(database, momentSource, calls, capacity).catch((error: unknown) => {
-        throw isContention(error) ? new Unavailable("the storage is locked by others", { cause: error }) : error;
+      runSqlBatch({ database, momentSource }, calls, capacity).catch((error: unknown) => {
+        throw isContention(error)
+          ? new Unavailable("the storage is locked by other transactions; retry later", { cause: error })
+          : error;
       }),
     read: createQueries(createSqlReads(readers.connection)),
     nextDueAt: () => readNextDueAt(readers.connection),
@@ -111,8 +128,8 @@ export function createPostgresBackend(readers: Readers, database: PostgresDataba
 }
 
 /**
- * The plain reads alone, for tools that look into a database and leave it as it is. `name`: no other process calls itself so. Throws
- * `StorageRefused` where there is nothing to look at.
+ * Opens the storage reads alone, for tools that inspect a database without changing it. `name` must be unique
+ * among all processes. Throws `StorageRefused` if the database has no store.
  */
 export async function openPostgresReads(
   location: DatabaseLocation,
@@ -123,35 +140,42 @@ export async function openPostgresReads(
   const [schemaTable] = await connection.query("select to_regclass('store_schema')::text as name", []);
   if (schemaTable?.name) return { storageReads: createSqlReads(connection), close };
   await close();
-  throw new StorageRefused("there is no store in this database yet; waypost start --database-url with its URL makes one");
+  throw new StorageRefused('the database has no store yet; "waypost start --database-url <url>" creates one');
 }
 
-/** Serialization failure, deadlock, lock timeout: the fault of no command, so there is no sense in running them apart. */
-const isContention = (error: unknown): boolean => ["40001", "40P01", "55P03"].includes(readSqlState(error) ?? "");
-/** Another node made the same row. */
+/**
+ * Reports whether the error is a serialization failure, a deadlock or a lock timeout. No command causes
+ * these, so running the commands of a batch separately would not help.
+ */
+const isContention = (error: unknown): boolean =>
+  ["40001", "40P01", "55P03"].includes(readSqlState(error) ?? "");
+/** The SQLSTATE if another node has created the same row. */
 const uniqueViolation = "23505";
 
 const countedRoundTrips = 5;
 
-/** The longest pause between two tries of the same transaction. */
+/** The longest pause between two tries of a transaction, in milliseconds. */
 const maxPause: Millis = 100;
-/** So long it waits for a lock at most, however often it is tried. */
+/** The longest lock timeout, however often a transaction is tried. */
 const maxLockTimeout: Millis = 2_000;
 
-/** The log has no part for this time yet. It is made with no transaction open, as a pooler may have but one connection for us. */
+/**
+ * The log has no partition for the time of a transaction. The partition is created with no transaction open,
+ * because a pooler may have only one connection for this node.
+ */
 class MissingPartition extends Error {
   readonly created: Promise<void>;
   constructor(created: Promise<void>) {
-    super("the log has no part for this time");
+    super("the log has no partition for this time");
     this.created = created;
-    // Whoever waits for it hears of it.
+    // The error reaches those that wait for the partition. Without a handler, the process would end.
     created.catch(() => undefined);
   }
 }
 
 type WriterSession = { client: Client; connection: DatabaseConnection; endError?: unknown };
 
-/** See `Database.transaction`. */
+/** A function that runs in a transaction. See `Database.transaction`. */
 type TransactionBody<T> = (connection: DatabaseConnection, startTime: Promise<Millis | null>) => Promise<T>;
 
 /** The connection of one node that writes. */
@@ -164,11 +188,11 @@ export class PostgresDatabase implements Database {
   readonly #nodeRow: NodeRow;
   #session: WriterSession | null = null;
   #startedAt: Millis = 0;
-  /** The same by the clock of this node. */
+  /** `#startedAt` by the clock of this node. */
   #startedAtLocal: Millis = 0;
   #lockTimeout = firstLockTimeout;
   readonly #inSequence = createSequencer();
-  /** Those of the last transactions. */
+  /** The round trips of the last transactions, in milliseconds. */
   readonly #roundTrips: Millis[] = [];
   readonly #pause: (time: Millis, wake: AbortSignal) => Promise<void>;
 
@@ -182,7 +206,8 @@ export class PostgresDatabase implements Database {
 
   isConflict(error: unknown): boolean {
     if (isOutOfResources(error)) return false;
-    const isRace = isContention(error) || readSqlState(error) === uniqueViolation || isMissingPartition(error);
+    const isRace =
+      isContention(error) || readSqlState(error) === uniqueViolation || isMissingPartition(error);
     return isRace || [LostUpdate, Interrupted, MissingPartition].some((kind) => error instanceof kind);
   }
 
@@ -192,7 +217,10 @@ export class PostgresDatabase implements Database {
     await clock.sleep(clock.now() + random() * Math.min(2 ** race, maxPause), new AbortController().signal);
   }
 
-  /** Returns the time of the database as far as this node knows it: that of its last batch, and what has passed since. */
+  /**
+   * Returns the database's time as far as this node knows it: the time of its last batch plus the time that
+   * has passed since.
+   */
   now(): Millis {
     return this.#startedAt + Math.max(0, this.#options.clock.now() - this.#startedAtLocal);
   }
@@ -201,7 +229,7 @@ export class PostgresDatabase implements Database {
     this.peers?.notifyDue(dueAt, this.now());
   }
 
-  /** One after another: in the middle of one, another would be a part of it. */
+  /** Runs transactions one after another. On one connection, a second one would become part of the first. */
   transaction<T>(run: TransactionBody<T>): Promise<T> {
     return this.#inSequence(() => this.#withPartition(run));
   }
@@ -216,7 +244,10 @@ export class PostgresDatabase implements Database {
     }
   }
 
-  /** Writes to the log of the database and to a row, and waits until the commit is as durable as any: on its disk, and on its standby. */
+  /**
+   * Writes to the database's log and to a row, and waits for the commit. The commit is as durable as any
+   * other: on the disk of the database and of its standby.
+   */
   async probe(): Promise<void> {
     const now = this.#options.clock.now();
     await this.transaction(async ({ query }) => {
@@ -231,12 +262,18 @@ export class PostgresDatabase implements Database {
 
   /** Removes the rows of nodes that have changed nothing for 30 days. */
   async removeOldNodes(): Promise<void> {
-    await this.transaction(async (connection, startTime) => NodeRow.removeOld(connection, (await startTime) ?? 0));
+    await this.transaction(async (connection, startTime) =>
+      NodeRow.removeOld(connection, (await startTime) ?? 0),
+    );
   }
 
   async #runOnce<T>(run: TransactionBody<T>): Promise<T> {
     const session = await this.#open();
-    return whileHostAnswers(this.#inSession(session, run), { client: session.client, location: this.#options, pause: this.#pause });
+    return whileHostAnswers(this.#inSession(session, run), {
+      client: session.client,
+      location: this.#options,
+      pause: this.#pause,
+    });
   }
 
   async #inSession<T>(session: WriterSession, run: TransactionBody<T>): Promise<T> {
@@ -260,8 +297,9 @@ export class PostgresDatabase implements Database {
         throw error;
       }
       this.#drop(session);
-      if (!isCommitting || isIdleTimeout(error) || isIdleTimeout(session.endError)) throw new Interrupted(error.message, { cause: error });
-      // It may have lost its standby, or be a primary no more.
+      if (!isCommitting || isIdleTimeout(error) || isIdleTimeout(session.endError))
+        throw new Interrupted(error.message, { cause: error });
+      // The host may have lost its standby, or may no longer be the primary.
       avoidHost(session.client, this.#options);
       throw error;
     }
@@ -282,20 +320,23 @@ export class PostgresDatabase implements Database {
       connection: createConnection((query) => client.query(query), { prepares, cipher: this.#cipher }),
     };
     client.once("end", () => this.#drop(session));
-    // If the process was paused, the reason comes between two statements, and the next statement only learns that the connection is gone.
+    // If the process was paused, the reason for the end arrives between two statements. The next statement
+    // only fails because the connection has ended.
     client.once("error", (error: unknown) => (session.endError = error));
     this.#session = session;
     return session;
   }
 
   #drop(session: WriterSession): void {
-    // What comes next may be a standby that has less.
+    // The next connection may lead to a standby that has fewer rows.
     this.recentTimeIndex.forget();
     if (this.#session === session) this.#session = null;
     cutConnection(session.client);
   }
 
-  /** One slow round trip may be a pause of this process, so the fastest of five counts. */
+  /**
+   * Measures by the fastest of five round trips, because a single slow one may be a pause of this process.
+   */
   #noteRoundTrip(roundTrip: Millis): void {
     const isFirst = this.#roundTrips.length === 0;
     this.#roundTrips.push(roundTrip);
@@ -305,7 +346,7 @@ export class PostgresDatabase implements Database {
     if (isFirst || isSlow) this.#options.onRoundTrip?.(fastest);
   }
 
-  /** Answers the time. */
+  /** Begins a transaction and returns its time. */
   async #begin({ client }: WriterSession): Promise<Millis> {
     const { clock, now, onOutdated } = this.#options;
     const isUsual = this.#lockTimeout === firstLockTimeout && canPrepare(this.#options);
@@ -315,7 +356,8 @@ export class PostgresDatabase implements Database {
     const [row] = await runPlain(
       client,
       `begin isolation level read committed${lockTimeoutSetting}${formatTransactionLimits(this.#options)}; ` +
-        `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, ${isSchemaKnown("postgres")}, ${this.#nodeRow.columns}`,
+        "select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, " +
+        `${isSchemaKnown("postgres")}, ${this.#nodeRow.columns}`,
     );
     const reading = { clock: now?.() ?? Number(row?.now), from: readFrom, to: this.#nodeRow.elapsed() };
     this.#startedAtLocal = clock.now();

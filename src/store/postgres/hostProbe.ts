@@ -9,19 +9,27 @@ const probeAfter: Millis = 5_000;
 /** The probe must answer within this time. */
 const probeTimeout: Millis = 3_000;
 
-/** `pause`: waits for this many milliseconds, or until `wake` is aborted. */
-type HostWatchOptions = { client: Client; location: DatabaseLocation; pause(time: Millis, wake: AbortSignal): Promise<void> };
+/** `pause` waits for `time` milliseconds, or until `wake` is aborted. */
+type HostWatchOptions = {
+  client: Client;
+  location: DatabaseLocation;
+  pause(time: Millis, wake: AbortSignal): Promise<void>;
+};
 
-/** The host of a connection did not answer on a second connection either. */
+/** The error if the host of a connection does not answer on a second connection either. */
 export class HostSilent extends Unavailable {}
 
 /**
- * Waits for `answer`, which needs `client`. A host that vanishes without a word (packets dropped, processes stopped) would be noticed
- * by the timeout of a statement alone, after 35 s. So every 5 s without an answer the same host is asked `select 1` on a second
- * connection. If that does not answer within 3 s, the connection is cut and the next one begins with another host. `answer` then fails
- * as for any lost connection, and this function throws `Silent`, or what `answer` made of it if that is `Interrupted`.
+ * Waits for `answer`, which needs `client`. If a host vanishes without closing the connection (packets
+ * dropped, processes stopped), only a statement timeout would notice, after 35 s. So every 5 s without an
+ * answer, the same host is asked `select 1` on a second connection. If the host does not answer within 3 s,
+ * the connection is cut and the next one begins with another host. `answer` then fails like for any lost
+ * connection. This function throws `HostSilent`, or the error of `answer` if that is `Interrupted`.
  */
-export async function whileHostAnswers<T>(answer: Promise<T>, { client, location, pause }: HostWatchOptions): Promise<T> {
+export async function whileHostAnswers<T>(
+  answer: Promise<T>,
+  { client, location, pause }: HostWatchOptions,
+): Promise<T> {
   const done = new AbortController();
   let isSilent = false;
   const watch = async (): Promise<void> => {
@@ -36,7 +44,9 @@ export async function whileHostAnswers<T>(answer: Promise<T>, { client, location
   try {
     return await answer;
   } catch (error) {
-    throw isSilent && !(error instanceof Interrupted) ? new HostSilent("PostgreSQL does not answer", { cause: error }) : error;
+    throw isSilent && !(error instanceof Interrupted)
+      ? new HostSilent("PostgreSQL does not answer", { cause: error })
+      : error;
   } finally {
     done.abort();
   }

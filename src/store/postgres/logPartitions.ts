@@ -1,26 +1,36 @@
 import type { Client } from "pg";
 import { firstIdAt } from "../../core/values/ids.ts";
 import type { Millis } from "../../core/model/message.ts";
-import { isLockTimeout, createPartitions, listPartitions, lockTimeout, readCoveredRange } from "./partitions.ts";
+import {
+  isLockTimeout,
+  createPartitions,
+  listPartitions,
+  lockTimeout,
+  readCoveredRange,
+} from "./partitions.ts";
 import { alone } from "./schema.ts";
 import type { PostgresOptions } from "./session.ts";
-import { runPlain } from "./session.ts";
+import { runPlain } from "./connection.ts";
 import type { LogTruncation } from "../sql/database.ts";
 import { day, minute } from "../../core/values/time.ts";
 
-/** A day is made this long before it begins; whoever writes waits for it only when there is next to no time left. */
+/**
+ * A partition is created this long before its day begins. Writers wait for its creation only if less than
+ * `minLead` is left.
+ */
 const createAhead = day / 2;
 const minLead: Millis = minute;
-/** Longer than any transaction takes: no line comes in between those that are so old. */
+/** Longer than any transaction takes, so no row with an older id is still being added. */
 const completeAfter: Millis = 10 * minute;
 
 /**
- * The parts of the log. Each covers a day by the times in its ids. Whoever writes makes
- * sure that there is a part for it; a part that is past its time, and holds nothing that is still shown, is dropped whole.
+ * The partitions of the log. Each covers one day, by the times in the ids. Writers ensure that there is a
+ * partition for their time. A partition past its retention that holds nothing still visible is dropped as a
+ * whole.
  */
 export class LogPartitions implements LogTruncation {
   readonly #options: PostgresOptions;
-  /** All times from, and before, which there are parts for. */
+  /** The range of times that is covered without a gap: from `from`, to before `to`. */
   #covered: { from: Millis; to: Millis } = { from: 0, to: 0 };
   #creating: Promise<void> | null = null;
   #droppedWholeBefore: Millis | null = null;
@@ -30,29 +40,33 @@ export class LogPartitions implements LogTruncation {
   }
 
   idDroppedWholeBefore(now: Millis): string | null {
-    return this.#droppedWholeBefore === null ? null : firstIdAt("log", Math.min(this.#droppedWholeBefore, now - completeAfter));
+    return this.#droppedWholeBefore === null
+      ? null
+      : firstIdAt("log", Math.min(this.#droppedWholeBefore, now - completeAfter));
   }
 
-  /** Sees to it that rows of this time find their part. Null: there is nothing to wait for. */
+  /** Ensures a partition for rows of this time. Returns null if the caller need not wait. */
   ensurePartition(now: Millis): Promise<void> | null {
     const { from, to } = this.#covered;
     const isCovered = now >= from && now + minLead < to;
     if (isCovered && now + createAhead < to) return null;
     this.#creating ??= this.#create(now).finally(() => (this.#creating = null));
     if (!isCovered) return this.#creating;
-    // Whoever writes in the last moment is told what came of it.
+    // The error reaches the writers that wait for the partition in the last minute.
     this.#creating.catch(() => undefined);
     return null;
   }
 
-  /** There was no part for a row, though there should have been: another node, or a hand, has taken it away. */
+  /**
+   * Called if a row had no partition although there should be one. Another node or a person has removed it.
+   */
   forgetCovered(): void {
     this.#covered = { from: 0, to: 0 };
   }
 
   /**
-   * Drops the parts that end before `time`, as far as no account has anything of them left. From now on rows of the day of that time, and
-   * of those before, are not deleted one by one.
+   * Drops the partitions that end before `time` if no account has anything left in them. From now on, rows of
+   * the day of `time` and of earlier days are not deleted one by one.
    */
   async dropBefore(time: Millis): Promise<void> {
     this.#droppedWholeBefore = (Math.floor(time / day) + 1) * day;
@@ -61,23 +75,30 @@ export class LogPartitions implements LogTruncation {
       for (const { name } of partitions.filter(({ to }) => to <= time)) await this.#drop(name);
       await this.#exclusively(deleteForgottenAccounts);
     } catch (error) {
-      // Somebody reads it, or another node is at it: it is for another time.
+      // Somebody reads the log, or another node changes its partitions. The next call drops them.
       if (!isLockTimeout(error)) throw error;
     }
   }
 
   async #drop(name: string): Promise<void> {
     await this.#exclusively(async (client) => {
-      // Another node may have been faster.
+      // Another node may have dropped it already.
       if (!(await listPartitions(client)).some((part) => part.name === name)) return;
       const left = await runPlain(client, stillShownSql(name));
       if (left.length > 0) return;
-      await runPlain(client, `set local lock_timeout = ${lockTimeout}; alter table log detach partition ${name}; drop table ${name}`);
+      await runPlain(
+        client,
+        `set local lock_timeout = ${lockTimeout}; ` +
+          `alter table log detach partition ${name}; drop table ${name}`,
+      );
     });
   }
 
   async #create(now: Millis): Promise<void> {
-    this.#covered = readCoveredRange(now, await this.#exclusively((client) => createPartitions(client, [now, now + day])));
+    this.#covered = readCoveredRange(
+      now,
+      await this.#exclusively((client) => createPartitions(client, [now, now + day])),
+    );
   }
 
   #exclusively<T>(run: (client: Client) => Promise<T>): Promise<T> {
@@ -85,16 +106,24 @@ export class LogPartitions implements LogTruncation {
   }
 }
 
-/** Of accounts that are gone it is not noted any more what they forgot, once all parts that could hold lines of them are gone as well. */
+/**
+ * Deletes the rows of `log_cuts` of accounts that no longer exist, once every partition that could hold log
+ * entries of these accounts has been dropped.
+ */
 async function deleteForgottenAccounts(client: Client): Promise<void> {
   const first = Math.min(...(await listPartitions(client)).map(({ from }) => from));
   if (!Number.isFinite(first)) return;
   await runPlain(
     client,
-    `delete from log_cuts where up_to < '${firstIdAt("log", first)}' and not exists (select 1 from accounts where accounts.id = log_cuts.account)`,
+    `delete from log_cuts where up_to < '${firstIdAt("log", first)}'
+      and not exists (select 1 from accounts where accounts.id = log_cuts.account)`,
   );
 }
 
-/** One row, if an account still shows something of this part. */
-const stillShownSql = (name: string): string => `select 1 from accounts left join log_cuts on log_cuts.account = accounts.id
-  where exists (select 1 from ${name} where ${name}.account = accounts.id and ${name}.id > coalesce(log_cuts.up_to, '')) limit 1`;
+/** Returns the SQL that finds one row if an account still shows anything of this partition. */
+const stillShownSql = (name: string): string =>
+  `select 1 from accounts left join log_cuts on log_cuts.account = accounts.id
+  where exists (
+    select 1 from ${name}
+    where ${name}.account = accounts.id and ${name}.id > coalesce(log_cuts.up_to, '')
+  ) limit 1`;

@@ -7,7 +7,8 @@ import type { DatabaseConnection } from "../sql/database.ts";
 import type { PostgresOptions } from "./session.ts";
 import type { Columns } from "../sql/tables.ts";
 
-const raiseCounterSql = `insert into nodes (id, started_at, counter, used_at, clock_offset, clock_offset_at) values (?, ?, 1, ?, ?, ?)
+const raiseCounterSql = `insert into nodes (id, started_at, counter, used_at, clock_offset, clock_offset_at)
+  values (?, ?, 1, ?, ?, ?)
   on conflict (id) do update set counter = nodes.counter + 1, used_at = excluded.used_at,
     clock_offset = excluded.clock_offset, clock_offset_at = excluded.clock_offset_at
   returning counter`;
@@ -16,12 +17,12 @@ const removeOldSql = "delete from nodes where greatest(used_at, started_at) < ?"
 
 /** The row of this node in the table `nodes`. No other node writes to it, so no batch waits for it. */
 export class NodeRow {
-  /** Columns of the select with which a transaction begins. */
+  /** The columns of the select at the beginning of a transaction. */
   readonly columns: string;
   readonly #options: PostgresOptions;
   readonly #startedAt: Millis;
   #acknowledged: Progress | null = null;
-  /** What the transaction under way has written. */
+  /** The progress written by the current transaction. */
   #written: Progress | null = null;
   /** The last time that this node used, stored or not. */
   #usedTime: UsedTime | null = null;
@@ -31,20 +32,25 @@ export class NodeRow {
     this.#options = options;
     this.#startedAt = options.clock.now();
     const id = `'${options.node.replaceAll("'", "''")}'`;
-    this.columns = `(select counter from nodes where id = ${id}) as counter, (select used_at from nodes where id = ${id}) as used_at,
-      (select concat_ws(' ', used_at, clock_offset, clock_offset_at, (id = ${id})::int) from nodes order by used_at desc, id = ${id} limit 1) as latest`;
+    this.columns = `(select counter from nodes where id = ${id}) as counter,
+      (select used_at from nodes where id = ${id}) as used_at,
+      (select concat_ws(' ', used_at, clock_offset, clock_offset_at, (id = ${id})::int)
+        from nodes order by used_at desc, id = ${id} limit 1) as latest`;
   }
 
-  /** Milliseconds since some moment, for the readings of the clock of the database. */
+  /** Returns milliseconds since an arbitrary moment, to time the readings of the database's clock. */
   elapsed(): Millis {
     return this.#options.elapsed?.() ?? this.#options.clock.now();
   }
 
-  /** Takes what a transaction found when it began. Reports what the database has lost since the last one. Returns the time of the batch. */
+  /**
+   * Takes the row that a transaction read when it began, and returns the time of the batch. Reports the
+   * batches that the database has lost since the last transaction.
+   */
   begin({ counter, used_at: usedAt, latest }: Columns, reading: ClockReading): Millis {
     const { clock } = reading;
     this.#written = null;
-    // A row that only has a session, see `sessionLease.ts`, tells of no batch.
+    // A row with only a session, see `sessionLease.ts`, records no batch.
     const found = typeof counter === "number" && counter > 0 ? { counter, usedAt: Number(usedAt) } : null;
     const loss = detectLoss(this.#acknowledged, found, clock);
     if (loss !== null) {
@@ -57,9 +63,10 @@ export class NodeRow {
   #useTime(reading: ClockReading, stored: BatchStart["stored"]): Millis {
     const { clock } = reading;
     const ownTime = this.#usedTime;
-    const sinceOwn = this.#lastReading === null ? 0 : Math.max(0, Math.floor(reading.from - this.#lastReading.to));
+    const sinceOwn =
+      this.#lastReading === null ? 0 : Math.max(0, Math.floor(reading.from - this.#lastReading.to));
     const used = nextBatchTime({ clock, own: ownTime, stored, sinceOwn });
-    // A node that has just started knows of a jump by what is stored.
+    // A node that has just started measures a jump from the stored time.
     const jump =
       this.#lastReading === null
         ? Math.min(0, clock - Math.max(0, (stored?.usedAt ?? 0) - (stored?.clockOffset ?? 0)))
@@ -70,26 +77,30 @@ export class NodeRow {
     return used.usedAt;
   }
 
-  /** Goes out with the other writes of a batch. */
+  /** Writes this node's progress, together with the other writes of a batch. */
   async write({ query }: Pick<DatabaseConnection, "query">): Promise<void> {
     const { node } = this.#options;
-    const { usedAt, clockOffset, clockOffsetAt } = this.#usedTime ?? { usedAt: 0, clockOffset: 0, clockOffsetAt: 0 };
+    const { usedAt, clockOffset, clockOffsetAt } = this.#usedTime ?? {
+      usedAt: 0,
+      clockOffset: 0,
+      clockOffsetAt: 0,
+    };
     const [row] = await query(raiseCounterSql, [node, this.#startedAt, usedAt, clockOffset, clockOffsetAt]);
     this.#written = { counter: Number(row?.counter), usedAt };
   }
 
-  /** The transaction is stored, and this node was told so. */
+  /** Called if the commit of the transaction was acknowledged. */
   committed(): void {
     this.#acknowledged = this.#written ?? this.#acknowledged;
   }
 
-  /** Removes the rows of nodes that are long gone. */
+  /** Removes the rows of nodes that have changed nothing for 30 days. */
   static async removeOld({ query }: Pick<DatabaseConnection, "query">, now: Millis): Promise<void> {
     await query(removeOldSql, [now - nodeRetention]);
   }
 }
 
-/** The latest time of all nodes, in the words of the select. */
+/** Parses the latest time of all nodes from the column `latest`. */
 function parseLatest(latest: Columns[string] | undefined): BatchStart["stored"] {
   if (typeof latest !== "string") return null;
   const [usedAt = 0, clockOffset = 0, clockOffsetAt = 0, isOwn = 0] = latest.split(" ").map(Number);

@@ -1,23 +1,30 @@
 import type { Client } from "pg";
 import { readIdTime, firstIdAt } from "../../core/values/ids.ts";
 import type { Millis } from "../../core/model/message.ts";
-import { readSqlState, runPlain } from "./session.ts";
+import { readSqlState } from "./databaseErrors.ts";
+import { runPlain } from "./connection.ts";
 import { day } from "../../core/values/time.ts";
 
-/** The ids from the first one of a time to before the first one of another. */
+/** A partition of the log: the ids from the first one of `from` to before the first one of `to`. */
 export type Partition = { name: string; from: Millis; to: Millis };
 
-/** Who changes which parts there are needs the log for himself for a moment. While others read long, as a backup does, it is for another time. */
+/**
+ * Attaching or detaching a partition briefly needs an exclusive lock on the log. During a long read, such as
+ * a backup, the attempt ends after this time and is repeated later.
+ */
 export const lockTimeout: Millis = 200;
 
-/** Others had it locked for longer than was waited. */
+/** Reports whether others held a lock for longer than the lock timeout. */
 export const isLockTimeout = (error: unknown): boolean => readSqlState(error) === "55P03";
 
-/** A row found no part that it could be in. */
+/** Reports whether a row had no partition. */
 export const isMissingPartition = (error: unknown): boolean =>
-  readSqlState(error) === "23514" && error instanceof Error && "routine" in error && error.routine === "ExecFindPartition";
+  readSqlState(error) === "23514" &&
+  error instanceof Error &&
+  "routine" in error &&
+  error.routine === "ExecFindPartition";
 
-/** All parts, in no order. */
+/** Returns all partitions, in no particular order. */
 export async function listPartitions(client: Client): Promise<Partition[]> {
   const found = await runPlain(
     client,
@@ -30,7 +37,7 @@ export async function listPartitions(client: Client): Promise<Partition[]> {
   });
 }
 
-/** Makes those parts for these times that are not there. Answers all parts. */
+/** Creates the missing partitions for these times. Returns all partitions. */
 export async function createPartitions(client: Client, times: readonly Millis[]): Promise<Partition[]> {
   const present = await listPartitions(client);
   const missing = [...new Set(times.map((time) => Math.floor(time / day) * day))]
@@ -40,21 +47,27 @@ export async function createPartitions(client: Client, times: readonly Millis[])
   return [...present, ...missing];
 }
 
-/** The same for rows that come from elsewhere, and may be of any time. */
+/** Creates the missing partitions for rows of another store, which may have any times. */
 export async function createPartitionsFor(client: Client, ids: readonly string[]): Promise<void> {
   await createPartitions(client, ids.map(readIdTime).filter(Number.isFinite));
 }
 
-/** A table that becomes a part takes no lock that would stop those who write; one that is made as a part would. */
+/**
+ * Creates a table and attaches it, which takes no lock that blocks writers. Creating it as a partition would.
+ */
 const createPartitionSql = ({ name, from, to }: Partition): string =>
-  `create table ${name} (like log including all); ` +
-  `alter table log attach partition ${name} for values from ('${firstIdAt("log", from)}') to ('${firstIdAt("log", to)}')`;
+  `create table ${name} (like log including all); alter table log attach partition ${name} ` +
+  `for values from ('${firstIdAt("log", from)}') to ('${firstIdAt("log", to)}')`;
 
-/** How far parts reach from a time, without a gap. */
-export function readCoveredRange(now: Millis, partitions: readonly Partition[]): { from: Millis; to: Millis } {
+/** Returns the range around a time that partitions cover without a gap. */
+export function readCoveredRange(
+  now: Millis,
+  partitions: readonly Partition[],
+): { from: Millis; to: Millis } {
   const here = partitions.find(({ from, to }) => from <= now && now < to);
   if (!here) throw new Error(`the log has no part for the time ${now}`);
   let { to } = here;
-  for (let next: Partition | undefined = here; next; next = partitions.find(({ from }) => from === to)) to = next.to;
+  for (let next: Partition | undefined = here; next; next = partitions.find(({ from }) => from === to))
+    to = next.to;
   return { from: here.from, to };
 }

@@ -5,48 +5,65 @@ import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
 import type { NodeSession } from "../../core/nodes/takeover.ts";
 import type { NodeSessionLease } from "./sessionLease.ts";
 import type { DatabaseLocation, PostgresOptions } from "./session.ts";
-import { readSqlState, connect, createConnection, cutConnection } from "./session.ts";
+import { readSqlState } from "./databaseErrors.ts";
+import { connect, cutConnection } from "./session.ts";
+import { createConnection } from "./connection.ts";
+import { DueNotifier } from "./dueNotifier.ts";
 import { whileHostAnswers } from "./hostProbe.ts";
 import { readNextDueAt } from "../sql/reads.ts";
 import { Unavailable } from "../store.ts";
 
-/** Where nodes tell each other what became due: `<node> <time of the database>`. */
+/** The channel on which nodes announce due times. The payload is `<node> <time of the database>`. */
 const channel = "waypost_due";
 
-/** Where they tell each other that accounts were changed: `<node>`. */
+/** The channel on which nodes announce that accounts have changed. The payload is `<node>`. */
 const accountChannel = "waypost_accounts";
 
-/** How often a listening node asks what is due. This also finds a lost connection, replaced tables, and what a node that ended did not announce. */
+/**
+ * How often a listening node reads the next due time. This also finds a lost connection, replaced tables, and
+ * due messages that a stopped node did not announce.
+ */
 const checkInterval: Millis = 30_000;
-/** So often a node looks that cannot listen. */
+/** How often a node reads the next due time if it cannot listen. */
 const pollInterval: Millis = 1_000;
-/** If a look at the other nodes takes longer than this while another connection answers, its connection and the lock on it may be gone. */
+/**
+ * If a look at the other nodes takes longer than this while another connection answers, the connection and
+ * its lock may be lost.
+ */
 const checkTimeout: Millis = 300;
-/** So long an end in order waits for the database. */
+/** How long an orderly shutdown waits for the database. */
 const endTimeout: Millis = 1_000;
-/** Between two tries to connect again, at least and at most. */
+/** The shortest and the longest pause between two tries to reconnect. */
 const minPause: Millis = 100;
 const maxPause: Millis = 5_000;
 
+/** Announcements between nodes: due times, and changes of accounts. */
 export type PeerChannel = {
-  /** Sets who is told the times that other nodes tell of. */
+  /** Sets the listener for due times that other nodes announce. */
   onDue(listener: (at: Millis) => void): void;
-  /** Sets who is told that accounts were changed. */
+  /** Sets the listener for changes of accounts. */
   onAccountsChanged(listener: () => void): void;
-  /** Tells the others when something that this node has stored is due. Does not wait until they were told. */
+  /** Announces that this node has stored something due at `dueAt`. Does not wait for the announcement. */
   notifyDue(dueAt: Millis, now: Millis): void;
+  /** Announces that this node has changed accounts. */
   notifyAccountsChanged(): Promise<void>;
   close(): Promise<void>;
 };
 
-/** `connection`: one to read with, for a node that cannot listen, or can no longer. */
+/** `connection` is for reading, for a node that cannot listen or no longer can. */
 type ListenerOptions = DatabaseLocation &
-  Pick<PostgresOptions, "node" | "clock" | "onOutdated"> & { connection: DatabaseConnection; takeover: TakeoverOptions };
+  Pick<PostgresOptions, "node" | "clock" | "onOutdated"> & {
+    connection: DatabaseConnection;
+    takeover: TakeoverOptions;
+  };
 
-/** `takeOver` is called with each node whose leases end early. */
+/** `takeOver` is called with each session whose leases end early. */
 type TakeoverOptions = { sessionLease: NodeSessionLease; takeOver(session: NodeSession): Promise<void> };
 
-/** Hears of the other nodes, by listening where the database and the way to it allow that, else by looking every second. */
+/**
+ * Opens the channel to the other nodes. It listens if the database and the connection allow that, and
+ * otherwise polls every second.
+ */
 export async function openPeerChannel(options: ListenerOptions): Promise<PeerChannel> {
   if (options.pooling === "transaction") return startPolling(options);
   return startListener(options).catch((error: unknown) => {
@@ -55,7 +72,10 @@ export async function openPeerChannel(options: ListenerOptions): Promise<PeerCha
   });
 }
 
-/** There is no such thing, the user may not, or it is not even understood: by the database, or by what stands before it. */
+/**
+ * The SQLSTATEs of a refused `listen`: not supported, not permitted, or not understood, by the database or by
+ * a pooler in front of it.
+ */
 const listenRefusalCodes: ReadonlySet<string> = new Set(["0A000", "42501", "42601"]);
 const isListenRefused = (error: unknown): boolean => listenRefusalCodes.has(readSqlState(error) ?? "");
 
@@ -66,9 +86,10 @@ async function startListener(options: ListenerOptions): Promise<PeerChannel> {
 }
 
 /**
- * Listens to the other nodes on a connection of its own, and connects again for as long as it takes. Whatever was said
- * meanwhile is lost, so then it tells of time 0: that there may be something to do now. Where it is refused then what it was
- * allowed at first (a pooler, or another database, answers under the same name now), it looks every second from there on.
+ * Listens to the other nodes on its own connection, and reconnects until it succeeds. Announcements made in
+ * the meantime are lost, so it then reports due time 0: something may be due now. If listening is refused
+ * after a reconnect (because a pooler or another database now has the same name), it polls every second from
+ * then on.
  */
 class PeerListener implements PeerChannel {
   readonly #options: ListenerOptions;
@@ -78,7 +99,7 @@ class PeerListener implements PeerChannel {
   #accountsListener: () => void = () => undefined;
   #client: Client | null = null;
   #polling: PeerChannel | null = null;
-  /** Whether this database has holds, as far as is known. */
+  /** Whether this database supports session leases, as far as is known. */
   #hasSessionLeases = true;
   readonly #takingOver = new Set<string>();
   #keeping: Promise<void> = Promise.resolve();
@@ -112,7 +133,7 @@ class PeerListener implements PeerChannel {
   async close(): Promise<void> {
     await this.#withTimeout(endTimeout, this.#options.takeover.sessionLease.end(this.#options.connection));
     this.#end.abort();
-    // What is still unanswered here does not matter, so closing does not wait for it.
+    // Closing does not wait for unanswered statements, because their results no longer matter.
     if (this.#client) cutConnection(this.#client);
     await this.#keeping;
     await this.#polling?.close();
@@ -123,7 +144,11 @@ class PeerListener implements PeerChannel {
   }
 
   async #keepConnected(first: Client): Promise<void> {
-    for (let client: Client | null = first; client && !this.#end.signal.aborted; client = await this.#reconnect()) {
+    for (
+      let client: Client | null = first;
+      client && !this.#end.signal.aborted;
+      client = await this.#reconnect()
+    ) {
       await this.#untilLost(client);
       if (this.#end.signal.aborted) return;
       cutConnection(client);
@@ -131,7 +156,7 @@ class PeerListener implements PeerChannel {
     if (!this.#end.signal.aborted) this.#pollInstead();
   }
 
-  /** Ends when the connection is lost, or the listener is closed. */
+  /** Returns when the connection is lost or the listener is closed. */
   async #untilLost(client: Client): Promise<void> {
     const { clock } = this.#options;
     const wake = new AbortController();
@@ -144,13 +169,18 @@ class PeerListener implements PeerChannel {
     while (!wake.signal.aborted) {
       await clock.sleep(clock.now() + checkInterval, wake.signal);
       if (!wake.signal.aborted)
-        await whileHostAnswers(this.#checkDue(connection), { client, location: this.#options, pause }).catch(onLost);
+        await whileHostAnswers(this.#checkDue(connection), { client, location: this.#options, pause }).catch(
+          onLost,
+        );
     }
     this.#end.signal.removeEventListener("abort", onLost);
     await watching;
   }
 
-  /** Looks which other nodes are there. A connection that does not answer is given up, and the hold with it. */
+  /**
+   * Observes the sessions of the other nodes. If the connection does not answer while another one does, it is
+   * given up together with its session lease.
+   */
   async #watchNodes(client: Client, lost: AbortController): Promise<void> {
     const { clock, takeover } = this.#options;
     const connection = createConnection((query) => client.query(query));
@@ -168,7 +198,9 @@ class PeerListener implements PeerChannel {
     }
   }
 
-  /** Returns null when the database has answered on another connection, or when it does not matter any more. */
+  /**
+   * Returns null when the database has answered on another connection, or when the answer no longer matters.
+   */
   async #untilOtherConnectionAnswers(end: AbortSignal): Promise<null> {
     const { clock, connection } = this.#options;
     while (!end.aborted) {
@@ -179,21 +211,24 @@ class PeerListener implements PeerChannel {
       if (answers) break;
       await clock.sleep(clock.now() + checkTimeout, end);
     }
-    // An answer to the look that came in before this one counts.
+    // If the look is answered at the same time, that answer counts.
     return new Promise((resolve) => setImmediate(resolve, null));
   }
 
-  /** One at a time of each session. Those of several may wait for the storage at the same time, and no look waits for any of them. */
+  /**
+   * Takes over one session. A session is taken over at most once at a time; several sessions may wait for the
+   * storage together, and no look waits for them.
+   */
   async #takeOver(session: NodeSession): Promise<void> {
     const { sessionLease, takeOver } = this.#options.takeover;
     const name = `${session.node} ${session.session}`;
     if (this.#takingOver.has(name)) return;
     this.#takingOver.add(name);
-    // If it fails, the session is still gone at the next look.
+    // If the takeover fails, the next look finds the session gone again.
     await takeOver(session).then(
       () => {
         sessionLease.recordTakeover(session);
-        // What the node gave back itself, nobody was told of.
+        // Messages that the lost node had returned itself were never announced.
         this.#dueListener(0);
       },
       () => undefined,
@@ -201,11 +236,11 @@ class PeerListener implements PeerChannel {
     this.#takingOver.delete(name);
   }
 
-  /** Returns the answer; null if it fails, or takes longer than this. */
+  /** Returns the result, or null if it fails or takes longer than `time`. */
   async #withTimeout<T>(time: Millis, result: Promise<T>): Promise<T | null> {
     const { clock } = this.#options;
     const finished = new AbortController();
-    // What has come in while this process stood still counts.
+    // An answer that arrived while this process was paused counts.
     const timeout = clock
       .sleep(clock.now() + time, finished.signal)
       .then(() => new Promise<null>((resolve) => setImmediate(resolve, null)));
@@ -222,7 +257,7 @@ class PeerListener implements PeerChannel {
     if (at !== null) this.#dueListener(at);
   }
 
-  /** Null: it may not listen there any more, or is closed. */
+  /** Reconnects. Returns null if this node may no longer listen, or is closed. */
   async #reconnect(): Promise<Client | null> {
     const { clock } = this.#options;
     for (let pause = minPause; !this.#end.signal.aborted; pause = Math.min(2 * pause, maxPause)) {
@@ -240,12 +275,14 @@ class PeerListener implements PeerChannel {
   }
 
   async #connect(): Promise<Client> {
-    const client = (this.#client = await connectListener(this.#options, (notification) => this.#handleNotification(notification)));
+    const client = (this.#client = await connectListener(this.#options, (notification) =>
+      this.#handleNotification(notification),
+    ));
     await this.#takeSessionLease(client);
     return client;
   }
 
-  /** A database that refuses a part of it has no holds: leases run out by time then. */
+  /** Takes the session lease. If the database refuses a part of it, leases end by time instead. */
   async #takeSessionLease(client: Client): Promise<void> {
     if (!this.#hasSessionLeases) return;
     try {
@@ -293,57 +330,16 @@ class PeerListener implements PeerChannel {
   }
 }
 
-/**
- * The commits of all nodes that notify wait for each other, so it is done beside the batches and not in them, and no more than
- * is needed: one at a time, and none for what the others see anyhow. They have all been told to look at some time that is still to
- * come; then they see whatever is due later. So a thousand leases a second are told of once in the time of a lease.
- */
-class DueNotifier {
-  readonly #notify: (at: Millis) => Promise<void>;
-  /** When the others look, as far as they were told by this node. */
-  #notifiedFor: Millis | null = null;
-  #next: Millis | null = null;
-  #isSending = false;
-
-  constructor(notify: (at: Millis) => Promise<void>) {
-    this.#notify = notify;
-  }
-
-  notifyDue(dueAt: Millis, now: Millis): void {
-    if (this.#notifiedFor !== null && now < this.#notifiedFor && this.#notifiedFor <= dueAt) return;
-    this.#notifiedFor = dueAt;
-    this.#next = Math.min(this.#next ?? Infinity, dueAt);
-    if (!this.#isSending) void this.#send();
-  }
-
-  /** The connection is new. What was lost with the old one is not known, so they are told to look now. */
-  repeat(): void {
-    if (this.#notifiedFor === null) return;
-    this.#notifiedFor = null;
-    this.notifyDue(0, 0);
-  }
-
-  async #send(): Promise<void> {
-    this.#isSending = true;
-    try {
-      for (let at = this.#next; at !== null; at = this.#next) {
-        this.#next = null;
-        await this.#notify(at);
-      }
-    } catch {
-      // The connection is lost: `again` follows.
-    }
-    this.#isSending = false;
-  }
-}
-
-/** Reports whether the tables are no longer those that this node created. */
+/** Reports whether the tables have been replaced by those of another version. */
 async function isSchemaReplaced({ query }: DatabaseConnection): Promise<boolean> {
   const [row] = await query(`select ${isSchemaKnown("postgres")}`, []);
   return isReplaced(row);
 }
 
-/** Asks what is due, every second, and takes it that accounts may have been changed. Tells the others nothing: they do the same. */
+/**
+ * Reads the next due time every second, and assumes that accounts may have changed. Announces nothing,
+ * because the other nodes poll too.
+ */
 function startPolling({ clock, connection, onOutdated }: ListenerOptions): PeerChannel {
   const end = new AbortController();
   let dueListener: (at: Millis) => void = () => undefined;
@@ -355,14 +351,14 @@ function startPolling({ clock, connection, onOutdated }: ListenerOptions): PeerC
       checkedAt = clock.now();
     }
     const at = await readNextDueAt(connection);
-    // While nobody answers, nothing is known of accounts that was not known before.
+    // Until the database answers, nothing new is known of accounts.
     accountsListener();
     if (at !== null) dueListener(at);
   };
   const keepPolling = async (): Promise<void> => {
     while (!end.signal.aborted) {
       await clock.sleep(clock.now() + pollInterval, end.signal);
-      // Without a database there is nothing to do; the next look follows.
+      // If the database is unavailable, the next look follows.
       if (!end.signal.aborted) await check().catch(() => undefined);
     }
   };
@@ -379,11 +375,14 @@ function startPolling({ clock, connection, onOutdated }: ListenerOptions): PeerC
   };
 }
 
-async function connectListener(location: DatabaseLocation, onNotification: (notification: Notification) => void): Promise<Client> {
+async function connectListener(
+  location: DatabaseLocation,
+  onNotification: (notification: Notification) => void,
+): Promise<Client> {
   const client = await connect(location, { kind: "listener" });
   client.on("notification", onNotification);
   try {
-    // Whoever is told looks for itself, so nothing is lost with a notification that was not on the disk.
+    // A node that is notified reads for itself, so a notification that never reaches the disk loses nothing.
     await client.query(`listen ${channel}; listen ${accountChannel}; set synchronous_commit = off`);
     return client;
   } catch (error) {
@@ -392,7 +391,7 @@ async function connectListener(location: DatabaseLocation, onNotification: (noti
   }
 }
 
-/** Null: this node's own, or not in our words. */
+/** Returns the announced time, or null if the payload is this node's own or malformed. */
 function parseDueAt(payload: string, node: NodeId): Millis | null {
   const [from, at] = payload.split(" ");
   return from === node || !at || !/^\d{1,15}$/.test(at) ? null : Number(at);

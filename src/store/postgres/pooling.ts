@@ -1,17 +1,25 @@
 import type { Client } from "pg";
 import type { ConnectionKind, DatabaseLocation } from "./session.ts";
-import { readSqlState, connect, runPlain } from "./session.ts";
+import { readSqlState } from "./databaseErrors.ts";
+import { connect } from "./session.ts";
+import { runPlain } from "./connection.ts";
 import { StorageRefused } from "../store.ts";
 
-/** What is written on a connection, and must not be read on another one: a setting of ours, which means nothing to the database. */
+/**
+ * A setting that is written on one connection and must not be read on another. It means nothing to the
+ * database.
+ */
 const ownerSetting = "waypost.owner";
-/** A pooler that many use lends other connections each time, so it may seem well: of 400 starts under load three looks missed it once. */
+/**
+ * The number of checks. A busy pooler may lend different connections each time and pass a check: in 400
+ * starts under load, three checks missed it once.
+ */
 const checks = 10;
 
 type PoolingCheck = {
-  /** No other process calls itself so. */
+  /** A name that no other process uses. */
   name: string;
-  /** What to do where connections are lent. */
+  /** What to do if connections are lent. */
   advice?: string;
   kind?: Extract<ConnectionKind, "look" | "migration">;
 };
@@ -19,8 +27,9 @@ type PoolingCheck = {
 const defaultCheck = { advice: "start with --database-pooling transaction", kind: "look" } as const;
 
 /**
- * Sees to it that connections are ours for as long as they are open, where nothing else was said. Behind a pooler that lends them for a transaction
- * at a time some of what is relied on is not even refused: a node would listen and hear nothing, and others would get its settings. Throws
+ * Ensures that connections belong to this process for as long as they are open, unless `pooling` is
+ * "transaction". Behind a pooler that lends connections for one transaction at a time, some features fail
+ * without an error: a node would listen and hear nothing, and others would get its settings. Throws
  * `StorageRefused`.
  */
 export async function requireOwnConnections(location: DatabaseLocation, check: PoolingCheck): Promise<void> {
@@ -31,21 +40,25 @@ export async function requireOwnConnections(location: DatabaseLocation, check: P
     const second = await connect(location, { kind });
     try {
       for (let round = 1; round <= checks; round++)
-        if (await isConnectionLent(first, second, `${name} ${round}`)) throw new StorageRefused(`${lentMessage}; ${advice}`);
+        if (await isConnectionLent(first, second, `${name} ${round}`))
+          throw new StorageRefused(`${lentMessage}; ${advice}`);
     } finally {
       await second.end();
     }
   } catch (error) {
-    // A database that has no such settings: then there is no telling.
+    // This database has no such settings, so lending cannot be detected.
     if (readSqlState(error) === undefined) throw error;
   } finally {
     await first.end();
   }
 }
 
-const lentMessage = "on the way to PostgreSQL is a pooler that lends connections for one transaction at a time";
+const lentMessage = "a pooler in front of PostgreSQL lends connections for one transaction at a time";
 
-/** What is written on one connection is read on the other, or is not there any more while the other one is in use. */
+/**
+ * Reports whether two connections are lent: a setting of one is visible on the other, or has gone while the
+ * other is in use.
+ */
 async function isConnectionLent(one: Client, other: Client, text: string): Promise<boolean> {
   const [onFirst] = await runPlain(one, `set ${ownerSetting} = '${text}'; ${readOwnerSql}`);
   if (onFirst?.text !== text) return false;

@@ -3,29 +3,35 @@ import type { Millis } from "../../core/model/message.ts";
 import type { DatabaseConnection } from "../sql/database.ts";
 import { withUnavailableRefusal } from "../batch/groupCommit.ts";
 import { createCipher } from "../sql/keyRing.ts";
-import type { QueryResult, DatabaseLocation } from "./session.ts";
-import { connect, createConnection, runRead, canPrepare } from "./session.ts";
+import type { QueryResult } from "./connection.ts";
+import type { DatabaseLocation } from "./session.ts";
+import { connect, runRead, canPrepare } from "./session.ts";
+import { createConnection } from "./connection.ts";
 import { HostSilent, whileHostAnswers } from "./hostProbe.ts";
 import { Unavailable } from "../store.ts";
 
 const readerCount = 4;
-/** A read that has no connection after this time is refused. */
+/** A read that has waited this long for a connection is refused. */
 const queueTimeout: Millis = 10_000;
 
+/** Connections for reading. */
 export type Readers = { connection: DatabaseConnection; close(): Promise<void> };
 
-/** `pause`: waits for this many milliseconds, or until `wake` is aborted. */
+/** Waits for `time` milliseconds, or until `wake` is aborted. */
 type Pause = (time: Millis, wake: AbortSignal) => Promise<void>;
 
 /**
- * A few connections for plain reads, each opened when it is first needed. A read that meets a lost connection is sent once more. While
- * the database does not answer, a read fails with `Unavailable` after 10 s of waiting for a connection, or 8 s on one; without `pause`
- * it waits for as long as the driver does.
+ * Opens up to four connections for reads, each when it is first needed. A read that meets a lost connection
+ * is repeated once. While the database does not answer, a read fails with `Unavailable` after 10 s of
+ * waiting for a connection, or 8 s on one; without `pause`, it waits as long as the driver does.
  */
 export function openReaders(location: DatabaseLocation, pause: Pause = untilWoken): Readers {
   const pool = new ReaderPool(location, pause);
   const cipher = createCipher(location.keys ?? null);
-  const { dialect, query, each } = createConnection((config) => pool.run(config), { prepares: canPrepare(location), cipher });
+  const { dialect, query, each } = createConnection((config) => pool.run(config), {
+    prepares: canPrepare(location),
+    cipher,
+  });
   return {
     connection: {
       dialect,
@@ -37,7 +43,8 @@ export function openReaders(location: DatabaseLocation, pause: Pause = untilWoke
   };
 }
 
-const untilWoken: Pause = (_, wake) => new Promise((resolve) => wake.addEventListener("abort", () => resolve(), { once: true }));
+const untilWoken: Pause = (_, wake) =>
+  new Promise((resolve) => wake.addEventListener("abort", () => resolve(), { once: true }));
 
 class ReaderPool {
   readonly #location: DatabaseLocation;
@@ -67,7 +74,7 @@ class ReaderPool {
     }
   }
 
-  /** Waits for one of the connections to be free. Throws `Unavailable` if none is in time. */
+  /** Waits for a free connection. Throws `Unavailable` if there is none within 10 s. */
   async #waitForConnection(): Promise<void> {
     if (this.#free > 0) return void this.#free--;
     const taken = new AbortController();
@@ -78,7 +85,8 @@ class ReaderPool {
     this.#waiting.add(turn);
     await this.#pause(queueTimeout, taken.signal);
     this.#waiting.delete(turn);
-    if (!taken.signal.aborted) throw new Unavailable("all connections for reading have been busy for 10 s");
+    if (!taken.signal.aborted)
+      throw new Unavailable("all connections for reading have been busy for 10 s; retry later");
   }
 
   async close(): Promise<void> {

@@ -3,23 +3,36 @@ import { spans } from "../../core/values/limits.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { createTables } from "../sql/schema.ts";
 import type { DatabaseLocation, PostgresOptions } from "./session.ts";
-import { readSqlState, connect, createConnection, canPrepare, runPlain } from "./session.ts";
+import { readSqlState } from "./databaseErrors.ts";
+import { connect, canPrepare } from "./session.ts";
+import { createConnection, runPlain } from "./connection.ts";
 import { Unavailable } from "../store.ts";
 
-/** Any numbers will do that no other program uses on this database. */
-export const locks = { schema: 7_709_812_345, foundation: 7_709_812_346, partitions: 7_709_812_347, move: 7_709_812_348 };
+/** The keys of advisory locks: arbitrary numbers that no other program uses on this database. */
+export const locks = {
+  schema: 7_709_812_345,
+  foundation: 7_709_812_346,
+  partitions: 7_709_812_347,
+  move: 7_709_812_348,
+};
 
-/** How long one try waits for a lock. Others wait behind it meanwhile. */
+/** The lock timeout of one try. Others wait behind it meanwhile. */
 const lockTimeout: Millis = 2_000;
-/** Between two tries. */
+/** The pause between two tries. */
 const pause: Millis = 1_000;
 /** Tries for about ten minutes, because another node may be creating the tables. */
 const maxTries = 200;
 
 type Placed = DatabaseLocation & Pick<PostgresOptions, "clock">;
 
-/** Creates the tables if there are none. Of several nodes that start at once, one creates them and the others wait. */
-export async function createPostgresTables({ clock, ...place }: Placed, { isMoveTarget = false } = {}): Promise<void> {
+/**
+ * Creates the tables if there are none. If several nodes start at the same time, one creates them and the
+ * others wait.
+ */
+export async function createPostgresTables(
+  { clock, ...place }: Placed,
+  { isMoveTarget = false } = {},
+): Promise<void> {
   for (let turn = 1; ; turn++) {
     try {
       return await alone(place, "schema", (client) =>
@@ -31,13 +44,18 @@ export async function createPostgresTables({ clock, ...place }: Placed, { isMove
             place: "an empty database",
             isMoveTarget,
             run: async (sql) => void (await runPlain(client, sql)),
-            hasTable: async (name) => (await runPlain(client, `select to_regclass('${name}')::text as name`))[0]?.name !== null,
+            hasTable: async (name) =>
+              (await runPlain(client, `select to_regclass('${name}')::text as name`))[0]?.name !== null,
           },
         ),
       );
     } catch (error) {
       if (readSqlState(error) !== lockNotAvailable) throw error;
-      if (turn === maxTries) throw new Unavailable("the tables could not be created: others hold them locked", { cause: error });
+      if (turn === maxTries)
+        throw new Unavailable(
+          "the tables could not be created: other sessions hold locks on them; end these and restart",
+          { cause: error },
+        );
       await clock.sleep(clock.now() + pause, new AbortController().signal);
     }
   }
@@ -46,14 +64,21 @@ export async function createPostgresTables({ clock, ...place }: Placed, { isMove
 const lockNotAvailable = "55P03";
 
 /**
- * Runs something while no other node does the same: within a transaction, so that it works through any pooler. One that was stopped, or
- * whose machine is gone, keeps the others waiting for the time of a lease, and not until the database misses it.
+ * Runs `run` while no other node runs it under the same lock. The lock belongs to a transaction, so that it
+ * works through any pooler. A stopped node or a lost machine blocks the others for the time of a lease, and
+ * not until the database notices.
  */
-export async function alone<T>(place: DatabaseLocation, lock: keyof typeof locks, run: (client: Client) => Promise<T>): Promise<T> {
-  // Batches wait for a part of the log: where the database does not answer any more, that must come to an end.
+export async function alone<T>(
+  place: DatabaseLocation,
+  lock: keyof typeof locks,
+  run: (client: Client) => Promise<T>,
+): Promise<T> {
+  // Batches wait for a partition of the log, so its creation must end if the database does not answer.
   const client = await connect(place, { kind: lock === "partitions" ? "reader" : "migration" });
   try {
-    const limits = `set local lock_timeout = ${lockTimeout}; set local idle_in_transaction_session_timeout = ${spans.lease}`;
+    const limits =
+      `set local lock_timeout = ${lockTimeout}; ` +
+      `set local idle_in_transaction_session_timeout = ${spans.lease}`;
     await runPlain(client, `begin; ${limits}; select pg_advisory_xact_lock(${locks[lock]})`);
     const result = await run(client);
     await runPlain(client, "commit");
@@ -63,7 +88,10 @@ export async function alone<T>(place: DatabaseLocation, lock: keyof typeof locks
   }
 }
 
-/** Runs what only the first of all nodes shall do: one after another, so that each sees what those before it have done. */
+/**
+ * Runs `run` on one node at a time, so that each node sees what earlier ones have created. Only the first of
+ * all nodes has to create it.
+ */
 export async function inFoundation<T>({ clock, ...place }: Placed, run: () => Promise<T>): Promise<T> {
   for (;;) {
     try {

@@ -1,36 +1,42 @@
 import { StorageRefused } from "../store.ts";
 
-/** Where a database may be: one URL per host, in the order in which they are tried. `mustWrite`: only one that takes changes will do. */
+/**
+ * The hosts of a database: one URL per host, in the order in which they are tried. With `mustWrite`, only a
+ * host that takes changes will do.
+ */
 export type DatabaseHosts = { urls: readonly [string, ...string[]]; mustWrite: boolean };
 
-/** Which of several servers is meant, in the words of libpq: those that take changes, or any of them. */
+/** The values of `target_session_attrs`, as in libpq, and whether the host must take changes. */
 const targetSessionAttributes = new Map([
   ["any", false],
   ["read-write", true],
   ["primary", true],
 ]);
 
-/** The driver takes them for `verify-full`, and warns that it will not do so for ever. */
+/** The driver treats these as `verify-full` and warns that this will change. */
 const weakSslModes = /([?&]sslmode=)(prefer|require|verify-ca)(?=[&#]|$)/;
 
 /**
- * `postgres://user:password@one:5432,two:5432/database?target_session_attrs=read-write` as the driver understands it, which knows one
- * host only. Of several hosts the one that takes changes is meant, if not said otherwise. Throws `StorageRefused`, without a secret.
+ * Splits a URL such as `postgres://user:password@one:5432,two:5432/database?target_session_attrs=read-write`
+ * into URLs for the driver, which supports one host only. With several hosts, the host must take changes
+ * unless the URL says otherwise. Throws `StorageRefused`; the error contains no secret.
  */
 export function parseDatabaseUrl(url: string): DatabaseHosts {
   const [, head = "", hosts = "", tail = ""] = /^([a-z]+:\/\/(?:[^/?#]*@)?)([^/?#@]*)(.*)$/is.exec(url) ?? [];
   const [first = "", ...others] = hosts.split(",");
   const requested = /[?&]target_session_attrs=([^&#]*)/.exec(tail)?.[1];
   if (requested !== undefined && !targetSessionAttributes.has(requested)) {
+    const known = [...targetSessionAttributes.keys()].join(", ");
     throw new StorageRefused(
-      `target_session_attrs in the URL of the database: ${requested} is none of ${[...targetSessionAttributes.keys()].join(", ")}; every node writes`,
+      `target_session_attrs in the database URL: ${requested} is not supported; use one of ${known}`,
     );
   }
-  // The driver would pass on to the server what it does not know.
+  // The driver would pass an unknown parameter to the server.
   const withoutTarget = tail.replace(/([?&])target_session_attrs=[^&#]*&?/, "$1").replace(/[?&](?=#|$)/, "");
   const rest = /[?&]uselibpqcompat=true(?=[&#]|$)/.test(withoutTarget)
     ? withoutTarget
     : withoutTarget.replace(weakSslModes, "$1verify-full");
-  const mustWrite = requested === undefined ? others.length > 0 : targetSessionAttributes.get(requested) === true;
+  const mustWrite =
+    requested === undefined ? others.length > 0 : targetSessionAttributes.get(requested) === true;
   return { urls: [`${head}${first}${rest}`, ...others.map((host) => `${head}${host}${rest}`)], mustWrite };
 }

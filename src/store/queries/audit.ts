@@ -5,22 +5,37 @@ import type { AccountId } from "../../core/model/message.ts";
 import type { StorageReads } from "./storageReads.ts";
 import { lastTime, scanLimit } from "./storageReads.ts";
 
+/**
+ * A request for a page of at most `count` entries of the audit log. `cursor`: the id behind which the page
+ * starts, or null.
+ */
 export type AuditQuery = { account: AccountId; filter: AuditFilter; cursor: string | null; count: number };
+/** A page of the audit log. `cursor` is null at the end. */
 export type AuditPage = { entries: AuditEntry[]; cursor: string | null };
 
 const chunk = 500;
 
-/** A page of the audit log, newest first. It looks at a bounded number of entries: `cursor` is set when it stopped before the end. */
-export async function readAuditPage(storageReads: StorageReads, { account, filter, cursor, count }: AuditQuery): Promise<AuditPage> {
+/**
+ * Returns a page of the audit log, newest entries first. At most `scanLimit` entries are visited; `cursor` is
+ * set if the page stopped before the end.
+ */
+export async function readAuditPage(
+  storageReads: StorageReads,
+  { account, filter, cursor, count }: AuditQuery,
+): Promise<AuditPage> {
   const entries: AuditEntry[] = [];
   const range = { account, descending: true, ...toAuditRange(filter, cursor) };
   let lastId: string | undefined;
   for (let scanned = 0; ;) {
     const limit = lastId === undefined ? Math.min(chunk, count + 1) : chunk;
-    const rows = await storageReads.range("audit", { ...range, ...(lastId !== undefined && { before: lastId }), limit });
+    const rows = await storageReads.range("audit", {
+      ...range,
+      ...(lastId !== undefined && { before: lastId }),
+      limit,
+    });
     for (const row of rows) {
       const isWanted = matchesAuditFilter(filter, row);
-      // One more than a page shows that there is another page.
+      // One more entry than fits shows that there is another page.
       if (isWanted && entries.length === count) return { entries, cursor: lastId ?? null };
       if (isWanted) entries.push(row);
       lastId = row.id;

@@ -17,42 +17,51 @@ import { readIds, mergeSorted, probeLimit, pickTagLookup, countTagged } from "./
 import type { Range, StorageReads } from "./storageReads.ts";
 import { lastTime } from "./storageReads.ts";
 
-/** A part of a list, by the ids of its rows. */
+/** A range of a list by row id. */
 type IdRange = Omit<Range, "limit">;
 
-/** `kind`: of the ids of the list. */
+/** A search in a list. `kind` is the kind of the row ids. */
 type ListScan = { list: TaggedList; kind: "msg" | "log"; filter: Filter; range: IdRange };
 
-/** How to come to all of a range that passes a filter: by marks; by the parts of it in which it was sighted; or, with neither, by all of it. */
-export type ScanPlan = { range: IdRange; tagLookup: TagLookup | null; ranges: AsyncGenerator<IdRange> | null };
+/**
+ * How to read the rows of a range that pass a filter: by tags, by the parts of the range in which the time
+ * index has entries, or, with neither, the whole range.
+ */
+export type ScanPlan = {
+  range: IdRange;
+  tagLookup: TagLookup | null;
+  ranges: AsyncGenerator<IdRange> | null;
+};
 
-/** `few`: however long it is, little was told then. */
+/** `isSmall`: the span contains few rows regardless of its length. */
 type ScanSpan = Span & { isSmall?: boolean };
 
-/** So many sightings are read together. Those that follow on each other make one stretch. */
+/** The number of time index entries that are read together. Consecutive entries form one span. */
 const timesPerRead = 500;
 
-/** The shortest way through messages or their log. */
+/** Returns the plan by which the fewest rows of messages or their log must be read. */
 export async function planScan(storageReads: StorageReads, scan: ListScan): Promise<ScanPlan> {
-  const { list, filter, range } = scan;
-  const tagLookup = await pickTagLookup(storageReads, list, filter, range);
+  const { filter, range } = scan;
+  const tagLookup = await pickTagLookup(storageReads, scan);
   const wanted = listWantedTimeKeys(filter);
   if (wanted.length === 0) return { range, tagLookup, ranges: null };
   const makeRanges = (): AsyncGenerator<IdRange> => toIdRanges(scan, listSpans(storageReads, wanted, range));
   const isShorter =
     tagLookup === null ||
-    ((await countTagged(storageReads, tagLookup, range)) >= probeLimit && (await isShortTime(listSpans(storageReads, wanted, range))));
+    ((await countTagged(storageReads, tagLookup, range)) >= probeLimit &&
+      (await isShortTime(listSpans(storageReads, wanted, range))));
   return isShorter ? { range, tagLookup: null, ranges: makeRanges() } : { range, tagLookup, ranges: null };
 }
 
-/** Whether it is all told within as many glances as marks are counted. */
+/** Reports whether the spans have fewer intervals of 5 s than the number up to which tags are counted. */
 async function isShortTime(spans: AsyncGenerator<ScanSpan>): Promise<boolean> {
   let intervals = 0;
-  for await (const { from, to, isSmall } of spans) if (!isSmall && (intervals += (to - from) / indexInterval) >= probeLimit) return false;
+  for await (const { from, to, isSmall } of spans)
+    if (!isSmall && (intervals += (to - from) / indexInterval) >= probeLimit) return false;
   return true;
 }
 
-/** What lies in these times of a list. */
+/** Returns the id ranges of these spans. */
 async function* toIdRanges({ kind, range }: ListScan, spans: AsyncGenerator<Span>): AsyncGenerator<IdRange> {
   const { after = "", before = "~" } = range;
   for await (const { from, to } of spans) {
@@ -64,10 +73,15 @@ async function* toIdRanges({ kind, range }: ListScan, spans: AsyncGenerator<Span
 }
 
 /**
- * Day by day. What is older than the first day with a sighting, and than the first line of the log, is gone through whole: there are no more than
- * births of what is unfinished still, and the sightings of such a day may be half gone.
+ * Returns the spans in which rows may pass the filter, day by day. Time before the first day of the time
+ * index and of the log is one span. It contains only the creation of unfinished messages, and the time index
+ * of that first day may be partly removed.
  */
-async function* listSpans(storageReads: StorageReads, wanted: readonly string[][], range: IdRange): AsyncGenerator<ScanSpan> {
+async function* listSpans(
+  storageReads: StorageReads,
+  wanted: readonly string[][],
+  range: IdRange,
+): AsyncGenerator<ScanSpan> {
   const { account, descending = false } = range;
   const [[firstIndexRow], [lastIndexRow], [firstLogRow]] = await Promise.all([
     storageReads.range("timeIndex", { account, limit: 1 }),
@@ -79,23 +93,39 @@ async function* listSpans(storageReads: StorageReads, wanted: readonly string[][
     return;
   }
   const newest = readTimeIndexDay(lastIndexRow.id);
-  const oldest = Math.max(readTimeIndexDay(firstIndexRow.id), firstLogRow ? toDayNumber(readIdTime(firstLogRow.id)) : 0);
+  const oldest = Math.max(
+    readTimeIndexDay(firstIndexRow.id),
+    firstLogRow ? toDayNumber(readIdTime(firstLogRow.id)) : 0,
+  );
   const time = {
     from: range.after === undefined ? 0 : readIdTime(range.after),
     to: range.before === undefined ? lastTime : readIdTime(range.before),
   };
   const from = Math.max(oldest, toDayNumber(time.from));
   const to = Math.min(newest, toDayNumber(time.to));
-  const older: ScanSpan = { from: 0, to: startOfDay(oldest), isSmall: !firstLogRow || toDayNumber(readIdTime(firstLogRow.id)) >= oldest };
+  const older: ScanSpan = {
+    from: 0,
+    to: startOfDay(oldest),
+    isSmall: !firstLogRow || toDayNumber(readIdTime(firstLogRow.id)) >= oldest,
+  };
   if (!descending) yield older;
   for (let n = 0; n <= to - from; n++)
-    yield* listSpansOfDay(storageReads, wanted, { account, descending, time, day: descending ? to - n : from + n });
+    yield* listSpansOfDay(storageReads, wanted, {
+      account,
+      descending,
+      time,
+      day: descending ? to - n : from + n,
+    });
   if (descending) yield older;
 }
 
 type DayScan = { account: AccountId; day: number; descending: boolean; time: Span };
 
-async function* listSpansOfDay(storageReads: StorageReads, wanted: readonly string[][], scan: DayScan): AsyncGenerator<Span> {
+async function* listSpansOfDay(
+  storageReads: StorageReads,
+  wanted: readonly string[][],
+  scan: DayScan,
+): AsyncGenerator<Span> {
   const { time, descending } = scan;
   const times = intersectTimes(
     wanted.map((timeKeys) => (at: Millis | null) => {
@@ -107,7 +137,11 @@ async function* listSpansOfDay(storageReads: StorageReads, wanted: readonly stri
   let span: Span | null = null;
   for await (const at of times) {
     const next: Span = { from: at, to: at + indexInterval };
-    if (span && span.to - span.from < timesPerRead * indexInterval && (scan.descending ? next.to === span.from : next.from === span.to)) {
+    if (
+      span &&
+      span.to - span.from < timesPerRead * indexInterval &&
+      (scan.descending ? next.to === span.from : next.from === span.to)
+    ) {
       span = { from: Math.min(span.from, next.from), to: Math.max(span.to, next.to) };
     } else {
       if (span) yield span;
@@ -117,7 +151,7 @@ async function* listSpansOfDay(storageReads: StorageReads, wanted: readonly stri
   if (span) yield span;
 }
 
-/** When any of these was sighted, in order. */
+/** Returns the times at which the time index has any of these keys, in order. */
 async function* listTimes(
   storageReads: StorageReads,
   timeKeys: readonly string[],
@@ -128,7 +162,12 @@ async function* listTimes(
     const prefix = timeIndexPrefix(day, timeKey);
     const after = prefix + formatIndexTime(Math.max(0, time.from - indexInterval));
     const before = prefix + (time.to >= lastTime ? "~" : formatIndexTime(time.to + 1));
-    return readIds(storageReads, { table: "timeIndex", prefix, range: { ...bounds, after, before }, limit: timesPerRead });
+    return readIds(storageReads, {
+      table: "timeIndex",
+      prefix,
+      range: { ...bounds, after, before },
+      limit: timesPerRead,
+    });
   });
   let last: string | null = null;
   for await (const at of mergeSorted(sources, (a, b) => (descending ? a > b : a < b))) {
@@ -137,12 +176,13 @@ async function* listTimes(
   }
 }
 
-/** Times in order, from the first one on or from a given one. */
+/** Returns times in order, from the first one or from a given one. */
 type TimeReader = (from: Millis | null) => AsyncGenerator<Millis>;
 
 /**
- * What all of some sources have. What was sighted often, but never together, would be gone through to its end: after as many as are read together the
- * next time of one of them is named all the same, so that what was told then is looked at and counts (`scanLimit`), and the others go on from there.
+ * Returns the times that all sources have. Keys that occur often, but never together, would be read to their
+ * end. After `timesPerRead` misses, the next time of one source is returned nevertheless, so that its rows
+ * are visited and counted (`scanLimit`), and the other sources continue from there.
  */
 async function* intersectTimes(sources: readonly TimeReader[], descending: boolean): AsyncGenerator<Millis> {
   const running = await Promise.all(

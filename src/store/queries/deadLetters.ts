@@ -1,7 +1,8 @@
 import { toIdRange } from "./pages.ts";
 import { matchesFilter } from "../../core/search/filter.ts";
 import { readIdTime } from "../../core/values/ids.ts";
-import type { AccountId, Bytes, DeadLetter, StoredMessage } from "../../core/model/message.ts";
+import type { AccountId, Bytes, StoredMessage } from "../../core/model/message.ts";
+import type { DeadLetter } from "../../core/model/deadLetter.ts";
 import { noBytes } from "../../core/model/message.ts";
 import { readChunks, withMessages } from "./pages.ts";
 import { pickTagLookup } from "./byTag.ts";
@@ -10,26 +11,36 @@ import { initialStepKey, toStepId } from "../../core/model/stepId.ts";
 import type { BodyOptions, ListQuery, StorageReads } from "./storageReads.ts";
 import { readMessages, countFittingPage, toKeys, scanLimit } from "./storageReads.ts";
 
-/** `failed`: of a run, the run itself, the step whose message failed, and the initial payload, as far as they are kept. */
+/**
+ * A dead letter with its message. `failed`: for a dead letter of a run, the run, the step whose message
+ * failed, and the initial payload, as far as they still exist.
+ */
 export type DeadLetterEntry = { deadLetter: DeadLetter; message: StoredMessage; failed?: FailedRun };
+/** A failed run, its failed step and its initial payload. Null: the row no longer exists. */
 export type FailedRun = { run: Run | null; step: Step | null; payload: Bytes };
+/** A page of dead letters. `cursor` is null at the end. */
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
 
-/** Returns a page of the dead letters that pass a filter, with their messages and what is known of their runs. */
-export async function listDeadLetters(storageReads: StorageReads, query: ListQuery & BodyOptions): Promise<DeadLetterPage> {
+/** Returns a page of the dead letters that pass a filter, with their messages and their runs. */
+export async function listDeadLetters(
+  storageReads: StorageReads,
+  query: ListQuery & BodyOptions,
+): Promise<DeadLetterPage> {
   const page = await listWithoutBodies(storageReads, query);
   if (query.bodies === false) return page;
   const { entries, cursor } = await withBodies(storageReads, query.account, page);
   return { entries: await withRuns(storageReads, query.account, entries), cursor };
 }
 
-/** Adds what else is known of the runs that some of them are of; without bodies, but for the initial payload. */
+/** Adds the runs to dead letters that belong to runs. Of their bodies, only the initial payload is loaded. */
 export async function withRuns(
   storageReads: StorageReads,
   account: AccountId,
   entries: readonly DeadLetterEntry[],
 ): Promise<DeadLetterEntry[]> {
-  const keys = entries.flatMap(({ deadLetter: { run }, message }) => (run ? [{ run: run.key, step: readStepId(message) }] : []));
+  const keys = entries.flatMap(({ deadLetter: { run }, message }) =>
+    run ? [{ run: run.key, step: readStepId(message) }] : [],
+  );
   if (keys.length === 0) return [...entries];
   const [runs, steps, payloads] = await Promise.all([
     storageReads.rows(
@@ -63,19 +74,26 @@ export async function withRuns(
     const { run } = entry.deadLetter;
     if (!run) return entry;
     const step = stepById.get(readStepId(entry.message)) ?? null;
-    return Object.assign(entry, { failed: { run: runById.get(run.key) ?? null, step, payload: payloadByRun.get(run.key) ?? noBytes } });
+    return Object.assign(entry, {
+      failed: { run: runById.get(run.key) ?? null, step, payload: payloadByRun.get(run.key) ?? noBytes },
+    });
   });
 }
 
 const readStepId = ({ run }: StoredMessage): string => (run ? toStepId(run.run, run.stepKey) : "");
 
-/** The page with its bodies. It ends early rather than become larger than a page may be. */
-async function withBodies(storageReads: StorageReads, account: AccountId, { entries, cursor }: DeadLetterPage): Promise<DeadLetterPage> {
+/** Returns the page with its bodies. The page ends early if it would exceed the maximum size. */
+async function withBodies(
+  storageReads: StorageReads,
+  account: AccountId,
+  { entries, cursor }: DeadLetterPage,
+): Promise<DeadLetterPage> {
   const deadLetterKeys = entries.map(({ deadLetter }) => [account, deadLetter.id] as const);
   const messageKeys = entries.map(({ message }) => [account, message.id] as const);
   const deadLetterSizes = await storageReads.sizes("deadLetters", deadLetterKeys);
   const messageSizes = await storageReads.sizes("storedMessages", messageKeys);
-  const payloadId = ({ deadLetter: { run } }: DeadLetterEntry): string => (run ? toStepId(run.key, initialStepKey) : "");
+  const payloadId = ({ deadLetter: { run } }: DeadLetterEntry): string =>
+    run ? toStepId(run.key, initialStepKey) : "";
   const payloadSizes = await storageReads.sizes(
     "steps",
     toKeys(
@@ -86,30 +104,43 @@ async function withBodies(storageReads: StorageReads, account: AccountId, { entr
   const count = countFittingPage(
     entries.map((entry) => {
       const { deadLetter, message } = entry;
-      return (deadLetterSizes.get(deadLetter.id) ?? 0) + (messageSizes.get(message.id) ?? 0) + (payloadSizes.get(payloadId(entry)) ?? 0);
+      return (
+        (deadLetterSizes.get(deadLetter.id) ?? 0) +
+        (messageSizes.get(message.id) ?? 0) +
+        (payloadSizes.get(payloadId(entry)) ?? 0)
+      );
     }),
   );
   const deadLetters = new Map(
-    (await storageReads.rows("deadLetters", deadLetterKeys.slice(0, count))).map((deadLetter) => [deadLetter.id, deadLetter]),
+    (await storageReads.rows("deadLetters", deadLetterKeys.slice(0, count))).map((deadLetter) => [
+      deadLetter.id,
+      deadLetter,
+    ]),
   );
   const messages = new Map(
-    (await storageReads.rows("storedMessages", messageKeys.slice(0, count))).map((message) => [message.id, message]),
+    (await storageReads.rows("storedMessages", messageKeys.slice(0, count))).map((message) => [
+      message.id,
+      message,
+    ]),
   );
   const page = entries.slice(0, count).flatMap((entry) => {
     const deadLetter = deadLetters.get(entry.deadLetter.id);
     const message = messages.get(entry.message.id);
-    // It may have gone meanwhile.
+    // The row may have been removed since.
     return deadLetter && message ? [{ deadLetter, message }] : [];
   });
-  return { entries: page, cursor: count < entries.length ? (entries[count - 1]?.deadLetter.id ?? null) : cursor };
+  return {
+    entries: page,
+    cursor: count < entries.length ? (entries[count - 1]?.deadLetter.id ?? null) : cursor,
+  };
 }
 
-/** The page without its bodies. */
+/** Returns the page without its bodies. */
 async function listWithoutBodies(storageReads: StorageReads, query: ListQuery): Promise<DeadLetterPage> {
   const { account, filter, order, cursor, count } = query;
   const descending = order === "latestFirst";
-  const range = { account, descending, ...toIdRange("dlq", filter, cursor, descending) };
-  const tagLookup = filter.dlqIds ? null : await pickTagLookup(storageReads, "dlq", filter, range);
+  const range = { account, descending, ...toIdRange("dlq", filter, { cursor, descending }) };
+  const tagLookup = filter.dlqIds ? null : await pickTagLookup(storageReads, { list: "dlq", filter, range });
   const chunks = readChunks(storageReads, "deadLetters", { range, tagLookup, limit: count + 1 });
   const source = filter.dlqIds
     ? listNamedDeadLetters(storageReads, query, filter.dlqIds)
@@ -118,19 +149,32 @@ async function listWithoutBodies(storageReads: StorageReads, query: ListQuery): 
   let lastId: string | null = null;
   let scanned = 0;
   for await (const { row: deadLetter, message } of source) {
-    // One more than a page shows that there is another page.
+    // One more entry than fits shows that there is another page.
     if (entries.length === count) return { entries, cursor: lastId };
     lastId = deadLetter.id;
     const time = readIdTime(deadLetter.id);
-    if (message && matchesFilter(filter, { message, time, dlqId: deadLetter.id, responseStatus: deadLetter.status, deadLetter }))
+    if (
+      message &&
+      matchesFilter(filter, {
+        message,
+        time,
+        dlqId: deadLetter.id,
+        responseStatus: deadLetter.status,
+        deadLetter,
+      })
+    )
       entries.push({ deadLetter, message });
     if (++scanned >= scanLimit) return { entries, cursor: lastId };
   }
   return { entries, cursor: null };
 }
 
-/** Dead letters that were named, in the order of the list. */
-async function* listNamedDeadLetters(storageReads: StorageReads, { account, order, cursor }: ListQuery, ids: readonly string[]) {
+/** Returns the dead letters with the given ids, in the order of the list. */
+async function* listNamedDeadLetters(
+  storageReads: StorageReads,
+  { account, order, cursor }: ListQuery,
+  ids: readonly string[],
+) {
   const deadLetters = [...(await storageReads.rows("deadLetters", toKeys(account, ids), { bodies: false }))];
   deadLetters.sort((a, b) => (a.id < b.id ? -1 : 1));
   if (order === "latestFirst") deadLetters.reverse();

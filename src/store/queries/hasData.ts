@@ -3,11 +3,20 @@ import { carriedBalancesId } from "../../core/accounts/usage.ts";
 import { toKey } from "./keys.ts";
 import type { StorageReads } from "./storageReads.ts";
 
-/** What goes with the row of the account does not keep it. */
-const { accounts: _account, dayCounts: _requests, secondCounts: _seconds, usage: _usage, ...otherTables } = toKey;
+/** These tables do not keep an account, because their rows are removed together with it. */
+const {
+  accounts: _account,
+  dayCounts: _requests,
+  secondCounts: _seconds,
+  usage: _usage,
+  ...otherTables
+} = toKey;
 const tables = Object.keys(otherTables) as (keyof typeof otherTables)[];
 
-/** Whether anything is left of an account besides its own row. */
+/**
+ * Reports whether an account has any rows other than its own row, its request counts and its carried
+ * balances.
+ */
 export async function hasData(storageReads: StorageReads, account: AccountId): Promise<boolean> {
   for (const table of tables) if ((await storageReads.count(table, { account, limit: 1 })) > 0) return true;
   const used = await storageReads.range("usage", { account, limit: 2 });

@@ -20,8 +20,8 @@ import type {
   MessageId,
   MessageState,
   Millis,
-  WebhookSource,
 } from "../../core/model/message.ts";
+import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import { isUnfinished } from "../../core/model/message.ts";
 import type { Usage } from "../../core/model/counts.ts";
 import type { BucketSize } from "../../core/accounts/usage.ts";
@@ -53,32 +53,33 @@ import type {
 import { readMessages, countFittingPage, toKeys, scanLimit } from "./storageReads.ts";
 
 type UnfinishedPage = { messageIds: MessageId[]; cursor: string | null };
-/** `finishedAt`: null while it is not finished. */
+/** A message and its state. `finishedAt` is null while the message is unfinished. */
 export type MessageView = { message: StoredMessage; state: MessageState | null; finishedAt: Millis | null };
 
-/** The ids of rows of which there are too many: see `Queries.findOverLimit`. */
+/** The result of `Queries.findOverLimit`. */
 export type OverLimitRow = { id: string | null; count: number };
 
-/** Tables of what people set up, and of what came of it: few rows, so that they are listed as they are. */
+/** Tables with few rows per account, which are listed as they are: configuration, and rejections. */
 export type ResourceTableName = "urlGroups" | "limiters" | "schedules" | "sources" | "tokens" | "rejections";
 
 const maxCountedLeases = 10_000;
 const maxSlots = 1_000;
 
 /**
- * Returns every question that can be put to the store. Each is answered from a few plain reads, so that a storage has
- * nothing to decide. A new question is one entry in one of the tables below. Nothing is read before a question is put.
+ * Returns all queries of a store. Each query consists of a few plain reads, so that a storage makes no
+ * decisions. A new query is one entry in one of the tables below. Creating the queries reads nothing.
  */
 export const createQueries = (storageReads: StorageReads) => ({
   ...createAccountQueries(storageReads),
   ...createMessageQueries(storageReads),
   ...createRunQueries(storageReads),
-  /** Runs with all that is known of what they have done, newest first. */
+  /** Returns runs with all that is known of their steps, newest first. */
   runLog: (query: RunLogQuery): Promise<RunLogPage> => readRunLogPage(storageReads, query),
   ...createSetUpQueries(storageReads),
   ...createUpkeepQueries(storageReads),
 });
 
+/** All queries of a store. */
 export type Queries = ReturnType<typeof createQueries>;
 
 const rowsOneByOne =
@@ -86,7 +87,7 @@ const rowsOneByOne =
   async <T extends TableName>(table: T, ...key: Key): Promise<Rows[T] | null> =>
     (await storageReads.rows(table, [key]))[0] ?? null;
 
-/** Questions about accounts, and about who asks. */
+/** Queries of accounts and of the callers of requests. */
 function createAccountQueries(storageReads: StorageReads) {
   const one = rowsOneByOne(storageReads);
   return {
@@ -94,27 +95,36 @@ function createAccountQueries(storageReads: StorageReads) {
     accountByToken: (tokenHash: string): Promise<Account | null> => storageReads.accountByToken(tokenHash),
     accounts: (): Promise<readonly Account[]> => storageReads.accounts(),
     tokenByHash: (hash: string): Promise<Token | null> => storageReads.tokenByHash(hash),
-    sourceBySecret: (secretHash: string): Promise<WebhookSource | null> => storageReads.sourceBySecret(secretHash),
-    /** Who did what to the settings of an account, newest first. */
+    sourceBySecret: (secretHash: string): Promise<WebhookSource | null> =>
+      storageReads.sourceBySecret(secretHash),
+    /** Returns who changed the settings of an account, newest entries first. */
     audit: (query: AuditQuery): Promise<AuditPage> => readAuditPage(storageReads, query),
-    /** How many deliveries of an account are under way. Where very much is due within the next seconds, fewer than there are. */
+    /**
+     * Returns how many deliveries of an account are in flight. The result is too low if more than 10,000
+     * messages are due within the next seconds.
+     */
     countInFlight: (account: AccountId, now: Millis): Promise<number> =>
-      // A lease is longer than the clocks of two nodes are apart.
+      // Twice the lease covers the lease and the difference between the clocks of two nodes.
       storageReads.countLeased({ account, now, until: now + 2 * spans.lease, scan: maxCountedLeases }),
-    /** What an account has used from a time on, in buckets of one size, of all nodes: in the order of their times. */
+    /**
+     * Returns the usage of an account from a time on, in buckets of one size. The buckets of all nodes are in
+     * the order of their times.
+     */
     usage: (account: AccountId, size: BucketSize, from: Millis): Promise<readonly Usage[]> =>
       readUsage(storageReads, { account, ...bucketRangeFrom(size, from), limit: usagePage }),
     /**
-     * Returns how many bytes accounts store, in no order; those that have stored nothing are absent, and with
-     * `changedSince` those that have not changed since that time. One statement for every hundred accounts: it looks for
-     * one bucket of each, and adds up some hundred buckets of those that have one.
+     * Returns how many bytes accounts store, in no order. Accounts that have stored nothing are omitted. With
+     * `changedSince`, so are accounts whose bytes have not changed since that time. One statement reads 100
+     * accounts: it looks for one bucket of each, and sums some hundred buckets of those that have one.
      */
-    storedBytes: (accounts: readonly AccountId[], changedSince: Millis | null): Promise<readonly StoredSum[]> =>
-      sumStoredBytes(storageReads, accounts, changedSince),
+    storedBytes: (
+      accounts: readonly AccountId[],
+      changedSince: Millis | null,
+    ): Promise<readonly StoredSum[]> => sumStoredBytes(storageReads, accounts, changedSince),
   };
 }
 
-/** Questions about messages, dead letters and the log. */
+/** Queries of messages, dead letters and the log. */
 function createMessageQueries(storageReads: StorageReads) {
   const one = rowsOneByOne(storageReads);
   return {
@@ -126,37 +136,54 @@ function createMessageQueries(storageReads: StorageReads) {
       const ended = state ? undefined : await findLastLogRow(storageReads, account, id);
       return { message, state, finishedAt: ended?.time ?? null };
     },
-    /** What an unfinished message waits for: see `core/sending/whyWaiting.ts`. Null when it is finished. */
-    waitState: (account: AccountId, id: MessageId): Promise<WaitState | null> => readWaitState(storageReads, account, id),
     /**
-     * Unfinished messages that pass the filter, oldest first; with `ofRuns: false` none that a run waits for. `cursor` is
-     * set when it stopped before the end.
+     * Returns what an unfinished message waits for, or null if it is finished: see
+     * `core/sending/whyWaiting.ts`.
      */
-    unfinished: (query: Omit<ListQuery, "order">): Promise<UnfinishedPage> => listUnfinished(storageReads, query),
+    waitState: (account: AccountId, id: MessageId): Promise<WaitState | null> =>
+      readWaitState(storageReads, account, id),
+    /**
+     * Returns unfinished messages that pass the filter, oldest first. With `belongsToRun: false`, messages of
+     * runs are omitted. `cursor` is set if the page stopped before the end.
+     */
+    unfinished: (query: Omit<ListQuery, "order">): Promise<UnfinishedPage> =>
+      listUnfinished(storageReads, query),
     deadLetter: async (account: AccountId, id: string): Promise<DeadLetterEntry | null> => {
       const deadLetter = await one("deadLetters", account, id);
       const message = deadLetter && (await one("storedMessages", account, deadLetter.messageId));
-      return deadLetter && message ? ((await withRuns(storageReads, account, [{ deadLetter, message }]))[0] ?? null) : null;
+      return deadLetter && message
+        ? ((await withRuns(storageReads, account, [{ deadLetter, message }]))[0] ?? null)
+        : null;
     },
-    /** `bodies: false`: as many as were asked for, and no more of each than it takes to look for them. */
-    deadLetters: (query: ListQuery & BodyOptions): Promise<DeadLetterPage> => listDeadLetters(storageReads, query),
+    /**
+     * Returns a page of dead letters. With `bodies: false`, the size of the bodies does not limit the page,
+     * and only the rows that the search needs are read.
+     */
+    deadLetters: (query: ListQuery & BodyOptions): Promise<DeadLetterPage> =>
+      listDeadLetters(storageReads, query),
     log: (query: ListQuery): Promise<LogPage> => readLogPage(storageReads, query),
-    /** The oldest unfinished messages of a queue, those that wait for their time included. */
+    /** Returns the oldest unfinished messages of a queue, including those that wait for their due time. */
     listQueueMessages: (of: QueueNeed): Promise<readonly MessageId[]> => storageReads.queueMessages(of),
-    /** The first thousand messages that hold places in a queue. Some of them may be finished, and their callbacks hold it still. */
+    /**
+     * Returns the first 1,000 messages that have a slot of a queue. A finished message is included while its
+     * callbacks hold its slot.
+     */
     listQueueSlots: async (account: AccountId, queue: string): Promise<MessageId[]> =>
       (await storageReads.queueSlots(account, queue, maxSlots)).map(({ id }) => id),
   };
 }
 
-/** Questions about what people have set up. */
+/** Queries of configuration. */
 const createSetUpQueries = (storageReads: StorageReads) => ({
-  /** A row that people have set up, by its id or name. */
-  findResource: <T extends ResourceTableName>(table: T, account: AccountId, id: string): Promise<Rows[T] | null> =>
-    rowsOneByOne(storageReads)(table, account, id),
+  /** Returns a row by its id or name. */
+  findResource: <T extends ResourceTableName>(
+    table: T,
+    account: AccountId,
+    id: string,
+  ): Promise<Rows[T] | null> => rowsOneByOne(storageReads)(table, account, id),
   /**
-   * Such rows in the order of their ids or names. `before` and `after` are exclusive. Schedules
-   * and URL groups that are large are fewer than asked for, and none only at the end.
+   * Returns rows in the order of their ids or names. `before` and `after` are exclusive. If schedules or URL
+   * groups are large, fewer rows than requested are returned. No rows are returned only at the end.
    */
   listResources: async <T extends ResourceTableName>(table: T, range: Range): Promise<readonly Rows[T][]> => {
     if (table !== "schedules" && table !== "urlGroups") return storageReads.range(table, range);
@@ -170,44 +197,62 @@ const createSetUpQueries = (storageReads: StorageReads) => ({
   },
 });
 
-/** Questions of duties: what is to be removed, or sealed again. */
+/** Queries of upkeep: rows to remove or to encrypt again. */
 const createUpkeepQueries = (storageReads: StorageReads) => ({
   /**
-   * The newest row of an account behind `most` newer ones, null if it has no more than `most`; and how many it has, at
-   * most `most`. It goes through as many entries of an index.
+   * Returns the newest row of an account behind `limit` newer ones, or null if it has at most `limit` rows.
+   * Also returns its number of rows, counted up to `limit`. The query reads that many entries of an index.
    */
-  findOverLimit: (table: LimitedList, account: AccountId, most: number): Promise<OverLimitRow> =>
-    findOverLimit(storageReads, table, account, most),
-  /** How the secrets of rows are kept, in the order of their keys; of a store in memory, none. */
-  listEncryptionStatus: (table: EncryptedTableName, range: EncryptionRange): Promise<readonly EncryptionStatus[]> =>
-    storageReads.encryptionStatus(table, range),
-  /** When the next of an account's rows is past its time, so that `expire` removes it. */
-  nextExpiryAt: (account: AccountId, retention: Retention): Promise<Millis | null> => findNextExpiry(storageReads, account, retention),
-  /** Whether anything is left of an account besides its own row. */
+  findOverLimit: async (table: LimitedList, account: AccountId, limit: number): Promise<OverLimitRow> => {
+    const id = await storageReads.findIdBehind(table, account, limit);
+    return { id, count: id === null ? await storageReads.count(table, { account, limit }) : limit };
+  },
+  /**
+   * Returns how the secrets of rows are encrypted, in the order of their keys. A store in memory has no such
+   * rows.
+   */
+  listEncryptionStatus: (
+    table: EncryptedTableName,
+    range: EncryptionRange,
+  ): Promise<readonly EncryptionStatus[]> => storageReads.encryptionStatus(table, range),
+  /** Returns when the retention of the next row of an account ends, so that `expire` removes it. */
+  nextExpiryAt: (account: AccountId, retention: Retention): Promise<Millis | null> =>
+    findNextExpiry(storageReads, account, retention),
+  /**
+   * Reports whether an account has any rows other than its own row, its request counts and its carried
+   * balances.
+   */
   hasData: (account: AccountId): Promise<boolean> => hasData(storageReads, account),
 });
 
-async function findOverLimit(storageReads: StorageReads, table: LimitedList, account: AccountId, limit: number): Promise<OverLimitRow> {
-  const id = await storageReads.findIdBehind(table, account, limit);
-  return { id, count: id === null ? await storageReads.count(table, { account, limit }) : limit };
-}
-
-/** The last line of the log of a message. */
-const findLastLogRow = async (storageReads: StorageReads, account: AccountId, id: MessageId): Promise<LogRow | undefined> =>
+/** Returns the last log entry of a message. */
+const findLastLogRow = async (
+  storageReads: StorageReads,
+  account: AccountId,
+  id: MessageId,
+): Promise<LogRow | undefined> =>
   (await withKeptLog(storageReads).messageLog(id, { account, descending: true, limit: 1, bodies: false }))[0];
 
-async function listUnfinished(storageReads: StorageReads, { account, filter, cursor, count }: Omit<ListQuery, "order">) {
-  if (filter.messageIds) return { messageIds: await findNamed(storageReads, account, filter.messageIds, filter), cursor: null };
+async function listUnfinished(
+  storageReads: StorageReads,
+  { account, filter, cursor, count }: Omit<ListQuery, "order">,
+) {
+  if (filter.messageIds) return { messageIds: await findNamed(storageReads, account, filter), cursor: null };
   const messageIds: MessageId[] = [];
-  const range = { account, ...toIdRange("msg", filter, cursor, false) };
-  const tagLookup = await pickTagLookup(storageReads, "unfinished", filter, range);
+  const range = { account, ...toIdRange("msg", filter, { cursor }) };
+  const tagLookup = await pickTagLookup(storageReads, { list: "unfinished", filter, range });
   const hosts = tagLookup ? null : listWantedHosts(filter);
   const chunks = hosts
     ? readChunksToHosts(storageReads, hosts, range)
     : readChunks(storageReads, "messages", { range, tagLookup, limit: count });
   let scanned = 0;
-  for await (const { row, message } of withMessages(storageReads, { account, chunks, toMessageId: ({ id }) => id })) {
-    if (message && isWantedState(filter, row) && matchesFilter(filter, { message, time: message.createdAt })) messageIds.push(row.id);
+  for await (const { row, message } of withMessages(storageReads, {
+    account,
+    chunks,
+    toMessageId: ({ id }) => id,
+  })) {
+    if (message && isWantedState(filter, row) && matchesFilter(filter, { message, time: message.createdAt }))
+      messageIds.push(row.id);
     if (messageIds.length === count || ++scanned >= scanLimit) return { messageIds, cursor: row.id };
   }
   return { messageIds, cursor: null };
@@ -216,15 +261,22 @@ async function listUnfinished(storageReads: StorageReads, { account, filter, cur
 const isWantedState = ({ belongsToRun }: Filter, state: MessageState): boolean =>
   isUnfinished(state) && (belongsToRun !== false || state.run === null);
 
-/** Of the messages that were named those that pass, and are not finished. */
-async function findNamed(storageReads: StorageReads, account: AccountId, ids: readonly MessageId[], filter: Filter): Promise<MessageId[]> {
-  const states = (await storageReads.rows("messages", toKeys(account, ids))).filter((state) => isWantedState(filter, state));
+/** Returns the ids of the named messages that pass the filter and are unfinished. */
+async function findNamed(
+  storageReads: StorageReads,
+  account: AccountId,
+  filter: Filter,
+): Promise<MessageId[]> {
+  const named = await storageReads.rows("messages", toKeys(account, filter.messageIds ?? []));
+  const states = named.filter((state) => isWantedState(filter, state));
   const messages = await readMessages(
     storageReads,
     account,
     states.map(({ id }) => id),
   );
-  const matching = [...messages.values()].filter((message) => matchesFilter(filter, { message, time: message.createdAt }));
+  const matching = [...messages.values()].filter((message) =>
+    matchesFilter(filter, { message, time: message.createdAt }),
+  );
   return matching.map(({ id }) => id).sort();
 }
 
@@ -238,7 +290,10 @@ async function sumStoredBytes(
   changedSince: Millis | null,
 ): Promise<StoredSum[]> {
   const found: StoredSum[] = [];
-  const changedBuckets = changedSince === null ? bucketRangeFrom("3h", 0) : bucketRangeFrom("1m", startOfBucket("1m", changedSince));
+  const changedBuckets =
+    changedSince === null
+      ? bucketRangeFrom("3h", 0)
+      : bucketRangeFrom("1m", startOfBucket("1m", changedSince));
   for (let at = 0; at < accounts.length; at += accountsPerRead)
     found.push(...(await storageReads.storedBytes(accounts.slice(at, at + accountsPerRead), changedBuckets)));
   return found;
@@ -246,7 +301,7 @@ async function sumStoredBytes(
 
 const usagePage = 5_000;
 
-/** Some hundred rows; more where nodes came and went all the time. */
+/** Returns some hundred usage rows, or more if nodes have started and stopped often. */
 async function readUsage(storageReads: StorageReads, range: Range): Promise<Usage[]> {
   const rows = [...(await storageReads.range("usage", range))];
   for (let last = rows.at(-1); last && rows.length % range.limit === 0;) {
@@ -257,10 +312,16 @@ async function readUsage(storageReads: StorageReads, range: Range): Promise<Usag
   return rows;
 }
 
-async function findNextExpiry(storageReads: StorageReads, account: AccountId, retention: Retention): Promise<Millis | null> {
+async function findNextExpiry(
+  storageReads: StorageReads,
+  account: AccountId,
+  retention: Retention,
+): Promise<Millis | null> {
   const [log] = await storageReads.range("log", { account, limit: 1, bodies: false });
   const [deadLetter] = await storageReads.range("deadLetters", { account, limit: 1, bodies: false });
-  const buckets = await Promise.all(bucketRanges.map((ids) => storageReads.range("usage", { account, ...ids, limit: 1 })));
+  const buckets = await Promise.all(
+    bucketRanges.map((ids) => storageReads.range("usage", { account, ...ids, limit: 1 })),
+  );
   const [auditEntry] = await storageReads.range("audit", { account, limit: 1 });
   const [timeIndexRow] = await storageReads.range("timeIndex", { account, limit: 1 });
   const times = [
@@ -271,8 +332,11 @@ async function findNextExpiry(storageReads: StorageReads, account: AccountId, re
     deadLetter && readIdTime(deadLetter.id) + retention.deadLetters,
     await storageReads.earliestDeduplicationEnd(account),
     addSpan(await storageReads.earliestRunEnd(account, { failed: false }), retention.log),
-    addSpan(await storageReads.earliestRunEnd(account, { failed: true }), Math.max(retention.log, retention.deadLetters)),
+    addSpan(
+      await storageReads.earliestRunEnd(account, { failed: true }),
+      Math.max(retention.log, retention.deadLetters),
+    ),
   ].filter((time) => typeof time === "number");
-  // At the end of its time a row is still there.
+  // A row still exists at the end of its retention.
   return times.length === 0 ? null : Math.min(...times) + 1;
 }

@@ -1,6 +1,6 @@
 import type { Key, Rows, TableName } from "../../core/decision/command.ts";
 
-/** How the rows of a table are named. */
+/** Returns the key of a row, by table. */
 export const toKey: { [T in TableName]: (row: Rows[T]) => Key } = {
   accounts: (row) => [row.id],
   storedMessages: (row) => [row.account, row.id],
@@ -30,4 +30,5 @@ export const toKey: { [T in TableName]: (row: Rows[T]) => Key } = {
   audit: (row) => [row.account, row.id],
 };
 
+/** Returns a key as one text. */
 export const formatKey = ([account, id]: Key): string => (id === undefined ? account : `${account}\n${id}`);

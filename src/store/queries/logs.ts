@@ -11,17 +11,24 @@ import type { ScanPlan } from "./byTime.ts";
 import { planScan } from "./byTime.ts";
 import { withKeptLog } from "./wholeLog.ts";
 
-/** One line of the log as people see it. `row` is absent where the envelope itself tells: CREATED, and a first ACTIVE. */
+/**
+ * One entry of the log as the API shows it. `row` is null if the stored message itself is the source of the
+ * event: CREATED, and the ACTIVE of a message that was sent at once.
+ */
 export type LogEvent = { time: Millis; state: LogState; message: StoredMessage; row: LogRow | null };
+/** A page of the log. `cursor` is null at the end. */
 export type LogPage = { events: LogEvent[]; cursor: string | null };
 
 /**
- * A place in the log. The log is the envelopes (rank 0: they tell of their own birth) and the log rows (rank 1) merged
- * by time; `index` counts the states that one row tells of.
+ * A position in the log. The log consists of the stored messages (rank 0, for their creation) and the log
+ * rows (rank 1), merged by time. `index` is the index of the state within one row.
  */
 type LogPosition = { time: Millis; rank: number; id: string; index: number };
 
-/** One page of the log of an account, by time. It ends early rather than become larger than a page may be. */
+/**
+ * Returns one page of the log of an account, by time. The page ends early if it would exceed the maximum
+ * size.
+ */
 export async function readLogPage(storageReads: StorageReads, query: ListQuery): Promise<LogPage> {
   const { positioned, cursor } = await listWithoutBodies(storageReads, query);
   const keys = toKeys(
@@ -30,7 +37,10 @@ export async function readLogPage(storageReads: StorageReads, query: ListQuery):
   );
   const sizes = await storageReads.sizes("storedMessages", keys);
   const counted = new Set<string>();
-  const page = positioned.slice(0, countFittingPage(positioned.map(({ event }) => countNewBytes(event, sizes, counted))));
+  const page = positioned.slice(
+    0,
+    countFittingPage(positioned.map(({ event }) => countNewBytes(event, sizes, counted))),
+  );
   const events = await withBodies(
     storageReads,
     query.account,
@@ -40,15 +50,25 @@ export async function readLogPage(storageReads: StorageReads, query: ListQuery):
   return { events, cursor: page.length < positioned.length && last ? formatPosition(last.position) : cursor };
 }
 
-/** The bytes by which an event makes a page larger. Events of one message share its envelope. */
-function countNewBytes({ message, row }: LogEvent, sizes: ReadonlyMap<string, number>, countedMessages: Set<string>): number {
+/**
+ * Returns the bytes by which an event makes a page larger. Events of one message share its stored message.
+ */
+function countNewBytes(
+  { message, row }: LogEvent,
+  sizes: ReadonlyMap<string, number>,
+  countedMessages: Set<string>,
+): number {
   const messageBytes = countedMessages.has(message.id) ? 0 : (sizes.get(message.id) ?? 0);
   countedMessages.add(message.id);
   return messageBytes + (row ? logBodyBytes : 0);
 }
 
-/** Events with their bodies. */
-async function withBodies(storageReads: StorageReads, account: AccountId, events: readonly LogEvent[]): Promise<LogEvent[]> {
+/** Returns the events with their bodies. */
+async function withBodies(
+  storageReads: StorageReads,
+  account: AccountId,
+  events: readonly LogEvent[],
+): Promise<LogEvent[]> {
   const messages = new Map(
     (
       await storageReads.rows(
@@ -71,7 +91,7 @@ async function withBodies(storageReads: StorageReads, account: AccountId, events
       )
     ).map((row) => [row.id, row]),
   );
-  // What has gone meanwhile is shown without its body.
+  // Rows that have been removed since are shown without their bodies.
   return events.map((event) => ({
     ...event,
     message: messages.get(event.message.id) ?? event.message,
@@ -85,7 +105,7 @@ async function listWithoutBodies(
 ): Promise<{ positioned: PositionedEvent[]; cursor: string | null }> {
   const from = query.cursor === null ? null : parsePosition(query.cursor, query.order);
   const source = query.filter.messageIds
-    ? listEventsOfMessages(storageReads, query, query.filter.messageIds, from)
+    ? listEventsOfMessages(storageReads, query, from)
     : listAllEvents(storageReads, query, from);
   const positioned: PositionedEvent[] = [];
   let lastPosition: LogPosition | null = null;
@@ -103,16 +123,17 @@ async function listWithoutBodies(
 
 const formatPosition = ({ time, rank, id, index }: LogPosition): string => `${time}-${rank}${index}-${id}`;
 
-/** A place that the list gave out; or a moment alone, as clients may begin with, where all of that moment is still to come. */
+/** Parses a cursor of the list. A client may also start at a time; then all entries of that time follow. */
 function parsePosition(text: string, order: ListQuery["order"]): LogPosition {
-  if (/^\d{1,15}$/.test(text)) return { time: Number(text), rank: order === "latestFirst" ? 2 : -1, index: 0, id: "" };
+  if (/^\d{1,15}$/.test(text))
+    return { time: Number(text), rank: order === "latestFirst" ? 2 : -1, index: 0, id: "" };
   const parts = /^(\d{1,15})-([01])(\d)-([\w-]{1,64})$/.exec(text);
-  if (!parts) throw new Refusal("invalid", "cursor: not one that this list has given out");
+  if (!parts) throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
   const [, time, rank, index, id] = parts;
   return { time: Number(time), rank: Number(rank), index: Number(index), id: id ?? "" };
 }
 
-/** Orders places from early to late. */
+/** Compares positions from early to late. */
 function comparePositions(a: LogPosition, b: LogPosition): number {
   return a.time - b.time || a.rank - b.rank || (a.id === b.id ? a.index - b.index : a.id < b.id ? -1 : 1);
 }
@@ -133,19 +154,25 @@ function makeCreationEvents(message: StoredMessage): PositionedEvent[] {
 
 function makeLogEvents(row: LogRow, message: StoredMessage): PositionedEvent[] {
   const position = { time: readIdTime(row.id), rank: 1, id: row.id };
-  return row.states.map((state, index) => ({ position: { ...position, index }, event: { time: row.time, state, message, row } }));
+  return row.states.map((state, index) => ({
+    position: { ...position, index },
+    event: { time: row.time, state, message, row },
+  }));
 }
 
-/** The log of some messages: so many sources of few rows each that a long one is never in memory as a whole. */
+/**
+ * Returns the log of some messages. Each message is a source that reads few rows at a time, so that a long
+ * log is never in memory as a whole.
+ */
 async function* listEventsOfMessages(
   storageReads: StorageReads,
   query: ListQuery,
-  ids: readonly string[],
   from: LogPosition | null,
 ): AsyncGenerator<PositionedEvent> {
   const { account } = query;
   const descending = query.order === "latestFirst";
-  const messages = await storageReads.rows("storedMessages", toKeys(account, ids), { bodies: false });
+  const keys = toKeys(account, query.filter.messageIds ?? []);
+  const messages = await storageReads.rows("storedMessages", keys, { bodies: false });
   const limit = Math.min(chunk, Math.max(4, Math.ceil(1_000 / Math.max(1, messages.length))));
   const range: Range = { account, descending, limit, bodies: false, ...toIdRange("log", query, from) };
   yield* mergeSorted(
@@ -154,7 +181,11 @@ async function* listEventsOfMessages(
   );
 }
 
-async function* listMessageEvents(storageReads: StorageReads, message: StoredMessage, range: Range): AsyncGenerator<PositionedEvent> {
+async function* listMessageEvents(
+  storageReads: StorageReads,
+  message: StoredMessage,
+  range: Range,
+): AsyncGenerator<PositionedEvent> {
   if (!range.descending) yield* makeCreationEvents(message);
   let next = range;
   for (;;) {
@@ -172,14 +203,23 @@ const precedes =
   (a: PositionedEvent, b: PositionedEvent): boolean =>
     comparePositions(a.position, b.position) < 0 !== descending;
 
-/** Births and log rows, as far as they can be of a wanted state. */
-async function* listAllEvents(storageReads: StorageReads, query: ListQuery, from: LogPosition | null): AsyncGenerator<PositionedEvent> {
+/** Returns the creation of messages and the log rows, as far as they can have a wanted state. */
+async function* listAllEvents(
+  storageReads: StorageReads,
+  query: ListQuery,
+  from: LogPosition | null,
+): AsyncGenerator<PositionedEvent> {
   const { account, filter, order } = query;
   const descending = order === "latestFirst";
   const sources: AsyncGenerator<PositionedEvent>[] = [];
   if (filter.states?.some((state) => state === "CREATED" || state === "ACTIVE") ?? true) {
     const range = { account, descending, ...toIdRange("msg", query, from) };
-    sources.push(listCreationEvents(storageReads, await planScan(storageReads, { list: "born", kind: "msg", filter, range })));
+    sources.push(
+      listCreationEvents(
+        storageReads,
+        await planScan(storageReads, { list: "born", kind: "msg", filter, range }),
+      ),
+    );
   }
   if (filter.states?.some((state) => state !== "CREATED") ?? true) {
     const range = { account, descending, ...toIdRange("log", query, from) };
@@ -197,23 +237,40 @@ const chunk = 200;
 
 type LimitedScan = ScanPlan & { limit?: number };
 
-async function* listCreationEvents(storageReads: StorageReads, scan: LimitedScan): AsyncGenerator<PositionedEvent> {
+async function* listCreationEvents(
+  storageReads: StorageReads,
+  scan: LimitedScan,
+): AsyncGenerator<PositionedEvent> {
   for await (const messages of readChunks(storageReads, "storedMessages", { ...scan, limit: chunk })) {
     for (const message of messages) yield* inListOrder(makeCreationEvents(message), scan.range);
   }
 }
 
-async function* listRowEvents(storageReads: StorageReads, scan: LimitedScan): AsyncGenerator<PositionedEvent> {
+async function* listRowEvents(
+  storageReads: StorageReads,
+  scan: LimitedScan,
+): AsyncGenerator<PositionedEvent> {
   const chunks = readChunks(withKeptLog(storageReads), "log", scan);
-  const source = withMessages(storageReads, { account: scan.range.account, chunks, toMessageId: ({ messageId }) => messageId });
-  for await (const { row, message } of source) if (message) yield* inListOrder(makeLogEvents(row, message), scan.range);
+  const source = withMessages(storageReads, {
+    account: scan.range.account,
+    chunks,
+    toMessageId: ({ messageId }) => messageId,
+  });
+  for await (const { row, message } of source)
+    if (message) yield* inListOrder(makeLogEvents(row, message), scan.range);
 }
 
-const inListOrder = (positioned: PositionedEvent[], { descending }: Omit<Range, "limit">): PositionedEvent[] =>
-  descending ? positioned.reverse() : positioned;
+const inListOrder = (
+  positioned: PositionedEvent[],
+  { descending }: Omit<Range, "limit">,
+): PositionedEvent[] => (descending ? positioned.reverse() : positioned);
 
-/** The ids of a kind in which the wanted time, and what lies past the cursor, can be. */
-function toIdRange(kind: "msg" | "log", { filter, order }: ListQuery, from: LogPosition | null): { after?: string; before?: string } {
+/** Returns the range of ids that contains the wanted time and lies past the cursor. */
+function toIdRange(
+  kind: "msg" | "log",
+  { filter, order }: ListQuery,
+  from: LogPosition | null,
+): { after?: string; before?: string } {
   const start = Math.max(filter.from ?? 0, order === "earliestFirst" && from ? from.time : 0);
   const end = Math.min(filter.to ?? Infinity, order === "latestFirst" && from ? from.time : Infinity);
   return {

@@ -10,13 +10,18 @@ import { lastTime, readMessages, toKeys, rangePast } from "./storageReads.ts";
 const chunk = 500;
 
 /**
- * Rows of a table without their bodies, chunk by chunk, for as long as they are wanted. `marked`: only those with one of its marks.
- * `stretches`: only those in these parts of the range.
+ * Returns rows of a table without their bodies, chunk by chunk. `tagLookup`: only rows that have one of its
+ * tags. `ranges`: only rows in these parts of the range.
  */
 export async function* readChunks<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
   storageReads: StorageReads,
   table: T,
-  scan: { range: IdRange; tagLookup: TagLookup | null; ranges?: AsyncGenerator<IdRange> | null; limit?: number },
+  scan: {
+    range: IdRange;
+    tagLookup: TagLookup | null;
+    ranges?: AsyncGenerator<IdRange> | null;
+    limit?: number;
+  },
 ): AsyncGenerator<readonly Rows[T][]> {
   const limit = Math.min(chunk, Math.max(50, scan.limit ?? chunk));
   if (scan.tagLookup) {
@@ -34,8 +39,9 @@ export async function* readChunks<T extends "storedMessages" | "messages" | "dea
 type SparseScan = { range: IdRange; ranges: AsyncGenerator<IdRange>; limit: number };
 
 /**
- * Of a range from where a stretch begins, as many rows as are read at once anyway, whether they are in it or behind it. So there are no more
- * reads than for the range as a whole, however many stretches there are, and those that were read over are passed over.
+ * Returns rows of the ranges, and possibly rows behind them: each read starts at a range and returns as many
+ * rows as a read of the whole list would. So the number of reads does not exceed that for the whole range,
+ * and ranges that were already read are skipped.
  */
 async function* readSparsely<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
   storageReads: StorageReads,
@@ -49,7 +55,12 @@ async function* readSparsely<T extends "storedMessages" | "messages" | "deadLett
       const isWithin: boolean = last !== null && (range.descending ? last < before : last > after);
       const from: { after?: string; before?: string } =
         isWithin && last !== null ? rangePast(last, range) : range.descending ? { before } : { after };
-      const rows: readonly Rows[T][] = await storageReads.range(table, { ...range, ...from, limit, bodies: false });
+      const rows: readonly Rows[T][] = await storageReads.range(table, {
+        ...range,
+        ...from,
+        limit,
+        bodies: false,
+      });
       yield rows;
       if (rows.length < limit) return;
       last = rows.at(-1)?.id ?? last;
@@ -73,7 +84,7 @@ async function* readWhole<T extends "storedMessages" | "messages" | "deadLetters
   }
 }
 
-/** Unfinished messages to some hosts, oldest first, chunk by chunk. */
+/** Returns unfinished messages to some hosts, oldest first, chunk by chunk. */
 export async function* readChunksToHosts(
   storageReads: StorageReads,
   hosts: readonly string[],
@@ -89,7 +100,11 @@ export async function* readChunksToHosts(
   );
 }
 
-async function* readMessagesToHost(storageReads: StorageReads, host: string, range: Range): AsyncGenerator<MessageState> {
+async function* readMessagesToHost(
+  storageReads: StorageReads,
+  host: string,
+  range: Range,
+): AsyncGenerator<MessageState> {
   for (let next = range; ;) {
     const rows = await storageReads.messagesToHost(host, next);
     yield* rows;
@@ -99,7 +114,10 @@ async function* readMessagesToHost(storageReads: StorageReads, host: string, ran
   }
 }
 
-/** Small at first, since a page is often full soon. */
+/**
+ * Returns the items in portions. The first portion has at most 100 items, because a page is often full after
+ * a few.
+ */
 async function* inPortions<Item>(items: AsyncGenerator<Item>, maxSize: number): AsyncGenerator<Item[]> {
   let portion: Item[] = [];
   let size = Math.min(maxSize, 100);
@@ -113,10 +131,14 @@ async function* inPortions<Item>(items: AsyncGenerator<Item>, maxSize: number): 
   if (portion.length > 0) yield portion;
 }
 
-/** Rows with their envelopes, all without their bodies. */
+/** Returns rows with their stored messages, all without their bodies. */
 export async function* withMessages<Row>(
   storageReads: StorageReads,
-  source: { account: AccountId; chunks: AsyncGenerator<readonly Row[]>; toMessageId: (row: Row) => MessageId },
+  source: {
+    account: AccountId;
+    chunks: AsyncGenerator<readonly Row[]>;
+    toMessageId: (row: Row) => MessageId;
+  },
 ): AsyncGenerator<{ row: Row; message: StoredMessage | undefined }> {
   for await (const rows of source.chunks) {
     const messages = await readMessages(storageReads, source.account, rows.map(source.toMessageId));
@@ -124,12 +146,11 @@ export async function* withMessages<Row>(
   }
 }
 
-/** The stretch of ids in which a filter's time and a cursor leave something to find. */
+/** Returns the range of ids that a filter's time and a cursor leave to be read. */
 export function toIdRange(
   kind: "msg" | "dlq",
   { from, to }: Filter,
-  cursor: string | null,
-  descending: boolean,
+  { cursor, descending }: { cursor: string | null; descending?: boolean },
 ): { after?: string; before?: string } {
   const start = from === undefined ? undefined : firstIdAt(kind, Math.min(from, lastTime));
   const end = to === undefined || to >= lastTime ? undefined : firstIdAt(kind, to + 1);

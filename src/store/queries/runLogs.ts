@@ -3,7 +3,14 @@ import type { AccountId, StoredMessage, HeaderList, LogRow, MessageId } from "..
 import { noBytes } from "../../core/model/message.ts";
 import type { Child, KnownRun } from "../../core/workflows/log/view.ts";
 import type { Run, Step } from "../../core/model/run.ts";
-import { formatStepKey, initialStepKey, listRunBounds, parseStepId, readRunPart, toStepId } from "../../core/model/stepId.ts";
+import {
+  formatStepKey,
+  initialStepKey,
+  listRunBounds,
+  parseStepId,
+  readRunPart,
+  toStepId,
+} from "../../core/model/stepId.ts";
 import { matchesRunFilter } from "../../core/search/runFilter.ts";
 import type { RunQuery } from "./runs.ts";
 import { findRuns, dropMissingDeadLetters } from "./runs.ts";
@@ -11,20 +18,23 @@ import type { StorageReads } from "./storageReads.ts";
 import { toKeys } from "./storageReads.ts";
 import { withKeptLog } from "./wholeLog.ts";
 
-/** `messageId`: only the run that this message belongs to. `room`: bytes, for whoever puts several pages together. */
+/**
+ * A request for a page of runs. `messageId`: only the run of this message. `byteLimit`: the maximum size of
+ * the page in bytes, for callers that combine pages.
+ */
 export type RunLogQuery = RunQuery & { messageId?: MessageId; byteLimit?: number };
-/** `bytes`: what it takes up, roughly. */
+/** A page of runs. `bytes` is its approximate size. */
 export type RunLogPage = { runs: KnownRun[]; cursor: string | null; bytes: number };
 
 /**
- * A page of runs with all that their logs are made of. It ends early rather than become larger than a page may be; of a
- * run that is larger by itself, what no longer fits is cut.
+ * Returns a page of runs with everything that their logs show. The page ends early if it would exceed the
+ * maximum size. If a single run exceeds it, the bodies that no longer fit are cut.
  */
 export async function readRunLogPage(storageReads: StorageReads, query: RunLogQuery): Promise<RunLogPage> {
   const { account, byteLimit = memory.page } = query;
   const page = await readRunPage(storageReads, query);
   const found = await dropMissingDeadLetters(storageReads, account, page.runs);
-  const outlines = await readRunsWithoutBodies(storageReads, account, found, byteLimit);
+  const outlines = await readRunsWithoutBodies(storageReads, found, { account, byteLimit });
   const sizes = await readSizes(storageReads, account, outlines);
   const count = Math.max(1, countFitting(outlines, sizes, byteLimit));
   const fitting: FittingRun[] = [];
@@ -34,72 +44,97 @@ export async function readRunLogPage(storageReads: StorageReads, query: RunLogQu
     fitting.push(run);
     bytesLeft -= run.bytes;
   }
-  const runs = await withBodies(storageReads, account, fitting, bytesLeft);
+  const runs = await withBodies(storageReads, fitting, { account, bytesLeft });
   const isWhole = fitting.length === page.runs.length;
-  return { runs, cursor: isWhole ? page.cursor : (fitting.at(-1)?.run.id ?? page.cursor), bytes: byteLimit - bytesLeft };
+  return {
+    runs,
+    cursor: isWhole ? page.cursor : (fitting.at(-1)?.run.id ?? page.cursor),
+    bytes: byteLimit - bytesLeft,
+  };
 }
 
-async function readRunPage(storageReads: StorageReads, query: RunLogQuery): Promise<{ runs: Run[]; cursor: string | null }> {
+async function readRunPage(
+  storageReads: StorageReads,
+  query: RunLogQuery,
+): Promise<{ runs: Run[]; cursor: string | null }> {
   const { account, filter, cursor, messageId } = query;
   if (messageId === undefined) return findRuns(storageReads, query);
   const [message] = await storageReads.rows("storedMessages", [[account, messageId]], { bodies: false });
   const key = message?.run?.run;
   const found =
-    key === undefined || (cursor !== null && key >= cursor) ? [] : await storageReads.rows("runs", [[account, key]], { bodies: false });
+    key === undefined || (cursor !== null && key >= cursor)
+      ? []
+      : await storageReads.rows("runs", [[account, key]], { bodies: false });
   return { runs: found.filter((run) => matchesRunFilter(filter, run)), cursor: null };
 }
 
-/** A run without any bodies. */
-type RunWithoutBodies = Pick<KnownRun, "run" | "waiters" | "messages" | "log" | "storedMessages" | "lineage"> & {
+/** A run without bodies. */
+type RunWithoutBodies = Pick<
+  KnownRun,
+  "run" | "waiters" | "messages" | "log" | "storedMessages" | "lineage"
+> & {
   steps: Step[];
   children: Run[];
   cut: Set<string>;
 };
 
-/** As many rows of histories are looked at for one page; of the first run all there are. */
+/** The maximum number of history rows that are read for one page. All rows of the first run are read. */
 const maxSteps = 10_000;
 const maxWaiters = 1_000;
 const maxChildren = 200;
 const chunk = 500;
 
-/** The first runs of a page, as many as have few enough steps together. */
+/** Returns the first runs of a page, as many as have few enough steps in all. */
 async function readRunsWithoutBodies(
   storageReads: StorageReads,
-  account: AccountId,
   runs: readonly Run[],
-  byteLimit: number,
+  { account, byteLimit }: { account: AccountId; byteLimit: number },
 ): Promise<RunWithoutBodies[]> {
   const activeKeys = toKeys(
     account,
     runs.flatMap(({ state, runId }) => (state === "RUN_STARTED" ? [runId] : [])),
   );
-  const active = new Map((await storageReads.rows("activeRuns", activeKeys)).map(({ run, steps }) => [run, steps]));
+  const active = new Map(
+    (await storageReads.rows("activeRuns", activeKeys)).map(({ run, steps }) => [run, steps]),
+  );
   let steps = 0;
-  const withinStepLimit = runs.filter((run, index) => (steps += active.get(run.id) ?? run.steps) <= maxSteps || index === 0);
-  return Promise.all(withinStepLimit.map((run) => readRunWithoutBodies(storageReads, account, run, byteLimit / withinStepLimit.length)));
+  const withinStepLimit = runs.filter(
+    (run, index) => (steps += active.get(run.id) ?? run.steps) <= maxSteps || index === 0,
+  );
+  return Promise.all(
+    withinStepLimit.map((run) => readRunWithoutBodies(storageReads, run, byteLimit / withinStepLimit.length)),
+  );
 }
 
 async function readRunWithoutBodies(
   storageReads: StorageReads,
-  account: AccountId,
   run: Run,
   byteLimit: number,
 ): Promise<RunWithoutBodies> {
+  const { account } = run;
   const isActive = run.state === "RUN_STARTED";
   const cut = new Set<string>();
   const [steps, waiters, messages] = await Promise.all([
-    readSteps(storageReads, account, run, { byteLimit, cut }),
+    readSteps(storageReads, run, { byteLimit, cut }),
     isActive ? storageReads.range("waiters", { account, ...listRunBounds(run.id), limit: maxWaiters }) : [],
     isActive ? storageReads.runMessages(account, run.id) : [],
   ]);
   const { failure } = run;
-  const ids = [...steps, ...(failure ? [failure] : []), ...(failure?.callback ? [failure.callback] : [])].map(({ messageId }) => messageId);
+  const ids = [...steps, ...(failure ? [failure] : []), ...(failure?.callback ? [failure.callback] : [])].map(
+    ({ messageId }) => messageId,
+  );
   const loggedIds = [...new Set([...ids, ...messages.map(({ id }) => id)])];
   const ownSettings = steps.filter(({ callType }) => callType === "toCallback" || !run.features.captured);
-  const childKeys = [...waiters, ...steps.flatMap(({ waited }) => waited ?? [])].flatMap(({ child }) => child?.run ?? []);
+  const childKeys = [...waiters, ...steps.flatMap(({ waited }) => waited ?? [])].flatMap(
+    ({ child }) => child?.run ?? [],
+  );
   const related = [run.origin, run.continuedBy?.key].flatMap((key) => key ?? []);
   const [log, storedMessages, children, relatedRuns] = await Promise.all([
-    withKeptLog(storageReads).messageLogs(account, loggedIds, loggedIds.length > 2_000 ? 5 : loggedIds.length > 200 ? 20 : 100),
+    withKeptLog(storageReads).messageLogs({
+      account,
+      messageIds: loggedIds,
+      limit: loggedIds.length > 2_000 ? 5 : loggedIds.length > 200 ? 20 : 100,
+    }),
     storageReads.rows(
       "storedMessages",
       toKeys(
@@ -111,7 +146,8 @@ async function readRunWithoutBodies(
     storageReads.rows("runs", toKeys(account, childKeys.slice(0, maxChildren)), { bodies: false }),
     storageReads.rows("runs", toKeys(account, related), { bodies: false }),
   ]);
-  const findRelated = (key: string | null | undefined): Run | null => relatedRuns.find(({ id }) => id === key) ?? null;
+  const findRelated = (key: string | null | undefined): Run | null =>
+    relatedRuns.find(({ id }) => id === key) ?? null;
   return {
     run,
     steps,
@@ -125,13 +161,16 @@ async function readRunWithoutBodies(
   };
 }
 
-const sortById = <Row extends { id: string }>(rows: readonly Row[]): Row[] => rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+const sortById = <Row extends { id: string }>(rows: readonly Row[]): Row[] =>
+  rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
 
-/** The history in order, without bodies; without headers, too, where they are too many to be kept. */
+/**
+ * Returns the history in order, without bodies. Headers beyond `byteLimit` are omitted, and their steps are
+ * marked as cut.
+ */
 async function readSteps(
   storageReads: StorageReads,
-  account: AccountId,
-  { id }: Run,
+  { account, id }: Run,
   { byteLimit, cut }: { byteLimit: number; cut: Set<string> },
 ): Promise<Step[]> {
   const found: Step[] = [];
@@ -150,9 +189,10 @@ async function readSteps(
   }
 }
 
-const countHeaderBytes = (headers: HeaderList): number => headers.reduce((sum, [name, value]) => sum + name.length + value.length + 8, 0);
+const countHeaderBytes = (headers: HeaderList): number =>
+  headers.reduce((sum, [name, value]) => sum + name.length + value.length + 8, 0);
 
-/** Bytes of bodies, by the ids of their rows. */
+/** The sizes of bodies in bytes, by the ids of their rows. */
 type BodySizes = ReadonlyMap<string, number>;
 
 const listRunKeys = (account: AccountId, outlines: readonly Pick<RunWithoutBodies, "run">[]) =>
@@ -161,7 +201,11 @@ const listRunKeys = (account: AccountId, outlines: readonly Pick<RunWithoutBodie
     outlines.map(({ run }) => run.id),
   );
 
-async function readSizes(storageReads: StorageReads, account: AccountId, outlines: readonly RunWithoutBodies[]): Promise<BodySizes> {
+async function readSizes(
+  storageReads: StorageReads,
+  account: AccountId,
+  outlines: readonly RunWithoutBodies[],
+): Promise<BodySizes> {
   const steps = outlines.flatMap(({ steps }) => steps.map(({ id }) => id));
   const payloads = outlines.flatMap(({ children }) => children.map(({ id }) => toStepId(id, initialStepKey)));
   const found = await Promise.all([
@@ -172,15 +216,20 @@ async function readSizes(storageReads: StorageReads, account: AccountId, outline
   return new Map(found.flatMap((sizes) => sizes.entries().toArray()));
 }
 
-/** Requests to third parties whose answers do not tell of them. */
+/**
+ * Returns the requests to third parties without an answer in the history. An answer would describe its
+ * request.
+ */
 function listUnansweredCalls({ steps }: Pick<RunWithoutBodies, "steps">): MessageId[] {
   const slots = new Set(steps.map(({ id }) => readRunPart(id)));
   return steps.flatMap(({ id, callType, messageId }) =>
-    callType === "toCallback" && !slots.has(formatStepKey({ kind: "answer", number: parseStepId(id).number })) ? [messageId] : [],
+    callType === "toCallback" && !slots.has(formatStepKey({ kind: "answer", number: parseStepId(id).number }))
+      ? [messageId]
+      : [],
   );
 }
 
-/** What a step comes to in an answer, besides its body and its headers. */
+/** The size of a step in a response in bytes, without its body and its headers. */
 const stepBytes = 500;
 
 const countStepBytes = (step: Step, { run }: RunWithoutBodies, sizes: BodySizes): number =>
@@ -190,21 +239,30 @@ const countStepBytes = (step: Step, { run }: RunWithoutBodies, sizes: BodySizes)
   countHeaderBytes(step.headers) +
   countHeaderBytes(run.settings.headers);
 
-/** How many of the first runs fit on a page as a whole. */
+/** Returns how many of the first runs fit on a page as a whole. */
 function countFitting(outlines: readonly RunWithoutBodies[], sizes: BodySizes, byteLimit: number): number {
   let bytesLeft = byteLimit;
   const firstTooLarge = outlines.findIndex((outline) => {
-    bytesLeft -= outline.steps.reduce((sum, step) => sum + countStepBytes(step, outline, sizes), sizes.get(outline.run.id) ?? 0);
-    bytesLeft -= outline.children.reduce((sum, { id }) => sum + (sizes.get(toStepId(id, initialStepKey)) ?? 0), 0);
+    bytesLeft -= outline.steps.reduce(
+      (sum, step) => sum + countStepBytes(step, outline, sizes),
+      sizes.get(outline.run.id) ?? 0,
+    );
+    bytesLeft -= outline.children.reduce(
+      (sum, { id }) => sum + (sizes.get(toStepId(id, initialStepKey)) ?? 0),
+      0,
+    );
     return bytesLeft < 0;
   });
   return firstTooLarge < 0 ? outlines.length : firstTooLarge;
 }
 
-/** A run with what of it is to be loaded. */
+/** A run and the bodies of it to load. */
 type FittingRun = RunWithoutBodies & { bodies: string[]; payloads: string[]; bytes: number };
 
-/** Takes the bodies of a run in order, as far as they fit; a large one does not keep out what comes behind it. */
+/**
+ * Selects the bodies of a run in order, as far as they fit. A body that is too large does not exclude later
+ * ones.
+ */
 function fitRun(outline: RunWithoutBodies, sizes: BodySizes, byteLimit: number): FittingRun {
   const { run, steps, children } = outline;
   const cut = new Set(outline.cut);
@@ -229,14 +287,15 @@ function fitRun(outline: RunWithoutBodies, sizes: BodySizes, byteLimit: number):
 
 async function withBodies(
   storageReads: StorageReads,
-  account: AccountId,
   fitting: readonly FittingRun[],
-  bytesLeft: number,
+  { account, bytesLeft }: { account: AccountId; bytesLeft: number },
 ): Promise<KnownRun[]> {
   const errors = fitting.flatMap(({ log, run }) =>
-    log.filter(({ states }) => states.includes("ERROR") || (run.keepResponse && states.includes("DELIVERED"))).map(({ id }) => id),
+    log
+      .filter(({ states }) => states.includes("ERROR") || (run.keepResponse && states.includes("DELIVERED")))
+      .map(({ id }) => id),
   );
-  // The newest ones, as far as there is room: the last failure tells the most.
+  // The newest errors are shown as far as they fit, because the last failure is the most useful.
   const shown = errors.slice(-Math.max(10, Math.floor(bytesLeft / logBodyBytes)));
   const isLeftOut = new Set(errors.slice(0, -shown.length));
   const requests = fitting.flatMap((run) => {
@@ -255,8 +314,14 @@ async function withBodies(
     storageReads.rows("storedMessages", toKeys(account, requests)),
     withKeptLog(storageReads).rows("log", toKeys(account, shown)),
   ]);
-  const loaded = { runs: mapById(runs), steps: mapById(steps), storedMessages: mapById(storedMessages), log: mapById(log), isLeftOut };
-  // What has gone meanwhile is shown without its body.
+  const loaded = {
+    runs: mapById(runs),
+    steps: mapById(steps),
+    storedMessages: mapById(storedMessages),
+    log: mapById(log),
+    isLeftOut,
+  };
+  // Rows that have been removed since are shown without their bodies.
   return fitting.map((run) => toKnownRun(run, loaded));
 }
 
@@ -266,11 +331,12 @@ type LoadedBodies = {
   storedMessages: Map<string, StoredMessage>;
   log: Map<string, LogRow>;
 } & {
-  /** Lines of the log for whose bodies there is no room. */
+  /** Log entries whose bodies do not fit. */
   isLeftOut: ReadonlySet<string>;
 };
 
-const mapById = <Row extends { id: string }>(rows: readonly Row[]): Map<string, Row> => new Map(rows.map((row) => [row.id, row]));
+const mapById = <Row extends { id: string }>(rows: readonly Row[]): Map<string, Row> =>
+  new Map(rows.map((row) => [row.id, row]));
 
 function toKnownRun(
   { run, steps, waiters, messages, log, storedMessages, children, lineage, cut, payloads }: FittingRun,
@@ -284,7 +350,9 @@ function toKnownRun(
     cut,
     run: { ...run, body: loaded.runs.get(run.id)?.body ?? noBytes },
     steps: steps.map((step) => ({ ...step, body: loaded.steps.get(step.id)?.body ?? noBytes })),
-    log: log.map((row) => loaded.log.get(row.id) ?? (loaded.isLeftOut.has(row.id) ? { ...row, cut: true } : row)),
+    log: log.map(
+      (row) => loaded.log.get(row.id) ?? (loaded.isLeftOut.has(row.id) ? { ...row, cut: true } : row),
+    ),
     storedMessages: storedMessages.map((message) => loaded.storedMessages.get(message.id) ?? message),
     children: children.map((child): Child => {
       const key = toStepId(child.id, initialStepKey);

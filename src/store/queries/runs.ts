@@ -11,44 +11,61 @@ import { pickSmallest } from "./byTag.ts";
 import type { BodyOptions, Range, StorageReads } from "./storageReads.ts";
 import { countFittingPage, toKeys, lastTime, scanLimit } from "./storageReads.ts";
 
+/** A request for a page of at most `count` runs. `cursor`: the id behind which the page starts, or null. */
 export type RunQuery = { account: AccountId; filter: RunFilter; cursor: string | null; count: number };
+/** A page of runs. `cursor` is null at the end. */
 export type RunPage = { runs: Run[]; cursor: string | null };
 
 type EventStretch = { after?: string; limit: number };
 
 const chunk = 1_000;
 
-/** Every question about workflow runs that can be put to the store. */
+/** Returns the queries of workflow runs. */
 export function createRunQueries(storageReads: StorageReads) {
   const run = async (account: AccountId, key: RunKey): Promise<Run | null> =>
-    (await dropMissingDeadLetters(storageReads, account, await storageReads.rows("runs", [[account, key]])))[0] ?? null;
+    (
+      await dropMissingDeadLetters(storageReads, account, await storageReads.rows("runs", [[account, key]]))
+    )[0] ?? null;
   return {
     run,
-    /** The run of this name that has not ended. */
+    /** Returns the active run with this id. */
     activeRun: async (account: AccountId, runId: string): Promise<{ run: Run; active: ActiveRun } | null> => {
       const [active] = await storageReads.rows("activeRuns", [[account, runId]]);
       const found = active ? await run(account, active.run) : null;
       return active && found ? { run: found, active } : null;
     },
-    /** Runs that pass, newest first. `cursor` is set when it stopped before the end. */
+    /**
+     * Returns runs that pass the filter, newest first. `cursor` is set if the page stopped before the end.
+     */
     runs: (query: RunQuery): Promise<RunPage> => listRuns(storageReads, query),
-    /** The history of a run, in order; `bodies: false` without them. */
+    /** Returns the history of a run in order. With `bodies: false`, its steps have no bodies. */
     history: async (account: AccountId, key: RunKey, options: BodyOptions = {}): Promise<Step[]> => {
-      const steps = await readAllRunRows(storageReads, "steps", { account, run: key }, options);
+      const steps = await readAllRunRows(storageReads, "steps", { account, run: key, ...options });
       return steps.sort((a, b) => a.position - b.position);
     },
-    /** Entries of a history by their ids, in the order of the ids that are given. */
+    /** Returns steps by their ids, in the order of the given ids. */
     steps: async (account: AccountId, ids: readonly string[]): Promise<Step[]> => {
-      const byId = new Map((await storageReads.rows("steps", toKeys(account, ids))).map((step) => [step.id, step]));
+      const byId = new Map(
+        (await storageReads.rows("steps", toKeys(account, ids))).map((step) => [step.id, step]),
+      );
       return ids.flatMap((id) => byId.get(id) ?? []);
     },
     listWaiters: (account: AccountId, key: RunKey): Promise<readonly Waiter[]> =>
       readAllRunRows(storageReads, "waiters", { account, run: key }),
-    listNotifications: (account: AccountId, key: RunKey, options?: BodyOptions): Promise<readonly Notification[]> =>
-      readAllRunRows(storageReads, "notifications", { account, run: key }, options),
-    listRunMessages: (account: AccountId, key: RunKey): Promise<readonly MessageState[]> => storageReads.runMessages(account, key),
-    /** What waits for an event in any run, in the order of ids, behind `after`. */
-    listEventWaiters: (account: AccountId, event: string, { after, limit }: EventStretch): Promise<readonly Waiter[]> =>
+    listNotifications: (
+      account: AccountId,
+      key: RunKey,
+      options?: BodyOptions,
+    ): Promise<readonly Notification[]> =>
+      readAllRunRows(storageReads, "notifications", { account, run: key, ...options }),
+    listRunMessages: (account: AccountId, key: RunKey): Promise<readonly MessageState[]> =>
+      storageReads.runMessages(account, key),
+    /** Returns the waiters for an event in any run, in the order of their ids, behind `after`. */
+    listEventWaiters: (
+      account: AccountId,
+      event: string,
+      { after, limit }: EventStretch,
+    ): Promise<readonly Waiter[]> =>
       storageReads.eventWaiters(event, { account, limit, ...(after === undefined ? {} : { after }) }),
   };
 }
@@ -58,19 +75,28 @@ async function listRuns(storageReads: StorageReads, query: RunQuery): Promise<Ru
   return { ...page, runs: await dropMissingDeadLetters(storageReads, query.account, page.runs) };
 }
 
-/** Returns these runs without the `dlqId` of dead letters that are gone, for whatever reason. */
-export async function dropMissingDeadLetters(storageReads: StorageReads, account: AccountId, found: readonly Run[]): Promise<Run[]> {
+/** Returns these runs without the `dlqId` of dead letters that no longer exist. */
+export async function dropMissingDeadLetters(
+  storageReads: StorageReads,
+  account: AccountId,
+  found: readonly Run[],
+): Promise<Run[]> {
   const dlqIds = found.flatMap(({ failure }) => failure?.dlqId ?? []);
   if (dlqIds.length === 0) return [...found];
   const deadLetters = await storageReads.sizes("deadLetters", toKeys(account, dlqIds));
   return found.map((run) => {
     const { failure } = run;
-    return failure?.dlqId && !deadLetters.has(failure.dlqId) ? { ...run, failure: { ...failure, dlqId: null } } : run;
+    return failure?.dlqId && !deadLetters.has(failure.dlqId)
+      ? { ...run, failure: { ...failure, dlqId: null } }
+      : run;
   });
 }
 
-/** A page of runs without what they returned. */
-export async function findRuns(storageReads: StorageReads, { account, filter, cursor, count }: RunQuery): Promise<RunPage> {
+/** Returns a page of runs without their results. */
+export async function findRuns(
+  storageReads: StorageReads,
+  { account, filter, cursor, count }: RunQuery,
+): Promise<RunPage> {
   const range = { account, descending: true, ...toIdRange(filter, cursor) };
   const lookups = listWantedRunTags(filter)
     .filter((tags) => tags.length <= maxFilterValues)
@@ -81,7 +107,7 @@ export async function findRuns(storageReads: StorageReads, { account, filter, cu
   let scanned = 0;
   for await (const rows of readChunks(storageReads, "runs", { range, tagLookup, limit: count + 1 })) {
     for (const row of rows) {
-      // One more than a page shows that there is another page.
+      // One more run than fits shows that there is another page.
       if (found.length === count) return { runs: found, cursor: lastId };
       lastId = row.id;
       if (matchesRunFilter(filter, row)) found.push(row);
@@ -91,8 +117,12 @@ export async function findRuns(storageReads: StorageReads, { account, filter, cu
   return { runs: found, cursor: null };
 }
 
-/** The page with what its runs returned. It ends early rather than become larger than a page may be. */
-async function withBodies(storageReads: StorageReads, account: AccountId, { runs: page, cursor }: RunPage): Promise<RunPage> {
+/** Returns the page with the results of its runs. The page ends early if it would exceed the maximum size. */
+async function withBodies(
+  storageReads: StorageReads,
+  account: AccountId,
+  { runs: page, cursor }: RunPage,
+): Promise<RunPage> {
   const keys = toKeys(
     account,
     page.map(({ id }) => id),
@@ -101,10 +131,16 @@ async function withBodies(storageReads: StorageReads, account: AccountId, { runs
   const count = countFittingPage(page.map(({ id }) => sizes.get(id) ?? 0));
   const byId = new Map((await storageReads.rows("runs", keys.slice(0, count))).map((run) => [run.id, run]));
   const shown = page.slice(0, count);
-  return { runs: shown.flatMap(({ id }) => byId.get(id) ?? []), cursor: count < page.length ? (shown.at(-1)?.id ?? null) : cursor };
+  return {
+    runs: shown.flatMap(({ id }) => byId.get(id) ?? []),
+    cursor: count < page.length ? (shown.at(-1)?.id ?? null) : cursor,
+  };
 }
 
-function toIdRange({ from, to, createdAt }: RunFilter, cursor: string | null): Pick<Range, "after" | "before"> {
+function toIdRange(
+  { from, to, createdAt }: RunFilter,
+  cursor: string | null,
+): Pick<Range, "after" | "before"> {
   const first = createdAt ?? from;
   const last = createdAt ?? to;
   const before = cursor ?? (last === undefined || last >= lastTime ? undefined : firstIdAt("run", last + 1));
@@ -114,17 +150,21 @@ function toIdRange({ from, to, createdAt }: RunFilter, cursor: string | null): P
 
 type RunTableRows = { steps: Step; waiters: Waiter; notifications: Notification };
 
-/** Rows whose ids begin with that of the run. */
+/** Returns the rows whose ids begin with the id of the run. */
 async function readAllRunRows<T extends keyof RunTableRows>(
   storageReads: StorageReads,
   table: T,
-  { account, run }: { account: AccountId; run: RunKey },
-  options: { bodies?: false } = {},
+  { run, ...range }: { account: AccountId; run: RunKey } & BodyOptions,
 ): Promise<RunTableRows[T][]> {
   const found: RunTableRows[T][] = [];
   const { after: start, before } = listRunBounds(run);
   for (let after = start; ;) {
-    const rows: readonly RunTableRows[T][] = await storageReads.range(table, { account, after, before, limit: chunk, ...options });
+    const rows: readonly RunTableRows[T][] = await storageReads.range(table, {
+      ...range,
+      after,
+      before,
+      limit: chunk,
+    });
     found.push(...rows);
     const last = rows.at(-1);
     if (!last || rows.length < chunk) return found;

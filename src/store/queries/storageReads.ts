@@ -10,96 +10,142 @@ import type {
   MessageState,
   Millis,
   RunKey,
-  QueueSlot,
-  WebhookSource,
 } from "../../core/model/message.ts";
+import type { QueueSlot } from "../../core/model/limiter.ts";
+import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { Waiter } from "../../core/model/run.ts";
 import type { Token } from "../../core/model/rights.ts";
 
-/** Bodies are left out: empty, whatever they are. For those who look at many rows and want the rest of them only. */
-export type BodyOptions = { bodies?: false };
+/** `bodies: false`: rows are read with empty bodies, for searches that need only the rest of many rows. */
+export type BodyOptions = { bodies?: false | undefined };
 
-/** A stretch of a table within one account, by id. `after` and `before` are exclusive. */
-export type Range = { account: AccountId; after?: string; before?: string; descending?: boolean; limit: number } & BodyOptions;
+/** A range of a table within one account, by id. `after` and `before` are exclusive. */
+export type Range = {
+  account: AccountId;
+  after?: string;
+  before?: string;
+  descending?: boolean;
+  limit: number;
+} & BodyOptions;
 
-/** What a storage must be able to answer, so that every question can be put to it. Reads only; its own connection. */
+/**
+ * The plain reads of a storage, from which all queries are composed. They use their own connection and change
+ * nothing.
+ */
 export interface StorageReads {
-  rows<T extends TableName>(table: T, keys: readonly Key[], options?: BodyOptions): Promise<readonly Rows[T][]>;
-  /** The sizes of bodies, by id. */
+  rows<T extends TableName>(
+    table: T,
+    keys: readonly Key[],
+    options?: BodyOptions,
+  ): Promise<readonly Rows[T][]>;
+  /** Returns the sizes of bodies in bytes, by id. */
   sizes(table: BodyTableName | "steps" | "runs", keys: readonly Key[]): Promise<ReadonlyMap<string, number>>;
-  /** The sizes of the rows of a stretch, in its order. */
+  /** Returns the sizes of the rows of a range, in its order. */
   rangeSizes(table: SizedName, range: Range): Promise<readonly RowSize[]>;
   range<T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]>;
-  /** A stretch of the log of one message, or of the kept log. */
+  /** Returns a range of the log or of the kept log of one message. */
   messageLog(messageId: MessageId, range: Range, table?: LogName): Promise<readonly LogRow[]>;
-  /** Unfinished messages to a host, oldest first. */
+  /** Returns unfinished messages to a host, oldest first. */
   messagesToHost(host: string, range: Range): Promise<readonly MessageState[]>;
-  /** How many stand before a held message in its line, counted up to `most`. */
+  /** Returns how many messages precede a held message in its waitlist, counted up to `limit`. */
   countAhead(state: MessageState, limit: number): Promise<number>;
   queueSlots(account: AccountId, queue: string, limit: number): Promise<readonly QueueSlot[]>;
-  /** The unfinished messages that hold a slot: the message itself, and its callbacks. */
+  /** Returns the unfinished messages that hold a slot: the message itself and its callbacks. */
   slotHolders(account: AccountId, slotId: MessageId, limit: number): Promise<readonly MessageState[]>;
   accountByToken(tokenHash: string): Promise<Account | null>;
   accounts(): Promise<readonly Account[]>;
-  /** Rows of a stretch, counted up to its limit. */
+  /** Returns the number of rows of a range, counted up to its limit. */
   count(table: TableName, range: Range): Promise<number>;
-  /** The id of the newest row of an account besides so many that are newer still. */
-  findIdBehind(table: LogName | "deadLetters" | "audit", account: AccountId, newer: number): Promise<string | null>;
+  /** Returns the id of the newest row of an account behind `newer` newer rows, or null if there is none. */
+  findIdBehind(
+    table: LogName | "deadLetters" | "audit",
+    account: AccountId,
+    newer: number,
+  ): Promise<string | null>;
   tokenByHash(hash: string): Promise<Token | null>;
   sourceBySecret(secretHash: string): Promise<WebhookSource | null>;
-  /** How the secrets of rows are kept, in the order of their keys. */
+  /** Returns how the secrets of rows are encrypted, in the order of their keys. */
   encryptionStatus(table: EncryptedTableName, range: EncryptionRange): Promise<readonly EncryptionStatus[]>;
-  /** The oldest unfinished messages of a queue, those that wait for their time included. */
+  /** Returns the oldest unfinished messages of a queue, including those that wait for their due time. */
   queueMessages(need: QueueNeed): Promise<readonly MessageId[]>;
-  /** Of the first `scan` messages that fall due after `now`, those of the account that are being sent: their lease is their due time. */
+  /**
+   * Counts the messages of the account that are in flight among the first `scan` messages due after `now`.
+   * The due time of such a message is the end of its lease.
+   */
   countLeased(need: { account: AccountId; now: Millis; until: Millis; scan: number }): Promise<number>;
-  /** The stored bytes of those of these accounts that have a bucket between two ids, in no order. */
-  storedBytes(accounts: readonly AccountId[], changedBuckets: { after: string; before: string }): Promise<readonly StoredSum[]>;
+  /** Returns the stored bytes of the accounts that have a bucket between two ids, in no order. */
+  storedBytes(
+    accounts: readonly AccountId[],
+    changedBuckets: { after: string; before: string },
+  ): Promise<readonly StoredSum[]>;
   earliestDeduplicationEnd(account: AccountId): Promise<Millis | null>;
-  /** When the first of the runs that are kept ended. */
+  /** Returns when the run that ended first ended, among runs that still exist. */
   earliestRunEnd(account: AccountId, options: { failed: boolean }): Promise<Millis | null>;
-  /** The last lines, at most `limit`, of the log of each of these messages, without their bodies, in no order. */
-  messageLogs(account: AccountId, messageIds: readonly MessageId[], limit: number, table?: LogName): Promise<readonly LogRow[]>;
-  /** Unfinished messages of a run. */
+  /** Returns the newest log entries of each message, without their bodies, in no order. */
+  messageLogs(need: MessageLogsNeed, table?: LogName): Promise<readonly LogRow[]>;
+  /** Returns the unfinished messages of a run. */
   runMessages(account: AccountId, run: RunKey): Promise<readonly MessageState[]>;
-  /** What waits for an event, in any run, in the order of ids. */
+  /** Returns the waiters for an event in any run, in the order of their ids. */
   eventWaiters(event: string, range: Range): Promise<readonly Waiter[]>;
 }
 
-/** Tables of what people set up whose rows may be large. */
+/** Configuration tables whose rows may be large. */
 export type SizedName = "schedules" | "urlGroups";
 
-/** The size of a row: bytes of its body, and characters of everything else. */
+/** The size of a row: the bytes of its body, and the characters of everything else. */
 export type RowSize = { body: number; settings: number };
 
-/** How many bytes an account stores. */
+/** The number of bytes that an account stores. */
 export type StoredSum = { account: AccountId; bytes: number };
 
-/** Tables of entries of the log. */
+/** Tables of log entries. */
 export type LogName = "log" | "keptLog";
 
-/** Tables that have secrets in them. */
+/** Tables with encrypted secrets. */
 export type EncryptedTableName = "accounts" | "sources";
+/** A range of rows, in the order of their keys. */
 export type EncryptionRange = { after: readonly [account: AccountId, id: string]; limit: number };
-/** `id`: of an account empty. `seal`: the version of a key; in clear; or there is nothing to seal. */
+/**
+ * How the secrets of a row are encrypted. `id` is empty for an account. `keyVersion`: the version of a key;
+ * `clear` if the secrets are unencrypted; `nothing` if there are none.
+ */
 export type EncryptionStatus = { account: AccountId; id: string; keyVersion: number | "clear" | "nothing" };
 
+/** The newest log entries of each of these messages, at most `limit` per message. */
+export type MessageLogsNeed = { account: AccountId; messageIds: readonly MessageId[]; limit: number };
+
+/** The oldest messages of a queue, at most `limit`. */
 export type QueueNeed = { account: AccountId; queue: string; limit: number };
 
+/** The order of a list by time. */
 export type Order = "earliestFirst" | "latestFirst";
-export type ListQuery = { account: AccountId; filter: Filter; order: Order; cursor: string | null; count: number };
-/** A page looks at so many rows at most, in some 20 ms; a rare match far behind that has no mark is found by following the cursor. */
+/** A request for a page of at most `count` entries of a list. */
+export type ListQuery = {
+  account: AccountId;
+  filter: Filter;
+  order: Order;
+  cursor: string | null;
+  count: number;
+};
+/**
+ * The maximum number of rows that one page visits, which takes about 20 ms. A rare match without a tag that
+ * is further back is found by following the cursor.
+ */
 export const scanLimit = 4_000;
-/** The year 5138. Ids cannot tell of times much later. */
+/** The last time that a search distinguishes, in the year 5138. Ids cannot represent times much later. */
 export const lastTime = 1e14;
 
-/** The stretch that is left behind a row. */
-export const rangePast = (id: string, { descending }: Pick<Range, "descending">): { after: string } | { before: string } =>
-  descending ? { before: id } : { after: id };
+/** Returns the range that remains past a row. */
+export const rangePast = (
+  id: string,
+  { descending }: Pick<Range, "descending">,
+): { after: string } | { before: string } => (descending ? { before: id } : { after: id });
 
-export const toKeys = (account: AccountId, ids: Iterable<string>): Key[] => [...new Set(ids)].map((id) => [account, id] as const);
+/** Returns the keys of rows of an account, each once. */
+export const toKeys = (account: AccountId, ids: Iterable<string>): Key[] =>
+  [...new Set(ids)].map((id) => [account, id] as const);
 
-/** Envelopes by id, without their bodies; those that are gone are absent. */
+/** Returns stored messages by id, without their bodies. Missing ones are omitted. */
 export async function readMessages(
   storageReads: StorageReads,
   account: AccountId,
@@ -109,7 +155,7 @@ export async function readMessages(
   return new Map(messages.map((message) => [message.id, message]));
 }
 
-/** How many of the first ones fit on a page of `most` bytes, by their sizes; at least one. */
+/** Returns how many of the first rows fit on a page of `maxBytes` bytes, by their sizes; at least one. */
 export function countFittingPage(sizes: Iterable<number>, maxBytes: number = memory.page): number {
   let bytes = 0;
   let count = 0;

@@ -1,16 +1,37 @@
-import type { AccountId, StoredMessage, LogRow, MessageId, MessageState, WithoutBody } from "../../core/model/message.ts";
+import type {
+  AccountId,
+  StoredMessage,
+  LogRow,
+  MessageId,
+  MessageState,
+  WithoutBody,
+} from "../../core/model/message.ts";
 import { isUnfinished } from "../../core/model/message.ts";
 import { readFailureMessage } from "../../core/model/failureText.ts";
 import type { LimiterGate } from "../../core/admission/gate.ts";
-import { formatGate, isAccountLimit, keyGate, parseGate, queueGate, readWaitlist } from "../../core/admission/gate.ts";
+import {
+  formatGate,
+  isAccountLimit,
+  keyGate,
+  parseGate,
+  queueGate,
+  readWaitlist,
+} from "../../core/admission/gate.ts";
 import { toLimiterKey } from "../../core/admission/limiter.ts";
 import type { WaitState } from "../../core/sending/whyWaiting.ts";
 import { maxCounted, maxSlotsShown } from "../../core/sending/whyWaiting.ts";
 import type { StorageReads } from "./storageReads.ts";
 import { withKeptLog } from "./wholeLog.ts";
 
-/** How an unfinished message stands, by a bounded number of reads. Null when it has been finished. */
-export async function readWaitState(storageReads: StorageReads, account: AccountId, id: MessageId): Promise<WaitState | null> {
+/**
+ * Returns why an unfinished message waits, with a bounded number of reads. Returns null if the message is
+ * finished.
+ */
+export async function readWaitState(
+  storageReads: StorageReads,
+  account: AccountId,
+  id: MessageId,
+): Promise<WaitState | null> {
   const [[state], [message], [lastEntry]] = await Promise.all([
     storageReads.rows("messages", [[account, id]]),
     storageReads.rows("storedMessages", [[account, id]], { bodies: false }),
@@ -42,16 +63,30 @@ export async function readWaitState(storageReads: StorageReads, account: Account
   };
 }
 
-/** What the endpoint of a workflow said of its failure, unless bodies are hidden. Any other destination speaks to whoever reads the log. */
-function readReported({ run, redaction }: WithoutBody<StoredMessage>, { body }: LogRow): { reported?: string } {
+/**
+ * Returns the error that a workflow endpoint reported for a failure, unless bodies are redacted. The
+ * responses of other destinations are shown in the log.
+ */
+function readReported(
+  { run, redaction }: WithoutBody<StoredMessage>,
+  { body }: LogRow,
+): { reported?: string } {
   if (run === undefined || run.kind === "call" || redaction?.body) return {};
   const { said } = readFailureMessage(body);
   return said === undefined ? {} : { reported: said };
 }
 
-/** Who holds the places of its queue, if that is what it waits for. */
-async function readSlotHolders(storageReads: StorageReads, { account, queue, waitlist }: MessageState): Promise<WaitState["slotHolders"]> {
+/** Returns the messages that hold the slots of a queue, if the message waits for a slot. */
+async function readSlotHolders(
+  storageReads: StorageReads,
+  { account, queue, waitlist }: MessageState,
+): Promise<WaitState["slotHolders"]> {
   if (queue === null || waitlist !== formatGate(queueGate(queue))) return [];
   const slots = await storageReads.queueSlots(account, queue, maxSlotsShown);
-  return Promise.all(slots.map(async ({ id }) => ({ messageId: id, holders: await storageReads.slotHolders(account, id, maxSlotsShown) })));
+  return Promise.all(
+    slots.map(async ({ id }) => ({
+      messageId: id,
+      holders: await storageReads.slotHolders(account, id, maxSlotsShown),
+    })),
+  );
 }

@@ -3,13 +3,18 @@ import type { LogRow } from "../../core/model/message.ts";
 import type { BodyOptions, Range, StorageReads } from "./storageReads.ts";
 
 /**
- * Returns the plain reads of a storage with the log and the kept log as one. An entry may move from the first to the second between two reads, so the
- * log is read first: an entry that is found in both counts once, and none is missed.
+ * Returns the plain reads of a storage with the log and the kept log combined. An entry may move from the log
+ * to the kept log between two reads. The log is read first, so that no entry is missed; an entry that is
+ * found in both counts once.
  */
 export function withKeptLog(storageReads: StorageReads): StorageReads {
   return {
     ...storageReads,
-    rows: async <T extends TableName>(table: T, keys: readonly Key[], options?: BodyOptions): Promise<readonly Rows[T][]> => {
+    rows: async <T extends TableName>(
+      table: T,
+      keys: readonly Key[],
+      options?: BodyOptions,
+    ): Promise<readonly Rows[T][]> => {
       const found = await storageReads.rows(table, keys, options);
       if (table !== "log" || found.length === keys.length) return found;
       const known = new Set((found as readonly LogRow[]).map(({ id }) => id));
@@ -19,21 +24,31 @@ export function withKeptLog(storageReads: StorageReads): StorageReads {
     range: async <T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]> => {
       const found = await storageReads.range(table, range);
       if (table !== "log") return found;
-      return mergeLogs(found as readonly LogRow[], await storageReads.range("keptLog", range), range) as readonly Rows[T][];
+      return mergeLogs(
+        found as readonly LogRow[],
+        await storageReads.range("keptLog", range),
+        range,
+      ) as readonly Rows[T][];
     },
     messageLog: async (messageId, range) =>
-      mergeLogs(await storageReads.messageLog(messageId, range), await storageReads.messageLog(messageId, range, "keptLog"), range),
-    messageLogs: async (account, messageIds, limit) => {
-      const log = await storageReads.messageLogs(account, messageIds, limit);
-      const kept = await storageReads.messageLogs(account, messageIds, limit, "keptLog");
+      mergeLogs(
+        await storageReads.messageLog(messageId, range),
+        await storageReads.messageLog(messageId, range, "keptLog"),
+        range,
+      ),
+    messageLogs: async (need) => {
+      const log = await storageReads.messageLogs(need);
+      const kept = await storageReads.messageLogs(need, "keptLog");
       if (kept.length === 0) return log;
       const byMessage = Map.groupBy([...log, ...kept], ({ messageId }) => messageId);
-      return [...byMessage.values()].flatMap((rows) => mergeLogs(rows, [], { descending: true, limit }));
+      return [...byMessage.values()].flatMap((rows) =>
+        mergeLogs(rows, [], { descending: true, limit: need.limit }),
+      );
     },
   };
 }
 
-/** The first of both, in the order of the range. */
+/** Returns the first rows of both, in the order of the range. */
 function mergeLogs(
   log: readonly LogRow[],
   kept: readonly LogRow[],

@@ -8,19 +8,21 @@ const { usage } = tables;
 
 const statements = new WeakMap<Dialect, string>();
 
-/** Adds to the rows that are there, and makes those that are not. */
+/** Returns a statement that adds to existing rows and inserts missing ones. */
 function makeStatement(dialect: Dialect): string {
   const known = statements.get(dialect);
   if (known !== undefined) return known;
   const { values } = dialect.givenRows(Object.values(usage.columns));
-  const sums = countNames.map(toCountColumn).map((column) => `${column} = usage.${column} + excluded.${column}`);
+  const sums = countNames
+    .map(toCountColumn)
+    .map((column) => `${column} = usage.${column} + excluded.${column}`);
   const statement = `insert into usage (${Object.keys(usage.columns).join(", ")}) ${values}
     on conflict (account, id) do update set ${sums.join(", ")}`;
   statements.set(dialect, statement);
   return statement;
 }
 
-/** Adds what a batch has counted, in one statement. Nothing is read for it, and no other node has these rows. */
+/** Adds the usage of a batch in one statement. No row is read first, and no other node writes these rows. */
 export async function addUsage(connection: DatabaseConnection, rows: readonly Usage[]): Promise<void> {
   if (rows.length === 0) return;
   const values = rows.map((row) => [row.account, row.id, ...countNames.map((name) => row[name])]);

@@ -6,29 +6,32 @@ import type { LogDetail } from "./detail.ts";
 import { hasDetail, formatLogDetail } from "./detail.ts";
 import type { Columns, Table, Value } from "./table.ts";
 
-/** Returns the text in a column; empty if there is none. */
+/** Returns the text in a column, or an empty string if the column has no text. */
 export const readText = (value: Value | undefined): string => (typeof value === "string" ? value : "");
-/** Returns the number in a column; 0 if there is none. */
+/** Returns the number in a column, or 0 if the column has no number. */
 export const readNumber = (value: Value | undefined): number => (typeof value === "number" ? value : 0);
-/** Returns the bytes in a column; none if it has no value. */
+/** Returns the bytes in a column, or no bytes if the column has no value. */
 export const readBytes = (value: Value | undefined): Bytes => (value instanceof Uint8Array ? value : noBytes);
 /** Returns the value of a column, or null if it has none. */
-export const readOrNull = <T extends Value>(value: Value | undefined, read: (value: Value | undefined) => T): T | null =>
-  value === null || value === undefined ? null : read(value);
+export const readOrNull = <T extends Value>(
+  value: Value | undefined,
+  read: (value: Value | undefined) => T,
+): T | null => (value === null || value === undefined ? null : read(value));
 /** Returns the fields that `write` of the same table has written as JSON. */
 export const parseDetail = <Row>(row: Columns): Row => JSON.parse(readText(row.detail)) as Row;
-/** Returns the value to store for a body: null for an empty one. */
+/** Returns the value to store for a body, which is null for an empty one. */
 export const toBodyColumn = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : body);
 
-/** Returns the column of a count: `workflow_runs` for `workflowRuns`. */
-export const toCountColumn = (name: CountName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-/** The counts of usage with their columns. */
+/** Returns the column of a count, such as `workflow_runs` for `workflowRuns`. */
+export const toCountColumn = (name: CountName): string =>
+  name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+/** The names of the usage counts, each with its column. */
 export const countColumns = countNames.map((name) => [name, toCountColumn(name)] as const);
-/** Returns the counts of usage in a row. */
+/** Returns the usage counts of a row. */
 export const readCounts = (row: Columns): Counts =>
   Object.fromEntries(countColumns.map(([name, column]) => [name, readNumber(row[column])])) as Counts;
 
-/** A table whose rows have only their key. */
+/** A table whose rows consist only of their key. */
 export const keyOnlyTable: Omit<Table<Tag>, "name"> = {
   columns: { account: "text", id: "text" },
   key: ["account", "id"],
@@ -36,7 +39,7 @@ export const keyOnlyTable: Omit<Table<Tag>, "name"> = {
   read: (row) => ({ account: readText(row.account), id: readText(row.id) }),
 };
 
-/** A table of entries of the log. */
+/** A table of log entries: the log or the kept log. */
 export const logTable: Omit<Table<LogRow>, "name"> = {
   columns: {
     account: "text",
@@ -56,7 +59,7 @@ export const logTable: Omit<Table<LogRow>, "name"> = {
     time: row.time,
     states: row.states.join(" "),
     status: row.status,
-    // A plain success has nothing to add, and is by far the most frequent row.
+    // A plain success has no detail. It is by far the most frequent row.
     detail: hasDetail(row) ? formatLogDetail(row) : null,
     body: toBodyColumn(row.body),
   }),

@@ -4,67 +4,97 @@ import type { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
 import type { SecretCipher } from "./keyRing.ts";
 import type { Columns, ColumnType, Value } from "./tables.ts";
 
-/** A database that can run transactions, and knows the errors after which one may simply be run again. */
+/** A database that runs transactions. It knows after which errors a transaction may be run again. */
 export interface Database {
   /**
-   * Runs something as one transaction. `begun`: its time, once it has begun. What is asked of the connection before that goes to the
-   * database together with the beginning. When that fails, so does the transaction, whatever came of the rest.
+   * Runs `run` as one transaction. `startTime` resolves to the time of the transaction once it has begun.
+   * Statements that are run before then are sent together with the beginning. If the beginning fails, the
+   * transaction fails, regardless of the results of these statements.
    */
-  transaction<T>(run: (connection: DatabaseConnection, startTime: Promise<Millis | null>) => Promise<T>): Promise<T>;
+  transaction<T>(
+    run: (connection: DatabaseConnection, startTime: Promise<Millis | null>) => Promise<T>,
+  ): Promise<T>;
   /**
-   * Reports whether a transaction may be run again after this error, because nothing of it happened: another node was faster, or the
-   * connection was lost before the commit.
+   * Reports whether a transaction may be run again after this error because it stored nothing. Either another
+   * node changed a row first, or the connection was lost before the commit.
    */
   isConflict(error: unknown): boolean;
-  /** Where this process alone writes: what it wrote last. */
+  /** The rows that this process wrote last. Only set if no other process writes to the database. */
   recent?: RecentRows;
-  /** What this process has stored of late. */
+  /** The time index entries that this process stored recently. */
   readonly recentTimeIndex: RecentTimeIndex;
-  /** Tells other nodes what became due, when the transaction is stored. Nobody waits for it. */
+  /** Notifies other nodes of the earliest row that became due. Called after the commit, and not awaited. */
   notifyDue?(dueAt: Millis): void;
   readonly logTruncation?: LogTruncation;
-  /** Writes to the row of this node that it has changed something. Goes out with the changes. */
+  /** Records in the row of this node that it has changed data. Sent together with the changes. */
   touchNodeRow?(connection: DatabaseConnection): Promise<void>;
-  /** Steps aside before a transaction is run for the nth time, so that those who met do not meet again. */
+  /**
+   * Waits after attempt `race` of a transaction has failed, so that the same transactions do not collide
+   * again.
+   */
   pause?(race: number): Promise<void>;
 }
 
-/** One connection to a database. Statements are prepared once and kept by their text. */
+/** One connection to a database. Each statement is prepared once and kept by its text. */
 export interface DatabaseConnection {
   dialect: Dialect;
-  /** What secrets of rows are sealed with. Not given: they are in clear. */
+  /** Encrypts the secrets of rows. If it is missing, secrets are stored unencrypted. */
   cipher?: SecretCipher;
-  /** Hears of each row that was read and is damaged. */
+  /** Called for each row that was read and is damaged. */
   foundDamaged?(table: string, key: readonly string[]): void;
-  /** Runs a statement; `?` stand for the values. */
+  /** Runs a statement in which each `?` is a parameter. */
   query(sql: string, values: readonly Value[]): Promise<Columns[]>;
-  /** Runs a statement once for every row of values, or once for all of them: see `Dialect.givenRows`. */
+  /** Runs a statement once for each row of values, or once for all of them: see `Dialect.givenRows`. */
   each(sql: string, types: readonly ColumnType[], rows: readonly (readonly Value[])[]): Promise<Columns[]>;
 }
 
-/** Where two databases differ in words. */
+/** The SQL in which SQLite and PostgreSQL differ. */
 export type Dialect = {
-  /** The rows that `each` was given: one row as parameters, or all of them as a relation. */
-  givenRows(types: readonly ColumnType[]): { values: string; from: string; also: string; using: string; column(index: number): string };
-  /** Takes what is read away from other nodes until the transaction ends: `of` a table, waiting or skipping. */
+  /**
+   * Returns the SQL of the rows that are passed to `each`: one row as parameters, or all rows as a relation.
+   */
+  givenRows(types: readonly ColumnType[]): {
+    values: string;
+    from: string;
+    also: string;
+    using: string;
+    column(index: number): string;
+  };
+  /**
+   * Returns the clause that locks the selected rows of a table until the transaction ends. With `skip`, rows
+   * that others have locked are left out.
+   */
   lock(table: string, skip?: "skip locked"): string;
-  /** That these columns of a row are these values, in words that lead through an index which begins with them, and through no other. */
+  /**
+   * Returns a condition that these columns have these values. Only an index that begins with these columns
+   * can serve the condition.
+   */
   isRow(columns: readonly string[], values: readonly string[]): string;
-  /** Which index to take, where the database does not know how many rows each would come to: stands behind the table. */
+  /**
+   * Returns the clause that names an index, for a database that does not know how many rows each index would
+   * yield. It follows the table name.
+   */
   useIndex(index: string): string;
-  /** Lets those go on one after the other, until their transactions end, who ask for the same names: a statement. */
+  /**
+   * Returns a statement that locks names until the end of the transaction. Transactions that lock the same
+   * name run one after another.
+   */
   lockNames?(names: { also: string; column(index: number): string }): string;
-  /** Whether rows are stored with checksums. A database that has checksums of its own needs none. */
+  /** Set if rows are stored with checksums. A database that has its own checksums does not need them. */
   checksums?: true;
-  /** The id up to which the log of an account is gone although its rows are still there, where that can be; `account` stands for it. */
+  /**
+   * Returns SQL for the id up to which the log of an account is removed although the rows still exist.
+   * `account` is the SQL of the account id. Missing if the database deletes rows one by one.
+   */
   logForgottenUpTo?(account: string): string;
 };
 
 /**
- * Where old parts of the log are dropped whole: rows with ids before this are not deleted one by one. It is noted up to
- * which one the log of an account is gone, and they are seen no more. Null: all are deleted.
+ * Old parts of the log are dropped as a whole: rows with ids before the returned id are not deleted one by
+ * one. For each account, the database stores the id up to which its log is removed, and reads skip these
+ * rows. Null: all rows are deleted one by one.
  */
 export type LogTruncation = { idDroppedWholeBefore(now: Millis): string | null };
 
-/** A row that is read without a lock was changed by another node in between. */
+/** Another node changed a row after this transaction had read it without a lock. */
 export class LostUpdate extends Error {}

@@ -1,8 +1,12 @@
 import type { StoredMessage, LogRow } from "../../core/model/message.ts";
 
-// What is never searched for, of the rows that every message has, is kept as JSON; what most of them have none of is left out.
+// Every message has these rows. Fields that are never searched for are stored as JSON, without the fields
+// that are empty in most messages.
 
-/** What most envelopes have none of. It is left out of their detail, which makes a plain one a third smaller on the disk. */
+/**
+ * The fields that are empty in most stored messages, with their empty values. Leaving them out of the JSON
+ * makes a plain message a third smaller on disk.
+ */
 export const emptyFields = {
   retryDelay: null,
   callback: null,
@@ -18,9 +22,12 @@ export const emptyFields = {
   endpoint: null,
   queue: null,
   scheduleId: null,
-} as const satisfies Record<Exclude<keyof StoredMessage, "account" | "id" | "body" | "damaged" | CommonField>, null | readonly []>;
+} as const satisfies Record<
+  Exclude<keyof StoredMessage, "account" | "id" | "body" | "damaged" | CommonField>,
+  null | readonly []
+>;
 
-/** What all envelopes have, and messages of runs. */
+/** The fields that all stored messages have, and those of messages of runs. */
 type CommonField =
   | "brand"
   | "url"
@@ -37,9 +44,12 @@ const emptyFieldNames = Object.keys(emptyFields) as (keyof typeof emptyFields)[]
 
 const isEmpty = (value: unknown): boolean => value === null || (Array.isArray(value) && value.length === 0);
 
-/** What an envelope has besides its columns. It stands on the way of every message. */
+/**
+ * Returns the JSON of a stored message: the fields that have no column. This function runs for every message.
+ */
 export function formatStoredMessage(row: StoredMessage): string {
-  const { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run, keepResponse } = row;
+  const { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run, keepResponse } =
+    row;
   const common: Record<CommonField, unknown> = {
     brand,
     url,
@@ -57,6 +67,7 @@ export function formatStoredMessage(row: StoredMessage): string {
   return JSON.stringify(kept);
 }
 
+/** Returns the JSON of a log entry: the non-empty fields that have no column. */
 export function formatLogDetail({ error, nextDueAt, headers, digest, cut, dlqId, tags }: LogDetail): string {
   const kept: Partial<Record<keyof LogDetail, unknown>> = {};
   if (error !== null) kept.error = error;
@@ -69,6 +80,14 @@ export function formatLogDetail({ error, nextDueAt, headers, digest, cut, dlqId,
   return JSON.stringify(kept);
 }
 
+/** The fields of a log entry that are stored as JSON. */
 export type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "digest" | "cut" | "dlqId" | "tags">;
+/** Reports whether a log entry has any field that is stored as JSON. */
 export const hasDetail = ({ error, nextDueAt, headers, digest, cut, dlqId, tags }: LogDetail): boolean =>
-  digest !== undefined || cut === true || error !== null || nextDueAt !== null || dlqId !== null || headers.length > 0 || tags.length > 0;
+  digest !== undefined ||
+  cut === true ||
+  error !== null ||
+  nextDueAt !== null ||
+  dlqId !== null ||
+  headers.length > 0 ||
+  tags.length > 0;

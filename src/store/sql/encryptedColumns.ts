@@ -1,17 +1,21 @@
-import type { Account, WebhookSource } from "../../core/model/message.ts";
+import type { Account } from "../../core/model/message.ts";
+import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { SecretCipher } from "./keyRing.ts";
 import { parseKeyVersion } from "./keyRing.ts";
 
-/** What is secret of an account, and is sealed. Its token is looked up by its hash. */
+/** The secrets of an account, which are encrypted. A token is looked up by its hash. */
 type AccountSecrets = Pick<Account, "password" | "token" | "signingKeys" | "lastRotation">;
 
-/** As `tables.ts` has them. */
+/** The columns of a row, as in `tables.ts`. */
 type Columns = Readonly<Record<string, unknown>>;
 type Texts = Record<string, string>;
 
 type Detail<Row> = Partial<Row> & { sealed?: string };
 
-/** What accounts were read from. Sealing gives another text each time, and a row is changed only if it is still what was read. */
+/**
+ * The columns from which accounts were read. Encrypting again would give a different text, and a row is
+ * changed only if it still equals what was read.
+ */
 const columnsAsRead = new WeakMap<Account, Texts>();
 
 const accountSubject = (id: string): string => `account ${id} secrets`;
@@ -20,17 +24,21 @@ const sourceSubject = (account: string, id: string): string => `account ${accoun
 const toText = (value: unknown): string => (typeof value === "string" ? value : "");
 const parseDetail = <Row>(row: Columns): Detail<Row> => JSON.parse(toText(row.detail)) as Detail<Row>;
 
-/** An account as columns, its secrets sealed; in clear where there are no keys. */
+/** Returns the columns of an account with its secrets encrypted, or unencrypted if there are no keys. */
 export function writeAccount(account: Account, cipher: SecretCipher): Texts {
   const before = columnsAsRead.get(account);
   if (before) return before;
   const { id, tokenHash, password, token, signingKeys, lastRotation, ...detail } = account;
   const secrets: AccountSecrets = { password, token, signingKeys, ...(lastRotation && { lastRotation }) };
   const sealed = cipher.encrypt(secrets, accountSubject(id));
-  return { id, token_hash: tokenHash, detail: JSON.stringify({ ...detail, ...(sealed === null ? secrets : { sealed }) }) };
+  return {
+    id,
+    token_hash: tokenHash,
+    detail: JSON.stringify({ ...detail, ...(sealed === null ? secrets : { sealed }) }),
+  };
 }
 
-/** The same back. Rows that were written without keys are in clear. */
+/** Returns the account in a row. Rows that were written without keys are unencrypted. */
 export function readAccount(row: Columns, cipher: SecretCipher): Account {
   const { sealed, ...detail } = parseDetail<Account>(row);
   const id = toText(row.id);
@@ -40,8 +48,14 @@ export function readAccount(row: Columns, cipher: SecretCipher): Account {
   return account;
 }
 
-/** A source as columns: what its calls are verified with is sealed. Of its URL only the hash is kept. */
-export function writeSource({ account, id, secretHash, verification, ...detail }: WebhookSource, cipher: SecretCipher): Texts {
+/**
+ * Returns the columns of a source. The secret that verifies its calls is encrypted, and only a hash of its
+ * URL's secret is stored.
+ */
+export function writeSource(
+  { account, id, secretHash, verification, ...detail }: WebhookSource,
+  cipher: SecretCipher,
+): Texts {
   const sealed = verification === null ? null : cipher.encrypt(verification, sourceSubject(account, id));
   return {
     account,
@@ -51,16 +65,20 @@ export function writeSource({ account, id, secretHash, verification, ...detail }
   };
 }
 
-/** The same back. */
+/** Returns the source in a row. Rows that were written without keys are unencrypted. */
 export function readSource(row: Columns, cipher: SecretCipher): WebhookSource {
   const { sealed, ...detail } = parseDetail<WebhookSource>(row);
   const account = toText(row.account);
   const id = toText(row.id);
-  const verification = sealed === undefined ? (detail.verification ?? null) : cipher.decrypt(sealed, sourceSubject(account, id));
+  const verification =
+    sealed === undefined ? (detail.verification ?? null) : cipher.decrypt(sealed, sourceSubject(account, id));
   return { ...detail, verification, account, id, secretHash: toText(row.secret_hash) } as WebhookSource;
 }
 
-/** The version of the key that the secrets of a row are sealed with. `clear`: with none. `nothing`: it has no secrets. */
+/**
+ * Returns the version of the key that encrypted the secrets of a row. `clear`: the secrets are unencrypted.
+ * `nothing`: the row has no secrets.
+ */
 export function readKeyVersion(row: Columns): number | "clear" | "nothing" {
   const { sealed, ...detail } = parseDetail<Account & WebhookSource>(row);
   if (sealed !== undefined) return parseKeyVersion(sealed);

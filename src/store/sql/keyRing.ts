@@ -4,17 +4,26 @@ import { crc32 } from "node:zlib";
 import { StorageRefused } from "../store.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
-/** Where the keys are that secrets are sealed with: in a file, in a setting, or nowhere. Plain data, for threads. */
+/**
+ * Where the keys that encrypt secrets are: in a file, in a setting, or nowhere. Plain data, so that it can be
+ * passed to threads.
+ */
 export type KeySource = { file: string } | { keyRing: string } | null;
 
-/** A key, and the version that stands before whatever it has sealed. */
+/** A key and its version. The version prefixes everything that the key has encrypted. */
 export type EncryptionKey = { version: number; key: Buffer };
 
-/** Seals what is secret in a row, and opens it again. `of` names the row and the field: what was sealed for another one does not open. */
+/**
+ * Encrypts and decrypts the secrets of a row. `subject` names the row and the field: a secret that was
+ * encrypted for another subject cannot be decrypted.
+ */
 export type SecretCipher = {
-  /** Null: there are no keys, and it is kept in clear. */
+  /** Returns null if there are no keys, so that the value is stored unencrypted. */
   encrypt(value: unknown, subject: string): string | null;
-  /** Throws `StorageRefused` when there is no key for it, or another one. Values are remembered, and are not to be changed. */
+  /**
+   * Throws `StorageRefused` if the key is missing or is a different one. Decrypted values are cached and must
+   * not be changed.
+   */
   decrypt(encrypted: string, subject: string): unknown;
 };
 
@@ -22,31 +31,37 @@ const keyBytes = 32;
 const nonceBytes = 12;
 const tagBytes = 16;
 
-/** So many opened values are remembered: each batch looks at the account of its messages. */
+/** At most this many decrypted values are cached, because each batch reads the accounts of its messages. */
 const maxCached = 2_000;
 
-/** A new key of a ring, as `version:key`. */
-export const makeKeyLine = (version: number): string => `${version}:${randomBytes(keyBytes).toString("base64")}`;
+/** Returns a new key as a line of a key file: `version:key`. */
+export const makeKeyLine = (version: number): string =>
+  `${version}:${randomBytes(keyBytes).toString("base64")}`;
 
-/** The last line of a file of keys. It reads as a comment. */
+/** The last line of a key file, in the form of a comment. */
 const checksumLine = /^# checksum: ([0-9a-f]{8})$/m;
 
-/** Returns the text of a file of keys with its checksum. */
+/** Returns the text of a key file with its checksum. */
 export const withChecksum = (text: string): string => `${text}# checksum: ${computeChecksum(text)}\n`;
 
 const computeChecksum = (text: string): string => crc32(text).toString(16).padStart(8, "0");
 
-/** Throws `StorageRefused` if a text is not the one that its checksum was made of. One without a checksum passes: people write such files. */
+/**
+ * Throws `StorageRefused` if a text does not match its checksum. A text without a checksum passes, because
+ * people write such files.
+ */
 function verifyChecksum(text: string, where: string): void {
   const found = checksumLine.exec(text);
   if (!found || computeChecksum(text.replace(`${found[0]}\n`, "")) === found[1]) return;
-  const ifEdited = `if you have edited it, take out its line "# checksum: ${found[1]}"`;
-  throw new StorageRefused(`${where}: it is damaged, or was edited: its checksum does not match; restore it from a copy; ${ifEdited}`);
+  const ifEdited = `if you edited it, remove its line "# checksum: ${found[1]}"`;
+  throw new StorageRefused(
+    `${where}: damaged or edited, its checksum does not match; restore it from a copy, or ${ifEdited}`,
+  );
 }
 
 /**
- * Reads `2:…,1:…`, or the same line by line with comments after `#`. The first key seals, all of them open. `where`: what
- * errors call it. Throws `StorageRefused`.
+ * Parses keys in the form `2:…,1:…`, or one per line with comments after `#`. The first key encrypts, and all
+ * keys decrypt. `where` is the name of the source in errors. Throws `StorageRefused` if the text is invalid.
  */
 export function parseKeyRing(text: string, where: string): readonly [EncryptionKey, ...EncryptionKey[]] {
   verifyChecksum(text, where);
@@ -57,22 +72,27 @@ export function parseKeyRing(text: string, where: string): readonly [EncryptionK
     .filter(Boolean);
   const keys = items.map((item, index): EncryptionKey => {
     const [, version, key = ""] = /^([1-9]\d{0,8}):([A-Za-z\d+/]{43}=)$/.exec(item) ?? [];
-    // What stands there may be a secret, so it is not repeated.
+    // The item may be a secret, so the error does not repeat it.
     if (version === undefined)
-      throw new StorageRefused(`${where}: key ${index + 1} is not of the form 1:<32 bytes in base64>; ${makeKeyHint}`);
+      throw new StorageRefused(
+        `${where}: key ${index + 1} is invalid; use the form 1:<32 bytes in base64>; ${makeKeyHint}`,
+      );
     return { version: Number(version), key: Buffer.from(key, "base64") };
   });
   const [first, ...others] = keys;
-  if (!first) throw new StorageRefused(`${where}: there is no key in it; ${makeKeyHint}`);
-  if (new Set(keys.map(({ version }) => version)).size < keys.length) throw new StorageRefused(`${where}: two keys have the same version`);
+  if (!first) throw new StorageRefused(`${where}: contains no key; ${makeKeyHint}`);
+  if (new Set(keys.map(({ version }) => version)).size < keys.length)
+    throw new StorageRefused(`${where}: two keys have the same version; give each key its own version`);
   return [first, ...others];
 }
 
-const makeKeyHint = "waypost keys new prints one";
+const makeKeyHint = '"waypost keys new" prints a new key';
 
-/** The keys of a source as they are now. Throws `StorageRefused`. */
+/** Returns the current keys of a source. Throws `StorageRefused` if they cannot be read or are invalid. */
 export function readKeyRing(source: NonNullable<KeySource>): readonly [EncryptionKey, ...EncryptionKey[]] {
-  return "keyRing" in source ? parseKeyRing(source.keyRing, "WAYPOST_KEYS") : parseKeyRing(readKeysFile(source.file), source.file);
+  return "keyRing" in source
+    ? parseKeyRing(source.keyRing, "WAYPOST_KEYS")
+    : parseKeyRing(readKeysFile(source.file), source.file);
 }
 
 function readKeysFile(file: string): string {
@@ -80,29 +100,35 @@ function readKeysFile(file: string): string {
     return readFileSync(file, "utf8");
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new StorageRefused(`${file}: the keys cannot be read (${why}); ${restoreKeysHint}`);
+    throw new StorageRefused(`${file}: cannot be read (${why}); ${restoreKeysHint}`);
   }
 }
 
-const restoreKeysHint = "give back the keys that the secrets of this store were sealed with, from a copy";
+const restoreKeysHint = "restore the keys of this store from a copy";
 
-/** The seals of a source. */
-export const createCipher = (source: KeySource): SecretCipher => (source === null ? plaintextCipher : new KeyRingCipher(source));
+/** Returns the cipher of a source. */
+export const createCipher = (source: KeySource): SecretCipher =>
+  source === null ? plaintextCipher : new KeyRingCipher(source);
 
-/** Nothing is sealed. */
+/** A cipher without keys, which leaves secrets unencrypted. */
 export const plaintextCipher: SecretCipher = {
   encrypt: () => null,
   decrypt: (sealed) => {
     throw new StorageRefused(
-      `keys: there are none, and secrets are sealed with key ${parseKeyVersion(sealed)}; set WAYPOST_KEYS or WAYPOST_KEYS_FILE`,
+      `keys: missing, but secrets are encrypted with key ${parseKeyVersion(sealed)}; ` +
+        "set WAYPOST_KEYS or WAYPOST_KEYS_FILE",
     );
   },
 };
 
-/** The version of the key that something was sealed with. */
-export const parseKeyVersion = (encrypted: string): number => Number(encrypted.slice(0, encrypted.indexOf(".")));
+/** Returns the version of the key that encrypted a value. */
+export const parseKeyVersion = (encrypted: string): number =>
+  Number(encrypted.slice(0, encrypted.indexOf(".")));
 
-/** AES-256-GCM under the keys of a source. A file that was changed is noticed, by whichever thread or process has it open. */
+/**
+ * Encrypts with AES-256-GCM and the keys of a source. Every thread and process notices when the key file was
+ * changed.
+ */
 class KeyRingCipher implements SecretCipher {
   readonly #source: NonNullable<KeySource>;
   #keys: readonly [EncryptionKey, ...EncryptionKey[]];
@@ -119,7 +145,9 @@ class KeyRingCipher implements SecretCipher {
     this.#reloadIfChanged();
     const [{ version, key }] = this.#keys;
     const nonce = randomBytes(nonceBytes);
-    const cipher = createCipheriv("aes-256-gcm", key, nonce, { authTagLength: tagBytes }).setAAD(toAssociatedData(version, subject));
+    const cipher = createCipheriv("aes-256-gcm", key, nonce, { authTagLength: tagBytes }).setAAD(
+      toAssociatedData(version, subject),
+    );
     const hidden = Buffer.concat([cipher.update(JSON.stringify(value), "utf8"), cipher.final()]);
     return `${version}.${Buffer.concat([nonce, cipher.getAuthTag(), hidden]).toString("base64")}`;
   }
@@ -139,13 +167,18 @@ class KeyRingCipher implements SecretCipher {
     const nonce = bytes.subarray(0, nonceBytes);
     const tag = bytes.subarray(nonceBytes, nonceBytes + tagBytes);
     try {
-      const decipher = createDecipheriv("aes-256-gcm", this.#findKey(version, subject), nonce, { authTagLength: tagBytes });
+      const decipher = createDecipheriv("aes-256-gcm", this.#findKey(version, subject), nonce, {
+        authTagLength: tagBytes,
+      });
       decipher.setAAD(toAssociatedData(version, subject)).setAuthTag(tag);
-      return decipher.update(bytes.subarray(nonceBytes + tagBytes), undefined, "utf8") + decipher.final("utf8");
+      return (
+        decipher.update(bytes.subarray(nonceBytes + tagBytes), undefined, "utf8") + decipher.final("utf8")
+      );
     } catch (error) {
       if (error instanceof StorageRefused) throw error;
       throw new StorageRefused(
-        `keys: key ${version} does not open what was sealed for ${subject}: it is another key, or the row was altered; ${restoreKeysHint}`,
+        `keys: key ${version} cannot decrypt ${subject}: the key differs, or the row was altered; ` +
+          restoreKeysHint,
       );
     }
   }
@@ -157,7 +190,9 @@ class KeyRingCipher implements SecretCipher {
     this.#reloadIfChanged();
     const found = find();
     if (found) return found;
-    throw new StorageRefused(`keys: there is no key ${version}, which sealed what belongs to ${subject}; ${restoreKeysHint}`);
+    throw new StorageRefused(
+      `keys: key ${version} is missing, which encrypted ${subject}; ${restoreKeysHint}`,
+    );
   }
 
   #reloadIfChanged(): void {
@@ -167,7 +202,7 @@ class KeyRingCipher implements SecretCipher {
     this.#fileStamp = stamp;
   }
 
-  /** A file is replaced as a whole, so it is another one when it has changed. */
+  /** A key file is replaced as a whole, so a changed file has a different inode, time or size. */
   #readFileStamp(): string {
     if (!("file" in this.#source)) return "";
     const found = statSync(this.#source.file, { bigint: true, throwIfNoEntry: false });
@@ -175,4 +210,5 @@ class KeyRingCipher implements SecretCipher {
   }
 }
 
-const toAssociatedData = (version: number, subject: string): Buffer => Buffer.from(`waypost ${version} ${subject}`);
+const toAssociatedData = (version: number, subject: string): Buffer =>
+  Buffer.from(`waypost ${version} ${subject}`);

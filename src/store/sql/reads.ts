@@ -1,8 +1,9 @@
-import type { AccountId, LogRow, MessageId, Millis } from "../../core/model/message.ts";
-import type { DatabaseConnection, Dialect } from "./database.ts";
+import type { LogRow, Millis } from "../../core/model/message.ts";
+import type { DatabaseConnection } from "./database.ts";
 import { readKeyVersion } from "./encryptedColumns.ts";
 import type {
   LogName,
+  MessageLogsNeed,
   Range,
   RowSize,
   EncryptedTableName,
@@ -15,29 +16,28 @@ import { countRange, createReader, readRowsByKey, makeRangeClause } from "./rows
 import { listColumns, selectEach, keyValues, getStatements } from "./statements.ts";
 import { tables } from "./tables.ts";
 
-const nextDueSql = `select min(due_at) as at from (select min(due_at) as due_at from messages where leased_by is null and due_at is not null and id <> ''
+const nextDueSql = `select min(due_at) as at from (
+  select min(due_at) as due_at from messages where leased_by is null and due_at is not null and id <> ''
   union all select min(due_at) as due_at from messages where leased_by is not null
   union all select min(due_at) as due_at from host_waitlists
   union all select min(due_at) as due_at from limiters where due_at is not null
   union all select min(due_at) as due_at from schedules where due_at is not null
   union all select min(due_at) as due_at from waiters where due_at is not null) as earliest`;
 
-/** When the next message, line, schedule or waiter falls due. */
+/** Returns when the next message, waitlist, limiter, schedule or waiter is due, or null if none is. */
 export async function readNextDueAt(connection: DatabaseConnection): Promise<Millis | null> {
   const [row] = await connection.query(nextDueSql, []);
   return typeof row?.at === "number" ? row.at : null;
 }
 
-const countLeasedSql = `select count(*) as leased from (select account from messages
-  where leased_by is not null and due_at > ? and due_at <= ? order by due_at, id limit ?) as soon where account = ?`;
+const countLeasedSql = `select count(*) as leased from (
+  select account from messages where leased_by is not null and due_at > ? and due_at <= ?
+    order by due_at, id limit ?) as soon where account = ?`;
 
-const makeCountAheadSql = ({
-  useIndex,
-}: Dialect): string => `select count(*) as before from (select id from messages ${useIndex("messages_waitlist")}
-  where waitlist is not null and account = ? and waitlist = ? and id < ? limit ?) as earlier`;
-
-/** How long lists are, and how much is stored. */
-const createCounts = (connection: DatabaseConnection): Pick<StorageReads, "findIdBehind" | "count" | "storedBytes"> => ({
+/** Returns the reads that count rows and bytes. */
+const createCounts = (
+  connection: DatabaseConnection,
+): Pick<StorageReads, "findIdBehind" | "count" | "storedBytes"> => ({
   findIdBehind: async (name, account, newer) => {
     const { where, values } = makeRangeClause({ account }, { tableName: name, dialect: connection.dialect });
     const newest = `select id from ${tables[name].name} ${where} order by id desc limit 1 offset ?`;
@@ -48,16 +48,16 @@ const createCounts = (connection: DatabaseConnection): Pick<StorageReads, "findI
   storedBytes: createStoredBytesReader(connection),
 });
 
-/** The index by which entries are found by their message, and the condition that it has on PostgreSQL. */
+/** The index by which log entries are found by message, and the condition of that index on PostgreSQL. */
 const messageIndex = { log: "log_message", keptLog: "kept_log_message" } as const;
 const messageIndexCondition = { log: "", keptLog: "and id <> ''" } as const;
 
-/** The plain reads of a database. */
+/** Returns the plain reads of a database. */
 export function createSqlReads(connection: DatabaseConnection): StorageReads {
   const read = createReader(connection);
   const { dialect } = connection;
   return {
-    rows: (name, keys, options) => readRowsByKey(connection, name, keys, { mode: "plain", ...options }),
+    rows: (name, keys, options) => readRowsByKey(connection, name, { keys, mode: "plain", ...options }),
     sizes: async (name, keys) => {
       const { sizes, keyTypes } = getStatements(connection.dialect, name);
       const found = await connection.each(sizes, keyTypes, keys.map(keyValues));
@@ -67,71 +67,108 @@ export function createSqlReads(connection: DatabaseConnection): StorageReads {
     range: async (name, range) => {
       const id = tables[name].key.at(-1) ?? "id";
       const { where, values } = makeRangeClause(range, { tableName: name, dialect });
-      return read(tables[name], `${where} order by ${id} ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit], range);
+      return read(tables[name], {
+        rest: `${where} order by ${id} ${range.descending ? "desc" : "asc"} limit ?`,
+        values: [...values, range.limit],
+        bodies: range.bodies,
+      });
     },
     messageLog: (messageId, range, table = "log") => {
       const { where, values } = makeRangeClause(range, { tableName: table, dialect });
+      const isWanted = `${where} and message_id = ? ${messageIndexCondition[table]}`;
       const order = `order by id ${range.descending ? "desc" : "asc"} limit ?`;
-      const rest = `${dialect.useIndex(messageIndex[table])} ${where} and message_id = ? ${messageIndexCondition[table]} ${order}`;
-      return read(tables[table], rest, [...values, messageId, range.limit], range);
+      return read(tables[table], {
+        rest: `${dialect.useIndex(messageIndex[table])} ${isWanted} ${order}`,
+        values: [...values, messageId, range.limit],
+        bodies: range.bodies,
+      });
     },
-    messageLogs: (account, messageIds, limit, table) => readMessageLogs(connection, account, messageIds, { limit, table }),
+    messageLogs: (need, table) => readMessageLogs(connection, need, table),
     messagesToHost: (host, range) => {
       const { where, values } = makeRangeClause(range, { tableName: "messages", dialect });
-      return read(tables.messages, `${dialect.useIndex("messages_host")} ${where} and host = ? and id <> '' order by id limit ?`, [
-        ...values,
-        host,
-        range.limit,
-      ]);
+      return read(tables.messages, {
+        rest: `${dialect.useIndex("messages_host")} ${where} and host = ? and id <> '' order by id limit ?`,
+        values: [...values, host, range.limit],
+      });
     },
-    countAhead: async ({ account, waitlist, id }, limit) => {
-      const [row] = await connection.query(makeCountAheadSql(dialect), [account, waitlist, id, limit]);
-      return Number(row?.before ?? 0);
-    },
-    queueSlots: (account, queue, limit) =>
-      read(tables.queueSlots, `${dialect.useIndex("queue_slots_queue")} where account = ? and queue = ? and id <> '' order by id limit ?`, [
-        account,
-        queue,
-        limit,
-      ]),
-    slotHolders: (account, slotId, limit) => {
-      const rest = `${dialect.useIndex("messages_queue_slot")} where queue_slot is not null and account = ? and queue_slot = ? order by id limit ?`;
-      return read(tables.messages, rest, [account, slotId, limit]);
-    },
-    accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
-    accounts: () => read(tables.accounts, `order by id`, []),
+    ...createQueueReads(connection),
+    accounts: () => read(tables.accounts, { rest: "order by id", values: [] }),
     ...createCounts(connection),
     encryptionStatus: (name, range) => readEncryptionStatus(connection, name, range),
-    tokenByHash: async (hash) => (await read(tables.tokens, `where token_hash = ?`, [hash]))[0] ?? null,
-    sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,
-    queueMessages: async ({ account, queue, limit }) => {
-      const found = await connection.query(
-        `select id from messages ${dialect.useIndex("messages_queue")} where queue is not null and account = ? and queue = ?
-          and state <> 'cancelling' order by id limit ?`,
-        [account, queue, limit],
-      );
-      return found.map(({ id }) => String(id));
-    },
+    ...createReadsByHash(connection),
     countLeased: async ({ account, now, until, scan }) => {
       const [row] = await connection.query(countLeasedSql, [now, until, scan, account]);
       return Number(row?.leased ?? 0);
     },
     ...createRunReads(connection),
     earliestDeduplicationEnd: async (account) => {
-      const [row] = await connection.query(`select min(expires_at) as at from deduplications where account = ? and key <> ''`, [account]);
+      const [row] = await connection.query(
+        `select min(expires_at) as at from deduplications where account = ? and key <> ''`,
+        [account],
+      );
       return typeof row?.at === "number" ? row.at : null;
     },
   };
 }
 
-/** For each account by itself: one bucket is looked for, and if there is one, the largest buckets are added up. */
+/** Returns the reads that find an account, a token or a source by the hash of its secret. */
+function createReadsByHash(
+  connection: DatabaseConnection,
+): Pick<StorageReads, "accountByToken" | "tokenByHash" | "sourceBySecret"> {
+  const read = createReader(connection);
+  const byToken = "where token_hash = ?";
+  const bySecret = "where secret_hash = ?";
+  return {
+    accountByToken: async (hash) =>
+      (await read(tables.accounts, { rest: byToken, values: [hash] }))[0] ?? null,
+    tokenByHash: async (hash) => (await read(tables.tokens, { rest: byToken, values: [hash] }))[0] ?? null,
+    sourceBySecret: async (hash) =>
+      (await read(tables.sources, { rest: bySecret, values: [hash] }))[0] ?? null,
+  };
+}
+
+/** Returns the reads of queues and waitlists. */
+function createQueueReads(
+  connection: DatabaseConnection,
+): Pick<StorageReads, "countAhead" | "queueSlots" | "slotHolders" | "queueMessages"> {
+  const read = createReader(connection);
+  const { useIndex } = connection.dialect;
+  const isOfQueue = "account = ? and queue = ? and id <> ''";
+  const slotsOfQueue = `${useIndex("queue_slots_queue")} where ${isOfQueue} order by id limit ?`;
+  const holdersOfSlot =
+    `${useIndex("messages_queue_slot")} where queue_slot is not null` +
+    " and account = ? and queue_slot = ? order by id limit ?";
+  const countAheadSql = `select count(*) as before from (
+    select id from messages ${useIndex("messages_waitlist")}
+      where waitlist is not null and account = ? and waitlist = ? and id < ? limit ?) as earlier`;
+  const messagesOfQueueSql = `select id from messages ${useIndex("messages_queue")}
+    where queue is not null and account = ? and queue = ? and state <> 'cancelling' order by id limit ?`;
+  return {
+    countAhead: async ({ account, waitlist, id }, limit) => {
+      const [row] = await connection.query(countAheadSql, [account, waitlist, id, limit]);
+      return Number(row?.before ?? 0);
+    },
+    queueSlots: (account, queue, limit) =>
+      read(tables.queueSlots, { rest: slotsOfQueue, values: [account, queue, limit] }),
+    slotHolders: (account, slotId, limit) =>
+      read(tables.messages, { rest: holdersOfSlot, values: [account, slotId, limit] }),
+    queueMessages: async ({ account, queue, limit }) =>
+      (await connection.query(messagesOfQueueSql, [account, queue, limit])).map(({ id }) => String(id)),
+  };
+}
+
+/**
+ * Returns a function that sums the stored bytes of accounts. For each account separately, it looks for one
+ * changed bucket. If there is one, it sums the 3-hour buckets.
+ */
 function createStoredBytesReader(connection: DatabaseConnection): StorageReads["storedBytes"] {
   const types = ["text", "text", "text"] as const;
   const { from, column } = connection.dialect.givenRows(types);
   const within = (after: string, before: string): string =>
     `from usage where usage.account = ${column(0)} and usage.id > ${after} and usage.id < ${before}`;
   const sum = `(select coalesce(sum(stored_bytes), 0) ${within("'3h/'", "'3h0'")})`;
-  const statement = `select ${column(0)} as account, ${sum} as bytes${from} where exists (select 1 ${within(column(1), column(2))})`;
+  const isChanged = `exists (select 1 ${within(column(1), column(2))})`;
+  const statement = `select ${column(0)} as account, ${sum} as bytes${from} where ${isChanged}`;
   return async (accounts, { after, before }) => {
     const parameters = accounts.map((account) => [account, after, before]);
     return (await connection.each(statement, types, parameters)).map(({ account, bytes }) => ({
@@ -141,7 +178,7 @@ function createStoredBytesReader(connection: DatabaseConnection): StorageReads["
   };
 }
 
-/** The account is all of the key of an account, and the first part of that of a source. */
+/** An account's key is its id. A source's key begins with the account. */
 async function readEncryptionStatus(
   connection: DatabaseConnection,
   name: EncryptedTableName,
@@ -153,13 +190,22 @@ async function readEncryptionStatus(
   const afterKey = name === "accounts" ? "id > ?" : "(account, id) > (?, ?)";
   const values = name === "accounts" ? after.slice(0, 1) : after;
   const found = await connection.query(
-    `select ${owner} as account, ${id} as id, detail from ${name} where ${afterKey} order by ${order} limit ?`,
+    `select ${owner} as account, ${id} as id, detail from ${name}
+      where ${afterKey} order by ${order} limit ?`,
     [...values, limit],
   );
-  return found.map((row) => ({ account: String(row.account), id: String(row.id), keyVersion: readKeyVersion(row) }));
+  return found.map((row) => ({
+    account: String(row.account),
+    id: String(row.id),
+    keyVersion: readKeyVersion(row),
+  }));
 }
 
-async function readRangeSizes(connection: DatabaseConnection, tableName: SizedName, range: Range): Promise<RowSize[]> {
+async function readRangeSizes(
+  connection: DatabaseConnection,
+  tableName: SizedName,
+  range: Range,
+): Promise<RowSize[]> {
   const { where, values } = makeRangeClause(range, { tableName, dialect: connection.dialect });
   const { name, key } = tables[tableName];
   const body = tableName === "schedules" && range.bodies !== false ? "coalesce(length(body), 0)" : "0";
@@ -169,52 +215,51 @@ async function readRangeSizes(connection: DatabaseConnection, tableName: SizedNa
   return found.map((row) => ({ body: Number(row.body), settings: Number(row.settings) }));
 }
 
-/** A few lines for each of many messages: for each of them the index is read from its end. */
+/** Returns the newest log entries of each message. The index is read from its end for each message. */
 async function readMessageLogs(
   connection: DatabaseConnection,
-  account: AccountId,
-  messageIds: readonly MessageId[],
-  { limit, table = "log" }: { limit: number; table: LogName | undefined },
+  { account, messageIds, limit }: MessageLogsNeed,
+  table: LogName = "log",
 ): Promise<LogRow[]> {
   const { dialect } = connection;
   const { name } = tables[table];
   const keyTypes = ["text", "text"] as const;
   const { also, column } = dialect.givenRows(keyTypes);
   const isStillKept =
-    table === "log" && dialect.logForgottenUpTo ? `and log.id > ${dialect.logForgottenUpTo(column(0))}` : messageIndexCondition[table];
-  const messageSql = `select ${listColumns(tables[table], { bodies: false })} from ${name} ${dialect.useIndex(messageIndex[table])}
-    where ${name}.account = ${column(0)} and ${name}.message_id = ${column(1)} ${isStillKept} order by ${name}.id desc limit ${limit}`;
+    table === "log" && dialect.logForgottenUpTo
+      ? `and log.id > ${dialect.logForgottenUpTo(column(0))}`
+      : messageIndexCondition[table];
+  const columns = listColumns(tables[table], { bodies: false });
+  const messageSql = `select ${columns} from ${name} ${dialect.useIndex(messageIndex[table])}
+    where ${name}.account = ${column(0)} and ${name}.message_id = ${column(1)} ${isStillKept}
+    order by ${name}.id desc limit ${limit}`;
   const statement = selectEach({ also }, name, messageSql);
-  const found = await connection.each(
-    statement,
-    keyTypes,
-    messageIds.map((id) => [account, id]),
-  );
-  return found.map((row) => tables[table].read(row));
+  const keys = messageIds.map((id) => [account, id]);
+  return (await connection.each(statement, keyTypes, keys)).map((row) => tables[table].read(row));
 }
 
-/** The plain reads of what belongs to workflow runs. */
-function createRunReads(connection: DatabaseConnection): Pick<StorageReads, "earliestRunEnd" | "runMessages" | "eventWaiters"> {
+/** Returns the plain reads of the rows of workflow runs. */
+function createRunReads(
+  connection: DatabaseConnection,
+): Pick<StorageReads, "earliestRunEnd" | "runMessages" | "eventWaiters"> {
   const read = createReader(connection);
   const { dialect } = connection;
+  const firstEndSql = `select min(ended_at) as at from runs ${dialect.useIndex("runs_end")}
+    where ended_at is not null and account = ? and failed = ?`;
+  const isOfRun = "run is not null and account = ? and run = ?";
+  const messagesOfRun = `${dialect.useIndex("messages_run")} where ${isOfRun} order by id`;
   return {
     earliestRunEnd: async (account, { failed }) => {
-      const first = `select min(ended_at) as at from runs ${dialect.useIndex("runs_end")} where ended_at is not null and account = ? and failed = ?`;
-      const [row] = await connection.query(first, [account, failed ? 1 : 0]);
+      const [row] = await connection.query(firstEndSql, [account, failed ? 1 : 0]);
       return typeof row?.at === "number" ? row.at : null;
     },
-    runMessages: (account, run) =>
-      read(tables.messages, `${dialect.useIndex("messages_run")} where run is not null and account = ? and run = ? order by id`, [
-        account,
-        run,
-      ]),
+    runMessages: (account, run) => read(tables.messages, { rest: messagesOfRun, values: [account, run] }),
     eventWaiters: (event, range) => {
       const { where, values } = makeRangeClause(range, { tableName: "waiters", dialect });
-      return read(tables.waiters, `${dialect.useIndex("waiters_event")} ${where} and event = ? and id <> '' order by id limit ?`, [
-        ...values,
-        event,
-        range.limit,
-      ]);
+      return read(tables.waiters, {
+        rest: `${dialect.useIndex("waiters_event")} ${where} and event = ? and id <> '' order by id limit ?`,
+        values: [...values, event, range.limit],
+      });
     },
   };
 }

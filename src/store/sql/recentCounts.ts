@@ -5,15 +5,18 @@ import type { Loader } from "../batch/loader.ts";
 import { toQuotaKey } from "../batch/quotaCounts.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
-/** Of several kinds and accounts. */
+/** The maximum number of counts, over all kinds and accounts. */
 const maxCounts = 1_000;
 const countedTables = ["urlGroups", "limiters", "schedules", "sources", "tokens"] as const;
 
-/** How many there are of what is set up, so that not all are counted for each that is made. For a storage with one writer. */
+/**
+ * Caches how many queues, schedules and similar rows accounts have, so that not all rows are counted each
+ * time one is created. Only for a storage with one writer.
+ */
 export class RecentCounts {
   readonly #counts = new BoundedMap<string, number>(maxCounts);
 
-  /** Learns what a batch has stored. */
+  /** Updates the counts after a batch has been stored. */
   record(set: Pick<WorkingSet, "changes">): void {
     if (this.#counts.size === 0) return;
     for (const table of countedTables) {
@@ -23,7 +26,7 @@ export class RecentCounts {
         const id = toQuotaKey(key[0], name);
         const count = this.#counts.get(id);
         if (count === undefined) continue;
-        // Of what was removed unseen it is not known whether it was there.
+        // A row that was removed without being loaded may not have existed.
         if (!loaded && now === undefined) this.#counts.delete(id);
         else this.#counts.set(id, count + (now ? 1 : 0) - (before ? 1 : 0));
       }
@@ -34,7 +37,7 @@ export class RecentCounts {
     this.#counts.clear();
   }
 
-  /** The same counts as `loader`, which is asked for those that are not known. */
+  /** Returns counts from this cache, and loads unknown ones through the loader. */
   cachedCounts({ quotaCounts }: Pick<Loader, "quotaCounts">): Loader["quotaCounts"] {
     return async (needs) => {
       const known = needs.map(({ account, name }) => this.#counts.get(toQuotaKey(account, name)));
@@ -46,7 +49,7 @@ export class RecentCounts {
     };
   }
 
-  /** Where as many were counted as were asked for, there may be more. */
+  /** Does not cache a count that has reached its limit, because there may be more rows. */
   #note({ account, name, limit }: CountNeed, count: number): void {
     if (count < limit) this.#counts.set(toQuotaKey(account, name), count);
   }

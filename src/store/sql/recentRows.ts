@@ -5,32 +5,37 @@ import type { Loader } from "../batch/loader.ts";
 import { RecentCounts } from "./recentCounts.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
-/** Rows that change again some milliseconds after they were written. */
+/** The tables whose rows change again some milliseconds after they were written. */
 const cachedTables = ["messages", "activeRuns", "runs"] as const;
 type CachedTable = (typeof cachedTables)[number];
 
 /**
- * Rows of a generation. Of messages, some 400 bytes each, and of what runs have counted, these are more than this node can have under way;
- * of runs, which carry the headers they were started with, fewer.
+ * The maximum number of rows per generation. A message takes about 400 bytes. For messages and active runs,
+ * the maximum exceeds what this node can have in flight. Runs contain the headers that they were started
+ * with, so fewer are kept.
  */
 const maxRows: { readonly [T in CachedTable]: number } = { messages: 5_000, activeRuns: 5_000, runs: 1_000 };
 const maxAccounts = 1_000;
-/** Letters of the headers that a run is sent with. */
+/** The maximum number of characters in the headers of a cached run. */
 const maxHeaderLength = 4_096;
 
 /**
- * What was written last, so that it need not be asked for again: most messages are looked at once more, when their outcome comes, some
- * milliseconds after they were written, and runs at each of their steps. For a storage with one writer, which forgets it all when
- * something changed behind its back.
+ * Caches the rows that were written last, so that they need not be read again. Most messages are read again
+ * some milliseconds later, when their outcome arrives, and runs are read at each step. Only for a storage
+ * with one writer. The cache must be cleared when another connection has changed the data.
  */
 export class RecentRows {
-  readonly #rows = { messages: new RowCache("messages"), activeRuns: new RowCache("activeRuns"), runs: new RowCache("runs") };
+  readonly #rows = {
+    messages: new RowCache("messages"),
+    activeRuns: new RowCache("activeRuns"),
+    runs: new RowCache("runs"),
+  };
   readonly #accounts = new BoundedMap<AccountId, Account>(maxAccounts);
   readonly #counts = new RecentCounts();
 
-  /** Learns what a batch has written. To be told when it is stored, and not before. */
+  /** Adds the rows of a batch. Must be called after the batch is stored, not before. */
   record(set: Pick<WorkingSet, "changes">): void {
-    // An account is changed only where it still is what was read, so it must have been read.
+    // An account is changed only if it still equals what was read, so it must be read from the database.
     for (const { key } of set.changes("accounts")) this.#accounts.delete(key[0]);
     for (const table of cachedTables) this.#recordTable(table, set);
     this.#counts.record(set);
@@ -47,13 +52,23 @@ export class RecentRows {
     this.#accounts.clear();
   }
 
-  /** The same rows as `loader`, which is asked only for those that are not known. */
+  /** Returns a loader that reads rows from this cache, and unknown ones through the given loader. */
   cachedLoader(loader: Loader): Loader {
-    const rows = async <T extends TableName>(table: T, keys: readonly Key[], options?: { bodies?: false }): Promise<readonly Rows[T][]> => {
-      const loadRest = (rest: readonly Key[]): Promise<readonly Rows[T][]> => loader.rows(table, rest, options);
-      if (isCachedTable(table)) return loadMissing(keys, (key) => this.#table(table).get(key) as Rows[T] | undefined, loadRest);
+    const rows = async <T extends TableName>(
+      table: T,
+      keys: readonly Key[],
+      options?: { bodies?: false },
+    ): Promise<readonly Rows[T][]> => {
+      const loadRest = (rest: readonly Key[]): Promise<readonly Rows[T][]> =>
+        loader.rows(table, rest, options);
+      if (isCachedTable(table))
+        return loadMissing(keys, (key) => this.#table(table).get(key) as Rows[T] | undefined, loadRest);
       if (table !== "accounts") return loadRest(keys);
-      const accounts = await loadMissing(keys, ([id]) => this.#accounts.get(id) as Rows[T] | undefined, loadRest);
+      const accounts = await loadMissing(
+        keys,
+        ([id]) => this.#accounts.get(id) as Rows[T] | undefined,
+        loadRest,
+      );
       for (const account of accounts as readonly Account[]) this.#accounts.set(account.id, account);
       return accounts;
     };
@@ -66,9 +81,10 @@ export class RecentRows {
   }
 }
 
-const isCachedTable = (table: TableName): table is CachedTable => (cachedTables as readonly TableName[]).includes(table);
+const isCachedTable = (table: TableName): table is CachedTable =>
+  (cachedTables as readonly TableName[]).includes(table);
 
-/** Rows of a table by their ids, in two generations, each in a `Map` of its own: see docs/decisions/0034. */
+/** Rows of one table by id, in two generations with one `Map` each: see docs/decisions/0034. */
 class RowCache<T extends CachedTable> {
   readonly #maxRows: number;
   #young = new Map<string, Rows[T]>();
@@ -79,7 +95,7 @@ class RowCache<T extends CachedTable> {
     this.#maxRows = maxRows[table];
   }
 
-  /** Accounts may have rows of the same id, of which the one that was written last is known. */
+  /** If several accounts have a row with the same id, only the row that was written last is known. */
   get([account, id = ""]: Key): Rows[T] | undefined {
     const row = this.#young.get(id) ?? this.#older.get(id);
     return row?.account === account ? row : undefined;
@@ -104,9 +120,13 @@ class RowCache<T extends CachedTable> {
   }
 }
 
-/** A run that has ended changes no more. Few have long headers, or an invoker, whose step is kept with them. */
+/**
+ * Reports whether a row is worth caching. A run that has ended does not change again. Few runs have long
+ * headers, or an invoker, whose step the row contains.
+ */
 const isWorthCaching = (row: Rows[CachedTable]): boolean =>
-  !("settings" in row) || (row.endedAt === null && row.invoker === null && countHeaderCharacters(row.settings) <= maxHeaderLength);
+  !("settings" in row) ||
+  (row.endedAt === null && row.invoker === null && countHeaderCharacters(row.settings) <= maxHeaderLength);
 
 const countHeaderCharacters = ({ headers, callback, failureCallback }: SendSettings): number =>
   [callback, failureCallback].reduce(

@@ -6,25 +6,32 @@ import { StorageRefused } from "../store.ts";
 import type { Columns, Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
-/** Rows by their keys, in no order; those that are not there are absent. */
+/** Reads rows by their keys, in no order. Missing rows are omitted. */
 export async function readRowsByKey<T extends TableName>(
   connection: DatabaseConnection,
   name: T,
-  keys: readonly Key[],
-  options: ReadMode,
+  { keys, mode, bodies }: KeyRead,
 ): Promise<Rows[T][]> {
   const table: Table<Rows[T]> = tables[name];
   const statements = getStatements(connection.dialect, name);
-  const statement = statements[options.bodies === false ? "withoutBody" : "whole"][options.mode];
+  const statement = statements[bodies === false ? "withoutBody" : "whole"][mode];
   const values = keys.map(keyValues);
-  // Nodes that want the same rows take them in the same order, so as not to wait for each other in a circle.
-  if (options.mode === "locking" && !table.unlocked && connection.dialect.lock(table.name) !== "") values.sort(inLockOrder(table));
+  // All nodes lock rows in the same order, so that they do not deadlock.
+  if (mode === "locking" && !table.unlocked && connection.dialect.lock(table.name) !== "")
+    values.sort(inLockOrder(table));
   const found = await connection.each(statement, statements.keyTypes, values);
   return toRows(connection, table, found);
 }
 
-/** Returns the rows that columns say, and tells what is damaged of them. Throws `StorageRefused` if one says nothing at all. */
-export function toRows<Row>({ cipher, foundDamaged }: DatabaseConnection, table: Table<Row>, found: readonly Columns[]): Row[] {
+/**
+ * Returns the rows that columns represent, and reports damaged rows. Throws `StorageRefused` if a row cannot
+ * be read at all.
+ */
+export function toRows<Row>(
+  { cipher, foundDamaged }: DatabaseConnection,
+  table: Table<Row>,
+  found: readonly Columns[],
+): Row[] {
   return found.map((columns) => {
     const key = table.key.map((name) => String(columns[name]));
     try {
@@ -34,24 +41,37 @@ export function toRows<Row>({ cipher, foundDamaged }: DatabaseConnection, table:
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       foundDamaged?.(table.name, key);
-      throw new StorageRefused(`${table.name} ${key.join(" ")}: damaged, and cannot be read; restore a backup`, { cause: error });
+      throw new StorageRefused(`${table.name} ${key.join(" ")}: damaged and unreadable; restore a backup`, {
+        cause: error,
+      });
     }
   });
 }
 
-/** To take rows away from other nodes, or to look at them. */
-export type ReadMode = { mode: "locking" | "plain" } & BodyOptions;
+/** Rows to read by key. `locking` keeps other nodes from changing them until the transaction ends. */
+type KeyRead = { keys: readonly Key[]; mode: "locking" | "plain" } & BodyOptions;
 
-/** Reads rows of one table. `rest` is what follows its name. */
+/** A read of one table: the SQL that follows the table's name, and its parameters. */
+type TableRead = { rest: string; values: Value[] } & BodyOptions;
+
+/** Returns a function that reads rows of one table. */
 export const createReader =
   (connection: DatabaseConnection) =>
-  async <Row>(table: Table<Row>, rest: string, values: Value[], options?: BodyOptions): Promise<Row[]> =>
-    toRows(connection, table, await connection.query(`select ${listColumns(table, options)} from ${table.name} ${rest}`, values));
+  async <Row>(table: Table<Row>, { rest, values, bodies }: TableRead): Promise<Row[]> =>
+    toRows(
+      connection,
+      table,
+      await connection.query(`select ${listColumns(table, { bodies })} from ${table.name} ${rest}`, values),
+    );
 
-/** Rows of a run, by their ids: in the order of ids. */
+/** The condition for a range of ids of an account, in the order of ids. */
 export const idRangeClause = `where account = ? and id > ? and id < ? order by id`;
 type IdRange = Pick<Range, "account" | "after" | "before">;
 
+/**
+ * Returns the condition for a range, and the values of its parameters. Entries of the log that are removed as
+ * a whole are excluded.
+ */
 export function makeRangeClause(
   { account, after, before }: IdRange,
   { tableName, dialect }: { tableName: TableName; dialect: Dialect },
@@ -60,14 +80,23 @@ export function makeRangeClause(
   const conditions: [string, Value][] = [["account = ?", account]];
   if (after !== undefined) conditions.push([`${id} > ?`, after]);
   if (before !== undefined) conditions.push([`${id} < ?`, before]);
-  if (tableName === "log" && dialect.logForgottenUpTo) conditions.push([`${id} > ${dialect.logForgottenUpTo("?")}`, account]);
-  return { where: `where ${conditions.map(([text]) => text).join(" and ")}`, values: conditions.map(([, value]) => value) };
+  if (tableName === "log" && dialect.logForgottenUpTo)
+    conditions.push([`${id} > ${dialect.logForgottenUpTo("?")}`, account]);
+  return {
+    where: `where ${conditions.map(([text]) => text).join(" and ")}`,
+    values: conditions.map(([, value]) => value),
+  };
 }
 
-/** Rows of a stretch, counted up to its limit. */
-export async function countRange(connection: DatabaseConnection, name: TableName, range: Range): Promise<number> {
+/** Counts the rows of a range, up to its limit. */
+export async function countRange(
+  connection: DatabaseConnection,
+  name: TableName,
+  range: Range,
+): Promise<number> {
   const { where, values } = makeRangeClause(range, { tableName: name, dialect: connection.dialect });
-  const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} ${where} limit ?) as counted`;
-  const [row] = await connection.query(counted, [...values, range.limit]);
+  const found = `select 1 as one from ${tables[name].name} ${where} limit ?`;
+  const sql = `select count(*) as n from (${found}) as counted`;
+  const [row] = await connection.query(sql, [...values, range.limit]);
   return Number(row?.n ?? 0);
 }

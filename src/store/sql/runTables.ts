@@ -7,7 +7,14 @@ import { readText, readNumber, readBytes, readOrNull, parseDetail, toBodyColumn 
 export const runTables = {
   runs: {
     name: "runs",
-    columns: { account: "text", id: "text", failed: "integer", ended_at: "bigint", detail: "text", body: "bytea" },
+    columns: {
+      account: "text",
+      id: "text",
+      failed: "integer",
+      ended_at: "bigint",
+      detail: "text",
+      body: "bytea",
+    },
     key: ["account", "id"],
     write: ({ account, id, endedAt, body, ...detail }) => ({
       account,
@@ -116,7 +123,14 @@ export const runTables = {
   },
   notifications: {
     name: "notifications",
-    columns: { account: "text", id: "text", kind: "text", event: "text", created_at: "bigint", body: "bytea" },
+    columns: {
+      account: "text",
+      id: "text",
+      kind: "text",
+      event: "text",
+      created_at: "bigint",
+      body: "bytea",
+    },
     key: ["account", "id"],
     write: ({ account, id, kind, event, createdAt, body }) => ({
       account,

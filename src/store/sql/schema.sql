@@ -1,7 +1,8 @@
 -- The schema of the store: one text for SQLite and PostgreSQL.
 --
--- Text for one database stands in a marked comment, `/*sqlite: ...*/` or `/*postgres: ...*/`; see `schema.ts`. Text is compared byte by
--- byte on both, so ids sort by time. On SQLite, `without rowid` keeps the rows of a table in the order of their primary key.
+-- SQL for one database is in a marked comment, `/*sqlite: ...*/` or `/*postgres: ...*/`; see `schema.ts`.
+-- Text is compared byte by byte on both, so ids sort by time. On SQLite, `without rowid` keeps the rows of a
+-- table in the order of their primary key.
 --
 -- Most tables have the same three columns:
 --   account  the account to which the row belongs
@@ -10,14 +11,14 @@
 -- All times are milliseconds since 1970.
 --
 -- On PostgreSQL:
---   - A smaller fill factor leaves room on each page, so that an updated row stays on its page and its indexes need not change.
---   - Tables whose rows come and go quickly are vacuumed early. They are not truncated, because that would lock them.
---   - Some indexes have a condition that is always true, such as `id <> ''`. It keeps the planner from using such an index for a query
---     that does not name the condition; see docs/decisions/0041.
+--   - A smaller fill factor leaves room on each page, so that an updated row stays on its page and its
+--     indexes need not change.
+--   - Tables whose rows come and go quickly are vacuumed early. They are not truncated, because that would
+--     lock them.
+--   - Some indexes have a condition that is always true, such as `id <> ''`. It keeps the planner from using
+--     such an index for a query that does not name the condition; see docs/decisions/0041.
 
--- ---------------------------------------------------------------------------------------------------------------------
--- Accounts
--- ---------------------------------------------------------------------------------------------------------------------
+-- ----- Accounts --------------------------------------------------------------------------------------------
 
 create table accounts (
   id text primary key,
@@ -44,7 +45,8 @@ create table audit (
   primary key (account, id)
 ) /*sqlite: without rowid */;
 
--- Usage in counters that each batch adds to. An id names the period and the node, so that nodes never update the same row.
+-- Usage counters to which each batch adds. An id names the period and the node, so that nodes never update
+-- the same row.
 create table usage (
   account text not null,
   id text not null,
@@ -62,9 +64,11 @@ create table usage (
   dead_letters bigint not null,
   stored_bytes bigint not null,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000) */;
+) /*sqlite: without rowid */
+  /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000) */;
 
--- The number of requests in a day, of accounts for which it is limited. The next day overwrites the row.
+-- The number of requests in a day, for accounts whose requests are limited. The next day overwrites the row.
 create table day_counts (
   account text not null,
   day bigint not null,
@@ -72,21 +76,22 @@ create table day_counts (
   primary key (account)
 ) /*sqlite: without rowid */;
 
--- The number of requests in a second, of accounts for which it is limited; shared by all nodes. The next second overwrites the row.
+-- The number of requests in a second, for accounts whose requests are limited. All nodes share the row, and
+-- the next second overwrites it.
 create table second_counts (
   account text not null,
   second bigint not null,
   requests bigint not null,
   primary key (account)
-) /*sqlite: without rowid */ /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000) */;
+) /*sqlite: without rowid */
+  /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000) */;
 
--- ---------------------------------------------------------------------------------------------------------------------
--- Messages
--- ---------------------------------------------------------------------------------------------------------------------
+-- ----- Messages --------------------------------------------------------------------------------------------
 
--- A message as it was accepted. Written once. The rows are too large to be kept inside the B-tree of their key.
--- `checksum` is the CRC-32 of the row without its body, `body_checksum` that of the body; see docs/decisions/0060. Both are null on
--- PostgreSQL, which has checksums of its own.
+-- A message as it was accepted. Written once. The rows are too large to be kept in the B-tree of their key.
+-- `checksum` is the CRC-32 of the row without its body, and `body_checksum` is the CRC-32 of the body; see
+-- docs/decisions/0060. Both are null on PostgreSQL, which has its own checksums.
 create table stored_messages (
   account text not null,
   id text not null,
@@ -97,12 +102,12 @@ create table stored_messages (
   primary key (account, id)
 ) /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 
--- The state of an unfinished message. Small and updated often; the row is deleted when the message is finished.
+-- The state of an unfinished message. Small and updated often. The row is deleted when the message finishes.
 --   due_at               when to send the message, or when its lease ends
 --   lost_attempts        attempts whose lease ended without an outcome
 --   leased_by            the node that is sending the message
 --   counted_to_account   1: the lease counts towards the limit of concurrent deliveries of the account
---   counted_to_endpoint  1: the same for its limit for one endpoint
+--   counted_to_endpoint  1: the lease counts towards the limit of the account for one endpoint
 --   host, endpoint       where the message goes
 --   size                 bytes of the body
 --   reports_outcome      1: a callback or another message needs the outcome
@@ -133,12 +138,18 @@ create table messages (
   tags text,
   time_keys text not null,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
--- Leases that end and messages that wait for a lease are found through different indexes, so that a backlog of one does not hide the other.
-create index messages_due on messages (due_at, id) where leased_by is null and due_at is not null and id <> '';
+) /*sqlite: without rowid */
+  /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
+-- Leases that end, and messages that wait for a lease, are found through different indexes, so that a backlog
+-- of one does not hide the other.
+create index messages_due on messages (due_at, id)
+  where leased_by is null and due_at is not null and id <> '';
 create index messages_leased on messages (due_at, id) where leased_by is not null;
--- Finds the accounts that have due messages, so that accounts take turns; see docs/decisions/0056. So do the other indexes named `_turn`.
-create index messages_turn on messages (account, due_at, id) where leased_by is null and due_at is not null and account <> '';
+-- Finds the accounts that have due messages, so that accounts take turns; see docs/decisions/0056. The other
+-- indexes whose names end in `_turn` have the same purpose.
+create index messages_turn on messages (account, due_at, id)
+  where leased_by is null and due_at is not null and account <> '';
 create index messages_waitlist on messages (account, waitlist, id) where waitlist is not null;
 create index messages_queue on messages (account, queue, id) where queue is not null;
 create index messages_queue_slot on messages (account, queue_slot, id) where queue_slot is not null;
@@ -151,12 +162,14 @@ create table host_waitlists (
   host text not null,
   due_at bigint not null,
   primary key (account, host)
-) /*sqlite: without rowid */ /*postgres: with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
+) /*sqlite: without rowid */
+  /*postgres: with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    vacuum_truncate = false) */;
 create index host_waitlists_due on host_waitlists (due_at);
 create index host_waitlists_turn on host_waitlists (account, due_at, host) where host <> '';
 
--- Queues, flow control keys, and the limits of concurrent deliveries of an account, with their counters. The most updated rows of all.
--- Messages that a limiter holds are on the waitlist of its id.
+-- Queues, flow-control keys and the limits of concurrent deliveries of accounts, with their counters. These
+-- rows are updated the most often. Messages that a limiter holds are in the waitlist of its id.
 create table limiters (
   account text not null,
   id text not null,
@@ -168,21 +181,27 @@ create table limiters (
   updated_at bigint not null,
   detail text not null,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
+) /*sqlite: without rowid */
+  /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
 create index limiters_due on limiters (due_at, account, id) where due_at is not null;
 create index limiters_turn on limiters (account, due_at, id) where due_at is not null;
 
--- A place in a queue that a message occupies until it and its callbacks are finished; `holders` counts these. The id is that of the message.
+-- A slot of a queue that a message occupies until it and its callbacks have finished. `holders` counts them.
+-- The id is the id of the message.
 create table queue_slots (
   account text not null,
   id text not null,
   queue text not null,
   holders integer not null,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
+) /*sqlite: without rowid */
+  /*postgres: with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    vacuum_truncate = false) */;
 create index queue_slots_queue on queue_slots (account, queue, id) /*postgres: where id <> '' */;
 
--- `message_id`: the message, or the schedule, that was created with this key. `detail`: when it was created, and where it goes.
+-- `message_id`: the message or the schedule that was created with this key. `detail`: when it was created,
+-- and where it goes.
 create table deduplications (
   account text not null,
   key text not null,
@@ -190,7 +209,8 @@ create table deduplications (
   expires_at bigint not null,
   detail text not null,
   primary key (account, key)
-) /*sqlite: without rowid */ /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
+) /*sqlite: without rowid */
+  /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 create index deduplications_expiry on deduplications (account, expires_at) /*postgres: where key <> '' */;
 
 create table dead_letters (
@@ -204,12 +224,10 @@ create table dead_letters (
   primary key (account, id)
 ) /*sqlite: without rowid */;
 
--- ---------------------------------------------------------------------------------------------------------------------
--- The log of messages, and what lists are filtered by
--- ---------------------------------------------------------------------------------------------------------------------
+-- ----- The log of messages, and the tags of lists ----------------------------------------------------------
 
--- What happened to messages, in order of time. On PostgreSQL there is one partition for each day, which is created before it is needed and
--- dropped as a whole; see `logPartitions.ts`.
+-- What happened to messages, in order of time. On PostgreSQL there is one partition for each day, which is
+-- created before it is needed and dropped as a whole; see `logPartitions.ts`.
 create table log (
   account text not null,
   id text not null,
@@ -223,14 +241,16 @@ create table log (
 ) /*sqlite: without rowid */ /*postgres: partition by range (id) */;
 create index log_message on log (account, message_id, id);
 
--- The id up to which the log of an account was removed although the rows stay until their partition is dropped. Only on PostgreSQL it has rows.
+-- The id up to which the log of an account was removed although the rows stay until their partition is
+-- dropped. The table has rows only on PostgreSQL.
 create table log_cuts (
   account text not null,
   up_to text not null,
   primary key (account)
 );
 
--- Log entries that are older than the log is kept, of messages that are unfinished or have a dead letter; see docs/decisions/0049.
+-- Log entries that are older than the retention of the log, of messages that are unfinished or have a dead
+-- letter; see docs/decisions/0049.
 create table kept_log (
   account text not null,
   id text not null,
@@ -241,28 +261,29 @@ create table kept_log (
   detail text,
   body bytea,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
+) /*sqlite: without rowid */
+  /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 create index kept_log_message on kept_log (account, message_id, id) /*postgres: where id <> '' */;
 
--- What lists are filtered by. An id consists of a list, a tag and the id of a row in that list, so that the rows with a tag are together and
--- in their order; see `core/search/tags.ts`.
+-- The tags by which lists are filtered. An id consists of a list, a tag and the id of a row in that list, so
+-- that the rows with a tag are together and in their order; see `core/search/tags.ts`.
 create table tags (
   account text not null,
   id text not null,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
+) /*sqlite: without rowid */
+  /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 
--- Says that the log has an entry for a URL, a host, a path or a caller within a period of five seconds. An id begins with its day; see
--- `core/search/timeIndex.ts`.
+-- A row says that the log has an entry for a URL, a host, a path or a caller within a period of 5 seconds. An
+-- id begins with its day; see `core/search/timeIndex.ts`.
 create table time_index (
   account text not null,
   id text not null,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
+) /*sqlite: without rowid */
+  /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 
--- ---------------------------------------------------------------------------------------------------------------------
--- URL groups, schedules and webhook sources
--- ---------------------------------------------------------------------------------------------------------------------
+-- ----- URL groups, schedules and webhook sources -----------------------------------------------------------
 
 create table url_groups (
   account text not null,
@@ -282,7 +303,8 @@ create table schedules (
   checksum integer,
   body_checksum integer,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
+) /*sqlite: without rowid */
+  /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 create index schedules_due on schedules (due_at, account, id) where due_at is not null;
 create index schedules_turn on schedules (account, due_at, id) where due_at is not null;
 
@@ -304,9 +326,7 @@ create table rejections (
   primary key (account, id)
 ) /*sqlite: without rowid */;
 
--- ---------------------------------------------------------------------------------------------------------------------
--- Workflow runs
--- ---------------------------------------------------------------------------------------------------------------------
+-- ----- Workflow runs ---------------------------------------------------------------------------------------
 
 -- A run: how it was started, and how it ended.
 create table runs (
@@ -320,8 +340,9 @@ create table runs (
 ) /*sqlite: without rowid */;
 create index runs_end on runs (account, failed, ended_at, id) where ended_at is not null;
 
--- Runs that have not ended, by the id that the caller gave (`run_id`). `run` is the id in `runs`. Small: each step updates a row.
--- `waiting`: how many of its steps wait, so that nobody has to count them in `waiters`.
+-- Runs that have not ended, by the id that the caller gave (`run_id`). `run` is the id in `runs`. The rows
+-- are small, because each step updates a row. `waiting` is the number of waiting steps, which are therefore
+-- never counted in `waiters`.
 create table active_runs (
   account text not null,
   run_id text not null,
@@ -331,9 +352,12 @@ create table active_runs (
   first_message text not null,
   waiting integer not null,
   primary key (account, run_id)
-) /*sqlite: without rowid */ /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
+) /*sqlite: without rowid */
+  /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
 
--- The steps of runs. An id is that of the run and the key of the step, so that a history is together.
+-- The steps of runs. An id consists of the id of the run and the key of the step, so that the rows of a
+-- history are together.
 create table steps (
   account text not null,
   id text not null,
@@ -346,7 +370,8 @@ create table steps (
   checksum integer,
   body_checksum integer,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
+) /*sqlite: without rowid */
+  /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 
 -- Steps that wait for an event.
 create table waiters (
@@ -357,7 +382,9 @@ create table waiters (
   due_at bigint,
   detail text not null,
   primary key (account, id)
-) /*sqlite: without rowid */ /*postgres: with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
+) /*sqlite: without rowid */
+  /*postgres: with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    vacuum_truncate = false) */;
 create index waiters_event on waiters (account, event, id) /*postgres: where id <> '' */;
 create index waiters_due on waiters (due_at, account, id) where due_at is not null;
 create index waiters_turn on waiters (account, due_at, id) where due_at is not null;
@@ -373,13 +400,12 @@ create table notifications (
   primary key (account, id)
 ) /*sqlite: without rowid */;
 
--- ---------------------------------------------------------------------------------------------------------------------
--- The database itself: `migrate-store` does not copy these tables
--- ---------------------------------------------------------------------------------------------------------------------
+-- ----- The database itself: `migrate-store` does not copy these tables -------------------------------------
 
--- One row for each node on PostgreSQL. Each batch of the node that changes something raises `counter` and sets `used_at`, the time that it
--- used. `clock_offset` is by how much that time was ahead of the clock of the database when the clock said `clock_offset_at`; see
--- docs/decisions/0050. `session` counts how often the node has taken the lock that tells the others that it runs; see docs/decisions/0051.
+-- One row for each node on PostgreSQL. Each batch of the node that changes data increases `counter` and sets
+-- `used_at` to the time of the batch. `clock_offset` is by how much that time was ahead of the clock of the
+-- database when the clock showed `clock_offset_at`; see docs/decisions/0050. `session` counts how often the
+-- node has taken the lock that shows other nodes that it is alive; see docs/decisions/0051.
 create table nodes (
   id text not null primary key,
   started_at bigint not null,
@@ -388,7 +414,8 @@ create table nodes (
   clock_offset bigint not null default 0,
   clock_offset_at bigint not null default 0,
   session bigint not null default 0
-) /*postgres: with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
+) /*postgres: with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
 
 -- One row that is updated to find out whether the storage takes changes.
 create table storage_probe (probed_at bigint not null);

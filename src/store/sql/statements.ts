@@ -5,33 +5,39 @@ import { makeWeightSql } from "./storedBytes.ts";
 import type { ColumnType, TableSchema, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
-/** The statements that every table has, in the words of one database. */
+/** The statements of a table in the SQL of one database. */
 export type Statements = {
   types: readonly ColumnType[];
   keyTypes: readonly ColumnType[];
   insert: string;
   update: UpdateStatement;
-  /** Answers the account and the weight of each row that it has removed, of tables whose rows are weighed. */
+  /** Returns the account and the weight of each removed row, for tables whose rows are weighed. */
   remove: string;
   whole: SelectByKey;
-  /** Without bodies. */
+  /** Selects rows without their bodies. */
   withoutBody: SelectByKey;
-  /** Ids and sizes of bodies by key; only of tables that have bodies. */
+  /** Selects ids and body sizes by key. Only for tables that have bodies. */
   sizes: string;
 };
 
 /**
- * Changes rows. It is given what may change of each, and its key: the values at these `positions` among those of all columns. Where rows are
- * read without a lock, it is given all that was read as well, and answers those it changed.
+ * Updates rows. The parameters of each row are its changeable columns and its key: the values at `positions`
+ * among all columns. If rows are read without a lock, the values of all columns as read follow. The statement
+ * then returns the rows that it changed.
  */
 type UpdateStatement = { sql: string; types: readonly ColumnType[]; positions: readonly number[] };
 
-/** Rows by key: `locking` locks them if several nodes may change them, `plain` reads them as they are. */
+/**
+ * Selects rows by key. `locking` locks rows that several nodes may change; `plain` reads them without a lock.
+ */
 type SelectByKey = { locking: string; plain: string };
 
 const statementCache = new WeakMap<Dialect, Partial<Record<TableName, Statements>>>();
 
-/** Written once for each database and table: they stand on the way of every batch. */
+/**
+ * Returns the statements of a table. They are created once per database and table, because every batch uses
+ * them.
+ */
 export function getStatements(dialect: Dialect, name: TableName): Statements {
   let known = statementCache.get(dialect);
   if (!known) statementCache.set(dialect, (known = {}));
@@ -44,8 +50,11 @@ function makeStatements(dialect: Dialect, name: TableName): Statements {
   const keyTypes = table.key.map((): ColumnType => "text");
   const byKey = dialect.givenRows(keyTypes);
   const isGiven = matchesKey(table, byKey.column);
-  // What is gone although its row is still there is not found by its key either.
-  const stillKept = table.name === "log" && dialect.logForgottenUpTo ? ` and log.id > ${dialect.logForgottenUpTo("log.account")}` : "";
+  // A log entry that is removed although its row still exists must not be found by its key.
+  const stillKept =
+    table.name === "log" && dialect.logForgottenUpTo
+      ? ` and log.id > ${dialect.logForgottenUpTo("log.account")}`
+      : "";
   const weight = makeWeightSql(name);
   const select = (columns: string, lock = ""): string => {
     const found = `select ${columns} from ${table.name} where ${isGiven}${stillKept}${lock}`;
@@ -58,9 +67,14 @@ function makeStatements(dialect: Dialect, name: TableName): Statements {
   return {
     types,
     keyTypes,
-    insert: `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ${dialect.givenRows(types).values}${table.idempotent ? " on conflict do nothing" : ""}`,
+    insert:
+      `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ` +
+      dialect.givenRows(types).values +
+      (table.idempotent ? " on conflict do nothing" : ""),
     update: makeUpdate(dialect, table),
-    remove: `delete from ${table.name}${byKey.using} where ${matchesKeyByRange(dialect, table, byKey.column)}${weight === null ? "" : ` returning account, ${weight} as weight`}`,
+    remove:
+      `delete from ${table.name}${byKey.using} where ${matchesKeyByRange(dialect, table, byKey.column)}` +
+      (weight === null ? "" : ` returning account, ${weight} as weight`),
     whole: makeBoth(listColumns(table)),
     withoutBody: makeBoth(listColumns(table, { bodies: false })),
     sizes: select(`${table.name}.id, coalesce(length(${table.name}.body), 0) as size`),
@@ -68,34 +82,50 @@ function makeStatements(dialect: Dialect, name: TableName): Statements {
 }
 
 /**
- * What is found for each row that is given. Where these are a relation, each is looked up by itself, in a subquery that stays one because
- * of its `offset 0`, whatever the database believes of the table: see docs/decisions/0041.
+ * Returns a select that finds rows for each given row. If the given rows are a relation, each one is looked
+ * up in its own subquery. The `offset 0` keeps PostgreSQL from merging the subquery, regardless of its
+ * statistics: see docs/decisions/0041.
  */
 export const selectEach = ({ also }: { also: string }, name: string, found: string): string =>
-  also === "" ? found : `select ${name}.* from (select 1 as one) as one${also}, lateral (${found} offset 0) as ${name}`;
+  also === ""
+    ? found
+    : `select ${name}.* from (select 1 as one) as one${also}, lateral (${found} offset 0) as ${name}`;
 
 /**
- * That a column has a value, as a range that is read in the order of an index: with the columns before it equal, and its order asked for,
- * no other index that begins like that one will do.
+ * Returns a condition that a column equals a value, written as a range. If the columns before it are equal
+ * and its order is requested, only one index can serve it.
  */
-export const equalsAsRange = (column: string, value: string): string => `${column} >= ${value} and ${column} <= ${value}`;
+export const equalsAsRange = (column: string, value: string): string =>
+  `${column} >= ${value} and ${column} <= ${value}`;
 
 type KeySelect = { given: { also: string }; selectOne(columns: string): string };
 
-/** The same where rows are locked: first their keys alone, of all that is given, then the rows in the order in which everybody takes them. */
-export function selectInKeyOrder(dialect: Dialect, table: TableSchema, { given, selectOne }: KeySelect): string {
+/**
+ * Returns a select that finds rows for each given row and locks them. It finds the keys first and then locks
+ * the rows in the order that all transactions use.
+ */
+export function selectInKeyOrder(
+  dialect: Dialect,
+  table: TableSchema,
+  { given, selectOne }: KeySelect,
+): string {
   const { name, key } = table;
   if (given.also === "") return selectOne(listColumns(table)) + dialect.lock(name);
   const keys = key.map((column) => `keys.${column}`).join(", ");
-  const inOrder = `select ${keys} from (${selectEach(given, "keys", selectOne(key.join(", ")))}) as keys order by ${keys}`;
+  const eachKey = selectEach(given, "keys", selectOne(key.join(", ")));
+  const inOrder = `select ${keys} from (${eachKey}) as keys order by ${keys}`;
   const isFound = key.map((column) => `${name}.${column} = found.${column}`).join(" and ");
-  const lockedRows = `select ${listColumns(table)} from ${name} where ${isFound}${dialect.lock(name)} offset 0`;
+  const whole = listColumns(table);
+  const lockedRows = `select ${whole} from ${name} where ${isFound}${dialect.lock(name)} offset 0`;
   return `select ${name}.* from (${inOrder}) as found, lateral (${lockedRows}) as ${name}`;
 }
 
-/** That a row has a key, in words for statements that change it. `value`: that of a column of the key. */
+/**
+ * Returns a condition that a row has a key, for statements that change the row. `value` returns the SQL of a
+ * key column.
+ */
 function matchesKeyByRange(dialect: Dialect, table: TableSchema, value: (index: number) => string): string {
-  // Its parts are told apart by what their ids are equal to.
+  // The partition of an entry is found only if its id is compared for equality.
   if (table.name === "log") return matchesKey(table, value);
   return dialect.isRow(
     table.key.map((column) => `${table.name}.${column}`),
@@ -109,7 +139,8 @@ const matchesKey = ({ name, key }: TableSchema, value: (index: number) => string
 function makeUpdate(dialect: Dialect, table: TableSchema): UpdateStatement {
   const names = Object.keys(table.columns);
   const types = Object.values(table.columns);
-  // A key never changes, and setting it to what it is would cost as much as moving the row; setting others, as much as moving them in their indexes.
+  // A key never changes. Setting it to the same value would cost as much as moving the row, and setting a
+  // constant column as much as moving the row in its indexes.
   const changing = names.filter((column) => !table.key.includes(column) && !table.constant?.includes(column));
   const updateColumns = [...changing, ...table.key];
   const positions = updateColumns.map((column) => names.indexOf(column));
@@ -118,16 +149,19 @@ function makeUpdate(dialect: Dialect, table: TableSchema): UpdateStatement {
   const given = dialect.givenRows(all);
   const sets = changing.map((column, index) => `${column} = ${given.column(index)}`);
   const isChanged = matchesKeyByRange(dialect, table, (index) => given.column(changing.length + index));
-  const isUnchanged = names.map((column, index) => ` and ${table.name}.${column} = ${given.column(updateColumns.length + index)}`);
+  const isUnchanged = names.map(
+    (column, index) => `${table.name}.${column} = ${given.column(updateColumns.length + index)}`,
+  );
+  const where = (table.unlocked ? [isChanged, ...isUnchanged] : [isChanged]).join(" and ");
   const returning = table.unlocked ? ` returning 1 as changed` : "";
   return {
-    sql: `update ${table.name} set ${sets.join(", ")}${given.from} where ${isChanged}${table.unlocked ? isUnchanged.join("") : ""}${returning}`,
+    sql: `update ${table.name} set ${sets.join(", ")}${given.from} where ${where}${returning}`,
     types: all,
     positions,
   };
 }
 
-/** The columns of a table, as a select names them. */
+/** Returns the columns of a table for a select. */
 export function listColumns(table: TableSchema, { bodies }: BodyOptions = {}): string {
   const known = bodies === false ? columnsWithoutBody : wholeColumns;
   let columns = known.get(table);
@@ -144,18 +178,24 @@ const columnNames = ({ name, columns }: TableSchema, bodies: boolean): string =>
     .map((column) => `${name}.${column}`)
     .join(", ");
 
-/** A key as the values of its columns. */
+/** Returns the values of the columns of a key. */
 export const keyValues = (key: Key): Value[] => key.filter((part) => part !== undefined);
 
-/** Compares rows, whose first values are their key, for the order in which every transaction locks and makes them. */
-export function inLockOrder({ key, compareIds }: Pick<TableSchema, "key" | "compareIds">): (a: Value[], b: Value[]) => number {
+/**
+ * Returns a comparison of rows by their key, which their first values are. Every transaction locks and
+ * inserts rows in this order.
+ */
+export function inLockOrder({
+  key,
+  compareIds,
+}: Pick<TableSchema, "key" | "compareIds">): (a: Value[], b: Value[]) => number {
   const order = compareKeys(key.length);
   if (!compareIds) return order;
   const byAccount = compareKeys(1);
   return (a, b) => byAccount(a, b) || compareIds(String(a[1]), String(b[1]));
 }
 
-/** The order of rows by their keys, whose columns come first. */
+/** Returns a comparison of rows by their first `width` values. */
 export const compareKeys =
   (width: number) =>
   (a: Value[], b: Value[]): number => {

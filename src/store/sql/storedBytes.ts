@@ -4,7 +4,9 @@ import { rowBytes, findWeighedColumns, weighRow } from "../../core/accounts/stor
 import type { Columns, Value } from "./tables.ts";
 import type { BatchUsage } from "../batch/usage.ts";
 
-/** Returns what a row weighs, by the columns that it is written to. Only for tables whose rows are weighed. */
+/**
+ * Returns the weight of a row in bytes, computed from its columns. Only for tables whose rows are weighed.
+ */
 export function weighColumns(table: TableName, columns: Columns): number {
   return weighRow(findWeighedColumns(table)?.map((name) => countValueBytes(columns[name])) ?? []);
 }
@@ -12,13 +14,16 @@ export function weighColumns(table: TableName, columns: Columns): number {
 const countValueBytes = (value: Value | undefined): number =>
   typeof value === "string" ? Buffer.byteLength(value) : value instanceof Uint8Array ? value.byteLength : 0;
 
-/** Returns the same in SQL. Null if rows of the table are not weighed. */
+/**
+ * Returns the SQL that computes the weight of a row in bytes, or null if the rows of the table are not
+ * weighed.
+ */
 export function makeWeightSql(table: TableName): string | null {
   const parts = findWeighedColumns(table)?.map((column) => `coalesce(octet_length(${column}), 0)`);
   return parts ? [rowBytes, ...parts].join(" + ") : null;
 }
 
-/** The stored bytes that a batch adds and takes away, by account. */
+/** Sums the stored bytes that a batch adds and removes, by account. */
 export class StoredBytes {
   readonly #sums = new Map<AccountId, number>();
   readonly #removals: Promise<void>[] = [];
@@ -27,18 +32,26 @@ export class StoredBytes {
     if (bytes !== 0) this.#sums.set(account, (this.#sums.get(account) ?? 0) + bytes);
   }
 
-  /** Takes away what rows weighed that are removed, as the database says when it has removed them. */
+  /** Subtracts the weight of removed rows, which the database returns when it has removed them. */
   subtractRemoved(removed: Promise<readonly Columns[]>): void {
-    this.#removals.push(removed.then((rows) => rows.forEach(({ account, weight }) => this.add(String(account), -Number(weight)))));
+    this.#removals.push(
+      removed.then((rows) =>
+        rows.forEach(({ account, weight }) => this.add(String(account), -Number(weight))),
+      ),
+    );
   }
 
-  /** Null if all is known already. */
+  /** Returns a promise for the missing weights, or null if none are missing. */
   whenKnown(): Promise<unknown> | null {
     return this.#removals.length === 0 ? null : Promise.all(this.#removals);
   }
 
-  /** Adds all to what the batch has counted. `isGone`: a deleted account, of which nothing is counted: its row would stay for that. */
+  /**
+   * Adds the sums to the usage of the batch. Deleted accounts, for which `isGone` returns true, are skipped,
+   * because counting for them would keep their rows.
+   */
   addTo(usage: BatchUsage, isGone: (account: AccountId) => boolean): void {
-    for (const [account, storedBytes] of this.#sums) if (storedBytes !== 0 && !isGone(account)) usage.add(account, { storedBytes });
+    for (const [account, storedBytes] of this.#sums)
+      if (storedBytes !== 0 && !isGone(account)) usage.add(account, { storedBytes });
   }
 }

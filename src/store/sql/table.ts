@@ -1,32 +1,48 @@
 import type { Rows, TableName } from "../../core/decision/command.ts";
 import type { SecretCipher } from "./keyRing.ts";
 
+/** The type of a column, as PostgreSQL names it. */
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
+/** The value of a column. */
 export type Value = string | number | Uint8Array | null;
+/** The values of a row by column. */
 export type Columns = Record<string, Value>;
 
-/** What a table looks like in the database. */
+/** The layout of a table in the database. */
 export type TableSchema = {
   name: string;
   columns: Record<string, ColumnType>;
   key: readonly string[];
-  /** Besides the key: what a row keeps as it was made. */
+  /** Columns, in addition to the key, that never change after the row was inserted. */
   constant?: readonly string[];
-  /** Read without a lock: rows that never change, or are changed only by comparing with what was read. */
+  /**
+   * Rows are read without a lock, because they never change or are changed only by comparing them with what
+   * was read.
+   */
   unlocked?: true;
-  /** Several nodes may make the same row at once. They make them in the order of the key, so as not to wait in a circle. */
+  /**
+   * Several nodes may insert the same row at once. They insert rows in the order of the key, so that they do
+   * not deadlock.
+   */
   contested?: true;
-  /** Compares two ids of one account, where rows are not locked and made in the order of their ids. */
+  /**
+   * Compares two ids of one account, for tables whose rows are not locked and inserted in the order of their
+   * ids.
+   */
   compareIds?: (a: string, b: string) => number;
-  /** A row says the same whoever makes it, so that it does no harm to make one that is there. */
+  /**
+   * A row has the same content regardless of which node inserts it, so inserting an existing row does no
+   * harm.
+   */
   idempotent?: true;
 };
 
-/** How a row becomes columns, and back. */
+/** Converts rows to columns and back. */
 export type Table<Row> = TableSchema & {
-  /** All columns, in the order of `columns`. */
+  /** Returns all columns of a row, in the order of `columns`. */
   write(row: Row, cipher?: SecretCipher): Columns;
   read(columns: Columns, cipher?: SecretCipher): Row;
 };
 
+/** All tables by name. */
 export type Tables = { [T in TableName]: Table<Rows[T]> };

@@ -1,7 +1,10 @@
 import { compareForLocking } from "../../core/admission/gate.ts";
 import type { Deduplication } from "../../core/model/deduplication.ts";
 import type { AuditEntry } from "../../core/model/auditEntry.ts";
-import type { DeadLetter, StoredMessage, Limiter, UrlGroup, MessageState, Rejection, Schedule } from "../../core/model/message.ts";
+import type { StoredMessage, UrlGroup, MessageState, Schedule } from "../../core/model/message.ts";
+import type { DeadLetter } from "../../core/model/deadLetter.ts";
+import type { Limiter } from "../../core/model/limiter.ts";
+import type { Rejection } from "../../core/model/webhookSource.ts";
 import type { Token } from "../../core/model/rights.ts";
 import { plaintextCipher } from "./keyRing.ts";
 import { withChecksums } from "./checksums.ts";
@@ -24,7 +27,10 @@ import { runTables } from "./runTables.ts";
 
 export type { Columns, ColumnType, TableSchema, Table, Value } from "./table.ts";
 
-/** The columns of every table, as `schema.sql` names them. What is never searched for is kept as JSON in `detail`. */
+/**
+ * The tables, with columns as in `schema.sql`. Fields that are never searched for are stored as JSON in
+ * `detail`.
+ */
 export const tables: Tables = withChecksums({
   accounts: {
     name: "accounts",
@@ -39,7 +45,12 @@ export const tables: Tables = withChecksums({
     columns: { account: "text", id: "text", detail: "text", body: "bytea" },
     key: ["account", "id"],
     unlocked: true,
-    write: (row) => ({ account: row.account, id: row.id, detail: formatStoredMessage(row), body: toBodyColumn(row.body) }),
+    write: (row) => ({
+      account: row.account,
+      id: row.id,
+      detail: formatStoredMessage(row),
+      body: toBodyColumn(row.body),
+    }),
     read: (row) => ({
       ...emptyFields,
       ...parseDetail<StoredMessage>(row),
@@ -73,8 +84,19 @@ export const tables: Tables = withChecksums({
       endpoint: "text",
     },
     key: ["account", "id"],
-    constant: ["host", "size", "reports_outcome", "queue", "flow_control_key", "tags", "run", "time_keys", "endpoint"],
-    // Not put together of parts, as others are: it is written for every message, and that would take half a microsecond.
+    constant: [
+      "host",
+      "size",
+      "reports_outcome",
+      "queue",
+      "flow_control_key",
+      "tags",
+      "run",
+      "time_keys",
+      "endpoint",
+    ],
+    // The object is written out because this function runs for every message; composing it from parts would
+    // take half a microsecond.
     write: (row) => ({
       account: row.account,
       id: row.id,
@@ -165,7 +187,11 @@ export const tables: Tables = withChecksums({
     key: ["account", "host"],
     contested: true,
     write: ({ account, host, dueAt }) => ({ account, host, due_at: dueAt }),
-    read: (row) => ({ account: readText(row.account), host: readText(row.host), dueAt: readNumber(row.due_at) }),
+    read: (row) => ({
+      account: readText(row.account),
+      host: readText(row.host),
+      dueAt: readNumber(row.due_at),
+    }),
   },
   limiters: {
     name: "limiters",
@@ -211,7 +237,12 @@ export const tables: Tables = withChecksums({
     columns: { account: "text", id: "text", queue: "text", holders: "integer" },
     key: ["account", "id"],
     write: ({ account, id, queue, holders }) => ({ account, id, queue, holders }),
-    read: (row) => ({ account: readText(row.account), id: readText(row.id), queue: readText(row.queue), holders: readNumber(row.holders) }),
+    read: (row) => ({
+      account: readText(row.account),
+      id: readText(row.id),
+      queue: readText(row.queue),
+      holders: readNumber(row.holders),
+    }),
   },
   urlGroups: {
     name: "url_groups",
@@ -219,7 +250,11 @@ export const tables: Tables = withChecksums({
     key: ["account", "name"],
     contested: true,
     write: ({ account, name, ...detail }) => ({ account, name, detail: JSON.stringify(detail) }),
-    read: (row) => ({ ...parseDetail<UrlGroup>(row), account: readText(row.account), name: readText(row.name) }),
+    read: (row) => ({
+      ...parseDetail<UrlGroup>(row),
+      account: readText(row.account),
+      name: readText(row.name),
+    }),
   },
   schedules: {
     name: "schedules",
@@ -252,15 +287,31 @@ export const tables: Tables = withChecksums({
     name: "tokens",
     columns: { account: "text", id: "text", token_hash: "text", detail: "text" },
     key: ["account", "id"],
-    write: ({ account, id, hash, ...detail }) => ({ account, id, token_hash: hash, detail: JSON.stringify(detail) }),
-    read: (row) => ({ ...parseDetail<Token>(row), account: readText(row.account), id: readText(row.id), hash: readText(row.token_hash) }),
+    write: ({ account, id, hash, ...detail }) => ({
+      account,
+      id,
+      token_hash: hash,
+      detail: JSON.stringify(detail),
+    }),
+    read: (row) => ({
+      ...parseDetail<Token>(row),
+      account: readText(row.account),
+      id: readText(row.id),
+      hash: readText(row.token_hash),
+    }),
   },
   rejections: {
     name: "rejections",
     columns: { account: "text", id: "text", time: "bigint", detail: "text", body: "bytea" },
     key: ["account", "id"],
     contested: true,
-    write: ({ account, id, time, body, ...detail }) => ({ account, id, time, detail: JSON.stringify(detail), body: toBodyColumn(body) }),
+    write: ({ account, id, time, body, ...detail }) => ({
+      account,
+      id,
+      time,
+      detail: JSON.stringify(detail),
+      body: toBodyColumn(body),
+    }),
     read: (row) => ({
       ...parseDetail<Rejection>(row),
       account: readText(row.account),
@@ -293,7 +344,11 @@ export const tables: Tables = withChecksums({
     key: ["account"],
     contested: true,
     write: ({ account, day, requests }) => ({ account, day, requests }),
-    read: (row) => ({ account: readText(row.account), day: readNumber(row.day), requests: readNumber(row.requests) }),
+    read: (row) => ({
+      account: readText(row.account),
+      day: readNumber(row.day),
+      requests: readNumber(row.requests),
+    }),
   },
   secondCounts: {
     name: "second_counts",
@@ -301,13 +356,23 @@ export const tables: Tables = withChecksums({
     key: ["account"],
     contested: true,
     write: ({ account, second, requests }) => ({ account, second, requests }),
-    read: (row) => ({ account: readText(row.account), second: readNumber(row.second), requests: readNumber(row.requests) }),
+    read: (row) => ({
+      account: readText(row.account),
+      second: readNumber(row.second),
+      requests: readNumber(row.requests),
+    }),
   },
   audit: {
     name: "audit",
     columns: { account: "text", id: "text", time: "bigint", action: "text", detail: "text" },
     key: ["account", "id"],
-    write: ({ account, id, time, what, ...detail }) => ({ account, id, time, action: what, detail: JSON.stringify(detail) }),
+    write: ({ account, id, time, what, ...detail }) => ({
+      account,
+      id,
+      time,
+      action: what,
+      detail: JSON.stringify(detail),
+    }),
     read: (row) => ({
       ...parseDetail<AuditEntry>(row),
       account: readText(row.account),

@@ -18,13 +18,18 @@ import type { Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 const maxConflicts = 20;
-/** How often a transaction is tried again whose connection was lost before the commit. More tries would keep its callers waiting. */
+/**
+ * The maximum number of retries after the connection was lost before the commit. More retries would keep the
+ * callers waiting.
+ */
 const maxInterruptions = 2;
 
-/** Runs a batch as one transaction, and again from fresh rows when another node was faster or the connection was lost before the commit. */
+/**
+ * Runs a batch as one transaction. Runs it again with fresh rows if another node changed a row first, or if
+ * the connection was lost before the commit.
+ */
 export async function runSqlBatch(
-  database: Database,
-  momentSource: MomentSource,
+  { database, momentSource }: BatchRunner,
   calls: readonly CommandCall[],
   capacity: DeliveryCapacity,
 ): Promise<BatchResult> {
@@ -34,7 +39,13 @@ export async function runSqlBatch(
     try {
       const { set, result } = await database.transaction(async (connection, startTime) => {
         const loader = database.recent?.cachedLoader(getLoader(connection)) ?? getLoader(connection);
-        const { set, replies, now } = await decideBatch(calls, { loader, capacity, momentSource, startTime, recentTimeIndex });
+        const { set, replies, now } = await decideBatch(calls, {
+          loader,
+          capacity,
+          momentSource,
+          startTime,
+          recentTimeIndex,
+        });
         const result = makeBatchResult(set, replies);
         const idDroppedWholeBefore = database.logTruncation?.idDroppedWholeBefore(now) ?? null;
         const writing = writeAll(connection, set, {
@@ -43,8 +54,12 @@ export async function runSqlBatch(
           idDroppedWholeBefore,
           touchNodeRow: database.touchNodeRow?.bind(database),
         });
-        // Its reads go behind the writes without waiting for them: rows are locked for one round trip less.
-        const [writeResult, bodyResult] = await Promise.allSettled([writing, withHistoryBodies(loader, result)]);
+        // The reads of history bodies follow the writes without waiting for them, so that rows are locked for
+        // one round trip less.
+        const [writeResult, bodyResult] = await Promise.allSettled([
+          writing,
+          withHistoryBodies(loader, result),
+        ]);
         if (writeResult.status === "rejected") throw writeResult.reason;
         if (bodyResult.status === "rejected") throw bodyResult.reason;
         return { set, result: bodyResult.value };
@@ -54,22 +69,36 @@ export async function runSqlBatch(
       if (result.dueAt !== null) database.notifyDue?.(result.dueAt);
       return result;
     } catch (error) {
-      const mayTryAgain = error instanceof Interrupted ? ++interruptions <= maxInterruptions : attempt < maxConflicts;
+      const mayTryAgain =
+        error instanceof Interrupted ? ++interruptions <= maxInterruptions : attempt < maxConflicts;
       if (!mayTryAgain || !database.isConflict(error)) throw error;
       await database.pause?.(attempt);
     }
   }
 }
 
+/** The database that batches are written to, and the source of their time and ids. */
+type BatchRunner = { database: Database; momentSource: MomentSource };
+
 /** `idDroppedWholeBefore`: see `Database.logTruncation`. `touchNodeRow`: see `Database.touchNodeRow`. */
-type WriteOptions = { now: Millis; node: NodeId; idDroppedWholeBefore: string | null; touchNodeRow: Database["touchNodeRow"] };
+type WriteOptions = {
+  now: Millis;
+  node: NodeId;
+  idDroppedWholeBefore: string | null;
+  touchNodeRow: Database["touchNodeRow"];
+};
 
 /**
- * All tables in one go: a connection keeps the order, and need not wait for one answer before the next statement. All have answered
- * when this ends, also where one has failed: what came behind the end of the transaction would be none of it. What failed first tells
- * why, as the rest is refused because of it.
+ * Writes all tables without waiting for one statement before sending the next, because a connection keeps the
+ * order. All statements have completed when this function returns, even if one has failed. Otherwise a late
+ * statement could run outside of the transaction. The first error is thrown, because it causes all later
+ * ones.
  */
-async function writeAll(connection: DatabaseConnection, set: WorkingSet, options: WriteOptions): Promise<void> {
+async function writeAll(
+  connection: DatabaseConnection,
+  set: WorkingSet,
+  options: WriteOptions,
+): Promise<void> {
   const faults: unknown[] = [];
   const note = (error: unknown): never[] => {
     faults.push(error);
@@ -82,26 +111,31 @@ async function writeAll(connection: DatabaseConnection, set: WorkingSet, options
   };
   const noting: DatabaseConnection = { ...connection, each: runEach };
   const stored = new StoredBytes();
-  const tableOptions = { idDroppedWholeBefore: options.idDroppedWholeBefore, stored };
-  const writing: Promise<unknown>[] = set.listTouchedTables().map((name) => writeTable(noting, name, set, tableOptions).catch(note));
+  const tableWrite = { set, stored, idDroppedWholeBefore: options.idDroppedWholeBefore };
+  const writing: Promise<unknown>[] = set
+    .listTouchedTables()
+    .map((name) => writeTable(noting, name, tableWrite).catch(note));
   const count = (): Promise<void> => {
     stored.addTo(set.effects.usage, (account) => set.get("accounts", account)?.deletedAt !== undefined);
     return addUsage(noting, set.effects.usage.rows(options));
   };
-  // The weight of removed rows is known when they are removed. Batches that publish, send or settle remove no such rows, so they do not wait.
+  // The weight of removed rows is known once they are removed. Batches that publish, send or settle remove no
+  // weighed rows, so they do not wait.
   writing.push((stored.whenKnown()?.then(count) ?? count()).catch(note));
-  // All of them have asked for what they write by now, except for the bytes of removed rows, which the same transaction adds.
+  // At this point all statements have been sent, except for the bytes of removed rows. The same transaction
+  // adds those.
   if (isChange && options.touchNodeRow) writing.push(options.touchNodeRow(connection).catch(note));
   await Promise.all(writing);
   if (faults.length > 0) throw faults[0];
 }
 
-/** Writes the net changes of a table: one statement for what is new, one for what changed, one for what is gone. */
+type TableWrite = { set: WorkingSet; stored: StoredBytes; idDroppedWholeBefore: string | null };
+
+/** Writes the net changes of a table: one statement each for inserted, updated and removed rows. */
 async function writeTable<T extends TableName>(
   connection: DatabaseConnection,
   name: T,
-  set: WorkingSet,
-  { idDroppedWholeBefore, stored }: { idDroppedWholeBefore: string | null; stored: StoredBytes },
+  { set, stored, idDroppedWholeBefore }: TableWrite,
 ): Promise<void> {
   const table: Table<Rows[T]> = tables[name];
   const { insert, types, update, remove, keyTypes } = getStatements(connection.dialect, name);
@@ -110,14 +144,22 @@ async function writeTable<T extends TableName>(
   const removedKeys: Value[][] = [];
   const forgotten = new Map<string, Value[]>();
   const countsBytes = findWeighedColumns(name) !== undefined;
-  /** Returns the values of a row, and counts its weight: 1: it comes; -1: it goes. */
+  /**
+   * Returns the values of a row and adds its weight to the stored bytes: `times` is 1 for a new row and -1
+   * for a removed one.
+   */
   const toValues = (row: Rows[T], times: 1 | -1): Value[] => {
     const columns = table.write(row, connection.cipher);
     if (countsBytes) stored.add(String(columns.account), times * weighColumns(name, columns));
     return Object.values(connection.dialect.checksums ? columns : clearChecksums(columns));
   };
   for (const { key, before, now } of set.changes(name)) {
-    if (now === undefined && name === "log" && idDroppedWholeBefore !== null && String(key[1]) < idDroppedWholeBefore) {
+    if (
+      now === undefined &&
+      name === "log" &&
+      idDroppedWholeBefore !== null &&
+      String(key[1]) < idDroppedWholeBefore
+    ) {
       recordLast(forgotten, keyValues(key));
       if (before) toValues(before, -1);
     } else if (now === undefined) removedKeys.push(keyValues(key));
@@ -125,7 +167,9 @@ async function writeTable<T extends TableName>(
     else {
       const values = toValues(now, 1);
       const earlier = countsBytes || table.unlocked ? toValues(before, -1) : [];
-      updatedRows.push(update.positions.map((position) => values[position] ?? null).concat(table.unlocked ? earlier : []));
+      updatedRows.push(
+        update.positions.map((position) => values[position] ?? null).concat(table.unlocked ? earlier : []),
+      );
     }
   }
   if (inserted.length + updatedRows.length + removedKeys.length + forgotten.size === 0) return;
@@ -139,12 +183,22 @@ async function writeTable<T extends TableName>(
     inserted.length > 0 ? connection.each(insert, types, inserted) : null,
     updatedRows.length > 0 ? connection.each(update.sql, update.types, updatedRows) : null,
     removedKeys.length > 0 ? removing() : null,
-    forgotten.size > 0 ? connection.each(forgetLogSql(connection.dialect), keyTypes, [...forgotten.values()].sort(compareKeys(1))) : null,
+    forgotten.size > 0
+      ? connection.each(
+          forgetLogSql(connection.dialect),
+          keyTypes,
+          [...forgotten.values()].sort(compareKeys(1)),
+        )
+      : null,
   ]);
-  if (table.unlocked && updated && updated.length < updatedRows.length) throw new LostUpdate(`${name}: changed by another node`);
+  if (table.unlocked && updated && updated.length < updatedRows.length)
+    throw new LostUpdate(`${name}: changed by another node`);
 }
 
-/** The log of an account goes from its oldest row on, so its last one tells of all. */
+/**
+ * Keeps the last key of each account. The log of an account is removed from its oldest entry on, so its last
+ * key covers all.
+ */
 function recordLast(forgotten: Map<string, Value[]>, key: Value[]): void {
   const [account = "", id = ""] = key.map(String);
   if (String(forgotten.get(account)?.[1] ?? "") < id) forgotten.set(account, key);

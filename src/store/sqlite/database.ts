@@ -13,7 +13,10 @@ import { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
 import { StorageRefused, Unavailable } from "../store.ts";
 import type { Columns, Value } from "../sql/tables.ts";
 
-/** SQLite takes its rows one by one: a prepared statement run in a loop costs less than any list of values. */
+/**
+ * The dialect of SQLite. It takes rows one by one: a prepared statement in a loop is cheaper than any list of
+ * values.
+ */
 const dialect: Dialect = {
   givenRows: (types) => ({
     values: `values (${types.map((_, index) => `?${index + 1}`).join(", ")})`,
@@ -22,71 +25,89 @@ const dialect: Dialect = {
     using: "",
     column: (index) => `?${index + 1}`,
   }),
-  // There is one writer, so nothing has to be locked.
+  // There is only one writer, so no locks are needed.
   lock: () => "",
   isRow: (columns, key) => columns.map((column, index) => `${column} = ${key[index]}`).join(" and "),
-  // Without statistics it goes through all rows of an account rather than through the few of an index that begins with it.
+  // Without statistics, SQLite would scan all rows of an account instead of the few rows of an index that
+  // begins with it.
   useIndex: (index) => `indexed by ${index}`,
   checksums: true,
 };
 
+/** One connection to an SQLite file. */
 export type SqliteDatabase = Database & {
   recent: RecentRows;
   connection: DatabaseConnection;
-  /** How many statements that may write were run: when it has not grown, there is nothing to bring to the disk. */
+  /** Returns the number of statements run that may write. If it has not grown, there is nothing to sync. */
   writeCount(): number;
-  /** How long the write-ahead log is. */
+  /** Returns the length of the write-ahead log. */
   walLength(): WalLength;
-  /** Creates the tables if there are none. Throws `StorageRefused` if they are those of another version. */
+  /** Creates the tables if there are none. Throws `StorageRefused` if another version created them. */
   createTables(how?: { isMoveTarget?: boolean }): Promise<void>;
-  /** Stores a change that means nothing. Rejects when that is not possible. */
+  /** Writes a number that nothing reads. Rejects if the disk cannot store it. */
   probe(): Promise<void>;
   close(): void;
 };
 
+/** How a file is opened. */
 export type SqliteOptions = {
   readOnly?: boolean;
   keys?: KeySource;
-  /** Not given: a commit is on the disk when it returns. */
+  /** Without it, a commit is on the disk when it returns. */
   deferredSync?: DeferredSync;
-  /** Hears of all that is found damaged. */
+  /** Receives everything that is found damaged. */
   onDamage?: OnDamage;
 };
 
 /**
- * For a thread that has other things to do than to wait for the disk: a commit is whole, but not on the disk when it returns, and the
- * write-ahead log is left to somebody else; see `embeddedStore.ts`. `pause`: between two tries while others keep the file locked.
+ * Options for a thread that must not wait for the disk. A commit is complete, but not on the disk, when it
+ * returns. The caller syncs and checkpoints the write-ahead log; see `embeddedStore.ts`. `pause` waits
+ * between two tries while others lock the file.
  */
 export type DeferredSync = { pause(): Promise<void>; maxTries: number };
 
-/** Of files that are made from now on; others keep theirs. See docs/decisions/0038. */
+/** The page size of new files, in bytes. Existing files keep theirs. See docs/decisions/0038. */
 const pageSize = 8_192;
 
-/** Bytes of the log. Zero: never by itself, where nobody would hear that the disk has not kept it. */
+/**
+ * The length of the log, in bytes, at which SQLite checkpoints it. Zero turns this off where nobody would
+ * learn that the disk did not keep it.
+ */
 const autoCheckpointBytes = { synchronous: 32 * 1024 * 1024, deferred: 0 } as const;
 const busyTimeout = 5_000;
 
-/** Opens a database file, or `:memory:`. The write-ahead log is folded back every 32 MiB, and cut to 64 MiB after a burst. */
-export function openSqlite(path: string, { readOnly = false, keys = null, deferredSync, onDamage }: SqliteOptions = {}): SqliteDatabase {
+/**
+ * Opens a database file, or `:memory:`. SQLite checkpoints the write-ahead log every 32 MiB, and truncates it
+ * to 64 MiB after a burst.
+ */
+export function openSqlite(
+  path: string,
+  { readOnly = false, keys = null, deferredSync, onDamage }: SqliteOptions = {},
+): SqliteDatabase {
   const cipher = createCipher(keys);
   const db = withStoreErrors(path, () => new DatabaseSync(path, { readOnly }));
-  withStoreErrors(path, () => db.exec(`pragma busy_timeout = ${busyTimeout}; select count(*) from sqlite_schema`));
+  withStoreErrors(path, () =>
+    db.exec(`pragma busy_timeout = ${busyTimeout}; select count(*) from sqlite_schema`),
+  );
   if (!readOnly) {
-    const modes = `pragma page_size = ${pageSize}; pragma journal_mode = wal; pragma synchronous = ${deferredSync ? "normal" : "full"}`;
-    withStoreErrors(path, () => db.exec(`${modes}; pragma journal_size_limit = 67108864`));
-    db.exec(
-      `pragma wal_autocheckpoint = ${(deferredSync ? autoCheckpointBytes.deferred : autoCheckpointBytes.synchronous) / readPageSize(db)}`,
+    const synchronous = deferredSync ? "normal" : "full";
+    const modes = `pragma journal_mode = wal; pragma synchronous = ${synchronous}`;
+    withStoreErrors(path, () =>
+      db.exec(`pragma page_size = ${pageSize}; ${modes}; pragma journal_size_limit = 67108864`),
     );
+    const checkpointBytes = deferredSync ? autoCheckpointBytes.deferred : autoCheckpointBytes.synchronous;
+    db.exec(`pragma wal_autocheckpoint = ${checkpointBytes / readPageSize(db)}`);
   }
   if (deferredSync) db.exec("pragma busy_timeout = 0");
-  // A larger cache costs more than it saves: after most page splits, a commit looks through the table of all cached pages.
+  // A larger cache costs more than it saves: after most page splits, a commit scans the table of all cached
+  // pages.
   db.exec(`pragma cache_size = -8192; pragma temp_store = memory; pragma mmap_size = 0`);
   const { connection, writeCount } = createConnection(db, { cipher, path, onDamage });
   const recent = new RecentRows();
   const recentTimeIndex = new RecentTimeIndex();
-  // Changes when anybody but this connection has written, such as a tool that somebody let loose on the file.
+  // Changes if anyone but this connection has written, such as an external tool.
   const version = db.prepare("pragma data_version");
-  // Their texts would be read anew each time.
+  // Prepared once, so that their texts are not parsed for each batch.
   const beginStatement = db.prepare("begin immediate");
   const commitStatement = db.prepare("commit");
   const checkpointStatus = db.prepare("pragma wal_checkpoint(noop)");
@@ -116,9 +137,10 @@ export function openSqlite(path: string, { readOnly = false, keys = null, deferr
       const { log, checkpointed } = checkpointStatus.get() ?? {};
       return { written: Number(log) * pageBytes, checkpointed: Number(checkpointed) * pageBytes };
     },
-    createTables: (how) => transaction(() => createTables(connection, "sqlite", { ...creationIn(db, path), ...how })),
+    createTables: (how) =>
+      transaction(() => createTables(connection, "sqlite", { ...creationIn(db, path), ...how })),
     isConflict: (error) => error instanceof LostUpdate,
-    // A row that is stored again as it is would not reach the disk. Nobody reads this number.
+    // Storing a row unchanged would write nothing to the disk. Nothing reads this number.
     probe: () => transaction(async () => db.exec("pragma user_version = 1")),
     close: () => db.close(),
   };
@@ -128,34 +150,41 @@ const creationIn = (db: DatabaseSync, path: string): TableCreation => ({
   name: path,
   place: "an empty data folder",
   run: async (sql) => db.exec(sql),
-  hasTable: async (name) => db.prepare("select 1 from sqlite_schema where type = 'table' and name = ?").get(name) !== undefined,
+  hasTable: async (name) =>
+    db.prepare("select 1 from sqlite_schema where type = 'table' and name = ?").get(name) !== undefined,
 });
 
-/** Whoever writes is alone, so its own time will do. */
+/** The only writer needs no time of the database; its own time is enough. */
 const noStartTime = Promise.resolve(null);
 
 const readPageSize = (db: DatabaseSync): number => Number(db.prepare("pragma page_size").get()?.page_size);
 
 const busyCode = 5;
-/** Read-only, input/output error, disk full, cannot open: the disk's fault, and perhaps better soon. */
+/** Read-only, input/output error, disk full, cannot open: failures of the disk that may pass. */
 const cannotWriteCodes: ReadonlySet<number> = new Set([8, 10, 13, 14]);
-/** Damaged, or no database at all. */
+/** Damaged, or not a database. */
 const damagedCodes: ReadonlySet<number> = new Set([11, 26]);
 
-/** The primary result code of SQLite, or zero. */
+/** Returns the primary result code of SQLite, or 0. */
 const readResultCode = (error: unknown): number =>
-  error instanceof Error && "errcode" in error && typeof error.errcode === "number" ? error.errcode & 0xff : 0;
+  error instanceof Error && "errcode" in error && typeof error.errcode === "number"
+    ? error.errcode & 0xff
+    : 0;
 
 const toErrorText = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** Says of a file that cannot be used, or written, what it is, and what to do. */
+/** Converts an error about an unusable or unwritable file into one that says what is wrong and what to do. */
 function toStoreError(path: string, error: unknown): unknown {
-  if (readResultCode(error) === busyCode) return new Unavailable("another process keeps the database file locked", { cause: error });
+  if (readResultCode(error) === busyCode)
+    return new Unavailable("another process has locked the database file; end it or retry later", {
+      cause: error,
+    });
   if (cannotWriteCodes.has(readResultCode(error)))
-    return new Unavailable(`the disk does not take it: ${toErrorText(error)}`, { cause: error });
+    return new Unavailable(`the disk failed to store data: ${toErrorText(error)}`, { cause: error });
   if (!damagedCodes.has(readResultCode(error))) return error;
   return new StorageRefused(
-    `${path}: damaged, or not a store of waypost (${toErrorText(error)}); ${formatRemedy(path)}; or choose another folder`,
+    `${path}: damaged, or not a store of waypost (${toErrorText(error)}); ` +
+      `${formatRemedy(path)}; or choose another folder`,
   );
 }
 
@@ -167,13 +196,18 @@ function withStoreErrors<T>(path: string, run: () => T): T {
   }
 }
 
-/** There is one writer, and it waits some seconds for others, such as tools that somebody let loose on the file. */
-async function begin(beginStatement: StatementSync, path: string, deferredSync: DeferredSync | undefined): Promise<void> {
+/** Begins a transaction. The only writer waits up to 5 s for other processes, such as external tools. */
+async function begin(
+  beginStatement: StatementSync,
+  path: string,
+  deferredSync: DeferredSync | undefined,
+): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {
       return void beginStatement.run();
     } catch (error) {
-      if (readResultCode(error) !== busyCode || !deferredSync || tries === deferredSync.maxTries) throw toStoreError(path, error);
+      if (readResultCode(error) !== busyCode || !deferredSync || tries === deferredSync.maxTries)
+        throw toStoreError(path, error);
       await deferredSync.pause();
     }
   }
@@ -207,7 +241,12 @@ function createConnection(
     dialect,
     cipher,
     foundDamaged: (table, key) =>
-      onDamage?.({ isFile: false, text: `${path}: ${table} ${key.join(" ")} is damaged, and is not used; restore a backup, or delete it` }),
+      onDamage?.({
+        isFile: false,
+        text:
+          `${path}: ${table} ${key.join(" ")} is damaged and is not used; ` +
+          "restore the file from a backup, or delete this entry",
+      }),
     query: async (sql, values) => reportingDamage(() => prepare(sql).all(values)),
     each: async (sql, _types, rows) =>
       reportingDamage(() => {
@@ -220,7 +259,7 @@ function createConnection(
   return { connection, writeCount: () => writeCount };
 }
 
-/** `answers`: it has rows to give back. */
+/** A statement that was prepared. `returnsRows` is true for a query. */
 type PreparedStatement = {
   returnsRows: boolean;
   mayWrite: boolean;
@@ -228,9 +267,13 @@ type PreparedStatement = {
   run(values: readonly Value[]): void;
 };
 
-/** Rows come as lists and get their names here: SQLite's own would be written anew for every row. */
+/**
+ * Prepares a statement. Rows are read as lists and named here, because SQLite would create the names again
+ * for every row.
+ */
 function prepareStatement(db: DatabaseSync, sql: string): PreparedStatement {
-  // A bare parameter as the limit would have SQLite plan the statement anew each time it is bound, which takes 12 µs.
+  // If the limit were a bare parameter, SQLite would plan the statement again at each binding, which takes 12
+  // µs.
   const statement = db.prepare(withoutNumbers(sql.replaceAll("limit ?", "limit 0 + ?")));
   statement.setReturnArrays(true);
   const names = statement.columns().map(({ name }) => name);
@@ -244,12 +287,15 @@ function prepareStatement(db: DatabaseSync, sql: string): PreparedStatement {
     returnsRows: names.length > 0,
     mayWrite: !sql.startsWith("select"),
     all: (values) => statement.all(...values).map(toColumns),
-    // `run` would count what changed, and make an object of it.
+    // `run` would count the changes and allocate an object for them.
     run: (values) => void statement.get(...values),
   };
 }
 
-/** Numbers that only say the order are left out: Node asks for the name of each parameter it binds, and `?7` is one, found by counting. */
+/**
+ * Removes the numbers of parameters if they only repeat the order. Node looks up the name of each bound
+ * parameter, and `?7` is a name that is found by counting.
+ */
 function withoutNumbers(sql: string): string {
   const numbers = [...sql.matchAll(/\?(\d*)/g)].map(([, number]) => Number(number));
   return numbers.every((number, index) => number === index + 1) ? sql.replace(/\?\d+/g, "?") : sql;

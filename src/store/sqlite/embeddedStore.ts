@@ -16,35 +16,47 @@ import { Unavailable } from "../store.ts";
 import { startCheckpointThread, startReadingThread } from "./worker.ts";
 import { createSequencer } from "../sequencer.ts";
 
+/** The options of a store in a file: where it is, and what it needs from its server. */
 export type EmbeddedStoreOptions = {
   path: string;
   momentSource: MomentSource;
   keys?: KeySource;
   pause(time: Millis): Promise<void>;
-  /** A stopwatch that nobody sets. */
+  /** A monotonic clock. */
   elapsed(): Millis;
-  /** Is told once that the disk failed, after which nothing is stored any more: what is on it is known when it is read anew. */
+  /**
+   * Called once if the disk has failed. Nothing is stored from then on: only reading the file again shows
+   * what is on the disk.
+   */
   onBroken?(error: Error): void;
-  /** Hears once of each thing that is found damaged. */
+  /** Receives each damage once. */
   onDamage?: OnDamage;
-  /** Instead of that of the write-ahead log. */
+  /** Replaces the disk in tests. */
   openDisk?(path: string): Disk;
-  /** Instead of the thread that folds the log. */
+  /** Replaces the checkpoint thread in tests. */
   openCheckpointing?: typeof startCheckpointThread;
 };
 
-/** Outcomes wait so long for the next publish, whose commit they can share. */
+/** How long outcomes wait for a publish request whose commit they can share, in milliseconds. */
 const coalesceTime: Millis = 5;
-/** For five seconds, while others keep the file locked. */
+/** Waits 5 s in total while others lock the file. */
 const lockedRetries = { pause: 50, tries: 100 } as const;
 
 /**
- * SQLite in a file, for a server. Batches are decided and committed here, among requests and deliveries. What takes long is done
- * elsewhere: a disk that is not quick is waited for, before anybody is answered; lists are read, and the write-ahead log is folded back,
- * on threads of their own. See docs/decisions/0029.
+ * Returns a store in an SQLite file, for a server. Batches are decided and committed on this thread, beside
+ * requests and deliveries. Slow work is done on other threads: waiting for a slow disk before anything is
+ * acknowledged, reading lists, and checkpointing the write-ahead log. See docs/decisions/0029.
  */
 export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Store> {
-  const { path, momentSource, keys = null, pause, elapsed, onBroken, openCheckpointing = startCheckpointThread } = options;
+  const {
+    path,
+    momentSource,
+    keys = null,
+    pause,
+    elapsed,
+    onBroken,
+    openCheckpointing = startCheckpointThread,
+  } = options;
   const openStoreDisk = options.openDisk ?? ((file: string) => openDisk(file, elapsed));
   const onDamage = reportOnce(options.onDamage);
   const deferredSync = { pause: () => pause(lockedRetries.pause), maxTries: lockedRetries.tries };
@@ -64,7 +76,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     readFreeBytes: () => disk.readFreeBytes(),
     checkpoint,
   });
-  // Whatever uses the connection must not do so in the middle of a transaction.
+  // A use of the connection must not fall into the middle of a transaction.
   const inSequence = createSequencer();
   return createGroupCommitStore({
     afterNextPoll: afterNextPoll,
@@ -73,7 +85,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
       await walCheckpoints.finish();
       commits.throwIfFailed();
       const writesBefore = database.writeCount();
-      const result = await inSequence(() => runSqlBatch(database, momentSource, calls, capacity));
+      const result = await inSequence(() => runSqlBatch({ database, momentSource }, calls, capacity));
       if (database.writeCount() === writesBefore) return result;
       await commits.sync();
       walCheckpoints.recordWritten(estimateWrittenBytes(calls));
@@ -94,7 +106,10 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
   });
 }
 
-/** Tells of a row, or of one kind of error of a file, once. What is found after a thousand of them is told by whoever meets it. */
+/**
+ * Returns a listener that forwards each damaged row, and each kind of error of a file, once. It forwards at
+ * most 1,000; later ones appear only as errors of the calls that meet them.
+ */
 function reportOnce(onDamage: OnDamage = () => undefined): OnDamage {
   const reported = new Set<string>();
   return (damage) => {
@@ -106,17 +121,20 @@ function reportOnce(onDamage: OnDamage = () => undefined): OnDamage {
 
 const maxReported = 1_000;
 
-/** Bytes that the disk must have free after a change could not be stored: a message of 8 MiB is written to the log, and then to the file. */
+/**
+ * The free bytes that the disk must have after a change could not be stored. A message of 8 MiB is written to
+ * the log and then to the file.
+ */
 const minFreeBytes = 2 * limits.messageBytes;
 
-/** The pages that the smallest batch writes, and what a call adds to them besides its bodies. */
+/** The bytes of the pages that the smallest batch writes, and what each call adds besides its bodies. */
 const bytesPerBatch = 128 * 1024;
 const bytesPerCall = 2 * 1024;
 
 const estimateWrittenBytes = (calls: readonly CommandCall[]): number =>
   calls.reduce((sum, { input }) => sum + bytesPerCall + countBodyBytes(input), bytesPerBatch);
 
-/** Commits on their way to the disk. */
+/** Brings commits to the disk, and remembers if the disk has failed. */
 class CommitSync {
   readonly #disk: Disk;
   readonly #onBroken: (error: Error) => void;
@@ -127,14 +145,15 @@ class CommitSync {
     this.#onBroken = onBroken;
   }
 
-  /** Throws `Unavailable` when the disk has failed before. */
+  /** Throws `Unavailable` if the disk has failed before. */
   throwIfFailed(): void {
-    if (this.#failure) throw new Unavailable(`the disk has failed: ${this.#failure.message}`, { cause: this.#failure });
+    if (this.#failure)
+      throw new Unavailable(`the disk has failed: ${this.#failure.message}`, { cause: this.#failure });
   }
 
   /**
-   * Resolves when all commits so far are on the disk. After a failure none is taken any more: the system forgets what it could not write,
-   * so that the next try succeeds and means nothing.
+   * Resolves when all commits so far are on the disk. After a failure, no more commits are accepted: the
+   * system forgets what it could not write, so a later sync would succeed without meaning anything.
    */
   async sync(): Promise<void> {
     try {
@@ -145,13 +164,17 @@ class CommitSync {
     this.throwIfFailed();
   }
 
-  /** Throws `Unavailable` if a batch with the largest message might not fit. The smallest one, which is tried, nearly always does. */
+  /**
+   * Throws `Unavailable` if a batch with the largest message might not fit. The smallest batch, which a probe
+   * stores, nearly always fits.
+   */
   requireFreeSpace(): void {
     const freeBytes = this.#disk.readFreeBytes();
-    if (freeBytes < minFreeBytes) throw new Unavailable(`the disk is full: ${freeBytes} bytes are left`);
+    if (freeBytes < minFreeBytes)
+      throw new Unavailable(`the disk is full: ${freeBytes} bytes are left; free some space`);
   }
 
-  /** From now on nothing is stored any more. */
+  /** Records a failure of the disk. Nothing is stored from then on. */
   fail(error: Error): void {
     if (this.#failure) return;
     this.#failure = error;

@@ -3,20 +3,27 @@ import { StorageRefused } from "../store.ts";
 import type { LogDamage, LogCheck } from "./writeAheadLog.ts";
 import { checkLog } from "./writeAheadLog.ts";
 
-/** A find of damage. `isFile`: SQLite found it in the structure of the file; otherwise one row is damaged. */
+/**
+ * A damage that was found. With `isFile`, SQLite found it in the structure of the file; otherwise one row is
+ * damaged.
+ */
 export type Damage = { isFile: boolean; text: string };
+/** Receives each damage that is found. */
 export type OnDamage = (damage: Damage) => void;
 
 /** Returns the advice for a damaged database file. */
 export const formatRemedy = (path: string): string =>
-  `restore it from a backup; or, with the server stopped: sqlite3 ${path} reindex, if "pragma integrity_check" finds damage in indexes alone, else sqlite3 ${path} .recover, which saves what can be read`;
+  `restore it from a backup; or, with the server stopped: sqlite3 ${path} reindex, ` +
+  `if "pragma integrity_check" finds damage in indexes alone, ` +
+  `else sqlite3 ${path} .recover, which saves what can be read`;
 
-/** The page at this place of the file is never used: SQLite locks bytes of it. */
+/** SQLite never uses the page at this offset, because it locks bytes of the page. */
 const lockByteOffset = 0x40000000;
 
 /**
- * Looks at the files of a database before SQLite does, which would not say that its log was altered, and would miss the end of the file only
- * when it is read. Throws `StorageRefused` if the file is shorter than it was.
+ * Checks the files of a database before SQLite opens them. SQLite would not report an altered log, and would
+ * notice a missing end of the file only when it reads there. Throws `StorageRefused` if the file is shorter
+ * than it was.
  */
 export function checkFiles(path: string): Pick<LogCheck, "cut"> {
   const { pages, inLog, cut } = checkLog(path);
@@ -29,28 +36,38 @@ export function checkFiles(path: string): Pick<LogCheck, "cut"> {
   for (let page = presentPages + 1; page <= expectedPages; page++) {
     if (inLog.has(page) || page === lockPage) continue;
     throw new StorageRefused(
-      `${path}: damaged: the file has ${presentPages} pages, and page ${page} of ${expectedPages} is not there; ${formatRemedy(path)}`,
+      `${path}: damaged: the file has ${presentPages} pages, ` +
+        `and page ${page} of ${expectedPages} is missing; ${formatRemedy(path)}`,
     );
   }
   return { cut };
 }
 
-/** Commits that may be in a log without having been synced: those of two batches, and a probe of the disk. */
+/** Commits that may be in a log without having been synced: those of two batches and of a disk probe. */
 const maxUnsyncedCommits = 3;
 
 /**
- * Throws `StorageRefused` if the log was altered. After a power failure the last commits may be torn, and nobody was told that they were stored:
- * a log with more commits behind the place, or of which some are in the file already, is no such log. If all of it is in the file,
- * nothing is lost.
+ * Throws `StorageRefused` if the log was altered. After a power failure, the last commits may be torn; they
+ * were never acknowledged. A log was altered, not torn, if more than 3 commits follow the damaged place, or
+ * if the file already has some of them. If the file has all of the log, nothing is lost.
  */
 function requireTornLog(path: string, { frame, frames, commits, checkpointed }: LogDamage): void {
   if (checkpointed === "all" || (checkpointed === "none" && commits <= maxUnsyncedCommits)) return;
-  const finding = `${path}-wal: damaged at frame ${frame}; ${commits} acknowledged changes are behind it, in ${frames} frames, and nothing was changed`;
-  const lastBytes = `copy both files, cut the log there (truncate -s <bytes> ${path}-wal, see docs/security.md), and check with "pragma integrity_check"`;
-  throw new StorageRefused(`${finding}; restore both files from a backup; or, to lose these changes: ${lastBytes}`);
+  const finding =
+    `${path}-wal: damaged at frame ${frame}; ` +
+    `${commits} acknowledged changes are behind it, in ${frames} frames, and nothing was changed`;
+  const lastBytes =
+    `copy both files, cut the log there (truncate -s <bytes> ${path}-wal, see docs/security.md), ` +
+    'and check with "pragma integrity_check"';
+  throw new StorageRefused(
+    `${finding}; restore both files from a backup; or, to lose these changes: ${lastBytes}`,
+  );
 }
 
-/** How long a database file is, and says that it is. Null: it does not exist, is new, or is not a database. */
+/**
+ * Returns the length of a database file, and the length that its header claims. Returns null if the file does
+ * not exist, is new, or is not a database.
+ */
 function readHeader(path: string): { bytes: number; pageBytes: number; pages: number } | null {
   const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (bytes < 100) return null;

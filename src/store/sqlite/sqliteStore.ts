@@ -10,15 +10,23 @@ import { readNextDueAt, createSqlReads } from "../sql/reads.ts";
 import type { MomentSource, Store } from "../store.ts";
 import { createSequencer } from "../sequencer.ts";
 
-/** SQLite on the caller's own thread, in a file or in `:memory:`: for tests and tools. A server uses `embeddedStore`. */
-export async function sqliteStore(path: string, momentSource: MomentSource, keys: KeySource = null, onDamage?: OnDamage): Promise<Store> {
-  const writer = await openChecked(path, { keys, ...(onDamage && { onDamage }) });
-  const reader = path === ":memory:" ? writer : openSqlite(path, { readOnly: true, keys, ...(onDamage && { onDamage }) });
-  // On one connection a read must not see a transaction that is running.
+/**
+ * Returns a store in an SQLite file or in `:memory:`, on the caller's own thread. It is for tests and tools;
+ * a server uses `embeddedStore`.
+ */
+export async function sqliteStore(
+  path: string,
+  momentSource: MomentSource,
+  options: { keys?: KeySource; onDamage?: OnDamage } = {},
+): Promise<Store> {
+  const writer = await openChecked(path, options);
+  const reader = path === ":memory:" ? writer : openSqlite(path, { readOnly: true, ...options });
+  // On a shared connection, a read must not see a running transaction.
   const inSequence = createSequencer();
   const storageReads = createSqlReads({ ...reader.connection, ...inOrder(reader.connection, inSequence) });
   return createGroupCommitStore({
-    runBatch: (calls, capacity) => inSequence(() => runSqlBatch(writer, momentSource, calls, capacity)),
+    runBatch: (calls, capacity) =>
+      inSequence(() => runSqlBatch({ database: writer, momentSource }, calls, capacity)),
     read: createQueries(storageReads),
     nextDueAt: () => inSequence(() => readNextDueAt(reader.connection)),
     probe: () => inSequence(() => writer.probe()),

@@ -1,13 +1,25 @@
-import { closeSync, fdatasync, fdatasyncSync, fstatSync, fsyncSync, openSync, statfsSync, statSync } from "node:fs";
+import {
+  closeSync,
+  fdatasync,
+  fdatasyncSync,
+  fstatSync,
+  fsyncSync,
+  openSync,
+  statfsSync,
+  statSync,
+} from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { Millis } from "../../core/model/message.ts";
 
-/** Brings to the disk what was written to a file. */
+/** The disk of a database: brings written data to it. */
 export type Disk = {
-  /** Resolves when all that was written before is on the disk. Rejects when it is not known whether it is, and then never is again. */
+  /**
+   * Resolves when everything written before is on the disk. Rejects if that is unknown; it will then never be
+   * known.
+   */
   sync(): Promise<void>;
-  /** How many bytes it takes before it is full. */
+  /** Returns how many bytes can be written before the disk is full. */
   readFreeBytes(): number;
   close(): void;
 };
@@ -15,8 +27,9 @@ export type Disk = {
 const dataSync = promisify(fdatasync);
 
 /**
- * That of an SQLite database in WAL mode, at this path. What is synced is its write-ahead log. A sync fails if the log or the database no
- * longer has its name: however well both are on the disk, the next start would not find them. `elapsed`: a stopwatch that nobody sets.
+ * Opens the disk of an SQLite database in WAL mode at this path. A sync covers the write-ahead log. A sync
+ * fails if the log or the database no longer has its name, because the next start would not find the file.
+ * `elapsed` is a monotonic clock.
  */
 export function openDisk(path: string, elapsed: () => Millis): Disk {
   syncFolder(dirname(path));
@@ -25,7 +38,11 @@ export function openDisk(path: string, elapsed: () => Millis): Disk {
     { name: `${path}-wal`, file: fstatSync(file).ino },
     { name: path, file: statSync(path).ino },
   ];
-  const waitForSync = createAdaptiveSync({ here: () => fdatasyncSync(file), elsewhere: () => dataSync(file), elapsed });
+  const waitForSync = createAdaptiveSync({
+    here: () => fdatasyncSync(file),
+    elsewhere: () => dataSync(file),
+    elapsed,
+  });
   const sync = async (): Promise<void> => {
     await waitForSync();
     for (const one of names)
@@ -42,8 +59,9 @@ export function openDisk(path: string, elapsed: () => Millis): Disk {
 type SyncWays = { here(): void; elsewhere(): Promise<void>; elapsed(): Millis };
 
 /**
- * Waits here for a disk that is quick, as handing the wait to another thread and hearing of its end takes longer than that. After a
- * wait that was long, others are waited for elsewhere: the more of them, the more often it happens (docs/decisions/0036).
+ * Returns a sync that waits on this thread for a quick disk, because handing the wait to another thread takes
+ * longer. After a long wait, the next 64 syncs wait on another thread. Each further long wait doubles that
+ * number, up to 4,096; each quick one halves it, down to 64 (docs/decisions/0036).
  */
 export function createAdaptiveSync({ here, elsewhere, elapsed }: SyncWays): () => Promise<void> {
   let syncsElsewhere = 0;
@@ -64,12 +82,12 @@ export function createAdaptiveSync({ here, elsewhere, elapsed }: SyncWays): () =
   };
 }
 
-/** Under load a batch takes several times as long. */
+/** A sync that takes at most this long is quick. Under load, a batch takes several times as long. */
 const quickSync: Millis = 0.5;
 const minElsewhere = 64;
 const maxElsewhere = 4096;
 
-/** Windows knows no folder that could be brought to the disk, and needs none. */
+/** Syncs a folder. Windows cannot sync folders and need not. */
 function syncFolder(path: string): void {
   if (process.platform === "win32") return;
   const folder = openSync(path, "r");

@@ -1,42 +1,57 @@
-/** Bytes of a write-ahead log: all that was written since it began anew, and what of it is in the file as well. */
+/**
+ * The length of a write-ahead log in bytes: all that was written since its last restart, and the part of it
+ * that is in the file too.
+ */
 export type WalLength = { written: number; checkpointed: number };
 
-/** What folding needs of a database. */
+/** The parts of a database that checkpoints need. */
 type CheckpointOptions = {
   walLength(): WalLength;
-  /** How many bytes the disk takes before it is full. */
+  /** Returns how many bytes can be written before the disk is full. */
   readFreeBytes(): number;
-  /** Brings what it can of the log into the file, elsewhere. Answers whether that was all of it. */
+  /**
+   * Copies as much of the log into the file as possible, on another thread. `isWhole` reports whether that
+   * was all of it.
+   */
   checkpoint(): Promise<{ isWhole: boolean }>;
 };
 
-/** So many bytes are folded at a time, and a quarter of what is left on a disk that is nearly full: folding takes room, and makes the log begin anew. */
+/**
+ * The bytes at which the log is checkpointed, but at most a quarter of the free space on a nearly full disk.
+ * A checkpoint takes space, and lets the log restart.
+ */
 const checkpointBytes = 16 * 1024 * 1024;
 const freeSpaceShare = 1 / 4;
-/** The log is looked at after about so many bytes, as that takes as long as writing a message. */
+/** The log is checked after about this many bytes, because a check takes as long as writing a message. */
 const checkBytes = 1024 * 1024;
-/** If so many bytes are written while a fold is running, the next batch waits for it: a fold that is slower than the batches would let the log grow. */
+/**
+ * If this many bytes are written during a checkpoint, the next batch waits for it. Otherwise a checkpoint
+ * slower than the batches would let the log grow.
+ */
 const maxBytesMeanwhile = 2 * checkpointBytes;
 
 /**
- * Folds the write-ahead log of SQLite back into its file, so that it begins anew instead of growing. Nearly all of it is done while
- * batches go on. What these have added meanwhile, a mebibyte or less, is done before the next one: only when nothing is added can the
- * log be at its end.
+ * Copies the write-ahead log of SQLite back into its file, so that the log restarts instead of growing.
+ * Nearly all of this happens while batches are running. The data that they add meanwhile, a mebibyte or less,
+ * is copied before the next batch, because a log can restart only if nothing is added to it.
  */
 export class WalCheckpoints {
   readonly #options: CheckpointOptions;
   #running: Promise<void> | null = null;
   #isUnfinished = false;
-  /** How long the log was at the last try. Where somebody reads an old state of the file for long, folding comes to nothing. */
+  /**
+   * The length of the log at the last try. A checkpoint is futile while a reader uses an old state of the
+   * file.
+   */
   #triedAt = 0;
-  /** Written since the last look, which began the fold that is running. */
+  /** Bytes written since the last check, which began the running checkpoint. */
   #bytesSinceCheck = checkBytes;
 
   constructor(options: CheckpointOptions) {
     this.#options = options;
   }
 
-  /** To be waited for before a batch begins. */
+  /** Must be awaited before a batch begins. */
   async finish(): Promise<void> {
     if (this.#bytesSinceCheck >= maxBytesMeanwhile) await this.#running;
     if (!this.#isUnfinished) return;
@@ -45,8 +60,8 @@ export class WalCheckpoints {
   }
 
   /**
-   * To be told of each batch that has written anything, and of how many bytes that was about. Never fails: the batch is stored, and would
-   * be stored once more.
+   * Must be called after each batch that has written anything, with the approximate number of bytes. Never
+   * throws, because the batch is stored already and would be stored twice.
    */
   recordWritten(bytes: number): void {
     this.#bytesSinceCheck += bytes;
@@ -56,12 +71,16 @@ export class WalCheckpoints {
     if (!log) return;
     const { written, checkpointed, freeBytes } = log;
     if (written < this.#triedAt) this.#triedAt = 0;
-    if (written - Math.max(checkpointed, this.#triedAt) < Math.min(checkpointBytes, freeSpaceShare * freeBytes)) return;
+    if (
+      written - Math.max(checkpointed, this.#triedAt) <
+      Math.min(checkpointBytes, freeSpaceShare * freeBytes)
+    )
+      return;
     this.#triedAt = written;
     this.#running = this.#begin();
   }
 
-  /** Null: the log, or the disk, cannot be looked at. */
+  /** Returns null if the log or the disk cannot be read. */
   #readLengths(): (WalLength & { freeBytes: number }) | null {
     try {
       return { ...this.#options.walLength(), freeBytes: this.#options.readFreeBytes() };
@@ -70,7 +89,10 @@ export class WalCheckpoints {
     }
   }
 
-  /** That it failed is no fault of any batch. It is tried again when the log has grown by as much. */
+  /**
+   * Runs a checkpoint. A failure is not the fault of any batch. The next try follows when the log has grown
+   * by the same amount.
+   */
   async #begin(): Promise<void> {
     const { isWhole } = await this.#options.checkpoint().catch(() => ({ isWhole: true }));
     this.#running = null;

@@ -10,28 +10,42 @@ import { StorageRefused, Unavailable } from "../store.ts";
 
 type ThreadLocation = Omit<ThreadRole, "role">;
 
-/** A thread that answers every query, with a connection of its own, so that a long list holds up nobody else. It starts with the first one. */
-export function startReadingThread(location: ThreadLocation, onDamage?: OnDamage): { queries: Queries; close(): Promise<void> } {
+/**
+ * Starts a thread that answers all queries on its own connection, so that a long list delays nothing else.
+ * The thread starts with the first query.
+ */
+export function startReadingThread(
+  location: ThreadLocation,
+  onDamage?: OnDamage,
+): { queries: Queries; close(): Promise<void> } {
   const thread = createLazyThread({ role: "reading", ...location }, onDamage);
   return {
-    queries: createRemoteQueries((query, args) => withUnavailableRefusal(thread.send({ kind: "read", query, args }))),
+    queries: createRemoteQueries((query, args) =>
+      withUnavailableRefusal(thread.send({ kind: "read", query, args })),
+    ),
     close: thread.close,
   };
 }
 
-/** A thread that folds the write-ahead log back into the file. It starts when there is something to fold. */
+/** Starts a thread that checkpoints the write-ahead log. The thread starts with the first checkpoint. */
 export function startCheckpointThread(
   location: ThreadLocation,
   onDamage?: OnDamage,
 ): { checkpoint(): Promise<CheckpointResult>; close(): Promise<void> } {
-  const thread = createLazyThread({ role: "folding", ...location }, onDamage);
-  return { checkpoint: () => thread.send({ kind: "fold" }), close: thread.close };
+  const thread = createLazyThread({ role: "checkpoint", ...location }, onDamage);
+  return { checkpoint: () => thread.send({ kind: "checkpoint" }), close: thread.close };
 }
 
 type WithoutRequestId<Request> = Request extends { id: number } ? Omit<Request, "id"> : never;
-type Thread = { send<Answer>(request: WithoutRequestId<ThreadRequest>): Promise<Answer>; close(): Promise<void> };
+type Thread = {
+  send<Answer>(request: WithoutRequestId<ThreadRequest>): Promise<Answer>;
+  close(): Promise<void>;
+};
 
-/** One that has ended, as when an answer needed more memory than there is, fails those who wait for it, and is replaced for the next one. */
+/**
+ * Returns a thread that starts when it is first needed. If the thread ends, for example because an answer
+ * needs too much memory, its pending requests fail and the next request starts a new thread.
+ */
 function createLazyThread(role: ThreadRole, onDamage: OnDamage = () => undefined): Thread {
   let running: (Thread & { hasEnded(): boolean }) | null = null;
   let isClosed = false;
@@ -48,17 +62,23 @@ function createLazyThread(role: ThreadRole, onDamage: OnDamage = () => undefined
   };
 }
 
-/** Every query by its name; the thread knows what it means. */
-function createRemoteQueries(send: (query: keyof Queries, args: readonly unknown[]) => Promise<unknown>): Queries {
-  const call = (query: string) => [query, (...args: unknown[]) => send(query as keyof Queries, args)] as const;
+/** Returns queries that send their name and arguments to the thread. */
+function createRemoteQueries(
+  send: (query: keyof Queries, args: readonly unknown[]) => Promise<unknown>,
+): Queries {
+  const call = (query: string) =>
+    [query, (...args: unknown[]) => send(query as keyof Queries, args)] as const;
   return Object.fromEntries(Object.keys(createQueries(unread)).map(call)) as unknown as Queries;
 }
 
-/** A storage of which only the names of the queries are asked. */
+/** Storage reads that are never called: only the names of the queries are needed. */
 const unread = {} as StorageReads;
 
 function startThread(role: ThreadRole, onDamage: OnDamage): Thread & { hasEnded(): boolean } {
-  const worker = new Worker(new URL("./workerMain.ts", import.meta.url), { workerData: role, name: `store-${role.role}` });
+  const worker = new Worker(new URL("./workerMain.ts", import.meta.url), {
+    workerData: role,
+    name: `store-${role.role}`,
+  });
   const pending = new Map<number, { resolve(value: never): void; reject(error: Error): void }>();
   let lastId = 0;
   let endError: Error | null = null;
@@ -81,7 +101,9 @@ function startThread(role: ThreadRole, onDamage: OnDamage): Thread & { hasEnded(
     if ("value" in reply) call?.resolve(reply.value as never);
     else call?.reject(toError(reply));
   });
-  worker.on("error", (error: Error) => failAll(new Unavailable(`the storage thread ended: ${error.message}`, { cause: error })));
+  worker.on("error", (error: Error) =>
+    failAll(new Unavailable(`the storage thread ended: ${error.message}`, { cause: error })),
+  );
   worker.on("exit", (code) => failAll(new Unavailable(`the storage thread ended with code ${code}`)));
   return {
     send,

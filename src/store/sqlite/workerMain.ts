@@ -9,23 +9,30 @@ import type { Damage } from "./fileCheck.ts";
 import type { KeySource } from "../sql/keyRing.ts";
 import type { Queries } from "../queries/index.ts";
 
-// The file that the threads of `store/sqlite/worker.ts` run.
+// The main file of the threads that `store/sqlite/worker.ts` starts.
 
-/** What a storage thread is asked, and what it answers. */
+/** A request to a storage thread. */
 export type ThreadRequest =
-  | { id: number; kind: "fold" }
+  | { id: number; kind: "checkpoint" }
   | { id: number; kind: "read"; query: keyof Queries; args: readonly unknown[] }
   | { id: number; kind: "close" };
-export type ThreadReply = { id: number; value: unknown } | { id: number; error: string; refusedCode?: string };
-/** Something was found damaged. */
+/** The reply of a storage thread. */
+export type ThreadReply =
+  | { id: number; value: unknown }
+  | { id: number; error: string; refusedCode?: string };
+/** The message of a storage thread that has found damage. */
 export type ThreadFind = { damage: Damage };
-/** `failed`: the disk did not keep what was written to the file, now or when less was folded; so the log must not be given up. */
+/**
+ * `failed` is set if the disk did not keep what was written to the file, during this checkpoint or an
+ * earlier, partial one. The log must then be kept.
+ */
 export type CheckpointResult = { isWhole: boolean; failed?: string };
-export type ThreadRole = { role: "reading" | "folding"; path: string; keys: KeySource };
+/** The work of a storage thread, and its file. */
+export type ThreadRole = { role: "reading" | "checkpoint"; path: string; keys: KeySource };
 
 const { role, path, keys } = workerData as ThreadRole;
 const port = parentPort;
-if (!port) throw new Error("this file is run as a thread: store/sqlite/worker.ts starts it");
+if (!port) throw new Error("this file must be run as a thread by store/sqlite/worker.ts");
 
 const onDamage = (damage: Damage): void => port.postMessage({ damage } satisfies ThreadFind);
 
@@ -37,7 +44,8 @@ port.on("message", (request: ThreadRequest) => {
 
 async function handleRequest(request: ThreadRequest): Promise<ThreadReply> {
   try {
-    // What keeps it from being opened, as too many open files, is told to whoever asks, and may be over when the next one does.
+    // If the file cannot be opened, for example because too many files are open, the caller gets the error
+    // and the next request tries again.
     handler ??= createHandler(openSqlite(path, { readOnly: role === "reading", keys, onDamage }));
     return { id: request.id, value: await handler(request) };
   } catch (error) {
@@ -51,7 +59,7 @@ function createHandler(database: SqliteDatabase): (request: ThreadRequest) => Pr
     switch (request.kind) {
       case "read":
         return (queries[request.query] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
-      case "fold":
+      case "checkpoint":
         return runCheckpoint(database);
       case "close":
         return database.close();
@@ -59,7 +67,10 @@ function createHandler(database: SqliteDatabase): (request: ThreadRequest) => Pr
   };
 }
 
-/** The system does not write again what it failed to write, so that the next try would succeed and mean nothing. */
+/**
+ * The error code of a failed sync. The system does not write again what it failed to write, so a later sync
+ * would succeed without meaning anything.
+ */
 const fileNotSynced = 1034;
 
 async function runCheckpoint(database: SqliteDatabase): Promise<CheckpointResult> {
@@ -67,7 +78,7 @@ async function runCheckpoint(database: SqliteDatabase): Promise<CheckpointResult
     await database.connection.query("pragma wal_checkpoint(passive)", []);
   } catch (error) {
     if (!(error instanceof Error) || Reflect.get(error, "errcode") !== fileNotSynced) throw error;
-    return { isWhole: false, failed: `${error.message}, when the log was folded into the file` };
+    return { isWhole: false, failed: `${error.message}, during a checkpoint of the write-ahead log` };
   }
   const { written, checkpointed } = database.walLength();
   return { isWhole: written === checkpointed };

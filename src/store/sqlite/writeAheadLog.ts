@@ -1,38 +1,42 @@
 import { closeSync, copyFileSync, existsSync, fstatSync, openSync, readSync } from "node:fs";
 
-/** The contents of a write-ahead log of SQLite: https://sqlite.org/fileformat2.html#the_write_ahead_log. */
+/** The content of a write-ahead log of SQLite: https://sqlite.org/fileformat2.html#the_write_ahead_log. */
 export type LogCheck = {
-  /** The size of the file in pages at the last commit that SQLite will read. Null: it will read none. */
+  /** The size of the file in pages at the last commit that SQLite will read, or null if it will read none. */
   pages: number | null;
-  /** The pages that it will read from the log. */
+  /** The pages that SQLite will read from the log. */
   inLog: ReadonlySet<number>;
-  /** The log was altered, and there are commits behind that place. Null: it is whole. */
+  /** The altered place, if there are commits behind it. Null if the log is whole. */
   cut: LogDamage | null;
 };
 
-/** A place in a log from which on SQLite does not read it. */
+/** A place in a log at which SQLite stops reading. */
 export type LogDamage = {
-  /** The first frame that does not fit; the first of all is 0. */
+  /** The first frame that does not fit, counted from 0. */
   frame: number;
-  /** It, and those behind it up to the last commit. */
+  /** The number of frames from that one to the last commit. */
   frames: number;
-  /** Commits behind it. */
+  /** The number of commits behind it. */
   commits: number;
-  /** What the database file has of the log: all of it, so that nothing is lost; something from behind the place; or neither. */
+  /**
+   * The part of the log that the database file has: all of it, so that nothing is lost; something from behind
+   * the place; or neither.
+   */
   checkpointed: "all" | "behind" | "none";
 };
 
 const headerBytes = 32;
 const frameHeaderBytes = 24;
-/** The lowest bit of the first word says in which order the checksum reads bytes. */
+/** The first word of a log. Its lowest bit gives the byte order of the checksum. */
 const magic = 0x377f0682;
 const batchBytes = 1024 * 1024;
 
 const emptyCheck: LogCheck = { pages: null, inLog: new Set(), cut: null };
 
 /**
- * Reads the write-ahead log as SQLite does at its next start, and behind the place at which SQLite stops. A commit behind that place, of the
- * same log, shows that something before it was altered, or never came to the disk: a log only grows at its end.
+ * Reads the write-ahead log like SQLite at its next start, and beyond the place at which SQLite stops. A log
+ * only grows at its end. So a commit of the same log behind that place shows that an earlier frame was
+ * altered or never reached the disk.
  */
 export function checkLog(path: string): LogCheck {
   const log = openIfPresent(`${path}-wal`);
@@ -54,7 +58,10 @@ function openIfPresent(path: string): number | null {
   }
 }
 
-/** Keeps a copy of a damaged log beside the database, under a name that no earlier one has. Throws if there is no room. */
+/**
+ * Copies a damaged log to a new file beside the database, under an unused name, and returns that name. Throws
+ * if the disk has no space.
+ */
 export function keepDamagedLog(path: string): string {
   let copy = `${path}-wal.damaged`;
   for (let n = 2; existsSync(copy); n++) copy = `${path}-wal.damaged-${n}`;
@@ -88,12 +95,13 @@ class LogReader {
     const isPage = pageBytes >= 512 && pageBytes <= 65_536 && (pageBytes & (pageBytes - 1)) === 0;
     const start = computeChecksum(header.subarray(0, 24), [0, 0], isBigEndian);
     const isWhole = isKnown && isPage && isSame(start, [header.readUInt32BE(24), header.readUInt32BE(28)]);
-    // If the header was altered, these are guesses: the page size of new files, and the byte order of most processors.
+    // If the header was altered, these are guesses: the page size of new files, and the usual byte order of
+    // processors.
     const format = { pageBytes: isPage ? pageBytes : 8_192, isBigEndian: isKnown && isBigEndian };
     return this.#readFrames(format, isWhole ? { salts: header.toString("hex", 16, 24), sum: start } : null);
   }
 
-  /** `begun`: what the header says. Null: it was altered, and SQLite reads nothing. */
+  /** `header` is null if it was altered; SQLite then reads nothing. */
   #readFrames(
     { pageBytes, isBigEndian }: { pageBytes: number; isBigEndian: boolean },
     header: { salts: string; sum: Checksum } | null,
@@ -106,7 +114,7 @@ class LogReader {
     let stoppedAt: number | null = header ? null : 0;
     let lastCommit = -1;
     let commits = 0;
-    // The last frame of each page, before the place where SQLite stops and behind it.
+    // The last frame of each page: before the place at which SQLite stops, and behind it.
     const validFrames = new Map<number, number>();
     const laterFrames = new Map<number, number>();
     for (let n = 0; ; n++) {
@@ -118,7 +126,11 @@ class LogReader {
       const isFollowing =
         sum !== null &&
         isSame(
-          computeChecksum(bytes.subarray(frameHeaderBytes), computeChecksum(bytes.subarray(0, 8), sum, isBigEndian), isBigEndian),
+          computeChecksum(
+            bytes.subarray(frameHeaderBytes),
+            computeChecksum(bytes.subarray(0, 8), sum, isBigEndian),
+            isBigEndian,
+          ),
           frame.stored,
         );
       const isSameLog = frame.salts === salts && frame.page > 0;
@@ -133,7 +145,7 @@ class LogReader {
       } else {
         stoppedAt ??= n;
         if (n === stoppedAt || (isFollowing && isSameLog)) laterFrames.set(frame.page, n);
-        // It follows the frame before it, even if that one was altered.
+        // This frame follows the one before it, even if that one was altered.
         if (isFollowing && isSameLog && frame.size > 0) {
           lastCommit = n;
           commits++;
@@ -143,16 +155,32 @@ class LogReader {
     }
     if (stoppedAt === null || lastCommit < stoppedAt) return { pages, inLog: committed, cut: null };
     const checkpointed = this.#readCheckpointed({ pageBytes, validFrames, laterFrames, stoppedAt });
-    return { pages, inLog: committed, cut: { frame: stoppedAt, frames: lastCommit + 1 - stoppedAt, commits, checkpointed } };
+    return {
+      pages,
+      inLog: committed,
+      cut: { frame: stoppedAt, frames: lastCommit + 1 - stoppedAt, commits, checkpointed },
+    };
   }
 
-  /** Compares the last image of each page in the log with the file. The frame that does not fit may differ in a few bytes. */
-  #readCheckpointed({ pageBytes, validFrames, laterFrames, stoppedAt }: PageImages): LogDamage["checkpointed"] {
+  /**
+   * Compares the last image of each page in the log with the file. The frame that does not fit may differ in
+   * up to 16 bytes.
+   */
+  #readCheckpointed({
+    pageBytes,
+    validFrames,
+    laterFrames,
+    stoppedAt,
+  }: PageImages): LogDamage["checkpointed"] {
     let isAll = true;
     let isBehind = false;
     for (const [page, frame] of [...validFrames, ...laterFrames]) {
       if (laterFrames.has(page) && laterFrames.get(page) !== frame) continue;
-      const inFile = this.#isInFile(frame, { page, pageBytes, mayDiffer: frame === stoppedAt ? maxDifferingBytes : 0 });
+      const inFile = this.#isInFile(frame, {
+        page,
+        pageBytes,
+        mayDiffer: frame === stoppedAt ? maxDifferingBytes : 0,
+      });
       isAll &&= inFile;
       const earlier = validFrames.get(page);
       if (inFile && laterFrames.has(page) && frame !== stoppedAt)
@@ -161,8 +189,14 @@ class LogReader {
     return isAll ? "all" : isBehind ? "behind" : "none";
   }
 
-  #isInFile(frame: number, { page, pageBytes, mayDiffer }: { page: number; pageBytes: number; mayDiffer: number }): boolean {
-    const image = this.#readAt(headerBytes + frame * (frameHeaderBytes + pageBytes) + frameHeaderBytes, pageBytes);
+  #isInFile(
+    frame: number,
+    { page, pageBytes, mayDiffer }: { page: number; pageBytes: number; mayDiffer: number },
+  ): boolean {
+    const image = this.#readAt(
+      headerBytes + frame * (frameHeaderBytes + pageBytes) + frameHeaderBytes,
+      pageBytes,
+    );
     const there = Buffer.alloc(pageBytes);
     if (image === null || this.#database === null || page < 1) return false;
     if (readSync(this.#database, there, 0, pageBytes, (page - 1) * pageBytes) < pageBytes) return false;
@@ -172,7 +206,7 @@ class LogReader {
     return differing <= mayDiffer;
   }
 
-  /** Null: the file ends before. */
+  /** Returns null if the file ends earlier. */
   #readAt(offset: number, length: number): Buffer | null {
     if (offset + length > this.#size) return null;
     if (offset < this.#batchAt || offset + length > this.#batchAt + this.#batch.length) {
@@ -192,7 +226,7 @@ type PageImages = {
   stoppedAt: number;
 };
 
-/** Bytes of an altered frame that may differ from the page that it was folded to. */
+/** The number of bytes in which an altered frame may differ from the page in the file. */
 const maxDifferingBytes = 16;
 
 const parseFrame = (bytes: Buffer, at: number): Frame => ({
@@ -205,7 +239,7 @@ const parseFrame = (bytes: Buffer, at: number): Frame => ({
 
 const isSame = (one: Checksum, other: Checksum): boolean => one[0] === other[0] && one[1] === other[1];
 
-/** The checksum of SQLite over words of 32 bits, which continues the checksum of the bytes before. */
+/** Computes SQLite's checksum over 32-bit words, starting from the checksum of the bytes before. */
 function computeChecksum(bytes: Buffer, [first, second]: Checksum, isBigEndian: boolean): Checksum {
   let one = first | 0;
   let two = second | 0;

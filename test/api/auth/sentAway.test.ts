@@ -9,8 +9,9 @@ import type { TestServer } from "../testServer.ts";
 import type { RequestParts, Possessions } from "../routes/accounts/possessions.ts";
 import { sendRequest, createPossessions, makeRequest } from "../routes/accounts/possessions.ts";
 
-// A token that may do everything but read asks every route, with a URL of its own in every place that takes one. Then life goes on. What
-// the account has stored must be in no answer, and must not arrive at that URL.
+// A token without the right to read calls every route, with a URL of the attacker in every place that takes
+// one. Then the account's normal traffic continues. Data that the account has stored must be in no response,
+// and must not arrive at that URL.
 
 const mark = "markofhers";
 const thief = "https://e.example";
@@ -18,21 +19,30 @@ const callback = `${thief}/callback`;
 const failureCallback = `${thief}/failure`;
 
 type Variant = { name: string; change(asked: RequestParts, she: Possessions): RequestParts };
-type Json = { properties?: Record<string, Json>; items?: Json; anyOf?: Json[]; additionalProperties?: Json | boolean; type?: string };
+type Json = {
+  properties?: Record<string, Json>;
+  items?: Json;
+  anyOf?: Json[];
+  additionalProperties?: Json | boolean;
+  type?: string;
+};
 
 const withHeaders = (name: string, headers: Record<string, string>): Variant => ({
   name,
   change: (asked) => ({ ...asked, headers: { ...asked.headers, ...headers } }),
 });
 
-/** Settings that name a URL, of routes that take settings. */
+/** Returns the variants of a route with a setting that names a URL. */
 function ofSettings({ settings }: Route): Variant[] {
   if (settings === undefined) return [];
   const failing = withHeaders("a failure callback", { "svc-failure-callback": failureCallback });
-  return [failing, ...(settings === "resume" ? [] : [withHeaders("a callback", { "svc-callback": callback })])];
+  return [
+    failing,
+    ...(settings === "resume" ? [] : [withHeaders("a callback", { "svc-callback": callback })]),
+  ];
 }
 
-/** A value with the URL in it for a field that could take one, or nothing. */
+/** Returns a value with the URL in it for a field that could take one, or undefined. */
 function urlFor(field: string, schema: Json): unknown {
   if (schema.anyOf) return schema.anyOf.map((one) => urlFor(field, one)).find((one) => one !== undefined);
   if (schema.items) return ((one) => (one === undefined ? undefined : [one]))(urlFor(field, schema.items));
@@ -43,11 +53,14 @@ function urlFor(field: string, schema: Json): unknown {
       : Object.fromEntries(found.filter(([, value]) => value !== undefined));
   }
   // Settings as headers.
-  if (typeof schema.additionalProperties === "object") return { "Svc-Callback": callback, "Svc-Failure-Callback": failureCallback };
-  return /url|destination|callback|endpoint/i.test(field) && schema.type === "string" ? `${thief}/${field}` : undefined;
+  if (typeof schema.additionalProperties === "object")
+    return { "Svc-Callback": callback, "Svc-Failure-Callback": failureCallback };
+  return /url|destination|callback|endpoint/i.test(field) && schema.type === "string"
+    ? `${thief}/${field}`
+    : undefined;
 }
 
-/** Each field of the body that could name a URL. */
+/** Returns a variant of a route for each field of the body that could name a URL. */
 function ofBody({ body }: Route): Variant[] {
   if (body?.contentType !== "application/json") return [];
   const schema = z.toJSONSchema(body.schema, { io: "input", unrepresentable: "any" }) as Json;
@@ -70,7 +83,11 @@ const settingsToGroup: readonly (readonly [name: string, headers: Record<string,
 ];
 const toGroup = settingsToGroup.map(([name, headers]): Variant => ({
   name: `a URL group and ${name}`,
-  change: (asked, { ids }) => ({ ...asked, url: asked.url.replace(/https:.*/, ids.group), headers: { ...asked.headers, ...headers } }),
+  change: (asked, { ids }) => ({
+    ...asked,
+    url: asked.url.replace(/https:.*/, ids.group),
+    headers: { ...asked.headers, ...headers },
+  }),
 }));
 
 const variantsOf = (row: Route): Variant[] => [
@@ -82,12 +99,26 @@ const variantsOf = (row: Route): Variant[] => [
 
 const cases = routes
   .filter((row) => row.access === "token" && requiredVerb(row) !== "read")
-  .flatMap((row) => variantsOf(row).map((variant) => ({ row, variant, name: `${row.method} ${row.path} with ${variant.name}` })));
+  .flatMap((row) =>
+    variantsOf(row).map((variant) => ({
+      row,
+      variant,
+      name: `${row.method} ${row.path} with ${variant.name}`,
+    })),
+  );
 
-/** All that was sent in a year, in which her group, her source and her schedules are used. */
-async function yearOf(home: TestServer, { ids, token, url }: Possessions, status: number): Promise<Delivery[]> {
+/** Returns everything that is sent in a year in which the account's group, source and schedules are used. */
+async function yearOf(
+  home: TestServer,
+  { ids, token, url }: Possessions,
+  status: number,
+): Promise<Delivery[]> {
   const sent: Delivery[] = [];
-  await home.ask("POST", `/v2/publish/${ids.group}`, { token, body: mark, headers: { "svc-forward-x": mark } });
+  await home.ask("POST", `/v2/publish/${ids.group}`, {
+    token,
+    body: mark,
+    headers: { "svc-forward-x": mark },
+  });
   await home.ask("POST", `/v2/in/${ids.secret}`, { token: null, body: mark });
   for (let days = 0; days < 12; days++) {
     home.clock.now += 86_400_000 * (days === 0 ? 366 : 1);
@@ -95,26 +126,44 @@ async function yearOf(home: TestServer, { ids, token, url }: Possessions, status
     for (const delivery of home.deliveries.splice(0)) {
       sent.push(delivery);
       const isTheirs = delivery.message.url.startsWith(thief);
-      await home.settle(delivery, { status: isTheirs ? 200 : status, body: Buffer.from(isTheirs ? "theirs" : mark) });
+      await home.settle(delivery, {
+        status: isTheirs ? 200 : status,
+        body: Buffer.from(isTheirs ? "theirs" : mark),
+      });
     }
   }
   expect(sent.filter(({ message }) => message.url.startsWith(url)).length).toBeGreaterThan(2);
   return sent;
 }
 
-/** A text with all in it that is in base64. */
+/** Returns a text together with the decoded form of its base64 parts. */
 const opened = (text: string): string =>
-  text + (text.match(/[\w+/]{12,}=*/g) ?? []).map((one) => Buffer.from(one, "base64").toString("latin1")).join("\n");
+  text +
+  (text.match(/[\w+/]{12,}=*/g) ?? []).map((one) => Buffer.from(one, "base64").toString("latin1")).join("\n");
 
 async function homeWithToken(): Promise<{ home: TestServer; she: Possessions; blind: string }> {
   const home = await createTestServer();
   const she = await createPossessions(home, "acc_a", mark);
   const headers = { "Svc-Forward-Authorization": mark };
-  await home.ask("PATCH", `/v2/topics/${she.ids.group}`, { token: she.token, body: JSON.stringify({ headers }) });
-  await home.ask("PATCH", `/v2/sources/${she.ids.sourceId}`, { token: she.token, body: JSON.stringify({ settings: headers }) });
-  await home.ask("POST", `/v2/schedules/${she.ids.group}`, { token: she.token, body: mark, headers: { "svc-cron": "0 0 2 1 *" } });
+  await home.ask("PATCH", `/v2/topics/${she.ids.group}`, {
+    token: she.token,
+    body: JSON.stringify({ headers }),
+  });
+  await home.ask("PATCH", `/v2/sources/${she.ids.sourceId}`, {
+    token: she.token,
+    body: JSON.stringify({ settings: headers }),
+  });
+  await home.ask("POST", `/v2/schedules/${she.ids.group}`, {
+    token: she.token,
+    body: mark,
+    headers: { "svc-cron": "0 0 2 1 *" },
+  });
   const rights = JSON.stringify({ verbs: ["publish", "manage"] });
-  return { home, she, blind: (await home.ask("POST", "/v2/tokens", { token: she.token, body: rights })).body.token };
+  return {
+    home,
+    she,
+    blind: (await home.ask("POST", "/v2/tokens", { token: she.token, body: rights })).body.token,
+  };
 }
 
 const needingRead: string[] = [];
@@ -124,21 +173,28 @@ describe("without the verb read", () => {
     const { home, she, blind } = await homeWithToken();
     home.deliveries.splice(0);
     const asked = variant.change(makeRequest(row, she), she);
-    const reply = await sendRequest(home, { ...asked, headers: { ...asked.headers, authorization: `Bearer ${blind}` } });
+    const reply = await sendRequest(home, {
+      ...asked,
+      headers: { ...asked.headers, authorization: `Bearer ${blind}` },
+    });
     const told = JSON.stringify([reply.body, reply.headers]);
     if (!JSON.stringify(asked).includes(mark)) expect(told).not.toContain(mark);
     if (reply.status === 403) needingRead.push(name);
     if (reply.status === 403)
-      expect(reply.body.error).toMatch(/which needs the verb read as well|^verbs: this token has not the verb read/);
+      expect(reply.body.error).toMatch(
+        /^token: requires 'read' to send|^verbs: this token does not have the verb read/,
+      );
     const failing = variant.name.includes("failure");
     for (const { message } of await yearOf(home, she, failing ? 500 : 200)) {
       if (!message.url.startsWith(thief)) continue;
-      expect(opened(message.url + JSON.stringify(message.headers) + Buffer.from(message.body).toString())).not.toContain(mark);
+      expect(
+        opened(message.url + JSON.stringify(message.headers) + Buffer.from(message.body).toString()),
+      ).not.toContain(mark);
     }
   });
 });
 
-test("what needs the verb read as well", () => {
+test("only these variants require the verb read as well", () => {
   expect(needingRead.toSorted()).toEqual([
     "PATCH /v2/sources/{sourceId} with the field destination",
     "PATCH /v2/sources/{sourceId} with the field settings",

@@ -11,7 +11,7 @@ const tokens = (value = token) => ({
   from: () => ({ client: "127.0.0.1" }) as never,
 });
 
-/** A store that can hang or be away, and counts look-ups. */
+/** Returns a store that can hang or be unavailable, and that counts look-ups. */
 function openStore() {
   const state = { isInDoubt: false, isAway: false, asked: 0, now: 1_000_000, isRevoked: false };
   const held: (() => void)[] = [];
@@ -29,7 +29,11 @@ function openStore() {
     onAccounts: (listener: () => void) => void (tellAccounts = listener),
   };
   const lockout = { recordFailure: (_: unknown, refusal: Refusal) => refusal };
-  const auth = createAuthenticator({ store: store as unknown as Store, now: () => state.now, lockout: lockout as never });
+  const auth = createAuthenticator({
+    store: store as unknown as Store,
+    now: () => state.now,
+    lockout: lockout as never,
+  });
   return {
     state,
     auth,
@@ -42,17 +46,18 @@ function openStore() {
   };
 }
 
-test("all requests that ask for the same token at once share one look-up", async () => {
+test("all requests with the same token at the same time share one look-up", async () => {
   const { state, auth, hold, release } = openStore();
   hold();
   const asked = Array.from({ length: 50 }, () => auth.authenticate(tokens()));
   await Promise.resolve();
   release();
-  for (const proof of await Promise.all(asked)) expect(proof).toMatchObject({ account: { id: "acc" }, by: "header" });
+  for (const proof of await Promise.all(asked))
+    expect(proof).toMatchObject({ account: { id: "acc" }, by: "header" });
   expect(state.asked).toBe(1);
 });
 
-test("while the storage is away a token stays valid for 60 s after it was looked up, and one that is not known is unavailable", async () => {
+test("a token stays valid for 60 s while the storage is unavailable; an unknown one gets 503", async () => {
   const { state, auth } = openStore();
   await auth.authenticate(tokens());
   Object.assign(state, { isAway: true, now: state.now + 59_999 });
@@ -62,7 +67,7 @@ test("while the storage is away a token stays valid for 60 s after it was looked
   await expect(auth.authenticate(tokens())).rejects.toMatchObject({ code: "unavailable" });
 });
 
-test("while the storage is in doubt a token that is remembered is not looked up at all", async () => {
+test("a cached token is not looked up while the storage is in doubt", async () => {
   const { state, auth } = openStore();
   await auth.authenticate(tokens());
   Object.assign(state, { isInDoubt: true, now: state.now + 30_000 });
@@ -72,14 +77,14 @@ test("while the storage is in doubt a token that is remembered is not looked up 
   expect(state.asked).toBe(1);
 });
 
-test("a token that is revoked is not remembered, whether this node is told of it or finds it out", async () => {
+test("a revoked token is not cached, whether this node is notified or finds out by itself", async () => {
   const { state, auth, tellAccounts, hold, release } = openStore();
   await auth.authenticate(tokens());
   Object.assign(state, { isRevoked: true, now: state.now + 6_000 });
   await expect(auth.authenticate(tokens())).rejects.toMatchObject({ code: "unauthorized" });
   state.isAway = true;
   await expect(auth.authenticate(tokens())).rejects.toMatchObject({ code: "unavailable" });
-  // A look-up that began before the word of the change counts for those alone who asked before it.
+  // Only requests from before the change may use a look-up that began before it.
   Object.assign(state, { isAway: false, isRevoked: false });
   hold();
   const before = auth.authenticate(tokens());

@@ -9,7 +9,10 @@ import { createRawClient, listen } from "../wire.ts";
 const mebi = 1024 * 1024;
 const large = 150;
 
-/** Groups of 100 KiB each, which are changed in another order than that of their names. Counts what is read from then on. */
+/**
+ * Creates groups of 100 KiB each, which are changed in an order different from that of their names. Counts
+ * what is read from then on.
+ */
 async function manyGroups(
   options: { longResponseBytes?: number } = {},
 ): Promise<TestServer & { port: number; names: string[]; reads(): number }> {
@@ -24,16 +27,22 @@ async function manyGroups(
       },
     }),
   });
-  const endpoints = Array.from({ length: 10 }, (_, at) => ({ name: `n${at}`, url: `https://e.example/${at}/${"é".repeat(10_000)}` }));
+  const endpoints = Array.from({ length: 10 }, (_, at) => ({
+    name: `n${at}`,
+    url: `https://e.example/${at}/${"é".repeat(10_000)}`,
+  }));
   const names = Array.from({ length: large }, (_, at) => `g${(at * 7) % large}`);
   for (const name of names) {
     home.clock.now += 1;
-    expect((await home.ask("POST", `/v2/topics/${name}/endpoints`, { body: JSON.stringify({ endpoints }) })).status).toBe(200);
+    expect(
+      (await home.ask("POST", `/v2/topics/${name}/endpoints`, { body: JSON.stringify({ endpoints }) }))
+        .status,
+    ).toBe(200);
   }
   return { ...home, port: await listen(home), names: names.toReversed(), reads: () => reads };
 }
 
-/** Asks for the groups, and reads nothing. */
+/** Requests the groups and reads nothing. */
 async function unread(port: number): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
@@ -42,7 +51,7 @@ async function unread(port: number): Promise<Socket> {
   return socket;
 }
 
-/** Waits until a figure has stayed as it is for half a second. */
+/** Waits until a figure has not changed for half a second. */
 async function settled(figure: () => number): Promise<number> {
   let before = -1;
   while (before !== figure()) {
@@ -52,7 +61,7 @@ async function settled(figure: () => number): Promise<number> {
   return before;
 }
 
-test("a long list is answered whole, in its order, and as the entries themselves are", async () => {
+test("a long list is complete, in order, and its entries equal the single ones", async () => {
   const { ask, port, names } = await manyGroups();
   const asked = createRawClient(port, token);
   onTestFinished(() => asked.close());
@@ -65,21 +74,31 @@ test("a long list is answered whole, in its order, and as the entries themselves
   expect((await ask("GET", "/v2/topics")).headers["content-type"]).toBe("application/json; charset=utf-8");
 });
 
-test("a short list is answered with its length, as any answer is, also when it is empty", async () => {
+test("a short list is sent with its length, like any response, even if it is empty", async () => {
   const { ask } = await createTestServer();
-  expect(await ask("GET", "/v2/topics")).toMatchObject({ status: 200, body: [], headers: { "content-length": "2" } });
-  await ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: "https://e.example" }] }) });
+  expect(await ask("GET", "/v2/topics")).toMatchObject({
+    status: 200,
+    body: [],
+    headers: { "content-length": "2" },
+  });
+  await ask("POST", "/v2/topics/g/endpoints", {
+    body: JSON.stringify({ endpoints: [{ url: "https://e.example" }] }),
+  });
   const one = await ask("GET", "/v2/topics");
   expect(one.headers["content-length"]).toBe(String(JSON.stringify(one.body).length));
   for (const path of ["/v2/queues", "/v2/flowControl", "/v2/schedules"])
-    expect(await ask("GET", path)).toMatchObject({ status: 200, body: [], headers: { "content-length": "2" } });
+    expect(await ask("GET", path)).toMatchObject({
+      status: 200,
+      body: [],
+      headers: { "content-length": "2" },
+    });
 });
 
-test("no more of a list is read than its client takes", { tags: "long" }, async () => {
+test("the server reads no more of a list than its client receives", { tags: "long" }, async () => {
   const { port, reads } = await manyGroups();
   const socket = await unread(port);
   await expect.poll(reads).toBeGreaterThan(0);
-  // Two portions to begin with, of 4 MiB each.
+  // The server first reads two pages of 4 MiB each.
   expect(await settled(reads)).toBeLessThanOrEqual(90);
   let bytes = 0;
   socket.on("data", (piece: Buffer) => (bytes += piece.length));
@@ -88,23 +107,27 @@ test("no more of a list is read than its client takes", { tags: "long" }, async 
   await expect.poll(() => bytes, { timeout: 20_000 }).toBeGreaterThan(large * 100_000);
 });
 
-test("lists that nobody reads take the room of their account, and give it back when their connections end", { tags: "long" }, async () => {
-  const home = await manyGroups({ longResponseBytes: 10 * mebi });
-  const status = async (): Promise<number> => (await home.ask("GET", "/v2/queues")).status;
-  const sockets = [await unread(home.port), await unread(home.port), await unread(home.port)];
-  await expect.poll(status, { timeout: 20_000 }).toBe(503);
-  expect(await settled(home.reads)).toBeLessThan(large * 2);
-  // One that goes on is waited for, and loses nothing.
-  let received = "";
-  sockets[0]?.on("data", (piece: Buffer) => (received += piece.toString("latin1")));
-  sockets[0]?.resume();
-  for (const socket of sockets.slice(1)) socket.destroy();
-  await expect.poll(() => received.endsWith("]\r\n0\r\n\r\n"), { timeout: 20_000 }).toBe(true);
-  await expect.poll(status).toBe(200);
-  sockets[0]?.destroy();
-});
+test(
+  "unread lists take the room of their account until their connections end",
+  { tags: "long" },
+  async () => {
+    const home = await manyGroups({ longResponseBytes: 10 * mebi });
+    const status = async (): Promise<number> => (await home.ask("GET", "/v2/queues")).status;
+    const sockets = [await unread(home.port), await unread(home.port), await unread(home.port)];
+    await expect.poll(status, { timeout: 20_000 }).toBe(503);
+    expect(await settled(home.reads)).toBeLessThan(large * 2);
+    // A connection that continues is waited for, and loses nothing.
+    let received = "";
+    sockets[0]?.on("data", (piece: Buffer) => (received += piece.toString("latin1")));
+    sockets[0]?.resume();
+    for (const socket of sockets.slice(1)) socket.destroy();
+    await expect.poll(() => received.endsWith("]\r\n0\r\n\r\n"), { timeout: 20_000 }).toBe(true);
+    await expect.poll(status).toBe(200);
+    sockets[0]?.destroy();
+  },
+);
 
-test("a list of queues of several pages is whole", { tags: "long" }, async () => {
+test("a list of queues of several pages is complete", { tags: "long" }, async () => {
   const { ask } = await createTestServer();
   const names = Array.from({ length: 2_300 }, (_, at) => `q${String(at).padStart(4, "0")}`);
   for (const queueName of names) await ask("POST", "/v2/queues", { body: JSON.stringify({ queueName }) });

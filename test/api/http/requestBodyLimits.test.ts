@@ -6,32 +6,41 @@ import type { Store } from "../../../src/store/store.ts";
 import { createTestServer, otherToken, token } from "../testServer.ts";
 import { listen, parseReply, send } from "../wire.ts";
 
-/** A publish whose body is announced, and begun, but never ends. */
-async function unfinished(port: number, length: number, path = "/v2/publish/https://example.com"): Promise<Socket> {
+/** Returns the head of a request, with these header lines after the token. */
+const headOf = (path: string, ...headers: readonly string[]): string =>
+  [`POST ${path} HTTP/1.1`, "Host: x", `Authorization: Bearer ${token}`, ...headers, "", ""].join("\r\n");
+
+/** Starts a publish with a declared body that never ends. */
+async function unfinished(
+  port: number,
+  length: number,
+  path = "/v2/publish/https://example.com",
+): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   await once(socket, "connect");
-  socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Length: ${length}\r\n\r\nbegun`);
+  socket.write(`${headOf(path, `Content-Length: ${length}`)}begun`);
   return socket;
 }
 
-/** Lets the sockets have their say; what is injected never passes through the event loop. */
+/** Waits for events of the sockets. Injected requests never pass through the event loop. */
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 const mebi = 1024 * 1024;
-const refused = { status: 503, body: { error: expect.stringContaining("ask again") } };
+const refused = { status: 503, body: { error: expect.stringContaining("retry later") } };
 
-test("bodies that find no room are refused with 503 and Retry-After, and there is room again when others end or break off", async () => {
+test("bodies without room are refused with 503 until other bodies end or break off", async () => {
   const home = await createTestServer({ requestBodyBytes: 1000 });
   const { ask } = home;
   const port = await listen(home);
-  const publish = (bytes: number) => ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+  const publish = (bytes: number) =>
+    ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
 
   expect((await publish(900)).status).toBe(200);
   const slow = await unfinished(port, 900);
   while ((await publish(200)).status === 200) await turn();
   expect(await publish(200)).toMatchObject({ ...refused, headers: { "retry-after": "1" } });
-  // Whoever sends nothing, or little, still gets in.
+  // A request with little or no body is still accepted.
   expect((await ask("GET", "/v2/dlq")).status).toBe(200);
   expect((await publish(0)).status).toBe(200);
 
@@ -39,7 +48,7 @@ test("bodies that find no room are refused with 503 and Retry-After, and there i
   while ((await publish(900)).status !== 200) await turn();
 });
 
-test("an account with bodies under way takes no more room for others than it leaves, and others get in", async () => {
+test("the bodies of an account take no more room than they leave, so others are accepted", async () => {
   const home = await createTestServer({ requestBodyBytes: 1000 });
   const port = await listen(home);
   const publish = (bytes: number, who = token) =>
@@ -48,7 +57,7 @@ test("an account with bodies under way takes no more room for others than it lea
   while ((await publish(1)).status === 200) await turn();
   expect(await publish(1)).toMatchObject({
     status: 503,
-    body: { error: expect.stringContaining("the account has as many request bodies") },
+    body: { error: expect.stringContaining("account at capacity for request bodies") },
   });
   expect((await publish(500, otherToken)).status).toBe(200);
   expect((await publish(501, otherToken)).status).toBe(503);
@@ -57,52 +66,62 @@ test("an account with bodies under way takes no more room for others than it lea
   while ((await publish(500)).status !== 200) await turn();
 });
 
-test("what comes in through a source takes the room of its account", async () => {
+test("the body of a call to a source takes the room of its account", async () => {
   const home = await createTestServer({ requestBodyBytes: 1000 });
-  const { body: source } = await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example"}' });
+  const { body: source } = await home.ask("POST", "/v2/sources", {
+    body: '{"destination":"https://e.example"}',
+  });
   const publish = async (bytes: number, who: string): Promise<number> =>
-    (await home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) })).status;
+    (await home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) }))
+      .status;
   await unfinished(await listen(home), 500, new URL(source.url).pathname);
   while ((await publish(1, token)) === 200) await turn();
   expect([await publish(1, token), await publish(500, otherToken)]).toEqual([503, 200]);
 });
 
-test("large bodies that are announced take no room before they arrive", async () => {
+test("large declared bodies take no room before they arrive", async () => {
   const home = await createTestServer({ requestBodyBytes: 20 * mebi });
   const port = await listen(home);
   for (let number = 0; number < 6; number++) await unfinished(port, 8 * mebi);
   for (let turns = 0; turns < 20; turns++) await turn();
-  expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(7 * mebi) })).status).toBe(200);
+  expect(
+    (await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(7 * mebi) })).status,
+  ).toBe(200);
 });
 
-test("large bodies are refused in the middle when there is no more room, and give back what they took", async () => {
-  // So much that the slow one is never refused for the sake of a publish that is under way as well.
+test("a large body is refused in the middle if there is no more room, and releases its own", async () => {
+  // The limit is high enough that the slow body is never refused because of a publish in flight.
   const home = await createTestServer({ requestBodyBytes: 200_000 });
-  const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+  const publish = (bytes: number) =>
+    home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
   const slow = await unfinished(await listen(home), 8 * mebi);
   slow.write(Buffer.alloc(90_000));
   while ((await publish(25_000)).status === 200) await turn();
   expect(await publish(25_000)).toMatchObject(refused);
   slow.write(Buffer.alloc(120_000));
   const [answer] = await once(slow, "data");
-  expect(String(answer)).toMatch(/^HTTP\/1.1 503 [^]*retry-after: 1[^]*ask again/);
+  expect(String(answer)).toMatch(/^HTTP\/1.1 503 [^]*retry-after: 1[^]*retry later/);
   slow.destroy();
   while ((await publish(60_000)).status !== 200) await turn();
 });
 
-test("a body of unknown length takes as much room as has arrived", async () => {
+test("a body of unknown length takes room as it arrives", async () => {
   const { ask } = await createTestServer({ requestBodyBytes: 1000 });
   const chunked = (bytes: number) =>
-    ask("POST", "/v2/publish/https://example.com", { headers: { "transfer-encoding": "chunked" }, body: Buffer.alloc(bytes) });
+    ask("POST", "/v2/publish/https://example.com", {
+      headers: { "transfer-encoding": "chunked" },
+      body: Buffer.alloc(bytes),
+    });
   expect((await chunked(900)).status).toBe(200);
   expect(await chunked(1001)).toMatchObject(refused);
   expect((await chunked(900)).status).toBe(200);
 });
 
-test("large bodies that break off, or turn out too large, give back what they took", async () => {
+test("large bodies that break off or exceed the limit release their room", async () => {
   const home = await createTestServer({ requestBodyBytes: 10 * mebi });
   const port = await listen(home);
-  const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+  const publish = (bytes: number) =>
+    home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
   const broken = await unfinished(port, 8 * mebi);
   broken.write(Buffer.alloc(5 * mebi));
   while ((await publish(6 * mebi)).status === 200) await turn();
@@ -110,15 +129,15 @@ test("large bodies that break off, or turn out too large, give back what they to
   while ((await publish(8 * mebi)).status !== 200) await turn();
 
   const chunk = `100000\r\n${"x".repeat(mebi)}\r\n`;
-  const head = `POST /v2/publish/https://example.com HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`;
+  const head = headOf("/v2/publish/https://example.com", "Transfer-Encoding: chunked");
   expect(parseReply(await send(port, head + chunk.repeat(9))).status).toBe(413);
   while ((await publish(8 * mebi)).status !== 200) await turn();
 });
 
 test.each([
-  ["at once", "/v2/publish/https://example.com"],
-  ["the usual way", "/v2/enqueue/q/https://example.com"],
-])("who breaks off while its token is looked up, %s, takes nothing", async (_way, path) => {
+  ["on the fast path", "/v2/publish/https://example.com"],
+  ["in the framework", "/v2/enqueue/q/https://example.com"],
+])("a request that breaks off %s while its token is looked up takes no room", async (_way, path) => {
   const asked = Promise.withResolvers<void>();
   const held = Promise.withResolvers<void>();
   const slow = (store: Store): Store => ({
@@ -142,20 +161,23 @@ test.each([
   for (let turns = 0; turns < 10; turns++) await turn();
   held.resolve();
   while (!accepted.closed) await turn();
-  expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(900) })).status).toBe(200);
+  expect(
+    (await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(900) })).status,
+  ).toBe(200);
 });
 
-/** A chunked publish in chunks of so many bytes, on a connection of its own. */
+/** Publishes a chunked body with `count` chunks of `size` bytes over its own connection. */
 async function inChunks(port: number, of: { size: number; count: number; path?: string }): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   socket.on("error", () => undefined);
   await once(socket, "connect");
   const { size, count, path = "/v2/publish/https://example.com" } = of;
-  socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`);
+  socket.write(headOf(path, "Transfer-Encoding: chunked"));
   const chunk = `${size.toString(16)}\r\n${"x".repeat(size)}\r\n`;
   for (let left = count; left > 0 && !socket.destroyed; left -= 1_000) {
-    if (!socket.write(chunk.repeat(Math.min(left, 1_000)))) await Promise.race([once(socket, "drain"), once(socket, "close")]);
+    if (!socket.write(chunk.repeat(Math.min(left, 1_000))))
+      await Promise.race([once(socket, "drain"), once(socket, "close")]);
   }
   return socket;
 }
@@ -166,7 +188,7 @@ test.each([
   [5_000, 30],
   [20_000, 10],
   [1, 1],
-])("a body in chunks of %d bytes arrives whole, %d of them", async (size, count) => {
+])("a body in chunks of %d bytes arrives complete, %d of them", async (size, count) => {
   const home = await createTestServer();
   const socket = await inChunks(await listen(home), { size, count });
   socket.write("0\r\n\r\n");
@@ -178,16 +200,19 @@ test.each([
 test("chunks of all sizes keep their order", async () => {
   const home = await createTestServer();
   const pieces = [1, 20_000, 3, 4_095, 1, 16_384, 17, 16_383, 2].map((size, at) => String(at).repeat(size));
-  const head = `POST /v2/publish/https://example.com HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`;
+  const path = "/v2/publish/https://example.com";
+  const head = headOf(path, "Connection: close", "Transfer-Encoding: chunked");
   const chunks = pieces.map((text) => `${text.length.toString(16)}\r\n${text}\r\n`);
   expect(parseReply(await send(await listen(home), `${head}${chunks.join("")}0\r\n\r\n`)).status).toBe(200);
   expect(Buffer.from(home.delivery().message.body).toString()).toBe(pieces.join(""));
 });
 
-test("many bodies in chunks of a few bytes are refused before they take more memory than was sent", async () => {
+test("many bodies in tiny chunks are refused before they take more memory than was sent", async () => {
   const home = await createTestServer();
   const port = await listen(home);
-  const { body: source } = await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example"}' });
+  const { body: source } = await home.ask("POST", "/v2/sources", {
+    body: '{"destination":"https://e.example"}',
+  });
   const paths = ["/v2/publish/https://example.com", new URL(source.url).pathname];
   for (const path of paths) {
     const answer = Promise.withResolvers<string>();

@@ -7,7 +7,7 @@ import { listen } from "../wire.ts";
 
 const mebi = 1024 * 1024;
 
-/** Asks for a page, and reads nothing of it. */
+/** Requests a page and reads nothing of it. */
 async function unread(port: number, path: string): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
@@ -17,26 +17,33 @@ async function unread(port: number, path: string): Promise<Socket> {
   return socket;
 }
 
-/** Lets the sockets have their say; what is injected never passes through the event loop. */
+/** Waits for events of the sockets. Injected requests never pass through the event loop. */
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test("an account that reads none of its long answers is refused more with 503, until they have gone; others are not", async () => {
+test("an account that reads none of its long responses gets 503, and others do not", async () => {
   const home = await createTestServer({ longResponseBytes: 20 * mebi });
   const { ask } = home;
-  await ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: Buffer.alloc(8 * mebi, "a") });
-  await ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: Buffer.alloc(8 * mebi, "b") });
+  await ask("POST", "/v2/publish/https://e.example", {
+    headers: { "svc-retries": "0" },
+    body: Buffer.alloc(8 * mebi, "a"),
+  });
+  await ask("POST", "/v2/publish/https://e.example", {
+    headers: { "svc-retries": "0" },
+    body: Buffer.alloc(8 * mebi, "b"),
+  });
   for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 500 });
   const port = await listen(home);
-  const status = async (more: { token?: string } = {}): Promise<number> => (await ask("GET", "/v2/queues", more)).status;
+  const status = async (more: { token?: string } = {}): Promise<number> =>
+    (await ask("GET", "/v2/queues", more)).status;
 
   const sockets = [await unread(port, "/v2/dlq"), await unread(port, "/v2/dlq")];
   while ((await status()) === 200) await turn();
   expect(await ask("GET", "/v2/dlq")).toMatchObject({
     status: 503,
     headers: { "retry-after": "1" },
-    body: { error: expect.stringContaining("read those first") },
+    body: { error: expect.stringContaining("read those in flight") },
   });
-  // What changes something is done, and so is answered.
+  // A request that changes something has been done, so it is answered.
   expect((await ask("POST", "/v2/publish/https://e.example")).status).toBe(200);
   expect(await status({ token: otherToken })).toBe(200);
 
@@ -45,7 +52,7 @@ test("an account that reads none of its long answers is refused more with 503, u
   expect((await ask("GET", "/v2/dlq")).status).toBe(200);
 });
 
-test("of many long answers that an account asks for at once, few are made at a time, and no more than there is room for", async () => {
+test("few of an account's many long responses are made at a time, within its room", async () => {
   let making = 0;
   let most = 0;
   let made = 0;
@@ -67,7 +74,10 @@ test("of many long answers that an account asks for at once, few are made at a t
     }),
   });
   for (const letter of ["a", "b"])
-    await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: Buffer.alloc(8 * mebi, letter) });
+    await home.ask("POST", "/v2/publish/https://e.example", {
+      headers: { "svc-retries": "0" },
+      body: Buffer.alloc(8 * mebi, letter),
+    });
   for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 500 });
   const port = await listen(home);
   const sockets = await Promise.all(Array.from({ length: 40 }, () => unread(port, "/v2/dlq")));

@@ -5,7 +5,10 @@ import type { RefusedHosts } from "../../../src/core/values/refusedHost.ts";
 import { createTestServer, token } from "../testServer.ts";
 import type { TestServer, Reply } from "../testServer.ts";
 
-const { refusedHost } = createEgress({ allow: ["10.9.0.0/16"], resolve: () => expect.unreachable("a publish asks no name server") });
+const { refusedHost } = createEgress({
+  allow: ["10.9.0.0/16"],
+  resolve: () => expect.unreachable("a publish asks no name server"),
+});
 const warningOf = ({ headers }: Reply): unknown => headers["waypost-warning"];
 const rules = (): Promise<TestServer> => createTestServer({ refusedHost });
 
@@ -30,27 +33,34 @@ test.each([
   expect([answer.status, warningOf(answer)]).toEqual([200, warning]);
 });
 
-test.each(["169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "[64:ff9b::169.254.169.254]", "100.100.100.200"])(
-  "the warning for %s names no setting",
-  async (host) => {
-    const { ask } = await rules();
-    const { hostname } = new URL(`http://${host}/`);
-    const warning = warningOf(await ask("POST", `/v2/publish/http://${host}/`));
-    expect(warning).toBe(`destination: ${hostname} is refused, as a link-local or metadata address`);
-  },
-);
+test.each([
+  "169.254.169.254",
+  "[fe80::1]",
+  "[fd00:ec2::254]",
+  "[::ffff:169.254.169.254]",
+  "[64:ff9b::169.254.169.254]",
+  "100.100.100.200",
+])("the warning for %s names no setting", async (host) => {
+  const { ask } = await rules();
+  const { hostname } = new URL(`http://${host}/`);
+  const warning = warningOf(await ask("POST", `/v2/publish/http://${host}/`));
+  expect(warning).toBe(`destination: ${hostname} is refused, as a link-local or metadata address`);
+});
 
-test("a name is known to be refused after a delivery to it has been", async () => {
+test("a host name is reported as refused after a refused delivery to it", async () => {
   const answers = [["10.0.0.7"], ["8.8.8.8"]];
   const egress = createEgress({ allow: [], resolve: async () => answers.shift() ?? [] });
   const { ask } = await createTestServer({ refusedHost: egress.refusedHost });
-  const publish = async (): Promise<unknown> => warningOf(await ask("POST", "/v2/publish/http://app.internal/"));
+  const publish = async (): Promise<unknown> =>
+    warningOf(await ask("POST", "/v2/publish/http://app.internal/"));
   const connector = egress.connector(10);
   const target = { hostname: "app.internal", host: "app.internal", protocol: "http:", port: "1" };
   const deliver = (): Promise<void> => new Promise((resolve) => connector(target, () => resolve()));
   expect(await publish()).toBeUndefined();
   await deliver();
-  expect(await publish()).toBe("destination: app.internal is not public and refused: allow the address with WAYPOST_EGRESS_ALLOW");
+  expect(await publish()).toBe(
+    "destination: app.internal is not public and refused: allow the address with WAYPOST_EGRESS_ALLOW",
+  );
   await deliver();
   expect(await publish()).toBeUndefined();
 });
@@ -64,20 +74,39 @@ describe("every request that names destinations", () => {
     ["POST", "/v2/schedules/http://10.0.0.1/", { "Svc-Cron": "* * * * *" }, undefined],
     ["POST", "/v2/publish/http://8.8.8.8/", { "Svc-Callback": "http://10.0.0.1/" }, undefined],
     ["POST", "/v2/publish/http://8.8.8.8/", { "Svc-Failure-Callback": "http://10.0.0.1/" }, undefined],
-    ["POST", "/v2/batch", undefined, '[{"destination":"http://10.0.0.1/a"},{"destination":"http://10.0.0.1/b"}]'],
+    [
+      "POST",
+      "/v2/batch",
+      undefined,
+      '[{"destination":"http://10.0.0.1/a"},{"destination":"http://10.0.0.1/b"}]',
+    ],
     ["POST", "/v2/batch/trigger", undefined, '[{"destination":"http://10.0.0.1/"}]'],
-    ["POST", "/v2/topics/g/endpoints", undefined, '{"endpoints":[{"url":"http://10.0.0.1/"},{"url":"http://8.8.8.8/"}]}'],
-  ] as const)("warns: %s %s %j %s", async (method, path, headers, body) => {
+    [
+      "POST",
+      "/v2/topics/g/endpoints",
+      undefined,
+      '{"endpoints":[{"url":"http://10.0.0.1/"},{"url":"http://8.8.8.8/"}]}',
+    ],
+  ] as const)("warns: %s %s %j %s", async (...[method, path, headers, body]) => {
     const { ask } = await rules();
     const answer = await ask(method, path, { ...(headers && { headers }), ...(body && { body }) });
     expect([Math.floor(answer.status / 100), warningOf(answer)]).toEqual([2, refused]);
   });
 
-  test.each(["/v2/publish/g", "/v2/enqueue/q/g", "/v2/schedules/g"])("warns of the endpoints of a URL group: %s", async (path) => {
-    const { ask } = await rules();
-    await ask("POST", "/v2/topics/g/endpoints", { body: '{"endpoints":[{"url":"http://8.8.8.8/"},{"url":"http://10.0.0.1/"}]}' });
-    expect(warningOf(await ask("POST", path, path.includes("schedules") ? { headers: { "Svc-Cron": "* * * * *" } } : {}))).toBe(refused);
-  });
+  test.each(["/v2/publish/g", "/v2/enqueue/q/g", "/v2/schedules/g"])(
+    "warns of the endpoints of a URL group: %s",
+    async (path) => {
+      const { ask } = await rules();
+      await ask("POST", "/v2/topics/g/endpoints", {
+        body: '{"endpoints":[{"url":"http://8.8.8.8/"},{"url":"http://10.0.0.1/"}]}',
+      });
+      expect(
+        warningOf(
+          await ask("POST", path, path.includes("schedules") ? { headers: { "Svc-Cron": "* * * * *" } } : {}),
+        ),
+      ).toBe(refused);
+    },
+  );
 
   test("warns on a connection that only publishes", async () => {
     const { api } = await rules();
@@ -89,7 +118,8 @@ describe("every request that names destinations", () => {
         body: "x",
         headers: { authorization: `Bearer ${token}` },
       });
-    for (let round = 0; round < 2; round++) expect((await publish()).headers.get("waypost-warning")).toBe(refused);
+    for (let round = 0; round < 2; round++)
+      expect((await publish()).headers.get("waypost-warning")).toBe(refused);
   });
 });
 
@@ -99,16 +129,24 @@ test("a batch names at most five hosts, each once, and counts the others", async
   const items = [...hosts, ...hosts].map((host) => ({ destination: `http://${host}/` }));
   const five = "10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5";
   expect(warningOf(await ask("POST", "/v2/batch", { body: JSON.stringify(items) }))).toBe(
-    `destination: ${five} and 3 more are not public and refused: allow with WAYPOST_EGRESS_ALLOW=${five.replaceAll(" ", "")}, ` +
+    `destination: ${five} and 3 more are not public and refused: allow with ` +
+      `WAYPOST_EGRESS_ALLOW=${five.replaceAll(" ", "")}, ` +
       "destination: 169.254.1.1 is refused, as a link-local or metadata address",
   );
 });
 
-test("whatever a URL has, the warning is one line of ASCII with at most 2,000 characters", async () => {
+test("the warning is one line of ASCII with at most 2,000 characters, for any URL", async () => {
   const everything: RefusedHosts = (host) => ({ address: host, allow: "127.0.0.1", isResolved: true });
   const { ask } = await createTestServer({ refusedHost: everything });
-  const odd = ['http://a"b,c;d.localhost/', "http://ünï.localhost/", `http://${"a.".repeat(100)}localhost/`, "http://{x}=`y`.localhost/"];
-  const items = [...odd, "http://x%0d%0aset-cookie:a.localhost/", "http://x\r\ny.localhost/"].map((destination) => ({ destination }));
+  const odd = [
+    'http://a"b,c;d.localhost/',
+    "http://ünï.localhost/",
+    `http://${"a.".repeat(100)}localhost/`,
+    "http://{x}=`y`.localhost/",
+  ];
+  const items = [...odd, "http://x%0d%0aset-cookie:a.localhost/", "http://x\r\ny.localhost/"].map(
+    (destination) => ({ destination }),
+  );
   const warning = String(warningOf(await ask("POST", "/v2/batch", { body: JSON.stringify(items) })));
   expect(warning).toMatch(/^destination: a"b,c;d\.localhost, [\x20-\x7e]+$/);
   expect(warning).not.toContain("cookie");
@@ -117,36 +155,54 @@ test("whatever a URL has, the warning is one line of ASCII with at most 2,000 ch
 
 describe("a token with its own rights", () => {
   const boundTo = async (here: TestServer, destinations: string[]): Promise<string> => {
-    const { body } = await here.ask("POST", "/v2/tokens", { body: JSON.stringify({ name: "bound", verbs: ["publish"], destinations }) });
+    const { body } = await here.ask("POST", "/v2/tokens", {
+      body: JSON.stringify({ name: "bound", verbs: ["publish"], destinations }),
+    });
     return body.token as string;
   };
 
   test("is warned that an endpoint of a URL group is refused, without its URL", async () => {
     const here = await rules();
-    await here.ask("POST", "/v2/topics/g/endpoints", { body: '{"endpoints":[{"url":"http://10.0.0.1/secret"},{"url":"http://[::1]/"}]}' });
+    await here.ask("POST", "/v2/topics/g/endpoints", {
+      body: '{"endpoints":[{"url":"http://10.0.0.1/secret"},{"url":"http://[::1]/"}]}',
+    });
     const answer = await here.ask("POST", "/v2/publish/g", { token: await boundTo(here, ["group:g"]) });
-    expect([answer.status, warningOf(answer)]).toEqual([200, "destination: an endpoint of the URL group g is not public and is refused"]);
+    expect([answer.status, warningOf(answer)]).toEqual([
+      200,
+      "destination: an endpoint of the URL group g is not public and is refused",
+    ]);
   });
 
-  test("is warned of an address that it sent, and not of one that a name server gave", async () => {
+  test("is warned of an address that it sent, and not of an address from a name server", async () => {
     const resolved: RefusedHosts = (host) =>
-      host === "app.internal" ? { address: "10.0.0.7", allow: "10.0.0.7", isResolved: true } : refusedHost(host);
+      host === "app.internal"
+        ? { address: "10.0.0.7", allow: "10.0.0.7", isResolved: true }
+        : refusedHost(host);
     const here = await createTestServer({ refusedHost: resolved });
     const bound = await boundTo(here, ["http://10.0.0.1/*", "http://app.internal/*"]);
-    expect(warningOf(await here.ask("POST", "/v2/publish/http://10.0.0.1/a", { token: bound }))).toBe(publicOnly("10.0.0.1"));
-    expect(warningOf(await here.ask("POST", "/v2/publish/http://app.internal/a", { token: bound }))).toBeUndefined();
+    expect(warningOf(await here.ask("POST", "/v2/publish/http://10.0.0.1/a", { token: bound }))).toBe(
+      publicOnly("10.0.0.1"),
+    );
+    expect(
+      warningOf(await here.ask("POST", "/v2/publish/http://app.internal/a", { token: bound })),
+    ).toBeUndefined();
   });
 
-  test("is not warned of what it may not publish", async () => {
+  test("is not warned of a destination to which it may not publish", async () => {
     const here = await rules();
-    const answer = await here.ask("POST", "/v2/publish/http://10.0.0.1/a", { token: await boundTo(here, ["http://8.8.8.8/*"]) });
+    const answer = await here.ask("POST", "/v2/publish/http://10.0.0.1/a", {
+      token: await boundTo(here, ["http://8.8.8.8/*"]),
+    });
     expect([answer.status, warningOf(answer)]).toEqual([403, undefined]);
   });
 });
 
-test("the warning of a limit and the one of a destination share the header", async () => {
+test("the warnings of a limit and of a destination share the header", async () => {
   const here = await rules();
-  await here.store.execute("changeAccount", { account: "acc_1", change: { limits: { requestsPerDay: 1, requestsPerDayHard: 5 } } });
+  await here.store.execute("changeAccount", {
+    account: "acc_1",
+    change: { limits: { requestsPerDay: 1, requestsPerDayHard: 5 } },
+  });
   await here.ask("POST", "/v2/publish/http://8.8.8.8/");
   const warning = warningOf(await here.ask("POST", "/v2/publish/http://10.0.0.1/"));
   expect(warning).toMatch(/^requests: .*, destination: 10\.0\.0\.1 is not public/);

@@ -12,13 +12,18 @@ const asked = (line: string, more: readonly string[] = []): string =>
 const pause = asked("POST /v2/queues/q/pause");
 const last = asked("POST /v2/queues/q/pause", ["Connection: close"]);
 const plain = `${asked("POST /v2/publish/https://e.example/", ["Content-Length: 5"])}plain`;
-const inChunks = `${asked("POST /v2/publish/https://e.example/", ["Transfer-Encoding: chunked"])}5\r\nchunk\r\n0\r\n\r\n`;
+const chunkedHead = asked("POST /v2/publish/https://e.example/", ["Transfer-Encoding: chunked"]);
+const inChunks = `${chunkedHead}5\r\nchunk\r\n0\r\n\r\n`;
 
-const statusesIn = (received: string): number[] => [...received.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
-const bodies = ({ deliveries }: TestServer): string[] => deliveries.map(({ message }) => Buffer.from(message.body).toString());
+const statusesIn = (received: string): number[] =>
+  [...received.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
+const bodies = ({ deliveries }: TestServer): string[] =>
+  deliveries.map(({ message }) => Buffer.from(message.body).toString());
 
-/** Counts how much is stored at once. `held`: nothing is stored before. */
-async function counting(held: Promise<unknown> = Promise.resolve()): Promise<TestServer & { port: number; most(): number }> {
+/** Counts how many commands run at once. With `held`, no command completes before it. */
+async function counting(
+  held: Promise<unknown> = Promise.resolve(),
+): Promise<TestServer & { port: number; most(): number }> {
   let underWay = 0;
   let most = 0;
   const home = await createTestServer({
@@ -39,7 +44,7 @@ function gate(): [held: Promise<void>, release: () => void] {
   return [held, release];
 }
 
-test("any number of requests in one piece are answered in order, and never is more than one of a connection begun", async () => {
+test("requests in one piece are answered in order, and only one of a connection runs at a time", async () => {
   const home = await counting();
   const received = await send(home.port, pause.repeat(500) + inChunks + pause.repeat(500) + plain + last);
   expect(statusesIn(received)).toEqual(Array(1003).fill(200));
@@ -47,7 +52,7 @@ test("any number of requests in one piece are answered in order, and never is mo
   expect(received.split("\r\n\r\n")[501]).toMatch(/^\{"messageId":/);
 });
 
-test("who says at once that no more will come has all of it answered", async () => {
+test("all requests are answered if the client half-closes the connection at once", async () => {
   const [held, release] = gate();
   const home = await counting(held);
   const socket = connect({ port: home.port, host: "127.0.0.1", allowHalfOpen: true });
@@ -61,19 +66,23 @@ test("who says at once that no more will come has all of it answered", async () 
   expect(bodies(home)).toEqual(["chunk"]);
 });
 
-test("who sends requests and reads no answers is not listened to", async () => {
+test("a client that reads no responses is not read from", async () => {
   const home = await counting();
   const socket = connect(home.port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   socket.pause().write(pause.repeat(200_000));
   let before = -1;
   let now = 0;
-  for (; before !== now; [before, now] = [now, socket.bytesWritten - socket.writableLength]) await new Promise((go) => setTimeout(go, 300));
-  // What the system keeps for both sides.
+  while (before !== now) {
+    await new Promise((go) => setTimeout(go, 300));
+    before = now;
+    now = socket.bytesWritten - socket.writableLength;
+  }
+  // Bytes that the system buffers for both sides.
   expect(socket.writableLength).toBeGreaterThan(4_000_000);
 });
 
-test("what is cut in the middle of bodies, so that no request is ever whole, does not add up either", async () => {
+test("pieces that end in the middle of bodies do not accumulate in memory", async () => {
   const [held, release] = gate();
   const home = await counting(held);
   const socket = connect({ port: home.port, host: "127.0.0.1", noDelay: true });
@@ -93,7 +102,7 @@ test("what is cut in the middle of bodies, so that no request is ever whole, doe
   await expect.poll(() => begun, { timeout: 10_000 }).toBe(1_001);
 });
 
-test("a body of a request that was refused early is not cut to small pieces", async () => {
+test("the body of an early refused request is not cut into small pieces", async () => {
   const home = await counting();
   const push = vi.spyOn(PacedSocket.prototype, "push");
   onTestFinished(() => push.mockRestore());
@@ -101,7 +110,9 @@ test("a body of a request that was refused early is not cut to small pieces", as
   onTestFinished(() => void socket.destroy());
   socket.on("error", () => undefined);
   const body = "\r\n\r\n".repeat(250_000);
-  socket.write(`POST /v2/publish/https://e.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n`);
+  socket.write(
+    `POST /v2/publish/https://e.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n`,
+  );
   const received: string[] = [];
   socket.on("data", (bytes: Buffer) => received.push(bytes.toString("latin1")));
   await expect.poll(() => statusesIn(received.join(""))).toEqual([401]);
@@ -110,12 +121,12 @@ test("a body of a request that was refused early is not cut to small pieces", as
   expect(push.mock.calls.length).toBeLessThan(2_000);
 });
 
-test("bodies arrive byte for byte, also those that are full of what ends a head", async () => {
+test("bodies arrive byte for byte, even if they are full of head ends", async () => {
   const home = await counting();
   const odd = "\r\n\r\n".repeat(60_000);
   const long = `${asked("POST /v2/publish/https://e.example/", [`Content-Length: ${odd.length}`])}${odd}`;
   const chunk = `${odd.length.toString(16)}\r\n${odd}\r\n`;
-  const chunks = `${asked("POST /v2/publish/https://e.example/", ["Transfer-Encoding: chunked"])}${chunk}${chunk}0\r\nX-Trailer: x\r\n\r\n`;
+  const chunks = `${chunkedHead}${chunk}${chunk}0\r\nX-Trailer: x\r\n\r\n`;
   expect(statusesIn(await send(home.port, long + pause + chunks + plain + last))).toEqual(Array(5).fill(200));
   expect(bodies(home)).toEqual([odd, odd + odd, "plain"]);
 });
@@ -123,7 +134,7 @@ test("bodies arrive byte for byte, also those that are full of what ends a head"
 test.each([
   { first: plain, body: "plain" },
   { first: inChunks, body: "chunk" },
-])("a publish with no request behind it is told what became of it, before that is refused: $body", async ({ first, body }) => {
+])("a publish is answered before malformed bytes behind it are refused: $body", async ({ first, body }) => {
   const home = await counting();
   for (const rest of ["no request\r\n\r\n", asked("CONNECT e.example:443")]) {
     home.deliveries.length = 0;
@@ -133,7 +144,7 @@ test.each([
   }
 });
 
-test("a body that is none is refused at once, and after the answers to what came before it", async () => {
+test("a malformed body is refused at once, after the answers to earlier requests", async () => {
   const home = await counting();
   const broken = inChunks.replace("5\r\n", "odd\r\n");
   expect(statusesIn(await send(home.port, broken))).toEqual([400]);
@@ -143,76 +154,110 @@ test("a body that is none is refused at once, and after the answers to what came
 
 test.each([
   { by: "nobody", asked: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", statuses: [404, 429] },
-  { by: "an account, and refused before it is stored", asked: plain.replace("https:", "ftp:"), statuses: [400] },
-])("other connections have their turn between requests of one connection: $by", async ({ asked: one, statuses }) => {
-  const home = await counting();
-  const flood = connect({ port: home.port, host: "127.0.0.1" });
-  onTestFinished(() => void flood.destroy());
-  // Whoever uses the token first has it looked up.
-  expect(statusesIn(await send(home.port, last))).toEqual([200]);
-  const begun = home.lines.length;
-  const answered = (): number => home.lines.length - begun;
-  const turns: number[] = [0];
-  const count = (): void => {
-    turns.push(answered());
-    if (answered() < 500 && turns.length < 1_000_000) setImmediate(count);
-  };
-  let received = "";
-  flood.on("data", (bytes: Buffer) => (received += bytes.toString("latin1")));
-  flood.write(one.repeat(500));
-  count();
-  await expect.poll(() => statusesIn(received).length, { timeout: 20_000 }).toBe(500);
-  expect([...new Set(statusesIn(received))]).toEqual(statuses);
-  const steps = turns.slice(1).map((now, at) => now - (turns[at] ?? 0));
-  expect(Math.max(...steps)).toBeLessThanOrEqual(2);
-});
+  {
+    by: "an account, and refused before it is stored",
+    asked: plain.replace("https:", "ftp:"),
+    statuses: [400],
+  },
+])(
+  "other connections get their turn between the requests of one connection: $by",
+  async ({ asked: one, statuses }) => {
+    const home = await counting();
+    const flood = connect({ port: home.port, host: "127.0.0.1" });
+    onTestFinished(() => void flood.destroy());
+    // The first request with the token makes the server look it up.
+    expect(statusesIn(await send(home.port, last))).toEqual([200]);
+    const begun = home.lines.length;
+    const answered = (): number => home.lines.length - begun;
+    const turns: number[] = [0];
+    const count = (): void => {
+      turns.push(answered());
+      if (answered() < 500 && turns.length < 1_000_000) setImmediate(count);
+    };
+    let received = "";
+    flood.on("data", (bytes: Buffer) => (received += bytes.toString("latin1")));
+    flood.write(one.repeat(500));
+    count();
+    await expect.poll(() => statusesIn(received).length, { timeout: 20_000 }).toBe(500);
+    expect([...new Set(statusesIn(received))]).toEqual(statuses);
+    const steps = turns.slice(1).map((now, at) => now - (turns[at] ?? 0));
+    expect(Math.max(...steps)).toBeLessThanOrEqual(2);
+  },
+);
 
 test.each([
-  ["chunks of one byte", ["Transfer-Encoding: chunked"], `${"1\r\nx\r\n".repeat(2_000)}0\r\n\r\n`, 2_000, 7],
-  ["a length", ["Content-Length: 300000"], "x".repeat(300_000), 300_000, 4],
-])("a long body with %s is read in turns, and others are served in between", async (_case, headers, written, length, least) => {
-  const waiting: (() => void)[] = [];
-  const home = await createTestServer({
-    longWork: new LongWork({ soon: (run) => void waiting.push(run), elapsed: () => performance.now() * 1e6 }),
-  });
-  const port = await listen(home);
-  const long = send(port, asked("POST /v2/publish/https://e.example/", [...headers, "Connection: close"]) + written);
-  let turns = 0;
-  let isOver = false;
-  void long.then(() => (isOver = true));
-  while (!isOver) {
-    expect(statusesIn(await send(port, plain + last))).toEqual([200, 200]);
-    turns += waiting.length > 0 ? 1 : 0;
-    waiting.splice(0).forEach((run) => run());
-  }
-  expect(statusesIn(await long)).toEqual([200]);
-  expect(turns).toBeGreaterThanOrEqual(least);
-  expect(bodies(home).filter((body) => body !== "plain")).toEqual(["x".repeat(length)]);
-});
+  {
+    name: "chunks of one byte",
+    headers: ["Transfer-Encoding: chunked"],
+    written: `${"1\r\nx\r\n".repeat(2_000)}0\r\n\r\n`,
+    length: 2_000,
+    least: 7,
+  },
+  {
+    name: "a length",
+    headers: ["Content-Length: 300000"],
+    written: "x".repeat(300_000),
+    length: 300_000,
+    least: 4,
+  },
+])(
+  "a long body with $name is read in turns, and other requests are served in between",
+  async ({ headers, written, length, least }) => {
+    const waiting: (() => void)[] = [];
+    const home = await createTestServer({
+      longWork: new LongWork({
+        soon: (run) => void waiting.push(run),
+        elapsed: () => performance.now() * 1e6,
+      }),
+    });
+    const port = await listen(home);
+    const long = send(
+      port,
+      asked("POST /v2/publish/https://e.example/", [...headers, "Connection: close"]) + written,
+    );
+    let turns = 0;
+    let isOver = false;
+    void long.then(() => (isOver = true));
+    while (!isOver) {
+      expect(statusesIn(await send(port, plain + last))).toEqual([200, 200]);
+      turns += waiting.length > 0 ? 1 : 0;
+      waiting.splice(0).forEach((run) => run());
+    }
+    expect(statusesIn(await long)).toEqual([200]);
+    expect(turns).toBeGreaterThanOrEqual(least);
+    expect(bodies(home).filter((body) => body !== "plain")).toEqual(["x".repeat(length)]);
+  },
+);
 
-test("a body that comes a byte at a time is read ever more rarely, and as a whole", { tags: "long" }, async () => {
-  const rests: number[] = [];
-  const rings: (() => void)[] = [];
-  const home = await createTestServer({
-    alarm: (after, ring) => {
-      rests.push(after);
-      rings.push(ring);
-      return () => undefined;
-    },
-  });
-  const socket = connect(await listen(home), "127.0.0.1").setNoDelay();
-  onTestFinished(() => void socket.destroy());
-  socket.write(asked("POST /v2/enqueue/q/https://e.example/", ["Content-Length: 1000", "Connection: close"]));
-  let written = 0;
-  let isOver = false;
-  const answer = text(socket).finally(() => (isOver = true));
-  while (!isOver) {
-    if (written < 1_000) socket.write(String(written++ % 10));
-    if (written % 30 === 0 || written === 1_000) rings.splice(0).forEach((ring) => ring());
-    await new Promise((go) => setTimeout(go, 1));
-  }
-  expect(statusesIn(await answer)).toEqual([200]);
-  expect(bodies(home)).toEqual(["0123456789".repeat(100)]);
-  expect(rests.slice(0, 9)).toEqual([10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
-  expect(rests.length).toBeLessThan(100);
-});
+test(
+  "a body that arrives byte by byte is read less and less often, and completely",
+  { tags: "long" },
+  async () => {
+    const rests: number[] = [];
+    const rings: (() => void)[] = [];
+    const home = await createTestServer({
+      alarm: (after, ring) => {
+        rests.push(after);
+        rings.push(ring);
+        return () => undefined;
+      },
+    });
+    const socket = connect(await listen(home), "127.0.0.1").setNoDelay();
+    onTestFinished(() => void socket.destroy());
+    socket.write(
+      asked("POST /v2/enqueue/q/https://e.example/", ["Content-Length: 1000", "Connection: close"]),
+    );
+    let written = 0;
+    let isOver = false;
+    const answer = text(socket).finally(() => (isOver = true));
+    while (!isOver) {
+      if (written < 1_000) socket.write(String(written++ % 10));
+      if (written % 30 === 0 || written === 1_000) rings.splice(0).forEach((ring) => ring());
+      await new Promise((go) => setTimeout(go, 1));
+    }
+    expect(statusesIn(await answer)).toEqual([200]);
+    expect(bodies(home)).toEqual(["0123456789".repeat(100)]);
+    expect(rests.slice(0, 9)).toEqual([10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+    expect(rests.length).toBeLessThan(100);
+  },
+);

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { shownPath } from "../../../src/api/route/requestLog.ts";
 import { makeToken } from "../../../src/api/auth/token.ts";
 
-/** With characters that the two alphabets of base64 write in two ways. */
+/** Contains characters that the two base64 alphabets write differently. */
 const token = makeToken("usér-\u{ffff}?", "pass\u{3ff}?~\u{ffff}word");
 const shown = (path: string): string => shownPath({ path, query: null });
 
@@ -13,7 +13,7 @@ describe("the path of a request in the log", () => {
     "/v2/schedules/report/pause",
     "/v2/hooks",
     `/v2/queues/${"q".repeat(5_000)}`,
-  ])("is whole and as it came where nothing in it is a secret: %#", (path) => expect(shown(path)).toBe(path));
+  ])("is unchanged if it contains no secret: %#", (path) => expect(shown(path)).toBe(path));
 
   test.each([
     ["/v2/publish/https://shop.example/in/secret", "/v2/publish/https://shop.example"],
@@ -47,25 +47,29 @@ describe("the path of a request in the log", () => {
     ["/v2/in/https://shop.example/secret", "/v2/in/…"],
     ["/v2/workflows/hooks/acc/wfr_1/paid", "/v2/workflows/hooks/…"],
     [`/${"a".repeat(400)}/in/secret`, `/${"a".repeat(400)}/in/…`],
-    // More encodings within each other than anything decodes.
+    // More levels of encoding than any router decodes.
     [`/v2/${"%25".repeat(10)}`.replace("%25%25", `%${"25".repeat(9)}69n/secret`), "…"],
-  ])("has … where there is or may be a secret: %s", (path, expected) => expect(shown(path)).toBe(expected));
+  ])("has … in place of a secret or possible secret: %s", (path, expected) =>
+    expect(shown(path)).toBe(expected),
+  );
 
   test.each([
-    ["as it is", token, "/v2/queues/…"],
+    ["unchanged", token, "/v2/queues/…"],
     ["percent-encoded", encodeURIComponent(token), "/v2/queues/…"],
     ["encoded twice", encodeURIComponent(encodeURIComponent(token)), "/v2/queues/…"],
     ["without its padding", token.replace(/=+$/, ""), "/v2/queues/…"],
     ["in the alphabet of URLs", Buffer.from(token, "base64").toString("base64url"), "/v2/queues/…"],
-    ["behind a name", `Bearer%20${token}`, "/v2/queues/Bearer%20…"],
+    ["after a name", `Bearer%20${token}`, "/v2/queues/Bearer%20…"],
     ["before others", `${token}/x`, "/v2/queues/…"],
-  ])("has … where somebody has put a token, %s", (_, segment, expected) => expect(shown(`/v2/queues/${segment}`)).toBe(expected));
+  ])("has … in place of a token, %s", (_, segment, expected) =>
+    expect(shown(`/v2/queues/${segment}`)).toBe(expected),
+  );
 
-  test("has … for the token of the request, whatever it looks like", () => {
+  test("has … in place of the request's token, in any form", () => {
     const path = "/v2/queues/a%20t0ken/x";
     expect(shownPath({ path, query: null }, "a t0ken")).toBe("…");
     expect(shownPath({ path: "/v2/queues/other", query: null }, "a t0ken")).toBe("/v2/queues/other");
   });
 
-  test("holds no control characters", () => expect(shown("/v2/a%0Ab/in/secret")).toBe("/v2/a%0Ab/in/…"));
+  test("contains no control characters", () => expect(shown("/v2/a%0Ab/in/secret")).toBe("/v2/a%0Ab/in/…"));
 });

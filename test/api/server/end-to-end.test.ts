@@ -1,9 +1,14 @@
 import { expect, test } from "vitest";
 import { createTestServer } from "../testServer.ts";
 
-test("a message is published, read, fails, is seen in the dead letter queue and the log, and is sent again", async () => {
+test("a failed message is in the dead letter queue and the log, and can be sent again", async () => {
   const { ask, delivery, settle, clock } = await createTestServer();
-  const headers = { "upstash-retries": "0", "upstash-label": "a, b", "content-type": "text/plain", "upstash-forward-x-a": "1" };
+  const headers = {
+    "upstash-retries": "0",
+    "upstash-label": "a, b",
+    "content-type": "text/plain",
+    "upstash-forward-x-a": "1",
+  };
   const published = await ask("POST", "/v2/publish/https://example.com/hook", { headers, body: "hello" });
   const { messageId } = published.body;
   expect(await ask("GET", `/v2/messages/${messageId}`)).toMatchObject({
@@ -29,7 +34,9 @@ test("a message is published, read, fails, is seen in the dead letter queue and 
   const list = await ask("GET", "/v2/dlq?label=b&responseStatus=500");
   expect(list).toMatchObject({
     status: 200,
-    body: { messages: [{ messageId, responseStatus: 500, responseHeader: { "X-B": ["2"] }, responseBody: "no" }] },
+    body: {
+      messages: [{ messageId, responseStatus: 500, responseHeader: { "X-B": ["2"] }, responseBody: "no" }],
+    },
   });
   expect(list.body).not.toHaveProperty("cursor");
   const [{ dlqId }] = list.body.messages;
@@ -38,7 +45,11 @@ test("a message is published, read, fails, is seen in the dead letter queue and 
   const log = await ask("GET", `/v2/events?messageId=${messageId}&order=earliestFirst`);
   const { events } = log.body as { events: { state: string }[] };
   expect(events.map(({ state }) => state)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
-  expect(events[2]).toMatchObject({ responseStatus: 500, responseBody: Buffer.from("no").toString("base64"), label: "a" });
+  expect(events[2]).toMatchObject({
+    responseStatus: 500,
+    responseBody: Buffer.from("no").toString("base64"),
+    label: "a",
+  });
 
   const retried = await ask("POST", `/v2/dlq/retry/${dlqId}`, { headers: { "svc-forward-x-a": "3" } });
   expect(retried.status).toBe(201);

@@ -19,9 +19,10 @@ const reading = routes.filter((row) => listMethods(row).includes("HEAD"));
 const others = routes.filter((row) => row.method === "GET" && !listMethods(row).includes("HEAD"));
 
 describe.each(reading.map((row) => ({ row, name: row.path })))("HEAD $name", ({ row: { path, access } }) => {
-  test("answers the status and the headers of a GET, and no body", async () => {
+  test("returns the status and the headers of a GET, without a body", async () => {
     const home = await createTestServer();
-    const headers: Record<string, string> = access in authorizationOf ? { authorization: authorizationOf[access] ?? "" } : {};
+    const headers: Record<string, string> =
+      access in authorizationOf ? { authorization: authorizationOf[access] ?? "" } : {};
     const ask = (method: "GET" | "HEAD") => home.api.inject({ method, url: urlOf(path), headers });
     const got = await ask("GET");
     const head = await ask("HEAD");
@@ -32,22 +33,35 @@ describe.each(reading.map((row) => ({ row, name: row.path })))("HEAD $name", ({ 
   });
 });
 
-test("is answered wherever a GET changes nothing, and takes no part in a webhook of a run", () => {
-  expect(others.map(({ path }) => path).toSorted()).toEqual(["/v2/keys/rotate", "/v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}"]);
+test("HEAD is answered wherever a GET only reads, except at a webhook of a run", () => {
+  expect(others.map(({ path }) => path).toSorted()).toEqual([
+    "/v2/keys/rotate",
+    "/v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}",
+  ]);
 });
 
-test("is named by a refusal of another method, and refused where a GET changes something", async () => {
+test("HEAD is in the Allow header where it is answered, and refused elsewhere", async () => {
   const home = await createTestServer();
   const put = await home.ask("PUT", "/v2/health");
-  expect(put).toMatchObject({ status: 405, headers: { allow: "GET, HEAD" }, body: { error: expect.stringContaining("GET or HEAD") } });
+  expect(put).toMatchObject({
+    status: 405,
+    headers: { allow: "GET, HEAD" },
+    body: { error: expect.stringContaining("GET or HEAD") },
+  });
   for (const url of ["/v2/keys/rotate", "/v2/workflows/hooks/acc_1/run/event"]) {
-    const { statusCode, headers, body } = await home.api.inject({ method: "HEAD", url, headers: { authorization: `Bearer ${token}` } });
+    const { statusCode, headers, body } = await home.api.inject({
+      method: "HEAD",
+      url,
+      headers: { authorization: `Bearer ${token}` },
+    });
     expect([url, statusCode, body, String(headers["allow"]).includes("HEAD")]).toEqual([url, 405, "", false]);
   }
 });
 
-test("needs the same rights as a GET", async () => {
+test("HEAD requires the same rights as a GET", async () => {
   const home = await createTestServer();
   expect((await home.api.inject({ method: "HEAD", url: "/v2/keys" })).statusCode).toBe(401);
-  expect((await home.api.inject({ method: "HEAD", url: "/v2/svc/users" })).headers["www-authenticate"]).toContain("Basic");
+  expect(
+    (await home.api.inject({ method: "HEAD", url: "/v2/svc/users" })).headers["www-authenticate"],
+  ).toContain("Basic");
 });

@@ -35,7 +35,11 @@ const oddities = [
   "msg_1",
   "1800000000000-000000000",
 ];
-const odd = fc.oneof(fc.constantFrom(...oddities), fc.string({ unit: "binary", maxLength: 20 }), fc.string({ maxLength: 20 }));
+const odd = fc.oneof(
+  fc.constantFrom(...oddities),
+  fc.string({ unit: "binary", maxLength: 20 }),
+  fc.string({ maxLength: 20 }),
+);
 const oddText = fc.array(odd, { maxLength: 4 }).map((parts) => parts.join(""));
 const settingName = fc
   .tuple(
@@ -47,7 +51,18 @@ const settingName = fc
 const parameterName = fc.oneof(
   settingName,
   oddText,
-  fc.constantFrom("cursor", "count", "messageIds", "dlqIds", "url", "label", "fromDate", "state", "order", "svc_token"),
+  fc.constantFrom(
+    "cursor",
+    "count",
+    "messageIds",
+    "dlqIds",
+    "url",
+    "label",
+    "fromDate",
+    "state",
+    "order",
+    "svc_token",
+  ),
 );
 const query = fc
   .array(fc.tuple(parameterName, fc.oneof(oddText, fc.nat().map(String))), { maxLength: 4 })
@@ -80,7 +95,7 @@ const body = fc.oneof(
 );
 const method = fc.constantFrom("GET", "POST", "DELETE", "PUT", "PATCH");
 
-/** What a request target and a header value can be made of, byte by byte. */
+/** Returns a request target made only of the bytes that a target may contain. */
 const targetOf = (text: string): string =>
   Buffer.from(text.toWellFormed())
     .toString("latin1")
@@ -90,19 +105,28 @@ const valueOf = (text: string): string =>
     .toString("latin1")
     .replaceAll(/[^\t\x20-\x7e\x80-\xff]/g, "");
 
-describe("whatever is asked", () => {
-  test("through any route is answered in JSON, and never with a failure of ours", async () => {
+describe("any request", () => {
+  test("to any route is answered in JSON, and never with an internal error", async () => {
     const home = await createTestServer({ trustProxy: true });
     const { lines } = home;
     const { ask, close } = createRawClient(await listen(home), token);
     const request = fc.record({ method, path, query, headers, body });
     await fc.assert(
       fc.asyncProperty(request, async ({ method, path, query, headers, body }) => {
-        const sent = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name || "x", valueOf(value)]));
-        const { status, text } = await ask({ method, target: targetOf(`${path}?${query}`), headers: sent, body: Buffer.from(body) });
+        const sent = Object.fromEntries(
+          Object.entries(headers).map(([name, value]) => [name || "x", valueOf(value)]),
+        );
+        const { status, text } = await ask({
+          method,
+          target: targetOf(`${path}?${query}`),
+          headers: sent,
+          body: Buffer.from(body),
+        });
         expect(status, JSON.stringify(lines.at(-1))).toBeLessThan(500);
         const words = expect.stringMatching(/\S/);
-        const refusal = /^\/v2\/(svc|qstash|admin)(\/|$)/.test(path) ? { code: words, message: words } : { error: words };
+        const refusal = /^\/v2\/(svc|qstash|admin)(\/|$)/.test(path)
+          ? { code: words, message: words }
+          : { error: words };
         if (status >= 400) expect(JSON.parse(text)).toEqual(refusal);
         lines.splice(0);
       }),
@@ -111,37 +135,55 @@ describe("whatever is asked", () => {
     close();
   });
 
-  test("over a connection, in any bytes, leaves the server well", async () => {
+  test("of any bytes over a connection leaves the server working", async () => {
     const port = await listen(await createTestServer());
     const head = `POST /v2/publish/https://e.example HTTP/1.1\r\nAuthorization: Bearer ${token}\r\n`;
     const bytes = fc.oneof(
       fc.uint8Array({ maxLength: 200 }),
-      fc.uint8Array({ maxLength: 100 }).map((junk) => Buffer.concat([Buffer.from("GET /v2/"), junk, Buffer.from(" HTTP/1.1\r\n\r\n")])),
       fc
         .uint8Array({ maxLength: 100 })
-        .map((junk) => Buffer.concat([Buffer.from(head), junk, Buffer.from("\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")])),
-      fc.uint8Array({ maxLength: 100 }).map((junk) => Buffer.concat([Buffer.from(`${head}Transfer-Encoding: chunked\r\n\r\n`), junk])),
+        .map((junk) => Buffer.concat([Buffer.from("GET /v2/"), junk, Buffer.from(" HTTP/1.1\r\n\r\n")])),
+      fc
+        .uint8Array({ maxLength: 100 })
+        .map((junk) =>
+          Buffer.concat([
+            Buffer.from(head),
+            junk,
+            Buffer.from("\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
+          ]),
+        ),
+      fc
+        .uint8Array({ maxLength: 100 })
+        .map((junk) => Buffer.concat([Buffer.from(`${head}Transfer-Encoding: chunked\r\n\r\n`), junk])),
     );
     await fc.assert(
       fc.asyncProperty(bytes, async (sent) => {
         const received = await sendAndEnd(port, Buffer.from(sent));
-        for (const [, status] of received.matchAll(/HTTP\/1\.1 (\d{3})/g)) expect(Number(status)).toBeLessThan(500);
+        for (const [, status] of received.matchAll(/HTTP\/1\.1 (\d{3})/g))
+          expect(Number(status)).toBeLessThan(500);
       }),
       { numRuns: 300 },
     );
-    expect(parseReply(await send(port, "GET /v2/health HTTP/1.1\r\nConnection: close\r\n\r\n")).status).toBe(200);
+    expect(parseReply(await send(port, "GET /v2/health HTTP/1.1\r\nConnection: close\r\n\r\n")).status).toBe(
+      200,
+    );
   });
 
-  test("names what is stored so that it can be read again", async () => {
+  test("that stores something leaves it readable by its name", async () => {
     const { ask, close } = createRawClient(await listen(await createTestServer()), token);
     await fc.assert(
       fc.asyncProperty(oddText, fc.uint8Array({ maxLength: 50 }), async (rest, body) => {
         const url = `https://e.example/${targetOf(rest)}`;
         const published = await ask({ method: "POST", target: `/v2/publish/${url}`, body });
         expect(published).toMatchObject({ status: 200 });
-        const read = JSON.parse((await ask({ method: "GET", target: `/v2/messages/${JSON.parse(published.text).messageId}` })).text);
+        const read = JSON.parse(
+          (await ask({ method: "GET", target: `/v2/messages/${JSON.parse(published.text).messageId}` })).text,
+        );
         expect(read.url).toBe(url);
-        const stored = read.bodyBase64 === undefined ? Buffer.from(read.body ?? "") : Buffer.from(read.bodyBase64, "base64");
+        const stored =
+          read.bodyBase64 === undefined
+            ? Buffer.from(read.body ?? "")
+            : Buffer.from(read.bodyBase64, "base64");
         expect(stored).toEqual(Buffer.from(body));
       }),
       { numRuns: 300 },
@@ -150,7 +192,7 @@ describe("whatever is asked", () => {
   });
 });
 
-/** Sends bytes, says that there will be no more, and answers what came back. */
+/** Sends bytes, half-closes the connection, and returns the response. */
 const sendAndEnd = (port: number, bytes: Buffer): Promise<string> =>
   new Promise((resolve) => {
     const received: Buffer[] = [];

@@ -8,35 +8,46 @@ import { settingRows } from "../../../src/api/settings/table.ts";
 const document = openApi(routes);
 const text = JSON.stringify(document);
 
-test("docs/openapi.json is what the routes say", () => {
-  const committed: unknown = JSON.parse(readFileSync(join(import.meta.dirname, "../../../docs/openapi.json"), "utf8"));
-  expect(document, "Run npm run openapi, look at the difference, and commit it.").toEqual(committed);
+test("docs/openapi.json matches the routes", () => {
+  const committed: unknown = JSON.parse(
+    readFileSync(join(import.meta.dirname, "../../../docs/openapi.json"), "utf8"),
+  );
+  expect(document, "Run npm run openapi, review the difference and commit it.").toEqual(committed);
 });
 
 describe("the document", () => {
-  test("has every route, each with its own operationId", () => {
-    const operations = Object.entries(document["paths"] as Record<string, Record<string, { operationId: string }>>).flatMap(
-      ([path, methods]) =>
-        Object.entries(methods).map(([method, { operationId }]) => ({ route: `${method.toUpperCase()} ${path}`, operationId })),
+  test("the document has every route, each with its own operationId", () => {
+    const operations = Object.entries(
+      document["paths"] as Record<string, Record<string, { operationId: string }>>,
+    ).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, { operationId }]) => ({
+        route: `${method.toUpperCase()} ${path}`,
+        operationId,
+      })),
     );
-    expect(operations.map(({ route }) => route).toSorted()).toEqual(routes.map(({ method, path }) => `${method} ${path}`).toSorted());
+    expect(operations.map(({ route }) => route).toSorted()).toEqual(
+      routes.map(({ method, path }) => `${method} ${path}`).toSorted(),
+    );
     expect(new Set(operations.map(({ operationId }) => operationId)).size).toBe(routes.length);
   });
 
-  test("has every setting under both brands", () => {
+  test("the document has every setting under both brands", () => {
     for (const name of Object.keys(settingRows)) {
       expect(text).toContain(`\`svc-${name}\``);
       expect(text).toContain(`\`upstash-${name}\``);
     }
   });
 
-  test("refers to nothing that is not there", () => {
+  test("the document has no dangling reference", () => {
     const references = [...text.matchAll(/"#\/([^"]+)"/g)].map(([, path]) => path ?? "");
     expect(references.length).toBeGreaterThan(50);
     for (const path of references) {
       const found = path
         .split("/")
-        .reduce<unknown>((at, key) => (typeof at === "object" && at !== null ? Reflect.get(at, key) : undefined), document);
+        .reduce<unknown>(
+          (at, key) => (typeof at === "object" && at !== null ? Reflect.get(at, key) : undefined),
+          document,
+        );
       expect(found, path).toBeDefined();
     }
   });

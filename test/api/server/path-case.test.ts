@@ -10,55 +10,77 @@ const shouted = (path: string): string =>
     .map((part) => (part.startsWith("{") ? part : part.toUpperCase()))
     .join("/");
 
-describe("the fixed parts of a path", () => {
-  test.each(routes.map(({ method, path }) => ({ method, path })))("$method $path is found in capitals", async ({ method, path }) => {
-    const { ask } = await createTestServer();
-    const target = shouted(path)
-      .replace("{destination}", "ftp://x")
-      .replaceAll(/\{\w+\}/g, "Name");
-    const own = path.replace("{destination}", "ftp://x").replaceAll(/\{\w+\}/g, "Name");
-    const asked = await ask(method, target, { token: "none" });
-    const expected = await ask(method, own, { token: "none" });
-    expect(asked.body.error ?? asked.body).toEqual(expected.body.error ?? expected.body);
-    expect(asked.status).toBe(expected.status);
-    expect(String(asked.body.error)).not.toMatch(/^path: there is nothing at this path; GET/);
-  });
+describe("a path", () => {
+  test.each(routes.map(({ method, path }) => ({ method, path })))(
+    "of $method $path is found in capitals",
+    async ({ method, path }) => {
+      const { ask } = await createTestServer();
+      const target = shouted(path)
+        .replace("{destination}", "ftp://x")
+        .replaceAll(/\{\w+\}/g, "Name");
+      const own = path.replace("{destination}", "ftp://x").replaceAll(/\{\w+\}/g, "Name");
+      const asked = await ask(method, target, { token: "none" });
+      const expected = await ask(method, own, { token: "none" });
+      expect(asked.body.error ?? asked.body).toEqual(expected.body.error ?? expected.body);
+      expect(asked.status).toBe(expected.status);
+      expect(String(asked.body.error)).not.toMatch(/^path: does not exist; GET/);
+    },
+  );
 
-  test("are matched in any case, and names, ids and destinations keep theirs", async () => {
+  test("matches in any case, while names, ids and destinations keep theirs", async () => {
     const home = await createTestServer();
     const { ask } = home;
     const headers = { "upstash-cron": "*/5 * * * *", "upstash-schedule-id": "Daily-One" };
-    expect((await ask("POST", "/v2/Schedules/https://E.example/Path?Q=1", { headers })).body).toEqual({ scheduleId: "Daily-One" });
-    expect((await ask("GET", "/V2/SCHEDULES/Daily-One")).body).toMatchObject({ destination: "https://E.example/Path?Q=1" });
+    expect((await ask("POST", "/v2/Schedules/https://E.example/Path?Q=1", { headers })).body).toEqual({
+      scheduleId: "Daily-One",
+    });
+    expect((await ask("GET", "/V2/SCHEDULES/Daily-One")).body).toMatchObject({
+      destination: "https://E.example/Path?Q=1",
+    });
     expect((await ask("GET", "/v2/Schedules/daily-one")).status).toBe(404);
-    expect((await ask("POST", "/v2/Schedules/Daily-One/PAUSE")).body).toEqual({ scheduleId: "Daily-One", isPaused: true });
-    expect((await ask("PATCH", "/v2/schedules/Daily-One/Resume")).body).toEqual({ scheduleId: "Daily-One", isPaused: false });
+    expect((await ask("POST", "/v2/Schedules/Daily-One/PAUSE")).body).toEqual({
+      scheduleId: "Daily-One",
+      isPaused: true,
+    });
+    expect((await ask("PATCH", "/v2/schedules/Daily-One/Resume")).body).toEqual({
+      scheduleId: "Daily-One",
+      isPaused: false,
+    });
     expect((await ask("DELETE", "/v2/Schedules/Daily-One")).body).toEqual({ deleted: 1 });
 
-    await ask("POST", "/v2/Topics/Orders/Endpoints", { body: JSON.stringify({ endpoints: [{ url: "https://A.example/X" }] }) });
+    await ask("POST", "/v2/Topics/Orders/Endpoints", {
+      body: JSON.stringify({ endpoints: [{ url: "https://A.example/X" }] }),
+    });
     expect((await ask("POST", "/V2/Publish/Orders")).body).toMatchObject([{ url: "https://A.example/X" }]);
     expect((await ask("POST", "/v2/publish/orders")).status).toBe(404);
     const { body } = await ask("POST", "/v2/ENQUEUE/My-Queue/https://E.example/Path");
     expect(body).toMatchObject({ url: "https://E.example/Path" });
-    expect((await ask("GET", `/v2/Messages/${body.messageId}`)).body).toMatchObject({ queueName: "My-Queue" });
+    expect((await ask("GET", `/v2/Messages/${body.messageId}`)).body).toMatchObject({
+      queueName: "My-Queue",
+    });
     expect((await ask("GET", "/v2/QUEUES/My-Queue")).body).toMatchObject({ name: "My-Queue" });
     expect((await ask("GET", "/v2/Workflows/MessageLogs")).body).toEqual({ events: [] });
   });
 
-  test("are so for secrets, hints and refusals", async () => {
+  test("matches in any case for secrets, hints and refusals", async () => {
     const { ask } = await createTestServer();
-    const made = await ask("POST", "/v2/Sources", { body: JSON.stringify({ name: "s", destination: "https://e.example" }) });
+    const made = await ask("POST", "/v2/Sources", {
+      body: JSON.stringify({ name: "s", destination: "https://e.example" }),
+    });
     const secret = String(made.body.url).split("/").at(-1) ?? "";
     expect((await ask("POST", `/V2/IN/${secret}`, { token: null })).status).toBe(200);
     expect((await ask("POST", `/V2/IN/${secret.toLowerCase()}`, { token: null })).status).toBe(404);
     expect(await ask("PUT", "/v2/Keys")).toMatchObject({ status: 405, headers: { allow: "GET, HEAD" } });
-    expect(await ask("POST", "/v2/Wait/%zz")).toMatchObject({ status: 412, body: { error: expect.stringMatching(/^path: /) } });
+    expect(await ask("POST", "/v2/Wait/%zz")).toMatchObject({
+      status: 412,
+      body: { error: expect.stringMatching(/^path: /) },
+    });
     const unauthorized = await ask("GET", "/V2/Svc/Users", { token: null });
     expect(unauthorized).toMatchObject({ status: 401, body: { code: "unauthorized" } });
     expect(unauthorized.headers["www-authenticate"]).toMatch(/^Basic /);
   });
 
-  test("are so in the log, which hides what it hides otherwise", () => {
+  test("in any case hides the same secrets in the log", () => {
     const shown = (path: string): string => shownPath({ path, query: null });
     expect(shown("/V2/PUBLISH/https://e.example/secret")).toBe("/V2/PUBLISH/https://e.example");
     expect(shown("/v2/Enqueue/Q/https://e.example/secret")).toBe("/v2/Enqueue/Q/https://e.example");
@@ -67,7 +89,7 @@ describe("the fixed parts of a path", () => {
     expect(shown("/V2/Hooks/secret")).toBe("/V2/Hooks/…");
   });
 
-  test("are so for plain requests, which take the short way", async () => {
+  test("matches in any case for plain requests, which take the fast path", async () => {
     const home = await createTestServer();
     const usual: string[] = [];
     home.api.addHook("onResponse", async ({ originalUrl }) => void usual.push(originalUrl));
@@ -76,8 +98,14 @@ describe("the fixed parts of a path", () => {
     usual.length = 0;
     const ask = async (line: string, body = "x") =>
       parseReply(await send(port, request(`${line} HTTP/1.1`, [`Authorization: Bearer ${token}`], body)));
-    expect(JSON.parse((await ask("POST /V2/Publish/https://E.example/X")).body)).toMatchObject({ url: "https://E.example/X" });
-    const steps = { "Upstash-Workflow-RunId": "Run_1", "Upstash-Workflow-Init": "true", "Upstash-Workflow-Url": "https://e.example" };
+    expect(JSON.parse((await ask("POST /V2/Publish/https://E.example/X")).body)).toMatchObject({
+      url: "https://E.example/X",
+    });
+    const steps = {
+      "Upstash-Workflow-RunId": "Run_1",
+      "Upstash-Workflow-Init": "true",
+      "Upstash-Workflow-Url": "https://e.example",
+    };
     const list = JSON.stringify([{ destination: "https://e.example", headers: steps }]);
     expect((await ask("POST /v2/Batch", list)).status).toBe(200);
     expect((await ask("DELETE /v2/Workflows/Runs/Run_1?cancel=false")).status).toBe(200);

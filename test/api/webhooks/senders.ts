@@ -1,23 +1,29 @@
 import type { Verification, WebhookCall } from "../../../src/api/webhooks/verification.ts";
 
 /**
- * A call as each sender makes it. `published` ones are the examples of the sender's own documentation; the signatures of the others
- * were computed with Python's hmac module and with the command line of OpenSSL.
+ * A call of each sender. The `published` calls are the examples of the senders' own documentation. The
+ * signatures of the others were computed with Python's hmac module and with the OpenSSL command line.
  */
 export type Sender = {
   name: string;
   verification: Verification;
   call: WebhookCall;
   eventId: string | null;
-  /** Of an event that is known by its signature. */
+  /** The topic, if the event is known by its signature. */
   topic?: string;
-  /** Where the signature is. */
+  /** The header with the signature. */
   header: string;
-  /** In seconds, either way; null where the sender signs no time. */
+  /** How far the time may be off in either direction, in seconds. Null if the sender signs no time. */
   tolerance: number | null;
 };
 
-type Given = { url?: string; method?: string; headers: Record<string, string>; body: string | Uint8Array; now?: number };
+type Given = {
+  url?: string;
+  method?: string;
+  headers: Record<string, string>;
+  body: string | Uint8Array;
+  now?: number;
+};
 
 export const makeCall = ({
   url = "https://waypost.example/v2/in/s3cr3t",
@@ -33,7 +39,7 @@ export const makeCall = ({
   body: typeof body === "string" ? new TextEncoder().encode(body) : body,
 });
 
-/** The same call with one header set, or removed. */
+/** Returns the same call with one header set or removed. */
 export function withHeader(call: WebhookCall, name: string, value: string | null): WebhookCall {
   const kept = call.headers.flatMap((one, at) =>
     at % 2 === 0 && one.toLowerCase() !== name.toLowerCase() ? [one, call.headers[at + 1] ?? ""] : [],
@@ -41,7 +47,8 @@ export function withHeader(call: WebhookCall, name: string, value: string | null
   return { ...call, headers: value === null ? kept : [...kept, name, value] };
 }
 
-export const getHeader = (call: WebhookCall, name: string): string => call.headers[call.headers.indexOf(name) + 1] ?? "";
+export const getHeader = (call: WebhookCall, name: string): string =>
+  call.headers[call.headers.indexOf(name) + 1] ?? "";
 
 const form = { "Content-Type": "application/x-www-form-urlencoded" };
 
@@ -49,7 +56,10 @@ const stripe: Sender = {
   name: "stripe",
   verification: { scheme: "stripe", secret: "whsec_test_secret" },
   call: makeCall({
-    headers: { "Stripe-Signature": "t=1492774577,v1=a4d8cf7bf8f4f9daf3d0d4a5905396c32f725d47d08d91a0998fa1fefe70c66a,v0=6ffbb59b" },
+    headers: {
+      "Stripe-Signature":
+        "t=1492774577,v1=a4d8cf7bf8f4f9daf3d0d4a5905396c32f725d47d08d91a0998fa1fefe70c66a,v0=6ffbb59b",
+    },
     body: '{"id":"evt_1NG8Du2eZvKYlo2CUI79vXWy","object":"event","type":"charge.succeeded"}',
     now: 1_492_774_577_000,
   }),
@@ -88,9 +98,12 @@ const slack: Sender = {
   name: "slack, published",
   verification: { scheme: "slack", secret: slackSecret },
   call: slackCall(
-    "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar" +
-      "&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com" +
-      "%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
+    "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow" +
+      "&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner" +
+      "&command=%2Fwebhook-collect&text=" +
+      "&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F" +
+      "96rGlfmibIGlgcZRskXaIFfN" +
+      "&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
     "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503",
   ),
   eventId: null,
@@ -102,7 +115,10 @@ const shopify: Sender = {
   name: "shopify",
   verification: { scheme: "shopify", secret: "hush" },
   call: makeCall({
-    headers: { "X-Shopify-Hmac-Sha256": "XEYCPSbGtdhP6PZ+r0hjL3ujEHWaBLaDBADxMdhcFMM=", "X-Shopify-Webhook-Id": "b54557e4" },
+    headers: {
+      "X-Shopify-Hmac-Sha256": "XEYCPSbGtdhP6PZ+r0hjL3ujEHWaBLaDBADxMdhcFMM=",
+      "X-Shopify-Webhook-Id": "b54557e4",
+    },
     body: '{"id":820982911946154508,"note":"café"}',
   }),
   eventId: null,
@@ -116,7 +132,11 @@ const twilio: Sender = {
   verification: { scheme: "twilio", secret: "12345" },
   call: makeCall({
     url: "https://mycompany.com/myapp.php?foo=1&bar=2",
-    headers: { ...form, "X-Twilio-Signature": "RSOYDt4T1cUTdK1PDd93/VVr8B8=", "I-Twilio-Idempotency-Token": "a1b2" },
+    headers: {
+      ...form,
+      "X-Twilio-Signature": "RSOYDt4T1cUTdK1PDd93/VVr8B8=",
+      "I-Twilio-Idempotency-Token": "a1b2",
+    },
     body: "To=%2B18005551212&CallSid=CA1234567890ABCDE&Caller=%2B14158675309&Digits=1234&From=%2B14158675309",
   }),
   eventId: "a1b2",
@@ -125,10 +145,12 @@ const twilio: Sender = {
 };
 
 const twilioJson: Sender = {
-  name: "twilio, a body that is no form",
+  name: "twilio, a body that is not a form",
   verification: { scheme: "twilio", secret: "12345" },
   call: makeCall({
-    url: "https://mycompany.com/myapp.php?bodySHA256=e4ba61f28c2f5934bdbabfdf4d4d76c8761abd17e9b81590c1857a7e81bfdcb2",
+    url:
+      "https://mycompany.com/myapp.php" +
+      "?bodySHA256=e4ba61f28c2f5934bdbabfdf4d4d76c8761abd17e9b81590c1857a7e81bfdcb2",
     headers: { "Content-Type": "application/json", "X-Twilio-Signature": "xf9FBEFtggViTaOlgnuwa3shs9g=" },
     body: '{"specversion":"1.0","type":"com.twilio.messaging.message.sent"}',
   }),
@@ -186,10 +208,17 @@ const asymmetric: Sender = {
   ...standard,
   name: "standard, with a public key",
   verification: { scheme: "standard", secret: "whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=" },
-  call: standardCall("webhook", "v1a,fldxM4gAKugP6nnt1hdz3sgGfZ6d99nzrMFnZOELIxbzEHoVmAb2ADpkJK7zgPePmPsle0zV9jSeGlHFG2NVAw=="),
+  call: standardCall(
+    "webhook",
+    "v1a,fldxM4gAKugP6nnt1hdz3sgGfZ6d99nzrMFnZOELIxbzEHoVmAb2ADpkJK7zgPePmPsle0zV9jSeGlHFG2NVAw==",
+  ),
 };
 
-export const notUtf8 = Uint8Array.from([...new TextEncoder().encode('{"test":"ok '), 0xff, ...new TextEncoder().encode('"}')]);
+export const notUtf8 = Uint8Array.from([
+  ...new TextEncoder().encode('{"test":"ok '),
+  0xff,
+  ...new TextEncoder().encode('"}'),
+]);
 
 const hmacPlain: Sender = {
   name: "hmac, of the body",
@@ -204,7 +233,8 @@ const hmacPlain: Sender = {
   },
   call: makeCall({
     headers: {
-      "X-Signature": "CEuX4wIAKurOCDxg+YAMIGFRR/CpVyhZRXGUdPHlZuM9lfRa7KNcH0cmMZ3x6TA0ntJXVbaoJDZW60BJiq3cxA==",
+      "X-Signature":
+        "CEuX4wIAKurOCDxg+YAMIGFRR/CpVyhZRXGUdPHlZuM9lfRa7KNcH0cmMZ3x6TA0ntJXVbaoJDZW60BJiq3cxA==",
     },
     body: notUtf8,
   }),

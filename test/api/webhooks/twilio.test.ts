@@ -5,9 +5,15 @@ import { makeCall, findSender, withHeader } from "./senders.ts";
 
 const verification: Verification = { scheme: "twilio", secret: "12345" };
 const { call } = findSender("twilio, published");
-const { call: json } = findSender("twilio, a body that is no form");
+const { call: json } = findSender("twilio, a body that is not a form");
 
-const received = (given: { url?: string; signature: string; body: string; headers?: Record<string, string>; method?: string }) =>
+const received = (given: {
+  url?: string;
+  signature: string;
+  body: string;
+  headers?: Record<string, string>;
+  method?: string;
+}) =>
   makeCall({
     url: given.url ?? "https://mycompany.com/in",
     method: given.method ?? "POST",
@@ -25,11 +31,13 @@ describe("the URL that was signed", () => {
   test.each([
     ["without its port", `https://mycompany.com${path}`, "RSOYDt4T1cUTdK1PDd93/VVr8B8="],
     ["with the standard port", `https://mycompany.com${path}`, "kvajT1Ptam85bY51eRf/AJRuM3w="],
-    ["without the port it has", `https://mycompany.com:8443${path}`, "RSOYDt4T1cUTdK1PDd93/VVr8B8="],
-    ["with the port it has", `https://mycompany.com:8443${path}`, "ZOaJEsozlsUyzk5k5fpaCxTxXDA="],
+    ["without its own port", `https://mycompany.com:8443${path}`, "RSOYDt4T1cUTdK1PDd93/VVr8B8="],
+    ["with its own port", `https://mycompany.com:8443${path}`, "ZOaJEsozlsUyzk5k5fpaCxTxXDA="],
     ["without the standard port it has", `https://mycompany.com:443${path}`, "RSOYDt4T1cUTdK1PDd93/VVr8B8="],
   ])("may be %s", (_, url, signature) => {
-    expect(verify(verification, withHeader({ ...call, url }, "X-Twilio-Signature", signature)).kind).toBe("accepted");
+    expect(verify(verification, withHeader({ ...call, url }, "X-Twilio-Signature", signature)).kind).toBe(
+      "accepted",
+    );
   });
 
   test.each([
@@ -39,15 +47,19 @@ describe("the URL that was signed", () => {
     ["with another query", `https://mycompany.com/myapp.php?foo=1&bar=3`, "RSOYDt4T1cUTdK1PDd93/VVr8B8="],
     ["without its host", path, "RSOYDt4T1cUTdK1PDd93/VVr8B8="],
   ])("may not be one %s", (_, url, signature) => {
-    expect(verify(verification, withHeader({ ...call, url }, "X-Twilio-Signature", signature)).kind).toBe("rejected");
+    expect(verify(verification, withHeader({ ...call, url }, "X-Twilio-Signature", signature)).kind).toBe(
+      "rejected",
+    );
   });
 
-  test("may have its query encoded as it once was", () => {
+  test("may have its query re-encoded", () => {
     const url = "https://mycompany.com/in?name=O%27Hara%20%26";
-    expect(verify(verification, received({ url, signature: "ryRfkLxfFWIcHS7jn3bhkbtnnDs=", body: "" })).kind).toBe("accepted");
+    expect(
+      verify(verification, received({ url, signature: "ryRfkLxfFWIcHS7jn3bhkbtnnDs=", body: "" })).kind,
+    ).toBe("accepted");
   });
 
-  test("is in no reason, for it holds the secret of the source", () => {
+  test("is in no reason, because it contains the secret of the source", () => {
     const verdict = verify(verification, { ...call, url: "https://waypost.example/v2/in/s3cr3t" });
     expect(verdict).toMatchObject({ kind: "rejected", reason: expect.not.stringContaining("s3cr3t") });
   });
@@ -56,54 +68,73 @@ describe("the URL that was signed", () => {
 describe("the fields of a form", () => {
   const signature = "S/gQmFXK9WOsjtaOVy2h2C26d38=";
 
-  test("count in any order, each different value of a name once", () => {
+  test("are signed in any order, each different value of a name once", () => {
     for (const body of [
       "MediaUrl=a&MediaUrl=b&Body=hi&MessageSid=SM1&SmsStatus=received",
       "SmsStatus=received&MessageSid=SM1&MediaUrl=b&Body=hi&MediaUrl=a&MediaUrl=b",
     ])
-      expect(verify(verification, received({ signature, body }))).toEqual({ kind: "accepted", eventId: "SM1:received" });
+      expect(verify(verification, received({ signature, body }))).toEqual({
+        kind: "accepted",
+        eventId: "SM1:received",
+      });
   });
 
   test("are limited in number and size", () => {
     expect(verify(verification, received({ signature, body: "a=1&".repeat(100_000) }))).toEqual({
       kind: "rejected",
-      reason: "the form: 100001 fields, of which the limit is 1000",
+      reason: "the form: 100001 fields exceed the limit of 1000",
     });
     expect(verify(verification, received({ signature, body: "a".repeat(2_000_000) }))).toMatchObject({
-      reason: "the form: 2000000 bytes, of which the limit is 1048576",
+      reason: "the form: 2000000 bytes exceed the limit of 1048576",
     });
   });
 
-  test("of a GET are in its URL, with the message and its status, which make its id", () => {
+  test("of a GET are in its URL, and the event id is the message id and its status", () => {
     const url = "https://mycompany.com/in?MessageSid=SM1&MessageStatus=sent";
-    expect(verify(verification, received({ url, method: "GET", signature: "Ig8lGg5BzrDYe4DtWiD4rJvm4yo=", body: "" }))).toEqual({
+    expect(
+      verify(
+        verification,
+        received({ url, method: "GET", signature: "Ig8lGg5BzrDYe4DtWiD4rJvm4yo=", body: "" }),
+      ),
+    ).toEqual({
       kind: "accepted",
       eventId: "SM1:sent",
     });
   });
 });
 
-describe("a body that is no form", () => {
-  test("is rejected where nothing signs it, though the URL is signed", () => {
+describe("a body that is not a form", () => {
+  test("is rejected if nothing signs it, although the URL is signed", () => {
     const signed = { signature: "VxhRyIZAXaiggeLDVCS2shIkiak=" };
     expect(verify(verification, received({ ...signed, body: "" })).kind).toBe("accepted");
-    for (const type of ["application/json", "", "application/x-www-form-urlencodedx", "text/plain; application/x-www-form-urlencoded"])
-      expect(verify(verification, received({ ...signed, body: "{}", headers: { "Content-Type": type } }))).toMatchObject({
+    for (const type of [
+      "application/json",
+      "",
+      "application/x-www-form-urlencodedx",
+      "text/plain; application/x-www-form-urlencoded",
+    ])
+      expect(
+        verify(verification, received({ ...signed, body: "{}", headers: { "Content-Type": type } })),
+      ).toMatchObject({
         kind: "rejected",
         reason: expect.stringContaining("this body is not signed"),
       });
   });
 
-  test("is rejected when it is not the one whose hash was signed", () => {
+  test("is rejected if its hash differs from the signed hash", () => {
     expect(verify(verification, { ...json, body: new TextEncoder().encode("{}") })).toMatchObject({
       kind: "rejected",
       reason: expect.stringContaining("bodySHA256"),
     });
   });
 
-  test("is rejected when its hash was put into the URL by someone else", () => {
-    const url = `https://mycompany.com/in?bodySHA256=44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a`;
+  test("is rejected if its hash in the URL is not signed", () => {
+    const bodyHash = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+    const url = `https://mycompany.com/in?bodySHA256=${bodyHash}`;
     const forged = received({ url, signature: "VxhRyIZAXaiggeLDVCS2shIkiak=", body: "{}" });
-    expect(verify(verification, forged)).toMatchObject({ kind: "rejected", reason: expect.stringContaining("does not match") });
+    expect(verify(verification, forged)).toMatchObject({
+      kind: "rejected",
+      reason: expect.stringContaining("does not match"),
+    });
   });
 });

@@ -1,6 +1,9 @@
 import type { Dialect } from "./exchange.ts";
 
-/** The headers of httpx, with which the Python client sends: names as they are given, and a length of 0 for a POST without a body. */
+/**
+ * The headers of httpx, which the Python client uses. Names keep their case, and a POST without a body has a
+ * length of 0.
+ */
 export const python: Dialect = (host, token, { method, headers, body }) => [
   ["Host", host],
   ["Accept", "*/*"],
@@ -14,7 +17,10 @@ export const python: Dialect = (host, token, { method, headers, body }) => [
 
 /** The headers of Go's net/http: canonical names in alphabetical order. */
 export const go: Dialect = (host, token, { method, headers, body }) => {
-  const all = [["Authorization", `Bearer ${token}`] as const, ...headers.map(([name, value]) => [canonical(name), value] as const)];
+  const all = [
+    ["Authorization", `Bearer ${token}`] as const,
+    ...headers.map(([name, value]) => [canonical(name), value] as const),
+  ];
   return [
     ["Host", host],
     ["User-Agent", "Go-http-client/1.1"],
@@ -33,7 +39,10 @@ const canonical = (name: string): string =>
     .map((part) => part.slice(0, 1).toUpperCase() + part.slice(1).toLowerCase())
     .join("-");
 
-/** The text of a value as Python's json module writes it: a space after every comma and colon, and only ASCII. */
+/**
+ * Returns the text of a value as Python's json module writes it: a space after every comma and colon, and
+ * only ASCII.
+ */
 export function pythonJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(pythonJson).join(", ")}]`;
   if (value === null || typeof value !== "object") return JSON.stringify(value).replace(/[^ -~]/g, escaped);
@@ -41,7 +50,9 @@ export function pythonJson(value: unknown): string {
   return `{${members.join(", ")}}`;
 }
 
-/** The text of a value as Go's encoding/json writes it: names in order, and `<`, `>` and `&` escaped. */
+/**
+ * Returns the text of a value as Go's encoding/json writes it: names in order, and `<`, `>` and `&` escaped.
+ */
 export const goJson = (value: unknown): string => JSON.stringify(sorted(value)).replace(/[<>&]/g, escaped);
 
 const escaped = (sign: string): string => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
-// The responses that Go's encoding/json accepts for the types of the Go clients: a member may be missing or null, unknown members are skipped, and a
-// member of another type fails the whole call.
+// The responses that Go's encoding/json accepts for the types of the Go clients. A member may be missing or
+// null, unknown members are skipped, and a member of another type fails the whole call.
 
 const text = z.string().nullish();
 const whole = z.int().nullish();
@@ -51,7 +51,14 @@ const event = z.object({
   scheduleId: text,
 });
 const sent = z.object({ messageId: text, deduplicated: truth, url: text });
-const queue = z.object({ name: text, parallelism: whole, createdAt: whole, updatedAt: whole, lag: whole, paused: truth });
+const queue = z.object({
+  name: text,
+  parallelism: whole,
+  createdAt: whole,
+  updatedAt: whole,
+  lag: whole,
+  paused: truth,
+});
 const group = z.object({
   name: text,
   createdAt: whole,
@@ -86,7 +93,7 @@ const waiter = z.object({
   timeoutUrl: text,
   timeoutHeaders: lists,
 });
-/** `error` is of an interface type, which only null can fill. */
+/** `error` is of an interface type, which only accepts null. */
 const notified = z.object({ waiter: waiter.nullish(), messageId: text, error: z.null().optional() });
 
 const step = z.object({
@@ -130,7 +137,15 @@ const run = z.object({
   steps: z.array(z.object({ steps: z.array(step).nullish(), type: text })).nullish(),
   invoker: z.object({ workflowRunId: text, workflowUrl: text, workflowRunCreatedAt: whole }).nullish(),
   failureFunction: z
-    .object({ messageId: text, url: text, state: text, failHeaders: lists, failStatus: whole, failResponse: text, dlqId: text })
+    .object({
+      messageId: text,
+      url: text,
+      state: text,
+      failHeaders: lists,
+      failStatus: whole,
+      failResponse: text,
+      dlqId: text,
+    })
     .nullish(),
 });
 

@@ -7,11 +7,14 @@ import type { Row } from "./exchange.ts";
 import { expectReplay } from "./exchange.ts";
 import { reads } from "./goReads.ts";
 
-// The Go workflow client triggers, cancels and notifies workflows, and lists them; it serves none.
+// The Go workflow client triggers, cancels, notifies and lists workflows. It does not serve them.
 
 const json = { "Content-Type": "application/json" };
 
-/** The client writes the two features as two headers of one name; one of each name is enough for the other rows. */
+/**
+ * Returns a trigger. The client writes the two features as two headers of one name. The other rows need only
+ * one header of each name.
+ */
 const trigger = (runId: string, more: Partial<Row> = {}): Row => ({
   call: "Trigger",
   send: "POST /v2/publish/{url}",
@@ -53,7 +56,7 @@ describe("the Go workflow client", () => {
 
   afterAll(() => house.close());
 
-  test("starts a run, wakes it with an event, and reads its log", async () => {
+  test("starts a run, wakes it with an event and reads its log", async () => {
     const author = house.createUser();
     const work = author.serve(async (context: WorkflowContext<{ order: number }>) => {
       const first = await context.run("first", () => context.requestPayload.order + 1);
@@ -61,13 +64,11 @@ describe("the Go workflow client", () => {
       return [first, eventData, context.headers.get("test-header")];
     });
     const memory = { url: work.url, run: "wfr_go" };
-    await expectReplay(
-      go,
-      author,
-      [
+    await expectReplay(go, author, {
+      rows: [
         trigger("wfr_go"),
         {
-          call: "Waiters until there is one",
+          call: "Waiters until one exists",
           send: "GET /v2/waiters/go-event",
           reads: reads.waiters,
           await: true,
@@ -81,15 +82,20 @@ describe("the Go workflow client", () => {
           reads: reads.notified,
           gives: [{ messageId: expect.any(String), waiter: { url: "{url}" } }],
         },
-        { call: "Notify without a waiter", send: "POST /v2/notify/go-event", reads: reads.notified, gives: [] },
+        {
+          call: "Notify without a waiter",
+          send: "POST /v2/notify/go-event",
+          reads: reads.notified,
+          gives: [],
+        },
         ...lists("RUN_SUCCESS"),
       ],
-      memory,
-    );
+      memory: memory,
+    });
     expect(await waitForResult(author, { workflowRunId: "wfr_go" })).toEqual([2, "paid", "test-value"]);
   });
 
-  test("cancels one run, several, those of a URL, and all", async () => {
+  test("cancels one run, several, those of a URL and all", async () => {
     const author = house.createUser();
     const work = author.serve((context) => context.sleep("long", 1000));
     const cancel = (call: string, what: object, cancelled: number): Row => ({
@@ -100,10 +106,8 @@ describe("the Go workflow client", () => {
       reads: reads.cancelled,
       gives: { cancelled },
     });
-    await expectReplay(
-      go,
-      author,
-      [
+    await expectReplay(go, author, {
+      rows: [
         ...["a", "b", "c", "d", "e"].map((id) => trigger(id)),
         cancel("Cancel", { workflowRunIds: ["a"] }, 1),
         cancel("CancelMany", { workflowRunIds: ["b", "c"] }, 2),
@@ -112,38 +116,54 @@ describe("the Go workflow client", () => {
         cancel("CancelAll", {}, 1),
         ...lists("RUN_CANCELED"),
       ],
-      { url: work.url, run: "f" },
-    );
+      memory: { url: work.url, run: "f" },
+    });
   });
 
-  test("reads the log of a run that failed and of runs that invoke", async () => {
+  test("reads the log of a failed run and of runs that invoke others", async () => {
     const author = house.createUser();
     const { parent, child } = author.serveMany((byName) => ({
-      parent: async (context) => context.invoke("child", { workflow: byName("child"), body: "p", retries: 0 }),
+      parent: async (context) =>
+        context.invoke("child", { workflow: byName("child"), body: "p", retries: 0 }),
       child: async (context: WorkflowContext<string>) => {
-        const called = await context.call("call", { url: author.url, method: "POST", body: "b", headers: { "x-call": "c" } });
+        const called = await context.call("call", {
+          url: author.url,
+          method: "POST",
+          body: "b",
+          headers: { "x-call": "c" },
+        });
         await Promise.all([context.run("left", () => called.status), context.sleep("right", 0)]);
         throw new Error("broken");
       },
     }));
     const ids = { failed: "", parent: "wfr_parent" };
-    await expectReplay(
-      go,
-      author,
-      [
+    await expectReplay(go, author, {
+      rows: [
         trigger("wfr_parent", {
-          headers: { ...trigger("wfr_parent").headers, "Upstash-Retries": "0", "Upstash-Workflow-Url": "{url}" },
+          headers: {
+            ...trigger("wfr_parent").headers,
+            "Upstash-Retries": "0",
+            "Upstash-Workflow-Url": "{url}",
+          },
         }),
         ...lists("RUN_SUCCESS"),
         {
-          call: "Logs of the one that failed",
+          call: "Logs of the failed run",
           send: "GET /v2/workflows/logs?state=RUN_FAILED",
           reads: reads.runs,
           await: true,
-          gives: { runs: [{ workflowUrl: child.url, invoker: { workflowRunId: "{run}" }, failureFunction: expect.any(Object) }] },
+          gives: {
+            runs: [
+              {
+                workflowUrl: child.url,
+                invoker: { workflowRunId: "{run}" },
+                failureFunction: expect.any(Object),
+              },
+            ],
+          },
         },
       ],
-      { url: parent.url, run: ids.parent },
-    );
+      memory: { url: parent.url, run: ids.parent },
+    });
   });
 });

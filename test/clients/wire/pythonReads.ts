@@ -1,7 +1,7 @@
 import { z } from "zod";
 
-// The responses that the parsers of the Python client accept. A parser fails if a member that it indexes is missing; members that it only asks for may be
-// missing.
+// The responses that the parsers of the Python client accept. A parser fails if a member that it indexes is
+// missing. Members that it reads with a default may be missing.
 
 export const text = z.string();
 export const whole = z.int();
@@ -32,16 +32,50 @@ export const message = z.object({
   callerIP: text.optional(),
   label: text.optional(),
 });
-export const deadLetter = message.extend({ responseStatus: whole, responseHeader: lists.optional(), responseBody: text.optional() });
-export const deadLetters = z.object({ cursor: text.optional(), messages: z.array(deadLetter.extend({ dlqId: text })) });
+export const deadLetter = message.extend({
+  responseStatus: whole,
+  responseHeader: lists.optional(),
+  responseBody: text.optional(),
+});
+export const deadLetters = z.object({
+  cursor: text.optional(),
+  messages: z.array(deadLetter.extend({ dlqId: text })),
+});
 
 /** The states that version 2.0.5 knows. Its enumeration fails on any other. */
-const states = ["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELED"] as const;
-const logEntry = z.object({ time: whole, messageId: text, state: z.enum(states), url: text, header: lists.optional() });
+const states = [
+  "CREATED",
+  "ACTIVE",
+  "RETRY",
+  "ERROR",
+  "DELIVERED",
+  "FAILED",
+  "CANCEL_REQUESTED",
+  "CANCELED",
+] as const;
+const logEntry = z.object({
+  time: whole,
+  messageId: text,
+  state: z.enum(states),
+  url: text,
+  header: lists.optional(),
+});
 export const log = z.object({ cursor: text.optional(), events: z.array(logEntry) });
-export const queue = z.object({ name: text, parallelism: whole, createdAt: whole, updatedAt: whole, lag: whole, paused: z.boolean() });
+export const queue = z.object({
+  name: text,
+  parallelism: whole,
+  createdAt: whole,
+  updatedAt: whole,
+  lag: whole,
+  paused: z.boolean(),
+});
 const endpoint = z.object({ url: text, name: text.optional() });
-export const group = z.object({ name: text, createdAt: whole, updatedAt: whole, endpoints: z.array(endpoint) });
+export const group = z.object({
+  name: text,
+  createdAt: whole,
+  updatedAt: whole,
+  endpoints: z.array(endpoint),
+});
 export const schedule = z.object({
   scheduleId: text,
   destination: text,

@@ -9,40 +9,48 @@ const february = Date.UTC(2026, 1, 1);
 const endpoint = "https://app.example/workflow";
 const features = { lazyFetch: true, initialBody: true, detect: true, captured: true };
 const startOf = (runId: string) =>
-  makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker: null } });
+  makeInput({
+    url: endpoint,
+    post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker: null },
+  });
 const head = { stepId: 1, stepName: "s", stepType: "Run", concurrent: 1 };
-const stepOf = (runId: string) => makeInput({ url: endpoint, body: bytes("1"), post: { kind: "step", runId, head } });
+const stepOf = (runId: string) =>
+  makeInput({ url: endpoint, body: bytes("1"), post: { kind: "step", runId, head } });
 
 let broker: CommandRunner;
 beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-const change = (terms: Pick<Terms, "budget">) => broker.run("changeAccount", { account: "acme", change: terms });
+const change = (terms: Pick<Terms, "budget">) =>
+  broker.run("changeAccount", { account: "acme", change: terms });
 const spend = (dollars: number) => broker.run("noteSpending", { account: "acme", dollars, month: january });
 const publish = async () => (await broker.run("publish", { account: "acme", inputs: [makeInput()] }))[0];
 
 const spent = {
   refused: "limit-exceeded",
-  message: "budget: 20.50 dollars are spent in this month, the limit is 20; PATCH /v2/svc/update-budget/<id> raises it, and 0 lifts it",
+  message:
+    "budget: 20.50 dollars spent this month; the limit is 20; PATCH /v2/svc/update-budget/<id> raises " +
+    "it, and the value 0 removes it",
 };
 
-test("nothing is sent again or resumed once the budget is spent", async () => {
+test("no dead letter is retried and no run is resumed once the budget is spent", async () => {
   const id = await broker.publish({ retries: 0 });
   await broker.settle(id, { status: 500 });
   const dlqIds = broker.deadLetters.map((letter) => letter.id);
   await change({ budget: 20 });
   await spend(20.5);
-  const retry = () => broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention: minute, overrides: {} });
-  await expect(retry()).rejects.toThrow(/20\.50 dollars are spent/);
+  const retry = () =>
+    broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention: minute, overrides: {} });
+  await expect(retry()).rejects.toThrow(/20\.50 dollars spent/);
   const resume = { account: "acme", dlqId: dlqIds[0] ?? "", logRetention: minute, overrides: {} } as const;
   for (const from of ["failure", "beginning"] as const)
-    await expect(broker.run("resumeRun", { ...resume, from })).rejects.toThrow(/20\.50 dollars are spent/);
+    await expect(broker.run("resumeRun", { ...resume, from })).rejects.toThrow(/20\.50 dollars spent/);
   await change({ budget: 0 });
   expect(await retry()).toHaveLength(1);
 });
 
-test("what is spent is noted of an account with a budget alone, and only when it is news", async () => {
+test("the spending of an account is recorded only if it has a budget, and only if it changed", async () => {
   expect(await spend(5)).toEqual({ noted: false });
   await change({ budget: 20 });
   expect(await spend(5)).toEqual({ noted: true });
@@ -50,7 +58,7 @@ test("what is spent is noted of an account with a budget alone, and only when it
   expect(broker.memory.tables.accounts.get("acme")?.spending).toEqual({ month: january, dollars: 5 });
 });
 
-test("nothing more is published once the budget is spent, until it is raised, lifted, or the month is over", async () => {
+test("publishing is refused once the budget is spent, until it is raised or the month ends", async () => {
   await change({ budget: 20 });
   await spend(19.99);
   expect(await publish()).toMatchObject({ messageId: expect.any(String) });
@@ -69,7 +77,7 @@ test("nothing more is published once the budget is spent, until it is raised, li
   expect(await publish()).toMatchObject({ messageId: expect.any(String) });
 });
 
-test("a schedule passes over its times while the budget is spent, and publishes what it would have published before", async () => {
+test("a schedule skips its firings while the budget is spent, and fires as before afterwards", async () => {
   const { body, ...messageInput } = makeInput();
   await broker.run("createSchedule", { account: "acme", id: "tick", cron: "* * * * *", messageInput, body });
   const schedule = () => broker.memory.tables.schedules.get("acme\ntick");
@@ -96,19 +104,23 @@ test("a schedule passes over its times while the budget is spent, and publishes 
     passedOver: message,
   });
   await change({ budget: 30 });
-  expect(await made(), "it is not made up for").toBe(0);
+  expect(await made(), "skipped firings are not repeated").toBe(0);
   expect(await fired()).toBe(1);
   expect(schedule()).not.toHaveProperty("passedOver");
   await change({ budget: 20 });
   expect(await fired()).toBe(0);
   broker.now = february - minute;
-  expect(await fired(), "the month is over").toBe(1);
+  expect(await fired(), "the month has ended").toBe(1);
 });
 
-test("what has begun goes on: the steps of a run, and none is started", async () => {
+test("steps of an active run are accepted although the budget is spent, and new runs are not", async () => {
   await broker.run("publish", { account: "acme", inputs: [startOf("wfr_1")] });
   await change({ budget: 20 });
   await spend(20.5);
-  expect(await broker.run("publish", { account: "acme", inputs: [stepOf("wfr_1")] })).toMatchObject([{ messageId: expect.any(String) }]);
-  await expect(broker.run("publish", { account: "acme", inputs: [startOf("wfr_2")] })).rejects.toThrow("20.50 dollars are spent");
+  expect(await broker.run("publish", { account: "acme", inputs: [stepOf("wfr_1")] })).toMatchObject([
+    { messageId: expect.any(String) },
+  ]);
+  await expect(broker.run("publish", { account: "acme", inputs: [startOf("wfr_2")] })).rejects.toThrow(
+    "20.50 dollars spent",
+  );
 });

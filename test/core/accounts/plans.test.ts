@@ -3,6 +3,7 @@ import { limits as house } from "../../../src/core/values/limits.ts";
 import { limitNames, readLimits, planNames, plans } from "../../../src/core/accounts/plans.ts";
 import { retentionFor } from "../../../src/core/commands/retention.ts";
 import type { Terms } from "../../../src/core/model/accountTerms.ts";
+import type { MessageInput } from "../../../src/core/model/message.ts";
 import { CommandRunner, bytes, callbackTo, makeInput, noon } from "../commandRunner.ts";
 
 const second = 1000;
@@ -18,9 +19,20 @@ function grant(terms: Terms): void {
 }
 
 describe("the limits of an account", () => {
-  test("are those of the server when it was made without a plan", () => {
-    const { messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism } = readLimits({});
-    expect({ messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism }).toEqual({
+  test("are those of the server if the account was created without a plan", () => {
+    const { messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism } =
+      readLimits({});
+    expect({
+      messageBytes,
+      retries,
+      delay,
+      timeout,
+      schedules,
+      groups,
+      endpoints,
+      sources,
+      parallelism,
+    }).toEqual({
       messageBytes: house.messageBytes,
       retries: house.retries,
       delay: house.delay,
@@ -33,17 +45,20 @@ describe("the limits of an account", () => {
     });
   });
 
-  test("are those of its plan, then its own, and never beyond the server's", () => {
+  test("are those of its plan unless it has its own, and never exceed those of the server", () => {
     expect(readLimits({ plan: "free" })).toEqual(plans.free);
     expect(readLimits({ plan: "free", limits: { retries: 5 } })).toEqual({ ...plans.free, retries: 5 });
     expect(readLimits({ limits: { retries: house.retries + 1 } }).retries).toBe(house.retries);
-    expect(readLimits({ plan: "paid", limits: { requestsPerDayHard: 70 } })).toMatchObject({ requestsPerDay: 70, requestsPerDayHard: 70 });
+    expect(readLimits({ plan: "paid", limits: { requestsPerDayHard: 70 } })).toMatchObject({
+      requestsPerDay: 70,
+      requestsPerDayHard: 70,
+    });
     expect(readLimits({ limits: { requestsPerDay: 90, requestsPerDayHard: 70 } }).requestsPerDay).toBe(70);
     expect(readLimits({ limits: { requestsPerDay: 60, requestsPerDayHard: 70 } }).requestsPerDay).toBe(60);
   });
 
-  // Operators sell by these numbers.
-  test("of each plan are those that are promised", () => {
+  // Operators sell plans by these numbers.
+  test("are the promised ones for each plan", () => {
     const day = 86_400 * second;
     const most = 1_000_000_000;
     const free = {
@@ -105,9 +120,24 @@ describe("the limits of an account", () => {
     const requests = (perDay: number) => ({ requestsPerDay: perDay, requestsPerDayHard: 2 * perDay });
     expect(plans.free).toEqual(free);
     expect(plans.paid).toEqual(paid);
-    expect(plans.fixed_1m).toEqual({ ...fixed, ...requests(million), globalParallelism: 200, deadLetterRetention: 30 * day });
-    expect(plans.fixed_10m).toEqual({ ...fixed, ...requests(10 * million), globalParallelism: 500, deadLetterRetention: 30 * day });
-    expect(plans.fixed_100m).toEqual({ ...fixed, ...requests(100 * million), globalParallelism: 1_000, deadLetterRetention: 90 * day });
+    expect(plans.fixed_1m).toEqual({
+      ...fixed,
+      ...requests(million),
+      globalParallelism: 200,
+      deadLetterRetention: 30 * day,
+    });
+    expect(plans.fixed_10m).toEqual({
+      ...fixed,
+      ...requests(10 * million),
+      globalParallelism: 500,
+      deadLetterRetention: 30 * day,
+    });
+    expect(plans.fixed_100m).toEqual({
+      ...fixed,
+      ...requests(100 * million),
+      globalParallelism: 1_000,
+      deadLetterRetention: 90 * day,
+    });
     expect(plans.selfHosted).toMatchObject({
       queues: most,
       globalParallelism: most,
@@ -125,7 +155,7 @@ describe("the limits of an account", () => {
     });
   });
 
-  test.each(planNames)("of the plan %s are whole numbers within what the server can bear", (name) => {
+  test.each(planNames)("of the plan %s are whole numbers within the limits of the server", (name) => {
     for (const limit of limitNames) {
       expect(Number.isSafeInteger(plans[name][limit]) && plans[name][limit] > 0, limit).toBe(true);
       expect(plans[name][limit], limit).toBeLessThanOrEqual(plans.selfHosted[limit]);
@@ -136,76 +166,139 @@ describe("the limits of an account", () => {
 describe("a publish beyond a limit of the account", () => {
   const raises = (flag: string): RegExp => new RegExp(`plan free.*waypost account limits acme --${flag} `);
 
-  test.each([
-    ["delay", { delay: 10 * second }, { delay: 10 * second + 1 }, "limit-exceeded", "delay: 10.001 seconds asked for, the limit is 10"],
-    ["delay", { notBefore: noon + 10 * second }, { notBefore: noon + 11 * second }, "limit-exceeded", "not-before: 11 seconds from now"],
-    ["retries", { retries: 2 }, { retries: 3 }, "limit-exceeded", "retries: 3 asked for, the limit is 2"],
-    ["timeout", { timeout: 5 * second }, { timeout: 6 * second }, "limit-exceeded", "timeout: 6 seconds asked for, the limit is 5"],
-    ["message-bytes", { body: bytes("12345") }, { body: bytes("123456") }, "too-large", "body: 6 bytes, the limit is 5"],
+  type Beyond = [
+    flag: string,
+    taken: Partial<MessageInput>,
+    refused: Partial<MessageInput>,
+    code: string,
+    text: string,
+  ];
+
+  test.for<Beyond>([
+    [
+      "delay",
+      { delay: 10 * second },
+      { delay: 10 * second + 1 },
+      "limit-exceeded",
+      "delay: 10.001 seconds exceeds the limit of 10",
+    ],
+    [
+      "delay",
+      { notBefore: noon + 10 * second },
+      { notBefore: noon + 11 * second },
+      "limit-exceeded",
+      "not-before: 11 seconds from now",
+    ],
+    ["retries", { retries: 2 }, { retries: 3 }, "limit-exceeded", "retries: 3 exceeds the limit of 2"],
+    [
+      "timeout",
+      { timeout: 5 * second },
+      { timeout: 6 * second },
+      "limit-exceeded",
+      "timeout: 6 seconds exceeds the limit of 5",
+    ],
+    [
+      "message-bytes",
+      { body: bytes("12345") },
+      { body: bytes("123456") },
+      "too-large",
+      "body: 6 bytes exceeds the limit of 5",
+    ],
     [
       "retries",
       { callback: { ...callbackTo("https://c.example"), retries: 2 } },
       { callback: { ...callbackTo("https://c.example"), retries: 3 } },
       "limit-exceeded",
-      "retries: 3 asked for, the limit is 2",
+      "retries: 3 exceeds the limit of 2",
     ],
-  ])("is refused, by name and number, with the way to raise it: %s %j", async (flag, taken, refused, code, said) => {
-    grant({ plan: "free", limits: { delay: 10 * second, retries: 2, timeout: 5 * second, messageBytes: 5 } });
-    const inputs = [makeInput({ body: bytes(""), ...taken }), makeInput({ body: bytes(""), ...refused })];
-    const [one, other] = await broker.run("publish", { account: "acme", inputs });
-    expect(one).toMatchObject({ messageId: expect.any(String) });
-    expect(other).toMatchObject({ refused: code, message: expect.stringContaining(said) });
-    expect(other).toMatchObject({ message: expect.stringMatching(raises(flag)) });
-  });
+  ])(
+    "is refused with the name, the number and the way to raise the limit: %s %j",
+    async ([flag, taken, refused, code, said]) => {
+      grant({
+        plan: "free",
+        limits: { delay: 10 * second, retries: 2, timeout: 5 * second, messageBytes: 5 },
+      });
+      const inputs = [makeInput({ body: bytes(""), ...taken }), makeInput({ body: bytes(""), ...refused })];
+      const [one, other] = await broker.run("publish", { account: "acme", inputs });
+      expect(one).toMatchObject({ messageId: expect.any(String) });
+      expect(other).toMatchObject({ refused: code, message: expect.stringContaining(said) });
+      expect(other).toMatchObject({ message: expect.stringMatching(raises(flag)) });
+    },
+  );
 
-  test("does not happen by default: where it asks for nothing, it gets as much as it may", async () => {
+  test("does not occur by default: a message without settings gets what the account allows", async () => {
     grant({ limits: { retries: 1, timeout: 5 * second } });
     await broker.publish();
     expect(broker.deliveries).toMatchObject([{ message: { retries: 1, timeout: 5 * second } }]);
   });
 
-  test("says nothing of the account where the limit is the server's", async () => {
-    const [result] = await broker.run("publish", { account: "acme", inputs: [makeInput({ retries: house.retries + 1 })] });
-    expect(result).toEqual({ refused: "limit-exceeded", message: `retries: 1001 asked for, the limit is ${house.retries}` });
+  test("does not mention the account if the limit is the server's", async () => {
+    const [result] = await broker.run("publish", {
+      account: "acme",
+      inputs: [makeInput({ retries: house.retries + 1 })],
+    });
+    expect(result).toEqual({
+      refused: "limit-exceeded",
+      message: `retries: 1001 exceeds the limit of ${house.retries}`,
+    });
   });
 });
 
-test("queues and URL groups are held to the limits of the account", async () => {
+test("queues and URL groups must keep within the limits of the account", async () => {
   grant({ plan: "free", limits: { parallelism: 2, endpoints: 1 } });
   await broker.run("upsertQueue", { account: "acme", name: "q", parallelism: 2 });
   await expect(broker.run("upsertQueue", { account: "acme", name: "q", parallelism: 3 })).rejects.toThrow(
-    /parallelism: 3 asked for, the limit is 2; .*--parallelism /,
+    /parallelism: 3 exceeds the limit of 2; .*--parallelism /,
   );
   const endpoint = (host: string) => ({ name: null, url: `https://${host}.example` });
   await broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [endpoint("a")] });
-  await expect(broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [endpoint("b")] })).rejects.toThrow(
-    /endpoints: 2 in the URL group g, the limit is 1; .*--endpoints /,
-  );
+  await expect(
+    broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [endpoint("b")] }),
+  ).rejects.toThrow(/endpoints: 2 in the URL group g exceeds the limit of 1; .*--endpoints /);
 });
 
-test("logs, dead letters and the audit log are kept as long as the account may have them, and no longer than the server keeps them", () => {
+test("logs, dead letters and the audit log are kept for the shorter time of account and server", () => {
   const day = 86_400_000;
   const retention = { log: day, deadLetters: 7 * day, audit: 60 * day };
   expect(retentionFor({}, retention)).toEqual(retention);
-  expect(retentionFor({}, { log: day, deadLetters: day })).toEqual({ log: day, deadLetters: day, audit: 90 * day });
-  expect(retentionFor({ plan: "free" }, retention)).toEqual({ log: day, deadLetters: 3 * day, audit: 30 * day });
+  expect(retentionFor({}, { log: day, deadLetters: day })).toEqual({
+    log: day,
+    deadLetters: day,
+    audit: 90 * day,
+  });
+  expect(retentionFor({ plan: "free" }, retention)).toEqual({
+    log: day,
+    deadLetters: 3 * day,
+    audit: 30 * day,
+  });
   expect(retentionFor({ plan: "paid" }, retention)).toEqual(retention);
-  expect(retentionFor({ plan: "fixed_1m" }, { ...retention, audit: 1_000 * day })).toMatchObject({ audit: 365 * day });
+  expect(retentionFor({ plan: "fixed_1m" }, { ...retention, audit: 1_000 * day })).toMatchObject({
+    audit: 365 * day,
+  });
   expect(retentionFor({ limits: { logRetention: 1_000 } }, retention)).toEqual({ ...retention, log: 1_000 });
   expect(retentionFor({ limits: { deadLetterRetention: 8 * day } }, retention)).toEqual(retention);
-  expect(retentionFor({ plan: "free", limits: { auditRetention: 2 * day } }, retention)).toMatchObject({ audit: 2 * day });
+  expect(retentionFor({ plan: "free", limits: { auditRetention: 2 * day } }, retention)).toMatchObject({
+    audit: 2 * day,
+  });
   expect(retentionFor({ limits: { auditRetention: 61 * day } }, retention)).toEqual(retention);
 });
 
 describe("a passive account", () => {
-  test("can be deleted, which leaves nothing to prove it by; an active one cannot", async () => {
+  test("can be deleted, which removes its credentials; an active account cannot be deleted", async () => {
     await expect(broker.run("deleteAccount", { account: "acme" })).rejects.toThrow(/disable it before/);
     await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });
-    const left = { id: "acme", name: "", password: "", token: "", tokenHash: "deleted acme", deletedAt: noon };
+    const left = {
+      id: "acme",
+      name: "",
+      password: "",
+      token: "",
+      tokenHash: "deleted acme",
+      deletedAt: noon,
+    };
     expect(await broker.run("deleteAccount", { account: "acme" })).toMatchObject(left);
   });
 
-  test("that was deleted leaves neither whose it was, nor an old key, nor what it asked for today", async () => {
+  test("has no owner, no old key and no daily count left after it is deleted", async () => {
     grant({ limits: { requestsPerDayHard: 5 }, customerId: "team_1" });
     await broker.publish();
     await broker.run("rotateKeys", { account: "acme" });
@@ -217,20 +310,22 @@ describe("a passive account", () => {
     expect(broker.memory.tables.dayCounts.size).toBe(0);
   });
 
-  test("publishes nothing and makes nothing, and says how to go on", async () => {
+  test("cannot publish or create anything, and the error says how to re-enable it", async () => {
     grant({ state: "passive" });
     const { body, ...messageInput } = makeInput();
     const refused = /forbidden.*waypost account enable acme/;
     await expect(broker.publish()).rejects.toThrow(refused);
-    await expect(broker.run("createSchedule", { account: "acme", id: "s", cron: "* * * * *", messageInput, body })).rejects.toThrow(
+    await expect(
+      broker.run("createSchedule", { account: "acme", id: "s", cron: "* * * * *", messageInput, body }),
+    ).rejects.toThrow(refused);
+    await expect(broker.run("upsertQueue", { account: "acme", name: "q" })).rejects.toThrow(refused);
+    await expect(broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [] })).rejects.toThrow(
       refused,
     );
-    await expect(broker.run("upsertQueue", { account: "acme", name: "q" })).rejects.toThrow(refused);
-    await expect(broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [] })).rejects.toThrow(refused);
     expect(broker.memory.tables.storedMessages.size + broker.memory.tables.schedules.size).toBe(0);
   });
 
-  test("still has what it published before delivered, and its schedules pass over their times", async () => {
+  test("still has its earlier messages delivered, and its schedules skip their firings", async () => {
     const { body, ...messageInput } = makeInput();
     await broker.run("createSchedule", { account: "acme", id: "s", cron: "* * * * *", messageInput, body });
     const id = await broker.publish({ delay: 30 * second });
@@ -238,7 +333,9 @@ describe("a passive account", () => {
     broker.now = noon + 90 * second;
     await broker.run("claim", { limit: 10 });
     expect(broker.deliveries).toMatchObject([{ message: { id } }]);
-    expect([...broker.memory.tables.schedules.values()]).toMatchObject([{ dueAt: noon + 120 * second, lastMessages: [] }]);
+    expect([...broker.memory.tables.schedules.values()]).toMatchObject([
+      { dueAt: noon + 120 * second, lastMessages: [] },
+    ]);
     grant({ state: "active" });
     broker.now = noon + 120 * second;
     await broker.run("claim", { limit: 10 });

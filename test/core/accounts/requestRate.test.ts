@@ -10,14 +10,15 @@ test.each([
   [3, 2, { taken: true, remaining: 0 }],
   [3, 3, { taken: false, remaining: 0 }],
   [1, 0, { taken: true, remaining: 0 }],
-])("of %d requests in a second, after %d", (limit, asked, expected) => {
+])("a request is judged by the limit of %d per second, after %d requests", (limit, asked, expected) => {
   expect(countInBurst(limit, asked, now)).toEqual({ ...expected, limit, resetAt: 1_800_000_001 });
 });
 
-describe("what a node takes of the requests of a second", () => {
+describe("the share of a node in the requests of a second", () => {
   let broker: CommandRunner;
   const grant = (terms: Terms): void => {
-    for (const [key, account] of broker.memory.tables.accounts) broker.memory.tables.accounts.set(key, { ...account, ...terms });
+    for (const [key, account] of broker.memory.tables.accounts)
+      broker.memory.tables.accounts.set(key, { ...account, ...terms });
   };
   const take = (needed: number, wanted = 0) => broker.run("takeBurst", { account: "acme", needed, wanted });
   const counted = () => broker.memory.tables.secondCounts.get("acme");
@@ -27,7 +28,7 @@ describe("what a node takes of the requests of a second", () => {
     grant({ limits: { requestsPerSecond: 100 } });
   });
 
-  test("is nothing that is counted where the account has no limit, is gone, or was deleted", async () => {
+  test("is not counted if the account has no limit, does not exist or was deleted", async () => {
     grant({ limits: {} });
     expect(await take(1)).toBeNull();
     grant({ limits: { requestsPerSecond: 100 }, deletedAt: now });
@@ -36,20 +37,20 @@ describe("what a node takes of the requests of a second", () => {
     expect(broker.memory.tables.secondCounts.size).toBe(0);
   });
 
-  test("is what it needs, and the answer tells what is left and for how long", async () => {
+  test("is as large as it needs, and the result has the remaining number and time", async () => {
     expect(await take(3)).toEqual({ granted: 3, left: 97, limit: 100, second: 1_800_000_000, endsIn: 750 });
     expect(await take(1)).toMatchObject({ granted: 1, left: 96 });
     expect(counted()).toEqual({ account: "acme", second: 1_800_000_000, requests: 4 });
   });
 
-  test("is never more than is left", async () => {
+  test("is never larger than the remaining number", async () => {
     expect(await take(98)).toMatchObject({ granted: 98, left: 2 });
     expect(await take(5, 98)).toMatchObject({ granted: 2, left: 0 });
     expect(await take(1, 100)).toMatchObject({ granted: 0, left: 0 });
     expect(counted()?.requests).toBe(100);
   });
 
-  test("is as many again as it has had, but no more than an eighth of what is left", async () => {
+  test("is as large as its use so far, but at most an eighth of the remaining number", async () => {
     expect(await take(1, 4)).toMatchObject({ granted: 4, left: 96 });
     expect(await take(1, 50)).toMatchObject({ granted: 12, left: 84 });
     expect(await take(20, 50)).toMatchObject({ granted: 20, left: 64 });
@@ -57,7 +58,7 @@ describe("what a node takes of the requests of a second", () => {
     expect(await take(1, 50)).toMatchObject({ granted: 1, left: 4, limit: 41 });
   });
 
-  test("is all of it in the end, for a node that is alone, in few steps", async () => {
+  test("reaches the whole limit in few steps if the node is alone", async () => {
     let had = 0;
     let steps = 0;
     for (let left = 1; left > 0; steps++) {
@@ -68,7 +69,7 @@ describe("what a node takes of the requests of a second", () => {
     expect([had, steps]).toEqual([100, 28]);
   });
 
-  test("begins anew with each second, in the same row", async () => {
+  test("restarts with each second, in the same row", async () => {
     await take(100);
     broker.now = now + 749;
     expect(await take(1)).toMatchObject({ granted: 0, endsIn: 1 });
@@ -77,7 +78,7 @@ describe("what a node takes of the requests of a second", () => {
     expect(broker.memory.tables.secondCounts.size).toBe(1);
   });
 
-  test("is of the later second for one whose transaction began in the second before, and waited", async () => {
+  test("counts in the later second if its transaction began in the second before and waited", async () => {
     broker.now = now + 750;
     await take(30);
     broker.now = now + 700;
@@ -85,7 +86,7 @@ describe("what a node takes of the requests of a second", () => {
     expect(counted()).toMatchObject({ second: 1_800_000_001, requests: 31 });
   });
 
-  test("begins anew with a clock that was put back", async () => {
+  test("restarts if the clock is set back", async () => {
     await take(100);
     broker.now = now - 10_000;
     expect(await take(1)).toMatchObject({ granted: 0, second: 1_800_000_000 });

@@ -10,20 +10,25 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-const quota = (storageBytes: number | null) => broker.run("changeAccount", { account: "acme", change: { limits: { storageBytes } } });
+const quota = (storageBytes: number | null) =>
+  broker.run("changeAccount", { account: "acme", change: { limits: { storageBytes } } });
 const note = (stored: number) => broker.run("noteStorage", { account: "acme", bytes: stored });
 const noted = () => broker.memory.tables.accounts.get("acme")?.storedBytes;
-const publish = async (letter = makeInput()) => (await broker.run("publish", { account: "acme", inputs: [letter] }))[0];
+const publish = async (letter = makeInput()) =>
+  (await broker.run("publish", { account: "acme", inputs: [letter] }))[0];
 const stored = (): number =>
-  [...broker.memory.tables.usage.values()].reduce((sum, { id, storedBytes }) => (id.startsWith("3h/") ? sum + storedBytes : sum), 0);
+  [...broker.memory.tables.usage.values()].reduce(
+    (sum, { id, storedBytes }) => (id.startsWith("3h/") ? sum + storedBytes : sum),
+    0,
+  );
 
-test("a row weighs its detail and its body, and 100 bytes", () => {
+test("a row weighs its detail, its body, and 100 bytes", () => {
   expect(weighRow([])).toBe(100);
   expect(weighRow([250, 1000])).toBe(1350);
 });
 
 describe("stored bytes", () => {
-  test("come with a message and its log, and go with them", async () => {
+  test("are added with a message and its log, and subtracted with them", async () => {
     const before = stored();
     const id = await broker.publish({ body: bytes("x".repeat(1000)) });
     const taken = stored();
@@ -31,12 +36,17 @@ describe("stored bytes", () => {
     await broker.settle(id, { status: 200 });
     expect(stored() - taken).toBe(100);
     broker.now += 1001;
-    await broker.run("expire", { account: "acme", retention: { log: 1000, deadLetters: 1000 }, now: broker.now, limit: 100 });
+    await broker.run("expire", {
+      account: "acme",
+      retention: { log: 1000, deadLetters: 1000 },
+      now: broker.now,
+      limit: 100,
+    });
     expect(stored()).toBe(before);
     expectStoredBytesInMemory(broker.memory);
   });
 
-  test("are counted in bytes of UTF-8", async () => {
+  test("are counted as bytes of UTF-8", async () => {
     const one = stored();
     await broker.publish({ labels: ["a"] });
     const two = stored();
@@ -45,14 +55,21 @@ describe("stored bytes", () => {
     expectStoredBytesInMemory(broker.memory);
   });
 
-  test("are carried when their bucket goes, and are none of a deleted account", async () => {
+  test("are carried over when their bucket is removed, except for a deleted account", async () => {
     await broker.publish({ delay: 1000 });
     const before = stored();
     const expire = () =>
-      broker.run("expire", { account: "acme", retention: { log: 1e12, deadLetters: 1e12 }, now: broker.now, limit: 100 });
+      broker.run("expire", {
+        account: "acme",
+        retention: { log: 1e12, deadLetters: 1e12 },
+        now: broker.now,
+        limit: 100,
+      });
     broker.now += 40 * 86_400_000;
     await expire();
-    expect([...broker.memory.tables.usage.values()]).toMatchObject([{ id: carriedBalancesId, storedBytes: before }]);
+    expect([...broker.memory.tables.usage.values()]).toMatchObject([
+      { id: carriedBalancesId, storedBytes: before },
+    ]);
     await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });
     await broker.run("deleteAccount", { account: "acme" });
     await expire();
@@ -61,13 +78,18 @@ describe("stored bytes", () => {
 });
 
 describe("an account", () => {
-  test("is full beyond its quota, and overfull above 125 % of it", () => {
+  test("is full above its quota, and overfull above 125 % of it", () => {
     const account = { limits: { storageBytes: 1000 } };
-    expect([1000, 1001, 1250, 1251].map((sum) => toStorageLevel(account, sum))).toEqual([null, "full", "full", "overfull"]);
+    expect([1000, 1001, 1250, 1251].map((sum) => toStorageLevel(account, sum))).toEqual([
+      null,
+      "full",
+      "full",
+      "overfull",
+    ]);
     expect(toStorageLevel({}, 1e14)).toBeNull();
   });
 
-  test("is written only when its level changes", async () => {
+  test("is written only if its level changes", async () => {
     await quota(1000);
     expect(await note(1000)).toEqual({ noted: false });
     expect(await note(1001)).toEqual({ noted: true });
@@ -79,7 +101,7 @@ describe("an account", () => {
     expect(noted()).toBeUndefined();
   });
 
-  test("without a quota is never noted, and one whose quota is raised publishes at once", async () => {
+  test("without a quota is never recorded as full, and may publish at once after a raise", async () => {
     expect(await note(1e13)).toEqual({ noted: false });
     await quota(1000);
     await note(1001);
@@ -92,10 +114,18 @@ describe("an account", () => {
 });
 
 const features = { lazyFetch: false, initialBody: true, detect: false, captured: true };
-const start = (runId: string): RunPost => ({ kind: "start", runId, url: "https://w.example/", features, origin: "sdk", invoker: null });
+const start = (runId: string): RunPost => ({
+  kind: "start",
+  runId,
+  url: "https://w.example/",
+  features,
+  origin: "sdk",
+  invoker: null,
+});
 const head = { stepId: 1, stepName: "one", stepType: "Run", concurrent: 1 };
 const step: RunPost = { kind: "step", runId: "r", head };
-const post = (one: RunPost) => publish(makeInput({ url: "https://w.example/", body: bytes("{}"), post: one }));
+const post = (one: RunPost) =>
+  publish(makeInput({ url: "https://w.example/", body: bytes("{}"), post: one }));
 const waiter = {
   kind: "event" as const,
   event: "e",
@@ -110,18 +140,19 @@ const waiter = {
   wait: 1000,
 };
 
-describe("over the quota", () => {
+describe("an account over its quota", () => {
   beforeEach(async () => {
     await quota(1000);
     await post(start("r"));
   });
 
-  test("nothing new is taken, and the refusal names use, limit and remedy", async () => {
+  test("stores nothing new, and the refusal names its use, its limit and the remedy", async () => {
     await note(1001);
     expect(await publish()).toEqual({
       refused: "storage-quota-exceeded",
       message:
-        "storage: 1001 bytes stored exceed this account's limit of 1000; delete dead letters, schedules or URL groups, wait until logs expire, " +
+        "storage: 1001 bytes stored exceed this account's limit of 1000; " +
+        "delete dead letters, schedules or URL groups, wait until logs expire, " +
         'or raise it with "waypost account limits acme --storage-bytes <n>"',
     });
     await expect(post(start("s"))).rejects.toThrow("storage-quota-exceeded");
@@ -130,24 +161,37 @@ describe("over the quota", () => {
     await expect(broker.run("createSchedule", schedule)).rejects.toThrow("storage-quota-exceeded");
   });
 
-  test("no dead letter is sent again, and no run resumed; both can be deleted", async () => {
+  test("cannot retry dead letters or resume runs, and can delete both", async () => {
     await broker.settle(await broker.publish({ retries: 0 }), { status: 500 });
     const dlqIds = broker.deadLetters.map(({ id }) => id);
     await note(1001);
     const of = { account: "acme", logRetention: 1e9, overrides: {} };
     await expect(broker.run("retryDeadLetters", { ...of, dlqIds })).rejects.toThrow("storage-quota-exceeded");
-    await expect(broker.run("resumeRun", { ...of, dlqId: dlqIds[0] ?? "", from: "failure" })).rejects.toThrow("storage-quota-exceeded");
-    expect(await broker.run("deleteDeadLetters", { account: "acme", dlqIds, logRetention: 1e9 })).toEqual({ deleted: 1 });
+    await expect(broker.run("resumeRun", { ...of, dlqId: dlqIds[0] ?? "", from: "failure" })).rejects.toThrow(
+      "storage-quota-exceeded",
+    );
+    expect(await broker.run("deleteDeadLetters", { account: "acme", dlqIds, logRetention: 1e9 })).toEqual({
+      deleted: 1,
+    });
     expectStoredBytesInMemory(broker.memory);
   });
 
-  test("a schedule passes over its times, and fires again when there is room", async () => {
-    await broker.run("createSchedule", { account: "acme", id: "scd", cron: "* * * * *", messageInput: makeInput(), body: bytes("x") });
+  test("has its schedules skip their firings, and fire again when there is room", async () => {
+    await broker.run("createSchedule", {
+      account: "acme",
+      id: "scd",
+      cron: "* * * * *",
+      messageInput: makeInput(),
+      body: bytes("x"),
+    });
     await note(1001);
     const schedule = () => broker.memory.tables.schedules.get("acme\nscd");
     broker.now += 60_000;
     await broker.run("claim", { limit: 10 });
-    expect(schedule()).toMatchObject({ lastMessages: [], passedOver: expect.stringContaining("storage: 1001 bytes") });
+    expect(schedule()).toMatchObject({
+      lastMessages: [],
+      passedOver: expect.stringContaining("storage: 1001 bytes"),
+    });
     await note(999);
     broker.now += 60_000;
     await broker.run("claim", { limit: 10 });
@@ -155,12 +199,15 @@ describe("over the quota", () => {
     expect(schedule()).not.toHaveProperty("passedOver");
   });
 
-  test("what was taken is delivered, and callbacks, steps and events of runs that have begun are taken", async () => {
+  test("still has accepted messages delivered, and callbacks and posts of active runs accepted", async () => {
     const id = await broker.publish();
     await note(1250);
     expect(await broker.settle(id, { status: 500, body: bytes("x".repeat(1_000)) })).toBe("retry");
-    // There may be a thousand more retries, and each would keep its response.
-    expect([...broker.memory.tables.log.values()].find(({ status }) => status === 500)).toMatchObject({ cut: true, body: bytes("") });
+    // A message may have 1,000 retries, and the log would keep the response of each.
+    expect([...broker.memory.tables.log.values()].find(({ status }) => status === 500)).toMatchObject({
+      cut: true,
+      body: bytes(""),
+    });
     expect(await post(step)).toHaveProperty("messageId");
     const before = stored();
     expect(await broker.run("wait", { account: "acme", runId: "r", waiter })).toEqual({ waits: true });
@@ -169,7 +216,7 @@ describe("over the quota", () => {
     expect(await broker.run("notify", event)).toMatchObject({ stored: false });
   });
 
-  test("above 125 % steps, waits and events are refused as what can be retried, and are taken when there is room again", async () => {
+  test("has steps, waits and events refused above 125 %, in a way that clients retry", async () => {
     await note(1251);
     const event = { account: "acme", event: "e", body: bytes("e"), runId: "r", kind: "event" as const };
     for (const run of [

@@ -10,23 +10,27 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-const rows = (account = "acme"): Usage[] => [...broker.memory.tables.usage.values()].filter((row) => row.account === account);
+const rows = (account = "acme"): Usage[] =>
+  [...broker.memory.tables.usage.values()].filter((row) => row.account === account);
 
-/** What is not zero, summed over the largest buckets. Stored bytes: see `storageQuota.test.ts`. */
+/**
+ * Returns the counts that are not 0, summed over the largest buckets. `storageQuota.test.ts` covers stored
+ * bytes.
+ */
 function counted(account = "acme"): Partial<Counts> {
   const large = rows(account).filter(({ id }) => id.startsWith("3h/"));
   const sums = countNames.map((name) => [name, large.reduce((sum, row) => sum + row[name], 0)] as const);
   return Object.fromEntries(sums.filter(([name, sum]) => sum !== 0 && name !== "storedBytes"));
 }
 
-describe("of messages is counted", () => {
-  test("each that is taken in, with its bytes, and each that is sent", async () => {
+describe("the usage outside workflows counts", () => {
+  test("each accepted message with its bytes, and each attempt", async () => {
     await broker.publish({ body: bytes("four") });
     await broker.publish({ body: bytes("sixsix"), delay: 1000 });
     expect(counted()).toEqual({ messages: 2, bytesIn: 10, bytesOut: 4 });
   });
 
-  test("each retry, the bytes of each attempt, and the end", async () => {
+  test("each retry, the bytes of each attempt, and the outcome", async () => {
     const id = await broker.publish({ body: bytes("four") });
     await broker.settle(id, { status: 500 });
     broker.now += 3_600_000;
@@ -35,17 +39,24 @@ describe("of messages is counted", () => {
     expect(counted()).toEqual({ messages: 2, bytesIn: 4, bytesOut: 8, delivered: 1 });
   });
 
-  test("each callback, and a dead letter for as long as it is there", async () => {
-    const callbacks = { callback: callbackTo("https://c.example"), failureCallback: callbackTo("https://f.example") };
+  test("each callback, and a dead letter for as long as it exists", async () => {
+    const callbacks = {
+      callback: callbackTo("https://c.example"),
+      failureCallback: callbackTo("https://f.example"),
+    };
     const id = await broker.publish({ body: bytes("x"), retries: 0, ...callbacks });
     await broker.settle(id, { status: 500 });
     const out = [...broker.memory.tables.messages.values()].reduce((sum, { size }) => sum + size, 1);
     expect(counted()).toEqual({ messages: 3, bytesIn: 1, bytesOut: out, failed: 1, deadLetters: 1 });
-    await broker.run("deleteDeadLetters", { account: "acme", dlqIds: broker.deadLetters.map((one) => one.id), logRetention: 1e9 });
+    await broker.run("deleteDeadLetters", {
+      account: "acme",
+      dlqIds: broker.deadLetters.map((one) => one.id),
+      logRetention: 1e9,
+    });
     expect(counted()).not.toHaveProperty("deadLetters");
   });
 
-  test("a cancel, once: of what is being sent, when its request has ended", async () => {
+  test("a cancelled message once; one that is being sent counts when its request has ended", async () => {
     const sent = await broker.publish({ body: bytes("") });
     const waiting = await broker.publish({ body: bytes(""), delay: 1000 });
     await broker.run("cancel", { account: "acme", messageIds: [sent, waiting] });
@@ -54,16 +65,25 @@ describe("of messages is counted", () => {
     expect(counted()).toEqual({ messages: 2, cancelled: 2 });
   });
 
-  test("a dead letter that is sent again as a new message", async () => {
+  test("a dead letter that is retried as a new message", async () => {
     const id = await broker.publish({ body: bytes(""), retries: 0 });
     await broker.settle(id, { status: 500, body: bytes("") });
     const dlqIds = broker.deadLetters.map((one) => one.id);
-    await broker.run("retryDeadLetters", { account: "acme", dlqIds: [...dlqIds, ...dlqIds], logRetention: 1e9, overrides: {} });
+    await broker.run("retryDeadLetters", {
+      account: "acme",
+      dlqIds: [...dlqIds, ...dlqIds],
+      logRetention: 1e9,
+      overrides: {},
+    });
     expect(counted()).toEqual({ messages: 2, failed: 1 });
   });
 
-  test("nothing of what is refused, deduplicated, late, or asked in vain", async () => {
-    const inputs = [makeInput({ retries: 1_000_000 }), makeInput({ deduplication: "d" }), makeInput({ deduplication: "d" })];
+  test("nothing that is refused, deduplicated, late or missing", async () => {
+    const inputs = [
+      makeInput({ retries: 1_000_000 }),
+      makeInput({ deduplication: "d" }),
+      makeInput({ deduplication: "d" }),
+    ];
     const [, one] = await broker.run("publish", { account: "acme", inputs });
     expect(counted()).toEqual({ messages: 1, bytesIn: 10, bytesOut: 5 });
     const id = one && "messageId" in one ? one.messageId : "";
@@ -75,13 +95,20 @@ describe("of messages is counted", () => {
 
   test("nothing of a command that fails as a whole", async () => {
     const inputs = [makeInput(), makeInput({ post: { kind: "step", runId: "none", head: null } })];
-    await expect(broker.run("publish", { account: "acme", inputs })).rejects.toThrow("there is no run");
+    await expect(broker.run("publish", { account: "acme", inputs })).rejects.toThrow("no active run");
     expect(rows()).toEqual([]);
   });
 });
 
 const features = { lazyFetch: false, initialBody: true, detect: false, captured: true };
-const start: RunPost = { kind: "start", runId: "r", url: "https://w.example/", features, origin: "sdk", invoker: null };
+const start: RunPost = {
+  kind: "start",
+  runId: "r",
+  url: "https://w.example/",
+  features,
+  origin: "sdk",
+  invoker: null,
+};
 const head = (stepId: number, targetStep?: number) => ({
   stepId,
   stepName: `s${stepId}`,
@@ -89,31 +116,36 @@ const head = (stepId: number, targetStep?: number) => ({
   concurrent: targetStep === undefined ? 1 : 2,
   ...(targetStep === undefined ? {} : { targetStep }),
 });
-const post = (more: Partial<Extract<RunPost, { kind: "step" | "call" }>>): RunPost => ({ kind: "step", runId: "r", head: null, ...more });
+const post = (more: Partial<Extract<RunPost, { kind: "step" | "call" }>>): RunPost => ({
+  kind: "step",
+  runId: "r",
+  head: null,
+  ...more,
+});
 const publishForRun = (...posts: RunPost[]) =>
   broker.run("publish", {
     account: "acme",
     inputs: posts.map((one) => makeInput({ url: "https://w.example/", body: bytes("{}"), post: one })),
   });
 
-describe("of a workflow is counted", () => {
+describe("the usage of workflows counts", () => {
   beforeEach(() => publishForRun(start));
 
-  test("its start and each step", async () => {
+  test("the start of a run and each step", async () => {
     expect(counted()).toMatchObject({ workflowRuns: 1, workflowMessages: 1, bytesIn: 2 });
     await publishForRun(post({ head: head(1) }));
     expect(counted()).toMatchObject({ workflowRuns: 1, workflowMessages: 2, bytesIn: 4 });
     expect(counted()).not.toHaveProperty("messages");
   });
 
-  test("one more for each branch", async () => {
+  test("one more message for each branch", async () => {
     await publishForRun(post({ head: head(0, 1) }), post({ head: head(0, 2) }));
     await publishForRun(post({ head: head(1) }));
     await publishForRun(post({ head: head(2) }));
     expect(counted()).toMatchObject({ workflowMessages: 5 });
   });
 
-  test("two for a call: the request, and its answer as a step", async () => {
+  test("two messages for a call: the request, and its response as a step", async () => {
     const letter = makeInput({ url: "https://third.example/", callback: callbackTo("https://w.example/") });
     const [called] = await broker.run("publish", {
       account: "acme",
@@ -124,22 +156,22 @@ describe("of a workflow is counted", () => {
     expect(counted()).toMatchObject({ workflowMessages: 3, workflowDelivered: 1 });
   });
 
-  test("what is left out when it is cancelled", async () => {
+  test("the messages that are dropped when the run is cancelled", async () => {
     const sleep = makeInput({ url: "https://w.example/", delay: 1000, post: post({ head: head(1) }) });
     await broker.run("publish", { account: "acme", inputs: [sleep] });
     await broker.run("cancelRuns", { account: "acme", runIds: ["r"] });
-    // What is being sent is left to arrive.
+    // A message that is being sent may still arrive.
     expect(counted()).toMatchObject({ workflowMessages: 2, workflowCancelled: 1 });
   });
 
-  test("nothing of the start of a run that is there", async () => {
+  test("nothing for the start of a run that is already active", async () => {
     await publishForRun(start);
     expect(counted()).toMatchObject({ workflowRuns: 1, workflowMessages: 1 });
   });
 });
 
 describe("a bucket", () => {
-  test("begins at a whole minute, twelve minutes, three hours, for each node apart, and all of them say the same", async () => {
+  test("begins at a whole minute, 12 minutes or 3 hours on each node, with equal counts", async () => {
     broker.now = noon + 13 * 60_000 + 59_999;
     await broker.publish();
     broker.node = "nod_b";
@@ -161,7 +193,7 @@ describe("a bucket", () => {
     );
   });
 
-  test("is of one account", async () => {
+  test("belongs to one account", async () => {
     await broker.run("createAccount", {
       id: "other",
       name: "other",
@@ -175,9 +207,10 @@ describe("a bucket", () => {
     expect([counted().messages, counted("other").messages]).toEqual([1, 2]);
   });
 
-  test("goes when its time has come, and not before, whatever the clock of who asks says", async () => {
+  test("is removed when it has expired and not before, regardless of the clock of the caller", async () => {
     await broker.publish({ delay: 1000 });
-    const expire = (now: number) => broker.run("expire", { account: "acme", retention: { log: 1e12, deadLetters: 1e12 }, now, limit: 100 });
+    const expire = (now: number) =>
+      broker.run("expire", { account: "acme", retention: { log: 1e12, deadLetters: 1e12 }, now, limit: 100 });
     const buckets = () => rows().filter(({ id }) => id !== carriedBalancesId);
     const sizes = () => buckets().map(({ id }) => id.split("/")[0]);
     for (const [size, left] of [
@@ -193,11 +226,16 @@ describe("a bucket", () => {
     }
   });
 
-  test("leaves behind what it knew of dead letters that are still there", async () => {
+  test("leaves its count of existing dead letters behind when it is removed", async () => {
     const fail = async () => broker.settle(await broker.publish({ retries: 0 }), { status: 500 });
     const expire = async (days: number) => {
       broker.now += days * 86_400_000;
-      await broker.run("expire", { account: "acme", retention: { log: 1e12, deadLetters: 1e12 }, now: broker.now, limit: 100 });
+      await broker.run("expire", {
+        account: "acme",
+        retention: { log: 1e12, deadLetters: 1e12 },
+        now: broker.now,
+        limit: 100,
+      });
     };
     await fail();
     await fail();
@@ -206,13 +244,17 @@ describe("a bucket", () => {
     await expire(20);
     expect(rows().find(({ id }) => id === carriedBalancesId)).toMatchObject({ deadLetters: 2, messages: 0 });
     expect(counted()).toMatchObject({ deadLetters: 3 });
-    await broker.run("deleteDeadLetters", { account: "acme", dlqIds: broker.deadLetters.map(({ id }) => id), logRetention: 1e12 });
+    await broker.run("deleteDeadLetters", {
+      account: "acme",
+      dlqIds: broker.deadLetters.map(({ id }) => id),
+      logRetention: 1e12,
+    });
     expect(counted()).not.toHaveProperty("deadLetters");
     await expire(40);
     expect(rows()).toMatchObject([{ id: carriedBalancesId, deadLetters: 0 }]);
   });
 
-  test("tells when it begins", () => {
+  test("has its start in its id", () => {
     expect(readBucketStart({ id: "12m/1800000000000/nod_a" })).toBe(1_800_000_000_000);
     expect(readBucketStart({ id: carriedBalancesId })).toBe(0);
   });

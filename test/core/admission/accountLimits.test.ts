@@ -16,8 +16,8 @@ const allow = (globalParallelism: number | null): Promise<unknown> =>
 
 const at = (host: string) => ({ url: `https://${host}.example/` });
 
-describe("what an account may have under way", () => {
-  test("bounds what is sent to all destinations together; the others wait, in order of arrival", async () => {
+describe("an account's limit of deliveries", () => {
+  test("applies to all destinations together; other messages wait, in order of acceptance", async () => {
     await allow(2);
     await broker.send("a", at("one"));
     await broker.send("b", at("two"));
@@ -33,12 +33,22 @@ describe("what an account may have under way", () => {
     expect(broker.counts("account:")).toEqual([0, 0]);
   });
 
-  test("is that of a plan, too, and touches no other account", async () => {
+  test("can come from a plan, and does not affect other accounts", async () => {
     const keys = { current: "1", next: "2" };
     const terms: Terms = { plan: "free" };
-    await broker.run("createAccount", { id: "b", name: "b", password: "", token: "b", tokenHash: "b", signingKeys: keys, ...terms });
-    // To one host each: a host may have two only.
-    const inputs = Array.from({ length: 12 }, (_, index) => makeInput({ url: `https://host-${index}.example/` }));
+    await broker.run("createAccount", {
+      id: "b",
+      name: "b",
+      password: "",
+      token: "b",
+      tokenHash: "b",
+      signingKeys: keys,
+      ...terms,
+    });
+    // Each message goes to another host, because a host may have only two deliveries.
+    const inputs = Array.from({ length: 12 }, (_, index) =>
+      makeInput({ url: `https://host-${index}.example/` }),
+    );
     await broker.run("publish", { account: "b", inputs });
     expect(broker.deliveries).toHaveLength(10);
     await broker.run("publish", { account: "acme", inputs });
@@ -46,23 +56,23 @@ describe("what an account may have under way", () => {
     expect(broker.counts("account:")).toBeNull();
   });
 
-  test("counts callbacks and retries while they are sent, and not while they wait for their time", async () => {
+  test("counts callbacks and retries while they are in flight, not while they wait to be due", async () => {
     await allow(1);
     await broker.send("a b", { callback: callbackTo("https://told.example/"), retryDelay: "5000" });
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
-    // The callback of the attempt is younger than b.
+    // The callback of the attempt was accepted after b.
     expect(await broker.listStarted()).toBe("b");
     await broker.end("b");
     expect(await broker.listStarted()).toBe("https://told.example/");
     broker.now += 5 * second;
     expect(await broker.listStarted()).toBe("");
     await broker.end("https://told.example/");
-    // The retry is the oldest of those that wait, the callback of b the other one.
+    // The retry was accepted first of the waiting messages, and the callback of b last.
     expect(await broker.listStarted()).toBe("a");
   });
 
-  test("gets the place back of who is cancelled while it waits, and of who is while it is sent once that has ended", async () => {
+  test("frees the place of a cancelled message, once its request has ended", async () => {
     await allow(1);
     await broker.send("a b c");
     expect(await broker.listStarted()).toBe("a");
@@ -74,7 +84,7 @@ describe("what an account may have under way", () => {
     expect(await broker.listStarted()).toBe("c");
   });
 
-  test("gets the place back of a node that died, when its lease is over", async () => {
+  test("frees the places of a dead node when its leases expire", async () => {
     await allow(1);
     await broker.send("a b");
     expect(await broker.listStarted()).toBe("a");
@@ -82,24 +92,27 @@ describe("what an account may have under way", () => {
     broker.now += 29 * second;
     expect(await broker.listStarted()).toBe("");
     broker.now += second;
-    // The line is served before what has come due, and a has to stand in it: it is older than b, and goes first.
+    // The waitlist is served before due messages, and a has to wait in it: a was accepted before b, and goes
+    // first.
     expect(await broker.listStarted()).toMatch(/^[ab]$/);
     expect(broker.counts("account:")).toEqual([1, 1]);
   });
 
-  test("gets back what a node gives back that stops", async () => {
+  test("frees the places that a node returns when it stops", async () => {
     await allow(1);
     await broker.send("a b");
     expect(await broker.listStarted()).toBe("a");
-    await broker.run("returnLeases", { leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+    await broker.run("returnLeases", {
+      leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }],
+    });
     expect(broker.counts("account:")).toEqual([0, 1]);
     expect(await broker.listStarted()).toMatch(/^[ab]$/);
     expect(broker.counts("account:")?.[0]).toBe(1);
   });
 });
 
-describe("a limit that is changed", () => {
-  test("lets more go on at once when it is raised, and all when it is taken away", async () => {
+describe("a changed limit", () => {
+  test("sends more messages at once if it is raised, and all if it is removed", async () => {
     await allow(1);
     await broker.send("a b c d e");
     expect(await broker.listStarted()).toBe("a");
@@ -111,7 +124,7 @@ describe("a limit that is changed", () => {
     expect(broker.counts("account:")).toEqual([0, 0]);
   });
 
-  test("counts what begins from then on when there was none, and stops nothing that is under way", async () => {
+  test("counts only later deliveries if there was none, and does not stop those in flight", async () => {
     await broker.send("a b");
     await allow(1);
     await broker.send("c d");
@@ -122,7 +135,7 @@ describe("a limit that is changed", () => {
     expect(await broker.listStarted()).toBe("d");
   });
 
-  test("is forgotten with its counters when nothing has been sent for an hour", async () => {
+  test("loses its row when nothing has been sent for an hour", async () => {
     await allow(1);
     await broker.send("a");
     await broker.end("a");
@@ -131,12 +144,13 @@ describe("a limit that is changed", () => {
     expect(broker.findLimiter("account:")).toBeUndefined();
   });
 
-  test("that comes with another version of a plan is followed, and nobody looks in vain again and again", async () => {
+  test("that comes with a new version of a plan applies, without repeated checks in between", async () => {
     await allow(2);
     await broker.send("a b c d");
     expect(await broker.listStarted()).toBe("a b");
     const { accounts } = broker.memory.tables;
-    for (const [key, account] of accounts) accounts.set(key, { ...account, limits: { globalParallelism: 1 } });
+    for (const [key, account] of accounts)
+      accounts.set(key, { ...account, limits: { globalParallelism: 1 } });
     await broker.end("a");
     expect(await broker.listStarted()).toBe("");
     await broker.end("b");
@@ -145,7 +159,7 @@ describe("a limit that is changed", () => {
 });
 
 describe("with other gates", () => {
-  test("no more of a key wait before the account than could begin, so that others are not held up by them", async () => {
+  test("messages of a key that wait for the account are no more than could start", async () => {
     await allow(2);
     await broker.send("a b");
     await broker.send("k1 k2 k3 k4", makeFlowControl("k", { parallelism: 1 }));
@@ -165,7 +179,7 @@ describe("with other gates", () => {
     expect(await broker.listStarted()).toBe("k2");
   });
 
-  test("a rate is kept by those that waited before the account as well", async () => {
+  test("a rate also applies to messages that waited for the account", async () => {
     await allow(1);
     await broker.send("a");
     await broker.send("k1 k2 k3 k4 k5", makeFlowControl("k", { rate: 2, period: 10 * second }));
@@ -176,7 +190,7 @@ describe("with other gates", () => {
     expect(await broker.listStarted()).toBe("k3 k4");
   });
 
-  test("a key that is paused gets those back that wait before the account", async () => {
+  test("a paused key gets back its messages that wait for the account", async () => {
     await allow(1);
     await broker.send("a");
     await broker.send("k1 k2", makeFlowControl("k", { parallelism: 1 }));
@@ -207,7 +221,7 @@ describe("with other gates", () => {
     }
   });
 
-  test("who waits for a hand takes no place of its account", async () => {
+  test("a message that waits for capacity takes no place of its account", async () => {
     await allow(1);
     broker.capacity = noCapacity;
     await broker.send("a", at("one"));

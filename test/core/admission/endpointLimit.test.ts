@@ -19,8 +19,8 @@ const at = (host: string) => ({ url: `https://${host}/` });
 const toOne = "endpoint:https://one/";
 const toTwo = "endpoint:https://two/";
 
-describe("what an account may have under way to one endpoint", () => {
-  test("bounds each endpoint by itself, on whichever node; the others wait, in order of arrival", async () => {
+describe("an account's limit per endpoint", () => {
+  test("applies to each endpoint on all nodes; other messages wait, in order of acceptance", async () => {
     await allow({ parallelism: 2 });
     await broker.send("a b c d", at("one"));
     await broker.send("x y z", at("two"));
@@ -29,7 +29,7 @@ describe("what an account may have under way to one endpoint", () => {
       [2, 2],
       [2, 1],
     ]);
-    // Another node, all of whose hands are free.
+    // Another node with all of its capacity free.
     broker.node = "nod_b";
     await broker.send("e", at("one"));
     expect(await broker.listStarted()).toBe("");
@@ -50,10 +50,18 @@ describe("what an account may have under way to one endpoint", () => {
     ["fixed_1m", 100],
     ["selfHosted", 150],
     [undefined, 150],
-  ] as const)("is that of a plan, too: %s has %d, and another account has its own", async (plan, most) => {
+  ] as const)("can come from a plan: %s has %d, and another account has its own", async (plan, most) => {
     const keys = { current: "1", next: "2" };
     const terms: Terms = plan ? { plan } : {};
-    await broker.run("createAccount", { id: "b", name: "b", password: "", token: "b", tokenHash: "b", signingKeys: keys, ...terms });
+    await broker.run("createAccount", {
+      id: "b",
+      name: "b",
+      password: "",
+      token: "b",
+      tokenHash: "b",
+      signingKeys: keys,
+      ...terms,
+    });
     const inputs = Array.from({ length: 150 }, () => makeInput(at("one")));
     await broker.run("publish", { account: "b", inputs });
     expect(broker.deliveries).toHaveLength(most);
@@ -62,7 +70,7 @@ describe("what an account may have under way to one endpoint", () => {
     expect(broker.counts(toOne)).toBeNull();
   });
 
-  test("counts callbacks and retries while they are sent, and not while they wait for their time", async () => {
+  test("counts callbacks and retries while they are in flight, not while they wait to be due", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b", { ...at("one"), callback: callbackTo("https://one/?told"), retryDelay: "5000" });
     expect(await broker.listStarted()).toBe("a");
@@ -76,7 +84,7 @@ describe("what an account may have under way to one endpoint", () => {
     expect(await broker.listStarted()).toBe("a");
   });
 
-  test("gets the place back of who is cancelled while it waits, and of who is while it is sent once that has ended", async () => {
+  test("frees the place of a cancelled message, once its request has ended", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b c", at("one"));
     expect(await broker.listStarted()).toBe("a");
@@ -88,7 +96,7 @@ describe("what an account may have under way to one endpoint", () => {
     expect(await broker.listStarted()).toBe("c");
   });
 
-  test("gets the place back of a node that died, when its lease is over, and what a node gives back that stops", async () => {
+  test("frees the places of a dead node when its leases expire, and of a stopping node at once", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b", at("one"));
     expect(await broker.listStarted()).toBe("a");
@@ -100,14 +108,20 @@ describe("what an account may have under way to one endpoint", () => {
     expect(first).toMatch(/^[ab]$/);
     expect(broker.counts(toOne)).toEqual([1, 1]);
     await broker.run("returnLeases", {
-      leases: [{ account: "acme", messageId: broker.id(first), attempt: broker.state(broker.id(first))?.attempts ?? 0 }],
+      leases: [
+        {
+          account: "acme",
+          messageId: broker.id(first),
+          attempt: broker.state(broker.id(first))?.attempts ?? 0,
+        },
+      ],
     });
     expect(broker.counts(toOne)).toEqual([0, 1]);
     expect(await broker.listStarted()).toMatch(/^[ab]$/);
     expect(broker.counts(toOne)).toEqual([1, 1]);
   });
 
-  test("takes no hand away from others, and who waits for a hand takes no place", async () => {
+  test("uses no capacity, and a message that waits for capacity takes no place", async () => {
     await allow({ parallelism: 1 });
     broker.capacity = noCapacity;
     await broker.send("a b", at("one"));
@@ -121,8 +135,8 @@ describe("what an account may have under way to one endpoint", () => {
   });
 });
 
-describe("such a limit that is changed", () => {
-  test("lets more go on within a second when it is raised, and all when it is taken away", async () => {
+describe("a changed limit per endpoint", () => {
+  test("sends more messages within a second if it is raised, and all if it is removed", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b c d e", at("one"));
     expect(await broker.listStarted()).toBe("a");
@@ -136,7 +150,7 @@ describe("such a limit that is changed", () => {
     expect(broker.findLimiter(toOne)).toBeUndefined();
   });
 
-  test("holds from the next delivery on when it is lowered", async () => {
+  test("applies from the next delivery on if it is lowered", async () => {
     await allow({ parallelism: 3 });
     await broker.send("a b c d e", at("one"));
     expect(await broker.listStarted()).toBe("a b c");
@@ -148,7 +162,7 @@ describe("such a limit that is changed", () => {
     expect(await broker.listStarted()).toBe("d");
   });
 
-  test("counts what begins from then on when there was none, and stops nothing that is under way", async () => {
+  test("counts only later deliveries if there was none, and does not stop those in flight", async () => {
     await broker.send("a b", at("one"));
     await allow({ parallelism: 1 });
     await broker.send("c d", at("one"));
@@ -160,13 +174,17 @@ describe("such a limit that is changed", () => {
     expect(await broker.listStarted()).toBe("d");
   });
 
-  test("comes and goes while messages wait for their account in all", async () => {
+  test("can be added and removed while messages wait for the account's limit in total", async () => {
     await allow({ globalParallelism: 1 });
     await broker.send("a b", at("one"));
     await allow({ globalParallelism: 1, parallelism: 1 });
     await broker.send("c d", at("one"));
-    // Those from before are not counted; of those since then one stands for the place.
-    expect([broker.counts("account:"), broker.counts(toOne), broker.findLimiter(toOne)?.waitingDownstream]).toEqual([[1, 2], [0, 1], 1]);
+    // Older deliveries are not counted. One of the later deliveries takes the place.
+    expect([
+      broker.counts("account:"),
+      broker.counts(toOne),
+      broker.findLimiter(toOne)?.waitingDownstream,
+    ]).toEqual([[1, 2], [0, 1], 1]);
     await allow({ globalParallelism: 1 });
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
@@ -180,7 +198,7 @@ describe("such a limit that is changed", () => {
     expect([broker.counts("account:"), broker.counts(toOne)]).toEqual([[0, 0], null]);
   });
 
-  test("is looked at once in a second while others wait for it, and not more often", async () => {
+  test("is checked once per second while messages wait for it, and not more often", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b c", at("one"));
     await broker.listStarted();
@@ -192,7 +210,7 @@ describe("such a limit that is changed", () => {
 });
 
 describe("with other gates", () => {
-  test("an endpoint that is full holds up no other endpoint of the account, however many wait for it", async () => {
+  test("a full endpoint blocks no other endpoint of the account, however many messages wait", async () => {
     await allow({ parallelism: 2, globalParallelism: 4 });
     await broker.send("a1 a2 a3 a4 a5 a6 a7 a8", at("one"));
     await broker.send("b1 b2 b3", at("two"));
@@ -214,13 +232,17 @@ describe("with other gates", () => {
     }
   });
 
-  test("no more for an endpoint wait before the account than could begin, and all go in the order in which they were accepted", async () => {
+  test("no more messages of an endpoint wait for the account than could start, all in order", async () => {
     await allow({ parallelism: 2, globalParallelism: 1 });
     await broker.send("x", at("two"));
     await broker.send("a1 a2 a3 a4", at("one"));
     await broker.send("y", at("two"));
     expect(await broker.listStarted()).toBe("x");
-    expect([broker.counts("account:"), broker.counts(toOne), broker.findLimiter(toOne)?.waitingDownstream]).toEqual([[1, 3], [0, 2], 2]);
+    expect([
+      broker.counts("account:"),
+      broker.counts(toOne),
+      broker.findLimiter(toOne)?.waitingDownstream,
+    ]).toEqual([[1, 3], [0, 2], 2]);
     for (const [ended, next] of [
       ["x", "a1"],
       ["a1", "a2"],
@@ -233,13 +255,17 @@ describe("with other gates", () => {
     }
   });
 
-  test("no more of a key wait before an endpoint than could begin, so that others are not held up by them", async () => {
+  test("messages of a key that wait for an endpoint are no more than could start", async () => {
     await allow({ parallelism: 2 });
     await broker.send("a b", at("one"));
     await broker.send("k1 k2 k3 k4", { ...at("one"), ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.send("x y", at("one"));
     expect(await broker.listStarted()).toBe("a b");
-    expect([broker.counts(toOne), broker.counts("key:k"), broker.findLimiter("key:k")?.waitingDownstream]).toEqual([[2, 3], [0, 3], 1]);
+    expect([
+      broker.counts(toOne),
+      broker.counts("key:k"),
+      broker.findLimiter("key:k")?.waitingDownstream,
+    ]).toEqual([[2, 3], [0, 3], 1]);
     await broker.end("a b");
     expect(await broker.listStarted()).toBe("k1 x");
     await broker.end("x");
@@ -248,10 +274,13 @@ describe("with other gates", () => {
     expect(await broker.listStarted()).toBe("k2");
   });
 
-  test("a rate is kept by those that waited before an endpoint as well", async () => {
+  test("a rate also applies to messages that waited for an endpoint", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a", at("one"));
-    await broker.send("k1 k2 k3 k4 k5", { ...at("one"), ...makeFlowControl("k", { rate: 2, period: 10 * second }) });
+    await broker.send("k1 k2 k3 k4 k5", {
+      ...at("one"),
+      ...makeFlowControl("k", { rate: 2, period: 10 * second }),
+    });
     await broker.listStarted();
     await allow({ parallelism: 10 });
     broker.now += spans.waitlistCheck;
@@ -260,7 +289,7 @@ describe("with other gates", () => {
     expect(await broker.listStarted()).toBe("k3 k4");
   });
 
-  test("a key that is paused gets those back that wait before an endpoint", async () => {
+  test("a paused key gets back its messages that wait for an endpoint", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a", at("one"));
     await broker.send("k1 k2", { ...at("one"), ...makeFlowControl("k", { parallelism: 1 }) });
@@ -275,7 +304,7 @@ describe("with other gates", () => {
     expect(await broker.listStarted()).toBe("k1");
   });
 
-  test("a queue keeps its order, whatever endpoints its messages go to", async () => {
+  test("a queue keeps its order, regardless of the endpoints of its messages", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a", at("one"));
     await broker.send("q1", { ...at("one"), queue: "q" });

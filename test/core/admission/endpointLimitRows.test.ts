@@ -18,11 +18,12 @@ const allow = (limits: Partial<AccountLimits>): Promise<unknown> =>
 
 const at = (path: string): Pick<MessageInput, "url"> => ({ url: `https://gateway.example${path}` });
 const flowAt = (path: string): string => `endpoint:https://gateway.example${path}`;
-/** The flows of endpoints that there are. */
-const kept = (): string[] => [...broker.memory.tables.limiters.keys()].flatMap((key) => /endpoint:.+/.exec(key) ?? []);
+/** Returns the ids of the endpoints' limiters that exist. */
+const kept = (): string[] =>
+  [...broker.memory.tables.limiters.keys()].flatMap((key) => /endpoint:.+/.exec(key) ?? []);
 
 describe("endpoints of one host", () => {
-  test("have their places each for itself, so that one that is full stops no other", async () => {
+  test("have separate places, so that a full one blocks no other", async () => {
     await allow({ parallelism: 2 });
     await broker.send("a b c d", at("/a"));
     await broker.send("x y z", at("/x"));
@@ -37,7 +38,7 @@ describe("endpoints of one host", () => {
     ]);
   });
 
-  test("are told apart by scheme, port and path, and not by query, fragment, credentials, or a port that goes without saying", async () => {
+  test("differ by scheme, port and path; not by query, fragment, credentials or a default port", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a", at("/hook?a=1"));
     for (const [name, url] of [
@@ -59,7 +60,7 @@ describe("endpoints of one host", () => {
     expect(await broker.listStarted()).toBe("b");
   });
 
-  test("share the hands for their host; who waits for one uses up no place, and moves to the line of an endpoint that is full by then", async () => {
+  test("share the capacity of their host; a message that waits for it can move on", async () => {
     await allow({ parallelism: 1 });
     broker.capacity = noCapacity;
     await broker.send("a b c", at("/a"));
@@ -74,7 +75,7 @@ describe("endpoints of one host", () => {
     expect(broker.counts(flowAt("/a"))).toEqual([1, 2]);
   });
 
-  test("have paths of any length: of 16 KiB, a fingerprint counts", async () => {
+  test("have paths of any length; one of 16 KiB is represented by a fingerprint", async () => {
     await allow({ parallelism: 1 });
     const path = `/${"long".repeat(4_000)}`;
     await broker.send("a", at(path));
@@ -82,7 +83,10 @@ describe("endpoints of one host", () => {
     await broker.send("c", at(`${path}y`));
     await broker.send("d", at(`${path}y#b`));
     expect(await broker.listStarted()).toBe("a c");
-    expect(kept().map((id) => id.length < 60 && id.startsWith("endpoint:https://gateway.example "))).toEqual([true, true]);
+    expect(kept().map((id) => id.length < 60 && id.startsWith("endpoint:https://gateway.example "))).toEqual([
+      true,
+      true,
+    ]);
     await broker.end("a c");
     expect(await broker.listStarted()).toBe("b d");
     await broker.end("b d");
@@ -90,7 +94,7 @@ describe("endpoints of one host", () => {
   });
 });
 
-describe("the row of an endpoint goes with its last place, when", () => {
+describe("the row of an endpoint is removed with its last place when", () => {
   beforeEach(() => allow({ parallelism: 1 }));
 
   const sent = async (letter: Partial<MessageInput> = {}): Promise<void> => {
@@ -99,7 +103,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     expect(broker.counts(flowAt("/a"))).toEqual([1, 0]);
   };
 
-  test("the last message is delivered, and those that waited have been", async () => {
+  test("the last message is delivered, and so are those that waited", async () => {
     await sent();
     await broker.send("b", at("/a"));
     await broker.end("a");
@@ -109,7 +113,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     expect(kept()).toEqual([]);
   });
 
-  test("it waits for its next attempt, and has it again for that", async () => {
+  test("its message waits for a retry, and exists again for the retry", async () => {
     await sent({ retryDelay: "5000" });
     await broker.end("a", { status: 500 });
     expect(kept()).toEqual([]);
@@ -117,7 +121,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     expect([await broker.listStarted(), kept()]).toEqual(["a", [flowAt("/a")]]);
   });
 
-  test("it goes to the dead letter queue, whose failure callback has a row of its own as long as it is sent", async () => {
+  test("its message fails, and the failure callback has a row while it is in flight", async () => {
     await sent({ retries: 0, failureCallback: callbackTo("https://sad.example/a") });
     await broker.end("a", { status: 500 });
     expect(broker.deadLetters).toHaveLength(1);
@@ -127,7 +131,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     expect(kept()).toEqual([]);
   });
 
-  test("its callback is sent to the same endpoint, and has been", async () => {
+  test("a callback to the same endpoint has been delivered", async () => {
     await sent({ callback: callbackTo("https://gateway.example/a?told") });
     await broker.end("a");
     await broker.listStarted();
@@ -136,7 +140,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     expect(kept()).toEqual([]);
   });
 
-  test("it is cancelled: as it waits at once, as it is sent once its request has ended", async () => {
+  test("its message is cancelled: at once if it waits, or when its request has ended", async () => {
     await sent();
     await broker.send("b", at("/a"));
     await broker.cancel("b");
@@ -147,7 +151,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     expect(kept()).toEqual([]);
   });
 
-  test("its lease is lost for the last time, and when the lease of a cancelled message is", async () => {
+  test("a lease is lost for the last time, and when that of a cancelled message is", async () => {
     await sent();
     for (let lost = 0; lost <= maxLostAttempts; lost++) {
       expect(kept()).toEqual([flowAt("/a")]);
@@ -162,15 +166,20 @@ describe("the row of an endpoint goes with its last place, when", () => {
     expect(kept()).toEqual([]);
   });
 
-  test("its node gives it back, and as it is put aside because it cannot be stored", async () => {
+  test("its node returns the lease, or the message is quarantined", async () => {
     await sent();
-    await broker.run("returnLeases", { leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+    await broker.run("returnLeases", {
+      leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }],
+    });
     expect(kept()).toEqual([]);
-    await broker.run("quarantine", { row: { table: "messages", account: "acme", id: broker.id("a") }, reason: "odd" });
+    await broker.run("quarantine", {
+      row: { table: "messages", account: "acme", id: broker.id("a") },
+      reason: "odd",
+    });
     expect([broker.deadLetters.length, kept()]).toEqual([1, []]);
   });
 
-  test("its queue is paused while it waits for the endpoint", async () => {
+  test("the queue is paused while its message waits for the endpoint", async () => {
     await sent();
     await broker.send("q", { ...at("/a"), queue: "q" });
     await broker.listStarted();
@@ -183,16 +192,20 @@ describe("the row of an endpoint goes with its last place, when", () => {
     expect([await broker.listStarted(), kept()]).toEqual(["q", [flowAt("/a")]]);
   });
 
-  test("its key is paused while it waits for the endpoint", async () => {
+  test("the key is paused while its message waits for the endpoint", async () => {
     await sent();
     await broker.send("k", { ...at("/a"), ...makeFlowControl("k", { parallelism: 5 }) });
     await broker.listStarted();
     await broker.run("pauseLimiter", { account: "acme", id: "key:k" });
     await broker.end("a");
-    expect([await broker.listStarted(), kept(), broker.state(broker.id("k"))?.waitlist]).toEqual(["", [], "key:k"]);
+    expect([await broker.listStarted(), kept(), broker.state(broker.id("k"))?.waitlist]).toEqual([
+      "",
+      [],
+      "key:k",
+    ]);
   });
 
-  test("it goes on from the line of the account to one of a host, and comes to an end there", async () => {
+  test("its message moves from the waitlist of the account to that of a host, and ends there", async () => {
     await allow({ parallelism: 1, globalParallelism: 1 });
     await sent();
     await broker.send("b", at("/b"));
@@ -200,7 +213,11 @@ describe("the row of an endpoint goes with its last place, when", () => {
     broker.capacity = noCapacity;
     await broker.end("a");
     broker.now += spans.limiterCheck;
-    expect([await broker.listStarted(), kept(), broker.state(broker.id("b"))?.waitlist]).toEqual(["", [], "capacity:gateway.example"]);
+    expect([await broker.listStarted(), kept(), broker.state(broker.id("b"))?.waitlist]).toEqual([
+      "",
+      [],
+      "capacity:gateway.example",
+    ]);
     broker.capacity = ampleCapacity;
     broker.now += spans.waitlistCheck;
     expect(await broker.listStarted()).toBe("b");
@@ -208,7 +225,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     expect(kept()).toEqual([]);
   });
 
-  test("the limit is taken away", async () => {
+  test("the limit is removed", async () => {
     await sent();
     await broker.send("b", at("/a"));
     await allow({});
@@ -217,15 +234,22 @@ describe("the row of an endpoint goes with its last place, when", () => {
   });
 });
 
-describe("however many endpoints there are", () => {
-  test("those whose places are all taken in the line of the account are not looked at before one of these moves", async () => {
+describe("with any number of endpoints", () => {
+  test("an endpoint with all places reserved is checked only when a message moves", async () => {
     await allow({ parallelism: 1, globalParallelism: 1 });
     await broker.send("z", at("/z"));
     for (const name of ["a", "b", "c"]) await broker.send(`${name}1 ${name}2`, at(`/${name}`));
     await broker.listStarted();
     for (const name of ["a", "b", "c"])
-      expect(broker.findLimiter(flowAt(`/${name}`))).toMatchObject({ running: 0, waiting: 1, waitingDownstream: 1, dueAt: null });
-    for (const [ended, next] of ["z a1", "a1 b1", "b1 a2", "a2 b2", "b2 c1", "c1 c2"].map((both) => both.split(" "))) {
+      expect(broker.findLimiter(flowAt(`/${name}`))).toMatchObject({
+        running: 0,
+        waiting: 1,
+        waitingDownstream: 1,
+        dueAt: null,
+      });
+    for (const [ended, next] of ["z a1", "a1 b1", "b1 a2", "a2 b2", "b2 c1", "c1 c2"].map((both) =>
+      both.split(" "),
+    )) {
       await broker.end(ended ?? "");
       expect(await broker.listStarted()).toBe(next);
     }
@@ -233,7 +257,7 @@ describe("however many endpoints there are", () => {
     expect(kept()).toEqual([]);
   });
 
-  test("another limit is followed as soon as one of them moves", async () => {
+  test("another limit applies as soon as a message of the endpoint moves", async () => {
     await allow({ parallelism: 1, globalParallelism: 1 });
     await broker.send("z", at("/z"));
     await broker.send("a1 a2 a3", at("/a"));
@@ -250,7 +274,7 @@ describe("however many endpoints there are", () => {
     expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["b1", "c1", "c2", "c3"]);
   });
 
-  test("a limit of 0 holds all back in one line, and leaves no row for an endpoint", async () => {
+  test("a limit of 0 holds all messages in one waitlist, and leaves no row of an endpoint", async () => {
     await allow({ parallelism: 1 });
     await broker.send("a b", at("/a"));
     expect(await broker.listStarted()).toBe("a");

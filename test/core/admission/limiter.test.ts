@@ -11,14 +11,19 @@ beforeEach(async () => {
   broker = await RecountedCommandRunner.open();
 });
 
-/** What begins, with the second after noon at which it does, as long as anything is due within `within`. */
+/**
+ * Returns the messages that start, with the seconds after noon at which they do, as long as something is due
+ * within `within`.
+ */
 async function timeline(within: number): Promise<string[]> {
   const lines: string[] = [];
   for (;;) {
     const begun = await broker.listStarted();
     if (begun !== "") lines.push(`${(broker.now - noon) / second}s ${begun}`);
     const { messages, limiters } = broker.memory.tables;
-    const times = [...messages.values(), ...limiters.values()].flatMap(({ dueAt }) => (dueAt === null ? [] : [dueAt]));
+    const times = [...messages.values(), ...limiters.values()].flatMap(({ dueAt }) =>
+      dueAt === null ? [] : [dueAt],
+    );
     const next = Math.min(...times, Infinity);
     if (next > noon + within) return lines;
     broker.now = next;
@@ -28,7 +33,7 @@ async function timeline(within: number): Promise<string[]> {
 describe("parallelism of a key", () => {
   const letter = makeFlowControl("k", { parallelism: 2 });
 
-  test("bounds what is being sent, whatever the destination, in order of arrival", async () => {
+  test("limits messages in flight to any destinations, in order of acceptance", async () => {
     await broker.send("a b", letter);
     await broker.send("c d", { ...letter, url: "https://other.example/" });
     expect(await broker.listStarted()).toBe("a b");
@@ -41,7 +46,7 @@ describe("parallelism of a key", () => {
     expect(broker.counts("key:k")).toEqual([0, 0]);
   });
 
-  test("does not count a message that waits to be sent again", async () => {
+  test("does not count a message that waits for a retry", async () => {
     await broker.send("a b c", { ...letter, retryDelay: "60000" });
     expect(await broker.listStarted()).toBe("a b");
     await broker.end("a", { status: 500 });
@@ -52,7 +57,7 @@ describe("parallelism of a key", () => {
     expect(await broker.listStarted()).toBe("a");
   });
 
-  test("makes a message that is to be sent again stand in line, before younger ones", async () => {
+  test("holds a message that is due for a retry, before those accepted later", async () => {
     await broker.send("a b c d", { ...letter, retryDelay: "1000" });
     expect(await broker.listStarted()).toBe("a b");
     await broker.end("a", { status: 500 });
@@ -64,17 +69,22 @@ describe("parallelism of a key", () => {
     expect(await broker.listStarted()).toBe("a");
   });
 
-  test("does not count callbacks, which have settings of their own", async () => {
-    await broker.send("a b", { ...makeFlowControl("k", { parallelism: 1 }), callback: callbackTo("https://told.example/") });
+  test("does not count callbacks, which have their own settings", async () => {
+    await broker.send("a b", {
+      ...makeFlowControl("k", { parallelism: 1 }),
+      callback: callbackTo("https://told.example/"),
+    });
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
     expect(await broker.listStarted()).toBe("https://told.example/ b");
     expect(broker.counts("key:k")).toEqual([1, 0]);
   });
 
-  test("counts callbacks under the key of their own", async () => {
+  test("counts callbacks under their own key", async () => {
     await broker.send("x", makeFlowControl("c", { parallelism: 1 }));
-    await broker.send("a", { callback: { ...callbackTo("https://told.example/"), ...makeFlowControl("c", { parallelism: 1 }) } });
+    await broker.send("a", {
+      callback: { ...callbackTo("https://told.example/"), ...makeFlowControl("c", { parallelism: 1 }) },
+    });
     expect(await broker.listStarted()).toBe("x a");
     await broker.end("a");
     expect(await broker.listStarted()).toBe("");
@@ -83,7 +93,7 @@ describe("parallelism of a key", () => {
     expect(await broker.listStarted()).toBe("https://told.example/");
   });
 
-  test("is that of each account and key by itself", async () => {
+  test("applies to each account and key separately", async () => {
     await broker.send("a b", makeFlowControl("k", { parallelism: 1 }));
     await broker.send("c", makeFlowControl("l", { parallelism: 1 }));
     await broker.send("d");
@@ -94,12 +104,12 @@ describe("parallelism of a key", () => {
 describe("the rate of a key", () => {
   const letter = makeFlowControl("k", { rate: 2, period: 10 * second });
 
-  test("lets exactly so many begin in each window", async () => {
+  test("starts exactly that number of messages in each window", async () => {
     await broker.send("a b c d e", letter);
-    expect(await timeline(minute - 1)).toEqual(["0s a b", "10s c d", "20s e", ...["30s a b", "40s c d", "50s e"]]);
+    expect(await timeline(minute - 1)).toEqual(["0s a b", "10s c d", "20s e", "30s a b", "40s c d", "50s e"]);
   });
 
-  test("counts from the first one that begins in a window", async () => {
+  test("counts a window from the first message that starts in it", async () => {
     await broker.send("a", letter);
     await broker.end("a");
     broker.now += 25 * second;
@@ -117,7 +127,7 @@ describe("the rate of a key", () => {
     expect(await broker.listStarted()).toBe("a b");
     await broker.end("a", { status: 500 });
     broker.now = noon + 10 * second;
-    // Oldest first: a is to be sent again since 9 seconds, c waits since 10.
+    // In order of acceptance: a has been due for a retry for 9 seconds, and c has waited for 10.
     expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["a", "c"]);
     expect(broker.findLimiter("key:k")).toMatchObject({ windowStart: noon + 10 * second, windowUsed: 2 });
     await broker.end("a", { status: 500 });
@@ -126,14 +136,14 @@ describe("the rate of a key", () => {
     expect(broker.counts("key:k")).toEqual([2, 1]);
   });
 
-  test("holds for messages whose time comes together", async () => {
+  test("applies to messages that become due together", async () => {
     await broker.send("a b c d e", { ...letter, delay: minute });
     broker.now += minute;
     expect(await broker.listStarted()).toBe("a b");
     expect(broker.counts("key:k")).toEqual([2, 3]);
   });
 
-  test("is not stretched by a clock that is put back", async () => {
+  test("is not prolonged by a clock that goes back", async () => {
     await broker.send("a b c", letter);
     expect(await broker.listStarted()).toBe("a b");
     broker.now = noon - hour;
@@ -143,7 +153,7 @@ describe("the rate of a key", () => {
     expect(await broker.listStarted()).toBe("c");
   });
 
-  test("and parallelism hold together", async () => {
+  test("and the parallelism apply together", async () => {
     await broker.send("a b c d", makeFlowControl("k", { parallelism: 1, rate: 2, period: 10 * second }));
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
@@ -157,7 +167,7 @@ describe("the rate of a key", () => {
 });
 
 describe("the limits of a key", () => {
-  test("are those of the message that came last", async () => {
+  test("are those of the message that was accepted last", async () => {
     await broker.send("a b c", makeFlowControl("k", { parallelism: 1 }));
     await broker.send("d", makeFlowControl("k", { parallelism: 3 }));
     expect(await broker.listStarted()).toBe("a b c");
@@ -168,20 +178,20 @@ describe("the limits of a key", () => {
     expect(await broker.listStarted()).toBe("d");
   });
 
-  test("follow a message whose time has not come, too", async () => {
+  test("can be set by a message that is not yet due", async () => {
     await broker.send("a", makeFlowControl("k", { parallelism: 1 }));
     await broker.send("late", { ...makeFlowControl("k", { parallelism: 7 }), delay: minute });
     expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: 7, running: 1 });
   });
 
-  test("that a message does not bring do not hold any more", async () => {
+  test("end when a message does not have them", async () => {
     await broker.send("a b", makeFlowControl("k", { parallelism: 1 }));
     await broker.send("c", makeFlowControl("k", { rate: 9, period: minute }));
     expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: null, rate: 9, period: minute });
     expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["a", "b", "c"]);
   });
 
-  test("that change within a window do not begin a new one", async () => {
+  test("that change within a window do not start a new window", async () => {
     await broker.send("a b", makeFlowControl("k", { rate: 2, period: minute }));
     broker.now += 10 * second;
     await broker.send("c", makeFlowControl("k", { rate: 3, period: 30 * second }));
@@ -190,15 +200,15 @@ describe("the limits of a key", () => {
     broker.now = noon + 30 * second - 1;
     expect(await broker.listStarted()).toBe("");
     broker.now += 1;
-    // The lease of a and b ran out just now, too, and they are older than d.
+    // The leases of a and b expired just now as well, and both were accepted before d.
     expect((await broker.listStarted()).split(" ").toSorted()).toEqual(["a", "b", "d"]);
   });
 });
 
-describe("what a message counts for is given back", () => {
+describe("a message releases its places", () => {
   const letter = { ...makeFlowControl("k", { parallelism: 1 }), retryDelay: "1000" };
 
-  test("when it is cancelled while it is sent, waits, or is to be sent again", async () => {
+  test("when it is cancelled while it is in flight, waits, or waits for a retry", async () => {
     await broker.send("a b c d", letter);
     expect(await broker.listStarted()).toBe("a");
     await broker.cancel("a c");
@@ -213,7 +223,7 @@ describe("what a message counts for is given back", () => {
     expect(broker.counts("key:k")).toEqual([0, 0]);
   });
 
-  test("when its lease is lost, so that it begins again in the order of age", async () => {
+  test("when its lease is lost, so that it starts again in order of acceptance", async () => {
     await broker.send("a b", letter);
     expect(await broker.listStarted()).toBe("a");
     broker.now += 30 * second;
@@ -221,21 +231,23 @@ describe("what a message counts for is given back", () => {
     expect(broker.counts("key:k")).toEqual([1, 1]);
   });
 
-  test("when its node gives it back, or is gone", async () => {
+  test("when its node returns the lease, or is gone", async () => {
     await broker.send("a b", letter);
     expect(await broker.listStarted()).toBe("a");
-    await broker.run("returnLeases", { leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+    await broker.run("returnLeases", {
+      leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }],
+    });
     expect(broker.counts("key:k")).toEqual([0, 1]);
     expect(await broker.listStarted()).toBe("b");
     expect(broker.counts("key:k")).toEqual([1, 1]);
     broker.node = "nod_b";
     await broker.run("reclaim", { node: "nod_b", limit: 10 });
-    // b has lost its turn, and a is older.
+    // b has lost its turn, and a was accepted before it.
     expect(await broker.listStarted()).toBe("a");
     expect(broker.counts("key:k")).toEqual([1, 1]);
   });
 
-  test("when it fails for good, and again when it is sent from the dead letter queue", async () => {
+  test("when it fails for good, and again when it is retried from the dead letter queue", async () => {
     await broker.send("a b", { ...letter, retries: 0 });
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
@@ -250,19 +262,24 @@ describe("what a message counts for is given back", () => {
   });
 });
 
-describe("when hands are short", () => {
-  test("who waits for a hand does not take the place of others in a key", async () => {
+describe("if capacity is short", () => {
+  test("a message that waits for capacity does not take the place of others of its key", async () => {
     broker.capacity = noCapacity;
     await broker.send("a", makeFlowControl("k", { parallelism: 1 }));
     await broker.send("b", { ...makeFlowControl("k", { parallelism: 1 }), url: "https://other.example/" });
-    broker.capacity = { ...noCapacity, free: 2, perHost: 1, runningByLane: new Map([["acme shop.example", 1]]) };
+    broker.capacity = {
+      ...noCapacity,
+      free: 2,
+      perHost: 1,
+      runningByLane: new Map([["acme shop.example", 1]]),
+    };
     await broker.run("claim", { limit: 10 });
     expect(broker.state(broker.id("a"))).toMatchObject({ state: "held", waitlist: "capacity:shop.example" });
     expect(broker.state(broker.id("b"))?.state).toBe("active");
     expect(broker.counts("key:k")).toEqual([1, 0]);
     broker.capacity = { ...noCapacity, free: 10, perHost: 10 };
     broker.now += second;
-    // There is a hand now, and the key is taken.
+    // There is capacity now, and the place of the key is taken.
     await broker.run("claim", { limit: 10 });
     expect(broker.state(broker.id("a"))).toMatchObject({ waitlist: "key:k" });
     expect(broker.counts("key:k")).toEqual([1, 1]);
@@ -271,11 +288,16 @@ describe("when hands are short", () => {
     expect(broker.memory.tables.hostWaitlists.size).toBe(0);
   });
 
-  test("a key whose first messages met no hand lets more go on a little later, or when one of its deliveries ends", async () => {
+  test("a key whose first messages found no capacity lets others pass a little later", async () => {
     await broker.run("pauseLimiter", { account: "acme", id: "key:k" });
     await broker.send("a b c d e f g", makeFlowControl("k", { parallelism: 2 }));
     await broker.run("resumeLimiter", { account: "acme", id: "key:k" });
-    broker.capacity = { ...noCapacity, free: 5, perHost: 1, runningByLane: new Map([["acme shop.example", 1]]) };
+    broker.capacity = {
+      ...noCapacity,
+      free: 5,
+      perHost: 1,
+      runningByLane: new Map([["acme shop.example", 1]]),
+    };
     await broker.run("claim", { limit: 10 });
     expect(broker.counts("key:k")).toEqual([0, 5]);
     const dueAt = (): number | null | undefined => broker.memory.tables.limiters.get("acme\nkey:k")?.dueAt;
@@ -283,13 +305,13 @@ describe("when hands are short", () => {
     broker.now += 100;
     await broker.run("claim", { limit: 10 });
     expect(broker.counts("key:k")).toEqual([0, 3]);
-    // One of them goes out by the line of its host, and comes back.
+    // One of the messages is sent from the waitlist of its host, and ends.
     broker.capacity = { ...noCapacity, free: 10, perHost: 1 };
     broker.now += second;
     await broker.run("claim", { limit: 10, limiters: 0 });
     expect(broker.counts("key:k")).toEqual([1, 3]);
     await broker.end("a");
-    // The next one of the host goes out, and one of the key takes its place there.
+    // The next message of the host is sent, and a message of the key takes its place there.
     expect(broker.counts("key:k")).toEqual([1, 2]);
   });
 });

@@ -1,11 +1,17 @@
 import { describe, expect, test } from "vitest";
-import { parseAccountChange, mustFindAccount, checkAccountName, isDurationLimit } from "../../../src/core/commands/accountRequest.ts";
+import {
+  parseAccountChange,
+  mustFindAccount,
+  checkAccountName,
+  isDurationLimit,
+} from "../../../src/core/commands/accountRequest.ts";
 import type { Account } from "../../../src/core/model/message.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";
 
-const change = (asked: Parameters<typeof parseAccountChange>[0]) => parseAccountChange(asked, (field) => `--${field}`);
+const change = (asked: Parameters<typeof parseAccountChange>[0]) =>
+  parseAccountChange(asked, (field) => `--${field}`);
 
-/** Returns the code and the message of what is refused. */
+/** Returns the code and the message of a refusal. */
 function refusal(run: () => unknown): [code: string, message: string] {
   try {
     run();
@@ -16,17 +22,13 @@ function refusal(run: () => unknown): [code: string, message: string] {
   throw new Error("not refused");
 }
 
-test("limits that are lengths of time", () => {
-  expect((["delay", "timeout", "logRetention", "parallelism", "queues"] as const).map(isDurationLimit)).toEqual([
-    true,
-    true,
-    true,
-    false,
-    false,
-  ]);
+test("duration limits are distinguished from counts", () => {
+  expect(
+    (["delay", "timeout", "logRetention", "parallelism", "queues"] as const).map(isDurationLimit),
+  ).toEqual([true, true, true, false, false]);
 });
 
-test("a change names only what was asked for", () => {
+test("a change has only the requested fields", () => {
   expect(change({})).toEqual({});
   expect(change({ plan: "free" })).toEqual({ plan: "free", isPlanHeld: true });
   expect(change({ parallelism: "7", timeout: "30s", logRetention: "7d", queues: "plan" })).toEqual({
@@ -34,59 +36,69 @@ test("a change names only what was asked for", () => {
   });
 });
 
-test("a price is a number of dollars, or that of the plan", () => {
-  expect(["180", "9.99", "0", "1000000", "0.000001", "plan"].map((price) => change({ reservedPrice: price }).reservedPrice)).toEqual([
-    ...[180, 9.99, 0, 1_000_000, 0.000_001, null],
-  ]);
-  const problem = "is neither a number of dollars such as 180 or 9.99, at most 1000000, nor the word plan";
+test("a price is a number of dollars, or null to use the price of the plan", () => {
+  expect(
+    ["180", "9.99", "0", "1000000", "0.000001", "plan"].map(
+      (price) => change({ reservedPrice: price }).reservedPrice,
+    ),
+  ).toEqual([180, 9.99, 0, 1_000_000, 0.000_001, null]);
+  const problem =
+    "is not an amount in dollars; use a number such as 180 or 9.99, at most 1000000, or the word plan";
   for (const price of ["1000001", "-1", "1.0000001", "x", "", "x1", "1x", "10000000000"])
-    expect(refusal(() => change({ reservedPrice: price }))).toEqual(["invalid", `--reservedPrice: ${price} ${problem}`]);
+    expect(refusal(() => change({ reservedPrice: price }))).toEqual([
+      "invalid",
+      `--reservedPrice: ${price} ${problem}`,
+    ]);
 });
 
 test.each([
-  [{ plan: "none" }, /^--plan: none is none of .*free/],
-  [{ parallelism: "0" }, "--parallelism: 0 would stop everything; give 1 or more, or disable the account"],
-  [{ requestsPerSecond: "0" }, "--requestsPerSecond: 0 would stop everything; give 1 or more, or disable the account"],
-  [{ parallelism: "x" }, "--parallelism: x is no whole number, nor the word plan"],
-  [{ parallelism: "1.5" }, "--parallelism: 1.5 is no whole number, nor the word plan"],
-  [{ timeout: "soon" }, "--timeout: soon is no duration such as 30s or 7d, nor the word plan"],
-  [{ timeout: "13h" }, "--timeout: 13h is more than this server can bear; give at most 43200s"],
-  [{ parallelism: "999999999999999" }, /^--parallelism: 9+ is more than this server can bear; give at most \d+$/],
-  [{ logRetention: "59s" }, "--logRetention: 59s is too short; give 60s or more"],
+  [{ plan: "none" }, /^--plan: none is not a plan; use .*free/],
+  [{ parallelism: "0" }, "--parallelism: 0 would stop everything; use 1 or more, or disable the account"],
+  [
+    { requestsPerSecond: "0" },
+    "--requestsPerSecond: 0 would stop everything; use 1 or more, or disable the account",
+  ],
+  [{ parallelism: "x" }, "--parallelism: x is invalid; use a whole number, or the word plan"],
+  [{ parallelism: "1.5" }, "--parallelism: 1.5 is invalid; use a whole number, or the word plan"],
+  [{ timeout: "soon" }, "--timeout: soon is invalid; use a duration such as 30s or 7d, or the word plan"],
+  [{ timeout: "13h" }, "--timeout: 13h exceeds this server's limit of 43200s"],
+  [{ parallelism: "999999999999999" }, /^--parallelism: 9+ exceeds this server's limit of \d+$/],
+  [{ logRetention: "59s" }, "--logRetention: 59s is too short; use 60s or more"],
 ])("%j is refused", (asked, problem) => {
   const [code, message] = refusal(() => change(asked));
   expect(code).toBe("invalid");
   expect(message).toMatch(problem);
 });
 
-test("bounds are taken: the least, the most, and 0 where it means none", () => {
+test("bounds are accepted: the least, the most, and 0 where it means none", () => {
   const { limits } = change({ timeout: "1s", logRetention: "60s", queues: "0", delay: "0s" });
   expect(limits).toEqual({ timeout: 1_000, logRetention: 60_000, queues: 0, delay: 0 });
   expect(change({ timeout: "12h" }).limits).toEqual({ timeout: 43_200_000 });
 });
 
-describe("an account", () => {
+describe("an account in a request", () => {
   const one = { id: "acc_1", name: "acc_2" } as Account;
   const two = { id: "acc_2", name: "shop" } as Account;
 
-  test("is found by its id before one of that name", () => {
+  test("is found by its id before an account with that name is", () => {
     expect(mustFindAccount([one, two], "acc_2")).toBe(two);
     expect(mustFindAccount([one, two], "shop")).toBe(two);
-    const problem = `${"x".repeat(200)}: there is no such account; waypost account list lists those there are`;
+    const problem = `${"x".repeat(200)}: account does not exist; "waypost account list" lists the accounts`;
     expect(refusal(() => mustFindAccount([one, two], "x".repeat(201)))).toEqual(["not-found", problem]);
   });
 
-  test("has a name of its own, of 100 characters at most", () => {
-    for (const name of ["n", "ü".repeat(100), "two words"]) expect(() => checkAccountName([one, two], name)).not.toThrow();
+  test("has a unique name of at most 100 characters", () => {
+    for (const name of ["n", "ü".repeat(100), "two words"])
+      expect(() => checkAccountName([one, two], name)).not.toThrow();
     for (const name of ["", "n".repeat(101), "a:b", "a\nb"])
       expect(refusal(() => checkAccountName([], name))).toEqual([
         "invalid",
-        "name: up to 100 characters, without colons and control characters",
+        "name: invalid; use 1 to 100 characters without colons and control characters",
       ]);
     for (const name of ["shop", "acc_1"])
       expect(refusal(() => checkAccountName([one, two], name))).toEqual([
         "conflict",
-        `${name}: there is an account of this name; waypost account show ${name}`,
+        `${name}: an account with this name exists; "waypost account show ${name}" shows it`,
       ]);
   });
 });

@@ -1,23 +1,32 @@
 import { expect, test } from "vitest";
-import { audited, noteNamed, noteAccount, noteAccountChange, noteChange, noteLimiter, noteMany } from "../../../src/core/commands/audit.ts";
+import {
+  audited,
+  noteNamed,
+  noteAccount,
+  noteAccountChange,
+  noteChange,
+  noteLimiter,
+  noteMany,
+} from "../../../src/core/commands/audit.ts";
 import type { Draft } from "../../../src/core/decision/command.ts";
 import { formatGate, keyGate, queueGate } from "../../../src/core/admission/gate.ts";
 
-test("an entry names what it is about by its key, name or id", () => {
+test("a note has the key, name or id of its object", () => {
   const note = noteNamed("source.delete");
   expect(note({ id: "src_1" }, {})).toEqual({ what: "source.delete", object: "src_1" });
   expect(note({ name: "n" }, { deleted: 1 })).toEqual({ what: "source.delete", object: "n" });
   expect(note({ key: "k" }, { deleted: true })).toEqual({ what: "source.delete", object: "k" });
 });
 
-test("an answer that says that there was none is no entry", () => {
-  for (const answer of [null, { deleted: false }, { deleted: 0 }]) expect(noteNamed("source.delete")({ id: "src_1" }, answer)).toBeNull();
+test("an answer that nothing was found makes no note", () => {
+  for (const answer of [null, { deleted: false }, { deleted: 0 }])
+    expect(noteNamed("source.delete")({ id: "src_1" }, answer)).toBeNull();
   expect(noteNamed("source.delete")({ id: "src_1" }, "text")).not.toBeNull();
   expect(noteLimiter("pause")({ id: formatGate(queueGate("q")) }, null)).toBeNull();
   expect(noteChange("source.change")({ id: "src_1", change: {} }, null)).toBeNull();
 });
 
-test("an entry of a change lists its fields, and never a secret", () => {
+test("a note of a change lists its fields, and never a secret", () => {
   expect(noteChange("source.change")({ id: "src_1", change: { secretHash: "x", url: "y" } }, {})).toEqual({
     what: "source.change",
     object: "src_1",
@@ -25,12 +34,18 @@ test("an entry of a change lists its fields, and never a secret", () => {
   });
 });
 
-test("an entry of a flow tells queues from keys", () => {
-  expect(noteLimiter("pause")({ id: formatGate(queueGate("q")) }, {})).toEqual({ what: "queue.pause", object: "q" });
-  expect(noteLimiter("pause")({ id: formatGate(keyGate("k")) }, {})).toEqual({ what: "flowControl.pause", object: "k" });
+test("a note of a limiter distinguishes queues from keys", () => {
+  expect(noteLimiter("pause")({ id: formatGate(queueGate("q")) }, {})).toEqual({
+    what: "queue.pause",
+    object: "q",
+  });
+  expect(noteLimiter("pause")({ id: formatGate(keyGate("k")) }, {})).toEqual({
+    what: "flowControl.pause",
+    object: "k",
+  });
 });
 
-test("an entry of many counts them", () => {
+test("a note of many objects has their number", () => {
   const note = noteMany(
     "message.cancel",
     (ids: string[]) => ids,
@@ -41,7 +56,7 @@ test("an entry of many counts them", () => {
   expect(note(["a"], 0)).toBeNull();
 });
 
-test("an account is disabled, enabled or changed", () => {
+test("a change of an account is noted as disable, enable or change", () => {
   expect(noteAccount("account.create")()).toEqual({ what: "account.create", object: null });
   expect(noteAccountChange({ state: "passive" })).toEqual({ what: "account.disable", object: null });
   expect(noteAccountChange({ state: "active" })).toEqual({ what: "account.enable", object: null });
@@ -52,7 +67,7 @@ test("an account is disabled, enabled or changed", () => {
   });
 });
 
-test("an entry is kept with a change that somebody asked for, and with nothing else", () => {
+test("an audit entry is written for each change with a caller, and for nothing else", () => {
   const kept: unknown[] = [];
   const decision = audited<{ id: string; deleted: boolean }, { deleted: boolean }>(
     { needs: () => ({}), decide: ({ deleted }) => ({ deleted }) },
@@ -61,7 +76,10 @@ test("an entry is kept with a change that somebody asked for, and with nothing e
   const by = { via: "token", ip: null } as never;
   const moment = { now: 7, newId: (kind: string) => `${kind}_1` } as never;
   const run = (input: object, hasChanged = true): void => {
-    const draft = { hasChanged: () => hasChanged, put: (table: string, row: unknown) => kept.push([table, row]) } as unknown as Draft;
+    const draft = {
+      hasChanged: () => hasChanged,
+      put: (table: string, row: unknown) => kept.push([table, row]),
+    } as unknown as Draft;
     decision.decide({ id: "acc_1", deleted: true, ...input }, draft, moment);
   };
   run({});

@@ -7,7 +7,7 @@ import { CommandRunner, makeInput } from "../commandRunner.ts";
 const by = { kind: "account", ip: null } as never;
 const url = "https://shop.example/";
 
-/** Runs a command for somebody, and returns what the audit log says of it. */
+/** Runs a command for a caller, and returns its entries in the audit log. */
 async function entriesOf<N extends CommandName>(
   broker: CommandRunner,
   name: N,
@@ -16,12 +16,14 @@ async function entriesOf<N extends CommandName>(
   const before = broker.memory.tables.audit.size;
   await broker.run(name, { account: "acme", by, ...input } as unknown as CommandInput<N>);
   const entries: unknown[] = [];
-  for (const { account: _account, id: _id, time: _time, by: _by, ...note } of [...broker.memory.tables.audit.values()].slice(before))
+  for (const { account: _account, id: _id, time: _time, by: _by, ...note } of [
+    ...broker.memory.tables.audit.values(),
+  ].slice(before))
     entries.push(note);
   return entries;
 }
 
-test("groups, queues and keys", async () => {
+test("changes of groups, queues and keys are audited", async () => {
   const broker = await CommandRunner.open();
   const endpoints = [
     { name: null, url },
@@ -30,25 +32,44 @@ test("groups, queues and keys", async () => {
   const group = { name: "g" };
   const queue = { name: "q" };
   const key = { key: "k" };
-  expect(await entriesOf(broker, "addEndpoints", { ...group, endpoints })).toEqual([{ what: "group.addEndpoints", object: "g", count: 2 }]);
+  expect(await entriesOf(broker, "addEndpoints", { ...group, endpoints })).toEqual([
+    { what: "group.addEndpoints", object: "g", count: 2 },
+  ]);
   expect(await entriesOf(broker, "removeEndpoints", { ...group, endpoints: [{ name: null, url }] })).toEqual([
     { what: "group.removeEndpoints", object: "g", count: 1 },
   ]);
-  expect(await entriesOf(broker, "removeEndpoints", { ...group, endpoints: [{ name: null, url }] })).toEqual([]);
+  expect(await entriesOf(broker, "removeEndpoints", { ...group, endpoints: [{ name: null, url }] })).toEqual(
+    [],
+  );
   expect(await entriesOf(broker, "deleteGroup", group)).toEqual([{ what: "group.delete", object: "g" }]);
-  expect(await entriesOf(broker, "upsertQueue", { ...queue, parallelism: 2 })).toEqual([{ what: "queue.set", object: "q" }]);
-  expect(await entriesOf(broker, "pauseLimiter", { id: formatGate(queueGate("q")) })).toEqual([{ what: "queue.pause", object: "q" }]);
-  expect(await entriesOf(broker, "resumeLimiter", { id: formatGate(queueGate("q")) })).toEqual([{ what: "queue.resume", object: "q" }]);
-  expect(await entriesOf(broker, "pauseLimiter", { id: formatGate(keyGate("k")) })).toEqual([{ what: "flowControl.pause", object: "k" }]);
-  expect(await entriesOf(broker, "pinFlowControl", { ...key, parallelism: 1 })).toEqual([{ what: "flowControl.pin", object: "k" }]);
-  expect(await entriesOf(broker, "deleteQueue", { ...queue, slots: [] })).toEqual([{ what: "queue.delete", object: "q" }]);
+  expect(await entriesOf(broker, "upsertQueue", { ...queue, parallelism: 2 })).toEqual([
+    { what: "queue.set", object: "q" },
+  ]);
+  expect(await entriesOf(broker, "pauseLimiter", { id: formatGate(queueGate("q")) })).toEqual([
+    { what: "queue.pause", object: "q" },
+  ]);
+  expect(await entriesOf(broker, "resumeLimiter", { id: formatGate(queueGate("q")) })).toEqual([
+    { what: "queue.resume", object: "q" },
+  ]);
+  expect(await entriesOf(broker, "pauseLimiter", { id: formatGate(keyGate("k")) })).toEqual([
+    { what: "flowControl.pause", object: "k" },
+  ]);
+  expect(await entriesOf(broker, "pinFlowControl", { ...key, parallelism: 1 })).toEqual([
+    { what: "flowControl.pin", object: "k" },
+  ]);
+  expect(await entriesOf(broker, "deleteQueue", { ...queue, slots: [] })).toEqual([
+    { what: "queue.delete", object: "q" },
+  ]);
 });
 
-test("messages and dead letters, with how many there were", async () => {
+test("changes of messages and dead letters are audited with their number", async () => {
   const broker = await CommandRunner.open();
   const messageId = await broker.publish({ delay: 1_000 });
-  expect(await entriesOf(broker, "cancel", { messageIds: [messageId] })).toEqual([{ what: "message.cancel", object: messageId, count: 1 }]);
-  for (const letter of [makeInput({ retries: 0 }), makeInput({ retries: 0 })]) await broker.settle(await broker.publish(letter));
+  expect(await entriesOf(broker, "cancel", { messageIds: [messageId] })).toEqual([
+    { what: "message.cancel", object: messageId, count: 1 },
+  ]);
+  for (const letter of [makeInput({ retries: 0 }), makeInput({ retries: 0 })])
+    await broker.settle(await broker.publish(letter));
   const [one = "", other = ""] = broker.deadLetters.map(({ id }) => id);
   const days = { logRetention: 1 };
   expect(await entriesOf(broker, "retryDeadLetters", { dlqIds: [one], overrides: {}, ...days })).toEqual([
@@ -59,7 +80,7 @@ test("messages and dead letters, with how many there were", async () => {
   ]);
 });
 
-test("tokens and the account itself", async () => {
+test("changes of tokens and of the account itself are audited", async () => {
   const broker = await CommandRunner.open();
   const asked = { hash: "h", scope: null, name: "ci", verbs: ["read"], destinations: [], expiresAt: null };
   const [made] = await entriesOf(broker, "createToken", asked as never);
@@ -75,7 +96,21 @@ test("tokens and the account itself", async () => {
 test("commands of the server itself have no caller", () => {
   const own = (Object.keys(commands) as CommandName[]).filter((name) => !hasCaller(name)).toSorted();
   expect(own).toEqual([
-    ...["claim", "expire", "listDue", "noteAcceptance", "noteSpending", "noteTokenUse", "quarantine", "reclaim"],
-    ...["removeAccount", "renew", "returnLeases", "rewrite", "settle", "takeOver", "trim", "wakeHostWaitlists"],
+    "claim",
+    "expire",
+    "listDue",
+    "noteAcceptance",
+    "noteSpending",
+    "noteTokenUse",
+    "quarantine",
+    "reclaim",
+    "removeAccount",
+    "renew",
+    "returnLeases",
+    "rewrite",
+    "settle",
+    "takeOver",
+    "trim",
+    "wakeHostWaitlists",
   ]);
 });

@@ -16,18 +16,23 @@ const log = (name: string) => broker.log(broker.id(name));
 const lastRow = (name: string) => broker.logRows(broker.id(name)).at(-1);
 const held = (name: string) => ({ account: "acme", messageId: broker.id(name), attempt: 0 });
 
-test("a message that waits is gone at once", async () => {
+test("a message that is not in flight is cancelled at once", async () => {
   await broker.send("a", { delay: hour });
-  expect(await broker.run("cancel", { account: "acme", messageIds: [broker.id("a"), broker.id("a"), "msg_unknown"] })).toEqual({
+  expect(
+    await broker.run("cancel", {
+      account: "acme",
+      messageIds: [broker.id("a"), broker.id("a"), "msg_unknown"],
+    }),
+  ).toEqual({
     cancelled: 1,
-    failed: [{ id: "msg_unknown", reason: "there is no such message" }],
+    failed: [{ id: "msg_unknown", reason: "the message does not exist" }],
   });
   expect(log("a")).toBe("CANCEL_REQUESTED CANCELLED");
   expect(broker.state(broker.id("a"))).toBeUndefined();
   expect(broker.calledOff).toEqual([]);
 });
 
-describe("a message that is being sent", () => {
+describe("a message in flight", () => {
   const one = { queue: "q", ...makeFlowControl("k", { parallelism: 1 }) };
 
   test("is cancelled once, and keeps its lease and its places until its request has ended", async () => {
@@ -36,10 +41,16 @@ describe("a message that is being sent", () => {
     expect(await cancelling("a a")).toEqual({ cancelled: 1 });
     expect(broker.calledOff).toEqual([held("a")]);
     expect(log("a")).toBe("CANCEL_REQUESTED");
-    expect(broker.state(broker.id("a"))).toMatchObject({ state: "cancelling", leasedBy: "nod_a", dueAt: noon + 30 * second });
+    expect(broker.state(broker.id("a"))).toMatchObject({
+      state: "cancelling",
+      leasedBy: "nod_a",
+      dueAt: noon + 30 * second,
+    });
     expect(await cancelling("a")).toEqual({
       cancelled: 0,
-      failed: [{ id: broker.id("a"), reason: "the message was cancelled before, and its request has not ended" }],
+      failed: [
+        { id: broker.id("a"), reason: "the message was already cancelled; its request is still running" },
+      ],
     });
     expect(log("a")).toBe("CANCEL_REQUESTED");
     expect([broker.counts("queue:q"), broker.counts("key:k")]).toEqual([
@@ -60,8 +71,11 @@ describe("a message that is being sent", () => {
       { status: null, error: "aborted" },
       { status: null, error: "aborted" },
     ],
-  ])("ends with the outcome %j, which the log tells, and from which nothing follows", async (outcome, row) => {
-    const told = { callback: callbackTo("https://told.example"), failureCallback: callbackTo("https://failed.example") };
+  ])("ends with the outcome %j, which is logged and has no consequences", async (outcome, row) => {
+    const told = {
+      callback: callbackTo("https://told.example"),
+      failureCallback: callbackTo("https://failed.example"),
+    };
     await broker.send("a", { ...told, retries: 0 });
     await cancelling("a");
     expect(await broker.settle(broker.id("a"), outcome)).toBe("cancelled");
@@ -71,7 +85,7 @@ describe("a message that is being sent", () => {
     expect(broker.memory.tables.messages.size).toBe(0);
   });
 
-  test("opens its deduplication id again at once, and tells its dead letter", async () => {
+  test("frees its deduplication id at once, and reports to its dead letter", async () => {
     await broker.send("a", { deduplication: "d" });
     await cancelling("a");
     expect(await broker.publish({ deduplication: "d" })).not.toBe(broker.id("a"));
@@ -83,7 +97,7 @@ describe("a message that is being sent", () => {
     expect(broker.deadLetters).toMatchObject([{ failureCallback: { state: "CALLBACK_CANCELED" } }]);
   });
 
-  test("is called off by its own node, which hears of it when it renews", async () => {
+  test("is aborted by its own node, which also learns of it when it renews the lease", async () => {
     await broker.send("a b");
     broker.node = "nod_b";
     await cancelling("a");
@@ -95,7 +109,7 @@ describe("a message that is being sent", () => {
     expect(broker.state(broker.id("a"))).toMatchObject({ state: "cancelling", dueAt: noon + 59 * second });
   });
 
-  test("ends with its lease, however often that has been lost", async () => {
+  test("ends with its lease, no matter how often its lease was lost before", async () => {
     await broker.send("a b", one);
     for (let lost = 0; lost < 5; lost++) {
       broker.now += 30 * second;
@@ -104,11 +118,15 @@ describe("a message that is being sent", () => {
     await cancelling("a");
     broker.now += 30 * second;
     expect(await broker.listStarted()).toBe("b");
-    expect(lastRow("a")).toMatchObject({ states: ["CANCELLED"], status: null, error: "no report: the lease of node nod_a ran out" });
+    expect(lastRow("a")).toMatchObject({
+      states: ["CANCELLED"],
+      status: null,
+      error: "no report: the lease of node nod_a ran out",
+    });
     expect(broker.deadLetters).toEqual([]);
   });
 
-  test("ends when its node gives it back, or is gone", async () => {
+  test("ends when its node returns its lease, or is gone", async () => {
     await broker.send("a b c", one);
     await broker.listStarted();
     await cancelling("a");
@@ -122,7 +140,7 @@ describe("a message that is being sent", () => {
     expect(log("b")).toMatch(/CANCEL_REQUESTED CANCELLED$/);
   });
 
-  test("shares its place in the queue with its callbacks: the last of them to end gives it back", async () => {
+  test("shares its queue slot with its callbacks, and the last one frees it", async () => {
     await broker.send("a", { queue: "q", retryDelay: "1000", callback: callbackTo("https://told.example/") });
     await broker.send("b", { queue: "q" });
     await broker.end("a", { status: 500 });

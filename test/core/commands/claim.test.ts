@@ -14,19 +14,24 @@ const claim = (limit = 10) => broker.run("claim", { limit });
 const idsOf = () => broker.deliveries.map(({ message }) => message.id);
 
 describe("a claim", () => {
-  test("takes what is due, oldest first, and nothing that is not", async () => {
+  test("leases due messages, oldest first, and no others", async () => {
     const early = await broker.publish({ delay: 2 * second });
     const late = await broker.publish({ delay: 3 * second });
     const later = await broker.publish({ delay: 3 * second + 1 });
     broker.now += 3 * second;
     expect(await claim()).toEqual({ more: false, now: noon + 3 * second, turns: {}, backlogged: [] });
     expect(idsOf()).toEqual([early, late]);
-    expect(broker.state(early)).toMatchObject({ state: "active", leasedBy: "nod_a", dueAt: broker.now + lease, attempts: 0 });
+    expect(broker.state(early)).toMatchObject({
+      state: "active",
+      leasedBy: "nod_a",
+      dueAt: broker.now + lease,
+      attempts: 0,
+    });
     expect(broker.log(early)).toBe("ACTIVE");
     expect(broker.state(later)).toMatchObject({ state: "pending" });
   });
 
-  test("looks at no more than it was told to, and says that there may be more", async () => {
+  test("looks at no more rows than its limit, and reports that there may be more", async () => {
     broker.capacity = noCapacity;
     const ids = [await broker.publish(), await broker.publish(), await broker.publish()];
     broker.capacity = plenty;
@@ -36,7 +41,7 @@ describe("a claim", () => {
     expect(idsOf()).toEqual(ids.slice(2));
   });
 
-  test("signs with the key that holds now", async () => {
+  test("signs with the current signing key", async () => {
     await broker.publish({ delay: second });
     const keys = await broker.run("rotateKeys", { account: "acme" });
     expect(keys).toMatchObject({ current: "sig_2" });
@@ -46,8 +51,8 @@ describe("a claim", () => {
   });
 });
 
-describe("a lease that ran out", () => {
-  test("is an attempt without a report: sent again at once, and no retry is used up", async () => {
+describe("an expired lease", () => {
+  test("is an attempt without a report: the message is sent again, and no retry is used up", async () => {
     const id = await broker.publish({ retries: 0 });
     broker.now += lease;
     broker.node = "nod_b";
@@ -58,15 +63,18 @@ describe("a lease that ran out", () => {
     expect(broker.logRows(id)[0]?.error).toBe("no report: the lease of node nod_a ran out");
   });
 
-  test("a millisecond before, it has not", async () => {
+  test("is not yet expired one millisecond before its end", async () => {
     await broker.publish();
     broker.now += lease - 1;
     await claim();
     expect(broker.deliveries).toEqual([]);
   });
 
-  test("for the sixth time, it is the end: the dead letter, its callbacks, and the deduplication id is free again", async () => {
-    const id = await broker.publish({ deduplication: "key", failureCallback: callbackTo("https://told.example") });
+  test("fails its message at the sixth time: dead letter, callbacks, free deduplication id", async () => {
+    const id = await broker.publish({
+      deduplication: "key",
+      failureCallback: callbackTo("https://told.example"),
+    });
     for (let lost = 1; lost <= 5; lost++) {
       broker.now += lease;
       await claim();
@@ -82,29 +90,33 @@ describe("a lease that ran out", () => {
     expect(broker.memory.tables.deduplications.size).toBe(0);
   });
 
-  test("of a failure callback, for the sixth time: the dead letter it told of knows", async () => {
+  test("of a failure callback is recorded in its dead letter at the sixth time", async () => {
     const failed = await broker.publish({ retries: 0, failureCallback: callbackTo("https://told.example") });
     await broker.settle(failed);
     for (let lost = 0; lost < 6; lost++) {
       broker.now += lease;
       await claim();
     }
-    expect(broker.deadLetters.find(({ messageId }) => messageId === failed)?.failureCallback).toMatchObject({ state: "CALLBACK_FAIL" });
+    expect(broker.deadLetters.find(({ messageId }) => messageId === failed)?.failureCallback).toMatchObject({
+      state: "CALLBACK_FAIL",
+    });
   });
 });
 
-describe("a line", () => {
+describe("the waitlist of a host", () => {
   const one: typeof plenty = { ...plenty, free: 1 };
 
-  test("is where due messages wait that find no hand, out of sight of further claims", async () => {
+  test("holds due messages without capacity, so that later claims do not load them", async () => {
     broker.capacity = noCapacity;
     const ids = [await broker.publish(), await broker.publish()];
     await claim();
     for (const id of ids) expect(broker.state(id)).toMatchObject({ state: "held", dueAt: null });
-    expect([...broker.memory.tables.hostWaitlists.values()]).toEqual([{ account: "acme", host: "shop.example", dueAt: noon + second }]);
+    expect([...broker.memory.tables.hostWaitlists.values()]).toEqual([
+      { account: "acme", host: "shop.example", dueAt: noon + second },
+    ]);
   });
 
-  test("is served in order of arrival, and ends with its last message", async () => {
+  test("is served in order of acceptance, and is removed with its last message", async () => {
     broker.capacity = noCapacity;
     const ids = [await broker.publish(), await broker.publish()];
     await claim();
@@ -119,7 +131,7 @@ describe("a line", () => {
     expect(broker.memory.tables.hostWaitlists.size).toBe(0);
   });
 
-  test("is served when a delivery of its host has ended", async () => {
+  test("is served when a delivery to its host has ended", async () => {
     const sent = await broker.publish();
     broker.capacity = noCapacity;
     const waiting = await broker.publish();
@@ -129,7 +141,7 @@ describe("a line", () => {
     expect(idsOf()).toEqual([waiting]);
   });
 
-  test("is left to the next claim when hands are short, and that serves the host that has waited longest", async () => {
+  test("is served by the next claim if capacity is short, after hosts that have waited longer", async () => {
     const sent = await broker.publish();
     broker.capacity = noCapacity;
     const waiting = await broker.publish();
@@ -147,7 +159,7 @@ describe("a line", () => {
     expect(idsOf()).toEqual([other]);
   });
 
-  test("of a host that has just given back a hand comes after those of others that were due before", async () => {
+  test("of a host that has just freed capacity is served after those that were due before", async () => {
     const sent = await broker.publish();
     broker.capacity = noCapacity;
     const other = await broker.publish({ url: "https://other.example" });
@@ -164,7 +176,7 @@ describe("a line", () => {
     expect(idsOf()).toEqual([waiting]);
   });
 
-  test("whose last message was cancelled ends when it is looked at", async () => {
+  test("is removed when it is served after its last message was cancelled", async () => {
     broker.capacity = noCapacity;
     const id = await broker.publish();
     await claim();
@@ -174,7 +186,7 @@ describe("a line", () => {
     expect(broker.memory.tables.hostWaitlists.size).toBe(0);
   });
 
-  test("has those behind it who come later, even if a hand is free by then", async () => {
+  test("holds messages that come later, even if there is capacity by then", async () => {
     broker.capacity = noCapacity;
     await broker.publish();
     await claim();
@@ -184,7 +196,7 @@ describe("a line", () => {
     expect(broker.state(later)).toMatchObject({ state: "pending" });
   });
 
-  test("is not forgotten when there is more of it than was looked at", async () => {
+  test("stays if it has more messages than were looked at", async () => {
     const sent = await broker.publish();
     broker.capacity = noCapacity;
     for (let count = 0; count < 10; count++) await broker.publish();
@@ -199,8 +211,8 @@ describe("a line", () => {
   });
 });
 
-describe("a message that has lost its envelope", () => {
-  test("fails, which people are told, and does not stop the others", async () => {
+describe("a message without its stored message", () => {
+  test("fails with a fault in the log, and does not stop other messages", async () => {
     const broken = await broker.publish({ delay: second });
     const whole = await broker.publish({ delay: second });
     broker.memory.tables.storedMessages.delete(`acme\n${broken}`);
@@ -208,11 +220,13 @@ describe("a message that has lost its envelope", () => {
     expect(await claim()).toMatchObject({ more: false });
     expect(idsOf()).toEqual([whole]);
     expect(broker.state(broken)).toBeUndefined();
-    expect(broker.deadLetters).toMatchObject([{ messageId: broken, error: expect.stringContaining("damaged") }]);
+    expect(broker.deadLetters).toMatchObject([
+      { messageId: broken, error: expect.stringContaining("damaged") },
+    ]);
     expect(broker.faults).toEqual([expect.stringContaining(broken)]);
   });
 
-  test("so it is in a line", async () => {
+  test("fails in a waitlist as well", async () => {
     const sent = await broker.publish();
     broker.capacity = noCapacity;
     const broken = await broker.publish();
@@ -228,7 +242,7 @@ describe("a message that has lost its envelope", () => {
     expect(broker.faults).toEqual([expect.stringContaining(broken)]);
   });
 
-  test("so it is when its attempt failed, and when its last lease ran out", async () => {
+  test("fails after a failed attempt, and when its last lease expires", async () => {
     const failing = await broker.publish();
     const lost = await broker.publish();
     for (const id of [failing, lost]) broker.memory.tables.storedMessages.delete(`acme\n${id}`);
@@ -242,24 +256,28 @@ describe("a message that has lost its envelope", () => {
   });
 });
 
-describe("after a restart", () => {
-  test("what others had leased is due now, and counts as lost", async () => {
+describe("a reclaim after a restart", () => {
+  test("makes the leases of other processes due now, and counts them as lost attempts", async () => {
     const id = await broker.publish();
     broker.node = "nod_b";
     expect(await broker.run("reclaim", { node: "nod_b", limit: 10 })).toEqual({ reclaimed: 1 });
     await claim();
     expect(broker.deliveries).toMatchObject([{ message: { id }, attempt: 1 }]);
     expect(broker.state(id)).toMatchObject({ attempts: 1, lostAttempts: 1 });
-    expect(broker.logRows(id)[0]?.error).toBe("no report: the server was restarted while node nod_a was sending it");
+    expect(broker.logRows(id)[0]?.error).toBe(
+      "no report: the server was restarted while node nod_a was sending it",
+    );
   });
 
-  test("before it is claimed, another restart changes nothing: the first node was the one that sent it", async () => {
+  test("changes nothing at a second restart: the log names the node that sent the message", async () => {
     const id = await broker.publish();
     broker.node = "nod_b";
     expect(await broker.run("reclaim", { node: "nod_b", limit: 10 })).toEqual({ reclaimed: 1 });
     broker.node = "nod_c";
     expect(await broker.run("reclaim", { node: "nod_c", limit: 10 })).toEqual({ reclaimed: 0 });
     await claim();
-    expect(broker.logRows(id)[0]?.error).toBe("no report: the server was restarted while node nod_a was sending it");
+    expect(broker.logRows(id)[0]?.error).toBe(
+      "no report: the server was restarted while node nod_a was sending it",
+    );
   });
 });

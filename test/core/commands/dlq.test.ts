@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { DeadLetter } from "../../../src/core/model/message.ts";
+import type { DeadLetter } from "../../../src/core/model/deadLetter.ts";
 import { CommandRunner, bytes, callbackTo, noCapacity, noon } from "../commandRunner.ts";
 
 const hour = 3_600_000;
@@ -10,32 +10,47 @@ let id: string;
 let dlqId: string;
 beforeEach(async () => {
   broker = await CommandRunner.open();
-  id = await broker.publish({ retries: 0, body: bytes("hello"), labels: ["a"], headers: [["X-A", "1"]], deduplication: "key", delay: 0 });
+  id = await broker.publish({
+    retries: 0,
+    body: bytes("hello"),
+    labels: ["a"],
+    headers: [["X-A", "1"]],
+    deduplication: "key",
+    delay: 0,
+  });
   await broker.settle(id);
   dlqId = broker.deadLetters[0]?.id ?? "";
 });
 
-const retry = (dlqIds: string[], overrides = {}) => broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention, overrides });
-const remove = (dlqIds: string[]) => broker.run("deleteDeadLetters", { account: "acme", dlqIds, logRetention });
+const retry = (dlqIds: string[], overrides = {}) =>
+  broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention, overrides });
+const remove = (dlqIds: string[]) =>
+  broker.run("deleteDeadLetters", { account: "acme", dlqIds, logRetention });
 const envelope = (id: string) => broker.memory.tables.storedMessages.get(`acme\n${id}`);
 
 test("the id of a dead letter begins with the time of the failure", () => {
   expect(dlqId).toMatch(new RegExp(`^${noon}-\\d{9}$`));
 });
 
-describe("a dead letter that is sent again", () => {
-  test("is a new message with the same contents, due now, and leaves the queue", async () => {
+describe("a retried dead letter", () => {
+  test("is a new message with the same contents, due now, and leaves the dead letter queue", async () => {
     broker.now += hour;
     const [again, ...others] = await retry([dlqId]);
     expect(others).toEqual([]);
     expect(again).toEqual({ dlqId, messageId: expect.stringMatching(/^msg_/) });
     const fresh = envelope(again?.messageId ?? "");
-    expect(fresh).toEqual({ ...envelope(id), id: again?.messageId, createdAt: broker.now, notBefore: broker.now, deduplication: null });
+    expect(fresh).toEqual({
+      ...envelope(id),
+      id: again?.messageId,
+      createdAt: broker.now,
+      notBefore: broker.now,
+      deduplication: null,
+    });
     expect(broker.deliveries).toMatchObject([{ message: { id: again?.messageId }, attempt: 0 }]);
     expect(broker.deadLetters).toEqual([]);
   });
 
-  test("stands behind those that wait for its host", async () => {
+  test("waits behind messages in the waitlist of its host", async () => {
     const { capacity } = broker;
     broker.capacity = noCapacity;
     await broker.publish();
@@ -46,7 +61,7 @@ describe("a dead letter that is sent again", () => {
     expect(broker.state(again?.messageId ?? "")).toMatchObject({ state: "pending" });
   });
 
-  test("takes what is set anew, and keeps the rest", async () => {
+  test("gets the overrides, and keeps its other settings", async () => {
     const [again] = await retry([dlqId], { retries: 5, delay: 2 * hour });
     expect(envelope(again?.messageId ?? "")).toMatchObject({
       retries: 5,
@@ -56,12 +71,12 @@ describe("a dead letter that is sent again", () => {
     });
   });
 
-  test("counts once, however often it is named; what is not there is skipped", async () => {
+  test("counts once, no matter how often it is named; missing ones are skipped", async () => {
     expect(await retry([dlqId, dlqId, "unknown"])).toHaveLength(1);
     expect(await retry([dlqId])).toEqual([]);
   });
 
-  test("if it was a failure callback, still tells the dead letter it was about", async () => {
+  test("still reports to its dead letter if it was a failure callback", async () => {
     const failed = await broker.publish({ retries: 0, failureCallback: callbackTo("https://told.example") });
     await broker.settle(failed);
     const told = broker.listReporters(failed)[0]?.id ?? "";
@@ -69,22 +84,24 @@ describe("a dead letter that is sent again", () => {
     const own = broker.deadLetters.find(({ messageId }) => messageId === told)?.id ?? "";
     const [again] = await retry([own]);
     await broker.settle(again?.messageId ?? "", { status: 200 });
-    expect(broker.deadLetters.find(({ messageId }) => messageId === failed)?.failureCallback).toMatchObject({ state: "CALLBACK_SUCCESS" });
+    expect(broker.deadLetters.find(({ messageId }) => messageId === failed)?.failureCallback).toMatchObject({
+      state: "CALLBACK_SUCCESS",
+    });
   });
 });
 
-describe("a dead letter that is deleted", () => {
-  test("counts once; the log keeps what it knows", async () => {
+describe("a deleted dead letter", () => {
+  test("counts once, and the log of its message stays", async () => {
     expect(await remove([dlqId, dlqId, "unknown"])).toEqual({
       deleted: 1,
-      failed: [{ id: "unknown", reason: "there is no such dead letter" }],
+      failed: [{ id: "unknown", reason: "the dead letter does not exist" }],
     });
     expect(broker.deadLetters).toEqual([]);
     expect(envelope(id)).toBeDefined();
     expect(broker.log(id)).toBe("ERROR FAILED");
   });
 
-  test("takes its envelope along once the log of it is gone, and not while it is only past its time", async () => {
+  test("removes its stored message if the log entry is gone, not if it has only expired", async () => {
     broker.now += logRetention + 1;
     const kept = { ...broker.memory.tables.deadLetters.get(`acme\n${dlqId}`) };
     await remove([dlqId]);
@@ -97,7 +114,7 @@ describe("a dead letter that is deleted", () => {
     expect(envelope(id)).toBeUndefined();
   });
 
-  test("of the first ones, which do not know their line, takes its envelope along once the log is past its time", async () => {
+  test("removes its stored message once the log has expired, if it names no log entry", async () => {
     const { deadLetters } = broker.memory.tables;
     for (const [key, { logId: _logId, ...letter }] of deadLetters) deadLetters.set(key, letter);
     broker.now += logRetention + 1;
@@ -106,7 +123,7 @@ describe("a dead letter that is deleted", () => {
   });
 });
 
-test("dead letters of another account are not there", async () => {
+test("dead letters of another account do not exist for an account", async () => {
   await broker.run("createAccount", {
     id: "other",
     name: "other",
@@ -117,8 +134,10 @@ test("dead letters of another account are not there", async () => {
   });
   expect(await broker.run("deleteDeadLetters", { account: "other", dlqIds: [dlqId], logRetention })).toEqual({
     deleted: 0,
-    failed: [{ id: dlqId, reason: "there is no such dead letter" }],
+    failed: [{ id: dlqId, reason: "the dead letter does not exist" }],
   });
-  expect(await broker.run("retryDeadLetters", { account: "other", dlqIds: [dlqId], logRetention, overrides: {} })).toEqual([]);
+  expect(
+    await broker.run("retryDeadLetters", { account: "other", dlqIds: [dlqId], logRetention, overrides: {} }),
+  ).toEqual([]);
   expect(broker.deadLetters).toHaveLength(1);
 });

@@ -14,7 +14,7 @@ beforeEach(async () => {
 describe("a paused key", () => {
   const id = "key:k";
 
-  test("takes messages in and sends none, until it is resumed: then the oldest first", async () => {
+  test("accepts messages and sends none until it is resumed, then the oldest first", async () => {
     await broker.run("pauseLimiter", { account: "acme", id });
     await broker.send("a b c", makeFlowControl("k", { parallelism: 2 }));
     broker.now += minute;
@@ -24,7 +24,7 @@ describe("a paused key", () => {
     expect(await broker.listStarted()).toBe("a b");
   });
 
-  test("holds back retries as well, and lets what is being sent come to its end", async () => {
+  test("holds retries as well, and lets messages in flight finish", async () => {
     await broker.send("a", { ...makeFlowControl("k"), retryDelay: "1000" });
     expect(await broker.listStarted()).toBe("a");
     await broker.run("pauseLimiter", { account: "acme", id });
@@ -34,7 +34,7 @@ describe("a paused key", () => {
     expect(broker.counts(id)).toEqual([0, 1]);
   });
 
-  test("lets its window run on", async () => {
+  test("does not stop its rate window", async () => {
     await broker.send("a b", makeFlowControl("k", { rate: 1, period: minute }));
     await broker.run("pauseLimiter", { account: "acme", id });
     broker.now += minute;
@@ -47,7 +47,7 @@ describe("a paused key", () => {
 describe("a pinned key", () => {
   const pin = { account: "acme", key: "k" };
 
-  test("has the limits that were pinned, at once and whatever messages bring", async () => {
+  test("has the pinned limits at once, regardless of the limits of messages", async () => {
     await broker.send("a b c d", makeFlowControl("k", { parallelism: 1 }));
     expect(await broker.run("pinFlowControl", { ...pin, parallelism: 3 })).toMatchObject({
       parallelism: 3,
@@ -60,7 +60,7 @@ describe("a pinned key", () => {
     expect(await broker.listStarted()).toBe("");
   });
 
-  test("begins a new window when its rate is pinned", async () => {
+  test("starts a new window when its rate is pinned", async () => {
     await broker.send("a b c d", makeFlowControl("k", { rate: 2, period: minute }));
     broker.now += second;
     await broker.run("pinFlowControl", { ...pin, rate: 1 });
@@ -77,10 +77,14 @@ describe("a pinned key", () => {
     expect(await broker.listStarted()).toBe("");
   });
 
-  test("keeps its values when it is unpinned, until a message brings others", async () => {
+  test("keeps its limits when it is unpinned, until a message sets others", async () => {
     await broker.run("pinFlowControl", { ...pin, parallelism: 3, rate: 7, period: minute });
     await broker.run("unpinFlowControl", { ...pin, parallelism: true, rate: false });
-    expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: 3, rate: 7, pinned: { parallelism: false, rate: true } });
+    expect(broker.findLimiter("key:k")).toMatchObject({
+      parallelism: 3,
+      rate: 7,
+      pinned: { parallelism: false, rate: true },
+    });
     await broker.send("a", makeFlowControl("k", { parallelism: 9, rate: 9 }));
     expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: 9, rate: 7, period: minute });
     await broker.run("unpinFlowControl", { ...pin, parallelism: false, rate: true });
@@ -88,27 +92,34 @@ describe("a pinned key", () => {
     expect(broker.findLimiter("key:k")).toMatchObject({ parallelism: null, rate: 9, period: second });
   });
 
-  test("has limits that the interface allows", async () => {
-    await expect(broker.run("pinFlowControl", { ...pin, parallelism: 10_001 })).rejects.toThrow(/limit-exceeded/);
-    await expect(broker.run("pinFlowControl", { ...pin, rate: 1_000_001 })).rejects.toThrow(/limit-exceeded/);
-    await expect(broker.run("pinFlowControl", { account: "acme", key: "no rate", period: hour })).rejects.toThrow(
-      /invalid.*period: the key has no rate/,
+  test("accepts only limits that the API allows", async () => {
+    await expect(broker.run("pinFlowControl", { ...pin, parallelism: 10_001 })).rejects.toThrow(
+      /limit-exceeded/,
     );
-    await expect(broker.run("pinFlowControl", { ...pin, rate: 1, period: 8 * 24 * hour })).rejects.toThrow(/invalid.*period: /);
+    await expect(broker.run("pinFlowControl", { ...pin, rate: 1_000_001 })).rejects.toThrow(/limit-exceeded/);
+    await expect(
+      broker.run("pinFlowControl", { account: "acme", key: "no rate", period: hour }),
+    ).rejects.toThrow(/invalid.*period: requires rate, because this key has none/);
+    await expect(broker.run("pinFlowControl", { ...pin, rate: 1, period: 8 * 24 * hour })).rejects.toThrow(
+      /invalid.*period: /,
+    );
     expect(broker.memory.tables.limiters.size).toBe(0);
   });
 });
 
-test("resetting the rate lets as many begin again, and leaves the count of what is under way", async () => {
+test("resetting the rate starts a new window, and keeps the count of messages in flight", async () => {
   await broker.send("a b c", makeFlowControl("k", { rate: 2, period: minute, parallelism: 3 }));
   expect(await broker.listStarted()).toBe("a b");
   broker.now += second;
-  expect(await broker.run("resetRate", { account: "acme", key: "k" })).toMatchObject({ windowStart: noon + second, running: 2 });
+  expect(await broker.run("resetRate", { account: "acme", key: "k" })).toMatchObject({
+    windowStart: noon + second,
+    running: 2,
+  });
   expect(await broker.listStarted()).toBe("c");
   expect(broker.findLimiter("key:k")).toMatchObject({ running: 3, windowUsed: 1 });
 });
 
-test("nothing is made of a key that is not known by resuming, unpinning or resetting it", async () => {
+test("resuming, unpinning or resetting an unknown key creates nothing", async () => {
   const named = { account: "acme", key: "k" };
   expect(await broker.run("resumeLimiter", { account: "acme", id: "key:k" })).toBeNull();
   expect(await broker.run("unpinFlowControl", { ...named, parallelism: true, rate: true })).toBeNull();
@@ -116,8 +127,8 @@ test("nothing is made of a key that is not known by resuming, unpinning or reset
   expect(broker.memory.tables.limiters.size).toBe(0);
 });
 
-describe("a key that nobody uses", () => {
-  test("is forgotten after an hour, and not before", async () => {
+describe("an unused key", () => {
+  test("is removed after an hour, and not before", async () => {
     await broker.send("a", makeFlowControl("k", { parallelism: 1 }));
     await broker.end("a");
     broker.now = noon + hour - 1;
@@ -138,7 +149,7 @@ describe("a key that nobody uses", () => {
     expect(broker.findLimiter("key:k")).toBeDefined();
   });
 
-  test("is forgotten an hour after it is resumed or unpinned", async () => {
+  test("is removed an hour after it is resumed or unpinned", async () => {
     await broker.run("pauseLimiter", { account: "acme", id: "key:k" });
     await broker.run("pinFlowControl", { account: "acme", key: "k", rate: 1 });
     await broker.run("resumeLimiter", { account: "acme", id: "key:k" });
@@ -150,7 +161,7 @@ describe("a key that nobody uses", () => {
     expect(broker.findLimiter("key:k")).toBeUndefined();
   });
 
-  test("is not forgotten before its period has passed", async () => {
+  test("is not removed before its period has passed", async () => {
     await broker.send("a", makeFlowControl("k", { rate: 1, period: 3 * hour }));
     await broker.end("a");
     broker.now = noon + 3 * hour - 1;
@@ -161,7 +172,7 @@ describe("a key that nobody uses", () => {
     expect(await broker.listStarted()).toBe("b");
   });
 
-  test("keeps its limits for messages that are to be sent much later", async () => {
+  test("keeps its limits for messages with a long delay", async () => {
     await broker.send("a b c", { ...makeFlowControl("k", { parallelism: 1 }), delay: 5 * hour });
     for (let passed = 1; passed < 5; passed++) {
       broker.now += hour;
@@ -172,7 +183,7 @@ describe("a key that nobody uses", () => {
     expect(broker.counts("key:k")).toEqual([1, 2]);
   });
 
-  test("keeps its limits for messages that are to be sent again much later", async () => {
+  test("keeps its limits for messages with a late retry", async () => {
     await broker.send("a b", { ...makeFlowControl("k", { parallelism: 2 }), retryDelay: String(5 * hour) });
     expect(await broker.listStarted()).toBe("a b");
     await broker.end("a b", { status: 500 });

@@ -10,11 +10,15 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-describe("a message that is due", () => {
-  test("is leased and handed over in the batch that takes it in, with the account's key", async () => {
+describe("a due message", () => {
+  test("is leased and delivered by the batch that accepts it, with the account's key", async () => {
     const id = await broker.publish();
     expect(broker.deliveries).toMatchObject([
-      { message: { id, retries: 3, timeout: 15 * minute, notBefore: noon, startedAtOnce: true }, attempt: 0, signingKey: "sig_1" },
+      {
+        message: { id, retries: 3, timeout: 15 * minute, notBefore: noon, startedAtOnce: true },
+        attempt: 0,
+        signingKey: "sig_1",
+      },
     ]);
     expect(broker.state(id)).toMatchObject({
       state: "active",
@@ -28,22 +32,22 @@ describe("a message that is due", () => {
     expect(broker.logRows(id)).toEqual([]);
   });
 
-  test("waits for a claim when there is no hand", async () => {
+  test("waits for a claim if there is no capacity", async () => {
     broker.capacity = noCapacity;
     const id = await broker.publish();
     expect(broker.deliveries).toEqual([]);
     expect(broker.state(id)).toMatchObject({ state: "pending", leasedBy: null, dueAt: noon });
   });
 
-  describe("while others wait for a claim", () => {
+  describe("while other messages wait for a claim", () => {
     const one = laneName("acme", "shop.example");
 
-    test("does not overtake them if something is running to its host", async () => {
+    test("does not overtake them if a delivery to its host is running", async () => {
       broker.capacity = { ...broker.capacity, backlog: true, runningByLane: new Map([[one, 1]]) };
       expect(broker.state(await broker.publish())).toMatchObject({ state: "pending", dueAt: noon });
     });
 
-    test("goes at once if nothing is, and the next one does not", async () => {
+    test("is sent at once if its host has no delivery, and the next one is not", async () => {
       broker.capacity = { ...broker.capacity, backlog: true };
       expect(broker.state(await broker.publish())).toMatchObject({ state: "active" });
       const results = await broker.run("publish", { account: "acme", inputs: [makeInput(), makeInput()] });
@@ -51,8 +55,13 @@ describe("a message that is due", () => {
       expect(states).toEqual(["active", "pending"]);
     });
 
-    test("does not take a hand that others will miss", async () => {
-      broker.capacity = { ...broker.capacity, free: 1, backlog: true, runningByLane: new Map([["acme other.example", 1]]) };
+    test("does not take capacity that others will need", async () => {
+      broker.capacity = {
+        ...broker.capacity,
+        free: 1,
+        backlog: true,
+        runningByLane: new Map([["acme other.example", 1]]),
+      };
       expect(broker.state(await broker.publish())).toMatchObject({ state: "pending" });
       broker.capacity = { ...broker.capacity, free: 2 };
       expect(broker.state(await broker.publish())).toMatchObject({ state: "active" });
@@ -67,15 +76,16 @@ test.each([
   [{ notBefore: noon - minute }, noon],
   [{ notBefore: noon - minute, delay: minute }, noon],
   [{ delay: 0 }, noon],
-])("of %j follows when it is sent", async (letter, dueAt) => {
+])("a message with %j is due at the right time", async (letter, dueAt) => {
   broker.capacity = noCapacity;
   expect(broker.state(await broker.publish(letter))).toMatchObject({ state: "pending", dueAt });
 });
 
-describe("the same deduplication key", () => {
-  const publish = () => broker.run("publish", { account: "acme", inputs: [makeInput({ deduplication: "key" })] });
+describe("a deduplication key", () => {
+  const publish = () =>
+    broker.run("publish", { account: "acme", inputs: [makeInput({ deduplication: "key" })] });
 
-  test("within ten minutes makes nothing, and names the older message", async () => {
+  test("creates nothing within ten minutes, and returns the older message", async () => {
     const [first] = await publish();
     broker.now += 10 * minute - 1;
     expect(await publish()).toEqual([{ ...first, deduplicated: true, url: makeInput({}).url }]);
@@ -85,14 +95,18 @@ describe("the same deduplication key", () => {
     expect(later).not.toEqual(first);
   });
 
-  test("counts within one batch", async () => {
-    const inputs = [makeInput({ deduplication: "key" }), makeInput({ deduplication: "key" }), makeInput({ deduplication: "other" })];
+  test("applies within one batch", async () => {
+    const inputs = [
+      makeInput({ deduplication: "key" }),
+      makeInput({ deduplication: "key" }),
+      makeInput({ deduplication: "other" }),
+    ];
     const results = await broker.run("publish", { account: "acme", inputs });
     expect(results).toMatchObject([{ deduplicated: false }, { deduplicated: true }, { deduplicated: false }]);
     expect(broker.memory.tables.storedMessages.size).toBe(2);
   });
 
-  test("holds after a delivery, and not after a cancel or a failure", async () => {
+  test("applies after a delivery, but not after a cancellation or a failure", async () => {
     const delivered = await broker.publish({ deduplication: "a" });
     await broker.settle(delivered, { status: 200 });
     expect(await broker.publish({ deduplication: "a" })).toBe(delivered);
@@ -107,16 +121,16 @@ describe("the same deduplication key", () => {
   });
 });
 
-test("a letter that is refused does not stop the others, and the answers are in their order", async () => {
+test("a refused message does not stop the others, and the results are in order", async () => {
   const inputs = [
     makeInput({ retries: 1001 }),
     makeInput(),
     makeInput({ callback: { ...callbackTo("https://a.example"), retries: 1001 } }),
   ];
   expect(await broker.run("publish", { account: "acme", inputs })).toEqual([
-    { refused: "limit-exceeded", message: "retries: 1001 asked for, the limit is 1000" },
+    { refused: "limit-exceeded", message: "retries: 1001 exceeds the limit of 1000" },
     { messageId: expect.stringMatching(/^msg_/), deduplicated: false },
-    { refused: "limit-exceeded", message: "retries: 1001 asked for, the limit is 1000" },
+    { refused: "limit-exceeded", message: "retries: 1001 exceeds the limit of 1000" },
   ]);
 });
 
@@ -125,10 +139,14 @@ test.each([
   [{ delay: 366 * 24 * 60 * minute + second }, "limit-exceeded"],
   [{ timeout: 12 * 60 * minute + second }, "limit-exceeded"],
   [{ headers: [["X-Long", "x".repeat(64 * 1024)] as const] }, "limit-exceeded"],
-])("of %# the limit is told", async (letter, refused) => {
-  expect(await broker.run("publish", { account: "acme", inputs: [makeInput(letter)] })).toMatchObject([{ refused }]);
+])("the refusal names the limit that input %# exceeds", async (letter, refused) => {
+  expect(await broker.run("publish", { account: "acme", inputs: [makeInput(letter)] })).toMatchObject([
+    { refused },
+  ]);
 });
 
-test("an account that is not there may publish nothing", async () => {
-  await expect(broker.run("publish", { account: "nobody", inputs: [makeInput()] })).rejects.toThrow("does not exist");
+test("an account that does not exist may publish nothing", async () => {
+  await expect(broker.run("publish", { account: "nobody", inputs: [makeInput()] })).rejects.toThrow(
+    "does not exist",
+  );
 });

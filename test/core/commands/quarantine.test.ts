@@ -12,14 +12,19 @@ beforeEach(async () => {
 });
 
 const putAside = async (table: DueRow["table"], id: string): Promise<string | null> =>
-  (await broker.run("quarantine", { row: { table, account: "acme", id }, reason: "no\u0000 \ud800 good\n    at line 5" })).description;
+  (
+    await broker.run("quarantine", {
+      row: { table, account: "acme", id },
+      reason: "no\u0000 \ud800 good\n    at line 5",
+    })
+  ).description;
 
 const aside = (name: string): string => `message ${broker.id(name)} of account acme`;
 const failed = () => broker.deadLetters.map(({ messageId, error }) => [messageId, error]);
 const error = "could not be stored: no good";
 
-describe("a message that is put aside", () => {
-  test("is a dead letter, tells nobody, and its deduplication id is free", async () => {
+describe("a quarantined message", () => {
+  test("is a dead letter without callbacks, and its deduplication id is free", async () => {
     broker.capacity = noCapacity;
     const callback = callbackTo("https://told.example/");
     await broker.send("a", { deduplication: "d", callback, failureCallback: callback });
@@ -32,7 +37,7 @@ describe("a message that is put aside", () => {
     expect(broker.id("b")).not.toBe(broker.id("a"));
   });
 
-  test("gives back what it holds when its lease has run out: its place under the key, and its slot", async () => {
+  test("releases its place at its key and its slot, even if its lease has expired", async () => {
     await broker.send("a b", { queue: "q", ...makeFlowControl("k", { parallelism: 1 }) });
     expect(await broker.listStarted()).toBe("a");
     broker.now += spans.lease;
@@ -40,26 +45,29 @@ describe("a message that is put aside", () => {
     expect(await broker.listStarted()).toBe("b");
   });
 
-  test("tells the dead letter of which it was the failure callback", async () => {
+  test("reports to its dead letter if it was a failure callback", async () => {
     await broker.send("a", { retries: 0, failureCallback: callbackTo("https://told.example/") });
     await broker.end("a", { status: 500 });
     await broker.listStarted();
     broker.now += spans.lease;
     await putAside("messages", broker.id("https://told.example/"));
-    expect(broker.deadLetters[0]).toMatchObject({ messageId: broker.id("a"), failureCallback: { state: "CALLBACK_FAIL" } });
+    expect(broker.deadLetters[0]).toMatchObject({
+      messageId: broker.id("a"),
+      failureCallback: { state: "CALLBACK_FAIL" },
+    });
   });
 
   test.each([
-    ["a queue", "limiters", "queue:q", { queue: "q" }],
-    ["a key", "limiters", "key:k", makeFlowControl("k", { parallelism: 1 })],
-  ] as const)("is the first one in the line of %s", async (_, table, id, letter) => {
+    ["a queue", "queue:q", { queue: "q" }],
+    ["a key", "key:k", makeFlowControl("k", { parallelism: 1 })],
+  ] as const)("is the first message in the waitlist of %s", async (_, id, letter) => {
     await broker.send("a b c", letter);
     expect(await broker.listStarted()).toBe("a");
-    expect(await putAside(table, id)).toBe(aside("b"));
+    expect(await putAside("limiters", id)).toBe(aside("b"));
     expect(failed()).toEqual([[broker.id("b"), error]]);
   });
 
-  test("is the first one in the line of a host", async () => {
+  test("is the first message in the waitlist of a host", async () => {
     broker.capacity = noCapacity;
     await broker.send("a b");
     expect(await broker.listStarted()).toBe("");
@@ -69,13 +77,13 @@ describe("a message that is put aside", () => {
 });
 
 test.each(["messages", "hostWaitlists", "limiters", "schedules"] as const)(
-  "nothing is put aside of %s that are not there",
+  "nothing is quarantined if a row of %s does not exist",
   async (table) => {
     expect(await putAside(table, "key:x")).toBeNull();
   },
 );
 
-test("a message that is being sent, or waits for its time, stays", async () => {
+test("a message that is in flight, or not yet due, is not quarantined", async () => {
   await broker.send("a");
   await broker.send("b", { delay: minute });
   expect(await putAside("messages", broker.id("a"))).toBeNull();

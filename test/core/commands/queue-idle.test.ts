@@ -13,7 +13,7 @@ beforeEach(async () => {
 
 const isThere = (): boolean => broker.findLimiter("queue:q") !== undefined;
 
-/** Whether the queue is there when it has been idle for as long as may be. */
+/** Reports whether the queue still exists after the longest idle time. */
 async function outlivesIdleness(): Promise<boolean> {
   broker.now += spans.idleQueue - 1;
   await broker.run("claim", { limit: 10 });
@@ -23,8 +23,8 @@ async function outlivesIdleness(): Promise<boolean> {
   return isThere();
 }
 
-describe("a queue that was made by its first message", () => {
-  test("is forgotten when nothing was sent through it for long, and made again by the next message", async () => {
+describe("a queue that was created by its first message", () => {
+  test("is removed when it has long been idle, and created again by the next message", async () => {
     await broker.send("a", { queue });
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a");
@@ -34,13 +34,13 @@ describe("a queue that was made by its first message", () => {
     expect(broker.counts("queue:q")).toEqual([1, 1]);
   });
 
-  test("is there as long as a message of it is not finished, or its time has not come", async () => {
+  test("exists while one of its messages is unfinished or not yet due", async () => {
     await broker.send("a", { queue });
     await broker.send("b", { queue, delay: 3 * spans.idleQueue });
     expect(await broker.listStarted()).toBe("a");
     for (let times = 0; times < 2; times++) {
       broker.now += spans.idleQueue;
-      // Sent again, because its lease has run out.
+      // The message is sent again, because its lease has expired.
       expect(await broker.listStarted()).toBe("a");
       expect(isThere()).toBe(true);
     }
@@ -51,7 +51,7 @@ describe("a queue that was made by its first message", () => {
     expect(await outlivesIdleness()).toBe(false);
   });
 
-  test("is kept while it is paused, and until long after it was resumed", async () => {
+  test("is kept while it is paused, and for long after it was resumed", async () => {
     await broker.run("pauseLimiter", { account: "acme", id: "queue:q" });
     expect(await outlivesIdleness()).toBe(true);
     await broker.run("resumeLimiter", { account: "acme", id: "queue:q" });
@@ -60,7 +60,7 @@ describe("a queue that was made by its first message", () => {
 });
 
 test.each([{}, { parallelism: 1 }, { parallelism: 2 }, { paused: false }])(
-  "a queue that somebody has set up as %o stays",
+  "a queue that a request has configured as %o stays",
   async (settings) => {
     await broker.run("upsertQueue", { ...of, ...settings });
     expect(await outlivesIdleness()).toBe(true);

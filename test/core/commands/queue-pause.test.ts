@@ -14,7 +14,7 @@ beforeEach(async () => {
 describe("a paused queue", () => {
   const id = "queue:q";
 
-  test("takes messages in and sends none, until it is resumed: then the oldest first", async () => {
+  test("accepts messages and sends none until it is resumed, then the oldest first", async () => {
     await broker.run("pauseLimiter", { account: "acme", id });
     await broker.send("a b", { queue });
     broker.now += minute;
@@ -24,7 +24,7 @@ describe("a paused queue", () => {
     expect(await broker.listStarted()).toBe("a");
   });
 
-  test("lets what is being sent end, with its callbacks, and sends it again when it is resumed, before any other", async () => {
+  test("lets a delivery end with its callbacks, and retries it first when it is resumed", async () => {
     await broker.send("a b", { queue, retryDelay: "1000" });
     expect(await broker.listStarted()).toBe("a");
     await broker.run("pauseLimiter", { account: "acme", id });
@@ -42,10 +42,11 @@ describe("a paused queue", () => {
   });
 
   test.each(["key", "host", "account"])(
-    "holds back what has its place in the queue and waits in another line: that of its %s",
+    "holds a message that has a slot and waits in the waitlist of its %s",
     async (kind) => {
       const { capacity } = broker;
-      if (kind === "account") await broker.run("changeAccount", { account: "acme", change: { limits: { globalParallelism: 1 } } });
+      if (kind === "account")
+        await broker.run("changeAccount", { account: "acme", change: { limits: { globalParallelism: 1 } } });
       const letter = kind === "key" ? makeFlowControl("k", { parallelism: 1 }) : {};
       await broker.send("first", letter);
       expect(await broker.listStarted()).toBe("first");
@@ -66,7 +67,7 @@ describe("a paused queue", () => {
     },
   );
 
-  test("is not passed by a lease that is lost", async () => {
+  test("holds a message whose lease was lost", async () => {
     await broker.send("a", { queue });
     expect(await broker.listStarted()).toBe("a");
     await broker.run("pauseLimiter", { account: "acme", id });
@@ -77,12 +78,15 @@ describe("a paused queue", () => {
     expect(await broker.listStarted()).toBe("a");
   });
 
-  test("is paused once, however often it is asked to be, and that changes its time of change", async () => {
+  test("is paused once, and pausing it changes its time of change", async () => {
     broker.now += minute;
     const first = await broker.run("pauseLimiter", { account: "acme", id });
     expect(first).toMatchObject({ paused: true, createdAt: noon + minute, updatedAt: noon + minute });
     broker.now += minute;
     expect(await broker.run("pauseLimiter", { account: "acme", id })).toEqual(first);
-    expect(await broker.run("resumeLimiter", { account: "acme", id })).toMatchObject({ paused: false, updatedAt: noon + 2 * minute });
+    expect(await broker.run("resumeLimiter", { account: "acme", id })).toMatchObject({
+      paused: false,
+      updatedAt: noon + 2 * minute,
+    });
   });
 });

@@ -12,7 +12,7 @@ beforeEach(async () => {
 });
 
 describe("a queue of parallelism 1", () => {
-  test("sends one message after another, in order of arrival", async () => {
+  test("sends one message after another, in order of acceptance", async () => {
     await broker.send("a b c", { queue });
     expect(await broker.listStarted()).toBe("a");
     expect(broker.counts("queue:q")).toEqual([1, 2]);
@@ -29,7 +29,7 @@ describe("a queue of parallelism 1", () => {
     expect(broker.memory.tables.queueSlots.size).toBe(0);
   });
 
-  test("waits for all retries of a message, and goes on when it has failed", async () => {
+  test("waits for all retries of a message, and continues when it has failed", async () => {
     await broker.send("a b", { queue, retries: 2, retryDelay: "10000" });
     for (const attempt of [0, 1]) {
       expect(await broker.listStarted()).toBe("a");
@@ -44,7 +44,11 @@ describe("a queue of parallelism 1", () => {
   });
 
   test("waits for the callback, its retries, and the callback of the callback", async () => {
-    const callback = { ...callbackTo("https://told.example/"), callback: callbackTo("https://toldtoo.example/"), retryDelay: "1000" };
+    const callback = {
+      ...callbackTo("https://told.example/"),
+      callback: callbackTo("https://toldtoo.example/"),
+      retryDelay: "1000",
+    };
     await broker.send("a", { queue, callback });
     await broker.send("b", { queue });
     expect(await broker.listStarted()).toBe("a");
@@ -63,9 +67,18 @@ describe("a queue of parallelism 1", () => {
     expect(await broker.listStarted()).toBe("b");
   });
 
-  test("does not wait for a callback with a delay, which comes when its time has come", async () => {
-    const callback = { ...callbackTo("https://told.example/"), delay: minute, callback: callbackTo("https://toldtoo.example/") };
-    await broker.send("a", { queue, callback, retries: 0, failureCallback: { ...callbackTo("https://sad.example/"), delay: 2 * minute } });
+  test("does not wait for a callback with a delay, which is sent when it is due", async () => {
+    const callback = {
+      ...callbackTo("https://told.example/"),
+      delay: minute,
+      callback: callbackTo("https://toldtoo.example/"),
+    };
+    await broker.send("a", {
+      queue,
+      callback,
+      retries: 0,
+      failureCallback: { ...callbackTo("https://sad.example/"), delay: 2 * minute },
+    });
     await broker.send("b", { queue });
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
@@ -83,7 +96,11 @@ describe("a queue of parallelism 1", () => {
   });
 
   test("waits for the failure callback, even when that fails as well", async () => {
-    await broker.send("a", { queue, retries: 0, failureCallback: { ...callbackTo("https://sad.example/"), retries: 0 } });
+    await broker.send("a", {
+      queue,
+      retries: 0,
+      failureCallback: { ...callbackTo("https://sad.example/"), retries: 0 },
+    });
     await broker.send("b", { queue });
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
@@ -93,7 +110,7 @@ describe("a queue of parallelism 1", () => {
     expect(broker.deadLetters).toHaveLength(2);
   });
 
-  test("goes on when the callback it waits for is cancelled", async () => {
+  test("continues when the callback that it waits for is cancelled", async () => {
     await broker.send("a", { queue, callback: callbackTo("https://told.example/") });
     await broker.send("b", { queue });
     expect(await broker.listStarted()).toBe("a");
@@ -105,7 +122,7 @@ describe("a queue of parallelism 1", () => {
     expect(await broker.listStarted()).toBe("b");
   });
 
-  test("is not held up by a message whose time has not come, and takes it in when it has", async () => {
+  test("is not blocked by a message that is not yet due, and sends it when it is", async () => {
     await broker.send("late", { queue, delay: minute });
     expect(broker.counts("queue:q")).toEqual([0, 0]);
     await broker.send("a b", { queue });
@@ -114,11 +131,11 @@ describe("a queue of parallelism 1", () => {
     expect(await broker.listStarted()).toBe("a");
     expect(broker.counts("queue:q")).toEqual([1, 2]);
     await broker.end("a");
-    // It came first, and its time has come.
+    // It was accepted first, and is due now.
     expect(await broker.listStarted()).toBe("late");
   });
 
-  test("keeps its order when hands are short", async () => {
+  test("keeps its order if capacity is short", async () => {
     broker.capacity = noCapacity;
     await broker.send("a b c", { queue });
     expect(broker.state(broker.id("a"))).toMatchObject({ state: "pending", slot: broker.id("a") });
@@ -134,12 +151,18 @@ describe("a queue of parallelism 1", () => {
   });
 });
 
-test("a queue exists from the first message on, even if its time has not come", async () => {
+test("a queue exists from its first message, even if that is not yet due", async () => {
   await broker.send("late", { queue, delay: minute });
-  expect(broker.findLimiter("queue:q")).toMatchObject({ parallelism: 1, running: 0, waiting: 0, paused: false, createdAt: noon });
+  expect(broker.findLimiter("queue:q")).toMatchObject({
+    parallelism: 1,
+    running: 0,
+    waiting: 0,
+    paused: false,
+    createdAt: noon,
+  });
 });
 
-test("a queue of parallelism 3 has three messages under way, as long as there are three", async () => {
+test("a queue of parallelism 3 has three messages in flight while there are three", async () => {
   await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 3 });
   await broker.send("a b c d e", { queue });
   expect(await broker.listStarted()).toBe("a b c");
@@ -150,15 +173,15 @@ test("a queue of parallelism 3 has three messages under way, as long as there ar
   expect(broker.counts("queue:q")).toEqual([2, 0]);
 });
 
-describe("a queue that gets other limits", () => {
-  test("lets more through at once", async () => {
+describe("a queue whose limits change", () => {
+  test("sends more messages at once", async () => {
     await broker.send("a b c d", { queue });
     expect(await broker.listStarted()).toBe("a");
     await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 3 });
     expect(await broker.listStarted()).toBe("b c");
   });
 
-  test("lets nothing through until it is below the new ones", async () => {
+  test("sends nothing until fewer messages are in flight than the new limit", async () => {
     await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 3 });
     await broker.send("a b c d", { queue });
     expect(await broker.listStarted()).toBe("a b c");
@@ -169,7 +192,7 @@ describe("a queue that gets other limits", () => {
     expect(await broker.listStarted()).toBe("d");
   });
 
-  test("keeps what is not said", async () => {
+  test("keeps the settings that are not given", async () => {
     await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 4, paused: true });
     broker.now += minute;
     expect(await broker.run("upsertQueue", { account: "acme", name: queue })).toMatchObject({
@@ -184,16 +207,16 @@ describe("a queue that gets other limits", () => {
     });
   });
 
-  test("refuses more than the limit", async () => {
-    await expect(broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 10_001 })).rejects.toThrow(
-      /limit-exceeded.*parallelism: 10001 asked for, the limit is 10000/,
-    );
+  test("refuses a parallelism above the limit", async () => {
+    await expect(
+      broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 10_001 }),
+    ).rejects.toThrow(/limit-exceeded.*parallelism: 10001 exceeds the limit of 10000/);
     expect(broker.findLimiter("queue:q")).toBeUndefined();
   });
 });
 
-describe("what a message holds is given back", () => {
-  test("when it is cancelled while it waits, is sent, or is to be sent again", async () => {
+describe("a message releases its places", () => {
+  test("if it is cancelled while it waits, is in flight, or waits for a retry", async () => {
     await broker.send("a b c d", { queue, retryDelay: "60000" });
     expect(await broker.listStarted()).toBe("a");
     await broker.cancel("b");
@@ -212,7 +235,7 @@ describe("what a message holds is given back", () => {
     expect(broker.counts("queue:q")).toEqual([0, 0]);
   });
 
-  test("when all its leases are lost", async () => {
+  test("if all its leases are lost", async () => {
     await broker.send("a b", { queue });
     expect(await broker.listStarted()).toBe("a");
     for (let lost = 1; lost <= 5; lost++) {
@@ -225,15 +248,17 @@ describe("what a message holds is given back", () => {
     expect(broker.deadLetters).toMatchObject([{ messageId: broker.id("a") }]);
   });
 
-  test("but not when its node gives it back", async () => {
+  test("but not if its node returns its lease", async () => {
     await broker.send("a b", { queue });
     expect(await broker.listStarted()).toBe("a");
-    await broker.run("returnLeases", { leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+    await broker.run("returnLeases", {
+      leases: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }],
+    });
     expect(broker.counts("queue:q")).toEqual([1, 1]);
     expect(await broker.listStarted()).toBe("a");
   });
 
-  test("but not when its node is gone and another one takes over", async () => {
+  test("but not if its node is gone and another node takes over", async () => {
     await broker.send("a b", { queue });
     expect(await broker.listStarted()).toBe("a");
     broker.node = "nod_b";
@@ -242,7 +267,7 @@ describe("what a message holds is given back", () => {
     expect(broker.counts("queue:q")).toEqual([1, 1]);
   });
 
-  test("even if its envelope is lost", async () => {
+  test("even if its stored message is lost", async () => {
     const plain = await CommandRunner.open();
     const callback = callbackTo("https://told.example/");
     const sent = await plain.publish({ queue, callback, ...makeFlowControl("k") });
@@ -254,14 +279,16 @@ describe("what a message holds is given back", () => {
       await plain.run("claim", { limit: 10 });
       told.push(...plain.faults);
     }
-    expect(told).toMatchObject([sent, waits].map((id) => expect.stringContaining(`message ${id} of account acme`)));
+    expect(told).toMatchObject(
+      [sent, waits].map((id) => expect.stringContaining(`message ${id} of account acme`)),
+    );
     expect(findDisagreements(plain.memory)).toEqual([]);
     expect(plain.memory.tables.queueSlots.size).toBe(0);
   });
 });
 
-describe("a dead letter that is sent again", () => {
-  test("goes through its queue again, behind those that wait", async () => {
+describe("a retried dead letter", () => {
+  test("goes through its queue again, behind waiting messages", async () => {
     await broker.send("a b c", { queue, retries: 0 });
     expect(await broker.listStarted()).toBe("a");
     await broker.end("a", { status: 500 });
@@ -277,7 +304,7 @@ describe("a dead letter that is sent again", () => {
 });
 
 describe("a message with a queue and a key", () => {
-  test("passes both gates, and keeps its place in the queue while it waits for the key", async () => {
+  test("passes both gates, and keeps its slot while it waits for the key", async () => {
     await broker.send("other", { ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.send("a b", { queue, ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.send("c", { queue });
@@ -291,7 +318,7 @@ describe("a message with a queue and a key", () => {
     expect(await broker.listStarted()).toBe("a");
     await broker.send("other2", { ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.end("a");
-    // The key was open when b still stood before the queue.
+    // The key was open when b was still waiting for the queue.
     expect(await broker.listStarted()).toBe("other2");
     expect(broker.state(broker.id("b"))).toMatchObject({ waitlist: "key:k", slot: broker.id("b") });
     await broker.end("other2");
@@ -300,7 +327,7 @@ describe("a message with a queue and a key", () => {
     expect(await broker.listStarted()).toBe("c");
   });
 
-  test("gives both back when it is cancelled in the line of the key", async () => {
+  test("releases both places if it is cancelled in the waitlist of the key", async () => {
     await broker.send("other", { ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.send("a", { queue, ...makeFlowControl("k", { parallelism: 1 }) });
     await broker.send("b", { queue });
@@ -311,60 +338,5 @@ describe("a message with a queue and a key", () => {
       [1, 0],
       [1, 0],
     ]);
-  });
-});
-
-describe("deleting a queue", () => {
-  const deleting = { account: "acme", name: queue, slots: [] };
-
-  test("removes one that is empty, and the next message makes a new one", async () => {
-    await broker.run("upsertQueue", { account: "acme", name: queue, parallelism: 5, paused: true });
-    expect(await broker.run("deleteQueue", deleting)).toEqual({ deleted: true });
-    expect(broker.findLimiter("queue:q")).toBeUndefined();
-    expect(await broker.run("deleteQueue", deleting)).toEqual({ deleted: true });
-    await broker.send("a b", { queue });
-    expect(await broker.listStarted()).toBe("a");
-    expect(broker.findLimiter("queue:q")).toMatchObject({ parallelism: 1, paused: false });
-  });
-
-  test("removes none in which messages wait or are under way", async () => {
-    await broker.send("a b", { queue });
-    const slots = [broker.id("a")];
-    expect(await broker.run("deleteQueue", { ...deleting, slots })).toEqual({ deleted: false });
-    await broker.cancel("b");
-    expect(await broker.run("deleteQueue", { ...deleting, slots })).toEqual({ deleted: false });
-    await broker.cancel("a");
-    expect(await broker.run("deleteQueue", { ...deleting, slots })).toEqual({ deleted: true });
-  });
-
-  test("lets a request that was called off end by itself, which a new queue of that name does not count", async () => {
-    await broker.send("a", { queue });
-    await broker.cancel("a");
-    expect(await broker.run("deleteQueue", { ...deleting, slots: [broker.id("a")] })).toEqual({ deleted: true });
-    await broker.send("b c", { queue });
-    expect(await broker.listStarted()).toBe("a b");
-    await broker.end("a");
-    expect(broker.counts("queue:q")).toEqual([1, 1]);
-    expect(broker.memory.tables.queueSlots.size).toBe(1);
-  });
-
-  test("lets callbacks go on, which held places in it, and a new queue of that name does not count them", async () => {
-    await broker.send("a", {
-      queue,
-      callback: { ...callbackTo("https://told.example/"), callback: callbackTo("https://toldtoo.example/") },
-    });
-    expect(await broker.listStarted()).toBe("a");
-    await broker.end("a");
-    expect(await broker.listStarted()).toBe("https://told.example/");
-    expect(await broker.run("deleteQueue", deleting)).toEqual({ deleted: false });
-    expect(await broker.run("deleteQueue", { ...deleting, slots: [broker.id("a"), "msg_unknown"] })).toEqual({ deleted: true });
-    await broker.send("b c", { queue });
-    expect(await broker.listStarted()).toBe("b");
-    await broker.end("https://told.example/");
-    expect(await broker.listStarted()).toBe("https://toldtoo.example/");
-    await broker.end("https://toldtoo.example/");
-    expect(broker.counts("queue:q")).toEqual([1, 1]);
-    expect(await broker.listStarted()).toBe("");
-    expect([...broker.memory.tables.queueSlots.keys()]).toEqual([`acme\n${broker.id("b")}`]);
   });
 });

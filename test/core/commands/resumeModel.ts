@@ -1,18 +1,22 @@
 import type { MessageId, Millis, StepHead } from "../../../src/core/model/message.ts";
-import type { ResumePlan } from "../../../src/core/commands/resume.ts";
+import type { ResumePlan } from "../../../src/core/commands/resumePlan.ts";
 import { readRunPart, toStepId } from "../../../src/core/model/stepId.ts";
 import type { CallType, Step } from "../../../src/core/model/run.ts";
 
-/** What a workflow does: groups of steps, one after another; those of a group run side by side. */
+/** A workflow: groups of steps, one after another. The steps of a group run in parallel. */
 export type Kind = "run" | "sleep" | "wait" | "call" | "invoke";
 export type Program = readonly (readonly Kind[])[];
 
+type Posted = { callType: CallType; head: StepHead | null; dueAt: Millis | null };
 type SentStep = { step: Step; dueAt: Millis | null };
 
-/** A run of a workflow as the published client drives it (protocol 6.8), with every message in the order that the test picks. */
+/**
+ * A run of a workflow as the published client runs it (protocol 6.8). The test picks the order of all
+ * messages.
+ */
 export class ModelRun {
   readonly steps: Step[];
-  /** Messages to the endpoint that have not been answered. */
+  /** Messages to the endpoint without a response. */
   sent: SentStep[] = [];
   /** Requests to third parties, and steps that wait or have invoked a run. */
   calls: number[] = [];
@@ -29,14 +33,23 @@ export class ModelRun {
     this.steps = [];
     for (const { step, resend } of plan ?? []) {
       const messageId = resend ? this.#newMessage() : step.messageId;
-      const copy = { ...step, id: toStepId(name, readRunPart(step.id)), run: name, position: this.steps.length, messageId };
+      const copy = {
+        ...step,
+        id: toStepId(name, readRunPart(step.id)),
+        run: name,
+        position: this.steps.length,
+        messageId,
+      };
       this.steps.push(copy);
       if (resend) this.sent.push({ step: copy, dueAt: resend.notBefore });
     }
-    if (!plan) this.#append("i", "step", null, null);
+    if (!plan) this.#append("i", { callType: "step", head: null, dueAt: null });
   }
 
-  /** The endpoint is called with a message. `answered: false`: what it answered got lost, so that it is called again. */
+  /**
+   * Calls the endpoint with a message. `answered: false`: its response was lost, so the message is sent
+   * again.
+   */
   deliver(at: number, { answered }: { answered: boolean }): void {
     const sent = this.sent[at];
     if (!sent) return;
@@ -46,7 +59,7 @@ export class ModelRun {
     else this.#continue(this.steps.slice(0, sent.step.position + 1));
   }
 
-  /** A third party answers, or what a step waited for has come. */
+  /** Delivers the response of a third party, or ends a wait. */
   answer(number: number): void {
     if (this.calls.includes(number)) {
       this.calls = this.calls.filter((one) => one !== number);
@@ -57,7 +70,7 @@ export class ModelRun {
     }
   }
 
-  /** The run has failed with one of its messages. */
+  /** Returns the unfinished messages of a run that has failed with one of them. */
   unfinished(failing: number): Map<MessageId, Millis | null> {
     return new Map(this.sent.map(({ step, dueAt }, at) => [step.messageId, at === failing ? null : dueAt]));
   }
@@ -75,11 +88,13 @@ export class ModelRun {
       if (group.length === 1 && only !== undefined) {
         if (!slots.includes(`r${first}`)) return this.#execute(first, only);
       } else if (of.length === 0) {
-        return group.forEach((kind, at) => this.#post(`p${first + at}`, "step", kind === "sleep" ? 1_000 : null));
+        return group.forEach((kind, at) =>
+          this.#post(`p${first + at}`, "step", kind === "sleep" ? 1_000 : null),
+        );
       } else if (of.length < 2 * group.length) {
         const target = Number(/^p(\d+)$/.exec(slots.at(-1) ?? "")?.[1] ?? 0);
         const kind = group[target - first];
-        // Otherwise it has a result, and others have not: put aside.
+        // Otherwise the step has a result and others have none, so it is ignored.
         if (kind !== undefined) this.#execute(target, kind === "sleep" ? "run" : kind);
         return;
       }
@@ -91,21 +106,22 @@ export class ModelRun {
   #execute(number: number, kind: Kind): void {
     this.ran.push(number);
     if (kind === "call") this.#post(`c${number}`, "toCallback", null);
-    else if (kind === "run" || kind === "sleep") this.#post(`r${number}`, "step", kind === "sleep" ? 1_000 : null);
+    else if (kind === "run" || kind === "sleep")
+      this.#post(`r${number}`, "step", kind === "sleep" ? 1_000 : null);
     else if (!this.waiting.includes(number) && !this.hasResult(number)) this.waiting.push(number);
   }
 
-  /** What was posted before is kept once. */
+  /** Adds a step unless it was posted before. */
   #post(slot: string, callType: CallType, dueAt: Millis | null): void {
     if (this.steps.some(({ id }) => readRunPart(id) === slot)) return;
     const number = Number(slot.slice(1));
     if (callType === "toCallback") this.calls.push(number);
     const isPlan = slot.startsWith("p");
     const head = { stepId: isPlan ? 0 : number, stepName: `step ${number}`, stepType: "Run", concurrent: 1 };
-    this.#append(slot, callType, isPlan ? { ...head, targetStep: number } : head, dueAt);
+    this.#append(slot, { callType, head: isPlan ? { ...head, targetStep: number } : head, dueAt });
   }
 
-  #append(slot: string, callType: CallType, head: StepHead | null, dueAt: Millis | null): void {
+  #append(slot: string, { callType, head, dueAt }: Posted): void {
     const step: Step = {
       account: "acme",
       id: toStepId(this.#name, slot),

@@ -32,7 +32,7 @@ const nothing = { envelopes: 0, log: 0, keptLog: 0, deadLetters: 0, deduplicatio
 const deliver = async () => broker.settle(await broker.publish(), { status: 200 });
 const fail = async () => broker.settle(await broker.publish({ retries: 0 }));
 
-test("a log row goes when it is older than its retention, and the envelope with it", async () => {
+test("a log row and its stored message are removed when the log retention has passed", async () => {
   await deliver();
   broker.now = noon + 2 * hour;
   expect(await expire()).toEqual({ removed: 0, more: false });
@@ -41,7 +41,7 @@ test("a log row goes when it is older than its retention, and the envelope with 
   expect(sizes()).toEqual(nothing);
 });
 
-test("a message that is not finished keeps its whole log, however old it is, until the entry that ended it is old as well", async () => {
+test("an unfinished message keeps its whole log until the entry that ended it has expired", async () => {
   const id = await broker.publish({ retryDelay: "86400000" });
   await broker.settle(id);
   broker.now += 3 * hour;
@@ -55,13 +55,18 @@ test("a message that is not finished keeps its whole log, however old it is, unt
   expect(sizes()).toEqual({ ...nothing, envelopes: 1, keptLog: 1, log: 2 });
   broker.now += 1;
   await expire({ limit: 1 });
-  expect(sizes(), "the log goes at once, not entry by entry").toEqual({ ...nothing, envelopes: 1, keptLog: 2, log: 1 });
+  expect(sizes(), "the log goes at once, not entry by entry").toEqual({
+    ...nothing,
+    envelopes: 1,
+    keptLog: 2,
+    log: 1,
+  });
   await expire({ limit: 1 });
   expect(sizes()).toEqual(nothing);
 });
 
 describe("the log of a dead letter", () => {
-  test("stays with the dead letter when that is kept longer than the log, and goes with it", async () => {
+  test("stays with a dead letter that is kept longer than the log, and goes with it", async () => {
     await fail();
     broker.now = noon + hour + 1;
     expect(await expire({ log: hour })).toEqual({ removed: 0, more: false });
@@ -71,36 +76,42 @@ describe("the log of a dead letter", () => {
     expect(sizes()).toEqual(nothing);
   });
 
-  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)("goes at %s when its own time is over", async (name) => {
-    await fail();
-    const dlqIds = broker.deadLetters.map(({ id }) => id);
-    broker.now = noon + hour + 1;
-    await expire({ log: hour });
-    await remove(name, dlqIds, hour);
-    const again = name === "retryDeadLetters" ? 1 : 0;
-    expect(sizes()).toEqual({ ...nothing, envelopes: again, messages: again });
-  });
+  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)(
+    "is removed by %s if its own retention has passed",
+    async (name) => {
+      await fail();
+      const dlqIds = broker.deadLetters.map(({ id }) => id);
+      broker.now = noon + hour + 1;
+      await expire({ log: hour });
+      await remove(name, dlqIds, hour);
+      const again = name === "retryDeadLetters" ? 1 : 0;
+      expect(sizes()).toEqual({ ...nothing, envelopes: again, messages: again });
+    },
+  );
 
-  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)("stays for its own time after %s, and then goes", async (name) => {
-    const id = await broker.publish({ retries: 1, retryDelay: String(hour) });
-    await broker.settle(id);
-    broker.now = noon + hour;
-    await broker.run("claim", { limit: 10 });
-    await broker.settle(id);
-    const dlqIds = broker.deadLetters.map(({ id }) => id);
-    broker.now = noon + 2 * hour;
-    await expire({ log: 90 * minute });
-    expect(sizes()).toEqual({ ...nothing, envelopes: 1, deadLetters: 1, keptLog: 1, log: 2 });
-    await remove(name, dlqIds, 90 * minute);
-    const again = name === "retryDeadLetters" ? 1 : 0;
-    const rest = { ...nothing, envelopes: again, messages: again };
-    expect(sizes()).toEqual({ ...rest, envelopes: 1 + again, keptLog: 1, log: 2 });
-    broker.now = noon + 3 * hour;
-    expect(await expire({ log: 90 * minute })).toEqual({ removed: 3, more: false });
-    expect(sizes()).toEqual(rest);
-  });
+  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)(
+    "stays for its own retention after %s, and is then removed",
+    async (name) => {
+      const id = await broker.publish({ retries: 1, retryDelay: String(hour) });
+      await broker.settle(id);
+      broker.now = noon + hour;
+      await broker.run("claim", { limit: 10 });
+      await broker.settle(id);
+      const dlqIds = broker.deadLetters.map(({ id }) => id);
+      broker.now = noon + 2 * hour;
+      await expire({ log: 90 * minute });
+      expect(sizes()).toEqual({ ...nothing, envelopes: 1, deadLetters: 1, keptLog: 1, log: 2 });
+      await remove(name, dlqIds, 90 * minute);
+      const again = name === "retryDeadLetters" ? 1 : 0;
+      const rest = { ...nothing, envelopes: again, messages: again };
+      expect(sizes()).toEqual({ ...rest, envelopes: 1 + again, keptLog: 1, log: 2 });
+      broker.now = noon + 3 * hour;
+      expect(await expire({ log: 90 * minute })).toEqual({ removed: 3, more: false });
+      expect(sizes()).toEqual(rest);
+    },
+  );
 
-  test("goes when it was removed in the batch in which its log became too old", async () => {
+  test("is removed if the dead letter was removed in the batch in which it expired", async () => {
     await fail();
     const dlqIds = broker.deadLetters.map(({ id }) => id);
     broker.now = noon + hour + 1;
@@ -112,7 +123,7 @@ describe("the log of a dead letter", () => {
     expect(sizes()).toEqual(nothing);
   });
 
-  test("keeps its marks, and takes them along", async () => {
+  test("keeps its tags, and is removed with them", async () => {
     await broker.settle(await broker.publish({ retries: 0, labels: ["eu"] }));
     const marks = [...broker.memory.tables.tags.keys()];
     broker.now = noon + hour + 1;
@@ -123,7 +134,7 @@ describe("the log of a dead letter", () => {
     expect(broker.memory.tables.tags.size).toBe(0);
   });
 
-  test("stays for its own time when that is longer than that of the dead letter", async () => {
+  test("stays for its own retention if that is longer than that of the dead letter", async () => {
     await fail();
     broker.now = noon + hour + 1;
     await expire({ deadLetters: hour });
@@ -133,7 +144,7 @@ describe("the log of a dead letter", () => {
     expect(sizes()).toEqual(nothing);
   });
 
-  test("goes with both when both are past their time", async () => {
+  test("is removed with the dead letter when both have expired", async () => {
     await fail();
     broker.now = noon + 2 * hour + 1;
     expect(await expire()).toEqual({ removed: 2, more: false });
@@ -141,7 +152,7 @@ describe("the log of a dead letter", () => {
   });
 });
 
-test("a deduplication key goes when its window has passed", async () => {
+test("a deduplication key is removed when its window has passed", async () => {
   await broker.publish({ deduplication: "key", delay: hour });
   broker.now = noon + 10 * minute;
   expect(await expire()).toMatchObject({ removed: 0 });
@@ -149,7 +160,7 @@ test("a deduplication key goes when its window has passed", async () => {
   expect(await expire()).toMatchObject({ removed: 1 });
 });
 
-test("no more is removed at once than was said, oldest first", async () => {
+test("at most the limit is removed at once, oldest first", async () => {
   for (let count = 0; count < 3; count++) await deliver();
   const [oldest] = [...broker.memory.tables.log.keys()].sort();
   broker.now += 3 * hour;
@@ -159,7 +170,7 @@ test("no more is removed at once than was said, oldest first", async () => {
 });
 
 describe("a node whose clock is wrong", () => {
-  test("removes nothing before its time when it is ahead", async () => {
+  test("removes nothing too early if its clock is ahead", async () => {
     await fail();
     await broker.publish({ deduplication: "key" });
     const before = sizes();
@@ -167,7 +178,7 @@ describe("a node whose clock is wrong", () => {
     expect(sizes()).toEqual(before);
   });
 
-  test("leaves no steps of a run behind when it is ahead, and what it takes for past uses up its limit", async () => {
+  test("keeps runs with all of their steps if it is ahead, and its limit still applies", async () => {
     const { runs, steps } = broker.memory.tables;
     const keep = (id: string, state: Run["state"], endedAt: number): void => {
       const told = {
@@ -179,19 +190,24 @@ describe("a node whose clock is wrong", () => {
       } as unknown as Run;
       runs.set(`acme\n${id}`, { ...told, account: "acme", id, runId: id, state, endedAt });
       for (const slot of ["r0", "r1"])
-        steps.set(`acme\n${id}/${slot}`, { account: "acme", id: `${id}/${slot}`, run: id, body: noBytes } as Step);
+        steps.set(`acme\n${id}/${slot}`, {
+          account: "acme",
+          id: `${id}/${slot}`,
+          run: id,
+          body: noBytes,
+        } as Step);
     };
     keep("wfr_failed", "RUN_FAILED", noon);
     broker.now = noon + 3 * hour;
     keep("wfr_fresh", "RUN_SUCCESS", broker.now);
     await expire({ now: broker.now + 100 * hour, limit: 2 });
     expect([[...runs.values()].map(({ id }) => id), steps.size]).toEqual([["wfr_failed", "wfr_fresh"], 4]);
-    // As soon as it is right it goes on.
+    // As soon as the clock is right, the removal continues.
     while ((await expire({ limit: 2 })).more);
     expect([[...runs.values()].map(({ id }) => id), steps.size]).toEqual([["wfr_fresh"], 2]);
   });
 
-  test("removes later when it is behind", async () => {
+  test("removes rows later if its clock is behind", async () => {
     await deliver();
     broker.now = noon + 3 * hour;
     expect(await expire({ now: noon + hour })).toEqual({ removed: 0, more: false });

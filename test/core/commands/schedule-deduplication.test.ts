@@ -3,8 +3,6 @@ import type { MessageInput, Schedule } from "../../../src/core/model/message.ts"
 import type { ScheduleInput } from "../../../src/core/commands/schedule.ts";
 import { CommandRunner, bytes, makeInput, noon } from "../commandRunner.ts";
 
-// Deduplication of schedules.
-
 const second = 1000;
 const minute = 60 * second;
 
@@ -28,24 +26,29 @@ const create = ({ letter, ...over }: Wanted) => {
 };
 const schedule = (id = "tick"): Schedule | undefined => broker.memory.tables.schedules.get(`acme\n${id}`);
 
-test("holds for the making of schedules, not for what they publish", async () => {
+test("deduplication applies to the creation of schedules, not to what they publish", async () => {
   const letter = { deduplication: "i:abc" };
   const { scheduleId } = await create({ id: null, letter });
   expect(await create({ id: "other", letter })).toEqual({ scheduleId, deduplicated: true });
   expect(schedule("other")).toBeUndefined();
   expect(schedule(scheduleId)?.messageInput.deduplication).toBeNull();
   for (; broker.now <= noon + 600 * second; broker.now += second) await broker.run("claim", { limit: 100 });
-  const born = [...broker.memory.tables.storedMessages.values()].map(({ createdAt }) => (createdAt - noon) / second);
+  const born = [...broker.memory.tables.storedMessages.values()].map(
+    ({ createdAt }) => (createdAt - noon) / second,
+  );
   expect(born).toEqual([300, 600]);
 });
 
-test("is of those that fire at the same times: another expression makes another schedule, or replaces it", async () => {
+test("a deduplication key applies to schedules with the same expression only", async () => {
   const letter = { deduplication: "i:abc" };
   await create({ letter });
   expect(await create({ cron: "7 7 * * *", letter })).toEqual({ scheduleId: "tick", deduplicated: false });
   expect(schedule("tick")?.cron).toBe("7 7 * * *");
-  expect(await create({ id: "other", cron: "8 8 * * *", letter })).toEqual({ scheduleId: "other", deduplicated: false });
-  // Whoever sets up both again makes no more of them.
+  expect(await create({ id: "other", cron: "8 8 * * *", letter })).toEqual({
+    scheduleId: "other",
+    deduplicated: false,
+  });
+  // A program that creates both again does not add schedules.
   for (const [cron, scheduleId] of [
     ["7 7 * * *", "tick"],
     ["8 8 * * *", "other"],
@@ -53,7 +56,7 @@ test("is of those that fire at the same times: another expression makes another 
     expect(await create({ id: null, cron, letter })).toEqual({ scheduleId, deduplicated: true });
 });
 
-test("is of the schedule as it was made: what has replaced it can be replaced by it again", async () => {
+test("a replaced schedule does not count as a duplicate, and can be replaced again", async () => {
   const one = { url: "https://one.example/", deduplication: "c:1" };
   const two = { url: "https://two.example/", deduplication: "c:2" };
   for (const letter of [one, two, one]) {
@@ -66,14 +69,14 @@ test("is of the schedule as it was made: what has replaced it can be replaced by
   expect(await create({ letter: one })).toEqual({ scheduleId: "tick", deduplicated: false });
 });
 
-test("does not take a message for a schedule", async () => {
+test("a message and a schedule with one deduplication key are not duplicates", async () => {
   const { scheduleId } = await create({ id: null, letter: { deduplication: "i:abc" } });
   const messageId = await broker.publish({ deduplication: "i:abc" });
   expect(messageId).toMatch(/^msg_/);
   expect(await create({ letter: { deduplication: "i:abc" } })).toEqual({ scheduleId, deduplicated: true });
 });
 
-test("ends with the schedule, or after ten minutes", async () => {
+test("deduplication of a schedule ends with the schedule, or after ten minutes", async () => {
   const letter = { deduplication: "i:abc" };
   await create({ letter });
   await broker.run("deleteSchedule", { account: "acme", id: "tick" });

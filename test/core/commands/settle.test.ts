@@ -9,7 +9,7 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-/** Goes to where the message is due, and claims it. */
+/** Moves the clock to the due time of the message, and claims it. */
 async function sendAgain(id: string): Promise<number> {
   const wait = (broker.state(id)?.dueAt ?? 0) - broker.now;
   broker.now += wait;
@@ -22,7 +22,7 @@ const bodyOf = ({ body }: { body: Uint8Array }): Record<string, unknown> =>
   JSON.parse(new TextDecoder().decode(body)) as Record<string, unknown>;
 
 describe("three retries", () => {
-  test("mean four attempts, after 12.182 s, 148.413 s and 1808.042 s, and then the dead letter queue", async () => {
+  test("mean four attempts, after 12.182 s, 148.413 s and 1808.042 s, then a dead letter", async () => {
     const id = await broker.publish();
     const waits = [];
     for (const attempt of [1, 2, 3]) {
@@ -31,11 +31,21 @@ describe("three retries", () => {
       expect(broker.deliveries).toMatchObject([{ attempt }]);
     }
     expect(waits).toEqual([12_182, 148_413, 1_808_042]);
-    expect(await broker.settle(id, { status: 503, headers: [["X-Why", "tired"]], body: bytes("sorry") })).toBe("failed");
+    expect(
+      await broker.settle(id, { status: 503, headers: [["X-Why", "tired"]], body: bytes("sorry") }),
+    ).toBe("failed");
     expect(broker.log(id)).toBe("ERROR RETRY ACTIVE ERROR RETRY ACTIVE ERROR RETRY ACTIVE ERROR FAILED");
     expect(broker.state(id)).toBeUndefined();
     expect(broker.deadLetters).toMatchObject([
-      { messageId: id, status: 503, headers: [["X-Why", "tired"]], body: bytes("sorry"), error: null, retried: 3, failureCallback: null },
+      {
+        messageId: id,
+        status: 503,
+        headers: [["X-Why", "tired"]],
+        body: bytes("sorry"),
+        error: null,
+        retried: 3,
+        failureCallback: null,
+      },
     ]);
     expect(broker.logRows(id).at(-1)).toMatchObject({ dlqId: broker.deadLetters[0]?.id, status: 503 });
   });
@@ -50,16 +60,26 @@ describe("three retries", () => {
   });
 });
 
-test("no answer counts like a bad one, and the log says why", async () => {
+test("no response counts like a failed one, and the log has the reason", async () => {
   const id = await broker.publish({ retries: 1, retryDelay: "500" });
   await broker.settle(id, { status: null, error: "connection refused" });
-  expect(broker.state(id)).toMatchObject({ state: "pending", attempts: 1, lostAttempts: 0, leasedBy: null, dueAt: noon + 500 });
-  expect(broker.logRows(id)).toMatchObject([{ states: ["ERROR", "RETRY"], error: "connection refused", nextDueAt: noon + 500 }]);
+  expect(broker.state(id)).toMatchObject({
+    state: "pending",
+    attempts: 1,
+    lostAttempts: 0,
+    leasedBy: null,
+    dueAt: noon + 500,
+  });
+  expect(broker.logRows(id)).toMatchObject([
+    { states: ["ERROR", "RETRY"], error: "connection refused", nextDueAt: noon + 500 },
+  ]);
 });
 
 test("a destination can forbid further attempts", async () => {
   const id = await broker.publish();
-  expect(await broker.settle(id, { status: 489, headers: [["Svc-Nonretryable-Error", "true"]] })).toBe("failed");
+  expect(await broker.settle(id, { status: 489, headers: [["Svc-Nonretryable-Error", "true"]] })).toBe(
+    "failed",
+  );
   expect(broker.deadLetters).toMatchObject([{ status: 489, retried: 0 }]);
 });
 
@@ -74,8 +94,8 @@ test("a lost lease uses up no retry", async () => {
   expect(broker.deadLetters).toMatchObject([{ retried: 1 }]);
 });
 
-describe("a report changes nothing", () => {
-  test("when it comes a second time", async () => {
+describe("a report", () => {
+  test("changes nothing if it comes a second time", async () => {
     const id = await broker.publish();
     await broker.settle(id, { attempt: 0 });
     expect(await broker.settle(id, { attempt: 0 })).toBe("late");
@@ -84,7 +104,7 @@ describe("a report changes nothing", () => {
     expect(broker.state(id)).toMatchObject({ state: "active", attempts: 1 });
   });
 
-  test("when another node has the lease", async () => {
+  test("changes nothing if another node has the lease", async () => {
     const id = await broker.publish();
     broker.now += 30 * second;
     broker.node = "nod_b";
@@ -95,7 +115,7 @@ describe("a report changes nothing", () => {
     expect(broker.state(id)).toMatchObject({ state: "active", leasedBy: "nod_b" });
   });
 
-  test("and is still heard when the lease ran out and nobody took it", async () => {
+  test("counts if the lease has expired but was not claimed since", async () => {
     const id = await broker.publish();
     broker.now += 10 * minute;
     expect(await broker.settle(id, { status: 200 })).toBe("delivered");
@@ -105,7 +125,7 @@ describe("a report changes nothing", () => {
 describe("a lease", () => {
   const held = (messageId: string) => ({ leases: [{ account: "acme", messageId, attempt: 0 }] });
 
-  test("is renewed for half a minute from now", async () => {
+  test("is renewed for 30 seconds from now", async () => {
     const id = await broker.publish();
     broker.now += 20 * second;
     expect(await broker.run("renew", held(id))).toEqual({ renewed: 1 });
@@ -114,17 +134,23 @@ describe("a lease", () => {
     expect(await broker.run("renew", held(id))).toEqual({ renewed: 0 });
   });
 
-  test("that is given back is due at once, and no attempt", async () => {
+  test("that is returned is due at once, and does not count as an attempt", async () => {
     const id = await broker.publish();
     expect(await broker.run("returnLeases", held(id))).toEqual({ returned: 1 });
-    expect(broker.state(id)).toMatchObject({ state: "pending", dueAt: noon, attempts: 0, lostAttempts: 0, leasedBy: null });
+    expect(broker.state(id)).toMatchObject({
+      state: "pending",
+      dueAt: noon,
+      attempts: 0,
+      lostAttempts: 0,
+      leasedBy: null,
+    });
     expect(await broker.run("returnLeases", held(id))).toEqual({ returned: 0 });
     expect(await broker.settle(id, { status: 200 })).toBe("late");
   });
 });
 
 describe("a callback", () => {
-  test("tells of every attempt, in exactly these words", async () => {
+  test("reports every attempt in this exact format", async () => {
     const letter = {
       callback: { ...callbackTo("https://told.example/x"), headers: [["X-Mine", "1"]] as const },
       headers: [
@@ -199,38 +225,47 @@ describe("a callback", () => {
     }
   });
 
-  test("says by which schedule, group and endpoint the message came", async () => {
+  test("names the schedule, group and endpoint of the message", async () => {
     const callback = callbackTo("https://told.example");
     const plain = await broker.publish({ callback });
     const id = await broker.publish({ callback, scheduleId: "scd_1", group: null, endpoint: "first" });
     for (const one of [plain, id]) await broker.settle(one, { status: 200 });
-    const told = [plain, id].map((one) => broker.listReporters(one)[0]).map((teller) => teller && bodyOf(teller));
+    const told = [plain, id]
+      .map((one) => broker.listReporters(one)[0])
+      .map((teller) => teller && bodyOf(teller));
     expect(told[0]).not.toHaveProperty("scheduleId");
     expect(told[0]).not.toHaveProperty("topicName");
     expect(told[1]).toMatchObject({ scheduleId: "scd_1", endpointName: "first" });
   });
 
-  test("says 0 and why when there was no answer", async () => {
+  test("reports status 0 and the error if there was no response", async () => {
     const id = await broker.publish({ callback: callbackTo("https://told.example") });
     await broker.settle(id, { status: null, error: "timed out", body: bytes("") });
     const [told] = broker.listReporters(id);
-    expect(told && bodyOf(told)).toMatchObject({ status: 0, body: Buffer.from("timed out").toString("base64") });
+    expect(told && bodyOf(told)).toMatchObject({
+      status: 0,
+      body: Buffer.from("timed out").toString("base64"),
+    });
   });
 
-  test("keeps the content type it was given", async () => {
-    const id = await broker.publish({ callback: { ...callbackTo("https://told.example"), headers: [["Content-Type", "text/x"]] } });
+  test("keeps its own content type", async () => {
+    const id = await broker.publish({
+      callback: { ...callbackTo("https://told.example"), headers: [["Content-Type", "text/x"]] },
+    });
     await broker.settle(id, { status: 200 });
     expect(broker.listReporters(id)).toMatchObject([{ headers: [["Content-Type", "text/x"]] }]);
   });
 
-  test("hides its body where anything of the original is hidden, since it tells of all of it", async () => {
+  test("hides its body if any part of the original is hidden, because it contains all of it", async () => {
     const redaction = { body: false, headers: ["Authorization"] };
     const id = await broker.publish({ redaction, callback: callbackTo("https://told.example") });
     await broker.settle(id, { status: 200 });
-    expect(broker.listReporters(id)).toMatchObject([{ redaction: { body: true, headers: ["Authorization"] } }]);
+    expect(broker.listReporters(id)).toMatchObject([
+      { redaction: { body: true, headers: ["Authorization"] } },
+    ]);
   });
 
-  test("stands behind those that wait for its host", async () => {
+  test("waits behind messages in the waitlist of its host", async () => {
     const id = await broker.publish({ callback: callbackTo("https://told.example") });
     const { capacity } = broker;
     broker.capacity = noCapacity;
@@ -242,7 +277,7 @@ describe("a callback", () => {
     expect(broker.listReporters(id).map(({ id }) => broker.state(id)?.state)).toEqual(["pending"]);
   });
 
-  test("goes out from the same batch", async () => {
+  test("is delivered by the same batch", async () => {
     const id = await broker.publish({ callback: callbackTo("https://told.example") });
     await broker.settle(id, { status: 200 });
     expect(broker.deliveries).toMatchObject([{ message: { url: "https://told.example" }, attempt: 0 }]);
@@ -251,14 +286,21 @@ describe("a callback", () => {
 
 describe("a failure callback", () => {
   const failed = async (): Promise<{ id: string; told: string }> => {
-    const id = await broker.publish({ retries: 0, failureCallback: { ...callbackTo("https://told.example"), retries: 0 } });
+    const id = await broker.publish({
+      retries: 0,
+      failureCallback: { ...callbackTo("https://told.example"), retries: 0 },
+    });
     await broker.settle(id);
     const [told] = broker.listReporters(id);
     return { id, told: told?.id ?? "" };
   };
 
-  test("is sent once, when all is over, with the id of the dead letter", async () => {
-    const id = await broker.publish({ retries: 1, retryDelay: "0", failureCallback: callbackTo("https://told.example") });
+  test("is sent once, after the last attempt, with the id of the dead letter", async () => {
+    const id = await broker.publish({
+      retries: 1,
+      retryDelay: "0",
+      failureCallback: callbackTo("https://told.example"),
+    });
     await broker.settle(id);
     expect(broker.listReporters(id)).toEqual([]);
     await broker.run("claim", { limit: 1 });
@@ -271,13 +313,13 @@ describe("a failure callback", () => {
     expect(letter?.failureCallback).toEqual({ state: "CALLBACK_INPROGRESS" });
   });
 
-  test("is not sent for what is delivered", async () => {
+  test("is not sent for a delivered message", async () => {
     const id = await broker.publish({ failureCallback: callbackTo("https://told.example") });
     await broker.settle(id, { status: 204 });
     expect(broker.listReporters(id)).toEqual([]);
   });
 
-  test("that arrives is noted with the dead letter", async () => {
+  test("that is delivered is recorded in the dead letter", async () => {
     const { told } = await failed();
     await broker.settle(told, { status: 200, headers: [["X-A", "b"]], body: bytes("thanks") });
     expect(broker.deadLetters[0]?.failureCallback).toEqual({
@@ -288,22 +330,25 @@ describe("a failure callback", () => {
     });
   });
 
-  test("that fails is noted with the dead letter, and is one itself", async () => {
+  test("that fails is recorded in the dead letter, and is a dead letter itself", async () => {
     const { id, told } = await failed();
     await broker.settle(told, { status: 404, body: bytes("who?") });
     const [letter, other] = broker.deadLetters;
-    expect(letter).toMatchObject({ messageId: id, failureCallback: { state: "CALLBACK_FAIL", responseStatus: 404, responseBody: "who?" } });
+    expect(letter).toMatchObject({
+      messageId: id,
+      failureCallback: { state: "CALLBACK_FAIL", responseStatus: 404, responseBody: "who?" },
+    });
     expect(other).toMatchObject({ messageId: told, failureCallback: null });
   });
 
-  test("that is cancelled is noted with the dead letter", async () => {
+  test("that is cancelled is recorded in the dead letter", async () => {
     const { told } = await failed();
     await broker.run("cancel", { account: "acme", messageIds: [told] });
     expect(broker.deadLetters[0]?.failureCallback).toEqual({ state: "CALLBACK_CANCELED" });
   });
 });
 
-test("an outcome that comes for an unknown message is late", async () => {
+test("an outcome of an unknown message is late", async () => {
   await broker.run("publish", { account: "acme", inputs: [makeInput()] });
   expect(await broker.settle("msg_unknown")).toBe("late");
 });

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { Rejection, WebhookSource } from "../../../src/core/model/message.ts";
+import type { Rejection, WebhookSource } from "../../../src/core/model/webhookSource.ts";
 import { mayKeepRejection, maxRejections, rejectionRange } from "../../../src/core/commands/source.ts";
 import { CommandRunner, bytes, noon } from "../commandRunner.ts";
 
@@ -20,8 +20,10 @@ beforeEach(async () => {
   source = await broker.run("createSource", { account: "acme", secretHash: "hash-1", ...setUp });
 });
 
-const current = (id = source.id): WebhookSource | undefined => broker.memory.tables.sources.get(`acme\n${id}`);
-const rejections = (): Rejection[] => [...broker.memory.tables.rejections.values()].toSorted((a, b) => a.number - b.number);
+const current = (id = source.id): WebhookSource | undefined =>
+  broker.memory.tables.sources.get(`acme\n${id}`);
+const rejections = (): Rejection[] =>
+  [...broker.memory.tables.rejections.values()].toSorted((a, b) => a.number - b.number);
 const reject = (reason = "r", { id = source.id, account = "acme", others = 0 } = {}) =>
   broker.run("keepRejection", {
     account,
@@ -35,7 +37,7 @@ const reject = (reason = "r", { id = source.id, account = "acme", others = 0 } =
     body: bytes("hello"),
   });
 
-test("a source begins with nothing accepted and nothing rejected", () => {
+test("a new source has nothing accepted and nothing rejected", () => {
   expect(source).toEqual({
     account: "acme",
     id: expect.stringMatching(/^src_/),
@@ -49,26 +51,34 @@ test("a source begins with nothing accepted and nothing rejected", () => {
   });
 });
 
-test("there is no source without its account", async () => {
-  await expect(broker.run("createSource", { account: "gone", secretHash: "h", ...setUp })).rejects.toThrow("unauthorized");
+test("a source needs an existing account", async () => {
+  await expect(broker.run("createSource", { account: "gone", secretHash: "h", ...setUp })).rejects.toThrow(
+    "unauthorized",
+  );
 });
 
-describe("changing", () => {
-  test("leaves what is not given as it is", async () => {
-    const changed = await broker.run("changeSource", { account: "acme", id: source.id, change: { paused: true } });
+describe("changing a source", () => {
+  test("leaves settings that are not given as they are", async () => {
+    const changed = await broker.run("changeSource", {
+      account: "acme",
+      id: source.id,
+      change: { paused: true },
+    });
     expect(changed).toEqual({ ...source, paused: true });
     expect(current()).toEqual(changed);
   });
 
-  test("a source of another account is none", async () => {
-    expect(await broker.run("changeSource", { account: "other", id: source.id, change: { paused: true } })).toBeNull();
+  test("finds no source of another account", async () => {
+    expect(
+      await broker.run("changeSource", { account: "other", id: source.id, change: { paused: true } }),
+    ).toBeNull();
     expect(await broker.run("deleteSource", { account: "other", id: source.id })).toEqual({ deleted: false });
     expect(current()).toEqual(source);
   });
 });
 
-describe("rejected calls", () => {
-  test("are kept with their number and with how many were not", async () => {
+describe("rejections", () => {
+  test("are kept with their number, and with the number of those that were not kept", async () => {
     expect(await reject("bad", { others: 3 })).toEqual({ kept: true });
     expect(await reject("worse")).toEqual({ kept: true });
     expect(rejections()).toMatchObject([
@@ -78,7 +88,7 @@ describe("rejected calls", () => {
     expect(current()).toMatchObject({ rejected: 5, kept: 2 });
   });
 
-  test("are kept twenty at once, and then one in each second", async () => {
+  test("are kept twenty at once, and then one per second", async () => {
     const keptOf = async (calls: number): Promise<number> => {
       let kept = 0;
       for (let call = 0; call < calls; call++) kept += (await reject()).kept ? 1 : 0;
@@ -95,7 +105,7 @@ describe("rejected calls", () => {
     expect(await keptOf(50)).toBe(20);
   });
 
-  test("are kept again at once when a clock went back", async () => {
+  test("are kept again at once if the clock went back", async () => {
     broker.now += 3_600_000;
     await reject();
     broker.now = noon;
@@ -104,49 +114,62 @@ describe("rejected calls", () => {
     expect(current()?.keptUntil).toBe(noon + 1_000);
   });
 
-  test("take the place of the oldest when all places are taken", async () => {
+  test("replace the oldest ones if all places are taken", async () => {
     for (let call = 0; call < maxRejections + 30; call++) {
       await reject(`r${call}`);
       broker.now += 1_000;
     }
-    expect(rejections().map(({ reason }) => reason)).toEqual(Array.from({ length: maxRejections }, (_, at) => `r${at + 30}`));
+    expect(rejections().map(({ reason }) => reason)).toEqual(
+      Array.from({ length: maxRejections }, (_, at) => `r${at + 30}`),
+    );
     expect(current()).toMatchObject({ rejected: maxRejections + 30, kept: maxRejections + 30 });
   });
 
-  test("of a source that is gone are not kept", async () => {
+  test("of a source that does not exist are not kept", async () => {
     await broker.run("deleteSource", { account: "acme", id: source.id });
     expect(await reject()).toEqual({ kept: false });
     expect(rejections()).toEqual([]);
   });
 
-  test("of another account's source are not kept", async () => {
+  test("of a source of another account are not kept", async () => {
     expect(await reject("r", { account: "other" })).toEqual({ kept: false });
     expect(rejections()).toEqual([]);
   });
 
-  test.each([1, maxRejections, maxRejections + 7])("go with their source, and only with it: %i", async (calls) => {
-    const other = await broker.run("createSource", { account: "acme", secretHash: "hash-2", ...setUp });
-    await reject("of the other", { id: other.id });
-    for (let call = 0; call < calls; call++) {
-      await reject();
-      broker.now += 1_000;
-    }
-    expect(rejections().length).toBe(Math.min(calls, maxRejections) + 1);
-    expect(await broker.run("deleteSource", { account: "acme", id: source.id })).toEqual({ deleted: true });
-    expect(current()).toBeUndefined();
-    expect(rejections()).toMatchObject([{ reason: "of the other" }]);
-    expect(await broker.run("deleteSource", { account: "acme", id: source.id })).toEqual({ deleted: false });
-  });
+  test.each([1, maxRejections, maxRejections + 7])(
+    "are removed with their source, and only with it: %i",
+    async (calls) => {
+      const other = await broker.run("createSource", { account: "acme", secretHash: "hash-2", ...setUp });
+      await reject("of the other", { id: other.id });
+      for (let call = 0; call < calls; call++) {
+        await reject();
+        broker.now += 1_000;
+      }
+      expect(rejections().length).toBe(Math.min(calls, maxRejections) + 1);
+      expect(await broker.run("deleteSource", { account: "acme", id: source.id })).toEqual({ deleted: true });
+      expect(current()).toBeUndefined();
+      expect(rejections()).toMatchObject([{ reason: "of the other" }]);
+      expect(await broker.run("deleteSource", { account: "acme", id: source.id })).toEqual({
+        deleted: false,
+      });
+    },
+  );
 
-  test("are found by their source, and by no other", () => {
+  test("are found by their own source only", () => {
     const { after, before } = rejectionRange("src_1");
     const isWithin = (id: string): boolean => id > after && id < before;
     expect(["src_1/00", "src_1/99"].map(isWithin)).toEqual([true, true]);
-    expect(["src_1", "src_10/00", "src_2/00", "src_11", "src_1A/00"].map(isWithin)).toEqual([false, false, false, false, false]);
+    expect(["src_1", "src_10/00", "src_2/00", "src_11", "src_1A/00"].map(isWithin)).toEqual([
+      false,
+      false,
+      false,
+      false,
+      false,
+    ]);
   });
 });
 
-test("that a call was accepted is noted once a minute", async () => {
+test("an accepted call is recorded once a minute", async () => {
   const note = () => broker.run("noteAcceptance", { account: "acme", id: source.id });
   expect(await note()).toEqual({ noted: true });
   broker.now += 59_999;

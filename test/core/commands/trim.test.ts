@@ -6,9 +6,11 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-const limits = (change: object) => broker.run("changeAccount", { account: "acme", change: { limits: change } });
+const limits = (change: object) =>
+  broker.run("changeAccount", { account: "acme", change: { limits: change } });
 const none = { log: null, keptLog: null, deadLetters: null, audit: null };
-const trim = (tooMany: object, limit = 100) => broker.run("trim", { account: "acme", tooMany: { ...none, ...tooMany }, limit });
+const trim = (tooMany: object, limit = 100) =>
+  broker.run("trim", { account: "acme", tooMany: { ...none, ...tooMany }, limit });
 const dropped = () => broker.memory.tables.accounts.get("acme")?.dropped;
 const idsIn = (table: "log" | "deadLetters" | "audit"): string[] =>
   [...broker.memory.tables[table].values()].map(({ id }) => id).toSorted();
@@ -20,7 +22,7 @@ async function deliver(count: number): Promise<void> {
   }
 }
 
-test("the log goes up to the newest entry that is too many, and the account counts what went", async () => {
+test("the log is trimmed up to the newest entry over the limit, and the account counts it", async () => {
   await deliver(4);
   await limits({ logEntries: 2 });
   const ids = idsIn("log");
@@ -31,7 +33,7 @@ test("the log goes up to the newest entry that is too many, and the account coun
   expect(dropped()).toEqual({ log: 3, deadLetters: 0 });
 });
 
-test("dead letters go up to the newest one that is too many", async () => {
+test("dead letters are trimmed up to the newest one over the limit", async () => {
   for (let n = 0; n < 3; n++) {
     broker.now += 1;
     await broker.settle(await broker.publish({ retries: 0 }));
@@ -43,7 +45,7 @@ test("dead letters go up to the newest one that is too many", async () => {
   expect(dropped()).toEqual({ log: 0, deadLetters: 2 });
 });
 
-test("the audit log goes up to the newest entry that is too many, and is not counted", async () => {
+test("the audit log is trimmed up to the newest entry over the limit, and is not counted", async () => {
   const by = { kind: "account", ip: null } as never;
   for (const queues of [1, 2, 3]) {
     broker.now += 1;
@@ -56,7 +58,7 @@ test("the audit log goes up to the newest entry that is too many, and is not cou
   expect(dropped()).toBeUndefined();
 });
 
-test("nothing goes when the account may have more by now, or when nothing is too many", async () => {
+test("nothing is trimmed if the account may have more by now, or if no entry is over the limit", async () => {
   await deliver(2);
   const [id] = idsIn("log");
   await limits({ logEntries: 2 });
@@ -65,7 +67,7 @@ test("nothing goes when the account may have more by now, or when nothing is too
   expect(idsIn("log")).toHaveLength(2);
 });
 
-test("as many go at once as are asked for", async () => {
+test("at most the limit is removed at once", async () => {
   await deliver(4);
   await limits({ logEntries: 1 });
   const ids = idsIn("log");

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { LongWork } from "../../../src/core/fairness/longWork.ts";
 
-/** An event loop that turns when it is told to, and work that takes as long as it says. */
+/** An event loop that the test turns, and work that takes as long as it says. */
 function loop() {
   const soon: (() => void)[] = [];
   const ran: string[] = [];
@@ -11,7 +11,7 @@ function loop() {
     work,
     ran,
     waits: () => soon.length,
-    /** A slice of this name, which takes `time`. */
+    /** Returns a slice with this name that takes `time`. */
     add: (owner: string, name: string, { time = 0, expected }: { time?: number; expected?: number } = {}) =>
       work.next(owner, () => void ((now += time), ran.push(name)), expected),
     turn: () => soon.splice(0).forEach((run) => run()),
@@ -19,7 +19,7 @@ function loop() {
 }
 
 describe("a turn of the event loop", () => {
-  test("runs one slice that takes a millisecond, and the next turn another one", () => {
+  test("runs one slice that takes a millisecond, and the next turn runs another one", () => {
     const { add, turn, ran } = loop();
     for (const name of ["a", "b", "c"]) add("acme", name, { time: 1 });
     expect(ran).toEqual([]);
@@ -39,14 +39,14 @@ describe("a turn of the event loop", () => {
     expect(ran.join("")).toBe("abcdef");
   });
 
-  test("counts what follows a slice, such as the read that it allows", () => {
+  test("counts the time that a slice causes, such as that of the read that it starts", () => {
     const { add, turn, ran } = loop();
     for (const name of "abcd") add("acme", name, { expected: 0.5 });
     turn();
     expect(ran.join("")).toBe("ab");
   });
 
-  test("comes only while there is work", () => {
+  test("is scheduled only while there is work", () => {
     const { add, turn, waits } = loop();
     add("acme", "a");
     add("acme", "b");
@@ -56,7 +56,7 @@ describe("a turn of the event loop", () => {
   });
 });
 
-test("owners take turns, however much each of them waits for", () => {
+test("owners take turns, regardless of how much each of them waits for", () => {
   const { add, turn, ran } = loop();
   for (const name of ["a1", "a2", "a3"]) add("a", name, { time: 1 });
   add("b", "b1", { time: 1 });
@@ -65,7 +65,7 @@ test("owners take turns, however much each of them waits for", () => {
   expect(ran).toEqual(["a1", "b1"]);
 });
 
-test("a slice that is added by a slice runs in a later turn, behind what waits", () => {
+test("a slice that is added by a slice runs in a later turn, after waiting slices", () => {
   const { work, add, turn, ran } = loop();
   work.next("a", () => add("a", "again"), 1);
   add("a", "waiting", { time: 1 });
@@ -76,7 +76,7 @@ test("a slice that is added by a slice runs in a later turn, behind what waits",
   expect(ran).toEqual(["waiting", "again"]);
 });
 
-test("what was timed is what it took", () => {
+test("timed returns how long a function took", () => {
   let now = 0;
   const work = new LongWork({ soon: () => undefined, elapsed: () => now });
   expect(work.timed(() => void (now += 2.5))).toBe(2.5);

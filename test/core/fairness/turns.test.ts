@@ -16,13 +16,17 @@ describe("rounds through the accounts", () => {
   });
 });
 
-test("an account is behind when it had as many rows as a turn looks at", () => {
+test("an account has a backlog if it had as many rows as a turn looks at", () => {
   const all = rows("a".repeat(turnLimits.rows) + "b".repeat(turnLimits.rows - 1));
   const none = { before: [], from: undefined, to: "" };
   expect(listBackloggedAccounts(all, { ...none, from: "" })).toEqual(["a"]);
-  // An account without a turn may have more, and so may one that was behind before.
+  // An account without a turn may have more rows, and so may an account that had a backlog before.
   expect(listBackloggedAccounts(all, none)).toEqual(["a", "b"]);
-  expect(listBackloggedAccounts(all, { before: ["a", "c", "d"], from: "b", to: "c" })).toEqual(["a", "d", "b"]);
+  expect(listBackloggedAccounts(all, { before: ["a", "c", "d"], from: "b", to: "c" })).toEqual([
+    "a",
+    "d",
+    "b",
+  ]);
 });
 
 describe("a claim", () => {
@@ -31,7 +35,9 @@ describe("a claim", () => {
     broker.capacity = noCapacity;
     for (const [id, count] of Object.entries(accounts)) {
       await broker.run("createAccount", { ...account, id, name: id, token: id, tokenHash: id });
-      const inputs = Array.from({ length: count }, (_, at) => makeInput({ url: `https://${id}.example/${at}` }));
+      const inputs = Array.from({ length: count }, (_, at) =>
+        makeInput({ url: `https://${id}.example/${at}` }),
+      );
       if (count > 0) await broker.run("publish", { account: id, inputs });
       broker.now += 1;
     }
@@ -41,7 +47,7 @@ describe("a claim", () => {
   const account = { password: "", signingKeys: { current: "sig_1", next: "sig_2" } };
   const sentOf = (broker: CommandRunner) => broker.deliveries.map(({ message }) => message.account);
 
-  test("that finds more than it can look at gives all accounts a turn from then on", async () => {
+  test("that finds more rows than it can look at gives all accounts a turn from then on", async () => {
     const broker = await backlog({ large: 200, small: 2 });
     const first = await broker.run("claim", { limit: 10 });
     expect(first).toMatchObject({ more: true, turns: { messages: "" }, backlogged: ["large"] });
@@ -52,15 +58,17 @@ describe("a claim", () => {
     expect(second).toMatchObject({ more: true, backlogged: ["large"] });
   });
 
-  test("offers what is scarce to the accounts in turn", async () => {
+  test("offers scarce capacity to the accounts in turn", async () => {
     const broker = await backlog({ large: 30, small: 30 });
     broker.capacity = { ...ampleCapacity, free: 8 };
     await broker.run("claim", { limit: 100 });
     expect(sentOf(broker).slice(0, 4)).toEqual(["large", "small", "large", "small"]);
   });
 
-  test("goes on with the accounts behind those that had their turn, and begins again after the last", async () => {
-    const many = Object.fromEntries(Array.from({ length: turnLimits.accounts + 2 }, (_, at) => [`b${String(at).padStart(2, "0")}`, 2]));
+  test("continues after the accounts that had their turn, and starts again at the end", async () => {
+    const many = Object.fromEntries(
+      Array.from({ length: turnLimits.accounts + 2 }, (_, at) => [`b${String(at).padStart(2, "0")}`, 2]),
+    );
     const broker = await backlog({ a: 100, ...many });
     const first = await broker.run("claim", { limit: 10 });
     const second = await broker.run("claim", { limit: 10, turns: first.turns });
@@ -70,7 +78,7 @@ describe("a claim", () => {
     expect(new Set(sentOf(broker))).toEqual(new Set(["a", "b15", "b16", "b17"]));
   });
 
-  test("finds leases that ran out although more is due than it looks at", async () => {
+  test("finds expired leases even if more rows are due than it looks at", async () => {
     const broker = await backlog({ lostAttempts: 1, large: 100 });
     await broker.run("claim", { limit: 1 });
     const [delivery] = broker.deliveries;
@@ -79,7 +87,7 @@ describe("a claim", () => {
     expect(broker.deliveries.map(({ message }) => message.id)).toContain(delivery?.message.id);
   });
 
-  test("leaves messages of an account that is not behind to be sent at once", async () => {
+  test("lets messages of an account without a backlog be sent at once", async () => {
     const broker = await backlog({ large: 100, small: 0 });
     broker.capacity = {
       ...ampleCapacity,
@@ -89,7 +97,8 @@ describe("a claim", () => {
         ["small small.example", 1],
       ]),
     };
-    const publish = (id: string) => broker.run("publish", { account: id, inputs: [makeInput({ url: `https://${id}.example/` })] });
+    const publish = (id: string) =>
+      broker.run("publish", { account: id, inputs: [makeInput({ url: `https://${id}.example/` })] });
     await publish("small");
     expect(sentOf(broker)).toEqual(["small"]);
     await publish("large");

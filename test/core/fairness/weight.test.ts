@@ -2,7 +2,8 @@ import { describe, expect, test } from "vitest";
 import { splitInputs, transaction, weighCommand } from "../../../src/core/fairness/weight.ts";
 import { makeInput } from "../commandRunner.ts";
 
-const many = (count: number, over: Parameters<typeof makeInput>[0] = {}) => Array.from({ length: count }, () => makeInput(over));
+const many = (count: number, over: Parameters<typeof makeInput>[0] = {}) =>
+  Array.from({ length: count }, () => makeInput(over));
 const labels = Array.from({ length: 32 }, (_, at) => `label ${at}`);
 const sizesOf = (letters: ReturnType<typeof many>) => splitInputs(letters).map(({ length }) => length);
 
@@ -12,18 +13,18 @@ describe("the parts of a list", () => {
     expect(splitInputs(many(300)).flat()).toHaveLength(300);
   });
 
-  test("are smaller where messages have many labels, large bodies, or go to groups", () => {
+  test("are smaller if messages have many labels, large bodies, or go to groups", () => {
     expect(sizesOf(many(20, { labels }))).toEqual([7, 7, 6]);
     expect(sizesOf(many(4, { body: new Uint8Array(2 ** 18) }))).toEqual([3, 1]);
     expect(sizesOf(many(3, { group: "g", url: "", labels }))).toEqual([1, 1, 1]);
   });
 
-  test("are one where a message belongs to a workflow run: that is taken as a whole", () => {
+  test("are not divided if a message belongs to a workflow run, so the list is stored as a whole", () => {
     const post = { kind: "start", runId: "wfr_1", origin: "new", invoker: null } as never;
     expect(sizesOf([...many(300), makeInput({ post })])).toEqual([301]);
   });
 
-  test("of one letter, and of none, are what they are", () => {
+  test("of one message, and of none, are the list itself", () => {
     expect(sizesOf(many(1))).toEqual([1]);
     expect(splitInputs([])).toEqual([[]]);
   });

@@ -2,7 +2,14 @@ import { expect, test } from "vitest";
 import type { AuditEntry, AuditFilter } from "../../../src/core/model/auditEntry.ts";
 import { matchesAuditFilter } from "../../../src/core/model/auditEntry.ts";
 
-const entry = { account: "acme", id: "aud_1", time: 10, what: "queue.delete", object: "q", by: { kind: "token" } } as AuditEntry;
+const entry = {
+  account: "acme",
+  id: "aud_1",
+  time: 10,
+  what: "queue.delete",
+  object: "q",
+  by: { kind: "token" },
+} as AuditEntry;
 
 test.each<[AuditFilter, boolean]>([
   [{}, true],
@@ -18,6 +25,6 @@ test.each<[AuditFilter, boolean]>([
   [{ what: ["queue.del"] }, false],
   [{ what: ["que"] }, false],
   [{ what: [] }, false],
-])("an entry passes the filter %j: %s", (filter, passes) => {
+])("the filter %j selects the entry: %s", (filter, passes) => {
   expect(matchesAuditFilter(filter, entry)).toBe(passes);
 });

@@ -1,5 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { findForbiddenDestination, parseDestinations, normalizePattern } from "../../../src/core/model/destinations.ts";
+import {
+  findForbiddenDestination,
+  parseDestinations,
+  normalizePattern,
+} from "../../../src/core/model/destinations.ts";
 
 const aimAt = (url: string) => ({ url, group: null, queue: null, callback: null, failureCallback: null });
 const isMeant = (pattern: string, url: string): boolean =>
@@ -26,53 +30,65 @@ describe("a pattern of URLs", () => {
     ["http://127.0.0.1/*", "http://0x7f.1/x"],
     ["http://[::1]:4000/*", "http://[0:0::1]:4000/x"],
     ["https://e.example/%41/*", "https://e.example/%41/x"],
-  ])("%s means %s", (pattern, url) => {
+  ])("%s matches %s", (pattern, url) => {
     expect(isMeant(pattern, url)).toBe(true);
   });
 
   test.each([
-    ["https://e.example/in/*", "https://e.example/in", "above it"],
+    ["https://e.example/in/*", "https://e.example/in", "the parent path"],
     ["https://e.example/in/*", "http://e.example/in/a", "another protocol"],
     ["https://e.example/in/*", "https://e.example:8443/in/a", "another port"],
-    ["https://e.example:8443/*", "https://e.example/", "the usual port"],
+    ["https://e.example:8443/*", "https://e.example/", "the default port"],
     ["https://e.example/*", "https://e.example.evil.example/", "a longer host"],
     ["https://e.example/*", "https://evil.example/https://e.example/", "a host in the path"],
-    ["https://e.example/*", "https://e.example@evil.example/", "a user name"],
+    ["https://e.example/*", "https://e.example@evil.example/", "a user name for another host"],
     ["https://e.example/*", "https://user:pass@e.example/", "a user name before the right host"],
     ["https://e.example/*", "https://@e.example\\@evil.example/", "a backslash"],
     ["https://e.example/*", "https://e.example./", "a dot at the end of the host"],
     ["https://*.e.example/*", "https://e.example/", "the domain itself"],
-    ["https://*.e.example/*", "https://evile.example/", "a domain that ends alike"],
-    ["https://*.e.example/*", "https://a.e.example:81/", "another port below it"],
+    ["https://*.e.example/*", "https://evile.example/", "a domain with the same ending"],
+    ["https://*.e.example/*", "https://a.e.example:81/", "a subdomain with another port"],
     ["https://*.e.example/*", "https://evil.example/a.e.example/", "the domain in the path"],
     ["https://e.example/in/*", "https://e.example/IN/a", "another case of the path"],
-    ["https://e.example/in/*", "https://e.example/in/../admin", "a step up"],
-    ["https://e.example/in/*", "https://e.example/admin/../in/a", "a step up that comes back"],
-    ["https://e.example/in/*", "https://e.example/in/./a", "a step nowhere"],
-    ["https://e.example/in/*", "https://e.example/in/..", "a step at the end"],
-    ["https://e.example/in/*", "https://e.example/in/..%3b/admin", "a step with an encoded semicolon"],
-    ["https://e.example/in/*", "https://e.example/in/..%253Bx=1/admin", "a step with a semicolon that is encoded twice"],
-    ["https://e.example/in/*", "https://e.example/in/..%20/admin", "a step with a space"],
-    ["https://e.example/in/*", "https://e.example/in/..%09/admin", "a step with a tab"],
-    ["https://e.example/in/*", "https://e.example/in/..%23/admin", "a step that ends a path where it is decoded"],
-    ["https://e.example/in/*", "https://e.example/in/.%252e/admin", "a dot that is encoded twice"],
-    ["https://e.example/in/*", "https://e.example/in/%c0%ae%c0%ae/admin", "dots in bytes that are no UTF-8"],
-    ["https://e.example/in/*", "https://e.example/in/%e0%80%af../admin", "a slash in bytes that are no UTF-8"],
-    ["https://e.example/in/*", "https://e.example/in/%u002e%u002e/admin", "dots as some servers write them"],
-    ["https://e.example/in/*", "https://e.example/in/%2e%2e/admin", "an encoded step"],
-    ["https://e.example/in/*", "https://e.example/in/.%2E/admin", "a half encoded step"],
+    ["https://e.example/in/*", "https://e.example/in/../admin", "a dot segment up"],
+    ["https://e.example/in/*", "https://e.example/admin/../in/a", "a dot segment up and back"],
+    ["https://e.example/in/*", "https://e.example/in/./a", "a dot segment that stays"],
+    ["https://e.example/in/*", "https://e.example/in/..", "a dot segment at the end"],
+    ["https://e.example/in/*", "https://e.example/in/..%3b/admin", "a dot segment with an encoded semicolon"],
+    [
+      "https://e.example/in/*",
+      "https://e.example/in/..%253Bx=1/admin",
+      "a dot segment with a semicolon encoded twice",
+    ],
+    ["https://e.example/in/*", "https://e.example/in/..%20/admin", "a dot segment with a space"],
+    ["https://e.example/in/*", "https://e.example/in/..%09/admin", "a dot segment with a tab"],
+    [
+      "https://e.example/in/*",
+      "https://e.example/in/..%23/admin",
+      "a dot segment that ends the decoded path",
+    ],
+    ["https://e.example/in/*", "https://e.example/in/.%252e/admin", "a dot encoded twice"],
+    ["https://e.example/in/*", "https://e.example/in/%c0%ae%c0%ae/admin", "dots as invalid UTF-8"],
+    ["https://e.example/in/*", "https://e.example/in/%e0%80%af../admin", "a slash as invalid UTF-8"],
+    [
+      "https://e.example/in/*",
+      "https://e.example/in/%u002e%u002e/admin",
+      "dots in a form that some servers read",
+    ],
+    ["https://e.example/in/*", "https://e.example/in/%2e%2e/admin", "an encoded dot segment"],
+    ["https://e.example/in/*", "https://e.example/in/.%2E/admin", "a half encoded dot segment"],
     ["https://e.example/in/*", "https://e.example/in/..%2fadmin", "an encoded slash"],
     ["https://e.example/in/*", "https://e.example/in/..%5Cadmin", "an encoded backslash"],
-    ["https://e.example/in/*", "https://e.example/in/%252e%252e%252fadmin", "what is encoded twice"],
-    ["https://e.example/in/*", "https://e.example/in/%25252e/admin", "what is encoded three times"],
-    ["https://e.example/in/*", "https://e.example/in/..;/admin", "a step with a parameter"],
-    ["https://e.example/in/*", "https://e.example\\in\\..\\admin", "backslashes for slashes"],
-    ["https://e.example/in/*", "https://e.example//in/a", "one slash more"],
-    ["https://e.example/in/*", "https://e.example/%69n/a", "another way to write a letter"],
-    ["https://e.example/in", "https://e.example/in?a=b", "a query more"],
-    ["https://bücher.example/*", "https://bucher.example/", "a letter that looks alike"],
-    ["https://e.example/*", "https://е.example/", "a letter of another script"],
-  ])("%s does not mean %s: %s", (pattern, url) => {
+    ["https://e.example/in/*", "https://e.example/in/%252e%252e%252fadmin", "a dot segment encoded twice"],
+    ["https://e.example/in/*", "https://e.example/in/%25252e/admin", "dots encoded three times"],
+    ["https://e.example/in/*", "https://e.example/in/..;/admin", "a dot segment with a parameter"],
+    ["https://e.example/in/*", "https://e.example\\in\\..\\admin", "backslashes instead of slashes"],
+    ["https://e.example/in/*", "https://e.example//in/a", "an additional slash"],
+    ["https://e.example/in/*", "https://e.example/%69n/a", "a needlessly encoded character"],
+    ["https://e.example/in", "https://e.example/in?a=b", "an additional query"],
+    ["https://bücher.example/*", "https://bucher.example/", "a similar character"],
+    ["https://e.example/*", "https://е.example/", "a character of another script"],
+  ])("%s does not match %s: %s", (pattern, url) => {
     expect(isMeant(pattern, url)).toBe(false);
   });
 
@@ -107,67 +123,105 @@ describe("a pattern of URLs", () => {
     expect(() => normalizePattern(written)).toThrow(/^destinations: /);
   });
 
-  test("is shown in its refusal, with what is wrong and how to write it", () => {
-    const howToWrite = "give a URL such as https://example.com/orders/* or https://*.example.com/*, or queue:orders, or group:orders-*";
-    const refusalOf = (written: string, problem: string) => `destinations: "${written}" ${problem}; ${howToWrite}`;
-    expect(() => normalizePattern("x".repeat(201))).toThrow(refusalOf("x".repeat(200), "is no pattern of destinations"));
-    expect(() => normalizePattern("x".repeat(2_048))).toThrow("is no pattern of destinations");
-    expect(() => normalizePattern("x".repeat(2_049))).toThrow("is too long, the limit is 2048 characters");
+  test("is quoted in its refusal, with the problem and the accepted forms", () => {
+    const howToWrite =
+      "use a URL such as https://example.com/orders/* or https://*.example.com/*, queue:orders or " +
+      "group:orders-*";
+    const refusalOf = (written: string, problem: string) =>
+      `destinations: "${written}" ${problem}; ${howToWrite}`;
+    expect(() => normalizePattern("x".repeat(201))).toThrow(
+      refusalOf("x".repeat(200), "is not a destination pattern"),
+    );
+    expect(() => normalizePattern("x".repeat(2_048))).toThrow("is not a destination pattern");
+    expect(() => normalizePattern("x".repeat(2_049))).toThrow("exceeds the limit of 2048 characters");
     for (const [written, problem] of [
-      ["queue:", "has no name behind the colon"],
+      ["queue:", "has no name after the colon"],
       ["https://e.example*", 'ends in the middle of a host; end it with "/*"'],
       ["https://e.example:99999/", "is not a valid URL"],
-      ["https://e.example/a/../b", "has steps, or encoded slashes, dots or percent signs, in its path"],
-      ["https://*.localhost/", "has a star before what is no domain"],
+      [
+        "https://e.example/a/../b",
+        "has dot segments, or encoded slashes, dots or percent signs, in its path",
+      ],
+      ["https://*.localhost/", "has a star before a host that is not a domain"],
     ] as const)
-      expect(() => normalizePattern(written)).toThrow(expect.objectContaining({ code: "invalid", message: refusalOf(written, problem) }));
+      expect(() => normalizePattern(written)).toThrow(
+        expect.objectContaining({ code: "invalid", message: refusalOf(written, problem) }),
+      );
     expect(() => normalizePattern("a\u0001")).toThrow("has control characters");
   });
 
-  test("is kept in one way of writing it", () => {
+  test("is stored in one canonical form", () => {
     expect(normalizePattern("HTTPS://*.Bücher.Example:443/a*")).toBe("https://*.xn--bcher-kva.example/a*");
   });
 });
 
-describe("destinations", () => {
-  const within = (patterns: string[], aim: Partial<Parameters<typeof findForbiddenDestination>[1]>): string | null =>
-    findForbiddenDestination(parseDestinations(patterns.map(normalizePattern)), { ...aimAt("https://e.example/"), ...aim });
-  const callback = (url: string, more: object = {}) => ({ url, callback: null, failureCallback: null, ...more });
+describe("the destinations of a token", () => {
+  const within = (
+    patterns: string[],
+    aim: Partial<Parameters<typeof findForbiddenDestination>[1]>,
+  ): string | null =>
+    findForbiddenDestination(parseDestinations(patterns.map(normalizePattern)), {
+      ...aimAt("https://e.example/"),
+      ...aim,
+    });
+  const callback = (url: string, more: object = {}) => ({
+    url,
+    callback: null,
+    failureCallback: null,
+    ...more,
+  });
 
-  test("bind callbacks, and theirs", () => {
+  test("restrict callbacks, and callbacks of callbacks", () => {
     const all = ["https://e.example/*", "https://c.example/*"];
-    expect(within(all, { callback: callback("https://c.example/"), failureCallback: callback("https://c.example/") })).toBeNull();
+    expect(
+      within(all, {
+        callback: callback("https://c.example/"),
+        failureCallback: callback("https://c.example/"),
+      }),
+    ).toBeNull();
     for (const evil of [
       callback("https://evil.example/"),
       callback("https://c.example/", { callback: callback("https://evil.example/") }),
     ]) {
       expect(within(all, { callback: evil })).toBe("https://evil.example/");
       expect(within(all, { failureCallback: evil })).toBe("https://evil.example/");
-      expect(within(all, { failureCallback: callback("https://c.example/", { failureCallback: evil }) })).toBe("https://evil.example/");
+      expect(
+        within(all, { failureCallback: callback("https://c.example/", { failureCallback: evil }) }),
+      ).toBe("https://evil.example/");
     }
   });
 
-  test("bind where a run goes, and the run that invokes it", () => {
+  test("restrict the endpoint of a run, and that of the run which invokes it", () => {
     const evil = "https://evil.example/";
-    expect(within(["https://e.example/*"], { post: { kind: "start", url: "https://e.example/w", invoker: null } })).toBeNull();
+    expect(
+      within(["https://e.example/*"], { post: { kind: "start", url: "https://e.example/w", invoker: null } }),
+    ).toBeNull();
     expect(within(["https://e.example/*"], { post: { kind: "start", url: evil } })).toBe(evil);
-    expect(within(["https://e.example/*"], { post: { kind: "start", url: "https://e.example/w", invoker: { url: evil } } })).toBe(evil);
+    expect(
+      within(["https://e.example/*"], {
+        post: { kind: "start", url: "https://e.example/w", invoker: { url: evil } },
+      }),
+    ).toBe(evil);
   });
 
-  test("bind queues by themselves", () => {
-    expect(within(["queue:a-*"], { queue: "a-1", callback: callback("https://anywhere.example/") })).toBeNull();
+  test("restrict queues separately", () => {
+    expect(
+      within(["queue:a-*"], { queue: "a-1", callback: callback("https://anywhere.example/") }),
+    ).toBeNull();
     expect(within(["queue:a-*"], { queue: "b" })).toBe("the queue b");
     expect(within(["queue:a-*"], {})).toBe("a message without a queue");
     expect(within(["queue:a", "https://other.example/*"], { queue: "a" })).toBe("https://e.example/");
     expect(within(["https://e.example/*"], { queue: "whichever" })).toBeNull();
   });
 
-  test("bind groups by their names, or by all that is in them", () => {
+  test("restrict URL groups by their names, or by all of their endpoints", () => {
     expect(within(["group:g"], { group: "g" })).toBeNull();
     expect(within(["group:*"], { group: "g" })).toBeNull();
     expect(within(["group:g"], { group: "other" })).toBe("an endpoint of the URL group other");
     expect(within(["group:g"], {})).toBe("https://e.example/");
-    expect(within(["group:g"], { group: "g", callback: callback("https://c.example/") })).toBe("https://c.example/");
+    expect(within(["group:g"], { group: "g", callback: callback("https://c.example/") })).toBe(
+      "https://c.example/",
+    );
     expect(within(["https://e.example/*"], { group: "g" })).toBeNull();
     expect(within(["https://other.example/*"], { group: "g", url: "" })).toBe("the URL group g");
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { findFailedStep, formatRunFailure, formatFailure } from "../../../src/core/model/failureText.ts";
+import type { StepHead } from "../../../src/core/model/message.ts";
 import { bytes } from "../commandRunner.ts";
 
 describe("the reason of a failure", () => {
@@ -19,19 +20,25 @@ describe("the reason of a failure", () => {
     expect(reason).toBe(expected);
   });
 
-  test("does not tell what the endpoint says where bodies are hidden", () => {
+  test("hides the message of the endpoint if bodies are hidden", () => {
     const hidden = { body: true, headers: false };
     const answer = { body: bytes('{"message":"secret"}'), error: null, status: 500 };
     expect(formatFailure(answer, hidden)).toBe("the endpoint answered with status 500");
     expect(formatFailure({ ...answer, error: "timed out" }, hidden)).toBe("timed out");
-    expect(formatRunFailure({ error: "", status: 500, said: "secret" }, hidden)).toBe("the endpoint answered with status 500");
-    expect(formatRunFailure({ error: "", status: 500, said: "boom" }, { body: false, headers: true })).toBe("boom");
+    expect(formatRunFailure({ error: "", status: 500, said: "secret" }, hidden)).toBe(
+      "the endpoint answered with status 500",
+    );
+    expect(formatRunFailure({ error: "", status: 500, said: "boom" }, { body: false, headers: true })).toBe(
+      "boom",
+    );
   });
 });
 
 describe("the step that failed", () => {
   const head = { stepId: 2, stepName: "two", stepType: "Run", concurrent: 1 };
-  test.each([
+  test.for<
+    [slot: string | undefined, head: StepHead | null, stepName: string | null, afterStep: string | null]
+  >([
     ["i", null, null, null],
     ["p2", head, "two", null],
     ["f2", head, "two", null],
@@ -39,13 +46,16 @@ describe("the step that failed", () => {
     ["r2", null, null, null],
     ["x5", null, null, null],
     [undefined, null, null, null],
-  ])("of a message at %s", (slot, head, stepName, afterStep) => {
+  ])("is derived from a message at %s", ([slot, head, stepName, afterStep]) => {
     expect(findFailedStep(slot, head, [["X-A", "b"]])).toEqual({ stepName, afterStep });
   });
 
-  test.each(["Upstash-Error-Step-Name", "Svc-Error-Step-Name"])("is the one that the endpoint names in %s", (name) => {
-    for (const slot of ["i", "r2", "p2", "x5", undefined])
-      expect(findFailedStep(slot, head, [[name, "boom"]])).toEqual({ stepName: "boom", afterStep: null });
-    expect(findFailedStep("r2", head, [[name, ""]])).toEqual({ stepName: null, afterStep: "two" });
-  });
+  test.each(["Upstash-Error-Step-Name", "Svc-Error-Step-Name"])(
+    "is the step that the endpoint names in %s",
+    (name) => {
+      for (const slot of ["i", "r2", "p2", "x5", undefined])
+        expect(findFailedStep(slot, head, [[name, "boom"]])).toEqual({ stepName: "boom", afterStep: null });
+      expect(findFailedStep("r2", head, [[name, ""]])).toEqual({ stepName: null, afterStep: "two" });
+    },
+  );
 });

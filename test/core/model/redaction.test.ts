@@ -3,7 +3,12 @@ import { describe, expect, test } from "vitest";
 import { Refusal } from "../../../src/core/values/errors.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
 import type { Bytes, HeaderList, Redaction } from "../../../src/core/model/message.ts";
-import { mergeRedactions, parseRedaction, redactBody, redactHeaders } from "../../../src/core/model/redaction.ts";
+import {
+  mergeRedactions,
+  parseRedaction,
+  redactBody,
+  redactHeaders,
+} from "../../../src/core/model/redaction.ts";
 
 describe("parseRedaction", () => {
   test.each<[string, Redaction]>([
@@ -42,8 +47,10 @@ describe("parseRedaction", () => {
     ["header [a]", "header [a]"],
     ["header[é]", "header[é]"],
     ["body[a]", "body[a]"],
-  ])("%j is refused, naming %j", (text, item) => {
-    const words = `redact fields: cannot read ${JSON.stringify(item)}; use body, header or header[Name], separated by commas`;
+  ])("%j is refused with an error that names %j", (text, item) => {
+    const words =
+      `redact fields: cannot read ${JSON.stringify(item)}; use body, header or header[Name], ` +
+      "separated by commas";
     expect(() => parseRedaction(text)).toThrow(new Refusal("invalid", words));
   });
 
@@ -57,7 +64,11 @@ describe("parseRedaction", () => {
       fc.property(text, (each) => {
         const redaction = orRefusal(() => parseRedaction(each));
         if (redaction instanceof Refusal) return;
-        expect(redaction.body || redaction.headers === true || (redaction.headers !== false && redaction.headers.length > 0)).toBe(true);
+        expect(
+          redaction.body ||
+            redaction.headers === true ||
+            (redaction.headers !== false && redaction.headers.length > 0),
+        ).toBe(true);
       }),
     );
     expect(orRefusal(() => parseRedaction("header[".repeat(100_000)))).toBeInstanceOf(Refusal);
@@ -74,21 +85,27 @@ describe("parseRedaction", () => {
 });
 
 const bytes = (text: string): Bytes => new TextEncoder().encode(text);
-const hash = (value: string | Bytes): string => `#${typeof value === "string" ? value : new TextDecoder().decode(value)}`;
+const hash = (value: string | Bytes): string =>
+  `#${typeof value === "string" ? value : new TextDecoder().decode(value)}`;
 
 describe("redactBody", () => {
   test("replaces the body by its hash", () => {
-    expect(redactBody(bytes("secret"), { body: true, headers: false }, hash)).toEqual(bytes("REDACTED:#secret"));
+    expect(redactBody(bytes("secret"), { body: true, headers: false }, hash)).toEqual(
+      bytes("REDACTED:#secret"),
+    );
   });
 
   test("leaves an empty body empty", () => {
     expect(redactBody(noBytes, { body: true, headers: false }, hash)).toBe(noBytes);
   });
 
-  test.each<[Redaction | null]>([[null], [{ body: false, headers: true }]])("leaves the body alone with %j", (redaction) => {
-    const body = bytes("open");
-    expect(redactBody(body, redaction, hash)).toBe(body);
-  });
+  test.each<[Redaction | null]>([[null], [{ body: false, headers: true }]])(
+    "does not change the body with %j",
+    (redaction) => {
+      const body = bytes("open");
+      expect(redactBody(body, redaction, hash)).toBe(body);
+    },
+  );
 });
 
 describe("redactHeaders", () => {
@@ -99,7 +116,7 @@ describe("redactHeaders", () => {
     ["Empty", ""],
   ];
 
-  test("replaces every value, keeping names, order and repetition", () => {
+  test("replaces every value, and keeps names, order and repetition", () => {
     expect(redactHeaders(headers, { body: false, headers: true }, hash)).toEqual([
       ["Accept", "REDACTED:#a"],
       ["X-Key", "REDACTED:#k1"],
@@ -108,7 +125,7 @@ describe("redactHeaders", () => {
     ]);
   });
 
-  test("replaces the values of the named headers alone", () => {
+  test("replaces only the values of the named headers", () => {
     expect(redactHeaders(headers, parseRedaction("header[x-key],header[absent]"), hash)).toEqual([
       ["Accept", "a"],
       ["X-Key", "REDACTED:#k1"],
@@ -118,7 +135,7 @@ describe("redactHeaders", () => {
   });
 
   test.each<[Redaction | null]>([[null], [{ body: true, headers: false }], [{ body: false, headers: [] }]])(
-    "leaves all alone with %j",
+    "does not change headers with %j",
     (redaction) => {
       expect(redactHeaders(headers, redaction, hash)).toEqual(headers);
     },
@@ -130,7 +147,7 @@ test.each([
   ["body", "header[X]", { body: true, headers: ["X"] }],
   ["header[X]", "header[Y], header[X]", { body: false, headers: ["X", "Y"] }],
   ["header[X]", "header", { body: false, headers: true }],
-])("%s and %s together hide what either does", (one, other, hidden) => {
+])("%s and %s together hide everything that one of them hides", (one, other, hidden) => {
   expect(mergeRedactions(parseRedaction(one), parseRedaction(other))).toEqual(hidden);
   expect(mergeRedactions(parseRedaction(other), parseRedaction(one))).toMatchObject({ body: hidden.body });
   expect(mergeRedactions(parseRedaction(one), null)).toEqual(parseRedaction(one));

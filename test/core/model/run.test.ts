@@ -5,7 +5,11 @@ import { CommandRunner, bytes, callbackTo, makeInput, noon, makeEventWait } from
 
 const endpoint = "https://app.example/order";
 const modern: RunFeatures = { lazyFetch: true, initialBody: true, detect: true, captured: true };
-const answersAsWorkflow = { status: 200, headers: [["Upstash-Workflow-Sdk-Version", "1"]], body: bytes("{}") } as const;
+const answersAsWorkflow = {
+  status: 200,
+  headers: [["Upstash-Workflow-Sdk-Version", "1"]],
+  body: bytes("{}"),
+} as const;
 
 export const startOf = (runId: string, more: Partial<MessageInput> = {}): MessageInput =>
   makeInput({
@@ -17,9 +21,18 @@ export const startOf = (runId: string, more: Partial<MessageInput> = {}): Messag
     ...more,
   });
 
-export const stepOf = (runId: string, step: Record<string, unknown>, more: Partial<MessageInput> = {}): MessageInput => {
+export const stepOf = (
+  runId: string,
+  step: Record<string, unknown>,
+  more: Partial<MessageInput> = {},
+): MessageInput => {
   const head = { stepName: "s", stepType: "Run", concurrent: 1, stepId: 1, ...step };
-  return makeInput({ url: endpoint, body: bytes(JSON.stringify(head)), post: { kind: "step", runId, head }, ...more });
+  return makeInput({
+    url: endpoint,
+    body: bytes(JSON.stringify(head)),
+    post: { kind: "step", runId, head },
+    ...more,
+  });
 };
 
 const textOf = ({ message }: Delivery): string => new TextDecoder().decode(message.body);
@@ -35,22 +48,29 @@ async function post(broker: CommandRunner, letter: MessageInput): Promise<string
 const runs = (broker: CommandRunner): Run[] => [...broker.memory.tables.runs.values()];
 
 describe("a run", () => {
-  test("begins with a history of its payload, and goes on with each step", async () => {
+  test("begins with its payload as history, and continues with each step", async () => {
     const broker = await CommandRunner.open();
     const first = await post(broker, startOf("wfr_1"));
-    expect(broker.deliveries.map(textOf)).toEqual([`[{"messageId":"${first}","body":"${btoa("payload")}","callType":"step"}]`]);
+    expect(broker.deliveries.map(textOf)).toEqual([
+      `[{"messageId":"${first}","body":"${btoa("payload")}","callType":"step"}]`,
+    ]);
     const second = await post(broker, stepOf("wfr_1", { out: "1" }));
     expect(history(broker.deliveries[0])).toEqual(["payload", expect.stringContaining('"out":"1"')]);
-    expect(broker.deliveries[0]?.message).toMatchObject({ id: second, headers: [["Upstash-Workflow-Sdk-Version", "1"]] });
+    expect(broker.deliveries[0]?.message).toMatchObject({
+      id: second,
+      headers: [["Upstash-Workflow-Sdk-Version", "1"]],
+    });
     expect(await broker.settle(first, answersAsWorkflow)).toBe("delivered");
     await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes('"done"') });
     expect(await broker.settle(second, answersAsWorkflow)).toBe("delivered");
-    expect(runs(broker)).toMatchObject([{ state: "RUN_SUCCESS", endedAt: noon, steps: 2, body: bytes('"done"') }]);
+    expect(runs(broker)).toMatchObject([
+      { state: "RUN_SUCCESS", endedAt: noon, steps: 2, body: bytes('"done"') },
+    ]);
     expect([...broker.memory.tables.activeRuns.values()]).toEqual([]);
     expect([...broker.memory.tables.messages.values()]).toEqual([]);
   });
 
-  test("keeps what is posted twice once", async () => {
+  test("keeps a step that is posted twice only once", async () => {
     const broker = await CommandRunner.open();
     await post(broker, startOf("wfr_1"));
     const once = await post(broker, stepOf("wfr_1", {}));
@@ -60,7 +80,10 @@ describe("a run", () => {
 
   test("fails with its dead letter, its failure callback and its other messages", async () => {
     const broker = await CommandRunner.open();
-    const first = await post(broker, startOf("wfr_1", { retries: 0, failureCallback: callbackTo("https://app.example/failed") }));
+    const first = await post(
+      broker,
+      startOf("wfr_1", { retries: 0, failureCallback: callbackTo("https://app.example/failed") }),
+    );
     const later = await post(broker, stepOf("wfr_1", { stepId: 0, targetStep: 2 }, { delay: 5000 }));
     expect(await broker.settle(first, { status: 500 })).toBe("failed");
     expect(broker.state(later)).toBeUndefined();
@@ -75,13 +98,21 @@ describe("a run", () => {
       status: 500,
     });
     expect(await broker.settle(callback?.message.id ?? "", { status: 200 })).toBe("delivered");
-    expect(broker.deadLetters).toMatchObject([{ failureCallback: { state: "CALLBACK_SUCCESS", responseStatus: 200 } }]);
+    expect(broker.deadLetters).toMatchObject([
+      { failureCallback: { state: "CALLBACK_SUCCESS", responseStatus: 200 } },
+    ]);
     expect(runs(broker)).toMatchObject([
-      { state: "RUN_FAILED", failure: { callback: { state: "CALLBACK_SUCCESS" }, unfinished: [{ messageId: later, dueAt: noon + 5000 }] } },
+      {
+        state: "RUN_FAILED",
+        failure: {
+          callback: { state: "CALLBACK_SUCCESS" },
+          unfinished: [{ messageId: later, dueAt: noon + 5000 }],
+        },
+      },
     ]);
   });
 
-  test("that is resumed sends again what has no result, and nothing else", async () => {
+  test("sends again only what has no result when it is resumed", async () => {
     const broker = await CommandRunner.open();
     const first = await post(broker, startOf("wfr_1", { retries: 0 }));
     await broker.settle(first, answersAsWorkflow);
@@ -92,7 +123,13 @@ describe("a run", () => {
     await broker.settle(result1, answersAsWorkflow);
     await broker.settle(plan2, { status: 500 });
     const [{ id: dlqId } = { id: "" }] = broker.deadLetters;
-    const resumed = await broker.run("resumeRun", { account: "acme", dlqId, from: "failure", overrides: {}, logRetention: 1000 });
+    const resumed = await broker.run("resumeRun", {
+      account: "acme",
+      dlqId,
+      from: "failure",
+      overrides: {},
+      logRetention: 1000,
+    });
     expect(resumed.runId).not.toBe("wfr_1");
     expect(broker.deliveries.map(history)).toEqual([
       ["payload", expect.stringContaining('"targetStep":1'), expect.stringContaining('"targetStep":2')],
@@ -102,33 +139,55 @@ describe("a run", () => {
     expect(history(broker.deliveries[0])).toHaveLength(5);
   });
 
-  test("wakes with an event, one that came before, or the end of the time", async () => {
+  test("continues after an event, an earlier event, or the end of the wait", async () => {
     const broker = await CommandRunner.open();
     await post(broker, startOf("wfr_1"));
     const waiting = (stepId: number) => makeEventWait("paid", stepId);
     await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiting(1) });
-    const told = await broker.run("notify", { account: "acme", event: "paid", body: bytes("yes"), runId: "wfr_1", kind: "event" });
+    const told = await broker.run("notify", {
+      account: "acme",
+      event: "paid",
+      body: bytes("yes"),
+      runId: "wfr_1",
+      kind: "event",
+    });
     expect(told.notified).toHaveLength(1);
     expect(history(broker.deliveries[0])[1]).toBe(
-      `{"stepId":1,"stepName":"w","stepType":"Wait","concurrent":1,"waitEventId":"paid","timeout":"1h","out":"${btoa("yes")}","waitTimeout":false}`,
+      '{"stepId":1,"stepName":"w","stepType":"Wait","concurrent":1,"waitEventId":"paid",' +
+        `"timeout":"1h","out":"${btoa("yes")}","waitTimeout":false}`,
     );
     expect(
-      await broker.run("notify", { account: "acme", event: "paid", body: bytes("again"), runId: "wfr_1", kind: "event" }),
+      await broker.run("notify", {
+        account: "acme",
+        event: "paid",
+        body: bytes("again"),
+        runId: "wfr_1",
+        kind: "event",
+      }),
     ).toMatchObject({ stored: true });
     await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiting(2) });
     expect(history(broker.deliveries[0])[2]).toContain(btoa("again"));
     await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiting(3) });
     broker.now = noon + 3_600_000;
     await broker.run("claim", { limit: 10 });
-    expect(history(broker.deliveries.find(({ message }) => message.run?.stepKey === "r3"))[3]).toContain('"waitTimeout":true');
+    expect(history(broker.deliveries.find(({ message }) => message.run?.stepKey === "r3"))[3]).toContain(
+      '"waitTimeout":true',
+    );
   });
 
-  test("that was invoked tells its result to the one that waits for it", async () => {
+  test("that was invoked reports its result to the run that waits for it", async () => {
     const broker = await CommandRunner.open();
     await post(broker, startOf("parent"));
     const step = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
     const invoker = { runId: "parent", createdAt: noon, url: endpoint, headers: [], step };
-    const post1 = { kind: "start" as const, runId: "child", url: endpoint, features: modern, origin: "sdk" as const, invoker };
+    const post1 = {
+      kind: "start" as const,
+      runId: "child",
+      url: endpoint,
+      features: modern,
+      origin: "sdk" as const,
+      invoker,
+    };
     await post(broker, startOf("child", { post: post1 }));
     await broker.run("finishRun", { account: "acme", runId: "child", body: bytes('"r"') });
     expect(JSON.parse(history(broker.deliveries[0])[1] ?? "")).toEqual({
@@ -137,7 +196,7 @@ describe("a run", () => {
     });
   });
 
-  test("gets the answer of a third party, whatever it is", async () => {
+  test("receives the response of a third party, regardless of its status", async () => {
     const broker = await CommandRunner.open();
     await post(
       broker,
@@ -179,7 +238,7 @@ describe("a run", () => {
   });
 });
 
-test("a run without a name is given one of its own", async () => {
+test("a run without a run id gets a new one", async () => {
   const broker = await CommandRunner.open();
   const [one, other] = await broker.run("publish", { account: "acme", inputs: [startOf(""), startOf("")] });
   const ids = [one, other].map((result) => (result && "run" in result ? result.run?.runId : undefined));
@@ -188,13 +247,18 @@ test("a run without a name is given one of its own", async () => {
   expect(broker.deliveries).toHaveLength(2);
 });
 
-test("what is posted for a run is taken as a whole, whatever becomes of plain messages beside it", async () => {
+test("the posts of a run are accepted as a whole, independent of plain messages in the request", async () => {
   const broker = await CommandRunner.open();
   await broker.run("publish", { account: "acme", inputs: [startOf("wfr_1")] });
   const inputs = [stepOf("wfr_1", {}), { ...stepOf("wfr_1", {}), retries: 1001 }];
-  await expect(broker.run("publish", { account: "acme", inputs })).rejects.toThrow("message 2 of 2: retries: 1001 asked for");
+  await expect(broker.run("publish", { account: "acme", inputs })).rejects.toThrow(
+    "message 2 of 2: retries: 1001 exceeds the limit of 1000",
+  );
   expect([...broker.memory.tables.steps.keys()]).toHaveLength(1);
-  const beside = await broker.run("publish", { account: "acme", inputs: [stepOf("wfr_1", {}), makeInput({ retries: 1001 })] });
+  const beside = await broker.run("publish", {
+    account: "acme",
+    inputs: [stepOf("wfr_1", {}), makeInput({ retries: 1001 })],
+  });
   expect(beside).toMatchObject([{ messageId: expect.any(String) }, { refused: "limit-exceeded" }]);
   expect([...broker.memory.tables.steps.keys()]).toHaveLength(2);
 });

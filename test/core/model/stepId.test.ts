@@ -14,16 +14,26 @@ import {
 const key: fc.Arbitrary<ParsedStepKey> = fc.oneof(
   fc.constant({ kind: "initial" as const, number: 0 }),
   fc.record({
-    kind: fc.constantFrom("plan" as const, "result" as const, "call" as const, "answer" as const, "unreadable" as const),
+    kind: fc.constantFrom(
+      "plan" as const,
+      "result" as const,
+      "call" as const,
+      "answer" as const,
+      "unreadable" as const,
+    ),
     number: fc.nat(),
   }),
 );
 
 describe("the key of a step", () => {
-  test("is read as it was written, also within an id", () => {
+  test("is parsed as it was formatted, also within an id", () => {
     const property = fc.property(key, (one) => {
       const id = toStepId("run_1", formatStepKey(one));
-      expect([parseStepKey(formatStepKey(one)), parseStepId(id), readRunKey(id)]).toEqual([one, one, "run_1"]);
+      expect([parseStepKey(formatStepKey(one)), parseStepId(id), readRunKey(id)]).toEqual([
+        one,
+        one,
+        "run_1",
+      ]);
       const { after, before } = listRunBounds("run_1");
       expect([id > after, id < before, toStepId("run_12", "i") < before]).toEqual([true, true, false]);
     });
@@ -34,7 +44,7 @@ describe("the key of a step", () => {
     expect(parseStepKey(text)).toEqual({ kind: "unreadable", number: 0 });
   });
 
-  test("follows from what is posted", () => {
+  test("follows from the posted step", () => {
     const head = { stepId: 3, stepName: "n", stepType: "Run", concurrent: 1 };
     const plan = { ...head, stepId: 0, targetStep: 4 };
     expect(

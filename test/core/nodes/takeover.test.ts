@@ -11,7 +11,7 @@ import {
 
 type Seen = [at: number, session: number, isHeld: boolean, server?: string];
 
-/** Which looks at one other node end its leases. */
+/** Returns which checks of one other node end its leases. */
 function endsAt(looks: readonly Seen[]): number[] {
   let known: SessionHistory | null = null;
   return looks.flatMap(([at, session, isHeld, server = "one"]) => {
@@ -21,7 +21,7 @@ function endsAt(looks: readonly Seen[]): number[] {
   });
 }
 
-test("leases end when the hold was seen, and then was gone for 2 s", () => {
+test("leases end when the session lease was seen held, and then gone for 2 s", () => {
   const ends = endsAt([
     [-1_500, 1, true],
     [0, 1, true],
@@ -34,7 +34,7 @@ test("leases end when the hold was seen, and then was gone for 2 s", () => {
   expect(ends).toEqual([3_000, 4_000]);
 });
 
-test("a hold that came back begins anew, also where nobody saw it", () => {
+test("a session lease that came back starts again, even if that was not seen", () => {
   const seen: Seen[] = [
     [0, 1, true],
     [1_000, 1, false],
@@ -43,7 +43,7 @@ test("a hold that came back begins anew, also where nobody saw it", () => {
     [4_000, 1, false],
   ];
   expect(endsAt(seen)).toEqual([]);
-  // The second session was held between two looks only.
+  // The second session was held only between two checks.
   const unseen: Seen[] = [
     [0, 1, true],
     [1_000, 1, false],
@@ -54,7 +54,7 @@ test("a hold that came back begins anew, also where nobody saw it", () => {
   expect(endsAt(unseen)).toEqual([]);
 });
 
-test("after a restart or a failover of the database the lease alone counts, until the hold is seen there", () => {
+test("after a restart or failover of the database, leases only expire until a session is seen", () => {
   const restarted: Seen[] = [
     [0, 1, true],
     [1_000, 1, false],
@@ -63,7 +63,13 @@ test("after a restart or a failover of the database the lease alone counts, unti
   ];
   expect(endsAt(restarted)).toEqual([]);
   expect(
-    endsAt([...restarted, [8_500, 2, true, "two"], [10_000, 2, true, "two"], [11_000, 2, false, "two"], [13_000, 2, false, "two"]]),
+    endsAt([
+      ...restarted,
+      [8_500, 2, true, "two"],
+      [10_000, 2, true, "two"],
+      [11_000, 2, false, "two"],
+      [13_000, 2, false, "two"],
+    ]),
   ).toEqual([13_000]);
 });
 
@@ -74,12 +80,16 @@ test("a node that is seen for the first time, or not at all, keeps its leases", 
       [9_000, 1, false],
     ]),
   ).toEqual([]);
-  const { watch: seen } = observeSessions(null, { server: "one", sessions: [{ node: "nod_b", session: 1, isHeld: false }], at: 0 });
+  const { watch: seen } = observeSessions(null, {
+    server: "one",
+    sessions: [{ node: "nod_b", session: 1, isHeld: false }],
+    at: 0,
+  });
   expect(hasOtherNodes(seen)).toBe(false);
   expect(hasOtherNodes(null)).toBe(false);
 });
 
-test("a hold that was seen for less than 1.5 s does not count: its node may not have seen that there is another one", () => {
+test("a session seen for less than 1.5 s does not count: its node may not know of another node", () => {
   const looks = (heldUntil: number): Seen[] => [
     [0, 1, true],
     [heldUntil, 1, true],
@@ -94,8 +104,12 @@ test("a node ends its deliveries half a second before others may send them", () 
   expect(takeoverDelay - sessionLossTimeout).toBe(500);
 });
 
-test("a session is taken over three times, 2 s apart, and a later one anew", () => {
-  const look = (at: number, session: number, isHeld: boolean) => ({ server: "one", sessions: [{ node: "nod_b", session, isHeld }], at });
+test("a session is taken over three times, 2 s apart, and a later session is counted separately", () => {
+  const look = (at: number, session: number, isHeld: boolean) => ({
+    server: "one",
+    sessions: [{ node: "nod_b", session, isHeld }],
+    at,
+  });
   const session = { node: "nod_b", session: 1 };
   let seen = observeSessions(observeSessions(null, look(-1_500, 1, true)).watch, look(0, 1, true)).watch;
   const ends: number[] = [];
@@ -113,7 +127,7 @@ test("a session is taken over three times, 2 s apart, and a later one anew", () 
   expect(observeSessions(seen, look(34_000, 2, false)).gone).toEqual([{ node: "nod_b", session: 2 }]);
 });
 
-test("the next look is not later than the moment at which a session has been gone for 2 s", () => {
+test("the next check is not later than the moment at which a session has been gone for 2 s", () => {
   const of = (goneAt: number | null): SessionHistory => ({
     server: "one",
     seen: new Map([["nod_b", { session: 1, heldAt: 0, heldFor: 2_000, goneAt, takeovers: 0 }]]),
@@ -122,6 +136,6 @@ test("the next look is not later than the moment at which a session has been gon
   expect(nextCheckDelay(of(null), 5_000, 500)).toBe(500);
   expect(nextCheckDelay(of(3_200), 5_000, 500)).toBe(200);
   expect(nextCheckDelay(of(4_900), 5_000, 500)).toBe(500);
-  // Its leases end already, unless that has failed.
+  // Its leases have ended already, unless the takeover failed.
   expect(nextCheckDelay(of(1_000), 5_000, 500)).toBe(500);
 });

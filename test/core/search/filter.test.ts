@@ -4,7 +4,11 @@ import { matchesFilter } from "../../../src/core/search/filter.ts";
 import type { StoredMessage } from "../../../src/core/model/message.ts";
 import { makeInput, noon } from "../commandRunner.ts";
 
-const { delay: _delay, ...letter } = makeInput({ url: "https://Shop.example:8443/a/b?c=d", labels: ["new", "red"], callerIp: "192.0.2.1" });
+const { delay: _delay, ...letter } = makeInput({
+  url: "https://Shop.example:8443/a/b?c=d",
+  labels: ["new", "red"],
+  callerIp: "192.0.2.1",
+});
 const message: StoredMessage = {
   ...letter,
   account: "acme",
@@ -17,7 +21,7 @@ const message: StoredMessage = {
 };
 const seen: FilteredItem = { message, time: noon, dlqId: "dlq-1", state: "FAILED", responseStatus: 503 };
 
-describe("passes", () => {
+describe("a message matches the filter", () => {
   test.each<[Filter, boolean]>([
     [{}, true],
     [{ messageIds: ["msg_0", "msg_1"] }, true],
@@ -53,8 +57,14 @@ describe("passes", () => {
     expect(matchesFilter(filter, seen)).toBe(expected);
   });
 
-  describe("of dead letters", () => {
-    const run = { key: "run_1", runId: "order-1", createdAt: noon, url: "https://shop.example/flow", failureUrl: null };
+  describe("for dead letters", () => {
+    const run = {
+      key: "run_1",
+      runId: "order-1",
+      createdAt: noon,
+      url: "https://shop.example/flow",
+      failureUrl: null,
+    };
     const ofRun: FilteredItem = { ...seen, deadLetter: { run, failureCallback: { state: "CALLBACK_FAIL" } } };
     const ofMessage: FilteredItem = { ...seen, deadLetter: { failureCallback: { state: "CALLBACK_FAIL" } } };
 
@@ -79,8 +89,12 @@ describe("passes", () => {
     });
   });
 
-  test("what a thing does not have, no filter finds", () => {
-    const bare: FilteredItem = { message: { ...message, callerIp: null, labels: [] }, time: noon, responseStatus: null };
+  test("a filter never matches a property that an item does not have", () => {
+    const bare: FilteredItem = {
+      message: { ...message, callerIp: null, labels: [] },
+      time: noon,
+      responseStatus: null,
+    };
     for (const filter of [
       { dlqIds: ["dlq-1"] },
       { states: ["FAILED" as const] },

@@ -44,21 +44,33 @@ test.each<[RunFilter, boolean]>([
   [{ runs: [{ runId: "wfr_1", createdAt: 11 }] }, false],
   [{ runs: [{ runId: "wfr_2", createdAt: 10 }] }, false],
   [{ labels: ["a"], states: ["RUN_FAILED"] }, false],
-])("a run passes the filter %j: %s", (filter, passes) => {
+])("a run matches the filter %j: %s", (filter, passes) => {
   expect(matchesRunFilter(filter, run)).toBe(passes);
 });
 
-test("a run without a key or with a caller", () => {
-  expect(matchesRunFilter({ flowControlKeys: ["k"] }, { ...run, settings: { flowControl: null } } as unknown as Run)).toBe(false);
+test("a run without a key or with a caller is filtered by both", () => {
+  expect(
+    matchesRunFilter({ flowControlKeys: ["k"] }, {
+      ...run,
+      settings: { flowControl: null },
+    } as unknown as Run),
+  ).toBe(false);
   expect(matchesRunFilter({ callerIps: ["::1"] }, { ...run, callerIp: "::1" })).toBe(true);
 });
 
-test("a filter wants the marks of what runs are marked by", () => {
+test("a filter uses the tags that runs have", () => {
   expect(listWantedRunTags({ hosts: ["shop.example"], from: 1 })).toEqual([]);
-  expect(listWantedRunTags({ runIds: ["wfr_1"], runs: [{ runId: "wfr_2", createdAt: 1 }], urls: [url], states: ["RUN_FAILED"] })).toEqual([
-    ...[[toTag.run("wfr_1")], [toTag.run("wfr_2")], [toTag.url(url)], [toTag.state("RUN_FAILED")]],
-  ]);
+  expect(
+    listWantedRunTags({
+      runIds: ["wfr_1"],
+      runs: [{ runId: "wfr_2", createdAt: 1 }],
+      urls: [url],
+      states: ["RUN_FAILED"],
+    }),
+  ).toEqual([[toTag.run("wfr_1")], [toTag.run("wfr_2")], [toTag.url(url)], [toTag.state("RUN_FAILED")]]);
   expect(listWantedRunTags({ labels: ["a", "b"], flowControlKeys: ["k"], callerIps: ["::1"] })).toEqual([
-    ...[[toTag.label("a"), toTag.label("b")], [toTag.key("k")], [toTag.callerIp("::1")]],
+    [toTag.label("a"), toTag.label("b")],
+    [toTag.key("k")],
+    [toTag.callerIp("::1")],
   ]);
 });

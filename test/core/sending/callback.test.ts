@@ -12,18 +12,30 @@ beforeEach(async () => {
   broker = await CommandRunner.open();
 });
 
-/** What the failure callback of a message is told, and how long that is. */
+/** Returns the body that the failure callback of a message receives, and its length. */
 async function told(outcome: Partial<Outcome>, letter: Parameters<typeof makeInput>[0] = {}) {
-  const id = await broker.publish({ retries: 0, failureCallback: callbackTo("https://f.example"), ...letter });
+  const id = await broker.publish({
+    retries: 0,
+    failureCallback: callbackTo("https://f.example"),
+    ...letter,
+  });
   await broker.settle(id, outcome);
   const [teller] = broker.listReporters(id);
   const body = teller?.body ?? new Uint8Array(0);
-  const json = JSON.parse(new TextDecoder().decode(body)) as Record<string, unknown> & { body: string; sourceBody: string };
-  return { json, size: body.byteLength, response: Buffer.from(json.body, "base64"), source: Buffer.from(json.sourceBody, "base64") };
+  const json = JSON.parse(new TextDecoder().decode(body)) as Record<string, unknown> & {
+    body: string;
+    sourceBody: string;
+  };
+  return {
+    json,
+    size: body.byteLength,
+    response: Buffer.from(json.body, "base64"),
+    source: Buffer.from(json.sourceBody, "base64"),
+  };
 }
 
 describe("a failure callback", () => {
-  test("has the whole response, with no word of a cut", async () => {
+  test("has the whole response, and is not marked as truncated", async () => {
     const body = Buffer.alloc(5 * mebibyte, "x");
     const { json, response, size } = await told({ body });
     expect(response.equals(body)).toBe(true);
@@ -31,7 +43,7 @@ describe("a failure callback", () => {
     expect(size).toBeLessThanOrEqual(most);
   });
 
-  test("that would be larger than a message may be has the beginning of the response, and says so", async () => {
+  test("has the beginning of the response, marked as truncated, if it would exceed a message", async () => {
     const { json, response, source, size } = await told({ body: Buffer.alloc(7 * mebibyte, "x") });
     expect(json).toMatchObject({ truncated: true, status: 500 });
     expect(size).toBeLessThanOrEqual(most);
@@ -40,7 +52,7 @@ describe("a failure callback", () => {
     expect(source.toString()).toBe("hello");
   });
 
-  test("has a response that stays JSON where it is cut", async () => {
+  test("has a response that is still JSON after the cut", async () => {
     const error = JSON.stringify({ error: "TypeError", message: "m".repeat(7 * mebibyte), stack: "s" });
     const { response } = await told({ body: bytes(error) });
     const { message, ...others } = JSON.parse(response.toString()) as { message: string };
@@ -48,7 +60,7 @@ describe("a failure callback", () => {
     expect(message).toMatch(/^m+$/);
   });
 
-  test("shares the room where the body of the message does not fit either", async () => {
+  test("divides the room between both bodies if the body of the message does not fit either", async () => {
     const answer = Buffer.alloc(7 * mebibyte, "a");
     const body = Buffer.alloc(7 * mebibyte, "b");
     const both = await told({ body: answer }, { body });
@@ -61,7 +73,7 @@ describe("a failure callback", () => {
     expect(small.source.length).toBeGreaterThan(5.9 * mebibyte);
   });
 
-  test("keeps within the limit of its account, with the headers only if there is room for them", async () => {
+  test("keeps within the limit of its account, and has the headers only if they fit", async () => {
     await broker.run("changeAccount", { account: "acme", change: { limits: { messageBytes: 2_000 } } });
     const headers = [["X", "h".repeat(1_900)]] as const;
     const near = await told({ body: Buffer.alloc(9_000, "x"), headers: [["Y", "1"]] });
@@ -73,7 +85,7 @@ describe("a failure callback", () => {
     expect(far.response.toString()).toBe("no");
   });
 
-  test("says so when not all of the response was read, and closes what was JSON", async () => {
+  test("is marked as truncated if the response was not read completely, and closes open JSON", async () => {
     const { json, response } = await told({ body: bytes('{"message":"so far'), cut: true });
     expect([json.truncated, response.toString()]).toEqual([true, '{"message":"so far"}']);
   });
@@ -87,10 +99,10 @@ test("a callback of every attempt keeps within the same limit", async () => {
   expect(JSON.parse(new TextDecoder().decode(teller?.body))).toMatchObject({ status: 200, truncated: true });
 });
 
-describe("what is kept of a response that only a callback needs", () => {
+describe("the part of a response that is kept although only a callback needs all of it", () => {
   const outcome = { body: Buffer.alloc(3 * mebibyte, "x"), keptBytes: mebibyte, digest: "d" };
 
-  test("is a small part in the dead letter and in the log, with the hash of all", async () => {
+  test("is small in the dead letter and in the log, with the hash of the whole", async () => {
     await told(outcome);
     const [letter] = broker.deadLetters;
     expect(letter).toMatchObject({ digest: "d" });
@@ -99,7 +111,7 @@ describe("what is kept of a response that only a callback needs", () => {
     expect([row?.body.byteLength, row?.body.buffer.byteLength, row?.digest]).toEqual([16_384, 16_384, "d"]);
   });
 
-  test("is all of it where that is small", async () => {
+  test("is all of it if the response is small", async () => {
     await told({ body: bytes("no"), keptBytes: mebibyte });
     expect(broker.deadLetters[0]).not.toHaveProperty("digest");
     expect(new TextDecoder().decode(broker.deadLetters[0]?.body)).toBe("no");

@@ -1,11 +1,17 @@
 import { expect, test } from "vitest";
 import { damagedDeadLetterRefusal } from "../../../src/core/commands/dlq.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
-import { damagedMessage, damagedUrlGroup, damagedDeadLetter, damagedSchedule, damagedStep } from "../../../src/core/sending/damaged.ts";
+import {
+  damagedMessage,
+  damagedUrlGroup,
+  damagedDeadLetter,
+  damagedSchedule,
+  damagedStep,
+} from "../../../src/core/sending/damaged.ts";
 import { readIdTime } from "../../../src/core/values/ids.ts";
 import { CommandRunner } from "../commandRunner.ts";
 
-test("of a damaged message nothing is known but its id, and everything is hidden", async () => {
+test("only the id of a damaged message is known, and everything else is hidden", async () => {
   const id = await (await CommandRunner.open()).publish();
   expect(damagedMessage({ account: "acme", id })).toEqual({
     account: "acme",
@@ -37,7 +43,7 @@ test("of a damaged message nothing is known but its id, and everything is hidden
   });
 });
 
-test("of other damaged rows their keys are known", () => {
+test("only the keys of other damaged rows are known", () => {
   expect(damagedDeadLetter({ account: "acme", id: "dlq_1", messageId: "msg_1" })).toEqual({
     account: "acme",
     id: "dlq_1",
@@ -76,16 +82,35 @@ test("of other damaged rows their keys are known", () => {
   });
 });
 
-test("a damaged schedule is paused if it had no time to fire at", () => {
+test("a damaged schedule is paused if it had no time to fire", () => {
   const schedule = damagedSchedule({ account: "acme", id: "scd_1", dueAt: 5 });
-  expect(schedule).toMatchObject({ cron: "", dueAt: 5, paused: false, lastAt: null, lastMessages: [], createdAt: 0, damaged: true });
-  expect(schedule.messageInput).toMatchObject({ url: "", retries: null, timeout: null, delay: null, notBefore: null });
-  expect(damagedSchedule({ account: "acme", id: "scd_1", dueAt: null })).toMatchObject({ dueAt: null, paused: true });
+  expect(schedule).toMatchObject({
+    cron: "",
+    dueAt: 5,
+    paused: false,
+    lastAt: null,
+    lastMessages: [],
+    createdAt: 0,
+    damaged: true,
+  });
+  expect(schedule.messageInput).toMatchObject({
+    url: "",
+    retries: null,
+    timeout: null,
+    delay: null,
+    notBefore: null,
+  });
+  expect(damagedSchedule({ account: "acme", id: "scd_1", dueAt: null })).toMatchObject({
+    dueAt: null,
+    paused: true,
+  });
 });
 
 test("a damaged dead letter cannot be sent again", () => {
   expect(damagedDeadLetterRefusal("x".repeat(101))).toMatchObject({
     code: "invalid",
-    message: `dlqId: ${"x".repeat(100)} is damaged in the store, so it cannot be sent again; restore a backup, or delete it`,
+    message:
+      `dlqId: ${"x".repeat(100)} is damaged in the store and cannot be sent again; restore a ` +
+      "backup, or delete it",
   });
 });

@@ -13,11 +13,12 @@ import {
 } from "../../../src/core/sending/quotas.ts";
 
 const account = { id: "acme", limits: { queues: 5, tokens: 3 } } as unknown as Account;
-/** A draft of an account with this many of everything, and the queue `old`. */
+/** Returns a draft of an account with this number of rows of every kind, and the queue `old`. */
 const draftWith = (count: number, owner: Account | undefined = account): Draft =>
   ({
     readQuotaCount: () => count,
-    get: (table: string, ...key: string[]) => (table === "accounts" ? owner : key[1] === formatGate(queueGate("old")) ? {} : undefined),
+    get: (table: string, ...key: string[]) =>
+      table === "accounts" ? owner : key[1] === formatGate(queueGate("old")) ? {} : undefined,
   }) as unknown as Draft;
 
 test("rows of groups, schedules, sources, tokens and queues are counted", () => {
@@ -34,20 +35,23 @@ test("rows of groups, schedules, sources, tokens and queues are counted", () => 
   expect(readQuotaRange("queues")).toEqual({ table: "limiters", range: ["queue:", "queue;"] });
 });
 
-test("an account has as many as its limit says", () => {
+test("an account may have as many rows as its limit says", () => {
   expect(findQuotaRefusal(draftWith(2), account, { name: "tokens" })).toBeNull();
   const refusal = findQuotaRefusal(draftWith(3), account, { name: "tokens" });
   expect(refusal).toMatchObject({
     refused: "limit-exceeded",
     message: expect.stringMatching(
-      /^tokens: there are 3, and the limit is 3; delete some that are not needed; it is the limit of this account/,
+      new RegExp(
+        "^tokens: there are 3, and the limit is 3; " +
+          "delete some that are not needed, or raise the limit of this account",
+      ),
     ),
   });
   expect(() => takeQuota(draftWith(3), account, { name: "tokens" })).toThrow(refusal?.message);
   expect(() => takeQuota(draftWith(2), account, { name: "tokens" })).not.toThrow();
 });
 
-test("of queues it has no more than the server allows either", () => {
+test("the server limits the queues of an account as well", () => {
   const house = "or start the server with a higher WAYPOST_MAX_QUEUES";
   expect(findQuotaRefusal(draftWith(4), account, { name: "queues", maxQueues: 4 })?.message).toContain(
     `the limit is 4; delete some that are not needed, ${house}`,
@@ -57,18 +61,26 @@ test("of queues it has no more than the server allows either", () => {
     expect(findQuotaRefusal(draftWith(5), account, { name: "queues", maxQueues })?.message).toMatch(
       /the limit is 5; .* limit of this account/,
     );
-  expect(findQuotaRefusal(draftWith(3), account, { name: "tokens", maxQueues: 1 })?.message).toContain("the limit is 3");
+  expect(findQuotaRefusal(draftWith(3), account, { name: "tokens", maxQueues: 1 })?.message).toContain(
+    "the limit is 3",
+  );
 });
 
-test("a queue that is there takes no place", () => {
+test("an existing queue is not counted again", () => {
   expect(() => takeQueueQuota(draftWith(5), account, { name: "old" })).not.toThrow();
   expect(() => takeQueueQuota(draftWith(5), account, { name: "new" })).toThrow("queues: there are 5");
 });
 
-test("what must be counted is counted up to the limit, once the account is there", () => {
-  expect(quotaNeeds(draftWith(0), "acme", { name: "tokens" })).toEqual({ quotaCounts: [{ account: "acme", name: "tokens", limit: 3 }] });
+test("rows are counted up to the limit, once the account is loaded", () => {
+  expect(quotaNeeds(draftWith(0), "acme", { name: "tokens" })).toEqual({
+    quotaCounts: [{ account: "acme", name: "tokens", limit: 3 }],
+  });
   expect(quotaNeeds({ get: () => undefined } as unknown as Draft, "acme", { name: "tokens" })).toEqual({});
   const quotaCounts = [{ account: "acme", name: "queues", limit: 2 }];
-  expect(queueQuotaNeeds(draftWith(0), "acme", [{ queue: "old" }, { queue: "new" }], { maxQueues: 2 })).toEqual({ quotaCounts });
-  expect(queueQuotaNeeds(draftWith(0), "acme", [{ queue: null }, { queue: "old" }], { maxQueues: 2 })).toEqual({});
+  expect(
+    queueQuotaNeeds(draftWith(0), "acme", { inputs: [{ queue: "old" }, { queue: "new" }], maxQueues: 2 }),
+  ).toEqual({ quotaCounts });
+  expect(
+    queueQuotaNeeds(draftWith(0), "acme", { inputs: [{ queue: null }, { queue: "old" }], maxQueues: 2 }),
+  ).toEqual({});
 });

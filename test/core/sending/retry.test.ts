@@ -7,21 +7,35 @@ import type { NextAction } from "../../../src/core/sending/retry.ts";
 const now = Date.UTC(2024, 5, 27, 12, 0, 0);
 const day = 86_400_000;
 
-type Case = { status?: number | null; headers?: HeaderList; retries?: number; retryDelay?: string | null; retried?: number; at?: number };
+type Case = {
+  status?: number | null;
+  headers?: HeaderList;
+  retries?: number;
+  retryDelay?: string | null;
+  retried?: number;
+  at?: number;
+};
 
-const judge = ({ status = 500, headers = [], retries = 3, retryDelay = null, retried = 0, at = now }: Case): NextAction =>
+const judge = ({
+  status = 500,
+  headers = [],
+  retries = 3,
+  retryDelay = null,
+  retried = 0,
+  at = now,
+}: Case): NextAction =>
   decideNextAction({ message: { retries, retryDelay }, outcome: { status, headers }, retried, now: at });
 
 const after = (delay: number): NextAction => ({ kind: "retry", at: now + delay });
 
-describe("verdictOf", () => {
-  test.each([200, 201, 204, 299])("%d is delivered, even when the last retry brought it", (status) => {
+describe("decideNextAction", () => {
+  test.each([200, 201, 204, 299])("a status of %d means delivered, even after the last retry", (status) => {
     expect(judge({ status })).toEqual({ kind: "delivered" });
     expect(judge({ status, retried: 3 })).toEqual({ kind: "delivered" });
     expect(judge({ status, headers: [["Retry-After", "10"]] })).toEqual({ kind: "delivered" });
   });
 
-  test.each([null, 100, 199, 300, 302, 400, 404, 429, 489, 500, 503])("%s is tried again", (status) => {
+  test.each([null, 100, 199, 300, 302, 400, 404, 429, 489, 500, 503])("%s is retried", (status) => {
     expect(judge({ status })).toEqual(after(12_182));
   });
 
@@ -32,7 +46,7 @@ describe("verdictOf", () => {
     [3, 2, "retry"],
     [3, 3, "failed"],
     [3, 4, "failed"],
-  ])("of %d retries %d were made: %s", (retries, retried, kind) => {
+  ])("with %d retries, %d of which were made: %s", (retries, retried, kind) => {
     expect(judge({ retries, retried }).kind).toBe(kind);
     expect(judge({ retries, retried, status: null }).kind).toBe(kind);
     expect(judge({ retries, retried, headers: [["Retry-After", "0"]] }).kind).toBe(kind);
@@ -60,15 +74,15 @@ describe("verdictOf", () => {
     ["0", 0, 0],
     ["0 - 1", 0, 0],
     ["1 / 0", 0, day],
-  ])("retry delay %s after %d retries", (retryDelay, retried, delay) => {
+  ])("the retry delay %s after %d retries", (retryDelay, retried, delay) => {
     expect(judge({ retryDelay, retried })).toEqual(after(delay));
   });
 
-  test("a stored retry delay that does not parse gives way to the default backoff", () => {
+  test("a stored retry delay that cannot be parsed is replaced by the default backoff", () => {
     expect(judge({ retryDelay: "soon", retried: 1 })).toEqual(after(148_413));
   });
 
-  test("the destination's wish comes before the retry delay, and before the default backoff", () => {
+  test("the wait from the destination precedes the retry delay, which precedes the default backoff", () => {
     expect(judge({ headers: [["Retry-After", "10"]], retryDelay: "1000" })).toEqual(after(10_000));
     expect(judge({ retryDelay: "1000" })).toEqual(after(1000));
     expect(judge({})).toEqual(after(12_182));
@@ -95,7 +109,7 @@ describe("Retry-After", () => {
     ["250ms", 250],
     ["1d", day],
     ["24h", day],
-  ])("%j waits %d ms", (value, delay) => {
+  ])("%j means a wait of %d ms", (value, delay) => {
     expect(judge({ headers: [["Retry-After", value]] })).toEqual(after(delay));
   });
 
@@ -126,7 +140,7 @@ describe("Retry-After", () => {
   });
 });
 
-describe("the family of reset headers", () => {
+describe("the reset headers", () => {
   const all: HeaderList = [
     ["X-Ratelimit-Reset-Tokens", "4"],
     ["X-Ratelimit-Reset-Requests", "3"],
@@ -134,14 +148,14 @@ describe("the family of reset headers", () => {
     ["Retry-After", "1"],
   ];
 
-  test("the first of the four that is present counts, in whatever order they came", () => {
+  test("are used in their fixed order, regardless of their order in the response", () => {
     expect(judge({ headers: all })).toEqual(after(1000));
     expect(judge({ headers: all.slice(0, 3) })).toEqual(after(2000));
     expect(judge({ headers: all.slice(0, 2) })).toEqual(after(3000));
     expect(judge({ headers: all.slice(0, 1) })).toEqual(after(4000));
   });
 
-  test("one that cannot be used gives way to the next", () => {
+  test("are skipped if they cannot be used", () => {
     const headers: HeaderList = [
       ["Retry-After", "later"],
       ["X-Ratelimit-Reset", "90000"],
@@ -158,17 +172,25 @@ describe("the family of reset headers", () => {
     [unix, 0],
     [unix - 2, 0],
     [unix - 86_400, 0],
-  ])("%d is a Unix time within a day of now: waits %d ms", (value, delay) => {
+  ])("%d is a Unix time within a day of now and means a wait of %d ms", (value, delay) => {
     expect(judge({ headers: [["X-Ratelimit-Reset", String(value)]] })).toEqual(after(delay));
   });
 
-  test.each([unix + 86_401, unix - 86_401, now + 60_000, 100_000])("%d is neither seconds nor such a time: ignored", (value) => {
-    expect(judge({ headers: [["X-Ratelimit-Reset", String(value)]] })).toEqual(after(12_182));
-  });
+  test.each([unix + 86_401, unix - 86_401, now + 60_000, 100_000])(
+    "%d is neither seconds nor such a time, and is ignored",
+    (value) => {
+      expect(judge({ headers: [["X-Ratelimit-Reset", String(value)]] })).toEqual(after(12_182));
+    },
+  );
 });
 
-test("no header makes anything but a wait between nothing and a day", () => {
-  const name = fc.constantFrom("Retry-After", "X-Ratelimit-Reset", "X-Ratelimit-Reset-Requests", "X-Ratelimit-Reset-Tokens");
+test("any header gives a wait from 0 to a day, or is ignored", () => {
+  const name = fc.constantFrom(
+    "Retry-After",
+    "X-Ratelimit-Reset",
+    "X-Ratelimit-Reset-Requests",
+    "X-Ratelimit-Reset-Tokens",
+  );
   const value = fc.oneof(
     fc.string(),
     fc.nat().map(String),
@@ -185,11 +207,14 @@ test("no header makes anything but a wait between nothing and a day", () => {
   );
 });
 
-test("any moment within a day is met to the second by its date and by its Unix time", () => {
+test("any time within a day is met to the second, both as a date and as a Unix time", () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 86_400 }), (seconds) => {
       const at = now + seconds * 1000;
-      expect(judge({ headers: [["Retry-After", new Date(at).toUTCString()]] })).toEqual({ kind: "retry", at });
+      expect(judge({ headers: [["Retry-After", new Date(at).toUTCString()]] })).toEqual({
+        kind: "retry",
+        at,
+      });
       expect(judge({ headers: [["X-Ratelimit-Reset", String(at / 1000)]] })).toEqual({ kind: "retry", at });
     }),
   );
@@ -204,11 +229,11 @@ describe("backoff", () => {
     [5, day],
     [6, day],
     [1000, day],
-  ])("before retry %d: %d ms", (n, delay) => {
+  ])("waits before retry %d for %d ms", (n, delay) => {
     expect(backoff(n)).toBe(delay);
   });
 
-  test("never shrinks", () => {
+  test("never decreases", () => {
     fc.assert(
       fc.property(fc.nat(1000), (n) => {
         expect(backoff(n + 1)).toBeGreaterThanOrEqual(backoff(n));

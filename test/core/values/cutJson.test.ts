@@ -20,9 +20,9 @@ describe("a JSON text that is cut", () => {
     ['{"k":"é"}', 9, '{"k":""}'],
     ['{"k":"a"}', 100, '{"k":"a"}'],
     ["{}", 1, ""],
-  ])("%s to %i bytes is %s", (text, most, expected) => expect(cut(text, most)).toBe(expected));
+  ])("%s cut to %i bytes is %s", (text, most, expected) => expect(cut(text, most)).toBe(expected));
 
-  test("is valid and as long as it may be at every length", () => {
+  test("is valid and as long as possible at every length", () => {
     const text = JSON.stringify({
       message: 'a "quoted" \\ line\n ☃ é 😀',
       list: [1, -2.5e3, true, null, [], {}, [[["deep"]]], { a: { b: "c" } }],
@@ -40,16 +40,19 @@ describe("a JSON text that is cut", () => {
     expect(longest).toBe(byteLength);
   });
 
-  test("that was broken off before its end is closed", () => {
+  test("is closed if it was incomplete", () => {
     const whole = '{"error":"E","message":"x y z","stack":["a","b"]}';
-    for (let end = 1; end <= whole.length; end++) expect(() => JSON.parse(cut(whole.slice(0, end), 1_000) || "{}")).not.toThrow();
+    for (let end = 1; end <= whole.length; end++)
+      expect(() => JSON.parse(cut(whole.slice(0, end), 1_000) || "{}")).not.toThrow();
   });
 });
 
-test("any other text keeps its beginning, and no half of a character", () => {
+test("any other text keeps its beginning, without half a character", () => {
   expect(cut("plain é text", 7)).toBe("plain ");
   expect(cut("plain é text", 8)).toBe("plain é");
   expect(cut('"a string"', 4)).toBe('"a s');
-  expect(cutJson(Uint8Array.of(0x80, 0x81, 0x82, 0x83, 0x84), 4)).toEqual(Uint8Array.of(0x80, 0x81, 0x82, 0x83));
+  expect(cutJson(Uint8Array.of(0x80, 0x81, 0x82, 0x83, 0x84), 4)).toEqual(
+    Uint8Array.of(0x80, 0x81, 0x82, 0x83),
+  );
   expect(cut("", 4)).toBe("");
 });

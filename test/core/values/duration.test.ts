@@ -29,27 +29,27 @@ describe("parseDuration", () => {
     ["", "empty"],
     [" ", "blank"],
     ["s", "no digits"],
-    ["10 s", "space within"],
-    ["10s ", "space after"],
+    ["10 s", "a space inside"],
+    ["10s ", "a space at the end"],
     ["10s5", "digits without a unit after an item"],
     ["1.5h", "decimals"],
     ["-5s", "a sign"],
     ["+5", "a plus"],
     ["5S", "upper case"],
     ["10ms", "milliseconds: read as minutes, then s without digits"],
-    ["1o", "half a unit"],
+    ["1o", "an incomplete unit"],
     ["1e3", "an exponent"],
     ["٣s", "other digits"],
-    ["10s\n", "a line end"],
-    ["100y1s", "more than a century"],
-    ["99999999999999999999s", "absurd"],
+    ["10s\n", "a line break"],
+    ["100y1s", "more than 100 years"],
+    ["99999999999999999999s", "far too long"],
     ["9".repeat(400), "beyond the largest number"],
     ["0".repeat(65), "too many characters"],
   ])("%j is null: %s", (text) => {
     expect(parseDuration(text)).toBeNull();
   });
 
-  test("reads what it is printed as", () => {
+  test("parses what a duration is formatted as", () => {
     const units = { s: 1000, m: 60_000, h: 3_600_000, d: day, w: 7 * day, mo: 30 * day };
     const unit = fc.constantFrom("s", "m", "h", "d", "w", "mo");
     fc.assert(
@@ -111,7 +111,7 @@ describe("parseGoDuration", () => {
     expect(parseGoDuration(text)).toBeNull();
   });
 
-  test("whole milliseconds are exact, whatever the number of decimals", () => {
+  test("whole milliseconds are exact, regardless of the number of decimals", () => {
     fc.assert(
       fc.property(fc.nat(86_400_000), (millis) => {
         expect(parseGoDuration(`${(millis / 1000).toFixed(3)}s`)).toBe(millis);
@@ -129,11 +129,13 @@ const nearlyDurations = fc.oneof(
 test.each([
   ["parseDuration", parseDuration],
   ["parseGoDuration", parseGoDuration],
-])("%s gives whole milliseconds up to a century, or null, for any text", (_, parse) => {
+])("%s gives whole milliseconds up to 100 years, or null, for any text", (_, parse) => {
   fc.assert(
     fc.property(nearlyDurations, (text) => {
       const parsed = parse(text);
-      expect(parsed === null || (Number.isSafeInteger(parsed) && parsed >= 0 && parsed <= 36_500 * day)).toBe(true);
+      expect(parsed === null || (Number.isSafeInteger(parsed) && parsed >= 0 && parsed <= 36_500 * day)).toBe(
+        true,
+      );
     }),
   );
   expect(parse("1".repeat(1_000_000))).toBeNull();

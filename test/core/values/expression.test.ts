@@ -43,14 +43,16 @@ describe("evaluate", () => {
 
   type Sample = { text: string; value: (retried: number) => number };
 
-  const binary = (sign: string, of: (left: number, right: number) => number) => (left: Sample, right: Sample) => ({
-    text: `(${left.text}) ${sign} (${right.text})`,
-    value: (retried: number) => of(left.value(retried), right.value(retried)),
-  });
-  const call = (name: string, of: (left: number, right: number) => number) => (left: Sample, right: Sample) => ({
-    text: `${name}(${left.text}, ${right.text})`,
-    value: (retried: number) => of(left.value(retried), right.value(retried)),
-  });
+  const binary =
+    (sign: string, of: (left: number, right: number) => number) => (left: Sample, right: Sample) => ({
+      text: `(${left.text}) ${sign} (${right.text})`,
+      value: (retried: number) => of(left.value(retried), right.value(retried)),
+    });
+  const call =
+    (name: string, of: (left: number, right: number) => number) => (left: Sample, right: Sample) => ({
+      text: `${name}(${left.text}, ${right.text})`,
+      value: (retried: number) => of(left.value(retried), right.value(retried)),
+    });
   const unary = (before: string, after: string, of: (value: number) => number) => (inner: Sample) => ({
     text: `${before}${inner.text}${after}`,
     value: (retried: number) => of(inner.value(retried)),
@@ -81,7 +83,9 @@ describe("evaluate", () => {
         fc.constant({ text: "retried", value: (retried: number) => retried }),
         fc.nat(100_000).map((count) => ({ text: String(count / 100), value: () => count / 100 })),
         fc.tuple(fc.constantFrom(...ones), tie("sample")).map(([make, inner]) => make(inner)),
-        fc.tuple(fc.constantFrom(...twos), tie("sample"), tie("sample")).map(([make, left, right]) => make(left, right)),
+        fc
+          .tuple(fc.constantFrom(...twos), tie("sample"), tie("sample"))
+          .map(([make, left, right]) => make(left, right)),
       ),
     }));
     fc.assert(
@@ -92,7 +96,7 @@ describe("evaluate", () => {
     );
   });
 
-  test("binds as arithmetic does when there are no parentheses: products first, then sums from the left", () => {
+  test("binds as in arithmetic without parentheses: products first, then sums from the left", () => {
     const number = fc.integer({ min: -99, max: 99 }).filter((value) => value !== 0);
     const factors = fc.array(fc.tuple(fc.constantFrom("*", "/"), number), { maxLength: 4 });
     const products = fc.array(fc.tuple(fc.constantFrom("+", "-"), number, factors), { maxLength: 5 });
@@ -100,7 +104,10 @@ describe("evaluate", () => {
       fc.property(number, products, (first, rest) => {
         const text = rest.flatMap(([sign, head, tail]) => [sign, head, ...tail.flat()]).join(" ");
         const sum = rest.reduce((before, [sign, head, tail]) => {
-          const product = tail.reduce((left, [factorSign, right]) => (factorSign === "*" ? left * right : left / right), head);
+          const product = tail.reduce(
+            (left, [factorSign, right]) => (factorSign === "*" ? left * right : left / right),
+            head,
+          );
           return sign === "+" ? before + product : before - product;
         }, first);
         expect(valueOf(`${first} ${text}`)).toBe(sum);
@@ -144,7 +151,7 @@ describe("parseExpression refuses", () => {
     ["retried.constructor", 'unexpected "." at 8; expected an operator or the end'],
     ["1 😀", 'unexpected "😀" at 3; expected an operator or the end'],
     ['1 "', 'unexpected "\\"" at 3; expected an operator or the end'],
-    ["1+".repeat(128) + "1", "257 characters, at most 256 are allowed"],
+    ["1+".repeat(128) + "1", "has 257 characters; the limit is 256"],
   ])("%j", (text, problem) => {
     expect(() => parseExpression(text)).toThrow(new Refusal("invalid", `retry delay: ${problem}`));
   });
@@ -155,14 +162,16 @@ describe("parseExpression refuses", () => {
     ["minus signs", (levels: number) => "-".repeat(levels) + "1"],
   ])("more than 32 nested %s", (_, nested) => {
     expect(Math.abs(valueOf(nested(32)))).toBe(1);
-    expect(() => parseExpression(nested(33))).toThrow(/^retry delay: nested deeper than 32 levels at \d+$/);
+    expect(() => parseExpression(nested(33))).toThrow(
+      /^retry delay: exceeds the limit of 32 nested levels at \d+$/,
+    );
   });
 
-  test("a chain is no nesting: all of 256 characters are usable", () => {
+  test("nesting does not count chains, so all 256 characters can be used", () => {
     expect(valueOf("1+".repeat(127) + "10")).toBe(137);
   });
 
-  test("any text with a Refusal, or not at all", () => {
+  test("any text only with a Refusal", () => {
     const pieces = fc.constantFrom(
       "1",
       ".5",
@@ -188,7 +197,9 @@ describe("parseExpression refuses", () => {
     fc.assert(
       fc.property(text, fc.nat(), (each, retried) => {
         const delay = orRefusal(() => evaluateRetryDelay(each, retried));
-        expect(delay instanceof Refusal || (Number.isInteger(delay) && delay >= 0 && delay <= day)).toBe(true);
+        expect(delay instanceof Refusal || (Number.isInteger(delay) && delay >= 0 && delay <= day)).toBe(
+          true,
+        );
       }),
     );
     expect(orRefusal(() => parseExpression("(".repeat(1_000_000)))).toBeInstanceOf(Refusal);
@@ -204,7 +215,7 @@ describe("parseExpression refuses", () => {
   }
 });
 
-describe("retryDelayOf", () => {
+describe("evaluateRetryDelay", () => {
   test.each([
     ["1000", 0, 1000],
     ["pow(2, retried) * 1000", 2, 4000],
@@ -223,7 +234,7 @@ describe("retryDelayOf", () => {
     expect(evaluateRetryDelay(text, retried)).toBe(delay);
   });
 
-  test("gives the same answer however many other texts came between", () => {
+  test("gives the same result regardless of other texts in between", () => {
     const delays = Array.from({ length: 600 }, (_, count) => evaluateRetryDelay(`${count} + retried`, 1));
     expect(delays).toEqual(Array.from({ length: 600 }, (_, count) => count + 1));
     expect(evaluateRetryDelay("0 + retried", 7)).toBe(7);

@@ -20,14 +20,14 @@ describe("ids", () => {
     expect(createIdGenerator(() => 0.123)(kind, noon)).toMatch(pattern);
   });
 
-  test("of two makers are told apart by chance, of one by its counter", () => {
+  test("of two generators differ by randomness, and of one generator by its counter", () => {
     const one = createIdGenerator(() => 0.1);
     const other = createIdGenerator(() => 0.2);
     expect(one("msg", noon)).not.toBe(other("msg", noon));
     expect(one("msg", noon)).not.toBe(one("msg", noon));
   });
 
-  test("of one maker sort by birth, even if its clock goes back, and beyond 10,000 in a millisecond", () => {
+  test("of one generator sort by creation, even after a clock change or 10,000 in a millisecond", () => {
     const make = createIdGenerator(() => 0.999);
     const times = [...Array.from({ length: 10_050 }, () => noon), noon - 60_000, noon + 1, noon + 2];
     const ids = times.map((now) => make("msg", now));
@@ -38,7 +38,7 @@ describe("ids", () => {
   });
 });
 
-test.each(dated)("the birth of a %s id is when it was made", (kind) => {
+test.each(dated)("the time in a %s id is the time of its creation", (kind) => {
   fc.assert(
     fc.property(time, chance, (now, random) => {
       fc.pre(now > 0);
@@ -47,17 +47,20 @@ test.each(dated)("the birth of a %s id is when it was made", (kind) => {
   );
 });
 
-test.each(dated)("what is born at a time or later sorts behind the first %s id of that time, what is born before does not", (kind) => {
-  fc.assert(
-    fc.property(time, time, chance, (born, from, random) => {
-      fc.pre(born > 0);
-      const id = createIdGenerator(() => random)(kind, born);
-      expect(id >= firstIdAt(kind, from)).toBe(born >= from);
-    }),
-  );
-});
+test.each(dated)(
+  "ids created at or after a time sort behind the first %s id of that time, and earlier ids before it",
+  (kind) => {
+    fc.assert(
+      fc.property(time, time, chance, (born, from, random) => {
+        fc.pre(born > 0);
+        const id = createIdGenerator(() => random)(kind, born);
+        expect(id >= firstIdAt(kind, from)).toBe(born >= from);
+      }),
+    );
+  },
+);
 
-test("dlq and log ids are positions with the time in front, as clients read them", () => {
+test("dlq and log ids are positions that begin with the time, as clients read them", () => {
   expect(firstIdAt("dlq", 1)).toBe("0000000000001-");
   expect(readIdTime("1767268800000-000412345")).toBe(1_767_268_800_000);
 });

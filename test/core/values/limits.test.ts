@@ -1,9 +1,17 @@
 import { expect, test } from "vitest";
-import { defaults, lazyHistoryBytes, limits, logBodyBytes, maxLostAttempts, memory, spans } from "../../../src/core/values/limits.ts";
+import {
+  defaults,
+  lazyHistoryBytes,
+  limits,
+  logBodyBytes,
+  maxLostAttempts,
+  memory,
+  spans,
+} from "../../../src/core/values/limits.ts";
 
-// Clients and guides rely on these numbers: a change of one of them is a change of what is promised.
+// Clients and guides rely on these numbers. A change of a number breaks a promise.
 
-test("what an account may ask for", () => {
+test("the limits of requests have the promised values", () => {
   expect(limits).toEqual({
     messageBytes: 8_388_608,
     retries: 1_000,
@@ -36,11 +44,11 @@ test("what an account may ask for", () => {
   });
 });
 
-test("what holds when a request does not say", () => {
+test("the default settings have the promised values", () => {
   expect(defaults).toEqual({ retries: 3, timeout: 900_000, period: 1_000 });
 });
 
-test("spans of time", () => {
+test("the periods of time have the promised values", () => {
   expect(spans).toEqual({
     lease: 30_000,
     waitlistCheck: 1_000,
@@ -57,7 +65,7 @@ test("spans of time", () => {
   });
 });
 
-test("what may be in memory at once, and what is kept of a response", () => {
+test("the limits of memory and of kept responses have the promised values", () => {
   expect(memory).toEqual({ sending: 268_435_456, batch: 33_554_432, page: 33_554_432, settings: 4_194_304 });
   expect({ maxLost: maxLostAttempts, lazyBytes: lazyHistoryBytes, logBodyBytes }).toEqual({
     maxLost: 5,

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { groupFailures, normalizeError } from "../../../src/core/workflows/failureGroups.ts";
 import type { FailureSummary } from "../../../src/core/workflows/failureGroups.ts";
 
-describe("an error without what differs", () => {
+describe("an error without its varying parts", () => {
   test.each([
     ["order 12345 not found", "order … not found"],
     ["took 1.234s, limit 1.000s", "took …, limit …"],
@@ -18,7 +18,10 @@ describe("an error without what differs", () => {
     ["first line\nsecond line 2", "first line"],
     ["  much \t space  ", "much space"],
     ["Größe 7 überschritten", "Größe … überschritten"],
-    ['step 2: history has "charge 1", the endpoint ran "a \\"b"', 'step …: history has "charge 1", the endpoint ran "a \\"b"'],
+    [
+      'step 2: history has "charge 1", the endpoint ran "a \\"b"',
+      'step …: history has "charge 1", the endpoint ran "a \\"b"',
+    ],
     ['a step: history has "a", the endpoint ran "b"', 'step …: history has "a", the endpoint ran "b"'],
     ['order 2: history has "a", the endpoint ran "b"', "order …: history has …, the endpoint ran …"],
     ["", ""],
@@ -26,23 +29,25 @@ describe("an error without what differs", () => {
     expect(normalizeError(text)).toBe(expected);
   });
 
-  test("is the same for all that differ in numbers only, and never long", () => {
+  test("is equal for errors that differ only in numbers, and is never long", () => {
     fc.assert(
       fc.property(fc.nat(), fc.nat(), fc.string(), (a, b, rest) => {
         const words = rest.replaceAll(/["'`]/g, "");
-        expect(normalizeError(`order ${a} failed: ${words}`)).toBe(normalizeError(`order ${b} failed: ${words}`));
+        expect(normalizeError(`order ${a} failed: ${words}`)).toBe(
+          normalizeError(`order ${b} failed: ${words}`),
+        );
         expect(normalizeError(rest.repeat(400)).length).toBeLessThanOrEqual(301);
       }),
     );
   });
 
-  test("is made in no time of whatever an endpoint says", () => {
+  test("is computed quickly for any text of an endpoint", () => {
     for (const part of ["'", '"', "`", "a'", "…", "1-", ". ", "_"])
       expect(normalizeError(part.repeat(1_000_000)).length).toBeLessThanOrEqual(301);
   });
 });
 
-describe("groups", () => {
+describe("failure groups", () => {
   const seen = (time: number, error: string, more: Partial<FailureSummary> = {}): FailureSummary => ({
     dlqId: `${time}-0`,
     time,
@@ -53,7 +58,7 @@ describe("groups", () => {
     ...more,
   });
 
-  test("have the same workflow, step and error; most frequent first, then latest", () => {
+  test("have the same workflow, step and error; the largest is first, then the latest", () => {
     const groups = groupFailures([
       seen(5, "order 1 is gone"),
       seen(3, "timed out"),
@@ -82,13 +87,33 @@ describe("groups", () => {
         lastAt: 9,
         dlqId: "9-0",
       },
-      { url: "https://b.example", stepName: null, afterStep: null, error: "timed out", count: 1, firstAt: 8, lastAt: 8, dlqId: "8-0" },
-      { url: "https://a.example", stepName: null, afterStep: null, error: "timed out", count: 1, firstAt: 3, lastAt: 3, dlqId: "3-0" },
+      {
+        url: "https://b.example",
+        stepName: null,
+        afterStep: null,
+        error: "timed out",
+        count: 1,
+        firstAt: 8,
+        lastAt: 8,
+        dlqId: "8-0",
+      },
+      {
+        url: "https://a.example",
+        stepName: null,
+        afterStep: null,
+        error: "timed out",
+        count: 1,
+        firstAt: 3,
+        lastAt: 3,
+        dlqId: "3-0",
+      },
     ]);
   });
 
-  test("are the same in whatever order they were seen", () => {
-    const some = Array.from({ length: 12 }, (_, n) => seen(1_000 + n, ["a 1", "b", "c"][n % 3] ?? "", { url: `https://${n % 2}.example` }));
+  test("do not depend on the order of the failures", () => {
+    const some = Array.from({ length: 12 }, (_, n) =>
+      seen(1_000 + n, ["a 1", "b", "c"][n % 3] ?? "", { url: `https://${n % 2}.example` }),
+    );
     const expected = groupFailures(some);
     expect(expected.reduce((sum, { count }) => sum + count, 0)).toBe(12);
     fc.assert(

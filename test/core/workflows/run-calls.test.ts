@@ -7,14 +7,24 @@ const endpoint = "https://app.example/order";
 const modern: RunFeatures = { lazyFetch: true, initialBody: true, detect: true, captured: true };
 const textOf = ({ message }: Delivery): string => new TextDecoder().decode(message.body);
 
-/** A run with a call to a third party, which has answered so. The message that tells the endpoint of it. */
+/**
+ * Starts a run with a call to a third party, settles the call with this outcome, and returns the message that
+ * carries the response to the endpoint.
+ */
 async function answered(
   outcome: Partial<Outcome>,
   retries: number,
   callback = callbackTo(endpoint),
 ): Promise<{ told: Delivery | undefined; became: unknown; broker: CommandRunner }> {
   const broker = await CommandRunner.open();
-  const post = { kind: "start", runId: "wfr_1", url: endpoint, features: modern, origin: "sdk", invoker: null } as const;
+  const post = {
+    kind: "start",
+    runId: "wfr_1",
+    url: endpoint,
+    features: modern,
+    origin: "sdk",
+    invoker: null,
+  } as const;
   await broker.run("publish", { account: "acme", inputs: [makeInput({ url: endpoint, post })] });
   const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
   const call = makeInput({
@@ -29,7 +39,7 @@ async function answered(
   return { told: broker.deliveries.find(({ message }) => message.run?.kind === "result"), became, broker };
 }
 
-test("the answer of a third party comes after the delay of its callback", async () => {
+test("the response of a third party arrives after the delay of its callback", async () => {
   const callback = { ...callbackTo(endpoint), delay: 60_000 };
   const { told, broker } = await answered({ status: 200, body: bytes("yes") }, 0, callback);
   expect(told).toBeUndefined();
@@ -38,12 +48,12 @@ test("the answer of a third party comes after the delay of its callback", async 
   expect(broker.deliveries.filter(({ message }) => message.run?.kind === "result")).toHaveLength(1);
 });
 
-test("the answer of a third party is sent along, however large it is: clients fail on an empty one", async () => {
+test("a response of a third party is always sent, because clients fail on an empty body", async () => {
   const { told } = await answered({ status: 200, body: new Uint8Array(lazyHistoryBytes + 1) }, 0);
   expect(told?.message.body.byteLength).toBeGreaterThan(lazyHistoryBytes);
 });
 
-test("a failure after which nothing is tried again has no retries left, whatever was asked for", async () => {
+test("a final failure has no retries left, regardless of the requested number", async () => {
   const never = [["Upstash-Nonretryable-Error", "true"]] as const;
   const { told, became } = await answered({ status: 489, headers: never, body: bytes("no") }, 3);
   expect(became).toBe("failed");
@@ -52,7 +62,14 @@ test("a failure after which nothing is tried again has no retries left, whatever
 
 test("a result larger than any message is refused so that its client gives up the run", async () => {
   const broker = await CommandRunner.open();
-  const start = { kind: "start", runId: "wfr_1", url: endpoint, features: modern, origin: "sdk", invoker: null } as const;
+  const start = {
+    kind: "start",
+    runId: "wfr_1",
+    url: endpoint,
+    features: modern,
+    origin: "sdk",
+    invoker: null,
+  } as const;
   const step = { kind: "step", runId: "wfr_1", head: null } as const;
   const body = new Uint8Array(limits.messageBytes + 1);
   await broker.run("publish", { account: "acme", inputs: [makeInput({ url: endpoint, post: start })] });
@@ -60,7 +77,10 @@ test("a result larger than any message is refused so that its client gives up th
     [start, "too-large"],
     [step, "step-refused"],
   ] as const) {
-    const told = broker.run("publish", { account: "acme", inputs: [makeInput({ url: endpoint, post, body })] });
+    const told = broker.run("publish", {
+      account: "acme",
+      inputs: [makeInput({ url: endpoint, post, body })],
+    });
     await expect(told).rejects.toThrow(`"code":"${refused}"`);
   }
 });
@@ -68,19 +88,26 @@ test("a result larger than any message is refused so that its client gives up th
 describe("the outcome of a call to a third party whose run has ended", () => {
   const outcomes: readonly (readonly [string, Partial<Outcome>, string])[] = [
     ["an answer", { status: 200 }, "DELIVERED"],
-    ["an answer of failure", { status: 500 }, "ERROR CANCELLED"],
-    ["no answer", { status: null, error: "connection refused" }, "ERROR CANCELLED"],
-    ["an answer that asks for a retry", { status: 503, headers: [["Retry-After", "1"]] }, "ERROR CANCELLED"],
+    ["a response with an error", { status: 500 }, "ERROR CANCELLED"],
+    ["no response", { status: null, error: "connection refused" }, "ERROR CANCELLED"],
+    ["a response that asks for a retry", { status: 503, headers: [["Retry-After", "1"]] }, "ERROR CANCELLED"],
   ];
 
-  test.each(
+  test.for(
     outcomes.flatMap(([name, outcome, log]) =>
       (["cancelled", "finished", "failed"] as const).map((end) => [name, end, outcome, log] as const),
     ),
-  )("is not sent to the endpoint: %s, of a run that is %s", async (_name, end, outcome, log) => {
+  )("is not sent to the endpoint: %s, of a run that is %s", async ([, end, outcome, log]) => {
     const broker = await CommandRunner.open();
     const failureCallback = callbackTo("https://app.example/failed");
-    const post = { kind: "start", runId: "wfr_1", url: endpoint, features: modern, origin: "sdk", invoker: null } as const;
+    const post = {
+      kind: "start",
+      runId: "wfr_1",
+      url: endpoint,
+      features: modern,
+      origin: "sdk",
+      invoker: null,
+    } as const;
     const first = await broker.publish({ url: endpoint, retries: 0, failureCallback, post });
     const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 2 };
     const call = await broker.publish({
@@ -90,15 +117,18 @@ describe("the outcome of a call to a third party whose run has ended", () => {
       post: { kind: "call", runId: "wfr_1", head },
     });
     if (end === "cancelled") await broker.run("cancelRuns", { account: "acme", runIds: ["wfr_1"] });
-    else if (end === "finished") await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });
+    else if (end === "finished")
+      await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });
     else await broker.settle(first, { status: 500 });
-    // The failure function is told as before, and of the failure alone.
+    // The failure callback is sent as before, and reports only the failure.
     const tellers = broker.deliveries.map(({ message }) => [message.url, message.run?.kind]);
     expect(tellers).toEqual(end === "failed" ? [[failureCallback.url, "failure"]] : []);
     await broker.settle(call, outcome);
     expect(broker.deliveries).toEqual([]);
     expect(broker.state(call)).toBeUndefined();
     expect(broker.log(call)).toBe(log);
-    expect([...broker.memory.tables.steps.values()].filter(({ callType }) => callType === "fromCallback")).toEqual([]);
+    expect(
+      [...broker.memory.tables.steps.values()].filter(({ callType }) => callType === "fromCallback"),
+    ).toEqual([]);
   });
 });

@@ -4,9 +4,12 @@ import { CommandRunner, bytes, makeInput } from "../commandRunner.ts";
 
 const url = "https://app.example/order";
 const features = { lazyFetch: true, initialBody: true, detect: true, captured: true };
-const start: MessageInput = makeInput({ url, post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null } });
+const start: MessageInput = makeInput({
+  url,
+  post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null },
+});
 
-test("a later run of the same name is not cancelled in the place of one that has ended", async () => {
+test("a later run with the same run id is not cancelled in place of one that has ended", async () => {
   const broker = await CommandRunner.open();
   await broker.run("publish", { account: "acme", inputs: [start] });
   const [listed] = [...broker.memory.tables.runs.values()];
@@ -15,7 +18,7 @@ test("a later run of the same name is not cancelled in the place of one that has
   const named = { account: "acme", runIds: ["wfr_1"] };
   expect(await broker.run("cancelRuns", { ...named, keys: [listed?.id ?? ""] })).toEqual({
     cancelled: 0,
-    failed: [{ id: "wfr_1", reason: "there is no run of this id that has not ended" }],
+    failed: [{ id: "wfr_1", reason: "no active run has this id" }],
   });
   expect(await broker.run("cancelRuns", named)).toEqual({ cancelled: 1 });
 });

@@ -5,21 +5,28 @@ import { CommandRunner, bytes, makeInput, noon } from "../commandRunner.ts";
 
 const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
-const start = makeInput({ url: endpoint, post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null } });
+const start = makeInput({
+  url: endpoint,
+  post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null },
+});
 const step: MessageInput = makeInput({
   url: endpoint,
   delay: spans.lease,
-  post: { kind: "step", runId: "wfr_1", head: { stepId: 1, stepName: "s", stepType: "SleepFor", concurrent: 1 } },
+  post: {
+    kind: "step",
+    runId: "wfr_1",
+    head: { stepId: 1, stepName: "s", stepType: "SleepFor", concurrent: 1 },
+  },
 });
 
-test("a message that was due is not sent when its run has ended in the same claim", async () => {
+test("a due message is not sent if its run has ended in the same claim", async () => {
   const broker = await CommandRunner.open();
   await broker.run("publish", { account: "acme", inputs: [start, step] });
   const { messages } = broker.memory.tables;
   const first = [...messages].find(([, { state }]) => state === "active");
   if (!first) throw new Error("nothing was sent");
   const [key, state] = first;
-  // It has killed so many nodes that it is not sent again.
+  // The message has lost its lease too often to be sent again.
   messages.set(key, { ...state, attempts: maxLostAttempts, lostAttempts: maxLostAttempts });
   broker.now = noon + spans.lease + 1;
   await broker.run("claim", { limit: 10 });
@@ -28,16 +35,19 @@ test("a message that was due is not sent when its run has ended in the same clai
   expect([...messages.values()]).toEqual([]);
 });
 
-/** A run that has ended while its first message was being sent. */
+/** Returns a run that ended while its first message was being sent. */
 async function endedWhileSending(): Promise<{ broker: CommandRunner; messageId: string }> {
   const broker = await CommandRunner.open();
-  const messageId = await broker.publish({ ...start, flowControl: { key: "k", parallelism: 1, rate: null, period: null } });
+  const messageId = await broker.publish({
+    ...start,
+    flowControl: { key: "k", parallelism: 1, rate: null, period: null },
+  });
   await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("done") });
   expect(broker.state(messageId)).toMatchObject({ state: "active" });
   return { broker, messageId };
 }
 
-test("a message is not sent again when its lease runs out after the end of its run", async () => {
+test("a message is not sent again if its lease expires after the end of its run", async () => {
   const { broker, messageId } = await endedWhileSending();
   broker.now += spans.lease;
   await broker.run("claim", { limit: 10 });
@@ -47,15 +57,17 @@ test("a message is not sent again when its lease runs out after the end of its r
   expect([...broker.memory.tables.limiters.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
 });
 
-test("a message that is given back after the end of its run is not sent any more", async () => {
+test("a message that is returned after the end of its run is not sent again", async () => {
   const { broker, messageId } = await endedWhileSending();
-  expect(await broker.run("returnLeases", { leases: [{ account: "acme", messageId, attempt: 0 }] })).toEqual({ returned: 1 });
+  expect(await broker.run("returnLeases", { leases: [{ account: "acme", messageId, attempt: 0 }] })).toEqual({
+    returned: 1,
+  });
   expect(broker.log(messageId)).toBe("CANCELLED");
   expect([...broker.memory.tables.messages.values()]).toEqual([]);
   expect([...broker.memory.tables.limiters.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
 });
 
-test("a message of a run that goes on is sent again when its lease runs out, or it was given back", async () => {
+test("a message of an active run is sent again if its lease expires or it is returned", async () => {
   const broker = await CommandRunner.open();
   const messageId = await broker.publish(start);
   broker.now += spans.lease;

@@ -3,16 +3,23 @@ import type { InvokerPost, MessageInput, RunFeatures } from "../../../src/core/m
 import type { WaitPost } from "../../../src/core/workflows/wait.ts";
 import { CommandRunner, bytes, makeInput, noon } from "../commandRunner.ts";
 
-// A step that has its result keeps it, whoever brings another one.
+// A step that has its result keeps it, even if another result arrives.
 
 const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
 const head = { stepId: 1, stepName: "s", stepType: "Wait", concurrent: 1 };
 
 const startOf = (runId: string, invoker: InvokerPost | null = null): MessageInput =>
-  makeInput({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker } });
+  makeInput({
+    url: endpoint,
+    post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker },
+  });
 
-const result = makeInput({ url: endpoint, body: bytes("first"), post: { kind: "step", runId: "wfr_1", head } });
+const result = makeInput({
+  url: endpoint,
+  body: bytes("first"),
+  post: { kind: "step", runId: "wfr_1", head },
+});
 
 const waiter: WaitPost = {
   kind: "event",
@@ -28,27 +35,38 @@ const waiter: WaitPost = {
   step: head,
 };
 
-const publish = (broker: CommandRunner, letter: MessageInput) => broker.run("publish", { account: "acme", inputs: [letter] });
+const publish = (broker: CommandRunner, letter: MessageInput) =>
+  broker.run("publish", { account: "acme", inputs: [letter] });
 
 const histories = (broker: CommandRunner): string[][] => {
   const steps = [...broker.memory.tables.steps.values()].filter(({ body }) => body.byteLength > 0);
-  return [...Map.groupBy(steps, ({ run }) => run).values()].map((one) => one.map(({ position, id }) => `${position} ${id.split("/")[1]}`));
+  return [...Map.groupBy(steps, ({ run }) => run).values()].map((one) =>
+    one.map(({ position, id }) => `${position} ${id.split("/")[1]}`),
+  );
 };
 const results = (broker: CommandRunner): string[] =>
-  [...broker.memory.tables.steps.values()].filter(({ id }) => id.endsWith("/r1")).map(({ body }) => new TextDecoder().decode(body));
+  [...broker.memory.tables.steps.values()]
+    .filter(({ id }) => id.endsWith("/r1"))
+    .map(({ body }) => new TextDecoder().decode(body));
 
-test("an event wakes no step that has its result", async () => {
+test("an event does not wake a step that has its result", async () => {
   const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
   await broker.run("wait", { account: "acme", runId: "wfr_1", waiter });
   await publish(broker, result);
-  const told = await broker.run("notify", { account: "acme", event: "paid", body: bytes("x"), runId: "wfr_1", kind: "event" });
+  const told = await broker.run("notify", {
+    account: "acme",
+    event: "paid",
+    body: bytes("x"),
+    runId: "wfr_1",
+    kind: "event",
+  });
   expect(told).toEqual({ notified: [], stored: true });
   expect(results(broker)).toEqual(["first"]);
   expect([...broker.memory.tables.activeRuns.values()]).toMatchObject([{ steps: 2 }]);
 });
 
-test("the end of its time wakes no step that has its result", async () => {
+test("the end of a wait does not wake a step that has its result", async () => {
   const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
   await broker.run("wait", { account: "acme", runId: "wfr_1", waiter });
@@ -59,7 +77,7 @@ test("the end of its time wakes no step that has its result", async () => {
   expect([...broker.memory.tables.waiters.values()]).toEqual([]);
 });
 
-test("a late invocation of a run that has ended starts nothing for a later run of the same name", async () => {
+test("a late invocation by an ended run starts nothing for a later run with its run id", async () => {
   const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
   await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });
@@ -67,21 +85,33 @@ test("a late invocation of a run that has ended starts nothing for a later run o
   await publish(broker, startOf("wfr_1"));
   const invoke = (runId: string, createdAt: number) =>
     publish(broker, startOf(runId, { runId: "wfr_1", createdAt, url: endpoint, headers: [], step: head }));
-  // In the words that a client takes for the end of its run.
+  // Clients treat this error as the end of their run.
   await expect(invoke("late", noon)).rejects.toThrow(
-    'workflow-runid: there is no run \\"wfr_1\\" that has not ended and began at 1767268800000',
+    'workflow-runid: no active run \\"wfr_1\\" began at 1767268800000',
   );
   expect([...broker.memory.tables.waiters.values()]).toEqual([]);
   await invoke("child", noon + 1);
-  // Who does not say which run it is means the one that goes on.
-  await publish(broker, startOf("other", { runId: "wfr_1", createdAt: 0, url: endpoint, headers: [], step: { ...head, stepId: 2 } }));
+  // A post that does not say when its run began means the active run.
+  await publish(
+    broker,
+    startOf("other", {
+      runId: "wfr_1",
+      createdAt: 0,
+      url: endpoint,
+      headers: [],
+      step: { ...head, stepId: 2 },
+    }),
+  );
   expect([...broker.memory.tables.waiters.values()]).toHaveLength(2);
 });
 
-test("a run that ends tells no step that has its result", async () => {
+test("the end of an invoked run does not change a step that has its result", async () => {
   const broker = await CommandRunner.open();
   await publish(broker, startOf("wfr_1"));
-  await publish(broker, startOf("child", { runId: "wfr_1", createdAt: noon, url: endpoint, headers: [], step: head }));
+  await publish(
+    broker,
+    startOf("child", { runId: "wfr_1", createdAt: noon, url: endpoint, headers: [], step: head }),
+  );
   await publish(broker, result);
   await broker.run("finishRun", { account: "acme", runId: "child", body: bytes("second") });
   expect(results(broker)).toEqual(["first"]);

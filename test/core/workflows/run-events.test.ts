@@ -5,9 +5,12 @@ import { CommandRunner, makeInput } from "../commandRunner.ts";
 
 const url = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
-const start = makeInput({ url, post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null } });
+const start = makeInput({
+  url,
+  post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null },
+});
 
-/** A run of which so many branches wait for an event. */
+/** Starts a run with this number of branches that wait for an event. */
 async function waiting(branches: number): Promise<CommandRunner> {
   const broker = await CommandRunner.open();
   await broker.publish(start);
@@ -25,9 +28,15 @@ async function waiting(branches: number): Promise<CommandRunner> {
 }
 
 const notify = (broker: CommandRunner, size: number) =>
-  broker.run("notify", { account: "acme", event: "paid", body: new Uint8Array(size), runId: "wfr_1", kind: "event" });
+  broker.run("notify", {
+    account: "acme",
+    event: "paid",
+    body: new Uint8Array(size),
+    runId: "wfr_1",
+    kind: "event",
+  });
 
-test("an event that comes to more than a history may is not told to all branches of a run", async () => {
+test("an event that would exceed the history of a run is not delivered to all of its branches", async () => {
   const broker = await waiting(9);
   await expect(notify(broker, limits.messageBytes)).rejects.toThrow('"code":"limit-exceeded"');
   expect(broker.memory.tables.waiters.size).toBe(9);

@@ -13,7 +13,10 @@ const planOf = (targetStep: number): MessageInput => {
   return makeInput({ url: endpoint, body: new Uint8Array(10), post: { kind: "step", runId: "wfr_1", head } });
 };
 
-/** A run with that many steps side by side, each of which carries half a mebibyte; and behind them a message of another account. */
+/**
+ * Starts a run with this number of parallel steps, each with half a mebibyte, followed by a message of
+ * another account.
+ */
 async function crowd(count: number): Promise<CommandRunner> {
   const broker = await CommandRunner.open();
   await broker.run("createAccount", {
@@ -31,13 +34,16 @@ async function crowd(count: number): Promise<CommandRunner> {
     delay: 1_000,
     post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null },
   });
-  await broker.run("publish", { account: "acme", inputs: [start, ...Array.from({ length: count }, (_, at) => planOf(at + 1))] });
+  await broker.run("publish", {
+    account: "acme",
+    inputs: [start, ...Array.from({ length: count }, (_, at) => planOf(at + 1))],
+  });
   broker.now = noon + 1;
   await broker.run("publish", { account: "other", inputs: [makeInput()] });
   return broker;
 }
 
-/** Hands as they are when these deliveries are running. */
+/** Returns the delivery capacity that is left beside these running deliveries. */
 function handsBeside(running: readonly Delivery[]): CommandRunner["capacity"] {
   const runningByLane = new Map<string, number>();
   const bytes: Record<string, number> = {};
@@ -56,7 +62,7 @@ function handsBeside(running: readonly Delivery[]): CommandRunner["capacity"] {
   };
 }
 
-test("many large messages of one run to one host delay nobody else for longer than a few of them take", async () => {
+test("many large messages of one run to one host delay others only as long as a few take", async () => {
   const broker = await crowd(600);
   const running: Delivery[] = [];
   let claims = 0;
@@ -66,13 +72,15 @@ test("many large messages of one run to one host delay nobody else for longer th
     running.push(...broker.deliveries);
     expect(++claims).toBeLessThan(20);
   }
-  const before = running.filter(({ message }) => message.account === "acme").reduce((sum, { message }) => sum + message.body.byteLength, 0);
+  const before = running
+    .filter(({ message }) => message.account === "acme")
+    .reduce((sum, { message }) => sum + message.body.byteLength, 0);
   expect(before).toBeGreaterThan(0);
   expect(before).toBeLessThanOrEqual(memory.batch / 4);
   expect(claims).toBeLessThanOrEqual(3);
 });
 
-test("all of them are sent in the end, as hands and bytes are free", async () => {
+test("all of them are sent in the end, as delivery capacity and memory become free", async () => {
   const broker = await crowd(60);
   const sent = new Set<string>();
   for (let turn = 0; sent.size < 61; turn++) {

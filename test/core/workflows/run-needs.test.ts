@@ -9,16 +9,24 @@ const endpoint = "https://app.example/order";
 const legacy: RunFeatures = { lazyFetch: true, initialBody: false, detect: true, captured: true };
 const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
 const letters = {
-  first: { url: endpoint, post: { kind: "start", runId: "wfr_1", url: endpoint, features: legacy, origin: "sdk", invoker: null } },
+  first: {
+    url: endpoint,
+    post: { kind: "start", runId: "wfr_1", url: endpoint, features: legacy, origin: "sdk", invoker: null },
+  },
   told: {
     url: endpoint,
     failureCallback: callbackTo(endpoint),
     post: { kind: "start", runId: "wfr_1", url: endpoint, features: legacy, origin: "sdk", invoker: null },
   },
-  call: { url: "https://third.example/", retries: 1, callback: callbackTo(endpoint), post: { kind: "call", runId: "wfr_1", head } },
+  call: {
+    url: "https://third.example/",
+    retries: 1,
+    callback: callbackTo(endpoint),
+    post: { kind: "call", runId: "wfr_1", head },
+  },
 } as const;
 
-/** What the settling of an outcome asks for, when it sees all that it has asked for. */
+/** Returns what the settling of an outcome needs, after it has seen all that it needed before. */
 async function needsOf(which: keyof typeof letters, outcome: Partial<Outcome>): Promise<Needs> {
   const broker = await CommandRunner.open();
   const first = await broker.publish(letters[which === "call" ? "first" : which]);
@@ -35,24 +43,31 @@ async function needsOf(which: keyof typeof letters, outcome: Partial<Outcome>): 
 
 const workflow = [["Upstash-Workflow-Sdk-Version", "1"]] as const;
 
-describe("what belongs to a run, which may be much, and its history are loaded", () => {
+describe("the rows and the history of a run, which may be large, are loaded", () => {
   test.each([
-    ["when its first message arrives", "first", { status: 200, headers: workflow }],
-    ["when a message of it is to be sent again", "first", { status: 500, headers: workflow }],
-    ["when a third party is to be asked again", "call", { status: 500 }],
+    ["when its first message is delivered", "first", { status: 200, headers: workflow }],
+    ["when one of its messages is retried", "first", { status: 500, headers: workflow }],
+    ["when a call to a third party is retried", "call", { status: 500 }],
   ] as const)("not %s", async (_, which, outcome) => {
     const { runRows = [], runSteps = [], storedMessages = [] } = await needsOf(which, outcome);
     expect([runRows, runSteps, which === "call" ? [] : storedMessages]).toEqual([[], [], []]);
   });
 
   test.each([
-    ["what answers is no workflow", { status: 200 }, []],
-    ["nothing is tried again", { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] }, []],
-    ["the code does not fit the history", { status: 500, body: bytes('{"message":"Incompatible step name."}') }, ["steps"]],
+    ["the destination is not a workflow", { status: 200 }, []],
+    ["no retries are left", { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] }, []],
+    [
+      "the code does not fit the history",
+      { status: 500, body: bytes('{"message":"Incompatible step name."}') },
+      ["steps"],
+    ],
   ] as const)("when %s", async (_, outcome, more) => {
     const { runRows = [], runSteps } = await needsOf("first", outcome);
-    // The history without its bodies, as far as it is looked at: nobody is told of it.
-    expect([runRows.map(({ table }) => table), runSteps]).toEqual([["messages", "waiters", "notifications", ...more], []]);
+    // The history is loaded without bodies, and only as far as it is needed, because it is not reported.
+    expect([runRows.map(({ table }) => table), runSteps]).toEqual([
+      ["messages", "waiters", "notifications", ...more],
+      [],
+    ]);
     const told = await needsOf("told", outcome);
     expect(told.runSteps).toEqual([{ account: "acme", run: expect.stringMatching(/^run_/) }]);
   });

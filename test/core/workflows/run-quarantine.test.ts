@@ -15,7 +15,7 @@ const start = makeInput({
 const putAside = (broker: CommandRunner, id: string) =>
   broker.run("quarantine", { row: { table: "messages", account: "acme", id }, reason: "not storable" });
 
-test("a run learns that its failure callback was put aside", async () => {
+test("a run learns that its failure callback was quarantined", async () => {
   const broker = await CommandRunner.open();
   await broker.settle(await broker.publish(start), { status: 500 });
   const [callback] = broker.deliveries;
@@ -26,16 +26,24 @@ test("a run learns that its failure callback was put aside", async () => {
   expect([...broker.memory.tables.runs.values()]).toMatchObject([{ failure: { callback: { state } } }]);
 });
 
-test("a run does not wait for ever for an answer to a request that was put aside", async () => {
+test("a run does not wait without end for the response to a request that was quarantined", async () => {
   const broker = await CommandRunner.open();
   await broker.publish(start);
   const { capacity } = broker;
   broker.capacity = noCapacity;
   const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
-  const call = { url: "https://third.example/", callback: callbackTo(endpoint), post: { kind: "call", runId: "wfr_1", head } } as const;
+  const call = {
+    url: "https://third.example/",
+    callback: callbackTo(endpoint),
+    post: { kind: "call", runId: "wfr_1", head },
+  } as const;
   const messageId = await broker.publish(call);
-  // Others stand in line for the endpoint, and are not overtaken.
-  broker.memory.tables.hostWaitlists.set("acme\napp.example", { account: "acme", host: "app.example", dueAt: broker.now });
+  // Other messages wait for the endpoint, and are not overtaken.
+  broker.memory.tables.hostWaitlists.set("acme\napp.example", {
+    account: "acme",
+    host: "app.example",
+    dueAt: broker.now,
+  });
   broker.capacity = capacity;
   await putAside(broker, messageId);
   const [, , answer] = [...broker.memory.tables.steps.values()];

@@ -1,12 +1,16 @@
 import { connect, type Socket } from "node:net";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { socketReadOptions, type RequestCaller, type HttpConnection } from "../../../src/delivery/http/connection.ts";
+import {
+  socketReadOptions,
+  type RequestCaller,
+  type HttpConnection,
+} from "../../../src/delivery/http/connection.ts";
 import { createLongWork } from "../../../src/clock/clock.ts";
 import { ConnectionPool } from "../../../src/delivery/http/pool.ts";
 import { rawDestination } from "./destination.ts";
 
-/** What a destination does with a request. After each of these it is over. */
+/** How a destination treats a request. Afterwards the request has ended. */
 const manners: Record<string, (socket: Socket, answer: string) => unknown> = {
   answers: (socket, answer) => socket.write(answer),
   "answers, and closes": (socket, answer) => socket.end(answer),
@@ -37,16 +41,24 @@ const listen = (): Promise<number> =>
     socket.on("data", (bytes) => {
       heard += bytes.toString("latin1");
       for (;;) {
-        const [head, name = "", manner = "", length = ""] = /^POST \/(\d+)\/(\S+) [^]*?Content-Length: (\d+)\r\n\r\n/.exec(heard) ?? [];
+        const [head, name = "", manner = "", length = ""] =
+          /^POST \/(\d+)\/(\S+) [^]*?Content-Length: (\d+)\r\n\r\n/.exec(heard) ?? [];
         if (head === undefined || heard.length < head.length + Number(length)) return;
         heard = heard.slice(head.length + Number(length));
-        manners[decodeURIComponent(manner)]?.(socket, `HTTP/1.1 200 OK\r\nContent-Length: ${name.length}\r\n\r\n${name}`);
+        manners[decodeURIComponent(manner)]?.(
+          socket,
+          `HTTP/1.1 200 OK\r\nContent-Length: ${name.length}\r\n\r\n${name}`,
+        );
       }
     });
   });
 
-/** Sends one request and takes it back at its moment. What comes of it, once. */
-function sendTo(connections: ConnectionPool, port: number, { manner, taken, size }: Asked, name: string): Promise<string> {
+/** Sends one request and takes it back at a given moment. Returns how it ended, once. */
+function sendTo(
+  connections: ConnectionPool,
+  port: number,
+  { manner, taken, size, name }: Asked & { name: string },
+): Promise<string> {
   return new Promise((resolve) => {
     let ended = false;
     let body = "";
@@ -65,9 +77,14 @@ function sendTo(connections: ConnectionPool, port: number, { manner, taken, size
       connection?.close(null);
     };
     const caller: RequestCaller = {
-      request: { method: "POST", path: `/${name}/${encodeURIComponent(manner)}`, headers: [], body: new Uint8Array(size) },
+      request: {
+        method: "POST",
+        path: `/${name}/${encodeURIComponent(manner)}`,
+        headers: [],
+        body: new Uint8Array(size),
+      },
       onSent: (by) => {
-        // A request is sent over one connection, and resent over another one.
+        // A request is sent over one connection, and may be resent over another.
         expect([ended, connection === by, ++times <= 2]).toEqual([false, false, true]);
         connection = by;
         at("sent");
@@ -85,7 +102,7 @@ function sendTo(connections: ConnectionPool, port: number, { manner, taken, size
   });
 }
 
-test("whatever a destination does, each request ends once, with its own answer or none, and nothing is left", async () => {
+test("each request ends once, with its own response or none, whatever a destination does", async () => {
   const port = await listen();
   const run = async (perOrigin: number, opens: readonly string[], all: readonly Asked[]): Promise<void> => {
     const sockets = new Set<Socket>();
@@ -103,9 +120,9 @@ test("whatever a destination does, each request ends once, with its own answer o
       },
     });
     const one = async (request: Asked, name: string): Promise<void> => {
-      const end = await sendTo(connections, port, request, name);
+      const end = await sendTo(connections, port, { ...request, name });
       if (end.startsWith("answered")) expect(end).toBe(`answered ${name}`);
-      // At once, as soon as the connection may be free.
+      // Immediately, as soon as the connection may be free.
       if (request.again) await one({ ...request, again: false }, `${name}0`);
     };
     const running: Promise<void>[] = [];
@@ -118,6 +135,16 @@ test("whatever a destination does, each request ends once, with its own answer o
     expect(connections.count).toBe(0);
     await expect.poll(() => [sockets.size, connections.sockets], { interval: 1 }).toEqual([0, 0]);
   };
-  const opens = fc.array(fc.constantFrom("opens", "opens", "opens", "fails", "fails at once"), { minLength: 1, maxLength: 5 });
-  await fc.assert(fc.asyncProperty(fc.integer({ min: 1, max: 3 }), opens, fc.array(asked, { minLength: 1, maxLength: 20 }), run));
+  const opens = fc.array(fc.constantFrom("opens", "opens", "opens", "fails", "fails at once"), {
+    minLength: 1,
+    maxLength: 5,
+  });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 3 }),
+      opens,
+      fc.array(asked, { minLength: 1, maxLength: 20 }),
+      run,
+    ),
+  );
 });

@@ -1,7 +1,13 @@
 import { createServer as createHttpServer, type IncomingMessage, type RequestListener } from "node:http";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
-import { noBytes, type Delivery, type StoredMessage, type HeaderList, type Outcome } from "../../../src/core/model/message.ts";
+import {
+  noBytes,
+  type Delivery,
+  type StoredMessage,
+  type HeaderList,
+  type Outcome,
+} from "../../../src/core/model/message.ts";
 import { defaultCallback } from "../../../src/core/commands/overrides.ts";
 import { createLongWork, systemClock } from "../../../src/clock/clock.ts";
 import type { HttpRequest } from "../../../src/delivery/http/connection.ts";
@@ -10,7 +16,7 @@ import { createDeliver, type Deliver, type DeliverOptions } from "../../../src/d
 import { createEgress } from "../../../src/delivery/http/egress.ts";
 import type { Resolve } from "../../../src/delivery/http/dns.ts";
 
-/** Listens on loopback until the test is over, then cuts every connection. Answers the port. */
+/** Listens on loopback until the test ends, then closes every connection. Returns the port. */
 async function listen(server: Server): Promise<number> {
   const sockets = new Set<Socket>();
   server.on("connection", (socket: Socket) => {
@@ -26,14 +32,18 @@ async function listen(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-export const httpDestination = (listener: RequestListener): Promise<number> => listen(createHttpServer(listener));
+export const httpDestination = (listener: RequestListener): Promise<number> =>
+  listen(createHttpServer(listener));
 
-/** A destination that does with its connection whatever it likes. */
-export const rawDestination = (onConnection: (socket: Socket) => void): Promise<number> => listen(createServer(onConnection));
+/** Starts a destination that controls its raw connections. Returns the port. */
+export const rawDestination = (onConnection: (socket: Socket) => void): Promise<number> =>
+  listen(createServer(onConnection));
 
-/** A destination that sends these bytes once a request has arrived. The connection stays open. */
+/** Starts a destination that sends these bytes after a request. The connection stays open. */
 export const scriptedDestination = (...texts: string[]): Promise<number> =>
-  rawDestination((socket) => socket.once("data", () => texts.forEach((text) => socket.write(text, "latin1"))));
+  rawDestination((socket) =>
+    socket.once("data", () => texts.forEach((text) => socket.write(text, "latin1"))),
+  );
 
 export async function readBody(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
@@ -41,7 +51,7 @@ export async function readBody(request: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** A port that nobody listens on. */
+/** Returns a port on which nothing listens. */
 export async function findClosedPort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -50,7 +60,7 @@ export async function findClosedPort(): Promise<number> {
   return port;
 }
 
-/** Connections that are cut when the test is over. */
+/** Returns a connection pool that is closed when the test ends. */
 export function createConnections(options: Omit<ConnectionPoolOptions, "longWork">): ConnectionPool {
   const connections = new ConnectionPool({ ...options, longWork: createLongWork() });
   onTestFinished(() => connections.close());
@@ -59,8 +69,12 @@ export function createConnections(options: Omit<ConnectionPoolOptions, "longWork
 
 export type ReceivedResponse = { status: number; headers: HeaderList; body: string };
 
-/** Sends a request, and answers with what is heard of it. Rejects with what it failed for. */
-export function ask(connections: ConnectionPool, url: string, request: Partial<HttpRequest> = {}): Promise<ReceivedResponse> {
+/** Sends a request and returns its response. Rejects with the error of the request. */
+export function ask(
+  connections: ConnectionPool,
+  url: string,
+  request: Partial<HttpRequest> = {},
+): Promise<ReceivedResponse> {
   return new Promise((resolve, reject) => {
     const heard: ReceivedResponse = { status: 0, headers: [], body: "" };
     connections.send(new URL(url), {
@@ -89,7 +103,7 @@ export function makeDelivery(url: string, changes: Partial<StoredMessage> = {}, 
     retryDelay: null,
     timeout: 10_000,
     flowControl: null,
-    // Someone wants to know, so the answer is kept.
+    // With a callback the response is kept.
     callback: defaultCallback("https://shop.example/"),
     failureCallback: null,
     deduplication: null,
@@ -109,9 +123,13 @@ export function makeDelivery(url: string, changes: Partial<StoredMessage> = {}, 
   return { message, attempt, signingKey };
 }
 
-export type Setup = Partial<DeliverOptions["limits"]> & { allow?: string[]; resolve?: Resolve; newId?: DeliverOptions["newId"] };
+export type Setup = Partial<DeliverOptions["limits"]> & {
+  allow?: string[];
+  resolve?: Resolve;
+  newId?: DeliverOptions["newId"];
+};
 
-/** A `deliver` that may call loopback, closed when the test is over. */
+/** Returns a `deliver` that may call loopback. It is closed when the test ends. */
 export function createTestDeliver({
   allow = ["127.0.0.0/8", "::1/128"],
   resolve,
@@ -130,15 +148,18 @@ export function createTestDeliver({
   return deliver;
 }
 
-/** Such a one that answers with the outcome alone. */
+/** Like `createTestDeliver`, but returns only the outcome. */
 export function start(setup: Setup = {}): (delivery: Delivery) => Promise<Outcome> {
   const deliver = createTestDeliver(setup);
   return (delivery) => deliver(delivery).outcome;
 }
 
-export const call = (url: string, changes: Partial<StoredMessage> = {}, setup: Setup = {}): Promise<Outcome> =>
-  start(setup)(makeDelivery(url, changes));
-/** A certificate for `shop.test`, signed by itself. It protects nothing. */
+export const call = (
+  url: string,
+  changes: Partial<StoredMessage> = {},
+  setup: Setup = {},
+): Promise<Outcome> => start(setup)(makeDelivery(url, changes));
+/** A self-signed certificate for `shop.test`. It protects nothing. */
 export const certificate = {
   key: `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgWArMH7ZJJFedQ33Q

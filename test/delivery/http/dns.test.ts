@@ -14,7 +14,7 @@ import {
   listCandidates,
 } from "../../../src/delivery/http/dns.ts";
 
-/** The question of a packet: the name as text, and 1 for IPv4 or 28 for IPv6. */
+/** Returns the question of a packet: the name, and 1 for IPv4 or 28 for IPv6. */
 function questionOf(packet: Buffer): { name: string; type: number; end: number } {
   const labels: string[] = [];
   let at = 12;
@@ -28,8 +28,9 @@ function questionOf(packet: Buffer): { name: string; type: number; end: number }
 type NameServer = { address: string; asked: string[] };
 
 /**
- * A name server. Names that begin with "silent" are never answered, those that begin with "fickle" only the first time for each type. Names
- * that begin with "known" or "fickle" have the address 192.0.2.1; any other name does not exist.
+ * Starts a name server. It never answers names that begin with "silent", and answers names that begin with
+ * "fickle" only once per type. Names that begin with "known" or "fickle" have the address 192.0.2.1. Other
+ * names do not exist.
  */
 async function nameServer(): Promise<NameServer> {
   const socket = createSocket("udp4");
@@ -53,7 +54,7 @@ async function nameServer(): Promise<NameServer> {
   return { address: `127.0.0.1:${socket.address().port}`, asked };
 }
 
-/** Its own resolv.conf and hosts file. */
+/** Writes a resolv.conf and a hosts file. */
 async function files({ resolv = "", hosts = "" }): Promise<{ resolv: string; hosts: string }> {
   const folder = await mkdtemp(join(tmpdir(), "waypost-names-"));
   onTestFinished(() => rm(folder, { recursive: true }));
@@ -64,53 +65,66 @@ async function files({ resolv = "", hosts = "" }): Promise<{ resolv: string; hos
 
 const noNames = async (): Promise<boolean> => false;
 
-/** A lookup of the system that ends when the test answers it. */
+/** A system lookup that ends when the test answers it. */
 function held(): { lookUp: Resolve; looking: Map<string, (addresses: string[]) => void> } {
   const looking = new Map<string, (addresses: string[]) => void>();
   return { looking, lookUp: (hostname) => new Promise((resolve) => void looking.set(hostname, resolve)) };
 }
 
-test("name servers give the addresses of a name, none if they know none, and none if they are silent", async () => {
+test("name servers return the addresses of a name, or none if it is unknown or they are silent", async () => {
   const { resolv } = await files({});
   const ask = createServerLookup([(await nameServer()).address], resolv);
-  expect(await Promise.all(["known.example", "other.example", "silent.example"].map((name) => ask(name)))).toEqual([["192.0.2.1"], [], []]);
+  expect(
+    await Promise.all(["known.example", "other.example", "silent.example"].map((name) => ask(name))),
+  ).toEqual([["192.0.2.1"], [], []]);
 });
 
-test("a name whose server answers once and is then silent holds no thread", async () => {
+test("a name whose server answers once and is then silent blocks no thread", async () => {
   const { resolv } = await files({});
   const server = await nameServer();
   const { lookUp, looking } = held();
-  const resolve = createResolver({ lookUp, ask: createServerLookup([server.address], resolv), isListed: noNames });
+  const resolve = createResolver({
+    lookUp,
+    ask: createServerLookup([server.address], resolv),
+    isListed: noNames,
+  });
   const names = Array.from({ length: 20 }, (_, n) => `fickle${n}.example`);
-  expect(await Promise.all(names.map((name) => resolve(name, "hostile")))).toEqual(names.map(() => ["192.0.2.1"]));
+  expect(await Promise.all(names.map((name) => resolve(name, "hostile")))).toEqual(
+    names.map(() => ["192.0.2.1"]),
+  );
   expect(looking.size).toBe(0);
   expect(server.asked.toSorted()).toEqual(names.flatMap((name) => [`${name} 1`, `${name} 28`]).toSorted());
 });
 
-test("names of silent servers hold one thread, however many they are, and no others wait for them", { tags: "long" }, async () => {
-  const { lookUp, looking } = held();
-  const { resolv, hosts } = await files({ hosts: "10.0.0.1 printer # the old one\n" });
-  const ask = createServerLookup([(await nameServer()).address], resolv);
-  const resolve = createResolver({ lookUp, ask, isListed: createHostsCheck(hosts) });
-  const silent = Array.from({ length: 20 }, (_, n) => resolve(`silent${n}.example`));
-  const others = ["printer", "localhost", "silent.localhost"].map((name) => resolve(name));
-  expect(await resolve("known.example")).toEqual(["192.0.2.1"]);
-  await expect.poll(() => looking.size, { timeout: 10_000 }).toBe(4);
-  for (const [name, answer] of looking) answer([name]);
-  expect((await Promise.all(others)).flat()).toEqual(["printer", "localhost", "silent.localhost"]);
-  // Each after the one before, in the order in which it became known of them.
-  for (let answered = 1; answered < silent.length; answered++) {
-    await expect.poll(() => looking.size, { timeout: 10_000 }).toBe(4 + answered);
-    const [last, answer] = [...looking].at(-1) ?? [];
-    answer?.([last ?? ""]);
-  }
-  expect((await Promise.all(silent)).flat().length).toBe(20);
-});
+test(
+  "names of silent servers block one thread, regardless of their number, and delay no others",
+  { tags: "long" },
+  async () => {
+    const { lookUp, looking } = held();
+    const { resolv, hosts } = await files({ hosts: "10.0.0.1 printer # the old one\n" });
+    const ask = createServerLookup([(await nameServer()).address], resolv);
+    const resolve = createResolver({ lookUp, ask, isListed: createHostsCheck(hosts) });
+    const silent = Array.from({ length: 20 }, (_, n) => resolve(`silent${n}.example`));
+    const others = ["printer", "localhost", "silent.localhost"].map((name) => resolve(name));
+    expect(await resolve("known.example")).toEqual(["192.0.2.1"]);
+    await expect.poll(() => looking.size, { timeout: 10_000 }).toBe(4);
+    for (const [name, answer] of looking) answer([name]);
+    expect((await Promise.all(others)).flat()).toEqual(["printer", "localhost", "silent.localhost"]);
+    // One after the other, in the order of the requests.
+    for (let answered = 1; answered < silent.length; answered++) {
+      await expect.poll(() => looking.size, { timeout: 10_000 }).toBe(4 + answered);
+      const [last, answer] = [...looking].at(-1) ?? [];
+      answer?.([last ?? ""]);
+    }
+    expect((await Promise.all(silent)).flat().length).toBe(20);
+  },
+);
 
-test("names that only the system may know are looked up for the accounts in turns, and a name once for all of them", async () => {
+test("names for the system lookup are looked up by account in turns, and each name once", async () => {
   const order: string[] = [];
   const answers: ((addresses: string[]) => void)[] = [];
-  const lookUp: Resolve = (hostname) => new Promise((resolve) => void (order.push(hostname), answers.push(resolve)));
+  const lookUp: Resolve = (hostname) =>
+    new Promise((resolve) => void (order.push(hostname), answers.push(resolve)));
   const resolve = createResolver({ lookUp, ask: async () => [], isListed: noNames });
   const hostile = Array.from({ length: 5 }, (_, n) => resolve(`h${n}`, "hostile"));
   await expect.poll(() => order.length).toBe(1);
@@ -120,11 +134,17 @@ test("names that only the system may know are looked up for the accounts in turn
     answers[n]?.([`192.0.2.${n}`]);
   }
   expect(order).toEqual(["h0", "h1", "v0", "h2", "v1", "h3", "h4"]);
-  expect(await Promise.all([one, two, shared, hostile[4]])).toEqual([["192.0.2.2"], ["192.0.2.4"], ["192.0.2.6"], ["192.0.2.6"]]);
+  expect(await Promise.all([one, two, shared, hostile[4]])).toEqual([
+    ["192.0.2.2"],
+    ["192.0.2.4"],
+    ["192.0.2.6"],
+    ["192.0.2.6"],
+  ]);
 });
 
-test("a name that cannot be found fails for all that wait for it, and the next ones are looked up", async () => {
-  const lookUp: Resolve = async (hostname) => (hostname === "none" ? Promise.reject(new Error("ENOTFOUND")) : ["192.0.2.9"]);
+test("a name that is not found fails for all that wait for it; the next ones are looked up", async () => {
+  const lookUp: Resolve = async (hostname) =>
+    hostname === "none" ? Promise.reject(new Error("ENOTFOUND")) : ["192.0.2.9"];
   const resolve = createResolver({ lookUp, ask: async () => [], isListed: noNames });
   const none = resolve("none", "a");
   const some = resolve("some", "b");
@@ -132,8 +152,10 @@ test("a name that cannot be found fails for all that wait for it, and the next o
   expect(await some).toEqual(["192.0.2.9"]);
 });
 
-test("a short name is completed as the system completes it, and a file that changes is read again", async () => {
-  const { resolv } = await files({ resolv: "search cluster.local corp.example\noptions timeout:2 ndots:2\n" });
+test("a short name is completed as the system does, and a changed file is read again", async () => {
+  const { resolv } = await files({
+    resolv: "search cluster.local corp.example\noptions timeout:2 ndots:2\n",
+  });
   const server = await nameServer();
   const ask = createServerLookup([server.address], resolv);
   expect(await ask("known.dev")).toEqual(["192.0.2.1"]);
@@ -145,20 +167,31 @@ test("a short name is completed as the system completes it, and a file that chan
 
 test.each([
   { text: "", search: { domains: [], dots: 1 } },
-  { text: "domain a.example\nsearch b.example c.example\n", search: { domains: ["b.example", "c.example"], dots: 1 } },
+  {
+    text: "domain a.example\nsearch b.example c.example\n",
+    search: { domains: ["b.example", "c.example"], dots: 1 },
+  },
   { text: "search .\noptions edns0 ndots:5", search: { domains: [], dots: 5 } },
   { text: "options ndots:99", search: { domains: [], dots: 15 } },
 ])("the search list of $text", ({ text, search }) => {
   expect(parseSearchList(text)).toEqual(search);
 });
 
-test("the names that are tried, in the order of the system", () => {
+test("candidates of a name come in the order of the system", () => {
   const search = { domains: ["svc.local", "local"], dots: 2 };
   expect(listCandidates("api.dev", search)).toEqual(["api.dev.svc.local", "api.dev.local", "api.dev"]);
-  expect(listCandidates("a.b.example", search)).toEqual(["a.b.example", "a.b.example.svc.local", "a.b.example.local"]);
+  expect(listCandidates("a.b.example", search)).toEqual([
+    "a.b.example",
+    "a.b.example.svc.local",
+    "a.b.example.local",
+  ]);
   expect(listCandidates("api.", search)).toEqual(["api."]);
 });
 
 test("the names of a hosts file", () => {
-  expect([...parseHostsFile("# none\n127.0.0.1\tLocalhost  Me # not me\n\n::1 six\n")]).toEqual(["localhost", "me", "six"]);
+  expect([...parseHostsFile("# none\n127.0.0.1\tLocalhost  Me # not me\n\n::1 six\n")]).toEqual([
+    "localhost",
+    "me",
+    "six",
+  ]);
 });

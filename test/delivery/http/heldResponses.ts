@@ -5,7 +5,8 @@ import { createLongWork, systemClock } from "../../../src/clock/clock.ts";
 import { createDeliver } from "../../../src/delivery/deliver.ts";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
 
-// A process of its own, so that its memory is that of the responses: many calls to a third party at once, whose responses it prints.
+// Runs in its own process, so that its memory is that of the responses. It makes many calls to a third party
+// at once and prints their responses.
 
 const [given = "", count = "0", budget = "0"] = process.argv.slice(2);
 const sent = JSON.parse(given) as Delivery;

@@ -12,7 +12,7 @@ function start(perOrigin = 2): ConnectionPool {
 
 const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-test("a connection is used again, for the origin it was made for", async () => {
+test("a connection is reused for the same origin", async () => {
   let opened = 0;
   const port = await rawDestination((socket) => {
     opened++;
@@ -27,27 +27,31 @@ test("a connection is used again, for the origin it was made for", async () => {
 });
 
 test.each([
-  ["that says so", `HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`],
-  ["that sends more than its answer", `${empty}HTTP/1.1 200 OK\r\n`],
-])("a destination %s gets a new connection for each request, and is forgotten", async (_case, said) => {
-  let opened = 0;
-  const port = await rawDestination((socket) => {
-    opened++;
-    socket.on("data", () => socket.write(said));
-  });
-  const connections = start();
-  for (let round = 0; round < 3; round++) expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
-  expect(opened).toBe(3);
-  expect(connections.count).toBe(0);
-});
+  ["that sends Connection: close", `HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`],
+  ["that sends more than its response", `${empty}HTTP/1.1 200 OK\r\n`],
+])(
+  "a destination %s gets a new connection for each request, and its origin is removed",
+  async (_case, said) => {
+    let opened = 0;
+    const port = await rawDestination((socket) => {
+      opened++;
+      socket.on("data", () => socket.write(said));
+    });
+    const connections = start();
+    for (let round = 0; round < 3; round++)
+      expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
+    expect(opened).toBe(3);
+    expect(connections.count).toBe(0);
+  },
+);
 
-test("a shortage of sockets costs no request its attempt", async () => {
+test("a shortage of sockets fails no attempt", async () => {
   const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
   const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] }).connector(1_000);
   let short = 3;
   const connections = createConnections({
     connector: (options, callback) => {
-      // As undici tells it: alone.
+      // As undici reports it: without the socket.
       const failed: (error: Error) => void = callback as never;
       if (short-- > 0) failed(Object.assign(new Error("connect EMFILE"), { code: "EMFILE" }));
       else egress(options, callback);
@@ -58,7 +62,7 @@ test("a shortage of sockets costs no request its attempt", async () => {
   expect(short).toBe(-1);
 });
 
-test("an answer that nobody asked for costs an idle connection, and is the answer to nothing", async () => {
+test("an unrequested response closes an idle connection, and answers no request", async () => {
   let speak = (): void => undefined;
   const port = await rawDestination((socket) => {
     speak = () => void socket.write("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
@@ -71,15 +75,16 @@ test("an answer that nobody asked for costs an idle connection, and is the answe
   expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
 });
 
-test("a destination that closes without a word after each answer costs no request its attempt", async () => {
+test("a destination that closes silently after each response fails no attempt", async () => {
   const port = await rawDestination((socket) => socket.once("data", () => socket.end(empty)));
   const connections = start();
-  for (let round = 0; round < 6; round++) expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
+  for (let round = 0; round < 6; round++)
+    expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
   const waiting = Array.from({ length: 20 }, () => ask(connections, `http://a.test:${port}/`));
   expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual(waiting.map(() => 200));
 });
 
-test("bytes that came unasked before a request was sent are not its answer", async () => {
+test("bytes that arrived before a request was sent are not its response", async () => {
   let speak = (): void => undefined;
   const port = await rawDestination((socket) => {
     speak = () => void socket.write("HTTP/1.1 299 Forged\r\nContent-Length: 0\r\n\r\n");
@@ -89,16 +94,16 @@ test("bytes that came unasked before a request was sent are not its answer", asy
   const first = await ask(connections, `http://a.test:${port}/`);
   speak();
   const second = await ask(connections, `http://a.test:${port}/`);
-  // Now that it has been idle for a while.
+  // The connection has now been idle for a while.
   await new Promise((resolve) => setTimeout(resolve, 20));
   speak();
-  // What has not come yet is the answer to the next request for all that anybody can know.
+  // Bytes that have not arrived yet cannot be distinguished from the response to the next request.
   await new Promise((resolve) => setTimeout(resolve, 20));
   const third = await ask(connections, `http://a.test:${port}/`);
   expect([first, second, third].map(({ status }) => status)).toEqual([200, 200, 200]);
 });
 
-test("an answer before the whole of its request is taken, and costs the connection", async () => {
+test("a response before its whole request was sent is accepted, and closes the connection", async () => {
   let opened = 0;
   const port = await rawDestination((socket) => {
     opened++;
@@ -109,11 +114,13 @@ test("an answer before the whole of its request is taken, and costs the connecti
   });
   const connections = start(1);
   for (let round = 0; round < 2; round++)
-    expect((await ask(connections, `http://a.test:${port}/`, { body: Buffer.alloc(30_000_000) })).status).toBe(413);
+    expect(
+      (await ask(connections, `http://a.test:${port}/`, { body: Buffer.alloc(30_000_000) })).status,
+    ).toBe(413);
   expect(opened).toBe(2);
 });
 
-test.each([0, 1, 200, 8_192, 8_193, 1_000_000])("a body of %d bytes arrives as it is, byte for byte", async (size) => {
+test.each([0, 1, 200, 8_192, 8_193, 1_000_000])("a body of %d bytes arrives unchanged", async (size) => {
   let seen: Uint8Array = Buffer.alloc(0);
   const port = await httpDestination((incoming, response) => {
     void readBody(incoming).then((body) => {
@@ -122,39 +129,43 @@ test.each([0, 1, 200, 8_192, 8_193, 1_000_000])("a body of %d bytes arrives as i
     });
   });
   const body = Buffer.from(Array.from({ length: size }, (_none, at) => (at * 7) % 256));
-  // A window on something larger, as the bodies of requests are.
+  // A view of a larger buffer, as bodies of requests are.
   const around = Buffer.concat([Buffer.from("before"), body, Buffer.from("after")]);
   await ask(start(), `http://a.test:${port}/`, { body: around.subarray(6, 6 + size) });
   expect(Buffer.compare(seen, body)).toBe(0);
 });
 
-test("idle connections are closed when their time is over, and none is left", async () => {
+test("idle connections are closed when they expire", async () => {
   const closedAfter: number[] = [];
   const port = await rawDestination((socket) => {
     const since = performance.now();
-    socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=3\r\nContent-Length: 0\r\n\r\n"));
+    socket.on("data", () =>
+      socket.write("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=3\r\nContent-Length: 0\r\n\r\n"),
+    );
     socket.on("close", () => closedAfter.push(performance.now() - since));
   });
   const connections = start(3);
   await Promise.all([1, 2, 3].map(() => ask(connections, `http://a.test:${port}/`)));
   await expect.poll(() => closedAfter.length, { timeout: 5_000 }).toBe(3);
   expect(connections.count).toBe(0);
-  // Earlier than the destination would, and not at once.
+  // Earlier than the destination would close it, but not at once.
   for (const time of closedAfter) expect(time).toBeGreaterThan(900);
 });
 
-test("origins whose connections broke off are forgotten", async () => {
+test("origins without connections are removed", async () => {
   const port = await rawDestination((socket) => socket.once("data", () => socket.end()));
   const connections = start();
   for (let round = 0; round < 20; round++) {
     const origins = Array.from({ length: 10 }, (_none, at) => `http://s${round}-${at}.test:${port}`);
-    const all = await Promise.allSettled(origins.flatMap((origin) => [1, 2, 3].map(() => ask(connections, origin))));
+    const all = await Promise.allSettled(
+      origins.flatMap((origin) => [1, 2, 3].map(() => ask(connections, origin))),
+    );
     expect(all.filter(({ status }) => status === "fulfilled")).toEqual([]);
   }
   expect(connections.count).toBe(0);
 });
 
-test("each of those that wait for a connection gets one, or the reason why there is none", async () => {
+test("each request that waits for a connection gets one, or the error of one", async () => {
   let tries = 0;
   const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
   const connections = createConnections({
@@ -168,13 +179,15 @@ test("each of those that wait for a connection gets one, or the reason why there
       });
     },
   });
-  const all = await Promise.allSettled(Array.from({ length: 20 }, () => ask(connections, `http://a.test:${port}/`)));
+  const all = await Promise.allSettled(
+    Array.from({ length: 20 }, () => ask(connections, `http://a.test:${port}/`)),
+  );
   const failed = all.filter(({ status }) => status === "rejected");
   expect(failed.length).toBeGreaterThan(0);
   expect(failed.length).toBeLessThan(20);
 });
 
-test("a connector that throws, or answers twice, costs nobody else a place", async () => {
+test("a connector that throws, or answers twice, affects no other place", async () => {
   const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
   let tries = 0;
   const connections = createConnections({
@@ -194,7 +207,7 @@ test("a connector that throws, or answers twice, costs nobody else a place", asy
   expect(tries).toBe(2);
 });
 
-test("what is taken back is never sent, and the others are", async () => {
+test("a request that is taken back is never sent, and the others are", async () => {
   const asked: string[] = [];
   const port = await httpDestination((incoming, response) => {
     asked.push(incoming.url ?? "");
@@ -216,7 +229,7 @@ test("what is taken back is never sent, and the others are", async () => {
   expect(asked).toEqual(["/1", "/3"]);
 });
 
-test("closing ends what runs, what waits, and what is being opened; nothing is opened afterwards", async () => {
+test("closing ends running, waiting and connecting requests, and opens nothing afterwards", async () => {
   let opened = 0;
   const port = await rawDestination((socket) => {
     opened++;
@@ -229,24 +242,36 @@ test("closing ends what runs, what waits, and what is being opened; nothing is o
   await expect.poll(() => opened).toBeGreaterThan(0);
   const ends = Promise.allSettled([running, waiting, opening]);
   connections.close();
-  for (const end of await ends) expect(end).toMatchObject({ status: "rejected", reason: expect.any(PoolClosed) });
+  for (const end of await ends)
+    expect(end).toMatchObject({ status: "rejected", reason: expect.any(PoolClosed) });
   expect(() => connections.send(new URL("http://a.test/"), {} as never)).toThrow(PoolClosed);
 });
 
-test("a connection that ends within an answer is lost", async () => {
-  const port = await rawDestination((socket) => socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal")));
+test("a connection that ends within a response is lost", async () => {
+  const port = await rawDestination((socket) =>
+    socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal")),
+  );
   await expect(ask(start(), `http://a.test:${port}/`)).rejects.toBeInstanceOf(ConnectionLost);
 });
 
 const inPieces = `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${"1\r\nx\r\n".repeat(9_000)}`;
 
-test("a response in many small pieces is read in several turns, also if the connection ends behind it", async () => {
-  const port = await rawDestination((socket) => socket.once("data", () => socket.end(`${inPieces}0\r\n\r\n`)));
-  expect(await ask(start(), `http://a.test:${port}/`)).toMatchObject({ status: 200, body: "x".repeat(9_000) });
+test("a response in many small pieces is read in several turns, even if its connection ends", async () => {
+  const port = await rawDestination((socket) =>
+    socket.once("data", () => socket.end(`${inPieces}0\r\n\r\n`)),
+  );
+  expect(await ask(start(), `http://a.test:${port}/`)).toMatchObject({
+    status: 200,
+    body: "x".repeat(9_000),
+  });
 });
 
-test("a connection that ends within such a response has lost it, and what is behind one belongs to no other request", async () => {
-  const said = [inPieces, `${inPieces}0\r\n\r\n${"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".repeat(200)}`, empty];
+test("a connection that ends within such a response loses it; later bytes answer no request", async () => {
+  const said = [
+    inPieces,
+    `${inPieces}0\r\n\r\n${"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".repeat(200)}`,
+    empty,
+  ];
   const port = await rawDestination((socket) =>
     socket.on("data", () => {
       const next = said.shift() ?? "";

@@ -3,9 +3,19 @@ import { createServer } from "node:http";
 import { connect, type AddressInfo, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { PoolClosed, type ConnectionPool } from "../../../src/delivery/http/pool.ts";
-import { type RequestCaller, ConnectionLost, socketReadOptions } from "../../../src/delivery/http/connection.ts";
+import {
+  type RequestCaller,
+  ConnectionLost,
+  socketReadOptions,
+} from "../../../src/delivery/http/connection.ts";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
-import { ask, createConnections, makeDelivery, createTestDeliver as openedDeliver, rawDestination } from "./destination.ts";
+import {
+  ask,
+  createConnections,
+  makeDelivery,
+  createTestDeliver as openedDeliver,
+  rawDestination,
+} from "./destination.ts";
 
 function start(perOrigin = 2): ConnectionPool {
   const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] });
@@ -14,8 +24,13 @@ function start(perOrigin = 2): ConnectionPool {
 
 const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/** A destination that answers the first request of each connection, and does with the next one as the test says. Lists the requests. */
-async function fickle(next: (socket: Socket, opened: number) => unknown): Promise<{ port: number; requests: string[] }> {
+/**
+ * Starts a destination that answers the first request of each connection and treats the next one as the test
+ * says. It lists the requests.
+ */
+async function fickle(
+  next: (socket: Socket, opened: number) => unknown,
+): Promise<{ port: number; requests: string[] }> {
   const requests: string[] = [];
   let opened = 0;
   const port = await rawDestination((socket) => {
@@ -32,7 +47,7 @@ async function fickle(next: (socket: Socket, opened: number) => unknown): Promis
 
 const post = { method: "POST", body: new TextEncoder().encode("hello") };
 
-/** Until a connection whose response has just ended may be used again. */
+/** Waits until a connection whose response has just ended may be reused. */
 async function untilIdle(): Promise<void> {
   for (let look = 0; look < 3; look++) await new Promise(setImmediate);
 }
@@ -51,13 +66,13 @@ test.each(manners)(
     await Promise.all([ask(connections, url, post), ask(connections, url, post)]);
     await untilIdle();
     expect((await ask(connections, url, post)).status).toBe(200);
-    // Not over the other one, which has been idle for longer.
+    // Not over the other connection, which has been idle for longer.
     expect(requests).toEqual(["1: hello", "2: hello", expect.stringMatching(/^[12]: hello$/), "3: hello"]);
     expect(connections.count).toBe(1);
   },
 );
 
-/** Answers one request on each connection, and hands over the socket then. */
+/** Starts a destination that answers one request on each connection, then passes the socket to the test. */
 async function leaving(): Promise<{ port: number; sockets: Socket[] }> {
   const sockets: Socket[] = [];
   const port = await rawDestination((socket) => {
@@ -86,40 +101,49 @@ test.each([
   expect(sockets.length).toBe(2);
 });
 
-test.each(manners)("a request on a reused connection that the destination %s within the response has failed", async (_case, cut, why) => {
-  const { port, requests } = await fickle((socket) => socket.write("H", () => cut(socket)));
-  const connections = start();
-  await ask(connections, `http://a.test:${port}/`);
-  await untilIdle();
-  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(why);
-  expect(requests.length).toBe(2);
-});
+test.each(manners)(
+  "a request on a reused connection that the destination %s within the response has failed",
+  async (_case, cut, why) => {
+    const { port, requests } = await fickle((socket) => socket.write("H", () => cut(socket)));
+    const connections = start();
+    await ask(connections, `http://a.test:${port}/`);
+    await untilIdle();
+    await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(why);
+    expect(requests.length).toBe(2);
+  },
+);
 
-test.each(manners)("a request on a new connection that the destination %s has failed", async (_case, cut, why) => {
-  let opened = 0;
-  const port = await rawDestination((socket) => {
-    opened++;
-    socket.on("data", () => cut(socket));
-  });
-  await expect(ask(start(), `http://a.test:${port}/`)).rejects.toThrow(why);
-  expect(opened).toBe(1);
-});
+test.each(manners)(
+  "a request on a new connection that the destination %s has failed",
+  async (_case, cut, why) => {
+    let opened = 0;
+    const port = await rawDestination((socket) => {
+      opened++;
+      socket.on("data", () => cut(socket));
+    });
+    await expect(ask(start(), `http://a.test:${port}/`)).rejects.toThrow(why);
+    expect(opened).toBe(1);
+  },
+);
 
-test.each(manners)("a request is resent once: it has failed if the destination %s the new connection, too", async (_case, cut, why) => {
-  let opened = 0;
-  const port = await rawDestination((socket) => {
-    const answers = ++opened === 1;
-    let asked = 0;
-    socket.on("data", () => (answers && asked++ === 0 ? socket.write(empty) : cut(socket)));
-  });
-  const connections = start();
-  await ask(connections, `http://a.test:${port}/`);
-  await untilIdle();
-  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(why);
-  expect([opened, connections.count]).toEqual([2, 0]);
-});
+test.each(manners)(
+  "a request is resent once: it has failed if the destination %s the new connection, too",
+  async (_case, cut, why) => {
+    let opened = 0;
+    const port = await rawDestination((socket) => {
+      const answers = ++opened === 1;
+      let asked = 0;
+      socket.on("data", () => (answers && asked++ === 0 ? socket.write(empty) : cut(socket)));
+    });
+    const connections = start();
+    await ask(connections, `http://a.test:${port}/`);
+    await untilIdle();
+    await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(why);
+    expect([opened, connections.count]).toEqual([2, 0]);
+  },
+);
 
-test("a request is resent over a new connection also where others wait, and a reused one is free first", async () => {
+test("a request is resent over a new connection even if a reused one is free first", async () => {
   const requests: string[] = [];
   let opened = 0;
   const port = await rawDestination((socket) => {
@@ -137,13 +161,15 @@ test("a request is resent over a new connection also where others wait, and a re
   const url = `http://a.test:${port}/`;
   await Promise.all([ask(connections, url), ask(connections, url)]);
   await untilIdle();
-  const all = ["/bad", ...Array.from({ length: 10 }, (_none, at) => `/${at}`)].map((path) => ask(connections, url, { path }));
+  const all = ["/bad", ...Array.from({ length: 10 }, (_none, at) => `/${at}`)].map((path) =>
+    ask(connections, url, { path }),
+  );
   expect((await Promise.all(all)).map(({ status }) => status)).toEqual(all.map(() => 200));
   const bad = requests.filter((text) => text.endsWith("/bad"));
   expect(bad).toEqual([expect.stringMatching(/^[12]:/), "3: /bad"]);
 });
 
-test("no message to a Node server that closes idle connections fails, with one attempt each", async () => {
+test("no message to a Node server that closes idle connections fails, and each has one attempt", async () => {
   let served = 0;
   const server = createServer((incoming, response) => {
     incoming.resume();
@@ -158,7 +184,7 @@ test("no message to a Node server that closes idle connections fails, with one a
   const statuses: unknown[] = [];
   for (let round = 0; round < 12; round++) {
     const { outcome } = deliver(makeDelivery(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`));
-    // As its own timer does: the word of it is on its way when the request is sent.
+    // As the server's own timer does: the FIN is in transit when the request is sent.
     server.closeIdleConnections();
     const { status, error } = await outcome;
     statuses.push(status ?? error);
@@ -167,7 +193,7 @@ test("no message to a Node server that closes idle connections fails, with one a
   expect([statuses, served]).toEqual([Array(12).fill(200), 12]);
 });
 
-test("an attempt began when its request was sent first, also if it was resent", async () => {
+test("an attempt began when its request was first sent, even if it was resent", async () => {
   const late = 150;
   const { port, requests } = await fickle((socket) => setTimeout(() => socket.destroy(), late));
   const deliver = openedDeliver();
@@ -175,11 +201,11 @@ test("an attempt began when its request was sent first, also if it was resent", 
   await untilIdle();
   const { status, took } = await deliver(makeDelivery(`http://127.0.0.1:${port}/`)).outcome;
   expect([status, requests.length]).toEqual([200, 3]);
-  // A timer may ring some milliseconds early.
+  // A timer may fire a few milliseconds early.
   expect(took).toBeGreaterThan(late - 10);
 });
 
-test("a resent request can be taken back while it waits for a new connection, and fails when all are closed", async () => {
+test("a resent request can be taken back while it waits, and fails when the pool closes", async () => {
   let refuses = false;
   let asked = 0;
   const { port } = await fickle((socket) => socket.resetAndDestroy());

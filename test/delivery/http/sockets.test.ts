@@ -15,7 +15,7 @@ function start(maxSockets: number, perOrigin = 10): ConnectionPool {
   return createConnections({ connector: egress.connector(10_000), perOrigin, maxSockets });
 }
 
-/** A destination that answers at once, and says how many connections to it are open. */
+/** Starts a destination that responds at once, and counts its open connections. */
 async function answering(): Promise<{ port: number; open: Set<Socket> }> {
   const open = new Set<Socket>();
   const port = await rawDestination((socket) => {
@@ -25,7 +25,7 @@ async function answering(): Promise<{ port: number; open: Set<Socket> }> {
   return { port, open };
 }
 
-/** Sends a request and ignores the response. Returns how to take the request back. */
+/** Sends a request and ignores the response. Returns a function that takes the request back. */
 const sendTo = (connections: ConnectionPool, url: string): (() => void) =>
   connections.send(new URL(url), {
     request: { method: "POST", path: "/", headers: [], body: noBytes },
@@ -37,12 +37,12 @@ const sendTo = (connections: ConnectionPool, url: string): (() => void) =>
   });
 
 describe("sockets to all destinations together", () => {
-  test("are bounded however many origins there are: the one that has been idle for longest makes room", async () => {
+  test("are limited for any number of origins: the longest idle connection is closed", async () => {
     const { port, open } = await answering();
     const connections = start(3);
     for (let n = 0; n < 12; n++) {
       expect((await ask(connections, `http://h${n}.test:${port}/`)).status).toBe(200);
-      // So that it is idle.
+      // Waits until the connection is idle.
       await new Promise((resolve) => setTimeout(resolve, 5));
       expect(connections.sockets).toBeLessThanOrEqual(3);
     }
@@ -50,7 +50,7 @@ describe("sockets to all destinations together", () => {
     expect(connections.count).toBe(3);
   });
 
-  test("are waited for while all are in use, which costs no request its attempt", async () => {
+  test("are waited for while all are in use, and no attempt fails", async () => {
     const held: Socket[] = [];
     const slow = await rawDestination((socket) => socket.on("data", () => held.push(socket)));
     const { port } = await answering();
@@ -65,8 +65,8 @@ describe("sockets to all destinations together", () => {
     expect(connections.sockets).toBe(0);
   });
 
-  test("are given back at once by requests that are taken back while they connect", async () => {
-    // Its queue is full, so the handshake of TCP does not end.
+  test("are released at once by requests that are taken back while they connect", async () => {
+    // Its backlog is full, so the TCP handshake does not complete.
     const full = createServer();
     await new Promise<void>((resolve) => full.listen({ port: 0, host: "127.0.0.1", backlog: 1 }, resolve));
     onTestFinished(() => void full.close());
@@ -74,14 +74,14 @@ describe("sockets to all destinations together", () => {
     const connections = start(100, 100);
     const takeBack = Array.from({ length: 50 }, () => sendTo(connections, `http://hangs.test:${port}/`));
     expect(connections.sockets).toBe(50);
-    // In the same turn: nothing has connected yet.
+    // In the same turn, so that nothing has connected yet.
     takeBack.forEach((one) => one());
     expect([connections.sockets, connections.count]).toEqual([0, 0]);
     const other = await answering();
     expect((await ask(connections, `http://shop.test:${other.port}/`)).status).toBe(200);
   });
 
-  test("that wait for their turn are not opened if the request is taken back", async () => {
+  test("are not opened for requests that are taken back while they wait", async () => {
     const held: Socket[] = [];
     const slow = await rawDestination((socket) => socket.on("data", () => held.push(socket)));
     const { port, open } = await answering();
@@ -99,16 +99,23 @@ describe("sockets to all destinations together", () => {
 
 describe("file descriptors", () => {
   test.each([
-    ["there are plenty", 1_000_000, 1_024, { capacity: 1_024, sockets: 2_048 }],
-    ["there are few", 1_024, 1_024, { capacity: 512, sockets: 512 }],
-    ["there are as many as deliveries need, and fewer than idle connections could", 3_000, 1_024, { capacity: 1_024, sockets: 1_500 }],
-    ["nobody knows", null, 1_024, { capacity: 1_024, sockets: 2_048 }],
-    ["there are hardly any", 1, 1_024, { capacity: 1, sockets: 1 }],
-  ])("leave half to senders and files if %s", (_, descriptors, capacity, bounds) => {
-    expect(limitToDescriptors(descriptors, capacity)).toEqual(bounds);
+    ["there are plenty", 1_000_000, { capacity: 1_024, sockets: 2_048 }],
+    ["there are few", 1_024, { capacity: 512, sockets: 512 }],
+    [
+      "there are enough for deliveries, but not for as many idle connections",
+      3_000,
+      { capacity: 1_024, sockets: 1_500 },
+    ],
+    ["the number is unknown", null, { capacity: 1_024, sockets: 2_048 }],
+  ])("leave half to senders and files if %s", (_, descriptors, bounds) => {
+    expect(limitToDescriptors(descriptors, 1_024)).toEqual(bounds);
   });
 
-  test("of this process are known", () => {
+  test("allow one delivery if there is only one", () => {
+    expect(limitToDescriptors(1, 1_024)).toEqual({ capacity: 1, sockets: 1 });
+  });
+
+  test("have a known limit in this process", () => {
     const limit = descriptorLimit();
     expect(limit === null || limit >= 64).toBe(true);
   });

@@ -3,7 +3,7 @@ import type { Session } from "../session.ts";
 
 const json = { "content-type": "application/json" };
 
-/** Tokens with rights of their own. */
+/** Records tokens with limited rights. */
 export async function recordTokens(session: Session): Promise<void> {
   const area = await startArea(session, "tokens");
   const make = async (body: object) => {
@@ -68,7 +68,12 @@ export async function recordAccounts(session: Session): Promise<void> {
     await ask("POST", `set-plan/${id}`, { plan_name: `${brand}_fixed_1m` });
     await ask("PATCH", `update-budget/${id}`, { budget: 50 });
     await ask("PATCH", `update-budget/${id}`, { budget: 5 });
-    const switches = ["enable-prodpack", "disable-prodpack", "enable-standard-webhooks", "disable-standard-webhooks"];
+    const switches = [
+      "enable-prodpack",
+      "disable-prodpack",
+      "enable-standard-webhooks",
+      "disable-standard-webhooks",
+    ];
     for (const what of switches) await ask("POST", `${what}/${id}`);
     await ask("POST", "move-to-team", { [`${brand}_id`]: id, target_team_id: "team" });
     await ask("GET", "user/none");

@@ -1,7 +1,15 @@
 import { startArea } from "../area.ts";
 import type { Session } from "../session.ts";
 
-const badDestinations = ["", "not good", "ftp://example.com", "http://", "http://169.254.169.254/", "http://10.0.0.1/x", "api/llm"];
+const badDestinations = [
+  "",
+  "not good",
+  "ftp://example.com",
+  "http://",
+  "http://169.254.169.254/",
+  "http://10.0.0.1/x",
+  "api/llm",
+];
 
 /** Requests that are refused, each in the way that its status tells. */
 export async function recordErrors(session: Session): Promise<void> {
@@ -27,7 +35,8 @@ export async function recordErrors(session: Session): Promise<void> {
   for (const chunked of [false, true]) {
     for (const [name, value] of Object.entries(bad))
       await area.ask("POST", `/v2/publish/${never}`, { chunked, headers: { [name]: value } });
-    for (const destination of badDestinations) await area.ask("POST", `/v2/publish/${destination.replaceAll(" ", "%20")}`, { chunked });
+    for (const destination of badDestinations)
+      await area.ask("POST", `/v2/publish/${destination.replaceAll(" ", "%20")}`, { chunked });
     for (const token of [null, "wrong", area.account.readOnlyToken]) {
       await area.ask("POST", `/v2/publish/${never}`, { chunked, token });
       await area.ask("POST", "/v2/batch", { chunked, token, body: "[]" });

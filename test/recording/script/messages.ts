@@ -51,7 +51,12 @@ export async function recordMessages(session: Session): Promise<void> {
   await session.settled(json.messageId, area.account.token);
   const first = await area.ask("GET", "/v2/logs?count=2");
   await area.ask("GET", `/v2/logs?count=2&cursor=${first.json.cursor}`);
-  const queries = ["order=earliestFirst&count=2", "state=IN_PROGRESS", "state=DELIVERED&messageIds=a,b", "toDate=2"];
+  const queries = [
+    "order=earliestFirst&count=2",
+    "state=IN_PROGRESS",
+    "state=DELIVERED&messageIds=a,b",
+    "toDate=2",
+  ];
   for (const query of queries) await area.ask("GET", `/v2/events?${query}`);
   const wrong = ["cursor=nonsense", "count=0", "state=LOST", "fromDate=soon", "trimBody=0", "unknown=1"];
   for (const query of wrong) await area.ask("GET", `/v2/logs?${query}`);

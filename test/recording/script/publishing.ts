@@ -144,7 +144,7 @@ export async function recordBatches(session: Session): Promise<void> {
   await area.ask("GET", "/v2/logs?topicName=both");
 }
 
-/** What destinations can answer, with callbacks and failure callbacks. */
+/** Records all kinds of responses of destinations, with callbacks and failure callbacks. */
 export async function recordOutcomes(session: Session): Promise<void> {
   const area = await startArea(session, "outcomes");
   const kinds = ["200", "204", "404", "489", "500", "redirect", "slow", "flaky", "429"];

@@ -11,7 +11,7 @@ const failureHeaders = ({ brand, url }: Author, kind: string): Record<string, st
   [`${brand}-Failure-Callback-Retries`]: "0",
 });
 
-/** Waits until the dead letter of a run tells what became of its failure callback. */
+/** Waits until the dead letter of a run has the result of its failure callback. */
 const letterOf = async (author: Author, runId: string, state: string): Promise<string> => {
   const { json } = await author.eventually(
     `/v2/workflows/dlq?workflowRunId=${runId}`,
@@ -74,7 +74,13 @@ export async function recordRunDeadLetters(session: Session): Promise<void> {
       await author.called(++count);
     }
     const unknown = "1725323658779-0";
-    const gone = [`resume/${a}`, `restart/${d}`, "resume/nonsense", `restart?dlqIds=${unknown}`, `callback/${unknown}`];
+    const gone = [
+      `resume/${a}`,
+      `restart/${d}`,
+      "resume/nonsense",
+      `restart?dlqIds=${unknown}`,
+      `callback/${unknown}`,
+    ];
     for (const path of gone) await author.ask("POST", `/v2/workflows/dlq/${path}`);
     await author.ask("DELETE", `/v2/workflows/dlq/${e}`);
     await author.ask("DELETE", `/v2/workflows/dlq/${e}`);

@@ -110,7 +110,11 @@ async function call(author: Author): Promise<void> {
   const { brand, endpoint } = author;
   const callback = `${brand}-Callback`;
   const forward = `${callback}-Forward-${brand}-Workflow`;
-  const { [`${brand}-Forward-${brand}-Workflow-Sdk-Version`]: _none, ...own } = headersOfRun(brand, "r", endpoint);
+  const { [`${brand}-Forward-${brand}-Workflow-Sdk-Version`]: _none, ...own } = headersOfRun(
+    brand,
+    "r",
+    endpoint,
+  );
   const headers = {
     [callback]: endpoint,
     [`${callback}-Workflow-RunId`]: "r",
@@ -131,7 +135,9 @@ async function call(author: Author): Promise<void> {
     ...own,
     [`${brand}-Feature-Set`]: "WF_NoDelete,InitialBody",
   };
-  await author.json("POST /v2/batch", [{ destination: author.url("404", "third"), headers, body: "question" }]);
+  await author.json("POST /v2/batch", [
+    { destination: author.url("404", "third"), headers, body: "question" },
+  ]);
   await author.called(4);
   await author.ask("POST", `/v2/publish/${endpoint}`, {
     headers: headersOfRun(brand, "r", endpoint),
@@ -217,7 +223,7 @@ async function hooks(author: Author): Promise<void> {
   await author.ask("POST", hook.replace("/r/", "/none/"), { token: null });
 }
 
-/** A run that invokes another, and is told how that one ended. */
+/** Records a run that invokes another run and receives its result. */
 export async function recordInvoke(session: Session): Promise<void> {
   for (const brand of brands) {
     const author = await startAuthor(session, "invoke", { brand });

@@ -2,15 +2,18 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { coalesce } from "../../../src/store/batch/coalesce.ts";
 
-/** Looks that bring so many calls each, one after another. Answers how many had asked at the beginning, and after how many looks it came. */
-function gathered(bring: readonly number[]): { count: number; looks: number } {
+/**
+ * Runs polls that each bring this many calls. Returns how many calls had arrived and how many polls had run
+ * when the batch began.
+ */
+function gathered(bring: readonly number[]): { count: number; polls: number } {
   let count = 1;
-  let looks = 0;
+  let polls = 0;
   let next: (() => void) | null = null;
-  let begun: { count: number; looks: number } | null = null;
+  let begun: { count: number; polls: number } | null = null;
   const begin = (): void => {
-    if (begun) throw new Error("it has begun twice");
-    begun = { count, looks };
+    if (begun) throw new Error("the batch has begun twice");
+    begun = { count, polls };
   };
   coalesce(
     (run) => (next = run),
@@ -20,36 +23,36 @@ function gathered(bring: readonly number[]): { count: number; looks: number } {
   while (next !== null) {
     const run: () => void = next;
     next = null;
-    count += bring[looks++] ?? 0;
+    count += bring[polls++] ?? 0;
     run();
   }
-  if (begun === null) throw new Error("it has not begun");
+  if (begun === null) throw new Error("the batch has not begun");
   return begun;
 }
 
-test("a lone call goes after two looks", () => {
-  expect(gathered([])).toEqual({ count: 1, looks: 2 });
+test("a single call starts a batch after two polls", () => {
+  expect(gathered([])).toEqual({ count: 1, polls: 2 });
 });
 
-test("each look that brings something is followed by two more", () => {
-  expect(gathered([3])).toEqual({ count: 4, looks: 3 });
-  expect(gathered([0, 1, 0, 2])).toEqual({ count: 4, looks: 6 });
-  expect(gathered([0, 0, 5])).toEqual({ count: 1, looks: 2 });
+test("each poll that brings a call is followed by two more polls", () => {
+  expect(gathered([3])).toEqual({ count: 4, polls: 3 });
+  expect(gathered([0, 1, 0, 2])).toEqual({ count: 4, polls: 6 });
+  expect(gathered([0, 0, 5])).toEqual({ count: 1, polls: 2 });
 });
 
-test("a stream without end does not hold it up", () => {
-  expect(gathered(Array.from({ length: 100 }, () => 1))).toEqual({ count: 17, looks: 16 });
+test("an endless stream of calls does not delay the batch", () => {
+  expect(gathered(Array.from({ length: 100 }, () => 1))).toEqual({ count: 17, polls: 16 });
 });
 
-test("whatever comes, it begins once, after 2 to 16 looks, with all that had asked by then", () => {
+test("a batch begins once, after 2 to 16 polls, with all calls that had arrived by then", () => {
   fc.assert(
     fc.property(fc.array(fc.nat({ max: 3 }), { maxLength: 40 }), (bring) => {
-      const { count, looks } = gathered(bring);
-      expect(looks).toBeGreaterThanOrEqual(2);
-      expect(looks).toBeLessThanOrEqual(16);
-      expect(count).toBe(1 + bring.slice(0, looks).reduce((sum, calls) => sum + calls, 0));
-      const isQuiet = bring.slice(looks - 2, looks).every((calls) => calls === 0);
-      expect(isQuiet || looks === 16).toBe(true);
+      const { count, polls } = gathered(bring);
+      expect(polls).toBeGreaterThanOrEqual(2);
+      expect(polls).toBeLessThanOrEqual(16);
+      expect(count).toBe(1 + bring.slice(0, polls).reduce((sum, calls) => sum + calls, 0));
+      const isQuiet = bring.slice(polls - 2, polls).every((calls) => calls === 0);
+      expect(isQuiet || polls === 16).toBe(true);
     }),
   );
 });

@@ -8,25 +8,35 @@ import { Memory, memoryParts } from "../../model/memoryStore.ts";
 import { makeInput } from "../../core/commandRunner.ts";
 
 const source = { node: "nod_a", now: () => 1_000, random: () => 0.5, newId: createIdGenerator(() => 0.5) };
-const account = { id: "acme", name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } };
+const account = {
+  id: "acme",
+  name: "",
+  password: "",
+  token: "",
+  tokenHash: "",
+  signingKeys: { current: "", next: "" },
+};
 const fails = (error: Error) => (): never => {
   throw error;
 };
 
-test.each(["needs", "further", "decide"] as const)("a call that fails in its %s leaves the others of its batch alone", async (part) => {
-  for (const [error, reply] of [
-    [new Error("broken"), { failed: expect.stringContaining("broken") }],
-    [new Refusal("invalid", "not so"), { refused: { code: "invalid", message: "not so" } }],
-  ] as const) {
-    const broken: Commands = { ...commands, cancel: { ...commands.cancel, [part]: fails(error) } };
-    const memory = new Memory();
-    const { runBatch } = memoryParts(source, memory, broken);
-    await runBatch([{ name: "createAccount", input: account }], noCapacity);
-    const publish = { name: "publish", input: { account: "acme", inputs: [makeInput()] } } as const;
-    const cancel = { name: "cancel", input: { account: "acme", messageIds: ["msg_1"] } } as const;
-    const { replies } = await runBatch([publish, cancel, publish], noCapacity);
-    const published = { answer: [{ messageId: expect.any(String), deduplicated: false }] };
-    expect(replies).toEqual([published, reply, published]);
-    expect(memory.tables.messages.size).toBe(2);
-  }
-});
+test.each(["needs", "further", "decide"] as const)(
+  "a call that fails in its %s does not affect the other calls of its batch",
+  async (part) => {
+    for (const [error, reply] of [
+      [new Error("broken"), { failed: expect.stringContaining("broken") }],
+      [new Refusal("invalid", "not so"), { refused: { code: "invalid", message: "not so" } }],
+    ] as const) {
+      const broken: Commands = { ...commands, cancel: { ...commands.cancel, [part]: fails(error) } };
+      const memory = new Memory();
+      const { runBatch } = memoryParts(source, memory, broken);
+      await runBatch([{ name: "createAccount", input: account }], noCapacity);
+      const publish = { name: "publish", input: { account: "acme", inputs: [makeInput()] } } as const;
+      const cancel = { name: "cancel", input: { account: "acme", messageIds: ["msg_1"] } } as const;
+      const { replies } = await runBatch([publish, cancel, publish], noCapacity);
+      const published = { answer: [{ messageId: expect.any(String), deduplicated: false }] };
+      expect(replies).toEqual([published, reply, published]);
+      expect(memory.tables.messages.size).toBe(2);
+    }
+  },
+);

@@ -18,7 +18,7 @@ const outcome: Outcome = {
   took: 1,
 };
 
-/** A store that only notes its batches, and whose pause ends when the test says so. */
+/** Returns a store that only records its batches. The test ends its pauses. */
 function openNotingStore() {
   const batches: string[][] = [];
   let endPause: () => void = () => undefined;
@@ -26,7 +26,13 @@ function openNotingStore() {
   const store = createGroupCommitStore({
     runBatch: async (calls: readonly CommandCall[]) => {
       batches.push(calls.map(({ name }) => name));
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], abortedLeases: [], dueAt: null, faults: [] };
+      return {
+        replies: calls.map(() => ({ answer: null })),
+        deliveries: [],
+        abortedLeases: [],
+        dueAt: null,
+        faults: [],
+      };
     },
     read: read as never,
     nextDueAt: async () => null,
@@ -45,9 +51,12 @@ test("an outcome that can wait shares the batch of the next publish", async () =
   expect(batches).toEqual([["settle", "publish"]]);
 });
 
-test("nobody comes: it is stored alone when the pause is over", async () => {
+test("an outcome that can wait is stored alone after the pause if no other call arrives", async () => {
   const { store, batches, endPause } = openNotingStore();
-  const settled = [store.execute("settle", outcome, { canWait: true }), store.execute("settle", outcome, { canWait: true })];
+  const settled = [
+    store.execute("settle", outcome, { canWait: true }),
+    store.execute("settle", outcome, { canWait: true }),
+  ];
   await Promise.resolve();
   expect(batches).toEqual([]);
   endPause();
@@ -55,7 +64,7 @@ test("nobody comes: it is stored alone when the pause is over", async () => {
   expect(batches).toEqual([["settle", "settle"]]);
 });
 
-test("an outcome that cannot wait goes at once, and so does all that waits when the store is closed", async () => {
+test("an outcome that cannot wait is stored at once, and waiting outcomes are stored on close", async () => {
   const { store, batches } = openNotingStore();
   await store.execute("settle", outcome);
   expect(batches).toEqual([["settle"]]);
@@ -65,15 +74,21 @@ test("an outcome that cannot wait goes at once, and so does all that waits when 
   expect(batches).toEqual([["settle"], ["settle"]]);
 });
 
-test("one batch at a time: the next is offered the hands that are free when the last one has handed out its deliveries", async () => {
+test("batches run one at a time, and each is given the capacity that the previous one left", async () => {
   const free: number[] = [];
   const ends: (() => void)[] = [];
   const store = createGroupCommitStore({
-    runBatch: async (calls: readonly CommandCall[], hands) => {
-      free.push(hands.free);
+    runBatch: async (calls: readonly CommandCall[], capacity) => {
+      free.push(capacity.free);
       await new Promise<void>((resolve) => ends.push(resolve));
       const deliveries = calls.map(() => ({}) as Delivery);
-      return { replies: calls.map(() => ({ answer: [] })), deliveries, abortedLeases: [], dueAt: null, faults: [] };
+      return {
+        replies: calls.map(() => ({ answer: [] })),
+        deliveries,
+        abortedLeases: [],
+        dueAt: null,
+        faults: [],
+      };
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
     nextDueAt: async () => null,
@@ -81,7 +96,13 @@ test("one batch at a time: the next is offered the hands that are free when the 
   });
   let left = 10;
   const bytes = { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} };
-  const readCapacity = () => ({ free: left, perHost: 1_000, backlog: false, runningByLane: new Map(), bytes });
+  const readCapacity = () => ({
+    free: left,
+    perHost: 1_000,
+    backlog: false,
+    runningByLane: new Map(),
+    bytes,
+  });
   store.attach({ readCapacity, deliver: () => left--, abort: () => undefined, fault: () => undefined });
   const publish = () => store.execute("publish", { account: "a", inputs: [makeInput()] });
   const first = [publish(), publish()];
@@ -98,62 +119,77 @@ test("one batch at a time: the next is offered the hands that are free when the 
   expect(left).toBe(5);
 });
 
-/** A store that notes how large its batches are, and looks when the test says so. `run`: what a batch waits for. */
-function openLookingStore(run: () => Promise<void>) {
+/**
+ * Returns a store that records the sizes of its batches and polls when the test decides. Each batch waits for
+ * `run`.
+ */
+function openPollingStore(run: () => Promise<void>) {
   const batches: number[] = [];
-  const looks: (() => void)[] = [];
+  const polls: (() => void)[] = [];
   const store = createGroupCommitStore({
     runBatch: async (calls: readonly CommandCall[]) => {
       batches.push(calls.length);
       await run();
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], abortedLeases: [], dueAt: null, faults: [] };
+      return {
+        replies: calls.map(() => ({ answer: null })),
+        deliveries: [],
+        abortedLeases: [],
+        dueAt: null,
+        faults: [],
+      };
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
     nextDueAt: async () => null,
-    afterNextPoll: (run) => void looks.push(run),
+    afterNextPoll: (run) => void polls.push(run),
     close: async () => undefined,
   });
-  return { ask: () => store.execute("claim", { limit: 1 }), look: () => looks.shift()?.(), looks, batches };
+  return { ask: () => store.execute("claim", { limit: 1 }), poll: () => polls.shift()?.(), polls, batches };
 }
 
-test("a batch begins when two looks in a row have brought nothing more", async () => {
-  const { ask, look, looks, batches } = openLookingStore(async () => undefined);
+test("a batch begins after two consecutive polls without a new call", async () => {
+  const { ask, poll, polls, batches } = openPollingStore(async () => undefined);
   const all = [ask()];
-  look();
-  // One look has brought nothing, the next one does, so that two more are taken.
+  poll();
+  // The first poll brings nothing and the next one a call, so two more polls follow.
   all.push(ask(), ask());
-  look();
-  look();
-  expect([batches, looks.length]).toEqual([[], 1]);
-  look();
-  expect([batches, looks.length]).toEqual([[3], 0]);
+  poll();
+  poll();
+  expect([batches, polls.length]).toEqual([[], 1]);
+  poll();
+  expect([batches, polls.length]).toEqual([[3], 0]);
   await Promise.all(all);
 });
 
-test("nobody looks while a batch runs, and those who ask meanwhile are in the next one", async () => {
+test("a store does not poll while a batch runs, and calls that arrive share the next batch", async () => {
   const ends: (() => void)[] = [];
-  const { ask, look, looks, batches } = openLookingStore(() => new Promise((resolve) => ends.push(resolve)));
-  const lookTwice = () => [1, 2].forEach(look);
+  const { ask, poll, polls, batches } = openPollingStore(() => new Promise((resolve) => ends.push(resolve)));
+  const pollTwice = () => [1, 2].forEach(poll);
   const first = ask();
-  lookTwice();
+  pollTwice();
   const others = [ask(), ask()];
-  expect([batches, looks.length]).toEqual([[1], 0]);
+  expect([batches, polls.length]).toEqual([[1], 0]);
   ends[0]?.();
   await first;
-  await expect.poll(() => looks.length).toBe(1);
-  lookTwice();
+  await expect.poll(() => polls.length).toBe(1);
+  pollTwice();
   expect(batches).toEqual([1, 2]);
   ends[1]?.();
   await Promise.all(others);
 });
 
-test("a storage that was away takes no changes until one that means nothing was stored, whatever came through meanwhile", async () => {
+test("an unavailable storage takes no changes until a probe is stored, even if batches succeed", async () => {
   let fails = false;
   let trials = 0;
   const store = createGroupCommitStore({
     runBatch: async (calls: readonly CommandCall[]) => {
       if (fails) throw new Unavailable("full");
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], abortedLeases: [], dueAt: null, faults: [] };
+      return {
+        replies: calls.map(() => ({ answer: null })),
+        deliveries: [],
+        abortedLeases: [],
+        dueAt: null,
+        faults: [],
+      };
     },
     read: {} as never,
     nextDueAt: async () => null,
@@ -176,14 +212,14 @@ test("a storage that was away takes no changes until one that means nothing was 
   expect(trials).toBe(2);
 });
 
-test("a store that is closed twice is closed for both who asked", async () => {
+test("closing a store twice resolves both calls", async () => {
   const { store, batches } = openNotingStore();
   const settled = store.execute("settle", outcome, { canWait: true });
   await Promise.all([store.close(), store.close(), settled]);
   expect(batches).toEqual([["settle"]]);
 });
 
-/** A store whose batches end, and whose time passes, when the test says so. */
+/** Returns a store whose batches end, and whose time passes, when the test decides. */
 function openSlowStore() {
   const batches: string[][] = [];
   const ends: (() => void)[] = [];
@@ -193,7 +229,13 @@ function openSlowStore() {
     runBatch: async (calls: readonly CommandCall[]) => {
       batches.push(calls.map(({ name }) => name));
       await new Promise<void>((resolve) => ends.push(resolve));
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], abortedLeases: [], dueAt: null, faults: [] };
+      return {
+        replies: calls.map(() => ({ answer: null })),
+        deliveries: [],
+        abortedLeases: [],
+        dueAt: null,
+        faults: [],
+      };
     },
     read: {} as never,
     nextDueAt: async () => null,
@@ -213,7 +255,7 @@ function openSlowStore() {
 
 const publishNothing = { account: "a", inputs: [] };
 
-test("a store is not ready while a batch has run for more than two seconds, and is not probed meanwhile", async () => {
+test("a store takes no changes and is not probed while a batch has run for more than 2 s", async () => {
   const { store, passHalfSeconds, endBatch, probes } = openSlowStore();
   const published = store.execute("publish", publishNothing);
   await passHalfSeconds(4);
@@ -226,7 +268,7 @@ test("a store is not ready while a batch has run for more than two seconds, and 
   expect([await store.takesChanges(), store.isInDoubt(), probes()]).toEqual([true, false, 0]);
 });
 
-test("a caller who has not joined a batch after ten seconds is refused and never stored; outcomes and claims wait", async () => {
+test("a call without a batch after 10 s is refused and never stored; outcomes and claims wait", async () => {
   const { store, batches, passHalfSeconds, endBatch } = openSlowStore();
   const first = store.execute("publish", publishNothing);
   await passHalfSeconds(1);
@@ -237,7 +279,10 @@ test("a caller who has not joined a batch after ten seconds is refused and never
   await passHalfSeconds(20);
   const young = store.execute("publish", publishNothing);
   await passHalfSeconds(1);
-  expect(await refusal).toMatchObject({ code: "unavailable", message: "storage unavailable: nothing was stored; retry later" });
+  expect(await refusal).toMatchObject({
+    code: "unavailable",
+    message: "storage unavailable: nothing was stored; retry later",
+  });
   endBatch();
   await first;
   await expect.poll(() => batches.length).toBe(2);
@@ -246,7 +291,7 @@ test("a caller who has not joined a batch after ten seconds is refused and never
   expect(batches).toEqual([["publish"], ["settle", "claim", "publish"]]);
 });
 
-test("a store in doubt is probed at most once a second", async () => {
+test("a store in doubt is probed at most once per second", async () => {
   const passes: (() => void)[] = [];
   let probes = 0;
   const store = createGroupCommitStore({

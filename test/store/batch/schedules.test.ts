@@ -18,13 +18,14 @@ import {
   StoreFixture,
 } from "../storeFixture.ts";
 
-// Schedules as several commands of a batch, several nodes, and several lives of a server see them: no time fires twice.
+// No time of a schedule fires twice: with several commands in one batch, with several nodes, and after a
+// restart.
 
 const second = 1000;
 const minute = 60 * second;
 const hour = 60 * minute;
 
-/** Every five minutes, in account `acc`. */
+/** A schedule that fires every five minutes, in account `acc`. */
 function scheduleOf({
   queue = null,
   ...over
@@ -44,9 +45,9 @@ describe("in one batch with a claim", () => {
     return world;
   }
 
-  test("a schedule that is replaced by one that goes elsewhere fires with the next claim, once", async () => {
+  test("a schedule with a new destination fires once, with the next claim", async () => {
     const world = await due();
-    // The queue is there, and the claim has not looked at it.
+    // The queue exists, and the claim has not read it.
     await world.settle(await world.sent({ queue: "new" }));
     const replaced = world.store.execute("createSchedule", scheduleOf({ queue: "new" }));
     expect((await Promise.all([replaced, world.claim()]))[1]).toEqual([]);
@@ -55,15 +56,24 @@ describe("in one batch with a claim", () => {
     expect(await world.claim()).toEqual([]);
   });
 
-  test.each(["deleteSchedule", "pauseSchedule"] as const)("%s keeps it from firing", async (name) => {
-    const world = await due();
-    const [, fired] = await Promise.all([world.store.execute(name, { account: "acc", id: "tick" }), world.claim()]);
-    expect(fired).toEqual([]);
-  });
+  test.each(["deleteSchedule", "pauseSchedule"] as const)(
+    "%s prevents a schedule from firing",
+    async (name) => {
+      const world = await due();
+      const [, fired] = await Promise.all([
+        world.store.execute(name, { account: "acc", id: "tick" }),
+        world.claim(),
+      ]);
+      expect(fired).toEqual([]);
+    },
+  );
 
-  test("two claims fire it once", async () => {
+  test("two claims fire a schedule once", async () => {
     const world = await due();
-    await Promise.all([world.store.execute("claim", { limit: 10 }), world.store.execute("claim", { limit: 10 })]);
+    await Promise.all([
+      world.store.execute("claim", { limit: 10 }),
+      world.store.execute("claim", { limit: 10 }),
+    ]);
     expect(world.delivered()).toMatchObject([{ message: { scheduleId: "tick" } }]);
   });
 });
@@ -75,30 +85,42 @@ const twoInMemory: OpenNodes = async (clock) => {
 };
 const twoOnPostgres: OpenNodes = async (clock) => {
   const url = await freshDatabase();
-  const open = async (node: string, seed: number) => closeAfterTest(await openNode(url, clock, { node, seed }));
+  const open = async (node: string, seed: number) =>
+    closeAfterTest(await openNode(url, clock, { node, seed }));
   return [await open("nod_a", 1), await open("nod_b", 2)];
 };
 
 describe.each([
   ["memory", twoInMemory],
   ["PostgreSQL", twoOnPostgres],
-])("two nodes at one %s", (_, open) => {
-  test("that claim at the same moment fire each schedule once", async () => {
+])("two nodes with one %s", (_, open) => {
+  test("that claim at the same time fire each schedule once", async () => {
     const clock = new TestClock();
-    const worlds = (await open(clock)).map((store, index) => new StoreFixture(store, clock, index === 0 ? "nod_a" : "nod_b"));
+    const worlds = (await open(clock)).map(
+      (store, index) => new StoreFixture(store, clock, index === 0 ? "nod_a" : "nod_b"),
+    );
     const [first] = worlds;
     if (!first) throw new Error("no node");
     await first.account();
     const ids = Array.from({ length: 40 }, (_, at) => `s${at}`);
     const body = bytes("to all");
-    await Promise.all(ids.map((id) => first.store.execute("createSchedule", scheduleOf({ id, cron: "* * * * *", body }))));
+    await Promise.all(
+      ids.map((id) => first.store.execute("createSchedule", scheduleOf({ id, cron: "* * * * *", body }))),
+    );
     const start = clock.now;
     for (let tick = 1; tick <= 3; tick++) {
       clock.now = (nextCronTime("* * * * *", start) ?? 0) + (tick - 1) * minute;
       for (let turn = 0; turn < 4; turn++) {
-        await Promise.all(worlds.flatMap(({ store }) => [store.execute("claim", { limit: 9 }), store.execute("claim", { limit: 9 })]));
+        await Promise.all(
+          worlds.flatMap(({ store }) => [
+            store.execute("claim", { limit: 9 }),
+            store.execute("claim", { limit: 9 }),
+          ]),
+        );
       }
-      const { events } = await first.store.read.log(makeLogQuery({ filter: { states: ["CREATED"] }, count: 1000 }));
+      const { events } = await first.store.read.log(
+        makeLogQuery({ filter: { states: ["CREATED"] }, count: 1000 }),
+      );
       const perSchedule = ids.map((id) => events.filter(({ message }) => message.scheduleId === id).length);
       expect(perSchedule).toEqual(ids.map(() => tick));
       for (const { body: sent } of events.map(({ message }) => message)) expect(sent).toEqual(body);
@@ -107,18 +129,25 @@ describe.each([
   });
 });
 
-test("whatever two nodes and the clock do, no time of the expression fires twice", () => {
+test("no time of a cron expression fires twice on two nodes with changing clocks", () => {
   const what = fc.constantFrom("claim", "claim", "claim", "claim", "resume", "resume", "pause");
   const turn = fc.oneof(
     fc.record({ what, node: fc.constantFrom(0, 1) }),
-    fc.record({ by: fc.oneof(fc.integer({ min: 0, max: 2 * minute }), fc.integer({ min: -4 * minute, max: 8 * minute })) }),
+    fc.record({
+      by: fc.oneof(
+        fc.integer({ min: 0, max: 2 * minute }),
+        fc.integer({ min: -4 * minute, max: 8 * minute }),
+      ),
+    }),
   );
   const cron = fc.constantFrom("* * * * *", "*/5 * * * *", "CRON_TZ=Asia/Kolkata 7,37 * * * *");
   return fc.assert(
     fc.asyncProperty(cron, fc.array(turn, { minLength: 40, maxLength: 60 }), async (text, turns) => {
       const clock = new TestClock();
-      const [first, second] = (await twoInMemory(clock)).map((store) => new StoreFixture(store, clock, "nod"));
-      if (!first || !second) throw new Error("two at least");
+      const [first, second] = (await twoInMemory(clock)).map(
+        (store) => new StoreFixture(store, clock, "nod"),
+      );
+      if (!first || !second) throw new Error("the test needs two nodes");
       await first.account();
       await first.store.execute("createSchedule", scheduleOf({ cron: text }));
       for (const one of turns) {
@@ -126,22 +155,32 @@ test("whatever two nodes and the clock do, no time of the expression fires twice
         else {
           const { store } = one.node === 0 ? first : second;
           if (one.what === "claim") await store.execute("claim", { limit: 100 });
-          else await store.execute(one.what === "pause" ? "pauseSchedule" : "resumeSchedule", { account: "acc", id: "tick" });
+          else
+            await store.execute(one.what === "pause" ? "pauseSchedule" : "resumeSchedule", {
+              account: "acc",
+              id: "tick",
+            });
         }
       }
-      const { events } = await first.store.read.log(makeLogQuery({ filter: { states: ["CREATED"] }, count: 1000 }));
+      const { events } = await first.store.read.log(
+        makeLogQuery({ filter: { states: ["CREATED"] }, count: 1000 }),
+      );
       const fired = events.map(({ time }) => time).toSorted((one, other) => one - other);
-      // Between two firings lies one of its times, so each has one that it stands for.
-      fired.slice(1).forEach((at, index) => expect(nextCronTime(text, fired[index] ?? at)).toBeLessThanOrEqual(at));
+      // At least one time of the expression lies between two firings, so each firing represents a different
+      // time.
+      fired
+        .slice(1)
+        .forEach((at, index) => expect(nextCronTime(text, fired[index] ?? at)).toBeLessThanOrEqual(at));
     }),
     { numRuns: 60 },
   );
 });
 
-test("around a restart a schedule on the disk fires once: not again for what it fired, late for what it missed", async () => {
+test("a schedule on disk fires once around a restart: no time twice, and a missed time late", async () => {
   const clock = new TestClock();
   const path = `${createTestFolder()}/store.db`;
-  const open = async (seed: number) => new StoreFixture(await sqliteStore(path, createSource(clock, "nod_a", seed)), clock, "nod_a");
+  const open = async (seed: number) =>
+    new StoreFixture(await sqliteStore(path, createSource(clock, "nod_a", seed)), clock, "nod_a");
   let world = await open(1);
   await world.account();
   await world.store.execute("createSchedule", scheduleOf());
@@ -165,6 +204,10 @@ test("around a restart a schedule on the disk fires once: not again for what it 
   await world.claim();
   expect(await fired()).toEqual([first, clock.now]);
   const row = await world.store.read.findResource("schedules", "acc", "tick");
-  expect(row).toMatchObject({ dueAt: first + 3 * hour + 5 * minute, lastAt: clock.now, body: bytes("hello") });
+  expect(row).toMatchObject({
+    dueAt: first + 3 * hour + 5 * minute,
+    lastAt: clock.now,
+    body: bytes("hello"),
+  });
   await world.store.close();
 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { StoreFixture, makeInput } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
-/** What an account may have under way, in all and to one endpoint, on every node together. */
+/** The limits of an account's deliveries in flight, in total and per endpoint, on all nodes together. */
 export function describeAccountLimits(open: OpenStore): void {
   describeTotalLimit(open);
   describeEndpointLimit(open);
@@ -15,7 +15,7 @@ function describeTotalLimit(open: OpenStore): void {
     const allow = (fixture: StoreFixture, globalParallelism: number, account = "acc"): Promise<unknown> =>
       fixture.store.execute("changeAccount", { account, change: { limits: { globalParallelism } } });
 
-    test("are no more at once than it may have, whatever is published together; another account has its own", async () => {
+    test("never exceed the limit when published together, and accounts have separate limits", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
@@ -33,36 +33,47 @@ function describeTotalLimit(open: OpenStore): void {
       expect(await fixture.store.read.findResource("limiters", "other", "account:")).toBeNull();
     });
 
-    test("let the next ones go on when they have ended, until none is left, and leave nothing counted", async () => {
+    test("start the next ones when they end, until none is left, and leave no count", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await allow(fixture, 2);
       const limited = { flowControl: { key: "k", parallelism: 1, rate: null, period: null } };
       for (const one of [{}, limited, limited, { queue: "q" }, { queue: "q" }]) await fixture.send(one);
       let ended = 0;
-      for (let under = fixture.delivered(); under.length > 0; under = [...fixture.delivered(), ...(await fixture.claim())]) {
+      for (
+        let under = fixture.delivered();
+        under.length > 0;
+        under = [...fixture.delivered(), ...(await fixture.claim())]
+      ) {
         expect(under.length).toBeLessThanOrEqual(2);
         await Promise.all(under.map((delivery) => fixture.settle(delivery)));
         ended += under.length;
       }
       expect(ended).toBe(5);
       expect(fixture.faults).toEqual([]);
-      expect(await fixture.store.read.findResource("limiters", "acc", "account:")).toMatchObject({ running: 0, waiting: 0 });
+      expect(await fixture.store.read.findResource("limiters", "acc", "account:")).toMatchObject({
+        running: 0,
+        waiting: 0,
+      });
       const key = await fixture.store.read.findResource("limiters", "acc", "key:k");
       expect([key?.running, key?.waiting, key?.waitingDownstream ?? 0]).toEqual([0, 0, 0]);
     });
 
-    test("are told of by whoever waits for them", async () => {
+    test("are shown in the wait state of a held message", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await allow(fixture, 1);
       await fixture.sent();
       const waiting = await fixture.send();
       const standing = await fixture.store.read.waitState("acc", waiting);
-      expect(standing).toMatchObject({ state: { waitlist: "account:" }, accountLimiter: { running: 1, parallelism: 1 }, waitingAhead: 0 });
+      expect(standing).toMatchObject({
+        state: { waitlist: "account:" },
+        accountLimiter: { running: 1, parallelism: 1 },
+        waitingAhead: 0,
+      });
     });
 
-    test("keep their places when their node is gone, until their leases are over", async () => {
+    test("count until their leases expire if their node is gone", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await allow(fixture, 1);
@@ -73,43 +84,82 @@ function describeTotalLimit(open: OpenStore): void {
       fixture.clock.now += 2_000;
       const started = [...(await fixture.claim()), ...(await fixture.claim())];
       expect(started).toHaveLength(1);
-      expect(await fixture.store.read.findResource("limiters", "acc", "account:")).toMatchObject({ running: 1, waiting: 1 });
+      expect(await fixture.store.read.findResource("limiters", "acc", "account:")).toMatchObject({
+        running: 1,
+        waiting: 1,
+      });
     });
   });
 }
 
 function describeEndpointLimit(open: OpenStore): void {
   describe("the deliveries of an account to one endpoint", () => {
-    const opened = async (limits: { parallelism?: number; globalParallelism?: number }): Promise<StoreFixture> => {
+    const opened = async (limits: {
+      parallelism?: number;
+      globalParallelism?: number;
+    }): Promise<StoreFixture> => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
       await fixture.store.execute("changeAccount", { account: "acc", change: { limits } });
       return fixture;
     };
-    const limiter = (fixture: StoreFixture, id: string, account = "acc") => fixture.store.read.findResource("limiters", account, id);
-    /** Those that there is a row of. */
+    const limiter = (fixture: StoreFixture, id: string, account = "acc") =>
+      fixture.store.read.findResource("limiters", account, id);
+    /** Returns the endpoints that have a limiter row. */
     const endpoints = async (fixture: StoreFixture): Promise<string[]> =>
-      (await fixture.store.read.listResources("limiters", { account: "acc", limit: 99 })).flatMap(({ id }) => /endpoint:.+/.exec(id) ?? []);
+      (await fixture.store.read.listResources("limiters", { account: "acc", limit: 99 })).flatMap(
+        ({ id }) => /endpoint:.+/.exec(id) ?? [],
+      );
 
-    test("are no more at once than it may have, whatever is published together; other endpoints and accounts have their own", async () => {
+    test("never exceed the limit when published together, per endpoint and account", async () => {
       const fixture = await opened({ parallelism: 2 });
       const inputs = ["one", "one", "two", "one"].map((host) => makeInput(to(host)));
       await Promise.all([fixture.publish(inputs), fixture.publish(inputs), fixture.publish(inputs, "other")]);
       const started = fixture.delivered().map(({ message }) => `${message.account} ${message.url}`);
-      const count = (account: string, host: string): number => started.filter((one) => one === `${account} ${to(host).url}`).length;
-      expect([count("acc", "one"), count("acc", "two"), count("other", "one"), count("other", "two")]).toEqual([2, 2, 3, 1]);
-      expect(await limiter(fixture, "endpoint:https://one.example/")).toMatchObject({ running: 2, waiting: 4, parallelism: 2 });
-      expect(await limiter(fixture, "endpoint:https://two.example/")).toMatchObject({ running: 2, waiting: 0 });
-      expect([await limiter(fixture, "account:"), await limiter(fixture, "endpoint:https://one.example/", "other")]).toEqual([null, null]);
+      const count = (account: string, host: string): number =>
+        started.filter((one) => one === `${account} ${to(host).url}`).length;
+      expect([
+        count("acc", "one"),
+        count("acc", "two"),
+        count("other", "one"),
+        count("other", "two"),
+      ]).toEqual([2, 2, 3, 1]);
+      expect(await limiter(fixture, "endpoint:https://one.example/")).toMatchObject({
+        running: 2,
+        waiting: 4,
+        parallelism: 2,
+      });
+      expect(await limiter(fixture, "endpoint:https://two.example/")).toMatchObject({
+        running: 2,
+        waiting: 0,
+      });
+      expect([
+        await limiter(fixture, "account:"),
+        await limiter(fixture, "endpoint:https://one.example/", "other"),
+      ]).toEqual([null, null]);
     });
 
-    test("let the next ones go on when they have ended, until none is left, and leave nothing counted", async () => {
+    test("start the next ones when they end, until none is left, and leave no count", async () => {
       const fixture = await opened({ parallelism: 2, globalParallelism: 3 });
       const limited = { flowControl: { key: "k", parallelism: 1, rate: null, period: null } };
-      for (const one of [{}, limited, limited, { queue: "q" }, { queue: "q" }, to("two"), to("two"), to("three")]) await fixture.send(one);
+      for (const one of [
+        {},
+        limited,
+        limited,
+        { queue: "q" },
+        { queue: "q" },
+        to("two"),
+        to("two"),
+        to("three"),
+      ])
+        await fixture.send(one);
       let ended = 0;
-      for (let under = fixture.delivered(); under.length > 0; under = [...fixture.delivered(), ...(await fixture.claim())]) {
+      for (
+        let under = fixture.delivered();
+        under.length > 0;
+        under = [...fixture.delivered(), ...(await fixture.claim())]
+      ) {
         expect(under.length).toBeLessThanOrEqual(3);
         for (const host of new Set(under.map(({ message }) => message.url)))
           expect(under.filter(({ message }) => message.url === host).length).toBeLessThanOrEqual(2);
@@ -119,17 +169,23 @@ function describeEndpointLimit(open: OpenStore): void {
       expect(ended).toBe(8);
       expect(fixture.faults).toEqual([]);
       for (const id of ["account:", "key:k"]) {
-        const { running, waiting, waitingDownstream = 0 } = (await limiter(fixture, id)) ?? { running: -1, waiting: -1 };
+        const {
+          running,
+          waiting,
+          waitingDownstream = 0,
+        } = (await limiter(fixture, id)) ?? { running: -1, waiting: -1 };
         expect([id, running, waiting, waitingDownstream]).toEqual([id, 0, 0, 0]);
       }
       expect(await endpoints(fixture)).toEqual([]);
     });
 
-    test("are counted for each path, of any length, and not for each query; a row is there as long as it counts anything", async () => {
+    test("are counted per path of any length, without the query, and leave no row at zero", async () => {
       const fixture = await opened({ parallelism: 1 });
       const long = `https://one.example/${"x".repeat(16_000)}`;
       const urls = ["https://one.example/a", "https://one.example/b?x", long, `${long}y`];
-      await fixture.publish([...urls, ...urls.map((url) => `${url}?${url.length}`)].map((url) => makeInput({ url })));
+      await fixture.publish(
+        [...urls, ...urls.map((url) => `${url}?${url.length}`)].map((url) => makeInput({ url })),
+      );
       const first = fixture.delivered();
       expect(first.map(({ message }) => message.url)).toEqual(urls);
       expect(await endpoints(fixture)).toEqual([
@@ -140,13 +196,15 @@ function describeEndpointLimit(open: OpenStore): void {
       ]);
       await Promise.all(first.map((delivery) => fixture.settle(delivery)));
       const second = [...fixture.delivered(), ...(await fixture.claim())];
-      expect(new Set(second.map(({ message }) => message.url.split("?")[0]))).toEqual(new Set(urls.map((url) => url.split("?")[0])));
+      expect(new Set(second.map(({ message }) => message.url.split("?")[0]))).toEqual(
+        new Set(urls.map((url) => url.split("?")[0])),
+      );
       expect(await endpoints(fixture)).toHaveLength(4);
       await Promise.all(second.map((delivery) => fixture.settle(delivery)));
       expect([await endpoints(fixture), fixture.faults]).toEqual([[], []]);
     });
 
-    test("are told of by whoever waits for them", async () => {
+    test("are shown in the wait state of a held message", async () => {
       const fixture = await opened({ parallelism: 1 });
       await fixture.send(to("one"));
       await fixture.send(to("one"));
@@ -159,7 +217,7 @@ function describeEndpointLimit(open: OpenStore): void {
       });
     });
 
-    test("keep their places when their node is gone, until their leases are over", async () => {
+    test("count until their leases expire if their node is gone", async () => {
       const fixture = await opened({ parallelism: 1 });
       await fixture.sent();
       await fixture.send();

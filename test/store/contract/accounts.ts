@@ -2,22 +2,28 @@ import { describe, expect, test } from "vitest";
 import { makeAccount, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
-/** What is kept of accounts. */
+/** The lifetime and the limits of accounts. */
 export function describeAccounts(open: OpenStore): void {
   describe("accounts", () => {
-    test("have limits of their own that are changed, and taken back, one by one", async () => {
+    test("have individual limits that are set and reset one by one", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      const change = (limits: object) => fixture.store.execute("changeAccount", { account: "acc", change: { limits } });
+      const change = (limits: object) =>
+        fixture.store.execute("changeAccount", { account: "acc", change: { limits } });
       await change({ retries: 5, delay: 1_000 });
-      await Promise.all([change({ retries: 7 }), change({ queues: 3, delay: null }), change({ groups: 2, tokens: null }), change({})]);
+      await Promise.all([
+        change({ retries: 7 }),
+        change({ queues: 3, delay: null }),
+        change({ groups: 2, tokens: null }),
+        change({}),
+      ]);
       expect((await fixture.store.read.account("acc"))?.limits).toEqual({ retries: 7, queues: 3, groups: 2 });
       await fixture.store.execute("changeAccount", { account: "acc", change: { plan: "paid" } });
       await Promise.all([change({ retries: null }), change({ queues: null }), change({ groups: null })]);
       expect(await fixture.store.read.account("acc")).toMatchObject({ plan: "paid", limits: {} });
     });
 
-    test("that were deleted go when nothing else of them is left", async () => {
+    test("are removed after their deletion when they have no other rows", async () => {
       const fixture = await StoreFixture.open(open);
       const { store, clock } = fixture;
       for (const id of ["acc", "other"]) await fixture.account(id);
@@ -29,7 +35,7 @@ export function describeAccounts(open: OpenStore): void {
       await store.execute("deleteQueue", { account: "acc", name: "q", slots: [] });
       expect(await isLeft()).toBe(false);
       await fixture.settle(await fixture.sent({}, "other"));
-      expect(await isLeft(), "what is of others").toBe(false);
+      expect(await isLeft(), "rows of another account").toBe(false);
       const delivery = await fixture.sent();
       expect(await isLeft(), "a message").toBe(true);
       await fixture.settle(delivery);
@@ -38,7 +44,12 @@ export function describeAccounts(open: OpenStore): void {
       expect(await remove()).toEqual({ removed: false });
       clock.now += 40 * 86_400_000;
       const expire = async (audit: number) =>
-        void (await store.execute("expire", { account: "acc", retention: { log: 1, deadLetters: 1, audit }, now: clock.now, limit: 100 }));
+        void (await store.execute("expire", {
+          account: "acc",
+          retention: { log: 1, deadLetters: 1, audit },
+          now: clock.now,
+          limit: 100,
+        }));
       await expire(1e12);
       expect(await isLeft(), "its audit log").toBe(true);
       await expire(1);
@@ -47,13 +58,13 @@ export function describeAccounts(open: OpenStore): void {
       expect((await store.read.accounts()).map(({ id }) => id)).toEqual(["other"]);
       expect(await store.read.account("acc")).toBeNull();
       expect(await remove()).toEqual({ removed: false });
-      // A report that comes when nobody thinks of it any more leaves nothing behind.
+      // A late outcome leaves no row behind.
       await fixture.settle(delivery);
       expect(await isLeft()).toBe(false);
       expect(await fixture.account("acc")).toMatchObject({ id: "acc", createdAt: clock.now });
     });
 
-    test("leave their rows while all were deleted, whoever removes them at once", async () => {
+    test("stay while all accounts are deleted, even if several commands remove them at once", async () => {
       const { store, clock } = await StoreFixture.open(open);
       const accounts = ["acc", "other"];
       for (const id of accounts) {
@@ -63,7 +74,9 @@ export function describeAccounts(open: OpenStore): void {
       }
       clock.now += 40 * 86_400_000;
       const removeAll = (beside: (account: string) => string) =>
-        Promise.all(accounts.map((account) => store.execute("removeAccount", { account, remaining: beside(account) })));
+        Promise.all(
+          accounts.map((account) => store.execute("removeAccount", { account, remaining: beside(account) })),
+        );
       const kept = [{ removed: false }, { removed: false }];
       expect(await removeAll((account) => (account === "acc" ? "other" : "acc"))).toEqual(kept);
       expect(await removeAll(() => "new")).toEqual(kept);

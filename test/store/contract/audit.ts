@@ -5,15 +5,24 @@ import type { OpenStore } from "../storeFixture.ts";
 import { StoreFixture } from "../storeFixture.ts";
 
 const by: Actor = { kind: "token", token: "main", name: "n", address: "192.0.2.1" };
-const source = { name: "s", secretHash: "h", destination: "https://one.example/", headers: [], deduplicate: false, paused: false };
+const source = {
+  name: "s",
+  secretHash: "h",
+  destination: "https://one.example/",
+  headers: [],
+  deduplicate: false,
+  paused: false,
+};
 
-/** What is done in somebody's name is kept together with what was done. */
+/** An audit entry is stored in the same transaction as the change that it records. */
 export function describeAudit(open: OpenStore): void {
   describe("the audit log", () => {
-    const page = (fixture: StoreFixture, { account = "acc", filter = {}, cursor = null, count = 100 }: Partial<Query> = {}) =>
-      fixture.store.read.audit({ account, filter, cursor, count });
+    const page = (
+      fixture: StoreFixture,
+      { account = "acc", filter = {}, cursor = null, count = 100 }: Partial<Query> = {},
+    ) => fixture.store.read.audit({ account, filter, cursor, count });
 
-    test("loses its oldest entries if the account has more than it may, and is not counted as dropped", async () => {
+    test("loses its oldest entries beyond the account's limit, which do not count as dropped", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
@@ -22,15 +31,24 @@ export function describeAudit(open: OpenStore): void {
       await named.execute("upsertQueue", { account: "other", name: "a" });
       const { id } = await fixture.store.read.findOverLimit("audit", "acc", 2);
       const tooMany = { log: null, keptLog: null, deadLetters: null, audit: { id: id ?? "", limit: 2 } };
-      expect(await fixture.store.execute("trim", { account: "acc", tooMany, limit: 9 })).toEqual({ removed: 0, more: false });
-      await fixture.store.execute("changeAccount", { account: "acc", change: { limits: { auditEntries: 2 } } });
-      expect(await fixture.store.execute("trim", { account: "acc", tooMany, limit: 9 })).toEqual({ removed: 2, more: false });
+      expect(await fixture.store.execute("trim", { account: "acc", tooMany, limit: 9 })).toEqual({
+        removed: 0,
+        more: false,
+      });
+      await fixture.store.execute("changeAccount", {
+        account: "acc",
+        change: { limits: { auditEntries: 2 } },
+      });
+      expect(await fixture.store.execute("trim", { account: "acc", tooMany, limit: 9 })).toEqual({
+        removed: 2,
+        more: false,
+      });
       expect((await page(fixture)).entries.map(({ object }) => object)).toEqual(["d", "c"]);
       expect((await page(fixture, { account: "other" })).entries).toHaveLength(1);
       expect(await fixture.store.read.account("acc")).not.toHaveProperty("dropped");
     });
 
-    test("keeps who did what, in the order in which it was done, and only of those who say who they are", async () => {
+    test("records changes in order with their actor, and nothing of callers without one", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
@@ -43,7 +61,14 @@ export function describeAudit(open: OpenStore): void {
       await named.execute("changeAccount", { account: "acc", change: { budget: 20, plan: "paid" } });
       const { entries, cursor } = await page(fixture);
       const [first] = entries.toReversed();
-      expect(first).toEqual({ account: "acc", id: expect.stringMatching(/^aud_/), time: createdAt, what: "queue.set", object: "q", by });
+      expect(first).toEqual({
+        account: "acc",
+        id: expect.stringMatching(/^aud_/),
+        time: createdAt,
+        what: "queue.set",
+        object: "q",
+        by,
+      });
       expect(entries.map(({ what, fields }) => [what, fields])).toEqual([
         ["account.change", ["budget", "plan"]],
         ["source.create", undefined],
@@ -53,13 +78,16 @@ export function describeAudit(open: OpenStore): void {
       expect((await page(fixture, { account: "other" })).entries).toMatchObject([
         { what: "flowControl.pause", object: "k", account: "other" },
       ]);
-      // Nothing of who did it has got into what was done.
+      // The changed rows do not contain the actor.
       expect(
-        JSON.stringify([await fixture.store.read.account("acc"), await fixture.store.read.findResource("limiters", "acc", "queue:q")]),
+        JSON.stringify([
+          await fixture.store.read.account("acc"),
+          await fixture.store.read.findResource("limiters", "acc", "queue:q"),
+        ]),
       ).not.toContain("192.0.2.1");
     });
 
-    test("has nothing of what was refused, also where it shared a transaction with what was not", async () => {
+    test("has no entry of a refused command, even in a transaction with a successful one", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const named = withAuditActor(fixture.store, by);
@@ -74,7 +102,7 @@ export function describeAudit(open: OpenStore): void {
       expect((await page(fixture, { account: "nobody" })).entries).toEqual([]);
     });
 
-    test("counts what was done to many, and says nothing where there was none", async () => {
+    test("has one entry with a count for many objects, and none if nothing changed", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const named = withAuditActor(fixture.store, by);
@@ -84,10 +112,12 @@ export function describeAudit(open: OpenStore): void {
       await named.execute("deleteGroup", { account: "acc", name: "none" });
       await named.execute("deleteQueue", { account: "acc", name: "none", slots: [] });
       await named.execute("deleteDeadLetters", { account: "acc", dlqIds: ["none"], logRetention: 1 });
-      expect((await page(fixture)).entries).toMatchObject([{ what: "message.cancel", object: messageIds[0], count: 2 }]);
+      expect((await page(fixture)).entries).toMatchObject([
+        { what: "message.cancel", object: messageIds[0], count: 2 },
+      ]);
     });
 
-    test("is read page by page, by what, by whom, and by time", async () => {
+    test("is read page by page, by action, actor and time", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const start = fixture.clock.now;
@@ -96,21 +126,42 @@ export function describeAudit(open: OpenStore): void {
         const store = n % 4 === 0 ? operator : withAuditActor(fixture.store, by);
         const key = String(n - (n % 3));
         if (n % 3 === 2) await store.execute("pinFlowControl", { account: "acc", key, parallelism: 2 });
-        else await store.execute(n % 3 === 0 ? "pauseLimiter" : "resumeLimiter", { account: "acc", id: `key:${key}` });
+        else
+          await store.execute(n % 3 === 0 ? "pauseLimiter" : "resumeLimiter", {
+            account: "acc",
+            id: `key:${key}`,
+          });
         fixture.clock.now += 1_000;
       }
       const objects = async (filter: AuditFilter, count: number): Promise<string[]> => {
         const found: string[] = [];
         let cursor: string | null = null;
         do {
-          const { entries, cursor: next }: Awaited<ReturnType<typeof page>> = await page(fixture, { filter, cursor, count });
+          const { entries, cursor: next }: Awaited<ReturnType<typeof page>> = await page(fixture, {
+            filter,
+            cursor,
+            count,
+          });
           found.push(...entries.map(({ object }) => object ?? ""));
           cursor = next;
         } while (cursor !== null);
         return found;
       };
       for (const count of [1, 2, 5, 12, 13]) {
-        expect(await objects({}, count)).toEqual(["9", "9", "9", "6", "6", "6", "3", "3", "3", "0", "0", "0"]);
+        expect(await objects({}, count)).toEqual([
+          "9",
+          "9",
+          "9",
+          "6",
+          "6",
+          "6",
+          "3",
+          "3",
+          "3",
+          "0",
+          "0",
+          "0",
+        ]);
         expect(await objects({ what: ["flowControl.pause"] }, count)).toEqual(["9", "6", "3", "0"]);
         expect(await objects({ by: ["operator"] }, count)).toEqual(["6", "3", "0"]);
         expect(await objects({ object: "3" }, count)).toEqual(["3", "3", "3"]);
@@ -118,11 +169,12 @@ export function describeAudit(open: OpenStore): void {
       }
     });
 
-    test("goes when its time is over, and not before", async () => {
+    test("is removed after its retention and not before", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const retention = { log: 1e9, deadLetters: 1e9, audit: 1_000 };
-      const expire = (limit = 100) => fixture.store.execute("expire", { account: "acc", retention, now: fixture.clock.now, limit });
+      const expire = (limit = 100) =>
+        fixture.store.execute("expire", { account: "acc", retention, now: fixture.clock.now, limit });
       expect(await fixture.store.read.nextExpiryAt("acc", retention)).toBeNull();
       const named = withAuditActor(fixture.store, by);
       for (const name of ["a", "b", "c"]) await named.execute("upsertQueue", { account: "acc", name });

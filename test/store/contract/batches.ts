@@ -4,10 +4,10 @@ import { spans } from "../../../src/core/values/limits.ts";
 import { makeAccount, makeInput, makeOutcome, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
-/** Commands that go together, and what a node is told. */
+/** Commands that share a batch, and what a node is notified of. */
 export function describeBatches(open: OpenStore): void {
   describe("a batch", () => {
-    test("runs its commands in order, each on what those before it made", async () => {
+    test("runs its commands in order, each on the changes of the earlier ones", async () => {
       const fixture = await StoreFixture.open(open);
       const [created, published, second] = await Promise.all([
         fixture.store.execute("createAccount", makeAccount("acc")),
@@ -21,7 +21,7 @@ export function describeBatches(open: OpenStore): void {
       expect(fixture.delivered()).toMatchObject([{ signingKey: "sig_acc_1" }]);
     });
 
-    test("a command that is refused leaves no trace, and the others go through", async () => {
+    test("keeps no change of a refused command and stores the other commands", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { messageId, dlqId } = await fixture.publishFailing();
@@ -36,46 +36,58 @@ export function describeBatches(open: OpenStore): void {
       for (const one of all) if (one.status === "rejected") expect(one.reason).toBeInstanceOf(Refusal);
       expect(fixture.delivered()).toHaveLength(2);
       expect(await fixture.store.read.deadLetter("acc", dlqId)).not.toBeNull();
-      expect((await fixture.store.read.unfinished({ account: "acc", filter: {}, cursor: null, count: 9 })).messageIds).toHaveLength(2);
+      expect(
+        (await fixture.store.read.unfinished({ account: "acc", filter: {}, cursor: null, count: 9 }))
+          .messageIds,
+      ).toHaveLength(2);
       expect(await fixture.states(messageId)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
     });
 
-    test("a limit that is given beside a publish goes on counting where it counted before it was taken away", async () => {
+    test("continues the old count of a limit that is removed and set again with a publish", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const limit = (parallelism: number | null) =>
         fixture.store.execute("changeAccount", { account: "acc", change: { limits: { parallelism } } });
       const counted = async () =>
-        (await fixture.store.read.listResources("limiters", { account: "acc", limit: 9 })).map(({ id, running }) => [id, running]);
+        (await fixture.store.read.listResources("limiters", { account: "acc", limit: 9 })).map(
+          ({ id, running }) => [id, running],
+        );
       await limit(1);
       const url = "https://e.example/";
       await fixture.publish([makeInput({ url })]);
       expect(await counted()).toEqual([["endpoint:https://e.example/", 1]]);
       await limit(null);
-      const [, published] = await Promise.all([limit(2), fixture.publish([makeInput({ url })]), fixture.publish([makeInput({ url })])]);
+      const [, published] = await Promise.all([
+        limit(2),
+        fixture.publish([makeInput({ url })]),
+        fixture.publish([makeInput({ url })]),
+      ]);
       expect(published).toMatchObject([{ deduplicated: false }]);
-      // Those beside it have begun before there was a limit again.
+      // The deliveries of the same batch started before the limit existed again.
       expect(await counted()).toEqual([["endpoint:https://e.example/", 1]]);
       await fixture.publish([makeInput({ url }), makeInput({ url })]);
       expect(await counted()).toEqual([["endpoint:https://e.example/", 2]]);
       for (let round = 0; round < 2; round++)
-        for (const delivery of fixture.delivered()) await fixture.store.execute("settle", makeOutcome(delivery));
+        for (const delivery of fixture.delivered())
+          await fixture.store.execute("settle", makeOutcome(delivery));
       expect(await counted()).toEqual([]);
     });
 
-    test("takes many commands at once", async () => {
+    test("runs many commands at once", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       fixture.capacity = { total: 2_000, perHost: 2_000 };
       await Promise.all(Array.from({ length: 700 }, (_, index) => fixture.send({ labels: [String(index)] })));
       const deliveries = fixture.delivered();
       expect(new Set(deliveries.map(({ message }) => message.id)).size).toBe(700);
-      const settled = await Promise.all(deliveries.map((delivery) => fixture.store.execute("settle", makeOutcome(delivery))));
+      const settled = await Promise.all(
+        deliveries.map((delivery) => fixture.store.execute("settle", makeOutcome(delivery))),
+      );
       expect(settled.every(({ became }) => became === "delivered")).toBe(true);
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
 
-    test("expiring two accounts in one batch keeps them apart", async () => {
+    test("keeps two accounts apart that it expires", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account("a");
       await fixture.account("b");
@@ -84,7 +96,12 @@ export function describeBatches(open: OpenStore): void {
       fixture.clock.now += 1_000;
       const { now } = fixture.clock;
       const expire = (account: string, kept: number) =>
-        fixture.store.execute("expire", { account, retention: { log: kept, deadLetters: kept }, now, limit: 100 });
+        fixture.store.execute("expire", {
+          account,
+          retention: { log: kept, deadLetters: kept },
+          now,
+          limit: 100,
+        });
       expect(await Promise.all([expire("a", 100), expire("b", 5_000)])).toEqual([
         { removed: 2, more: false },
         { removed: 0, more: false },
@@ -93,7 +110,7 @@ export function describeBatches(open: OpenStore): void {
       expect(await fixture.store.read.deadLetter("b", b.dlqId)).not.toBeNull();
     });
 
-    test("an id that is used anew in the batch that would expire it is kept", async () => {
+    test("keeps a deduplication id that is used again in the batch that would expire it", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.send({ deduplication: "d" });
@@ -109,8 +126,8 @@ export function describeBatches(open: OpenStore): void {
     });
   });
 
-  describe("what falls due", () => {
-    test("is told to those who listen, until they stop", async () => {
+  describe("due rows", () => {
+    test("notify listeners until they unsubscribe", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { now } = fixture.clock;
@@ -126,7 +143,7 @@ export function describeBatches(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBe(now + 100);
     });
 
-    test("is nothing in an empty store, nor after all has ended", async () => {
+    test("do not exist in an empty store or after all messages have ended", async () => {
       const fixture = await StoreFixture.open(open);
       expect(await fixture.store.nextDueAt()).toBeNull();
       await fixture.account();
@@ -135,7 +152,7 @@ export function describeBatches(open: OpenStore): void {
     });
   });
 
-  test("a dead letter that is sent again under another key finds what that key counts", async () => {
+  test("a dead letter that is retried under another key joins the count of that key", async () => {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     const limited = (key: string) => ({ flowControl: { key, parallelism: 1, rate: null, period: null } });
@@ -147,10 +164,13 @@ export function describeBatches(open: OpenStore): void {
       state: "held",
       waitlist: "key:new",
     });
-    expect(await fixture.store.read.findResource("limiters", "acc", "key:new")).toMatchObject({ running: 1, waiting: 1 });
+    expect(await fixture.store.read.findResource("limiters", "acc", "key:new")).toMatchObject({
+      running: 1,
+      waiting: 1,
+    });
   });
 
-  test("a store that is closed takes no more, and lets what is under way end", async () => {
+  test("a closed store refuses new calls and finishes running ones", async () => {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     const underWay = fixture.send();

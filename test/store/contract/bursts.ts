@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { OpenStore } from "../storeFixture.ts";
 import { makeInput, StoreFixture } from "../storeFixture.ts";
 
-/** The requests of a second, as nodes take them from the row that they share. */
+/** The requests per second, which nodes take from a shared row. */
 export function describeBursts(open: OpenStore): void {
   describe("the requests of a second", () => {
     const take = (fixture: StoreFixture, { account = "acc", needed = 1, wanted = 0 } = {}) =>
@@ -11,22 +11,43 @@ export function describeBursts(open: OpenStore): void {
       const fixture = await StoreFixture.open(open);
       fixture.clock.now = Math.ceil(fixture.clock.now / 1000) * 1000;
       await fixture.account();
-      await fixture.store.execute("changeAccount", { account: "acc", change: { limits: { requestsPerSecond: limit } } });
+      await fixture.store.execute("changeAccount", {
+        account: "acc",
+        change: { limits: { requestsPerSecond: limit } },
+      });
       return fixture;
     };
 
-    test("are taken up to the limit, and begin anew with the next second", async () => {
+    test("are granted up to the limit, and again from zero in the next second", async () => {
       const fixture = await atBeginning(10);
       const second = fixture.clock.now / 1000;
-      expect(await take(fixture, { needed: 7 })).toEqual({ granted: 7, left: 3, limit: 10, second, endsIn: 1000 });
+      expect(await take(fixture, { needed: 7 })).toEqual({
+        granted: 7,
+        left: 3,
+        limit: 10,
+        second,
+        endsIn: 1000,
+      });
       fixture.clock.now += 400;
-      expect(await take(fixture, { needed: 7 })).toEqual({ granted: 3, left: 0, limit: 10, second, endsIn: 600 });
+      expect(await take(fixture, { needed: 7 })).toEqual({
+        granted: 3,
+        left: 0,
+        limit: 10,
+        second,
+        endsIn: 600,
+      });
       expect(await take(fixture)).toEqual({ granted: 0, left: 0, limit: 10, second, endsIn: 600 });
       fixture.clock.now += 600;
-      expect(await take(fixture, { needed: 4 })).toEqual({ granted: 4, left: 6, limit: 10, second: second + 1, endsIn: 1000 });
+      expect(await take(fixture, { needed: 4 })).toEqual({
+        granted: 4,
+        left: 6,
+        limit: 10,
+        second: second + 1,
+        endsIn: 1000,
+      });
     });
 
-    test("are not given twice to those who ask in one transaction", async () => {
+    test("are not granted twice to calls of one transaction", async () => {
       const fixture = await atBeginning(10);
       const all = await Promise.all([
         take(fixture, { needed: 6 }),
@@ -34,14 +55,22 @@ export function describeBursts(open: OpenStore): void {
         take(fixture, { needed: 6 }),
         take(fixture),
       ]);
-      expect(all).toMatchObject([{ granted: 6, left: 4 }, expect.any(String), { granted: 4, left: 0 }, { granted: 0 }]);
+      expect(all).toMatchObject([
+        { granted: 6, left: 4 },
+        expect.any(String),
+        { granted: 4, left: 0 },
+        { granted: 0 },
+      ]);
     });
 
-    test("are those of one account, and go with it", async () => {
+    test("are counted per account and removed with it", async () => {
       const fixture = await atBeginning(10);
       await fixture.account("ac");
       expect(await take(fixture, { account: "ac" })).toBeNull();
-      await fixture.store.execute("changeAccount", { account: "ac", change: { limits: { requestsPerSecond: 5 }, state: "passive" } });
+      await fixture.store.execute("changeAccount", {
+        account: "ac",
+        change: { limits: { requestsPerSecond: 5 }, state: "passive" },
+      });
       await take(fixture, { needed: 9 });
       expect(await take(fixture, { account: "ac", needed: 3 })).toMatchObject({ granted: 3, left: 2 });
       await fixture.store.execute("deleteAccount", { account: "ac" });
@@ -50,7 +79,7 @@ export function describeBursts(open: OpenStore): void {
       expect(await take(fixture)).toMatchObject({ granted: 1, left: 0 });
     });
 
-    test("are not counted by what publishes", async () => {
+    test("are not counted for publishing", async () => {
       const fixture = await atBeginning(1);
       await fixture.publish([makeInput({ delay: 1_000 }), makeInput({ delay: 1_000 })]);
       expect(await take(fixture)).toMatchObject({ granted: 1, left: 0 });

@@ -7,7 +7,7 @@ const body = (size: number): Uint8Array => new Uint8Array(size).fill(65);
 const mebibyte = 1024 * 1024;
 const url = (index: number): string => `https://host-${index}.example/`;
 
-/** Publishes messages of ten bytes that are due, and not leased yet, each to a host of its own. */
+/** Publishes messages of 10 bytes that are due but not leased, each to its own host. */
 async function publishSmallMessages(fixture: StoreFixture, count: number): Promise<string[]> {
   const { capacity } = fixture;
   fixture.capacity = { total: 0, perHost: 0 };
@@ -17,10 +17,10 @@ async function publishSmallMessages(fixture: StoreFixture, count: number): Promi
   return results.flatMap((result) => ("messageId" in result ? [result.messageId] : []));
 }
 
-/** How much is in memory at once. */
+/** The limits of the bytes that are in memory at once. */
 export function describeBytes(open: OpenStore): void {
   describe("bytes", () => {
-    test("a claim loads so many at most, at least one message, and leaves the others for the next", async () => {
+    test("a claim loads at least one message, up to the limit, and leaves the rest", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const ids = await publishSmallMessages(fixture, 4);
@@ -35,7 +35,7 @@ export function describeBytes(open: OpenStore): void {
       expect(fixture.faults).toEqual([]);
     });
 
-    test("so does whoever serves a line, and nobody in it is forgotten", async () => {
+    test("a served waitlist loads up to the limit and skips no message", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       fixture.capacity = { total: 10, perHost: 1 };
@@ -53,20 +53,23 @@ export function describeBytes(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBe(fixture.clock.now + spans.lease);
     });
 
-    test("no more are in delivery than a node has room for; what finds none stands in line", async () => {
+    test("deliveries use up to the memory of a node, and other messages are held", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       fixture.bytes.total = 15;
       const ids = await publishSmallMessages(fixture, 3);
       expect((await fixture.claim()).map(({ message }) => message.id)).toEqual(ids.slice(0, 2));
-      expect((await fixture.store.read.message("acc", ids[2] ?? ""))?.state).toMatchObject({ state: "held", size: 10 });
+      expect((await fixture.store.read.message("acc", ids[2] ?? ""))?.state).toMatchObject({
+        state: "held",
+        size: 10,
+      });
       expect((await fixture.send({ url: "https://other.example/" })) && fixture.delivered()).toEqual([]);
       for (const id of ids) fixture.forgetDelivery(id);
       fixture.clock.now += spans.waitlistCheck;
       expect((await fixture.claim()).map(({ message }) => message.id)).toContain(ids[2]);
     });
 
-    test("a list ends early with large bodies, and goes on behind the cursor; rows that do not pass cost nothing", async () => {
+    test("a list with large bodies ends early and continues; excluded rows do not count", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const large = { body: body(7 * mebibyte) };
@@ -78,11 +81,17 @@ export function describeBytes(open: OpenStore): void {
       expect(6 * large.body.byteLength).toBeGreaterThan(memory.page);
       const { entries, cursor } = await fixture.store.read.deadLetters(makeOldestFirstQuery({ count: 10 }));
       expect(entries.map(({ deadLetter: input }) => input.id)).toEqual(died.slice(0, 4));
-      expect(entries.every(({ message, deadLetter: input }) => message.body.length === large.body.length && input.body.length > 0)).toBe(
-        true,
-      );
+      expect(
+        entries.every(
+          ({ message, deadLetter: input }) =>
+            message.body.length === large.body.length && input.body.length > 0,
+        ),
+      ).toBe(true);
       const rest = await fixture.store.read.deadLetters(makeOldestFirstQuery({ count: 10, cursor }));
-      expect(rest).toMatchObject({ entries: [{ deadLetter: { id: died[4] } }, { deadLetter: { id: died[5] } }], cursor: null });
+      expect(rest).toMatchObject({
+        entries: [{ deadLetter: { id: died[4] } }, { deadLetter: { id: died[5] } }],
+        cursor: null,
+      });
 
       const log = await fixture.store.read.log(makeLogQuery({ count: 100 }));
       expect(new Set(log.events.map((event) => event.message.id)).size).toBe(4);

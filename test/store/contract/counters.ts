@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { Delivery, MessageInput, MessageState, QueueSlot } from "../../../src/core/model/message.ts";
+import type { Delivery, MessageInput, MessageState } from "../../../src/core/model/message.ts";
+import type { QueueSlot } from "../../../src/core/model/limiter.ts";
 import { listWrongCounters } from "../../model/counters.ts";
 import { createRandom } from "../createRandom.ts";
 import type { OpenStore } from "../storeFixture.ts";
@@ -9,7 +10,7 @@ const keyed = (key: string, parallelism: number | null, rate: number | null = nu
   flowControl: { key, parallelism, rate, period: null },
 });
 
-/** Messages that pass every combination of gates. */
+/** Messages for every combination of gates. */
 const letters: readonly Partial<MessageInput>[] = [
   {},
   { url: "https://one.example/other" },
@@ -21,17 +22,19 @@ const letters: readonly Partial<MessageInput>[] = [
   keyed("rate", null, 2),
 ];
 
-/** What every limiter counts is the sum of what the rows say: see `Gate` in `core/admission/gate.ts`. */
+/** The counters of every limiter equal the sums over the rows: see `Gate` in `core/admission/gate.ts`. */
 export function describeCounters(open: OpenStore): void {
   describe("the counters of limiters", () => {
-    test("are sums over messages and slots after whatever happens", async () => {
+    test("equal the sums over messages and slots after any commands", async () => {
       const world = await StoreFixture.open(open);
       await world.account();
       await world.store.execute("upsertQueue", { account: "acc", name: "q", parallelism: 3 });
       const driver = new Driver(world);
       for (let step = 0; step < 100; step++) {
         await driver.step();
-        expect(listWrongCounters(await driver.rows()), `after step ${step}: ${driver.done.at(-1)}`).toEqual([]);
+        expect(listWrongCounters(await driver.rows()), `after step ${step}: ${driver.done.at(-1)}`).toEqual(
+          [],
+        );
       }
       expect(new Set(driver.done).size).toBe(6);
       expect(new Set(driver.kindsHeld)).toEqual(new Set(["queue", "key", "endpoint", "account", "capacity"]));
@@ -40,7 +43,7 @@ export function describeCounters(open: OpenStore): void {
   });
 }
 
-/** Does this and that, always the same. */
+/** Runs a fixed sequence of varied commands. */
 class Driver {
   readonly done: string[] = [];
   readonly kindsHeld: string[] = [];
@@ -62,12 +65,16 @@ class Driver {
     this.done.push(name);
     if (name === "publish") for (let n = 0; n < 3; n++) this.#ids.add(await world.send(this.#of(letters)));
     else if (name === "settle") await this.#settle();
-    else if (name === "cancel") await world.store.execute("cancel", { account: "acc", messageIds: [this.#of([...this.#ids, "none"])] });
+    else if (name === "cancel")
+      await world.store.execute("cancel", { account: "acc", messageIds: [this.#of([...this.#ids, "none"])] });
     else if (name === "allow") {
       const limits = { globalParallelism: this.#of([null, 2, 4]), parallelism: this.#of([null, 1, 2]) };
       await world.store.execute("changeAccount", { account: "acc", change: { limits } });
     } else if (name === "pause") {
-      await world.store.execute(this.#of(["pauseLimiter", "resumeLimiter"]), { account: "acc", id: this.#of(["queue:q", "key:k"]) });
+      await world.store.execute(this.#of(["pauseLimiter", "resumeLimiter"]), {
+        account: "acc",
+        id: this.#of(["queue:q", "key:k"]),
+      });
     } else {
       world.clock.now += 1_500;
       await world.store.execute("claim", { limit: 20, hostWaitlists: 20 });
@@ -94,8 +101,14 @@ class Driver {
     const messages = views.flatMap((view): MessageState[] => (view?.state ? [view.state] : []));
     this.#ids.clear();
     for (const { id } of messages) this.#ids.add(id);
-    for (const { waitlist } of messages) if (waitlist !== null) this.kindsHeld.push(waitlist.slice(0, waitlist.indexOf(":")));
-    const slots = (await read.listQueueSlots("acc", "q")).map((id): QueueSlot => ({ account: "acc", id, queue: "q", holders: 1 }));
+    for (const { waitlist } of messages)
+      if (waitlist !== null) this.kindsHeld.push(waitlist.slice(0, waitlist.indexOf(":")));
+    const slots = (await read.listQueueSlots("acc", "q")).map((id): QueueSlot => ({
+      account: "acc",
+      id,
+      queue: "q",
+      holders: 1,
+    }));
     return { messages, slots, flows: await read.listResources("limiters", { account: "acc", limit: 1_000 }) };
   }
 }

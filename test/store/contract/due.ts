@@ -7,19 +7,26 @@ import { makeInput, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
 const listIds = (deliveries: readonly Delivery[]): string[] => deliveries.map(({ message }) => message.id);
-const makeFlowControl = (key: string, over: { parallelism?: number; rate?: number; period?: number } = {}) => ({
+const makeFlowControl = (
+  key: string,
+  over: { parallelism?: number; rate?: number; period?: number } = {},
+) => ({
   flowControl: { key, parallelism: null, rate: null, period: null, ...over },
 });
 
-async function sendAll(fixture: StoreFixture, count: number, over: Parameters<StoreFixture["send"]>[0]): Promise<string[]> {
+async function sendAll(
+  fixture: StoreFixture,
+  count: number,
+  over: Parameters<StoreFixture["send"]>[0],
+): Promise<string[]> {
   const results = await fixture.publish(Array.from({ length: count }, () => makeInput(over)));
   return results.flatMap((result) => ("messageId" in result ? [result.messageId] : []));
 }
 
-/** What a claim finds: lines that have opened, and schedules whose time has come. */
+/** Rows that a claim finds: waitlists whose gate has opened, and due schedules. */
 export function describeDue(open: OpenStore): void {
-  describe("what comes due by itself", () => {
-    test("is the line of a key when its window ends, as many of it as the rate lets through, oldest first", async () => {
+  describe("a claim finds", () => {
+    test("the waitlist of a key at the end of its window, oldest first, up to its rate", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const ids = await sendAll(fixture, 7, makeFlowControl("k", { rate: 2, period: 10_000 }));
@@ -28,22 +35,26 @@ export function describeDue(open: OpenStore): void {
       const start = fixture.clock.now;
       for (const [round, from] of [2, 4, 6].entries()) {
         expect(await fixture.claim()).toEqual([]);
-        expect(await fixture.store.nextDueAt()).toBe(Math.min(start + (round + 1) * 10_000, start + spans.lease));
+        expect(await fixture.store.nextDueAt()).toBe(
+          Math.min(start + (round + 1) * 10_000, start + spans.lease),
+        );
         fixture.clock.now = start + (round + 1) * 10_000;
-        // Leases that run out now are not at issue.
+        // Expired leases are not part of this test.
         for (const delivery of sent.splice(0)) await fixture.settle(delivery);
         sent.push(...(await fixture.claim()));
         expect(listIds(sent)).toEqual(ids.slice(from, from + 2));
       }
     });
 
-    test("is, when more is due than is asked for, also what other accounts have, in turn", async () => {
+    test("rows of other accounts in turn if more is due than the limit", async () => {
       const fixture = await StoreFixture.open(open);
       await Promise.all(["acc", "b", "c"].map((id) => fixture.account(id)));
       const all = { messages: "", hostWaitlists: "", limiters: "", schedules: "", waiters: "" };
       const send = (account: string, count: number) =>
         fixture.publish(
-          Array.from({ length: count }, () => makeInput({ delay: 1_000, url: `https://${account}.example/` })),
+          Array.from({ length: count }, () =>
+            makeInput({ delay: 1_000, url: `https://${account}.example/` }),
+          ),
           account,
         );
       await send("acc", 30);
@@ -51,8 +62,16 @@ export function describeDue(open: OpenStore): void {
       for (const account of ["b", "c"]) await send(account, 3);
       fixture.clock.now += 1_000;
       const first = await fixture.store.execute("claim", { limit: 4, turns: { ...all, messages: "b" } });
-      // Four of the oldest, and those of the only account after b.
-      expect(fixture.delivered().map(({ message }) => message.account)).toEqual(["acc", "c", "acc", "c", "acc", "c", "acc"]);
+      // These are four of the oldest messages, and those of the only account after b.
+      expect(fixture.delivered().map(({ message }) => message.account)).toEqual([
+        "acc",
+        "c",
+        "acc",
+        "c",
+        "acc",
+        "c",
+        "acc",
+      ]);
       expect(first).toMatchObject({ more: true, turns: { messages: "" } });
       const second = await fixture.store.execute("claim", { limit: 4, turns: first.turns });
       const sent = fixture.delivered().map(({ message }) => message.account);
@@ -61,7 +80,7 @@ export function describeDue(open: OpenStore): void {
       expect(second.backlogged).toEqual(["acc"]);
     });
 
-    test("is no more than is asked for: the flow that opened first, then the others", async () => {
+    test("at most as many limiters as requested, first the one that opened first", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const first = await sendAll(fixture, 2, { queue: "b" });
@@ -69,7 +88,9 @@ export function describeDue(open: OpenStore): void {
       const running = fixture.delivered();
       expect(listIds(running)).toEqual([first[0], second[0]]);
       for (const delivery of running) {
-        await fixture.store.execute("returnLeases", { leases: [{ account: "acc", messageId: delivery.message.id, attempt: 0 }] });
+        await fixture.store.execute("returnLeases", {
+          leases: [{ account: "acc", messageId: delivery.message.id, attempt: 0 }],
+        });
         await fixture.store.execute("cancel", { account: "acc", messageIds: [delivery.message.id] });
         fixture.clock.now += 1;
       }
@@ -79,7 +100,7 @@ export function describeDue(open: OpenStore): void {
       expect(await fixture.store.execute("claim", { limit: 10 })).toMatchObject({ more: false });
     });
 
-    test("is one line for each account and name: a queue is no key, and no queue of others", async () => {
+    test("one waitlist per account and name: a queue is not a key or another account's queue", async () => {
       const fixture = await StoreFixture.open(open);
       await Promise.all([fixture.account("acc"), fixture.account("other")]);
       await sendAll(fixture, 1, { queue: "x" });
@@ -96,7 +117,7 @@ export function describeDue(open: OpenStore): void {
       });
     });
 
-    test("lets those in line go on in the order in which they were accepted, whenever they came to stand in it", async () => {
+    test("held messages in order of acceptance, regardless of when they became due", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const running = await fixture.sent({ queue: "q" });
@@ -111,7 +132,7 @@ export function describeDue(open: OpenStore): void {
       expect(listIds(await fixture.claim())).toEqual([late]);
     });
 
-    test("is a schedule, first the one that has waited longest, no more than are asked for", async () => {
+    test("schedules, the most overdue first, up to the limit", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { body, ...input } = makeInput();
@@ -119,7 +140,7 @@ export function describeDue(open: OpenStore): void {
         fixture.store.execute("createSchedule", { account: "acc", id, cron, messageInput: input, body });
       const minute = 60_000;
       fixture.clock.now = Math.ceil(fixture.clock.now / (3 * minute)) * 3 * minute;
-      // In the order of their names the one that is due later comes first.
+      // The order of names would put the later one first.
       await make("a", "*/3 * * * *");
       await make("b", "* * * * *");
       const dueAt = (Math.floor(fixture.clock.now / minute) + 1) * minute;
@@ -133,22 +154,40 @@ export function describeDue(open: OpenStore): void {
       expect(next).toMatchObject({ dueAt: dueAt + 5 * minute, lastAt: dueAt + 4 * minute });
     });
 
-    test("schedules fire in the order in which they came due", async () => {
+    test("schedules in the order of their due times", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { body, ...input } = makeInput();
-      await fixture.store.execute("createSchedule", { account: "acc", id: "b", cron: "* * * * *", messageInput: input, body });
+      await fixture.store.execute("createSchedule", {
+        account: "acc",
+        id: "b",
+        cron: "* * * * *",
+        messageInput: input,
+        body,
+      });
       fixture.clock.now += 60_000;
-      await fixture.store.execute("createSchedule", { account: "acc", id: "a", cron: "* * * * *", messageInput: input, body });
+      await fixture.store.execute("createSchedule", {
+        account: "acc",
+        id: "a",
+        cron: "* * * * *",
+        messageInput: input,
+        body,
+      });
       fixture.clock.now += 60_000;
       expect((await fixture.claim()).map(({ message }) => message.scheduleId)).toEqual(["b", "a"]);
     });
 
-    test("is a schedule whose account has spent its budget: it passes over the time, and says why", async () => {
+    test("a schedule of an account over its budget, which skips the time and reports why", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { body, ...input } = makeInput();
-      await fixture.store.execute("createSchedule", { account: "acc", id: "a", cron: "* * * * *", messageInput: input, body });
+      await fixture.store.execute("createSchedule", {
+        account: "acc",
+        id: "a",
+        cron: "* * * * *",
+        messageInput: input,
+        body,
+      });
       await fixture.store.execute("changeAccount", { account: "acc", change: { budget: 20 } });
       const { from: month } = toMonthRange(fixture.clock.now + 120_000);
       await fixture.store.execute("noteSpending", { account: "acc", dollars: 20, month });
@@ -156,14 +195,18 @@ export function describeDue(open: OpenStore): void {
       fixture.clock.now = Math.max((await read())?.dueAt ?? 0, month);
       expect(await fixture.claim()).toEqual([]);
       const passed = await read();
-      expect(passed).toMatchObject({ lastAt: fixture.clock.now, lastMessages: [], passedOver: expect.stringContaining("budget: 20.00") });
+      expect(passed).toMatchObject({
+        lastAt: fixture.clock.now,
+        lastMessages: [],
+        passedOver: expect.stringContaining("budget: 20.00"),
+      });
       await fixture.store.execute("changeAccount", { account: "acc", change: { budget: 0 } });
       fixture.clock.now = passed?.dueAt ?? 0;
       expect(await fixture.claim()).toMatchObject([{ message: { scheduleId: "a" } }]);
       expect(await read()).not.toHaveProperty("passedOver");
     });
 
-    test("is a key that nobody has used for an hour, which is forgotten then", async () => {
+    test("a key that was unused for an hour, which is then removed", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.settle(await fixture.sent(makeFlowControl("k", { parallelism: 1 })));
@@ -174,7 +217,7 @@ export function describeDue(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
 
-    test("a key is not forgotten before its window has ended", async () => {
+    test("no key to remove before its window has ended", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const period = 5 * spans.idleKey;

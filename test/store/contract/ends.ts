@@ -6,10 +6,10 @@ import type { OpenStore } from "../storeFixture.ts";
 
 const day = 24 * 3_600_000;
 
-/** Cancelling, the dead letter queue, accounts. */
+/** Cancellation, the dead letter queue, and accounts. */
 export function describeEnds(open: OpenStore): void {
-  describe("cancel", () => {
-    test("takes back what waits and what is being sent, once each", async () => {
+  describe("a cancellation", () => {
+    test("ends waiting messages and messages in flight, once each", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { message } = await fixture.sent();
@@ -17,14 +17,14 @@ export function describeEnds(open: OpenStore): void {
       const messageIds = [message.id, waiting, waiting, "msg_none"];
       expect(await fixture.store.execute("cancel", { account: "acc", messageIds })).toEqual({
         cancelled: 2,
-        failed: [{ id: "msg_none", reason: "there is no such message" }],
+        failed: [{ id: "msg_none", reason: "the message does not exist" }],
       });
       expect(await fixture.store.execute("cancel", { account: "acc", messageIds })).toEqual({
         cancelled: 0,
         failed: [
-          { id: message.id, reason: "the message was cancelled before, and its request has not ended" },
-          { id: waiting, reason: "the message is finished, or was cancelled before" },
-          { id: "msg_none", reason: "there is no such message" },
+          { id: message.id, reason: "the message was already cancelled; its request is still running" },
+          { id: waiting, reason: "the message has finished or was already cancelled" },
+          { id: "msg_none", reason: "the message does not exist" },
         ],
       });
       expect(await fixture.states(message.id)).toEqual(["CREATED", "ACTIVE", "CANCEL_REQUESTED"]);
@@ -33,11 +33,16 @@ export function describeEnds(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBe(fixture.clock.now + spans.lease);
       fixture.clock.now += spans.lease;
       expect(await fixture.claim()).toEqual([]);
-      expect(await fixture.states(message.id)).toEqual(["CREATED", "ACTIVE", "CANCEL_REQUESTED", "CANCELLED"]);
+      expect(await fixture.states(message.id)).toEqual([
+        "CREATED",
+        "ACTIVE",
+        "CANCEL_REQUESTED",
+        "CANCELLED",
+      ]);
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
 
-    test("of what is being sent leaves a row that only its places are counted by", async () => {
+    test("of a message in flight leaves a row that only counts at its gates", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
@@ -46,47 +51,75 @@ export function describeEnds(open: OpenStore): void {
       const other = await fixture.send({ flowControl });
       await fixture.store.execute("cancel", { account: "acc", messageIds: [message.id] });
       const { read } = fixture.store;
-      expect(await read.message("acc", message.id)).toMatchObject({ state: null, finishedAt: fixture.clock.now });
+      expect(await read.message("acc", message.id)).toMatchObject({
+        state: null,
+        finishedAt: fixture.clock.now,
+      });
       expect(await read.waitState("acc", message.id)).toBeNull();
-      const listed = async (filter: Filter) => (await read.unfinished({ account: "acc", filter, cursor: null, count: 9 })).messageIds;
+      const listed = async (filter: Filter) =>
+        (await read.unfinished({ account: "acc", filter, cursor: null, count: 9 })).messageIds;
       expect(await listed({})).toEqual([next, other]);
-      expect([await listed({ labels: ["l"] }), await listed({ messageIds: [message.id, next] })]).toEqual([[], [next]]);
+      expect([await listed({ labels: ["l"] }), await listed({ messageIds: [message.id, next] })]).toEqual([
+        [],
+        [next],
+      ]);
       expect(await read.listQueueMessages({ account: "acc", queue: "q", limit: 9 })).toEqual([next]);
       expect(await read.countInFlight("acc", fixture.clock.now)).toBe(1);
       expect(await read.findResource("limiters", "acc", "key:k")).toMatchObject({ running: 1, waiting: 1 });
       const holders = [{ id: message.id, state: "cancelling" }];
-      expect(await read.waitState("acc", next)).toMatchObject({ slotHolders: [{ messageId: message.id, holders }], queue: { running: 1 } });
+      expect(await read.waitState("acc", next)).toMatchObject({
+        slotHolders: [{ messageId: message.id, holders }],
+        queue: { running: 1 },
+      });
     });
 
-    test("of a failure callback is told to the dead letter it tells of", async () => {
+    test("of a failure callback is recorded in the dead letter that it reports", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      const { dlqId } = await fixture.publishFailing({ failureCallback: makeCallback("https://failure.example/") });
+      const { dlqId } = await fixture.publishFailing({
+        failureCallback: makeCallback("https://failure.example/"),
+      });
       const [failure] = fixture.delivered();
       await fixture.store.execute("cancel", { account: "acc", messageIds: [failure?.message.id ?? ""] });
-      expect((await fixture.store.read.deadLetter("acc", dlqId))?.deadLetter.failureCallback).toEqual({ state: "CALLBACK_CANCELED" });
+      expect((await fixture.store.read.deadLetter("acc", dlqId))?.deadLetter.failureCallback).toEqual({
+        state: "CALLBACK_CANCELED",
+      });
     });
   });
 
   describe("the dead letter queue", () => {
-    test("a retry makes a new message of the old one, with what it sets anew, and takes the letter out", async () => {
+    test("retries a dead letter as a new message with overrides and removes the dead letter", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      const { messageId, dlqId } = await fixture.publishFailing({ deduplication: "d", labels: ["l"], body: bytes("body") });
-      const input = { account: "acc", dlqIds: [dlqId, dlqId, "none"], logRetention: day, overrides: { retries: 7 } };
+      const { messageId, dlqId } = await fixture.publishFailing({
+        deduplication: "d",
+        labels: ["l"],
+        body: bytes("body"),
+      });
+      const input = {
+        account: "acc",
+        dlqIds: [dlqId, dlqId, "none"],
+        logRetention: day,
+        overrides: { retries: 7 },
+      };
       const retried = await fixture.store.execute("retryDeadLetters", input);
       expect(retried).toEqual([{ dlqId, messageId: expect.stringMatching(/^msg_/) }]);
       const [delivery] = fixture.delivered();
-      expect(delivery?.message).toMatchObject({ id: retried[0]?.messageId, labels: ["l"], retries: 7, deduplication: null });
+      expect(delivery?.message).toMatchObject({
+        id: retried[0]?.messageId,
+        labels: ["l"],
+        retries: 7,
+        deduplication: null,
+      });
       expect(delivery?.message.body).toEqual(bytes("body"));
       expect(delivery?.message.id).not.toBe(messageId);
       expect(await fixture.store.read.deadLetter("acc", dlqId)).toBeNull();
       expect(await fixture.store.execute("retryDeadLetters", input)).toEqual([]);
-      // Its log is still there, and so is what it tells of.
+      // The log of the message and the stored message still exist.
       expect(await fixture.states(messageId)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
     });
 
-    test("deleting takes letters out, and counts those that were there", async () => {
+    test("deletes dead letters and counts those that existed", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const one = await fixture.publishFailing();
@@ -94,29 +127,38 @@ export function describeEnds(open: OpenStore): void {
       const input = { account: "acc", dlqIds: [one.dlqId, one.dlqId, "none"], logRetention: day };
       expect(await fixture.store.execute("deleteDeadLetters", input)).toEqual({
         deleted: 1,
-        failed: [{ id: "none", reason: "there is no such dead letter" }],
+        failed: [{ id: "none", reason: "the dead letter does not exist" }],
       });
       expect(await fixture.store.read.deadLetter("acc", one.dlqId)).toBeNull();
       expect(await fixture.store.read.deadLetter("acc", two.dlqId)).not.toBeNull();
       expect(await fixture.states(one.messageId)).toContain("FAILED");
     });
 
-    test("a letter whose log is gone takes its envelope along", async () => {
+    test("deletes the stored message together with a dead letter whose log is gone", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const one = await fixture.publishFailing();
       fixture.clock.now += 1_000;
       const two = await fixture.publishFailing();
       const retention = { log: 500, deadLetters: 1e9 };
-      await fixture.store.execute("expire", { account: "acc", retention, now: fixture.clock.now, limit: 100 });
-      await fixture.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [one.dlqId, two.dlqId], logRetention: 500 });
+      await fixture.store.execute("expire", {
+        account: "acc",
+        retention,
+        now: fixture.clock.now,
+        limit: 100,
+      });
+      await fixture.store.execute("deleteDeadLetters", {
+        account: "acc",
+        dlqIds: [one.dlqId, two.dlqId],
+        logRetention: 500,
+      });
       expect(await fixture.store.read.message("acc", one.messageId)).toBeNull();
       expect(await fixture.store.read.message("acc", two.messageId)).not.toBeNull();
     });
   });
 
   describe("accounts", () => {
-    test("are made once, and found by their token", async () => {
+    test("are created once and found by their token", async () => {
       const fixture = await StoreFixture.open(open);
       const account = await fixture.account();
       expect(account.createdAt).toBe(fixture.clock.now);
@@ -130,7 +172,7 @@ export function describeEnds(open: OpenStore): void {
       expect(await fixture.store.read.accountByToken("hash-none")).toBeNull();
     });
 
-    test("rotating keys: next becomes current, in one batch as in two", async () => {
+    test("make the next signing key current on rotation, in one batch as in two", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const rotate = () => fixture.store.execute("rotateKeys", { account: "acc", force: true });
@@ -139,27 +181,36 @@ export function describeEnds(open: OpenStore): void {
       expect(second.current).toBe(first.next);
       expect((await fixture.store.read.account("acc"))?.signingKeys).toEqual(second);
       expect((await fixture.sent()).signingKey).toBe(second.current);
-      await expect(fixture.store.execute("rotateKeys", { account: "none" })).rejects.toMatchObject({ code: "unauthorized" });
+      await expect(fixture.store.execute("rotateKeys", { account: "none" })).rejects.toMatchObject({
+        code: "unauthorized",
+      });
     });
 
-    test("rotating keys a second time within a day is refused unless it is forced, in one batch as in two", async () => {
+    test("refuse a second key rotation within a day unless forced, in one batch as in two", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      const rotate = (force?: true) => fixture.store.execute("rotateKeys", { account: "acc", ...(force && { force }) });
+      const rotate = (force?: true) =>
+        fixture.store.execute("rotateKeys", { account: "acc", ...(force && { force }) });
       const made = fixture.clock.now;
       const [first, refused] = await Promise.allSettled([rotate(), rotate()]);
-      expect([first, refused]).toMatchObject([{ value: { current: "sig_acc_2" } }, { reason: { code: "conflict" } }]);
+      expect([first, refused]).toMatchObject([
+        { value: { current: "sig_acc_2" } },
+        { reason: { code: "conflict" } },
+      ]);
       fixture.clock.now = made + 24 * 60 * 60 * 1000 - 1;
       await expect(rotate()).rejects.toMatchObject({ code: "conflict" });
       const before = await fixture.store.read.account("acc");
-      expect(before).toMatchObject({ signingKeys: { current: "sig_acc_2" }, lastRotation: { at: made, key: "sig_acc_1" } });
+      expect(before).toMatchObject({
+        signingKeys: { current: "sig_acc_2" },
+        lastRotation: { at: made, key: "sig_acc_1" },
+      });
       fixture.clock.now++;
       const third = await rotate();
       expect(third.current).toBe(before?.signingKeys.next);
       expect((await rotate(true)).current).toBe(third.next);
     });
 
-    test("that sign by Standard Webhooks hand over the keys for it: for a day after a rotation both", async () => {
+    test("that use Standard Webhooks sign with both keys for a day after a rotation", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       expect(await fixture.sent()).not.toHaveProperty("standardKeys");
@@ -172,7 +223,7 @@ export function describeEnds(open: OpenStore): void {
       expect((await fixture.sent()).standardKeys).toEqual(["sig_acc_2"]);
     });
 
-    test("never meet, though their ids are the same", async () => {
+    test("stay separate although their rows have the same ids", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account("a");
       await fixture.account("b");
@@ -182,21 +233,32 @@ export function describeEnds(open: OpenStore): void {
       expect(await fixture.store.read.message("b", mine)).toBeNull();
       expect(await fixture.store.execute("cancel", { account: "b", messageIds: [mine] })).toEqual({
         cancelled: 0,
-        failed: [{ id: mine, reason: "there is no such message" }],
+        failed: [{ id: mine, reason: "the message does not exist" }],
       });
       const dead = await fixture.publishFailing({}, "a");
       const dlqIds = [dead.dlqId];
-      expect(await fixture.store.execute("deleteDeadLetters", { account: "b", dlqIds, logRetention: 0 })).toEqual({
+      expect(
+        await fixture.store.execute("deleteDeadLetters", { account: "b", dlqIds, logRetention: 0 }),
+      ).toEqual({
         deleted: 0,
-        failed: [{ id: dead.dlqId, reason: "there is no such dead letter" }],
+        failed: [{ id: dead.dlqId, reason: "the dead letter does not exist" }],
       });
-      expect(await fixture.store.execute("retryDeadLetters", { account: "b", dlqIds, logRetention: 0, overrides: {} })).toEqual([]);
+      expect(
+        await fixture.store.execute("retryDeadLetters", {
+          account: "b",
+          dlqIds,
+          logRetention: 0,
+          overrides: {},
+        }),
+      ).toEqual([]);
       expect(await fixture.store.read.deadLetter("b", dead.dlqId)).toBeNull();
       expect(await fixture.states(dead.messageId, "b")).toEqual([]);
       const query = { account: "b", filter: {}, order: "latestFirst", cursor: null, count: 100 } as const;
       expect((await fixture.store.read.log(query)).events).toHaveLength(1);
       expect((await fixture.store.read.deadLetters(query)).entries).toEqual([]);
-      expect((await fixture.store.read.unfinished(query)).messageIds).toEqual(theirs && "messageId" in theirs ? [theirs.messageId] : []);
+      expect((await fixture.store.read.unfinished(query)).messageIds).toEqual(
+        theirs && "messageId" in theirs ? [theirs.messageId] : [],
+      );
     });
   });
 }

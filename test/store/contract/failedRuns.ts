@@ -14,23 +14,31 @@ export const makeStartInput = (runId: string, overrides: Partial<MessageInput> =
     post: { kind: "start", runId, url: overrides.url ?? url, features, origin: "sdk", invoker: null },
   });
 
-/** Starts runs, and lets each fail with its first message. */
-export async function failRuns(fixture: StoreFixture, inputs: readonly MessageInput[], account = "acc"): Promise<void> {
+/** Starts runs whose first message fails. */
+export async function failRuns(
+  fixture: StoreFixture,
+  inputs: readonly MessageInput[],
+  account = "acc",
+): Promise<void> {
   const results = await fixture.publish(inputs, account);
   if (results.some((result) => "refused" in result)) throw new Error(JSON.stringify(results));
-  await Promise.all(fixture.delivered().map((delivery) => fixture.settle(delivery, { status: 500, body: bytes("no") })));
+  await Promise.all(
+    fixture.delivered().map((delivery) => fixture.settle(delivery, { status: 500, body: bytes("no") })),
+  );
 }
 
 /** Failed runs in the dead letter queue. */
 export function describeFailedRuns(open: OpenStore): void {
   describe("failed runs", () => {
-    test("are listed apart from messages, by what they have", async () => {
+    test("are listed separately from messages, by every filter", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
       for (const runId of ["order-1", "order-10", "order_%1", "ORDER-1", "заказ-1"]) {
         fixture.clock.now += 1_000;
-        await failRuns(fixture, [makeStartInput(runId, runId === "order-10" ? { url: "https://other.example" } : {})]);
+        await failRuns(fixture, [
+          makeStartInput(runId, runId === "order-10" ? { url: "https://other.example" } : {}),
+        ]);
       }
       await failRuns(fixture, [makeStartInput("order-1")], "other");
       await fixture.publishFailing({ url });
@@ -38,48 +46,76 @@ export function describeFailedRuns(open: OpenStore): void {
         (await fixture.store.read.deadLetters({ ...makeOldestFirstQuery({ filter }), ...query })).entries.map(
           ({ deadLetter: input }) => input.run?.runId,
         );
-      expect(await found({ belongsToRun: true })).toEqual(["order-1", "order-10", "order_%1", "ORDER-1", "заказ-1"]);
+      expect(await found({ belongsToRun: true })).toEqual([
+        "order-1",
+        "order-10",
+        "order_%1",
+        "ORDER-1",
+        "заказ-1",
+      ]);
       expect(await found({ belongsToRun: false })).toEqual([undefined]);
       expect(await found({ belongsToRun: true, runIdStarts: ["order-1"] })).toEqual(["order-1", "order-10"]);
-      expect(await found({ belongsToRun: true, runIdStarts: ["order_", "заказ"] }, { order: "latestFirst" })).toEqual([
-        "заказ-1",
-        "order_%1",
-      ]);
+      expect(
+        await found({ belongsToRun: true, runIdStarts: ["order_", "заказ"] }, { order: "latestFirst" }),
+      ).toEqual(["заказ-1", "order_%1"]);
       expect(await found({ belongsToRun: true, runIdStarts: ["%"] })).toEqual([]);
-      expect(await found({ belongsToRun: true, runIds: ["order-1", "заказ-1", "order-"] })).toEqual(["order-1", "заказ-1"]);
+      expect(await found({ belongsToRun: true, runIds: ["order-1", "заказ-1", "order-"] })).toEqual([
+        "order-1",
+        "заказ-1",
+      ]);
       expect(await found({ belongsToRun: true, runUrls: ["https://other.example"] })).toEqual(["order-10"]);
       expect(await found({ belongsToRun: true, callbackStates: ["CALLBACK_FAIL"] })).toEqual([]);
-      expect(await found({ belongsToRun: true, runsCreatedAt: [fixture.clock.now] }, { bodies: false })).toEqual(["заказ-1"]);
+      expect(
+        await found({ belongsToRun: true, runsCreatedAt: [fixture.clock.now] }, { bodies: false }),
+      ).toEqual(["заказ-1"]);
     });
 
-    test("come with the run and the step, but without bodies where none are asked for", async () => {
+    test("include the run and the step, without bodies if none are requested", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await failRuns(fixture, [makeStartInput("wfr_1", { labels: ["a"], body: bytes("payload") })]);
-      const { entries } = await fixture.store.read.deadLetters(makeOldestFirstQuery({ filter: { belongsToRun: true } }));
+      const { entries } = await fixture.store.read.deadLetters(
+        makeOldestFirstQuery({ filter: { belongsToRun: true } }),
+      );
       expect(entries).toMatchObject([
         {
           deadLetter: { body: bytes("no") },
-          failed: { run: { runId: "wfr_1", state: "RUN_FAILED" }, step: { position: 0, callType: "step" }, payload: bytes("payload") },
+          failed: {
+            run: { runId: "wfr_1", state: "RUN_FAILED" },
+            step: { position: 0, callType: "step" },
+            payload: bytes("payload"),
+          },
         },
       ]);
-      const bare = await fixture.store.read.deadLetters({ ...makeOldestFirstQuery({ filter: { belongsToRun: true } }), bodies: false });
-      expect(bare.entries.map(({ deadLetter, failed }) => [deadLetter.body.byteLength, failed])).toEqual([[0, undefined]]);
+      const bare = await fixture.store.read.deadLetters({
+        ...makeOldestFirstQuery({ filter: { belongsToRun: true } }),
+        bodies: false,
+      });
+      expect(bare.entries.map(({ deadLetter, failed }) => [deadLetter.body.byteLength, failed])).toEqual([
+        [0, undefined],
+      ]);
       expect(await fixture.store.read.deadLetter("acc", entries[0]?.deadLetter.id ?? "")).toMatchObject({
         failed: { run: { runId: "wfr_1" }, payload: bytes("payload") },
       });
     });
 
-    test("keep of their responses, and of those of messages, what they were given", async () => {
+    test("keep as much of their responses as requested, like messages", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const large = new Uint8Array(40_000).fill(65);
-      await fixture.publish([makeStartInput("wfr_1"), makeInput({ retries: 0 }), makeInput({ keepResponse: true })]);
+      await fixture.publish([
+        makeStartInput("wfr_1"),
+        makeInput({ retries: 0 }),
+        makeInput({ keepResponse: true }),
+      ]);
       const deliveries = fixture.delivered();
       expect(deliveries.map(({ message }) => message.keepResponse)).toEqual([undefined, undefined, true]);
       for (const [at, delivery] of deliveries.entries()) {
         const cut = { body: large, digest: "d", keptBytes: 30_000, cut: true } as const;
-        await fixture.settle(delivery, at < 2 ? { status: 500, ...cut } : { status: 200, ...cut, keepsInLog: true });
+        await fixture.settle(
+          delivery,
+          at < 2 ? { status: 500, ...cut } : { status: 200, ...cut, keepsInLog: true },
+        );
       }
       const { entries } = await fixture.store.read.deadLetters(makeOldestFirstQuery({ filter: {} }));
       for (const { deadLetter } of entries) {
@@ -87,7 +123,9 @@ export function describeFailedRuns(open: OpenStore): void {
         expect(deadLetter.body.byteLength).toBe(30_000);
       }
       expect(entries).toHaveLength(2);
-      const { events } = await fixture.store.read.log(makeOldestFirstQuery({ filter: { states: ["ERROR", "DELIVERED"] } }));
+      const { events } = await fixture.store.read.log(
+        makeOldestFirstQuery({ filter: { states: ["ERROR", "DELIVERED"] } }),
+      );
       expect(events.map(({ row }) => [row?.status, row?.body.byteLength, row?.digest, row?.cut])).toEqual([
         [500, 16_384, "d", true],
         [500, 16_384, "d", true],
@@ -95,18 +133,22 @@ export function describeFailedRuns(open: OpenStore): void {
       ]);
     });
 
-    test("are resumed once, however often that is asked for at the same time", async () => {
+    test("are resumed once, even if several requests arrive at the same time", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await failRuns(fixture, [makeStartInput("wfr_1")]);
-      const { entries } = await fixture.store.read.deadLetters(makeOldestFirstQuery({ filter: { belongsToRun: true } }));
+      const { entries } = await fixture.store.read.deadLetters(
+        makeOldestFirstQuery({ filter: { belongsToRun: true } }),
+      );
       const dlqId = entries[0]?.deadLetter.id ?? "";
       const ask = (from: "failure" | "beginning") =>
         fixture.store.execute("resumeRun", { account: "acc", dlqId, from, overrides: {}, logRetention: 1e9 });
       const results = await Promise.allSettled([ask("failure"), ask("beginning"), ask("failure")]);
       expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "rejected"]);
       expect(fixture.delivered()).toHaveLength(1);
-      expect((await fixture.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 10 })).runs).toHaveLength(2);
+      expect(
+        (await fixture.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 10 })).runs,
+      ).toHaveLength(2);
     });
   });
 }

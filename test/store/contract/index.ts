@@ -16,6 +16,7 @@ import { describePublish } from "./publish.ts";
 import { describeReads } from "./reads.ts";
 import { describeRetention } from "./retention.ts";
 import { describeRuns } from "./runs.ts";
+import { describeRunWaiters } from "./runWaiters.ts";
 import { describeSending } from "./sending.ts";
 import { describeStored } from "./stored.ts";
 import { describeTrim } from "./trim.ts";
@@ -25,8 +26,8 @@ import { describeUsage } from "./usage.ts";
 import { describeTokens } from "./tokens.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
-/** Parts that touch every kind of row. */
-const basics = [describePublish, describeSending, describeWaitlists, describeRuns];
+/** The parts that use every kind of row. */
+const basics = [describePublish, describeSending, describeWaitlists, describeRuns, describeRunWaiters];
 const others = [
   ...[
     describeAccounts,
@@ -39,15 +40,27 @@ const others = [
     describeBursts,
     describeBytes,
   ],
-  ...[describeReads, describeTimeIndex, describeRetention, describeObjectLimits, describeTrim, describeSources, describeTokens],
+  ...[
+    describeReads,
+    describeTimeIndex,
+    describeRetention,
+    describeObjectLimits,
+    describeTrim,
+    describeSources,
+    describeTokens,
+  ],
   ...[describeAudit, describeFailedRuns, describeUsage, describeStored],
 ];
 
 /**
- * Tests the contract that every store keeps. `long` names the parts that only the long tests run, for a store that is slow, or that
- * differs little from one that the quick tests cover.
+ * Tests the contract of all stores. `long`: the parts that run only in the long tests, for a store that is
+ * slow or differs little from another tested store.
  */
-export function describeStore(name: string, open: OpenStore, { long }: { long?: "others" | "all" } = {}): void {
+export function describeStore(
+  name: string,
+  open: OpenStore,
+  { long }: { long?: "others" | "all" } = {},
+): void {
   describe(`store: ${name}`, { tags: long === "all" ? "long" : [] }, () => {
     for (const describePart of basics) describePart(open);
   });

@@ -4,10 +4,10 @@ import type { OpenStore } from "../storeFixture.ts";
 
 const makeKey = (name: string) => ({ flowControl: { key: name, parallelism: 1, rate: null, period: null } });
 
-/** What is asked about queues and keys. */
+/** Queries of queues and keys. */
 export function describeLimiters(open: OpenStore): void {
   describe("queues and keys", () => {
-    test("tell of their oldest messages, delayed ones included, and of no others", async () => {
+    test("list their oldest messages, including delayed ones, and no others", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
@@ -19,13 +19,16 @@ export function describeLimiters(open: OpenStore): void {
       await fixture.send();
       await fixture.send({ queue: "p" });
       await fixture.send({ queue: "q" }, "other");
-      const of = (limit: number) => fixture.store.read.listQueueMessages({ account: "acc", queue: "q", limit });
+      const of = (limit: number) =>
+        fixture.store.read.listQueueMessages({ account: "acc", queue: "q", limit });
       expect(await of(10)).toEqual(ids);
       expect(await of(2)).toEqual(ids.slice(0, 2));
-      expect(await fixture.store.read.listQueueMessages({ account: "acc", queue: "none", limit: 10 })).toEqual([]);
+      expect(
+        await fixture.store.read.listQueueMessages({ account: "acc", queue: "none", limit: 10 }),
+      ).toEqual([]);
     });
 
-    test("know who holds their places, until the callbacks are finished", async () => {
+    test("list the holders of their slots until the callbacks have finished", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
@@ -39,7 +42,7 @@ export function describeLimiters(open: OpenStore): void {
       expect(await fixture.store.read.listQueueSlots("acc", "q")).toEqual([]);
     });
 
-    test("send the next message when the one before is finished, and keep what they count", async () => {
+    test("start the next message when the previous one has finished, and keep their counts", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const first = await fixture.sent({ queue: "q", ...makeKey("k") });
@@ -57,7 +60,7 @@ export function describeLimiters(open: OpenStore): void {
       expect(await fixture.store.read.listResources("limiters", range)).toEqual([await limiter("key:k")]);
     });
 
-    test("go on at once when outcomes of one batch have let go all that they looked at", async () => {
+    test("become due at once if one batch has sent all waiting messages that it read", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const limited = { flowControl: { key: "k", parallelism: 2, rate: null, period: null } };
@@ -73,14 +76,16 @@ export function describeLimiters(open: OpenStore): void {
       });
     });
 
-    test("are gone when they are deleted, while callbacks go on", async () => {
+    test("are removed when they are deleted, while callbacks continue", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const first = await fixture.sent({ queue: "q", callback: makeCallback("https://told.example/") });
       await fixture.settle(first);
       const [callback] = fixture.delivered();
       const deleting = { account: "acc", name: "q", slots: [first.message.id] };
-      expect(await fixture.store.execute("deleteQueue", { ...deleting, slots: [] })).toEqual({ deleted: false });
+      expect(await fixture.store.execute("deleteQueue", { ...deleting, slots: [] })).toEqual({
+        deleted: false,
+      });
       expect(await fixture.store.execute("deleteQueue", deleting)).toEqual({ deleted: true });
       expect(await fixture.store.read.findResource("limiters", "acc", "queue:q")).toBeNull();
       if (callback) await fixture.settle(callback);
@@ -89,7 +94,7 @@ export function describeLimiters(open: OpenStore): void {
     });
   });
 
-  test("deliveries under way are counted for an account, as long as their leases last", async () => {
+  test("deliveries in flight are counted per account until their leases end", async () => {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     await fixture.account("other");

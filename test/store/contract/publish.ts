@@ -3,10 +3,10 @@ import { limits, spans } from "../../../src/core/values/limits.ts";
 import { bytes, makeCallback, makeInput, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
-/** Taking in messages. */
+/** Publishing messages. */
 export function describePublish(open: OpenStore): void {
   describe("publish", () => {
-    test("keeps a message as it was accepted, and hands it over at once when a hand is free", async () => {
+    test("stores a message as it was accepted and delivers it at once if there is capacity", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const headers = [
@@ -41,7 +41,7 @@ export function describePublish(open: OpenStore): void {
       expect(view?.finishedAt).toBeNull();
     });
 
-    test("keeps an empty body, and every byte of a large one", async () => {
+    test("stores an empty body and every byte of a large body", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const large = new Uint8Array(300_000).map((_, index) => index % 251);
@@ -51,7 +51,7 @@ export function describePublish(open: OpenStore): void {
       expect(Buffer.from(full?.message.body ?? []).equals(Buffer.from(large))).toBe(true);
     });
 
-    test("keeps texts that are hard to write: NUL, half a character, quotes, a question mark", async () => {
+    test("stores unusual texts: NUL, half a surrogate pair, quotes, a question mark", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const labels = ["nul \0 nul", "half \ud83d", `{"a":"\\\\"}`, "NULL", "$1 ? ?1", "a\nb"];
@@ -60,19 +60,19 @@ export function describePublish(open: OpenStore): void {
       expect(view?.message.labels).toEqual(labels);
     });
 
-    test("does not find what is asked for by a name that cannot be", async () => {
+    test("finds nothing under an invalid name", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       for (const id of ["\0", "msg_\0", "\ud83d", "'", ""]) {
         expect(await fixture.store.read.message("acc", id)).toBeNull();
         expect(await fixture.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({
           cancelled: 0,
-          failed: [{ id, reason: "there is no such message" }],
+          failed: [{ id, reason: "the message does not exist" }],
         });
       }
     });
 
-    test("waits for a delay, and for an absolute time, which wins", async () => {
+    test("waits for a delay or for an absolute time, which takes precedence", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { now } = fixture.clock;
@@ -88,7 +88,7 @@ export function describePublish(open: OpenStore): void {
       expect((await fixture.store.read.message("acc", set))?.state?.dueAt).toBe(now + 7_000);
     });
 
-    test("leases nothing at once without a free hand, without a desk's leave, or without a desk", async () => {
+    test("leases nothing at once without capacity, or with a backlog except for a new host", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       fixture.capacity = { total: 0, perHost: 0 };
@@ -103,7 +103,7 @@ export function describePublish(open: OpenStore): void {
       expect(await fixture.claim()).toHaveLength(2);
     });
 
-    test("makes one message of those with the same deduplication id within the window", async () => {
+    test("creates one message for a deduplication id within its window", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { now } = fixture.clock;
@@ -121,7 +121,7 @@ export function describePublish(open: OpenStore): void {
       expect(later).not.toMatchObject({ messageId });
     });
 
-    test("keeps a deduplication id for the window of the message that was taken, and knows its URL", async () => {
+    test("keeps a deduplication id for the window of its message, and returns its URL", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { now } = fixture.clock;
@@ -130,17 +130,20 @@ export function describePublish(open: OpenStore): void {
       const [first] = await fixture.publish([{ ...one, url: "https://first.example/" }]);
       const messageId = first && "messageId" in first ? first.messageId : "";
       fixture.clock.now = now + 999;
-      expect(await fixture.publish([two])).toEqual([{ messageId, deduplicated: true, url: "https://first.example/" }]);
+      expect(await fixture.publish([two])).toEqual([
+        { messageId, deduplicated: true, url: "https://first.example/" },
+      ]);
       fixture.clock.now = now + 1_000;
       expect(await fixture.publish([two])).toMatchObject([{ deduplicated: false }]);
       fixture.clock.now = now + 1_000 + spans.deduplication - 1;
       expect(await fixture.publish([one])).toMatchObject([{ deduplicated: true, url: two.url }]);
     });
 
-    test("opens a deduplication id again when its message failed or was cancelled, not when it was delivered", async () => {
+    test("frees a deduplication id when its message fails or is cancelled, but not on delivery", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      const again = async (deduplication: string) => (await fixture.publish([makeInput({ deduplication })]))[0];
+      const again = async (deduplication: string) =>
+        (await fixture.publish([makeInput({ deduplication })]))[0];
       await fixture.publishFailing({ deduplication: "failed" });
       const cancelled = await fixture.send({ deduplication: "cancelled" });
       await fixture.store.execute("cancel", { account: "acc", messageIds: [cancelled] });
@@ -151,42 +154,53 @@ export function describePublish(open: OpenStore): void {
       expect(await again("delivered")).toMatchObject({ deduplicated: true });
     });
 
-    test("takes what one signature covers under 16 topics, in the same batch and in others, until the last of them is free again", async () => {
+    test("accepts at most 16 topics per signature, across batches, until their windows end", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { now } = fixture.clock;
       const under = (topic: string) =>
-        makeInput({ deduplication: `d ${topic}`, deduplicationWindow: 1_000, signed: { key: "signature", topic } });
-      const topics = (from: number, to: number) => Array.from({ length: to - from }, (_, at) => under(String(from + at)));
+        makeInput({
+          deduplication: `d ${topic}`,
+          deduplicationWindow: 1_000,
+          signed: { key: "signature", topic },
+        });
+      const topics = (from: number, to: number) =>
+        Array.from({ length: to - from }, (_, at) => under(String(from + at)));
       expect(await fixture.publish(topics(0, 9))).toEqual(
         Array.from({ length: 9 }, () => expect.objectContaining({ deduplicated: false })),
       );
       fixture.clock.now = now + 500;
-      const refused = { refused: "invalid", message: expect.stringContaining("16 others") };
+      const refused = { refused: "invalid", message: expect.stringContaining("16 other topics") };
       const taken = Array.from({ length: 7 }, () => expect.objectContaining({ deduplicated: false }));
       expect(await fixture.publish(topics(9, 17))).toEqual([...taken, refused]);
-      expect(await fixture.publish([under("3"), under("16")])).toEqual([expect.objectContaining({ deduplicated: true }), refused]);
+      expect(await fixture.publish([under("3"), under("16")])).toEqual([
+        expect.objectContaining({ deduplicated: true }),
+        refused,
+      ]);
       fixture.clock.now = now + 1_499;
-      // Its message is forgotten, and its topic is known still.
-      expect(await fixture.publish([under("3"), under("16")])).toEqual([expect.objectContaining({ deduplicated: false }), refused]);
+      // The deduplication id of the message is free, but its topic still counts.
+      expect(await fixture.publish([under("3"), under("16")])).toEqual([
+        expect.objectContaining({ deduplicated: false }),
+        refused,
+      ]);
       fixture.clock.now = now + 2_499;
       expect(await fixture.publish([under("16")])).toMatchObject([{ deduplicated: false }]);
     });
 
-    test("a failure does not open an id that a later message has taken", async () => {
+    test("does not free a deduplication id that a later message has taken", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const old = await fixture.sent({ deduplication: "d", retries: 0 });
       fixture.clock.now += spans.deduplication;
       const newer = await fixture.send({ deduplication: "d" });
-      // The lease of the first one has run out; its report comes before anybody noticed.
+      // The lease of the first message has expired, and its outcome arrives before another claim.
       expect(await fixture.settle(old, { status: 500 })).toEqual({ became: "failed" });
       expect(await fixture.publish([makeInput({ deduplication: "d" })])).toEqual([
         { messageId: newer, deduplicated: true, url: makeInput().url },
       ]);
     });
 
-    test("refuses a letter beyond a limit, and takes in the others", async () => {
+    test("refuses a message that exceeds a limit and accepts the others", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const results = await fixture.publish([
@@ -198,13 +212,18 @@ export function describePublish(open: OpenStore): void {
       ]);
       const codes = results.map((result) => ("refused" in result ? result.refused : "taken"));
       expect(codes).toEqual(["limit-exceeded", "taken", "limit-exceeded", "limit-exceeded", "too-large"]);
-      expect(await fixture.publish([makeInput({ deduplication: "d" })])).toMatchObject([{ deduplicated: false }]);
+      expect(await fixture.publish([makeInput({ deduplication: "d" })])).toMatchObject([
+        { deduplicated: false },
+      ]);
       expect(fixture.delivered()).toHaveLength(2);
     });
 
-    test("is refused for an account that is not there", async () => {
+    test("is refused for an account that does not exist", async () => {
       const fixture = await StoreFixture.open(open);
-      await expect(fixture.publish([makeInput()])).rejects.toMatchObject({ name: "Refusal", code: "unauthorized" });
+      await expect(fixture.publish([makeInput()])).rejects.toMatchObject({
+        name: "Refusal",
+        code: "unauthorized",
+      });
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
   });

@@ -1,12 +1,19 @@
 import { describe, expect, test } from "vitest";
 import type { Filter } from "../../../src/core/search/filter.ts";
 import type { LogEvent } from "../../../src/store/queries/logs.ts";
-import { makeCallback, makeOldestFirstQuery, makeLogQuery, makeInput, listStates, StoreFixture } from "../storeFixture.ts";
+import {
+  makeCallback,
+  makeOldestFirstQuery,
+  makeLogQuery,
+  makeInput,
+  listStates,
+  StoreFixture,
+} from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
 const formatEvent = ({ message, state }: LogEvent): string => `${message.labels[0]} ${state}`;
 
-/** Every page of the log, with something done between two pages. */
+/** Returns every page of the log, and runs a function between two pages. */
 async function readAllPages(
   fixture: StoreFixture,
   query: Parameters<typeof makeLogQuery>[0],
@@ -24,13 +31,18 @@ async function readAllPages(
   throw new Error("the list does not end");
 }
 
-/** Three messages with a different fate each, a second apart. */
+/** Publishes three messages with different outcomes, one second apart. */
 async function createThreeOutcomes(fixture: StoreFixture) {
   await fixture.account();
   const start = fixture.clock.now;
   const one = await fixture.sent({ labels: ["one"], url: "https://one.example/a" });
   fixture.clock.now = start + 1_000;
-  const two = await fixture.sent({ labels: ["two"], url: "https://two.example:8443/b?q=1", retries: 0, callerIp: "192.0.2.2" });
+  const two = await fixture.sent({
+    labels: ["two"],
+    url: "https://two.example:8443/b?q=1",
+    retries: 0,
+    callerIp: "192.0.2.2",
+  });
   fixture.clock.now = start + 2_000;
   await fixture.settle(one);
   const three = await fixture.send({ labels: ["three"], url: "https://one.example/b", delay: 60_000 });
@@ -39,20 +51,33 @@ async function createThreeOutcomes(fixture: StoreFixture) {
   return { start, one: one.message.id, two: two.message.id, three };
 }
 
-/** Questions. */
+/** Queries of a store. */
 export function describeReads(open: OpenStore): void {
   describe("the log", () => {
-    test("tells of every change of state in order of time, both ways", async () => {
+    test("lists every change of state in order of time, in both directions", async () => {
       const fixture = await StoreFixture.open(open);
       await createThreeOutcomes(fixture);
       const { events } = await fixture.store.read.log(makeOldestFirstQuery());
-      const told = ["one CREATED", "one ACTIVE", "two CREATED", "two ACTIVE", "three CREATED", "one DELIVERED", "two ERROR", "two FAILED"];
-      expect(events.map(formatEvent)).toEqual(told);
-      expect((await fixture.store.read.log(makeLogQuery())).events.map(formatEvent)).toEqual(told.toReversed());
-      expect(events.map(({ time }) => time)).toEqual(events.map(({ time }) => time).toSorted((a, b) => a - b));
+      const expected = [
+        "one CREATED",
+        "one ACTIVE",
+        "two CREATED",
+        "two ACTIVE",
+        "three CREATED",
+        "one DELIVERED",
+        "two ERROR",
+        "two FAILED",
+      ];
+      expect(events.map(formatEvent)).toEqual(expected);
+      expect((await fixture.store.read.log(makeLogQuery())).events.map(formatEvent)).toEqual(
+        expected.toReversed(),
+      );
+      expect(events.map(({ time }) => time)).toEqual(
+        events.map(({ time }) => time).toSorted((a, b) => a - b),
+      );
     });
 
-    test.each([1, 2, 3])("pages of %i are one list without a gap or a double, both ways", async (count) => {
+    test.each([1, 2, 3])("has pages of %i without gaps or duplicates, in both directions", async (count) => {
       const fixture = await StoreFixture.open(open);
       await createThreeOutcomes(fixture);
       const { events } = await fixture.store.read.log(makeOldestFirstQuery());
@@ -60,7 +85,7 @@ export function describeReads(open: OpenStore): void {
       expect(await readAllPages(fixture, { count })).toEqual(events.toReversed());
     });
 
-    test("a page does not move while newer lines come", async () => {
+    test("has stable pages while newer entries arrive", async () => {
       const fixture = await StoreFixture.open(open);
       await createThreeOutcomes(fixture);
       const before = (await fixture.store.read.log(makeLogQuery())).events;
@@ -71,17 +96,18 @@ export function describeReads(open: OpenStore): void {
       expect(onTheWay).toEqual(before);
     });
 
-    test("lines of one millisecond keep their order over pages", async () => {
+    test("keeps the order of entries of one millisecond across pages", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      for (let index = 0; index < 5; index++) await fixture.settle(await fixture.sent({ labels: [String(index)] }));
+      for (let index = 0; index < 5; index++)
+        await fixture.settle(await fixture.sent({ labels: [String(index)] }));
       const all = (await fixture.store.read.log(makeOldestFirstQuery())).events;
       expect(all).toHaveLength(15);
       expect(await readAllPages(fixture, { count: 1, order: "earliestFirst" })).toEqual(all);
       expect(await readAllPages(fixture, { count: 4 })).toEqual(all.toReversed());
     });
 
-    test("filters, one or several together", async () => {
+    test("has filters that can be combined", async () => {
       const fixture = await StoreFixture.open(open);
       const { start, one, two } = await createThreeOutcomes(fixture);
       const filtered = async (filter: Parameters<typeof makeLogQuery>[0]) =>
@@ -96,28 +122,43 @@ export function describeReads(open: OpenStore): void {
         "FAILED",
       ]);
       expect(await filtered({ filter: { messageIds: [one], states: ["ACTIVE"] } })).toEqual(["ACTIVE"]);
-      expect(await filtered({ filter: { states: ["DELIVERED", "FAILED"] } })).toEqual(["DELIVERED", "FAILED"]);
+      expect(await filtered({ filter: { states: ["DELIVERED", "FAILED"] } })).toEqual([
+        "DELIVERED",
+        "FAILED",
+      ]);
       expect(await filtered({ filter: { labels: ["three", "none"] } })).toEqual(["CREATED"]);
-      expect(await filtered({ filter: { hosts: ["TWO.example:8443"], states: ["ERROR"] } })).toEqual(["ERROR"]);
+      expect(await filtered({ filter: { hosts: ["TWO.example:8443"], states: ["ERROR"] } })).toEqual([
+        "ERROR",
+      ]);
       expect(await filtered({ filter: { paths: ["/b"], callerIps: ["192.0.2.1"] } })).toEqual(["CREATED"]);
-      expect(await filtered({ filter: { urls: ["https://one.example/a"] } })).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
-      expect(await filtered({ filter: { from: start + 2_000, to: start + 2_000 } })).toEqual(["CREATED", "DELIVERED"]);
+      expect(await filtered({ filter: { urls: ["https://one.example/a"] } })).toEqual([
+        "CREATED",
+        "ACTIVE",
+        "DELIVERED",
+      ]);
+      expect(await filtered({ filter: { from: start + 2_000, to: start + 2_000 } })).toEqual([
+        "CREATED",
+        "DELIVERED",
+      ]);
       expect(await filtered({ filter: { to: start } })).toEqual(["CREATED", "ACTIVE"]);
       expect(await filtered({ filter: { from: start + 3_000 } })).toEqual(["ERROR", "FAILED"]);
       expect(await filtered({ filter: { queueNames: ["any"] } })).toEqual([]);
     });
 
-    test("does not know a cursor it has not given out", async () => {
+    test("refuses a cursor that it has not returned", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       for (const cursor of ["", "1-", "x-00-y", "1-20-msg_1", "\0"]) {
-        await expect(fixture.store.read.log(makeLogQuery({ cursor }))).rejects.toMatchObject({ name: "Refusal", code: "invalid" });
+        await expect(fixture.store.read.log(makeLogQuery({ cursor }))).rejects.toMatchObject({
+          name: "Refusal",
+          code: "invalid",
+        });
       }
     });
   });
 
   describe("dead letters", () => {
-    test("are listed both ways, page by page, with filters", async () => {
+    test("are listed in both directions, page by page, with filters", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const start = fixture.clock.now;
@@ -139,9 +180,13 @@ export function describeReads(open: OpenStore): void {
       expect((await list({ filter: { labels: ["a"] } })).ids).toEqual([ids[2], ids[0]]);
       expect((await list({ filter: { responseStatuses: [404] } })).ids).toEqual([]);
       expect((await list({ filter: { from: start + 1_000, to: start + 1_999 } })).ids).toEqual([ids[1]]);
-      expect((await list({ filter: { dlqIds: [ids[0] ?? "", ids[1] ?? "", "none"], labels: ["b"] } })).ids).toEqual([ids[1]]);
+      expect(
+        (await list({ filter: { dlqIds: [ids[0] ?? "", ids[1] ?? "", "none"], labels: ["b"] } })).ids,
+      ).toEqual([ids[1]]);
       const chosen = await list({ filter: { dlqIds: ids }, count: 1, order: "earliestFirst" });
-      expect(await list({ filter: { dlqIds: ids }, count: 9, order: "earliestFirst", cursor: chosen.cursor })).toEqual({
+      expect(
+        await list({ filter: { dlqIds: ids }, count: 9, order: "earliestFirst", cursor: chosen.cursor }),
+      ).toEqual({
         ids: ids.slice(1),
         cursor: null,
       });
@@ -166,8 +211,11 @@ export function describeReads(open: OpenStore): void {
     });
   });
 
-  describe("marks", () => {
-    /** Messages of which each has something of its own to be found by, half of them failed, one of them delivered. */
+  describe("tags", () => {
+    /**
+     * Messages that can each be found by a different property. Half of them have failed, and one was
+     * delivered.
+     */
     async function several(fixture: StoreFixture) {
       await fixture.account();
       const ids: Record<string, string> = {};
@@ -204,16 +252,27 @@ export function describeReads(open: OpenStore): void {
       [{ labels: Array.from({ length: 200 }, (_, n) => `x${n}`).concat("a") }, ["label"]],
     ];
 
-    test("lead to what a filter is after, in every list and both ways", async () => {
+    test("find what a filter selects, in every list and both directions", async () => {
       const fixture = await StoreFixture.open(open);
       const nameOf = await several(fixture);
       for (const [filter, expected] of filters) {
-        const { messageIds } = await fixture.store.read.unfinished({ account: "acc", filter, count: 9, cursor: null });
-        expect(messageIds.map(nameOf), JSON.stringify(filter)).toEqual(expected.map((name) => `${name} waits`));
+        const { messageIds } = await fixture.store.read.unfinished({
+          account: "acc",
+          filter,
+          count: 9,
+          cursor: null,
+        });
+        expect(messageIds.map(nameOf), JSON.stringify(filter)).toEqual(
+          expected.map((name) => `${name} waits`),
+        );
         const { hosts: _, ...ofLetters } = filter;
         const inputs = async (order: typeof makeOldestFirstQuery) =>
-          (await fixture.store.read.deadLetters(order({ filter: ofLetters }))).entries.map(({ deadLetter: input }) => nameOf(input.id));
-        expect(await inputs(makeOldestFirstQuery), JSON.stringify(filter)).toEqual(expected.map((name) => `${name} failed`));
+          (await fixture.store.read.deadLetters(order({ filter: ofLetters }))).entries.map(
+            ({ deadLetter: input }) => nameOf(input.id),
+          );
+        expect(await inputs(makeOldestFirstQuery), JSON.stringify(filter)).toEqual(
+          expected.map((name) => `${name} failed`),
+        );
         expect(await inputs(makeLogQuery)).toEqual(expected.map((name) => `${name} failed`).toReversed());
         const { events } = await fixture.store.read.log(makeOldestFirstQuery({ filter }));
         expect(events.length, JSON.stringify(filter)).toBe(expected.length * 8);
@@ -222,24 +281,36 @@ export function describeReads(open: OpenStore): void {
       }
     });
 
-    test("go with what they stand for", async () => {
+    test("are removed with their rows", async () => {
       const fixture = await StoreFixture.open(open);
       await several(fixture);
-      const { messageIds } = await fixture.store.read.unfinished({ account: "acc", filter: {}, count: 99, cursor: null });
+      const { messageIds } = await fixture.store.read.unfinished({
+        account: "acc",
+        filter: {},
+        count: 99,
+        cursor: null,
+      });
       await fixture.store.execute("cancel", { account: "acc", messageIds });
       const { entries } = await fixture.store.read.deadLetters(makeOldestFirstQuery());
       const dlqIds = entries.map(({ deadLetter }) => deadLetter.id);
       await fixture.store.execute("deleteDeadLetters", { account: "acc", dlqIds, logRetention: 1_000 });
       fixture.clock.now += 100_000;
       const retention = { log: 1_000, deadLetters: 1_000 };
-      await fixture.store.execute("expire", { account: "acc", retention, now: fixture.clock.now, limit: 1_000 });
+      await fixture.store.execute("expire", {
+        account: "acc",
+        retention,
+        now: fixture.clock.now,
+        limit: 1_000,
+      });
       expect((await fixture.store.read.log(makeLogQuery())).events).toEqual([]);
-      // No question of people is about marks, but this one can be put to any table.
-      expect(await fixture.store.read.listResources("tags" as "urlGroups", { account: "acc", limit: 100 })).toEqual([]);
+      // No query of the API reads tags, but this query accepts any table.
+      expect(
+        await fixture.store.read.listResources("tags" as "urlGroups", { account: "acc", limit: 100 }),
+      ).toEqual([]);
     });
   });
 
-  test("schedules are read as many at a time as their bodies allow, and without bodies as many as were asked for", async () => {
+  test("schedules are read as far as their bodies fit, or as requested without bodies", async () => {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     const { body: _, ...input } = makeInput();
@@ -253,10 +324,18 @@ export function describeReads(open: OpenStore): void {
       ["g", 0],
     ] as const) {
       const body = new Uint8Array(mebibytes * 1024 * 1024);
-      await fixture.store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", messageInput: input, body });
+      await fixture.store.execute("createSchedule", {
+        account: "acc",
+        id,
+        cron: "* * * * *",
+        messageInput: input,
+        body,
+      });
     }
     const read = async (range: object) =>
-      (await fixture.store.read.listResources("schedules", { account: "acc", limit: 10, ...range })).map(({ id }) => id).join("");
+      (await fixture.store.read.listResources("schedules", { account: "acc", limit: 10, ...range }))
+        .map(({ id }) => id)
+        .join("");
     expect(await read({})).toBe("abcde");
     expect(await read({ after: "e" })).toBe("fg");
     expect(await read({ after: "g" })).toBe("");
@@ -264,17 +343,21 @@ export function describeReads(open: OpenStore): void {
     expect(await read({ bodies: false })).toBe("abcdefg");
   });
 
-  describe("how a message stands", () => {
-    test("is told with its queue, its key, its line and those who hold the places", async () => {
+  describe("the wait state of a message", () => {
+    test("has its queue, its key, its waitlist and the holders of the slots", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
-      const first = await fixture.sent({ queue: "q", flowControl, callback: makeCallback("https://back.example/") });
+      const first = await fixture.sent({
+        queue: "q",
+        flowControl,
+        callback: makeCallback("https://back.example/"),
+      });
       const second = await fixture.send({ queue: "q", flowControl });
       const third = await fixture.send({ queue: "q", flowControl });
       const other = await fixture.send({ flowControl });
-      const standing = (id: string) => fixture.store.read.waitState("acc", id);
-      expect(await standing(third)).toMatchObject({
+      const readWaitState = (id: string) => fixture.store.read.waitState("acc", id);
+      expect(await readWaitState(third)).toMatchObject({
         state: { id: third, state: "held", waitlist: "queue:q" },
         retries: 3,
         createdAt: fixture.clock.now,
@@ -284,16 +367,24 @@ export function describeReads(open: OpenStore): void {
         key: { id: "key:k", running: 1, waiting: 1 },
         slotHolders: [{ messageId: first.message.id, holders: [{ id: first.message.id, state: "active" }] }],
       });
-      expect(await standing(other)).toMatchObject({ waitingAhead: 0, queue: null, key: { id: "key:k" }, slotHolders: [] });
+      expect(await readWaitState(other)).toMatchObject({
+        waitingAhead: 0,
+        queue: null,
+        key: { id: "key:k" },
+        slotHolders: [],
+      });
       await fixture.settle(first);
       const [callback] = fixture.delivered();
       const holders = [{ id: callback?.message.id, slot: first.message.id }];
-      expect(await standing(second)).toMatchObject({ waitingAhead: 0, slotHolders: [{ messageId: first.message.id, holders }] });
-      expect(await standing(first.message.id)).toBeNull();
+      expect(await readWaitState(second)).toMatchObject({
+        waitingAhead: 0,
+        slotHolders: [{ messageId: first.message.id, holders }],
+      });
+      expect(await readWaitState(first.message.id)).toBeNull();
       expect(await fixture.store.read.waitState("other", second)).toBeNull();
     });
 
-    test("has the last line of its log", async () => {
+    test("has the last entry of its log", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent();

@@ -9,14 +9,20 @@ import type { OpenStore } from "../storeFixture.ts";
 const day = 24 * 60 * 60 * 1_000;
 
 const expire = (fixture: StoreFixture, { log = 1e9, deadLetters = 1e9, limit = 100 }) =>
-  fixture.store.execute("expire", { account: "acc", retention: { log, deadLetters }, now: fixture.clock.now, limit });
+  fixture.store.execute("expire", {
+    account: "acc",
+    retention: { log, deadLetters },
+    now: fixture.clock.now,
+    limit,
+  });
 
-const readMessageId = async (fixture: StoreFixture, id: string) => (await fixture.store.read.message("acc", id))?.message.id ?? null;
+const readMessageId = async (fixture: StoreFixture, id: string) =>
+  (await fixture.store.read.message("acc", id))?.message.id ?? null;
 
-/** What is removed when its time is over. */
+/** Rows that are removed after their retention. */
 export function describeRetention(open: OpenStore): void {
   describe("expire", () => {
-    test("removes the log of a finished message, and with its end the message", async () => {
+    test("removes the log of a finished message, and the message with its last entry", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const done = await fixture.sent();
@@ -30,7 +36,7 @@ export function describeRetention(open: OpenStore): void {
       expect((await fixture.store.read.log(makeLogQuery())).events).toEqual([]);
     });
 
-    test("keeps the whole log of a message that is not finished, however old it is", async () => {
+    test("keeps the whole log of an unfinished message regardless of its age", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent();
@@ -42,7 +48,7 @@ export function describeRetention(open: OpenStore): void {
       expect(await expire(fixture, { log: 1 })).toEqual({ removed: 0, more: false });
     });
 
-    test("a cancelled message goes with its log", async () => {
+    test("removes a cancelled message with its log", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const id = await fixture.send({ delay: 1_000 });
@@ -52,7 +58,7 @@ export function describeRetention(open: OpenStore): void {
       expect(await readMessageId(fixture, id)).toBeNull();
     });
 
-    test("a message that was cancelled while it was sent goes with the last line of its log", async () => {
+    test("removes a message that was cancelled in flight with the last entry of its log", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent();
@@ -67,23 +73,39 @@ export function describeRetention(open: OpenStore): void {
       expect(await readMessageId(fixture, id)).toBeNull();
     });
 
-    test("a log that is kept longer than its time is found in every list, by every filter, with its bodies, and in its place", async () => {
+    test("finds kept entries in every list and by every filter, in order and with bodies", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const before = await fixture.sent({ labels: ["eu"] });
       await fixture.settle(before);
-      const { messageId } = await fixture.publishFailing({ labels: ["eu"], callerIp: "192.0.2.7", body: bytes("hello") });
+      const { messageId } = await fixture.publishFailing({
+        labels: ["eu"],
+        callerIp: "192.0.2.7",
+        body: bytes("hello"),
+      });
       const last = await fixture.sent({ labels: ["us"] });
       fixture.clock.now += 10;
       await fixture.settle(last);
       fixture.clock.now += 1;
-      const filters: Filter[] = [{}, { messageIds: [messageId] }, { labels: ["eu"] }, { callerIps: ["192.0.2.7"] }, { states: ["FAILED"] }];
+      const filters: Filter[] = [
+        {},
+        { messageIds: [messageId] },
+        { labels: ["eu"] },
+        { callerIps: ["192.0.2.7"] },
+        { states: ["FAILED"] },
+      ];
       const seen = async (order: "earliestFirst" | "latestFirst", count: number) =>
         Promise.all(
           filters.map(async (filter) => {
             const events: LogEvent[] = [];
             for (let cursor: string | null = null; ;) {
-              const page: LogPage = await fixture.store.read.log({ account: "acc", filter, order, cursor, count });
+              const page: LogPage = await fixture.store.read.log({
+                account: "acc",
+                filter,
+                order,
+                cursor,
+                count,
+              });
               events.push(...page.events);
               if (page.cursor === null) break;
               ({ cursor } = page);
@@ -95,10 +117,12 @@ export function describeRetention(open: OpenStore): void {
       expect(whole[0]?.map((events) => events.length)).toEqual([7, 4, 4, 4, 1]);
       expect(await expire(fixture, { log: 10 })).toEqual({ removed: 1, more: false });
       expect([await seen("earliestFirst", 100), await seen("latestFirst", 2)]).toEqual(whole);
-      expect((await fixture.store.read.message("acc", messageId))?.finishedAt).toBe(whole[0]?.[1]?.at(-1)?.time);
+      expect((await fixture.store.read.message("acc", messageId))?.finishedAt).toBe(
+        whole[0]?.[1]?.at(-1)?.time,
+      );
     });
 
-    test("dead letters kept longer than the log keep their message and its whole log", async () => {
+    test("keeps messages and whole logs of dead letters that are kept longer than the log", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { messageId, dlqId } = await fixture.publishFailing();
@@ -113,7 +137,7 @@ export function describeRetention(open: OpenStore): void {
       expect(await fixture.store.read.findOverLimit("log", "acc", 10)).toEqual({ id: null, count: 0 });
     });
 
-    test("a log kept longer than dead letters keeps their message", async () => {
+    test("keeps messages whose log is kept longer than their dead letter", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { messageId, dlqId } = await fixture.publishFailing();
@@ -126,7 +150,7 @@ export function describeRetention(open: OpenStore): void {
       expect(await readMessageId(fixture, messageId)).toBeNull();
     });
 
-    test("both at once", async () => {
+    test("removes a dead letter and its log in one call", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { messageId } = await fixture.publishFailing();
@@ -135,7 +159,7 @@ export function describeRetention(open: OpenStore): void {
       expect(await readMessageId(fixture, messageId)).toBeNull();
     });
 
-    test("removes so many of each kind at most, oldest first, and says that there is more", async () => {
+    test("removes up to `limit` rows of each kind, oldest first, and reports if there are more", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const ids: string[] = [];
@@ -150,12 +174,15 @@ export function describeRetention(open: OpenStore): void {
       expect(await expire(fixture, { log: 1, limit: 2 })).toEqual({ removed: 1, more: false });
     });
 
-    test("removes no more than it was asked to, also where it is asked twice in one transaction, or beside what is too many", async () => {
+    test("removes no more than requested, even twice or with a trim in one transaction", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       for (let count = 0; count < 9; count++) await fixture.settle(await fixture.sent());
       fixture.clock.now += 10;
-      const few = await Promise.all([expire(fixture, { log: 1, limit: 2 }), expire(fixture, { log: 1, limit: 3 })]);
+      const few = await Promise.all([
+        expire(fixture, { log: 1, limit: 2 }),
+        expire(fixture, { log: 1, limit: 3 }),
+      ]);
       expect(few).toEqual([
         { removed: 2, more: true },
         { removed: 3, more: true },
@@ -174,14 +201,15 @@ export function describeRetention(open: OpenStore): void {
       ]);
     });
 
-    test("the time it is next needed is the time from which it removes something", async () => {
+    test("removes rows exactly from the time that is returned as the next expiry", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const retention = { log: 2_000_000, deadLetters: 3_000_000 };
       const nextAt = () => fixture.store.read.nextExpiryAt("acc", retention);
       expect(await nextAt()).toBeNull();
       const { span } = bucketSizes["3h"];
-      // Three hours before midnight, so that sightings, which go by days, go before the first bucket.
+      // The test starts three hours before midnight, so that time index entries, which expire by day, expire
+      // before the first bucket.
       const start = (fixture.clock.now = Math.ceil(fixture.clock.now / day) * day + day - span);
       await fixture.publishFailing({ deduplication: "opened again" });
       await fixture.settle(await fixture.sent({ deduplication: "kept" }));
@@ -194,13 +222,17 @@ export function describeRetention(open: OpenStore): void {
       }
       expect(removed).toEqual([
         { at: spans.deduplication + 1, removed: 1 },
-        // The log of the other one is kept with its dead letter.
+        // The log of the other message is kept with its dead letter.
         { at: retention.log + 1, removed: 1 },
         { at: retention.deadLetters + 1, removed: 1 },
-        // Its URL, host, path and caller were sighted, which goes by days.
+        // Its URL, host, path and caller have time index entries, which expire by day.
         { at: Math.ceil(start / day) * day - start + retention.log + 1, removed: 4 },
-        // What was used is known for longer: one bucket of each size, each for its time. Each removal of stored bytes made one of a minute.
-        ...Object.entries(bucketSizes).map(([size, { kept, spare }]) => ({ at: kept + spare + 1, removed: size === "1m" ? 3 : 1 })),
+        // Usage is kept for longer: one bucket of each size, each for its own time. Each removal of stored
+        // bytes created a bucket of one minute.
+        ...Object.entries(bucketSizes).map(([size, { kept, spare }]) => ({
+          at: kept + spare + 1,
+          removed: size === "1m" ? 3 : 1,
+        })),
       ]);
     });
   });

@@ -1,19 +1,32 @@
 import { describe, expect, test } from "vitest";
 import { backoff } from "../../../src/core/sending/retry.ts";
 import { maxLostAttempts, spans } from "../../../src/core/values/limits.ts";
-import { bytes, makeCallback, makeOldestFirstQuery, makeOutcome, TestClock, StoreFixture } from "../storeFixture.ts";
+import {
+  bytes,
+  makeCallback,
+  makeOldestFirstQuery,
+  makeOutcome,
+  TestClock,
+  StoreFixture,
+} from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
-const toLeaseRefOf = ({ message, attempt }: { message: { account: string; id: string }; attempt: number }) => ({
+const toLeaseRefOf = ({
+  message,
+  attempt,
+}: {
+  message: { account: string; id: string };
+  attempt: number;
+}) => ({
   account: message.account,
   messageId: message.id,
   attempt,
 });
 
-/** Claiming what is due, and reporting what came of it. */
+/** Claiming due messages and settling their outcomes. */
 export function describeSending(open: OpenStore): void {
   describe("claim", () => {
-    test("takes what is due, oldest first, as many as asked for, and says whether there may be more", async () => {
+    test("leases due messages, oldest first, up to the limit, and reports if there are more", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { now } = fixture.clock;
@@ -30,7 +43,7 @@ export function describeSending(open: OpenStore): void {
       expect(await fixture.states(third)).toEqual(["CREATED", "ACTIVE"]);
     });
 
-    test("sends a message again whose lease ran out, without a charge on its retries", async () => {
+    test("sends a message again after its lease has expired, without using up a retry", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent({ retries: 1 });
@@ -41,10 +54,18 @@ export function describeSending(open: OpenStore): void {
       expect(again).toMatchObject({ message: { id: delivery.message.id }, attempt: 1 });
       expect(await fixture.settle(delivery)).toEqual({ became: "late" });
       if (again) expect(await fixture.settle(again, { status: 500 })).toEqual({ became: "retry" });
-      expect(await fixture.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "ERROR", "RETRY", "ACTIVE", "ERROR", "RETRY"]);
+      expect(await fixture.states(delivery.message.id)).toEqual([
+        "CREATED",
+        "ACTIVE",
+        "ERROR",
+        "RETRY",
+        "ACTIVE",
+        "ERROR",
+        "RETRY",
+      ]);
     });
 
-    test("gives a message up whose leases run out again and again", async () => {
+    test("fails a message whose leases expire again and again", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.sent();
@@ -61,13 +82,15 @@ export function describeSending(open: OpenStore): void {
         cursor: null,
         count: 10,
       });
-      expect(entries).toMatchObject([{ deadLetter: { status: null, retried: 0, error: expect.stringContaining("nod_a") } }]);
+      expect(entries).toMatchObject([
+        { deadLetter: { status: null, retried: 0, error: expect.stringContaining("nod_a") } },
+      ]);
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
   });
 
   describe("settle", () => {
-    test("delivered: the message is finished", async () => {
+    test("finishes a delivered message", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent();
@@ -79,7 +102,7 @@ export function describeSending(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
 
-    test("retry: it is due again after the backoff, and its number tells the attempts", async () => {
+    test("schedules a retry after the backoff and counts the attempts", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent();
@@ -96,35 +119,51 @@ export function describeSending(open: OpenStore): void {
         count: 9,
       });
       expect(events).toMatchObject([
-        { row: { status: 503, nextDueAt: now + backoff(1), headers: [["X-From", "there"]], body: bytes("answer") } },
+        {
+          row: {
+            status: 503,
+            nextDueAt: now + backoff(1),
+            headers: [["X-From", "there"]],
+            body: bytes("answer"),
+          },
+        },
       ]);
     });
 
-    test("failed: it goes to the dead letter queue with the last answer", async () => {
+    test("moves a failed message to the dead letter queue with its last response", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const { messageId, dlqId } = await fixture.publishFailing({ body: bytes("given") });
       const entry = await fixture.store.read.deadLetter("acc", dlqId);
       expect(entry).toMatchObject({
-        deadLetter: { messageId, status: 500, headers: [["X-From", "there"]], retried: 0, failureCallback: null },
+        deadLetter: {
+          messageId,
+          status: 500,
+          headers: [["X-From", "there"]],
+          retried: 0,
+          failureCallback: null,
+        },
       });
       expect(entry?.deadLetter.body).toEqual(bytes("answer"));
       expect(entry?.message.body).toEqual(bytes("given"));
       expect(await fixture.states(messageId)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
     });
 
-    test("counts a report once, however often it comes, in one batch or in two", async () => {
+    test("counts an outcome once, even if it arrives several times, in one batch or in two", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent();
       const report = makeOutcome(delivery, { status: 500 });
-      const became = await Promise.all([fixture.store.execute("settle", report), fixture.store.execute("settle", report)]);
+      const became = await Promise.all([
+        fixture.store.execute("settle", report),
+        fixture.store.execute("settle", report),
+      ]);
       expect(became).toEqual([{ became: "retry" }, { became: "late" }]);
       expect(await fixture.store.execute("settle", report)).toEqual({ became: "late" });
       expect(await fixture.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "ERROR", "RETRY"]);
     });
 
-    test("ends what was cancelled, once, and nothing follows from it", async () => {
+    test("finishes a cancelled message once, without consequences", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const callback = makeCallback("https://callback.example/");
@@ -136,7 +175,9 @@ export function describeSending(open: OpenStore): void {
       expect(await fixture.settle(second)).toEqual({ became: "cancelled" });
       expect(await fixture.settle(first, { status: 500 })).toEqual({ became: "late" });
       expect(fixture.delivered()).toEqual([]);
-      const { events } = await fixture.store.read.log(makeOldestFirstQuery({ filter: { messageIds, states: ["CANCELLED"] } }));
+      const { events } = await fixture.store.read.log(
+        makeOldestFirstQuery({ filter: { messageIds, states: ["CANCELLED"] } }),
+      );
       expect(events.map(({ row }) => [row?.status, row?.messageId])).toEqual([
         [500, first.message.id],
         [200, second.message.id],
@@ -144,19 +185,25 @@ export function describeSending(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
 
-    test("is late for what was cancelled before it was sent, for an attempt that is not running, and for what was never there", async () => {
+    test("is late for a cancelled message, an attempt that is not running, and an unknown id", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent();
-      expect(await fixture.store.execute("settle", makeOutcome({ ...delivery, attempt: 1 }))).toEqual({ became: "late" });
+      expect(await fixture.store.execute("settle", makeOutcome({ ...delivery, attempt: 1 }))).toEqual({
+        became: "late",
+      });
       await fixture.settle(delivery, { status: 500 });
       await fixture.store.execute("cancel", { account: "acc", messageIds: [delivery.message.id] });
       expect(await fixture.settle(delivery)).toEqual({ became: "late" });
-      expect(await fixture.store.execute("settle", makeOutcome(delivery, { messageId: "msg_none" }))).toEqual({ became: "late" });
-      expect(await fixture.store.execute("settle", makeOutcome(delivery, { account: "none" }))).toEqual({ became: "late" });
+      expect(await fixture.store.execute("settle", makeOutcome(delivery, { messageId: "msg_none" }))).toEqual(
+        { became: "late" },
+      );
+      expect(await fixture.store.execute("settle", makeOutcome(delivery, { account: "none" }))).toEqual({
+        became: "late",
+      });
     });
 
-    test("tells the callback of every attempt, and the failure callback of the end; the dead letter knows what became of it", async () => {
+    test("calls back after each attempt and on failure; the dead letter has the result", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const callback = makeCallback("https://callback.example/");
@@ -174,19 +221,28 @@ export function describeSending(open: OpenStore): void {
         sourceMessageId: delivery.message.id,
         status: 500,
       });
-      const infoOf = async () => (await fixture.store.read.deadLetter("acc", dlqId))?.deadLetter.failureCallback;
+      const infoOf = async () =>
+        (await fixture.store.read.deadLetter("acc", dlqId))?.deadLetter.failureCallback;
       expect(await infoOf()).toEqual({ state: "CALLBACK_INPROGRESS" });
       if (failure) await fixture.settle(failure, { status: 201 });
       const answer = { responseStatus: 201, responseBody: "answer", responseHeaders: [["X-From", "there"]] };
       expect(await infoOf()).toEqual({ ...answer, state: "CALLBACK_SUCCESS" });
     });
 
-    test("a failure callback that fails is told to its dead letter, and is one itself", async () => {
+    test("records a failed failure callback in its dead letter and as a dead letter", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
-      const { dlqId } = await fixture.publishFailing({ failureCallback: { ...makeCallback("https://failure.example/"), retries: 0 } });
+      const { dlqId } = await fixture.publishFailing({
+        failureCallback: { ...makeCallback("https://failure.example/"), retries: 0 },
+      });
       const [failure] = fixture.delivered();
-      if (failure) await fixture.settle(failure, { status: null, error: "no route", body: new Uint8Array(0), headers: [] });
+      if (failure)
+        await fixture.settle(failure, {
+          status: null,
+          error: "no route",
+          body: new Uint8Array(0),
+          headers: [],
+        });
       const letter = (await fixture.store.read.deadLetter("acc", dlqId))?.deadLetter;
       expect(letter?.failureCallback).toMatchObject({ state: "CALLBACK_FAIL" });
       const { entries } = await fixture.store.read.deadLetters({
@@ -201,7 +257,7 @@ export function describeSending(open: OpenStore): void {
   });
 
   describe("leases", () => {
-    test("renew keeps a lease; what another holds, or nobody, is not renewed", async () => {
+    test("are renewed only by the node that holds them", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent();
@@ -209,7 +265,9 @@ export function describeSending(open: OpenStore): void {
       fixture.clock.now += spans.lease - 1;
       const unknownName = { account: "acc", messageId: delayed, attempt: 0 };
       expect(
-        await fixture.store.execute("renew", { leases: [toLeaseRefOf(delivery), { ...toLeaseRefOf(delivery), attempt: 1 }, unknownName] }),
+        await fixture.store.execute("renew", {
+          leases: [toLeaseRefOf(delivery), { ...toLeaseRefOf(delivery), attempt: 1 }, unknownName],
+        }),
       ).toEqual({
         renewed: 1,
       });
@@ -218,7 +276,7 @@ export function describeSending(open: OpenStore): void {
       expect(await fixture.settle(delivery)).toEqual({ became: "delivered" });
     });
 
-    test("of what was cancelled are called off by the node that has them, at once or when it renews them", async () => {
+    test("of cancelled messages are aborted by their node, at once or on the next renewal", async () => {
       const clock = new TestClock();
       const fixture = await StoreFixture.open(open, { clock });
       await fixture.account();
@@ -226,35 +284,48 @@ export function describeSending(open: OpenStore): void {
       await fixture.store.execute("cancel", { account: "acc", messageIds: [delivery.message.id] });
       expect(fixture.calledOff.splice(0)).toEqual([toLeaseRefOf(delivery)]);
       clock.now += spans.lease - 1;
-      expect(await fixture.store.execute("renew", { leases: [toLeaseRefOf(delivery), { ...toLeaseRefOf(delivery), attempt: 1 }] })).toEqual(
-        { renewed: 1 },
-      );
+      expect(
+        await fixture.store.execute("renew", {
+          leases: [toLeaseRefOf(delivery), { ...toLeaseRefOf(delivery), attempt: 1 }],
+        }),
+      ).toEqual({ renewed: 1 });
       expect(fixture.calledOff).toEqual([toLeaseRefOf(delivery)]);
       clock.now += spans.lease - 1;
       expect(await fixture.claim()).toEqual([]);
-      expect(await fixture.store.execute("returnLeases", { leases: [toLeaseRefOf(delivery)] })).toEqual({ returned: 1 });
+      expect(await fixture.store.execute("returnLeases", { leases: [toLeaseRefOf(delivery)] })).toEqual({
+        returned: 1,
+      });
       expect(await fixture.claim()).toEqual([]);
-      expect(await fixture.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "CANCEL_REQUESTED", "CANCELLED"]);
+      expect(await fixture.states(delivery.message.id)).toEqual([
+        "CREATED",
+        "ACTIVE",
+        "CANCEL_REQUESTED",
+        "CANCELLED",
+      ]);
     });
 
-    test("give back makes a message due at once, and does not count as an attempt", async () => {
+    test("are returned, so that a message is due at once and no attempt is counted", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const delivery = await fixture.sent();
-      expect(await fixture.store.execute("returnLeases", { leases: [toLeaseRefOf(delivery)] })).toEqual({ returned: 1 });
+      expect(await fixture.store.execute("returnLeases", { leases: [toLeaseRefOf(delivery)] })).toEqual({
+        returned: 1,
+      });
       expect(await fixture.settle(delivery)).toEqual({ became: "late" });
       expect(await fixture.claim()).toMatchObject([{ attempt: 0, message: { id: delivery.message.id } }]);
-      expect(await fixture.store.execute("returnLeases", { leases: [{ ...toLeaseRefOf(delivery), attempt: 3 }] })).toEqual({ returned: 0 });
+      expect(
+        await fixture.store.execute("returnLeases", { leases: [{ ...toLeaseRefOf(delivery), attempt: 3 }] }),
+      ).toEqual({ returned: 0 });
     });
 
-    test("reclaim makes due what other nodes had leased, oldest lease first, and nothing of this node's", async () => {
+    test("of other nodes are reclaimed, oldest first, and not those of this node", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.sent();
       expect(await fixture.store.execute("reclaim", { node: "nod_a", limit: 10 })).toEqual({ reclaimed: 0 });
       fixture.clock.now += 1;
       await fixture.sent();
-      // As the next process would: it has another name.
+      // The next process has a different node id.
       expect(await fixture.store.execute("reclaim", { node: "nod_b", limit: 1 })).toEqual({ reclaimed: 1 });
       expect(await fixture.claim()).toMatchObject([{ attempt: 1 }]);
     });

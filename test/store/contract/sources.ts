@@ -13,31 +13,46 @@ const setUp = {
   paused: false,
 };
 
-/** What sources and the calls that they rejected need of a store. */
+/** Sources, and the calls that they rejected. */
 export function describeSources(open: OpenStore): void {
-  test("a source is found by its secret, until that is another one, or the source is gone", async () => {
+  test("a source is found by its secret until the secret changes or the source is removed", async () => {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     const { store } = fixture;
-    const source = await store.execute("createSource", { account: "acc", secretHash: "first", verification, ...setUp });
+    const source = await store.execute("createSource", {
+      account: "acc",
+      secretHash: "first",
+      verification,
+      ...setUp,
+    });
     expect(source).toMatchObject({ verification, ...setUp });
     expect(await store.read.sourceBySecret("first")).toEqual(source);
-    const changed = await store.execute("changeSource", { account: "acc", id: source.id, change: { secretHash: "second", paused: true } });
+    const changed = await store.execute("changeSource", {
+      account: "acc",
+      id: source.id,
+      change: { secretHash: "second", paused: true },
+    });
     expect(await store.read.sourceBySecret("first")).toBeNull();
-    expect(await store.read.sourceBySecret("second")).toEqual({ ...source, secretHash: "second", paused: true });
+    expect(await store.read.sourceBySecret("second")).toEqual({
+      ...source,
+      secretHash: "second",
+      paused: true,
+    });
     expect(await store.read.findResource("sources", "acc", source.id)).toEqual(changed);
     expect(await store.execute("deleteSource", { account: "acc", id: source.id })).toEqual({ deleted: true });
     expect(await store.read.sourceBySecret("second")).toBeNull();
   });
 
-  test("rejected calls are kept in a ring, as many as may be, and go with their source", async () => {
+  test("rejected calls are kept in a ring of fixed size and are removed with their source", async () => {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     const { store, clock } = fixture;
     const one = await createSource(store, "one");
     const other = await createSource(store, "other");
     await rejectCall(store, other, "of the other");
-    const kept = await Promise.all(Array.from({ length: 60 }, (_, call) => rejectCall(store, one, `at once ${call}`)));
+    const kept = await Promise.all(
+      Array.from({ length: 60 }, (_, call) => rejectCall(store, one, `at once ${call}`)),
+    );
     expect(kept.filter((answer) => answer.kept)).toHaveLength(20);
     clock.now += 20_000;
     for (let call = 0; call < maxRejections; call++) {
@@ -45,7 +60,9 @@ export function describeSources(open: OpenStore): void {
       clock.now += 1_000;
     }
     const found = await readRejections(store, one);
-    expect(found.map(({ reason }) => reason).toSorted()).toEqual(Array.from({ length: maxRejections }, (_, call) => `r${call}`).toSorted());
+    expect(found.map(({ reason }) => reason).toSorted()).toEqual(
+      Array.from({ length: maxRejections }, (_, call) => `r${call}`).toSorted(),
+    );
     expect(found[0]).toMatchObject({ headers: [["A", "b"]], size: 9, others: 0 });
     expect([...(found[0]?.body ?? [])]).toEqual([0, 255, 10]);
     await store.execute("deleteSource", { account: "acc", id: one });

@@ -15,7 +15,10 @@ const urls = [
   "https://x.example/once",
 ];
 
-/** Over three days: what is sent at once, sent late, delivered late or never. The last URL is used once, on the second day. */
+/**
+ * Publishes messages over three days that are sent at once, sent late, delivered late or never. The last URL
+ * is used once, on the second day.
+ */
 async function fillThreeDays(fixture: StoreFixture): Promise<void> {
   await fixture.account();
   fixture.clock.now = Math.ceil(fixture.clock.now / day) * day + 5;
@@ -31,7 +34,8 @@ async function fillThreeDays(fixture: StoreFixture): Promise<void> {
     if (n % 7 === 0) await fixture.send({ ...input, delay: 30 * day });
     else if (n % 3 === 0) late.push(await fixture.sent(input));
     else await fixture.settle(await fixture.sent(input));
-    if (late.length === 4) for (const one of late.splice(0, 3)) await fixture.settle(one, { status: n % 2 ? 200 : 500 });
+    if (late.length === 4)
+      for (const one of late.splice(0, 3)) await fixture.settle(one, { status: n % 2 ? 200 : 500 });
   }
 }
 
@@ -52,7 +56,10 @@ const filters: Filter[] = [
   { hosts: Array.from({ length: 80 }, (_, n) => `h${n}.example`).concat("three.example") },
 ];
 
-async function readAllPages(fixture: StoreFixture, query: Parameters<typeof makeLogQuery>[0]): Promise<LogEvent[]> {
+async function readAllPages(
+  fixture: StoreFixture,
+  query: Parameters<typeof makeLogQuery>[0],
+): Promise<LogEvent[]> {
   const events: LogEvent[] = [];
   for (let cursor: string | null = null; ;) {
     const page = await fixture.store.read.log(makeLogQuery({ ...query, cursor }));
@@ -62,39 +69,54 @@ async function readAllPages(fixture: StoreFixture, query: Parameters<typeof make
   }
 }
 
-const formatEvents = (events: readonly LogEvent[]): string[] => events.map(({ message, state, time }) => `${time} ${message.id} ${state}`);
+const formatEvents = (events: readonly LogEvent[]): string[] =>
+  events.map(({ message, state, time }) => `${time} ${message.id} ${state}`);
 
-/** What a filter finds is what it lets through of everything, both ways, in pages of any size, and between any two times. */
+/**
+ * Expects each filter to find exactly the matching events, in both directions, in pages of any size, and
+ * between any two times.
+ */
 async function expectFiltersMatch(fixture: StoreFixture): Promise<void> {
-  const all = (await readAllPages(fixture, { order: "earliestFirst", count: 100 })).map((event) => ({ event, seen: { ...event } }));
+  const all = (await readAllPages(fixture, { order: "earliestFirst", count: 100 })).map((event) => ({
+    event,
+    seen: { ...event },
+  }));
   const times = all.map(({ event }) => event.time);
   const [from = 0, to = 0] = [times[Math.floor(times.length / 3)], times[Math.floor(times.length / 2)]];
   const within: Filter[] = [{}, { from, to }, { to: from }];
   for (const filter of within.flatMap((bounds) => filters.map((one) => Object.assign({}, one, bounds)))) {
-    const expected = formatEvents(all.filter(({ seen }) => matchesFilter(filter, seen)).map(({ event }) => event));
-    expect(formatEvents(await readAllPages(fixture, { filter, order: "earliestFirst", count: 3 })), JSON.stringify(filter)).toEqual(
-      expected,
+    const expected = formatEvents(
+      all.filter(({ seen }) => matchesFilter(filter, seen)).map(({ event }) => event),
     );
-    expect(formatEvents(await readAllPages(fixture, { filter, count: 100 })), JSON.stringify(filter)).toEqual(expected.toReversed());
+    expect(
+      formatEvents(await readAllPages(fixture, { filter, order: "earliestFirst", count: 3 })),
+      JSON.stringify(filter),
+    ).toEqual(expected);
+    expect(formatEvents(await readAllPages(fixture, { filter, count: 100 })), JSON.stringify(filter)).toEqual(
+      expected.toReversed(),
+    );
   }
 }
 
-/** What is found by when it was told, as it has no marks of its own. */
+/** Searches by time, for values without a tag. */
 export function describeTimeIndex(open: OpenStore): void {
-  describe("sightings", () => {
-    test("lead to all that was told of a URL, host, path or caller, and to nothing else", async () => {
+  describe("time index entries", () => {
+    test("find all events of a URL, host, path or caller, and no others", async () => {
       const fixture = await StoreFixture.open(open);
       await fillThreeDays(fixture);
       await expectFiltersMatch(fixture);
-      const { events } = await fixture.store.read.log(makeOldestFirstQuery({ filter: { urls: urls.slice(4) } }));
+      const { events } = await fixture.store.read.log(
+        makeOldestFirstQuery({ filter: { urls: urls.slice(4) } }),
+      );
       expect(events.map(({ state }) => state)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
     });
 
-    test("go with their days, and what is older is found all the same", async () => {
+    test("are removed by day, and older events are still found", async () => {
       const fixture = await StoreFixture.open(open);
       await fillThreeDays(fixture);
       const sightings = async () =>
-        (await fixture.store.read.listResources("timeIndex" as "urlGroups", { account: "acc", limit: 1_000 })).length;
+        (await fixture.store.read.listResources("timeIndex" as "urlGroups", { account: "acc", limit: 1_000 }))
+          .length;
       const before = await sightings();
       const retention = { log: 1.5 * day, deadLetters: 1.5 * day };
       const { now } = fixture.clock;
@@ -106,21 +128,33 @@ export function describeTimeIndex(open: OpenStore): void {
       const { events } = await fixture.store.read.log(makeOldestFirstQuery());
       expect(now - (events[0]?.time ?? 0)).toBeGreaterThan(2 * day);
       fixture.clock.now += 3 * day;
-      while ((await fixture.store.execute("expire", { account: "acc", retention, now: fixture.clock.now, limit: 20 })).more);
+      while (
+        (
+          await fixture.store.execute("expire", {
+            account: "acc",
+            retention,
+            now: fixture.clock.now,
+            limit: 20,
+          })
+        ).more
+      );
       expect(await sightings()).toBe(0);
       await expectFiltersMatch(fixture);
     });
 
-    test("of one account lead nobody else anywhere", async () => {
+    test("of one account do not affect another", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
       await fixture.settle(await fixture.sent({ url: urls[4] ?? "" }));
-      const { events } = await fixture.store.read.log({ ...makeOldestFirstQuery({ filter: { urls: urls.slice(4) } }), account: "other" });
+      const { events } = await fixture.store.read.log({
+        ...makeOldestFirstQuery({ filter: { urls: urls.slice(4) } }),
+        account: "other",
+      });
       expect(events).toEqual([]);
     });
 
-    test("are written once for all that is told within five seconds", async () => {
+    test("are written once for all events within 5 s", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       fixture.clock.now = Math.ceil(fixture.clock.now / 5_000) * 5_000;
@@ -128,7 +162,10 @@ export function describeTimeIndex(open: OpenStore): void {
         fixture.clock.now += 300;
         await fixture.settle(await fixture.sent({ callerIp: null }));
       }
-      const rows = await fixture.store.read.listResources("timeIndex" as "urlGroups", { account: "acc", limit: 1_000 });
+      const rows = await fixture.store.read.listResources("timeIndex" as "urlGroups", {
+        account: "acc",
+        limit: 1_000,
+      });
       expect(rows).toHaveLength(2 * 3);
     });
   });

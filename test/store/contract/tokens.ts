@@ -2,15 +2,25 @@ import { expect, test } from "vitest";
 import type { OpenStore } from "../storeFixture.ts";
 import { makeAccount, StoreFixture } from "../storeFixture.ts";
 
-const asked = { name: "ü", verbs: ["publish"], destinations: ["https://one.example/*"], expiresAt: null } as const;
+const asked = {
+  name: "ü",
+  verbs: ["publish"],
+  destinations: ["https://one.example/*"],
+  expiresAt: null,
+} as const;
 
-/** What tokens with rights of their own need of a store. */
+/** Additional tokens of an account. */
 export function describeTokens(open: OpenStore): void {
-  test("a token is found by its hash until it is revoked, and its use is known to the minute", async () => {
+  test("a token is found by its hash until it is revoked; its last use is exact to the minute", async () => {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     const { store, clock } = fixture;
-    const token = await store.execute("createToken", { account: "acc", hash: "first", scope: null, ...asked });
+    const token = await store.execute("createToken", {
+      account: "acc",
+      hash: "first",
+      scope: null,
+      ...asked,
+    });
     expect(token).toMatchObject({ ...asked, createdAt: clock.now, usedAt: null, madeBy: null });
     expect(await store.read.tokenByHash("first")).toEqual(token);
     expect(await store.read.tokenByHash("second")).toBeNull();
@@ -30,7 +40,7 @@ export function describeTokens(open: OpenStore): void {
     expect(await store.read.tokenByHash("first")).toBeNull();
   });
 
-  test("whoever remembers tokens hears that one was revoked, and nothing of its use", async () => {
+  test("listeners are notified when a token is revoked, but not when it is used", async () => {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     const { store } = fixture;
@@ -43,12 +53,18 @@ export function describeTokens(open: OpenStore): void {
     expect(heard).toBe(1);
   });
 
-  test("rows that are written once more stay as they are, and those that are gone are passed over", async () => {
+  test("rewritten rows stay the same, and missing rows are skipped", async () => {
     const fixture = await StoreFixture.open(open);
     await fixture.account();
     const { store } = fixture;
     await store.execute("createAccount", makeAccount("other"));
-    const setUp = { name: "s", destination: "https://one.example/", headers: [], deduplicate: true, paused: false };
+    const setUp = {
+      name: "s",
+      destination: "https://one.example/",
+      headers: [],
+      deduplicate: true,
+      paused: false,
+    };
     const source = await store.execute("createSource", {
       account: "acc",
       secretHash: "h",
@@ -56,7 +72,10 @@ export function describeTokens(open: OpenStore): void {
       ...setUp,
     });
     const before = await store.read.accounts();
-    const all = { accounts: ["acc", "other", "none"], sources: [["acc", source.id] as const, ["acc", "src_none"] as const] };
+    const all = {
+      accounts: ["acc", "other", "none"],
+      sources: [["acc", source.id] as const, ["acc", "src_none"] as const],
+    };
     expect(await store.execute("rewrite", all)).toEqual({ rewritten: 3 });
     expect(await store.read.accounts()).toEqual(before);
     expect(await store.read.findResource("sources", "acc", source.id)).toEqual(source);

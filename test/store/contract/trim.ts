@@ -5,8 +5,12 @@ import type { OpenStore } from "../storeFixture.ts";
 
 const failing = { status: 489, headers: [["Svc-Nonretryable-Error", "true"]] } as const;
 
-/** One message after another that ends with this outcome, in one millisecond. */
-async function endMessages(fixture: StoreFixture, count: number, outcome: Partial<Outcome> = {}): Promise<string[]> {
+/** Sends messages one after another that end with this outcome, within one millisecond. */
+async function endMessages(
+  fixture: StoreFixture,
+  count: number,
+  outcome: Partial<Outcome> = {},
+): Promise<string[]> {
   const ids: string[] = [];
   for (let at = 0; at < count; at++) {
     const delivery = await fixture.sent();
@@ -16,9 +20,16 @@ async function endMessages(fixture: StoreFixture, count: number, outcome: Partia
   return ids;
 }
 
-async function trim(fixture: StoreFixture, { log = 1e6, deadLetters = 1e6, limit = 100 }, account = "acc"): Promise<number[]> {
+async function trim(
+  fixture: StoreFixture,
+  { log = 1e6, deadLetters = 1e6, limit = 100 },
+  account = "acc",
+): Promise<number[]> {
   const { findOverLimit } = fixture.store.read;
-  await fixture.store.execute("changeAccount", { account, change: { limits: { logEntries: log, deadLetters } } });
+  await fixture.store.execute("changeAccount", {
+    account,
+    change: { limits: { logEntries: log, deadLetters } },
+  });
   const of = async (table: "log" | "keptLog" | "deadLetters", max: number) => {
     const { id } = await findOverLimit(table, account, max);
     return id === null ? null : { id, limit: max };
@@ -38,10 +49,10 @@ async function trim(fixture: StoreFixture, { log = 1e6, deadLetters = 1e6, limit
   return counts;
 }
 
-/** What leaves because an account has more than it may. */
+/** Rows that are removed because an account exceeds a limit. */
 export function describeTrim(open: OpenStore): void {
   describe("trim", () => {
-    test("counts rows of an account up to what it may have, and finds the newest one too many", async () => {
+    test("counts the rows of an account up to its limit and finds the newest excess row", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
@@ -50,12 +61,14 @@ export function describeTrim(open: OpenStore): void {
       await endMessages(fixture, 3, failing);
       expect(await findOverLimit("deadLetters", "acc", 3)).toEqual({ id: null, count: 3 });
       await endMessages(fixture, 2, failing);
-      const inputs = (await fixture.store.read.deadLetters(makeLogQuery())).entries.map(({ deadLetter }) => deadLetter.id);
+      const inputs = (await fixture.store.read.deadLetters(makeLogQuery())).entries.map(
+        ({ deadLetter }) => deadLetter.id,
+      );
       expect(await findOverLimit("deadLetters", "acc", 3)).toEqual({ id: inputs[3], count: 3 });
       expect(await findOverLimit("deadLetters", "other", 3)).toEqual({ id: null, count: 0 });
     });
 
-    test("lets the oldest dead letters go, portion by portion, counts them, and leaves others alone", async () => {
+    test("removes the oldest dead letters in portions, counts them, and keeps the others", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("other");
@@ -63,17 +76,21 @@ export function describeTrim(open: OpenStore): void {
       const theirs = await fixture.sent({}, "other");
       await fixture.settle(theirs, failing);
       expect(await trim(fixture, { deadLetters: 2, limit: 2 })).toEqual([2, 2, 1]);
-      const left = (await fixture.store.read.deadLetters(makeLogQuery())).entries.map(({ deadLetter }) => deadLetter.messageId);
+      const left = (await fixture.store.read.deadLetters(makeLogQuery())).entries.map(
+        ({ deadLetter }) => deadLetter.messageId,
+      );
       expect(left.toReversed()).toEqual(ids.slice(-2));
       expect((await fixture.store.read.account("acc"))?.dropped).toEqual({ log: 0, deadLetters: 5 });
-      expect((await fixture.store.read.deadLetters({ ...makeLogQuery(), account: "other" })).entries).toHaveLength(1);
+      expect(
+        (await fixture.store.read.deadLetters({ ...makeLogQuery(), account: "other" })).entries,
+      ).toHaveLength(1);
       expect((await fixture.store.read.account("other"))?.dropped).toBeUndefined();
       expect(await trim(fixture, { deadLetters: 2 })).toEqual([0]);
-      // The log still tells of those that are gone.
+      // The log still has entries of the removed dead letters.
       expect(await fixture.states(ids[0] ?? "")).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
     });
 
-    test("lets nothing go when the account may have more meanwhile", async () => {
+    test("removes nothing if the limit was raised in the meantime", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await endMessages(fixture, 3);
@@ -90,7 +107,7 @@ export function describeTrim(open: OpenStore): void {
       expect(await fixture.store.execute("trim", input)).toEqual({ removed: 1, more: false });
     });
 
-    test("lets the oldest lines of the log go, and messages with their last line", async () => {
+    test("removes the oldest log entries, and messages with their last entry", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const ids = await endMessages(fixture, 5);
@@ -101,7 +118,7 @@ export function describeTrim(open: OpenStore): void {
       expect((await fixture.store.read.account("acc"))?.dropped).toEqual({ log: 3, deadLetters: 0 });
     });
 
-    test("keeps the log of unfinished messages and dead letters apart, with a limit of its own", async () => {
+    test("limits the kept log of unfinished messages and dead letters separately", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const waiting = await fixture.sent();
@@ -110,10 +127,12 @@ export function describeTrim(open: OpenStore): void {
       const [first = "", second = "", third = ""] = await endMessages(fixture, 3);
       const lost = async (): Promise<string[]> => {
         const all = [waiting.message.id, dead.messageId, first, second, third];
-        const left = await Promise.all(all.map(async (id) => ((await fixture.states(id)).length > 2 ? [] : [id])));
+        const left = await Promise.all(
+          all.map(async (id) => ((await fixture.states(id)).length > 2 ? [] : [id])),
+        );
         return left.flat();
       };
-      // The two oldest are moved, not removed.
+      // The two oldest entries are moved, not removed.
       expect(await trim(fixture, { log: 3 })).toEqual([0]);
       expect(await lost()).toEqual([]);
       expect(await fixture.store.read.findOverLimit("log", "acc", 3)).toEqual({ id: null, count: 3 });
@@ -125,23 +144,32 @@ export function describeTrim(open: OpenStore): void {
       expect(await fixture.store.read.findOverLimit("log", "acc", 1)).toEqual({ id: null, count: 1 });
     });
 
-    test.each(["deleted", "sent again", "expired"])("a message of which only the dead letter is left goes when that is %s", async (how) => {
-      const fixture = await StoreFixture.open(open);
-      await fixture.account();
-      const [id = ""] = await endMessages(fixture, 1, failing);
-      await endMessages(fixture, 1);
-      await trim(fixture, { log: 1 });
-      expect(await fixture.store.read.message("acc", id)).not.toBeNull();
-      const [entry] = (await fixture.store.read.deadLetters(makeLogQuery())).entries;
-      const named = { account: "acc", dlqIds: [entry?.deadLetter.id ?? ""], logRetention: 1e9 };
-      if (how === "deleted") await fixture.store.execute("deleteDeadLetters", named);
-      else if (how === "sent again") await fixture.store.execute("retryDeadLetters", { ...named, overrides: {} });
-      else {
-        fixture.clock.now += 1_000;
-        const retention = { log: 1e9, deadLetters: 10 };
-        await fixture.store.execute("expire", { account: "acc", retention, now: fixture.clock.now, limit: 10 });
-      }
-      expect(await fixture.store.read.message("acc", id)).toBeNull();
-    });
+    test.each(["deleted", "sent again", "expired"])(
+      "removes a message of which only the dead letter exists when that is %s",
+      async (how) => {
+        const fixture = await StoreFixture.open(open);
+        await fixture.account();
+        const [id = ""] = await endMessages(fixture, 1, failing);
+        await endMessages(fixture, 1);
+        await trim(fixture, { log: 1 });
+        expect(await fixture.store.read.message("acc", id)).not.toBeNull();
+        const [entry] = (await fixture.store.read.deadLetters(makeLogQuery())).entries;
+        const named = { account: "acc", dlqIds: [entry?.deadLetter.id ?? ""], logRetention: 1e9 };
+        if (how === "deleted") await fixture.store.execute("deleteDeadLetters", named);
+        else if (how === "sent again")
+          await fixture.store.execute("retryDeadLetters", { ...named, overrides: {} });
+        else {
+          fixture.clock.now += 1_000;
+          const retention = { log: 1e9, deadLetters: 10 };
+          await fixture.store.execute("expire", {
+            account: "acc",
+            retention,
+            now: fixture.clock.now,
+            limit: 10,
+          });
+        }
+        expect(await fixture.store.read.message("acc", id)).toBeNull();
+      },
+    );
   });
 }

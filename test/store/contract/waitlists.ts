@@ -6,7 +6,7 @@ import type { OpenStore } from "../storeFixture.ts";
 
 const listIds = (deliveries: readonly Delivery[]): string[] => deliveries.map(({ message }) => message.id);
 
-/** Publishes messages that find no hand, so that a claim makes them stand in line. Answers their ids. */
+/** Publishes messages without capacity, so that a claim holds them. Returns their ids. */
 async function fillWaitlist(fixture: StoreFixture, count: number): Promise<string[]> {
   const capacity = fixture.capacity;
   fixture.capacity = { total: 0, perHost: 0 };
@@ -17,12 +17,13 @@ async function fillWaitlist(fixture: StoreFixture, count: number): Promise<strin
   return results.flatMap((result) => ("messageId" in result ? [result.messageId] : []));
 }
 
-const readState = async (fixture: StoreFixture, id: string) => (await fixture.store.read.message("acc", id))?.state?.state;
+const readState = async (fixture: StoreFixture, id: string) =>
+  (await fixture.store.read.message("acc", id))?.state?.state;
 
-/** Hands, and the lines of those that wait for one. */
+/** Delivery capacity, and the waitlists of messages that wait for it. */
 export function describeWaitlists(open: OpenStore): void {
-  describe("lines", () => {
-    test("what finds no free hand for its host is held; other hosts go on", async () => {
+  describe("waitlists", () => {
+    test("hold messages without capacity for their host, and other hosts continue", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       fixture.capacity = { total: 10, perHost: 1 };
@@ -30,17 +31,24 @@ export function describeWaitlists(open: OpenStore): void {
       const held = await fixture.send();
       const other = await fixture.send({ url: "https://two.example/" });
       expect(listIds(await fixture.claim())).toEqual([other]);
-      expect((await fixture.store.read.message("acc", held))?.state).toMatchObject({ state: "held", dueAt: null, leasedBy: null });
+      expect((await fixture.store.read.message("acc", held))?.state).toMatchObject({
+        state: "held",
+        dueAt: null,
+        leasedBy: null,
+      });
       await fixture.settle(running);
       expect(listIds(fixture.delivered())).toEqual([held]);
       expect(await fixture.states(held)).toEqual(["CREATED", "ACTIVE"]);
     });
 
-    test("hold back what is more than an account may have under way to one endpoint; other hosts, and other accounts, go on", async () => {
+    test("hold messages above an account's endpoint limit, but not other hosts or accounts", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.store.execute("createAccount", makeAccount("other"));
-      await fixture.store.execute("changeAccount", { account: "acc", change: { limits: { parallelism: 2 } } });
+      await fixture.store.execute("changeAccount", {
+        account: "acc",
+        change: { limits: { parallelism: 2 } },
+      });
       const running = [await fixture.sent(), await fixture.sent()];
       const held = await fixture.send();
       const elsewhere = await fixture.send({ url: "https://two.example/" });
@@ -51,13 +59,14 @@ export function describeWaitlists(open: OpenStore): void {
         waitlist: "endpoint:https://one.example/hook",
       });
       const ids = others.flatMap((result) => ("messageId" in result ? [result.messageId] : []));
-      for (const id of [elsewhere, ...ids]) expect(await fixture.states(id, ids.includes(id) ? "other" : "acc")).toContain("ACTIVE");
+      for (const id of [elsewhere, ...ids])
+        expect(await fixture.states(id, ids.includes(id) ? "other" : "acc")).toContain("ACTIVE");
       fixture.delivered();
       if (running[0]) await fixture.settle(running[0]);
       expect(listIds(fixture.delivered())).toEqual([held]);
     });
 
-    test("are served in the order of arrival, and newcomers stand behind", async () => {
+    test("are served in order of acceptance, and new messages wait behind", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       fixture.capacity = { total: 10, perHost: 1 };
@@ -76,7 +85,7 @@ export function describeWaitlists(open: OpenStore): void {
       expect(listIds([...(second ? [second] : []), ...fixture.delivered()])).toEqual([two, newcomer]);
     });
 
-    test("are looked at after a second, when hands came free elsewhere", async () => {
+    test("are checked after a second for capacity that became free elsewhere", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const ids = await fillWaitlist(fixture, 3);
@@ -86,7 +95,7 @@ export function describeWaitlists(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBe(fixture.clock.now + spans.lease);
     });
 
-    test("are due again when there is still no hand", async () => {
+    test("are due again if there is still no capacity", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fillWaitlist(fixture, 2);
@@ -96,22 +105,24 @@ export function describeWaitlists(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBe(fixture.clock.now + spans.waitlistCheck);
     });
 
-    test("are due at once when they are woken, and hosts without a line are passed over", async () => {
+    test("are due at once when they are woken, and hosts without a waitlist are skipped", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const [first] = await fillWaitlist(fixture, 2);
       const host = (await fixture.store.read.message("acc", first ?? ""))?.state?.host ?? "";
-      expect(await fixture.store.execute("wakeHostWaitlists", { account: "acc", hosts: [host, "none.example"] })).toEqual({ woken: 1 });
+      expect(
+        await fixture.store.execute("wakeHostWaitlists", { account: "acc", hosts: [host, "none.example"] }),
+      ).toEqual({ woken: 1 });
       expect(await fixture.store.nextDueAt()).toBe(fixture.clock.now);
     });
 
-    test("who comes to stand in line is not forgotten when a delivery of the host ends in the same batch", async () => {
+    test("keep a message that is held while a delivery to its host ends in the same batch", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       fixture.capacity = { total: 10, perHost: 1 };
       const running = await fixture.sent();
       const held = await fixture.send();
-      // The hand is still taken when the batch begins, so neither of the two can serve it.
+      // The capacity is still in use when the batch begins, so neither command can use it.
       const settle = fixture.store.execute("claim", { limit: 10 }).then(() => undefined);
       const report = fixture.store.execute("settle", { ...makeReport(running), status: 200 });
       await Promise.all([settle, report]);
@@ -121,7 +132,7 @@ export function describeWaitlists(open: OpenStore): void {
       expect(listIds(await fixture.claim())).toEqual([held]);
     });
 
-    test("nobody is forgotten when several deliveries end at once and more stand in line than are looked at", async () => {
+    test("keep all messages if several deliveries end at once and more wait than are read", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const running = [await fixture.sent(), await fixture.sent()];
@@ -136,7 +147,7 @@ export function describeWaitlists(open: OpenStore): void {
       expect(sent).toEqual(ids);
     });
 
-    test("whoever is cancelled leaves the line", async () => {
+    test("lose a message that is cancelled", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const [one, two] = await fillWaitlist(fixture, 2);
@@ -146,7 +157,7 @@ export function describeWaitlists(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBe(fixture.clock.now + spans.lease);
     });
 
-    test("a line whose last message was cancelled ends", async () => {
+    test("end when their last message is cancelled", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const messageIds = await fillWaitlist(fixture, 2);
@@ -157,7 +168,7 @@ export function describeWaitlists(open: OpenStore): void {
       await fixture.sent();
     });
 
-    test("of two accounts to one host are two lines", async () => {
+    test("are separate for two accounts with one host", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await fixture.account("b");

@@ -12,11 +12,18 @@ import { StorageRefused, tableNames } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
 import { ask, openNode } from "../postgres/postgresDatabase.ts";
-import { createTestFolder, createSteppedClock, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
+import {
+  createTestFolder,
+  createSteppedClock,
+  createSource,
+  TestClock,
+  StoreFixture,
+} from "../storeFixture.ts";
 
-// Everything of a store is moved into another one: whatever is in it, and however often it is interrupted.
+// A move copies everything in a store to another one, whatever the content and however often it is
+// interrupted.
 
-/** Opens a side, which is closed when the test ends, if not before. */
+/** Opens a side of a move. It is closed when the test ends, if not before. */
 async function opened(side: Promise<MoveEndpoint>): Promise<MoveEndpoint> {
   const { close, ...rest } = await side;
   let closing: Promise<void> | null = null;
@@ -29,28 +36,35 @@ const clock = createSteppedClock(new TestClock());
 const timeout = 90_000;
 
 const newPath = (): string => join(createTestFolder(), "waypost.db");
-const source = (path: string): Promise<MoveEndpoint> => opened(openSqliteForMove(path, { name: "the old one", isTarget: false }));
-const target = (url: string): Promise<MoveEndpoint> => opened(openPostgresForMove(url, { name: "the new one", isTarget: true, clock }));
+const source = (path: string): Promise<MoveEndpoint> =>
+  opened(openSqliteForMove(path, { name: "the old one", isTarget: false }));
+const target = (url: string): Promise<MoveEndpoint> =>
+  opened(openPostgresForMove(url, { name: "the new one", isTarget: true, clock }));
 
 const silent = (): void => undefined;
 
-/** Texts that sort otherwise as UTF-16 than by their bytes, and whatever else somebody may have forgotten. */
+/** Texts that sort differently by UTF-16 than by bytes, and other unusual texts. */
 const odd = ["\u{1F984}", "\uFF5E", "é", "e\u0301", "a'b\\c", "two\nlines", "", "\\x00", "%_?$1", "NULL"];
 
-/** Fills every table there is with rows that have something in each column. The last columns of some rows are null where they may be. */
+/**
+ * Fills every table with rows that have a value in each column. In every third row, columns that may be null
+ * are null.
+ */
 async function fill(path: string, rows: number): Promise<void> {
   const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
   const random = createRandom(1);
   for (const table of await side.tables()) {
-    // Only PostgreSQL has rows in it, and there they say what is gone.
+    // Only PostgreSQL has rows in this table. They record the deleted part of the log.
     if (table.name === "log_cuts") continue;
     const mayBeNull = new Set(
-      (await side.query(`select name from pragma_table_info(?) where "notnull" = 0 and pk = 0`, [table.name])).map(([name]) => name),
+      (
+        await side.query(`select name from pragma_table_info(?) where "notnull" = 0 and pk = 0`, [table.name])
+      ).map(([name]) => name),
     );
     const made = Array.from({ length: rows }, (_, row) =>
       table.columns.map(({ name, type }, column): Cell => {
         if (mayBeNull.has(name) && row % 3 === 0) return null;
-        // Lines of the log are kept by the times in their ids.
+        // Log entries are partitioned by the times in their ids.
         if (table.name === "log" && name === "id") return `1700000000000-${row}`;
         if (type === "text") return `${odd[(row + column) % odd.length]} ${name} ${row}`;
         if (type === "bytea") return Uint8Array.from({ length: row % 300 }, () => Math.floor(random() * 256));
@@ -67,89 +81,112 @@ async function dump(side: MoveEndpoint): Promise<Record<string, Cell[][]>> {
   const all: Record<string, Cell[][]> = {};
   for (const { name, columns, key } of await side.tables()) {
     const names = columns.map((column) => column.name).sort();
-    const rows = await side.query(`select ${names.join(", ")} from ${name} order by ${[...key].sort().join(", ")}`, []);
-    all[name] = rows.map((row) => row.map((cell) => (cell instanceof Uint8Array ? `bytes ${Buffer.from(cell).toString("hex")}` : cell)));
+    const rows = await side.query(
+      `select ${names.join(", ")} from ${name} order by ${[...key].sort().join(", ")}`,
+      [],
+    );
+    all[name] = rows.map((row) =>
+      row.map((cell) => (cell instanceof Uint8Array ? `bytes ${Buffer.from(cell).toString("hex")}` : cell)),
+    );
   }
   return all;
 }
 
-test("whatever is in any table is the same on PostgreSQL, and on SQLite again when it is moved back", { timeout }, async () => {
-  const path = newPath();
-  const back = newPath();
-  const url = await freshDatabase();
-  // More than a batch.
-  const rows = 1_050;
-  await fill(path, rows);
-  const lines: string[] = [];
-  const from = await source(path);
-  const to = await target(url);
-  await move({ from, to, report: (line) => lines.push(line) });
-  const there = await dump(to);
-  expect(there).toEqual(await dump(from));
-  const names = Object.keys(there);
-  expect(names.length).toBeGreaterThanOrEqual(tableNames.length);
-  for (const name of names.filter((one) => one !== "log_cuts")) {
-    expect(there[name]).toHaveLength(rows);
-    expect(lines).toContain(`${name}: ${rows} of ${rows}`);
-    expect(lines).toContainEqual(
-      expect.stringMatching(new RegExp(`^${name}: ${rows} rows, the same on both sides, SHA-256 [0-9a-f]{64}$`)),
-    );
-  }
-  await to.close();
+test(
+  "a store is the same on PostgreSQL, and on SQLite again after it is moved back",
+  { timeout },
+  async () => {
+    const path = newPath();
+    const back = newPath();
+    const url = await freshDatabase();
+    // More rows than fit in a batch.
+    const rows = 1_050;
+    await fill(path, rows);
+    const lines: string[] = [];
+    const from = await source(path);
+    const to = await target(url);
+    await move({ from, to, report: (line) => lines.push(line) });
+    const there = await dump(to);
+    expect(there).toEqual(await dump(from));
+    const names = Object.keys(there);
+    expect(names.length).toBeGreaterThanOrEqual(tableNames.length);
+    for (const name of names.filter((one) => one !== "log_cuts")) {
+      expect(there[name]).toHaveLength(rows);
+      expect(lines).toContain(`${name}: ${rows} of ${rows}`);
+      expect(lines).toContainEqual(
+        expect.stringMatching(
+          new RegExp(`^${name}: ${rows} rows, identical on both sides, SHA-256 [0-9a-f]{64}$`),
+        ),
+      );
+    }
+    await to.close();
 
-  const again = await opened(openPostgresForMove(url, { name: "the new one", isTarget: false, clock }));
-  const last = await opened(openSqliteForMove(back, { name: "the last one", isTarget: true }));
-  await move({ from: again, to: last, report: silent });
-  expect(await dump(last)).toEqual(there);
-});
-
-test("a body that is larger than a batch, and many that are together, arrive whole", { tags: "long", timeout }, async () => {
-  const path = newPath();
-  const url = await freshDatabase();
-  await fill(path, 1);
-  const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
-  const sizes = [20, 7, 7, 7, 0, 1];
-  for (const [index, size] of sizes.entries()) {
-    await side.query("insert into stored_messages (account, id, detail, body) values ('big', ?, '{}', ?)", [
-      String(index),
-      new Uint8Array(size * 1024 * 1024).fill(index + 1),
-    ]);
-  }
-  await side.close();
-  const to = await target(url);
-  await move({ from: await source(path), to, report: silent });
-  const found = await to.query(
-    "select length(body), get_byte(body, 5) from stored_messages where account = 'big' and length(body) > 0 order by id",
-    [],
-  );
-  expect(found).toEqual([20, 7, 7, 7, 1].map((size, index) => [BigInt(size * 1024 * 1024), [1n, 2n, 3n, 4n, 6n][index]]));
-});
-
-test("lines of the log of any day find their place, also of days that the target has no part for", { timeout }, async () => {
-  const path = newPath();
-  const url = await freshDatabase();
-  const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
-  const day = 24 * 3_600_000;
-  for (const days of [-400, -1, 0, 1, 2, 40])
-    await side.query("insert into log (account, id, message_id, time, states) values ('acc', ?, 'msg', 0, 'CREATED')", [
-      firstIdAt("log", Date.now() + days * day),
-    ]);
-  await side.close();
-  const from = await source(path);
-  const to = await target(url);
-  await move({ from, to, report: silent });
-  expect(await dump(to)).toEqual(await dump(from));
-  // A server goes on there with the day that it is.
-  await to.close();
-  const clock = new TestClock();
-  const world = new StoreFixture(await openNode(url, clock), clock, "nod_a");
-  await world.account();
-  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
-  await world.store.close();
-});
+    const again = await opened(openPostgresForMove(url, { name: "the new one", isTarget: false, clock }));
+    const last = await opened(openSqliteForMove(back, { name: "the last one", isTarget: true }));
+    await move({ from: again, to: last, report: silent });
+    expect(await dump(last)).toEqual(there);
+  },
+);
 
 test(
-  "a move that is interrupted anywhere goes on from there, and meanwhile no server starts on a part",
+  "a body larger than a batch, and many bodies together, arrive whole",
+  { tags: "long", timeout },
+  async () => {
+    const path = newPath();
+    const url = await freshDatabase();
+    await fill(path, 1);
+    const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
+    const sizes = [20, 7, 7, 7, 0, 1];
+    for (const [index, size] of sizes.entries()) {
+      await side.query("insert into stored_messages (account, id, detail, body) values ('big', ?, '{}', ?)", [
+        String(index),
+        new Uint8Array(size * 1024 * 1024).fill(index + 1),
+      ]);
+    }
+    await side.close();
+    const to = await target(url);
+    await move({ from: await source(path), to, report: silent });
+    const found = await to.query(
+      "select length(body), get_byte(body, 5) from stored_messages " +
+        "where account = 'big' and length(body) > 0 order by id",
+      [],
+    );
+    expect(found).toEqual(
+      [20, 7, 7, 7, 1].map((size, index) => [BigInt(size * 1024 * 1024), [1n, 2n, 3n, 4n, 6n][index]]),
+    );
+  },
+);
+
+test(
+  "log entries of any day are moved, even if the target has no partition for the day",
+  { timeout },
+  async () => {
+    const path = newPath();
+    const url = await freshDatabase();
+    const side = await openSqliteForMove(path, { name: "filled", isTarget: false });
+    const day = 24 * 3_600_000;
+    for (const days of [-400, -1, 0, 1, 2, 40])
+      await side.query(
+        "insert into log (account, id, message_id, time, states) values ('acc', ?, 'msg', 0, 'CREATED')",
+        [firstIdAt("log", Date.now() + days * day)],
+      );
+    await side.close();
+    const from = await source(path);
+    const to = await target(url);
+    await move({ from, to, report: silent });
+    expect(await dump(to)).toEqual(await dump(from));
+    // A server can then use the target today.
+    await to.close();
+    const clock = new TestClock();
+    const world = new StoreFixture(await openNode(url, clock), clock, "nod_a");
+    await world.account();
+    expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+    await world.store.close();
+  },
+);
+
+test(
+  "an interrupted move continues from there, and no server starts on a part of a store",
   { tags: "long", timeout },
   async () => {
     const path = newPath();
@@ -160,7 +197,9 @@ test(
       const from = await source(path);
       const to = await target(url);
       let left = 3;
-      /** Every third batch the power fails: before it is written, or before anybody heard that it was. */
+      /**
+       * The power fails at every third batch: either before it is written, or before that is acknowledged.
+       */
       const insert = async (table: TableLayout, rows: readonly Cell[][]): Promise<void> => {
         left--;
         if (left === 0 && turn % 2 === 0) throw new Error("the power failed");
@@ -173,17 +212,18 @@ test(
         () => true,
         () => false,
       );
-      expect(lines[0]).toBe(turn === 0 ? lines[0] : "going on with what was moved to the new one before");
+      expect(lines[0]).toBe(turn === 0 ? lines[0] : "continuing the earlier move to the new one");
       if (done) expect(await dump(to)).toEqual(await dump(from));
       await Promise.all([from.close(), to.close()]);
-      if (!done) await expect(openNode(url, new TestClock())).rejects.toThrow(/only a part of a store was moved here/);
+      if (!done)
+        await expect(openNode(url, new TestClock())).rejects.toThrow(/only a part of a store was moved here/);
     }
     const store = await openNode(url, new TestClock());
     await store.close();
   },
 );
 
-test("a half moved SQLite store is not opened by a server", async () => {
+test("a server does not open a half-moved SQLite store", async () => {
   const path = newPath();
   const half = newPath();
   await fill(path, 5);
@@ -191,12 +231,14 @@ test("a half moved SQLite store is not opened by a server", async () => {
   const insert = async (): Promise<void> => {
     throw new Error("the power failed");
   };
-  await expect(move({ from: await source(path), to: { ...to, insert }, report: silent })).rejects.toThrow("the power failed");
+  await expect(move({ from: await source(path), to: { ...to, insert }, report: silent })).rejects.toThrow(
+    "the power failed",
+  );
   await to.close();
   await expect(sqliteStore(half, createSource(new TestClock(), "nod_a"))).rejects.toThrow(StorageRefused);
 });
 
-test("a target with other data is left as it is", async () => {
+test("a target with other data is left unchanged", async () => {
   const path = newPath();
   const url = await freshDatabase();
   await fill(path, 5);
@@ -204,25 +246,30 @@ test("a target with other data is left as it is", async () => {
   await ask(url, "insert into host_waitlists values ('acc', 'host', 1)");
   const to = await target(url);
   await expect(move({ from: await source(path), to, report: silent })).rejects.toThrow(
-    "the new one: there is other data already (host_waitlists); name an empty one",
+    "the new one: already has data (host_waitlists); choose an empty store",
   );
-  expect(await ask(url, "select account from host_waitlists union all select id from accounts")).toEqual([{ account: "acc" }]);
+  expect(await ask(url, "select account from host_waitlists union all select id from accounts")).toEqual([
+    { account: "acc" },
+  ]);
   await to.close();
   await (await openNode(url, new TestClock())).close();
 });
 
-test("a finished move is not begun again", async () => {
+test("a finished move is not started again", async () => {
   const path = newPath();
   const url = await freshDatabase();
   await fill(path, 5);
   const from = await source(path);
   const to = await target(url);
   await move({ from, to, report: silent });
-  await expect(move({ from, to, report: silent })).rejects.toThrow("there is other data already");
+  await expect(move({ from, to, report: silent })).rejects.toThrow("already has data");
 });
 
-test("a source that was changed in between is noticed, whatever was changed", async () => {
-  for (const change of ["update stored_messages set detail = 'x' where rowid = 1", "delete from host_waitlists where due_at = 0"]) {
+test("a change of the source during a move is detected", async () => {
+  for (const change of [
+    "update stored_messages set detail = 'x' where rowid = 1",
+    "delete from host_waitlists where due_at = 0",
+  ]) {
     const path = newPath();
     const url = await freshDatabase();
     await fill(path, 5);
@@ -237,18 +284,23 @@ test("a source that was changed in between is noticed, whatever was changed", as
     const file = new DatabaseSync(path);
     file.exec(change);
     file.close();
-    await expect(move({ from, to, report: silent })).rejects.toThrow(/the source was changed since the move began/);
+    await expect(move({ from, to, report: silent })).rejects.toThrow(
+      /the source has changed since the move began/,
+    );
     await to.close();
     await expect(openNode(url, new TestClock())).rejects.toThrow(/only a part/);
   }
 });
 
-test("tables and columns that nobody has heard of are moved, and those that one side does not have are named", async () => {
+test("unknown tables and columns are moved, and those missing on one side are named", async () => {
   const path = newPath();
   const url = await freshDatabase();
   await (await openSqliteForMove(path, { name: "made", isTarget: false })).close();
   const file = new DatabaseSync(path);
-  file.exec("create table news (part bigint not null, id text not null, share double precision, primary key (id, part)) without rowid");
+  file.exec(
+    "create table news (part bigint not null, id text not null, share double precision, " +
+      "primary key (id, part)) without rowid",
+  );
   file.exec("alter table host_waitlists add column extra text");
   file.close();
   await fill(path, 0);
@@ -260,10 +312,14 @@ test("tables and columns that nobody has heard of are moved, and those that one 
   const from = await source(path);
   const early = await target(url);
   await expect(move({ from, to: early, report: silent })).rejects.toThrow(
-    "the two stores do not have the same tables: host_waitlists (account, due_at, extra, host); news (id, part, share); host_waitlists (account, due_at, host)",
+    "the two stores do not have the same tables: host_waitlists (account, due_at, extra, host); " +
+      "news (id, part, share); host_waitlists (account, due_at, host)",
   );
   await early.close();
-  await ask(url, `create table news (id text collate "C", part bigint, share double precision, primary key (part, id))`);
+  await ask(
+    url,
+    `create table news (id text collate "C", part bigint, share double precision, primary key (part, id))`,
+  );
   await ask(url, "alter table host_waitlists add column extra text");
   const to = await target(url);
   await move({ from, to, report: silent });
@@ -275,7 +331,7 @@ test("tables and columns that nobody has heard of are moved, and those that one 
   ]);
 });
 
-test("a database that a server uses is neither a source nor a target, and of two moves to one database the second waits for nobody", async () => {
+test("a database in use by a server or another move is neither a source nor a target", async () => {
   const url = await freshDatabase();
   const store = await openNode(url, new TestClock());
   for (const isTarget of [true, false]) {
@@ -286,15 +342,17 @@ test("a database that a server uses is neither a source nor a target, and of two
   await store.close();
   const first = await target(url);
   await expect(openPostgresForMove(url, { name: "db", isTarget: true, clock })).rejects.toThrow(
-    "another waypost migrate-store is at work there",
+    'another "waypost migrate-store" is using it',
   );
   await first.close();
 });
 
-test("a source stands still while it is moved: what would change it waits", async () => {
+test("changes of a source wait until its move has ended", async () => {
   const url = await freshDatabase();
   const from = await opened(openPostgresForMove(url, { name: "db", isTarget: false, clock }));
-  await expect(ask(url, "set lock_timeout = 100; insert into host_waitlists values ('acc', 'host', 1)")).rejects.toThrow(/lock timeout/);
+  await expect(
+    ask(url, "set lock_timeout = 100; insert into host_waitlists values ('acc', 'host', 1)"),
+  ).rejects.toThrow(/lock timeout/);
   await from.close();
   await ask(url, "insert into host_waitlists values ('acc', 'host', 1)");
 });

@@ -11,13 +11,15 @@ const literalOf = (values: readonly Value[]): string =>
     1,
   );
 
-test("a list is written as PostgreSQL reads it", () => {
+test("values are formatted as a PostgreSQL array literal", () => {
   expect(literalOf([])).toBe("{}");
   expect(literalOf([1, -2.5, null, 1_795_365_204_368])).toBe("{1,-2.5,NULL,1795365204368}");
-  expect(literalOf(["a b", "", "NULL", 'say "x"', "back\\slash"])).toBe('{"a b","","NULL","say \\"x\\"","back\\\\slash"}');
-  expect(literalOf([new Uint8Array([0, 255]), new Uint8Array(0), new Uint8Array([9, 8, 7]).subarray(1, 2)])).toBe(
-    '{"\\\\x00ff","\\\\x","\\\\x08"}',
+  expect(literalOf(["a b", "", "NULL", 'say "x"', "back\\slash"])).toBe(
+    '{"a b","","NULL","say \\"x\\"","back\\\\slash"}',
   );
+  expect(
+    literalOf([new Uint8Array([0, 255]), new Uint8Array(0), new Uint8Array([9, 8, 7]).subarray(1, 2)]),
+  ).toBe('{"\\\\x00ff","\\\\x","\\\\x08"}');
 });
 
 let client: Client;
@@ -28,9 +30,11 @@ beforeAll(async () => {
 afterAll(() => client.end());
 
 const asked = async (type: string, values: readonly Value[]): Promise<unknown[]> =>
-  (await client.query({ text: `select unnest($1::${type}[]) as one`, values: [literalOf(values)] })).rows.map(({ one }) => one);
+  (await client.query({ text: `select unnest($1::${type}[]) as one`, values: [literalOf(values)] })).rows.map(
+    ({ one }) => one,
+  );
 
-test("whatever is in a text, PostgreSQL reads the same; a NUL, and half a letter, become a sign that they were there", async () => {
+test("PostgreSQL reads every text unchanged, with U+FFFD for each NUL and lone surrogate", async () => {
   const random = createRandom(1);
   const parts = [
     '"',
@@ -56,7 +60,10 @@ test("whatever is in a text, PostgreSQL reads the same; a NUL, and half a letter
   ];
   const more = ["\\n", "\\u0041", '{"a":"b\\"c"}', "$1", "--", "\\x41", "\ufeff", "a"];
   const all = [...parts, ...more];
-  const text = (): string => Array.from({ length: Math.floor(random() * 6) }, () => all[Math.floor(random() * all.length)] ?? "").join("");
+  const text = (): string =>
+    Array.from({ length: Math.floor(random() * 6) }, () => all[Math.floor(random() * all.length)] ?? "").join(
+      "",
+    );
   const texts = Array.from({ length: 20_000 }, text);
   expect(await asked("text", texts)).toEqual(texts);
   expect(await asked("text", ["a\0b", "\0", "\ud800x", "x\udc00", '"\0\\'])).toEqual([
@@ -68,9 +75,13 @@ test("whatever is in a text, PostgreSQL reads the same; a NUL, and half a letter
   ]);
 });
 
-test("bytes and numbers arrive as they are, and nothing as nothing", async () => {
+test("bytes, numbers and null arrive unchanged", async () => {
   const bytes = Array.from({ length: 256 }, (_, byte) => byte);
-  expect(await asked("bytea", [new Uint8Array(bytes), null, new Uint8Array(0)])).toEqual([Buffer.from(bytes), null, Buffer.alloc(0)]);
+  expect(await asked("bytea", [new Uint8Array(bytes), null, new Uint8Array(0)])).toEqual([
+    Buffer.from(bytes),
+    null,
+    Buffer.alloc(0),
+  ]);
   expect(await asked("integer", [1, null, -7])).toEqual([1, null, -7]);
   expect(await asked("bigint", [2 ** 53 - 1, null])).toEqual([String(2 ** 53 - 1), null]);
 });

@@ -2,9 +2,16 @@ import { expect, test } from "vitest";
 import { postgresStore } from "../../../src/store/postgres/database.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
-import { closeAfterTest, makeOldestFirstQuery, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
+import {
+  closeAfterTest,
+  makeOldestFirstQuery,
+  createSteppedClock,
+  TestClock,
+  StoreFixture,
+} from "../storeFixture.ts";
 
-// The clock of the database jumps, as it does in a failover to a host whose clock is wrong. The clocks of the nodes are right.
+// The database's clock jumps, as in a failover to a host with a wrong clock. The clocks of the nodes are
+// right.
 
 async function nodes(names: readonly string[]) {
   const url = await freshDatabase();
@@ -12,7 +19,13 @@ async function nodes(names: readonly string[]) {
   let wrong = 0;
   const jumps: [node: string, jump: number][] = [];
   const open = async (node: string): Promise<StoreFixture> => {
-    const options = { url, node, random: createRandom(node.length), clock: createSteppedClock(clock), now: () => clock.now + wrong };
+    const options = {
+      url,
+      node,
+      random: createRandom(node.length),
+      clock: createSteppedClock(clock),
+      now: () => clock.now + wrong,
+    };
     const store = await postgresStore({ ...options, onClockJump: (jump) => void jumps.push([node, jump]) });
     return new StoreFixture(closeAfterTest(store), clock, node);
   };
@@ -28,8 +41,14 @@ async function nodes(names: readonly string[]) {
   };
 }
 
-/** How long the second node has to wait, in steps of 50 ms, until it can claim what the first one has published with a delay of 2 s. */
-async function tookFor({ worlds: [a, b], clock }: Awaited<ReturnType<typeof nodes>>, meanwhile: () => void): Promise<number> {
+/**
+ * Returns how long the second node waits, in steps of 50 ms, until it can claim a message that the first node
+ * has published with a delay of 2 s.
+ */
+async function tookFor(
+  { worlds: [a, b], clock }: Awaited<ReturnType<typeof nodes>>,
+  meanwhile: () => void,
+): Promise<number> {
   const id = await a.send({ delay: 2_000 });
   const begun = clock.now;
   meanwhile();
@@ -41,7 +60,7 @@ async function tookFor({ worlds: [a, b], clock }: Awaited<ReturnType<typeof node
   }
 }
 
-test("whatever the clock of the database does, what one node publishes after another one has a later id and time", async () => {
+test("ids and times increase across nodes, even if the database's clock jumps", async () => {
   const { worlds, clock, setWrong } = await nodes(["nod_a", "nod_bb", "nod_ccc"]);
   const ids: string[] = [];
   for (const wrong of [0, -300_000, -300_001, 0, 300_000, 0, -300_000]) {
@@ -53,7 +72,9 @@ test("whatever the clock of the database does, what one node publishes after ano
   }
   expect(ids.toSorted()).toEqual(ids);
   const { events } = await worlds[0].store.read.log(makeOldestFirstQuery({ account: "acc" }));
-  expect(events.map(({ time }) => time).toSorted((one, other) => one - other)).toEqual(events.map(({ time }) => time));
+  expect(events.map(({ time }) => time).toSorted((one, other) => one - other)).toEqual(
+    events.map(({ time }) => time),
+  );
 });
 
 test.each([
@@ -73,14 +94,14 @@ test.each([
   expect(took).toBeLessThanOrEqual(3_000);
 });
 
-test("a delay of 2 s takes 2 to 3 s where the clock goes back meanwhile", async () => {
+test("a delay of 2 s takes 2 to 3 s if the clock goes back meanwhile", async () => {
   const setting = await nodes(["nod_a", "nod_bb"]);
   const took = await tookFor(setting, () => setting.setWrong(-300_000));
   expect(took).toBeGreaterThanOrEqual(2_000);
   expect(took).toBeLessThanOrEqual(3_000);
 });
 
-test("the time that passes for a node while the clock goes back and nobody asks is not lost", async () => {
+test("time that passes for an idle node while the clock goes back is not lost", async () => {
   const { worlds, clock, setWrong } = await nodes(["nod_a", "nod_bb"]);
   const id = await worlds[0].send({ delay: 2_000 });
   setWrong(-300_000);
@@ -88,7 +109,7 @@ test("the time that passes for a node while the clock goes back and nobody asks 
   expect((await worlds[0].claim()).map(({ message }) => message.id)).toEqual([id]);
 });
 
-test("every node reports a jump of more than 5 s, in both directions, and no smaller one", async () => {
+test("every node reports a clock jump of more than 5 s in either direction, and no smaller one", async () => {
   const { worlds, clock, jumps, open, setWrong } = await nodes(["nod_a", "nod_bb"]);
   const all = async (): Promise<void> => {
     for (const world of worlds) await world.send({ delay: 1 });
@@ -103,7 +124,7 @@ test("every node reports a jump of more than 5 s, in both directions, and no sma
   await all();
   expect(jumps.splice(0)).toEqual(worlds.map(({ node }) => [node, 300_000]));
   setWrong(-5_000);
-  // One that starts now has only what is stored to compare with.
+  // A node that starts now can compare the clock only with the stored time.
   const late = await open("nod_late");
   await late.send({ delay: 1 });
   expect(jumps.splice(0)).toEqual([["nod_late", expect.closeTo(-300_000, -3)]]);

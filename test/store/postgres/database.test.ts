@@ -13,18 +13,20 @@ async function oneNode(url: string, node = "nod_a", clock = new TestClock()): Pr
   return new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node);
 }
 
-const count = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as count from stored_messages"))[0]?.["count"];
+const count = async (url: string): Promise<unknown> =>
+  (await ask(url, "select count(*)::int as count from stored_messages"))[0]?.["count"];
 
 /** Ends the connections of one kind, as an administrator would. */
 const terminate = (url: string, kind: string) =>
   ask(
     url,
-    `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'waypost ${kind}' and datname = current_database()`,
+    "select pg_terminate_backend(pid) from pg_stat_activity " +
+      `where application_name = 'waypost ${kind}' and datname = current_database()`,
   );
 
 test.each([
   ["another version", "update store_schema set hash = 'other'"],
-  ["a version that did not note its schema", "drop table store_schema"],
+  ["a version that did not record its schema", "drop table store_schema"],
 ])("tables of %s are refused", async (_name, change) => {
   const url = await freshDatabase();
   const world = await oneNode(url);
@@ -32,24 +34,28 @@ test.each([
   await ask(url, change);
   await expect(openNode(url, new TestClock())).rejects.toThrow(
     new StorageRefused(
-      "the database: was created by another development version of Waypost; the schema may change without a migration until 0.1.0, " +
-        "so this version cannot use it; start with an empty database, or use that version",
+      "the database: was created by another development version of Waypost; " +
+        "the schema may change without a migration until 0.1.0, so this version cannot use it; " +
+        "start with an empty database, or use that version",
     ),
   );
 });
 
-test("opening without a server says so", async () => {
-  await expect(openNode("postgres://postgres@127.0.0.1:1/none", new TestClock())).rejects.toBeInstanceOf(Unavailable);
+test("opening fails as unavailable if there is no server", async () => {
+  await expect(openNode("postgres://postgres@127.0.0.1:1/none", new TestClock())).rejects.toBeInstanceOf(
+    Unavailable,
+  );
 });
 
-test("the time is that of the database, whatever the clock of the machine says", async () => {
+test("the time is the database's, whatever the clock of the node's machine says", async () => {
   const url = await freshDatabase();
   const ahead = 3_600_000;
   const started = Date.now();
-  // A machine whose clock is an hour behind.
+  // The clock of this machine is an hour behind.
   const clock = {
     now: () => Date.now() - ahead,
-    sleep: (_: number, wake: AbortSignal) => new Promise<void>((resolve) => wake.addEventListener("abort", () => resolve())),
+    sleep: (_: number, wake: AbortSignal) =>
+      new Promise<void>((resolve) => wake.addEventListener("abort", () => resolve())),
   };
   const store = closeAfterTest(await postgresStore({ url, node: "nod_a", random: Math.random, clock }));
   const world = new StoreFixture(store, new TestClock(), "nod_a");
@@ -61,7 +67,7 @@ test("the time is that of the database, whatever the clock of the machine says",
   expect(Math.abs(((await store.nextDueAt()) ?? 0) - told)).toBeLessThan(1_000);
 });
 
-test("a node hears what other nodes leave due, and its own once", async () => {
+test("a node is notified once of due times, by itself and by other nodes", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   const a = await oneNode(url, "nod_a", clock);
@@ -74,7 +80,7 @@ test("a node hears what other nodes leave due, and its own once", async () => {
   expect(b.dues).toEqual([clock.now + 500, clock.now + 700]);
 });
 
-test("a listener that lost its connection comes back, says that there may be something to do, and hears again", async () => {
+test("a listener that lost its connection reconnects, reports due time 0, and listens again", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   const a = await oneNode(url, "nod_a", clock);
@@ -86,7 +92,7 @@ test("a listener that lost its connection comes back, says that there may be som
   await vi.waitFor(() => expect(b.dues).toEqual([0, clock.now + 500]));
 });
 
-test("a connection that was ended between two batches is not noticed by anybody", async () => {
+test("a connection that ends between two batches goes unnoticed", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url);
   await world.account();
@@ -99,7 +105,7 @@ test("a connection that was ended between two batches is not noticed by anybody"
   expect(await count(url)).toBe(2);
 });
 
-test("a connection that is ended while a batch waits for a lock: the batch is run again", async () => {
+test("a batch runs again if its connection ends while it waits for a lock", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url);
   await world.account();
@@ -112,7 +118,7 @@ test("a connection that is ended while a batch waits for a lock: the batch is ru
   expect(await cancelling).toEqual({ cancelled: 1 });
 });
 
-test("a batch in a deadlock, or kept waiting, is run again", async () => {
+test("a batch runs again after a deadlock or a lock timeout", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url);
   await world.account();
@@ -121,13 +127,13 @@ test("a batch in a deadlock, or kept waiting, is run again", async () => {
   const rival = await rivalHolding(url, `select * from messages where id = '${two}' for update`);
   const cancelling = world.store.execute("cancel", { account: "acc", messageIds: [one, two] });
   await waiting(url);
-  // Whoever of the two is picked as the victim.
+  // The database may pick either transaction as the victim.
   await rival.query(`select * from messages where id = '${one}' for update`).catch(() => undefined);
   await rival.query("rollback");
   expect(await cancelling).toEqual({ cancelled: 2 });
 });
 
-test("whether it can store anything is not tried in the middle of a batch, which would be stored with it", async () => {
+test("a storage probe does not run inside a batch, which would store it", async () => {
   const url = await freshDatabase();
   await oneNode(url);
   const clock = new TestClock();
@@ -150,7 +156,7 @@ test("whether it can store anything is not tried in the middle of a batch, which
   });
   await written.promise;
   const trial = database.probe();
-  // Time enough to go through, if nothing kept it back.
+  // Enough time for the probe to finish, if nothing delayed it.
   await Promise.race([trial, ask(url, "select pg_sleep(0.3)")]);
   end.resolve();
   await expect(failing).rejects.toThrow("nothing of it happened");
@@ -158,43 +164,54 @@ test("whether it can store anything is not tried in the middle of a batch, which
   expect(await ask(url, "select account from log_cuts")).toEqual([]);
 });
 
-test("one statement at fault spoils its own command only", async () => {
+test("a failing statement fails only its own command", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url);
   await world.account();
-  await ask(url, "alter table stored_messages add constraint odd check (id is null or detail not like '%poison%')");
-  const all = await Promise.allSettled([world.send({ delay: 1 }), world.send({ labels: ["poison"], delay: 1 }), world.send({ delay: 1 })]);
+  await ask(
+    url,
+    "alter table stored_messages add constraint odd check (id is null or detail not like '%poison%')",
+  );
+  const all = await Promise.allSettled([
+    world.send({ delay: 1 }),
+    world.send({ labels: ["poison"], delay: 1 }),
+    world.send({ delay: 1 }),
+  ]);
   expect(all.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
   expect(await count(url)).toBe(2);
 });
 
-test("when the connection is cut while a commit is under way, callers are told that it is not known, and nothing is stored twice", async () => {
+test("a connection cut during a commit is reported as uncertain, and nothing is stored twice", async () => {
   const url = await freshDatabase();
   const proxy = await cuttingProxy(url);
   const world = await oneNode(proxy.url);
   await world.account();
-  // As the protocol ends a text: the beginning says "read committed".
+  // The protocol ends a text with NUL. Without it, "read committed" would match.
   proxy.cutAt("commit\0");
-  const all = await Promise.allSettled([world.publish([makeInput({ delay: 1 })]), world.publish([makeInput({ delay: 1 })])]);
-  for (const one of all) expect(one).toMatchObject({ status: "rejected", reason: { name: "Refusal", code: "unavailable" } });
+  const all = await Promise.allSettled([
+    world.publish([makeInput({ delay: 1 })]),
+    world.publish([makeInput({ delay: 1 })]),
+  ]);
+  for (const one of all)
+    expect(one).toMatchObject({ status: "rejected", reason: { name: "Refusal", code: "unavailable" } });
   expect(await count(url)).toBe(2);
   expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
 });
 
-test("when the connection is cut before the commit, the batch is run again and nothing is stored twice", async () => {
+test("a batch cut off before its commit runs again, and nothing is stored twice", async () => {
   const url = await freshDatabase();
   const proxy = await cuttingProxy(url);
   const world = await oneNode(proxy.url);
   await world.account();
   await world.send({ delay: 1 });
   proxy.cutAt("unnest");
-  // The texts of statements pass once; a new connection is told them again.
+  // Each connection receives the text of a statement once, so only a new connection receives it again.
   await terminate(url, "writer");
   expect(await world.publish([makeInput({ delay: 1 })])).toMatchObject([{ deduplicated: false }]);
   expect(await count(url)).toBe(2);
 });
 
-test("without a server everything is refused as unavailable, and works again once it is back", async () => {
+test("without a server everything is refused as unavailable, and works again when it is back", async () => {
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
   const proxy = await cuttingProxy(postgres.url);
@@ -209,14 +226,14 @@ test("without a server everything is refused as unavailable, and works again onc
   expect(await world.store.read.accounts()).toHaveLength(1);
 });
 
-test("tools are told that there is no store yet", async () => {
+test("tools report that the database has no store yet", async () => {
   const looking = openPostgresReads({ url: await freshDatabase() }, { name: "tool" });
   await expect(looking).rejects.toThrow(
-    new StorageRefused("there is no store in this database yet; waypost start --database-url with its URL makes one"),
+    new StorageRefused('the database has no store yet; "waypost start --database-url <url>" creates one'),
   );
 });
 
-test("tools can look into a database", async () => {
+test("tools can read from a database", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url);
   const account = await world.account();
@@ -225,7 +242,7 @@ test("tools can look into a database", async () => {
   await close();
 });
 
-/** A transaction of somebody else's, which keeps what it selects. */
+/** Returns a transaction of another client that holds locks on the selected rows. */
 async function rivalHolding(url: string, select: string): Promise<Client> {
   const client = new Client({ connectionString: url });
   await client.connect();
@@ -235,14 +252,16 @@ async function rivalHolding(url: string, select: string): Promise<Client> {
   return client;
 }
 
-/** Until some connection waits for a lock. */
+/** Waits until a connection waits for a lock. */
 const waiting = (url: string) =>
   vi.waitFor(async () => expect(await ask(url, "select 1 from pg_locks where not granted")).not.toEqual([]), {
     timeout: 5_000,
     interval: 20,
   });
 
-/** Passes everything on, until it is told to cut the connection once a text has passed to the server. */
+/**
+ * Forwards everything, and cuts the connection once after the text set by `cutAt` has passed to the server.
+ */
 async function cuttingProxy(target: string) {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();

@@ -9,9 +9,12 @@ import { ask } from "./postgresDatabase.ts";
 import { listenAsProxy } from "./postgresProxy.ts";
 import { closeAfterTest, makeInput, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
-// Databases that swallow what they are told instead of refusing it.
+// The databases of this file stop answering instead of refusing connections.
 
-/** Long pauses of a store end only while a host is gone, so a slow machine is never taken for a silent host. */
+/**
+ * Pauses of at least this long end only while a host is gone, so that a slow machine is never mistaken for a
+ * silent host.
+ */
 const longPause = 1_000;
 
 type Host = { isGone(): boolean };
@@ -24,17 +27,26 @@ async function nodeAt(url: string, ...hosts: readonly Host[]): Promise<StoreFixt
     do await pace.sleep(clock.now + 100, wake);
     while (!wake.aborted && !hosts.some((host) => host.isGone()));
   };
-  const store = await postgresStore({ url, node: "nod_a", random: createRandom(1), now: () => clock.now, clock: { ...pace, sleep } });
+  const store = await postgresStore({
+    url,
+    node: "nod_a",
+    random: createRandom(1),
+    now: () => clock.now,
+    clock: { ...pace, sleep },
+  });
   return new StoreFixture(closeAfterTest(store), clock, "nod_a");
 }
 
-/** A URL with two hosts, in this order. */
+/** Returns a URL with two hosts, in this order. */
 const urlOfBoth = (first: string, second: string): string => {
   const { username, host, pathname } = new URL(first);
   return `postgres://${username}@${host},${new URL(second).host}${pathname}`;
 };
 
-/** A host that can vanish without a word: from then on it accepts connections and nothing comes through, in either direction. */
+/**
+ * A host that can vanish silently. From then on it accepts connections, but forwards nothing in either
+ * direction.
+ */
 async function vanishingHost(url: string) {
   const { hostname, port } = new URL(url);
   const sockets = new Set<Socket>();
@@ -56,7 +68,7 @@ async function vanishingHost(url: string) {
   const through = await listenAsProxy(server, { url, sockets });
   return {
     url: through,
-    /** Swallows the data for which `what` is true; all of it if that is not given. */
+    /** Drops the data for which `what` returns true; by default, all of it. */
     vanish: (what: (data: Buffer) => boolean = () => true) => void (swallows = what),
     comeBack: () => void (swallows = null),
     isGone: () => swallows !== null,
@@ -65,7 +77,7 @@ async function vanishingHost(url: string) {
 }
 
 test(
-  "a host that vanishes without a word is noticed by a probe, and what was sent to it is refused as not stored",
+  "a probe notices a host that vanished silently, and a batch sent to it is refused as not stored",
   { tags: "long" },
   async () => {
     const url = await freshDatabase();
@@ -78,33 +90,36 @@ test(
       code: "unavailable",
       message: "storage unavailable: nothing was stored; retry later",
     });
-    expect(host.accepted(), "the probe and the next tries").toBeGreaterThan(before);
+    expect(host.accepted(), "connections of the probe and of the retries").toBeGreaterThan(before);
     host.comeBack();
     expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
     expect(await ask(url, "select 1 from messages")).toHaveLength(1);
   },
 );
 
-test("reads of a host that vanished end as unavailable", { tags: "long" }, async () => {
+test("reads from a host that vanished fail as unavailable", { tags: "long" }, async () => {
   const url = await freshDatabase();
   const host = await vanishingHost(url);
   const world = await nodeAt(host.url, host);
   await world.account();
   await world.store.read.accounts();
   host.vanish();
-  // More than there are connections for reading.
+  // More reads than there are connections for reading.
   const reads = await Promise.allSettled(Array.from({ length: 12 }, () => world.store.read.accounts()));
-  for (const read of reads) expect(read).toMatchObject({ status: "rejected", reason: { name: "Refusal", code: "unavailable" } });
+  for (const read of reads)
+    expect(read).toMatchObject({ status: "rejected", reason: { name: "Refusal", code: "unavailable" } });
   host.comeBack();
   expect(await world.store.read.accounts()).toHaveLength(1);
 });
 
-test("of two hosts the other one is taken when the first vanishes without a word", async () => {
+test("a node switches to the second host if the first one vanishes silently", async () => {
   const url = await freshDatabase();
   const first = await vanishingHost(url);
   const second = await vanishingHost(url);
-  // As soon as the other host is asked, no time passes any more.
-  const world = await nodeAt(urlOfBoth(first.url, second.url), { isGone: () => first.isGone() && second.accepted() === 0 });
+  // Time stops as soon as the other host is asked.
+  const world = await nodeAt(urlOfBoth(first.url, second.url), {
+    isGone: () => first.isGone() && second.accepted() === 0,
+  });
   await world.account();
   expect(second.accepted()).toBe(0);
   first.vanish();
@@ -112,15 +127,17 @@ test("of two hosts the other one is taken when the first vanishes without a word
   expect(second.accepted()).toBeGreaterThan(0);
 });
 
-test("a commit that is never answered is not repeated, and the next connection begins with the next host", async () => {
+test("an unanswered commit is not repeated, and the next connection starts with the next host", async () => {
   const url = await freshDatabase();
   const first = await vanishingHost(url);
   const second = await vanishingHost(url);
-  // As soon as the other host is asked, no time passes any more.
-  const world = await nodeAt(urlOfBoth(first.url, second.url), { isGone: () => first.isGone() && second.accepted() === 0 });
+  // Time stops as soon as the other host is asked.
+  const world = await nodeAt(urlOfBoth(first.url, second.url), {
+    isGone: () => first.isGone() && second.accepted() === 0,
+  });
   await world.account();
   let isCommitted = false;
-  // The commit arrives, and from then on the host says nothing more.
+  // The commit arrives, and from then on the host sends nothing more.
   first.vanish((data) => {
     const wasCommitted = isCommitted;
     isCommitted ||= data.includes("commit\0");
@@ -130,7 +147,7 @@ test("a commit that is never answered is not repeated, and the next connection b
     code: "unavailable",
     message: "storage unavailable: the request may or may not have been stored; check before you retry",
   });
-  expect(await ask(url, "select 1 from messages"), "it was stored, once").toHaveLength(1);
+  expect(await ask(url, "select 1 from messages"), "the message was stored once").toHaveLength(1);
   expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
   expect(second.accepted()).toBeGreaterThan(0);
 });
@@ -142,31 +159,45 @@ test("a batch that meets a full disk is not tried again", async () => {
   await ask(url, "create sequence tries");
   await ask(
     url,
-    `create function fill_disk() returns trigger language plpgsql as $$
-      begin perform nextval('tries'); raise exception 'could not extend file' using errcode = '53100'; end $$`,
+    `create function fill_disk() returns trigger language plpgsql as $$ begin
+      perform nextval('tries');
+      raise exception 'could not extend file' using errcode = '53100';
+    end $$`,
   );
-  await ask(url, "create trigger full_disk before insert on stored_messages for each row execute function fill_disk()");
+  await ask(
+    url,
+    "create trigger full_disk before insert on stored_messages for each row execute function fill_disk()",
+  );
   await expect(world.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable" });
   expect(await ask(url, "select last_value::int as tries from tries")).toEqual([{ tries: 1 }]);
 });
 
-test("a probe of the storage waits for the standby, as a batch does", { tags: "long" }, async () => {
+test("a storage probe waits for the standby, like a batch", { tags: "long" }, async () => {
   const url = await freshDatabase();
   const host = await vanishingHost(url);
   const world = await nodeAt(host.url, host);
   await world.account();
   await ask(url, "create sequence probes");
-  await ask(url, `create function note_probe() returns trigger language plpgsql as $$ begin perform nextval('probes'); return new; end $$`);
-  await ask(url, "create trigger probed before update on storage_probe for each row execute function note_probe()");
+  await ask(
+    url,
+    "create function note_probe() returns trigger language plpgsql " +
+      "as $$ begin perform nextval('probes'); return new; end $$",
+  );
+  await ask(
+    url,
+    "create trigger probed before update on storage_probe for each row execute function note_probe()",
+  );
   host.vanish((data) => data.includes("commit\0"));
   await expect(world.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable" });
   host.comeBack();
   expect(await world.store.takesChanges()).toBe(true);
-  expect(await ask(url, "select last_value::int as probes, is_called from probes")).toEqual([{ probes: 1, is_called: true }]);
+  expect(await ask(url, "select last_value::int as probes, is_called from probes")).toEqual([
+    { probes: 1, is_called: true },
+  ]);
 });
 
 test(
-  "a transaction that the database ended because its commit did not come is run again, as nothing was stored",
+  "a transaction that the database ended because its commit did not arrive runs again",
   { tags: "long" },
   async () => {
     const url = await freshDatabase();

@@ -12,7 +12,7 @@ async function oneNode(url: string, clock: TestClock): Promise<StoreFixture> {
   return world;
 }
 
-/** What follows on each other: deliver one, and let a day pass. */
+/** Delivers one message per day, and returns the ids in that order. */
 async function days(world: StoreFixture, count: number): Promise<string[]> {
   const ids: string[] = [];
   for (let turn = 0; turn < count; turn++) {
@@ -24,49 +24,60 @@ async function days(world: StoreFixture, count: number): Promise<string[]> {
   return ids;
 }
 
-/** The messages of which the log shows something, the last one first. */
+/** Returns the ids of messages in the log, newest first. */
 const seen = async (world: StoreFixture): Promise<string[]> => [
   ...new Set((await world.store.read.log(makeLogQuery())).events.map(({ message }) => message.id)),
 ];
 
 const partsOf = async (url: string): Promise<unknown[]> =>
-  (await ask(url, "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'log'::regclass order by 1")).map(
-    ({ name }) => name,
-  );
+  (
+    await ask(
+      url,
+      "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'log'::regclass order by 1",
+    )
+  ).map(({ name }) => name);
 
-const rowsOf = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as n from log"))[0]?.["n"];
+const rowsOf = async (url: string): Promise<unknown> =>
+  (await ask(url, "select count(*)::int as n from log"))[0]?.["n"];
 
-const keptIn = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as n from kept_log"))[0]?.["n"];
+const keptIn = async (url: string): Promise<unknown> =>
+  (await ask(url, "select count(*)::int as n from kept_log"))[0]?.["n"];
 
 const expire = (world: StoreFixture, log: number) =>
-  world.store.execute("expire", { account: "acc", retention: { log, deadLetters: log }, now: world.clock.now, limit: 100 });
+  world.store.execute("expire", {
+    account: "acc",
+    retention: { log, deadLetters: log },
+    now: world.clock.now,
+    limit: 100,
+  });
 
-test("each day has its part, which is there before its first row", async () => {
+test("each day has a partition that exists before its first row", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
   const first = Math.floor(world.clock.now / day);
   await days(world, 3);
   const parts = [0, 1, 2].map((index) => `log_day_${first + index}`);
   expect(await partsOf(url)).toEqual(expect.arrayContaining(parts));
-  for (const part of parts) expect(await ask(url, `select count(*)::int as n from ${part}`)).toEqual([{ n: 1 }]);
+  for (const part of parts)
+    expect(await ask(url, `select count(*)::int as n from ${part}`)).toEqual([{ n: 1 }]);
 });
 
-test("what is past its time is seen no more, is not deleted row by row, and goes with its day; its messages go at once", async () => {
+test("expired log entries are hidden at once, and dropped together with their day", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
   const first = Math.floor(world.clock.now / day);
   const ids = await days(world, 4);
   const kept = 2 * day;
   await world.store.forgetBefore(world.clock.now - kept);
-  // Nobody has been through it, so nothing is dropped.
+  // Nothing has been expired yet, so nothing is dropped.
   expect(await partsOf(url)).toContain(`log_day_${first}`);
-  // Two lines of the log, four buckets of usage, and the sightings of two days.
+  // Two log entries, four usage buckets, and the time index of two days.
   expect(await expire(world, kept)).toEqual({ removed: 14, more: false });
   expect(await rowsOf(url)).toBe(4);
   expect(await seen(world)).toEqual([ids[3], ids[2]]);
   expect(await world.states(ids[0] ?? "")).toEqual([]);
   expect(await ask(url, "select count(*)::int as n from stored_messages")).toEqual([{ n: 2 }]);
-  // A second time there is nothing left to do, and nothing is found again.
+  // A second run finds nothing to remove.
   expect(await expire(world, kept)).toEqual({ removed: 0, more: false });
   await world.store.forgetBefore(world.clock.now - kept);
   expect(await partsOf(url)).not.toContain(`log_day_${first}`);
@@ -74,7 +85,7 @@ test("what is past its time is seen no more, is not deleted row by row, and goes
   expect(await seen(world)).toEqual([ids[3], ids[2]]);
 });
 
-test("an account that keeps its log for less time has its rows deleted, as those days stay for others", async () => {
+test("an account with a shorter log retention has its rows deleted one by one", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
   await days(world, 4);
@@ -83,7 +94,7 @@ test("an account that keeps its log for less time has its rows deleted, as those
   expect(await rowsOf(url)).toBe(2);
 });
 
-test("a dead letter that outlives the time of the log takes its message and its log with it, although the row is still in its day", async () => {
+test("a dead letter that outlives the log takes its message and log with it when it is deleted", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
   const { dlqId } = await world.publishFailing();
@@ -95,15 +106,22 @@ test("a dead letter that outlives the time of the log takes its message and its 
   const entry = await world.store.read.deadLetter("acc", dlqId);
   expect(entry?.message.body.byteLength).toBeGreaterThan(0);
   expect(await world.states(entry?.message.id ?? "")).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
-  expect(await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day })).toMatchObject({
+  expect(
+    await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day }),
+  ).toMatchObject({
     deleted: 1,
   });
   expect(await ask(url, "select count(*)::int as n from stored_messages")).toEqual([{ n: 0 }]);
   expect([await rowsOf(url), await keptIn(url)]).toEqual([1, 0]);
 });
 
-/** A message that was delivered, one that has failed for good after a retry, and one that waits for its next retry, all on the same day. */
-async function threeKinds(world: StoreFixture): Promise<{ done: string; dead: string; waiting: string; dlqId: string }> {
+/**
+ * Creates three messages on the same day: one delivered, one failed for good after a retry, and one that
+ * waits for its next retry.
+ */
+async function threeKinds(
+  world: StoreFixture,
+): Promise<{ done: string; dead: string; waiting: string; dlqId: string }> {
   const done = await world.sent();
   const dead = await world.sent({ retries: 1, retryDelay: "1000" });
   const waiting = await world.sent({ retries: 3 });
@@ -113,39 +131,62 @@ async function threeKinds(world: StoreFixture): Promise<{ done: string; dead: st
   world.clock.now += 1_000;
   for (const delivery of await world.claim()) await world.settle(delivery, { status: 500 });
   const [letter] = (await world.store.read.deadLetters(makeLogQuery())).entries;
-  if (!letter) throw new Error("one has failed for good");
-  return { done: done.message.id, dead: dead.message.id, waiting: waiting.message.id, dlqId: letter.deadLetter.id };
+  if (!letter) throw new Error("no message has failed for good");
+  return {
+    done: done.message.id,
+    dead: dead.message.id,
+    waiting: waiting.message.id,
+    dlqId: letter.deadLetter.id,
+  };
 }
 
 const dead = ["CREATED", "ACTIVE", "ERROR", "RETRY", "ACTIVE", "ERROR", "FAILED"];
 const waiting = ["CREATED", "ACTIVE", "ERROR", "RETRY"];
 
 const keeping = (world: StoreFixture, limit: number) =>
-  world.store.execute("expire", { account: "acc", retention: { log: day, deadLetters: 30 * day }, now: world.clock.now, limit });
+  world.store.execute("expire", {
+    account: "acc",
+    retention: { log: day, deadLetters: 30 * day },
+    now: world.clock.now,
+    limit,
+  });
 
-test("what must stay of a day has moved before the day is dropped, at whatever point a node dies, and another one goes on", async () => {
+test("log entries to keep move before their day is dropped, even if nodes die at any point", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   let world = await oneNode(url, clock);
   const part = `log_day_${Math.floor(clock.now / day)}`;
   const ids = await threeKinds(world);
   clock.now += 2 * day;
-  // Its day has five entries.
+  // The day has five log entries.
   for (let turn = 0; turn < 5; turn++) {
     await world.store.forgetBefore(clock.now - day);
-    expect(await partsOf(url), "its day holds what has not moved").toContain(part);
+    expect(await partsOf(url), "the day holds entries that have not moved").toContain(part);
     expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([dead, waiting]);
     await keeping(world, 1);
-    // The node is gone after one entry, and with it all that it knew.
-    world = new StoreFixture(closeAfterTest(await openNode(url, clock, { node: `nod_${turn}` })), clock, `nod_${turn}`);
+    // The node dies after one entry, and loses all it knew.
+    world = new StoreFixture(
+      closeAfterTest(await openNode(url, clock, { node: `nod_${turn}` })),
+      clock,
+      `nod_${turn}`,
+    );
   }
   await world.store.forgetBefore(clock.now - day);
   expect(await partsOf(url)).not.toContain(part);
-  expect([await world.states(ids.dead), await world.states(ids.waiting), await world.states(ids.done)]).toEqual([dead, waiting, []]);
+  expect([
+    await world.states(ids.dead),
+    await world.states(ids.waiting),
+    await world.states(ids.done),
+  ]).toEqual([dead, waiting, []]);
   expect([await rowsOf(url), await keptIn(url)]).toEqual([0, 4]);
-  // The dead letter goes, and with it its log; the other one has its log until it has ended, and for a day longer.
+  // The dead letter is deleted together with its log. The unfinished message keeps its log until a day after
+  // it has finished.
   await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [ids.dlqId], logRetention: day });
-  expect([await world.states(ids.dead), await world.states(ids.waiting), await keptIn(url)]).toEqual([[], waiting, 1]);
+  expect([await world.states(ids.dead), await world.states(ids.waiting), await keptIn(url)]).toEqual([
+    [],
+    waiting,
+    1,
+  ]);
   clock.now += 4 * day;
   for (const delivery of await world.claim()) await world.settle(delivery);
   clock.now += day;
@@ -157,7 +198,7 @@ test("what must stay of a day has moved before the day is dropped, at whatever p
   expect(await ask(url, "select count(*)::int as n from stored_messages")).toEqual([{ n: 0 }]);
 });
 
-test("nodes that remove the same log at once, while dead letters are deleted, lose nothing and leave nothing behind", async () => {
+test("nodes expire the same log exactly while dead letters are deleted", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   const world = await oneNode(url, clock);
@@ -175,15 +216,21 @@ test("nodes that remove the same log at once, while dead letters are deleted, lo
       while ((await keeping(one, 5)).more);
     }),
     ...gone.map(({ dlqId }, at) =>
-      worlds[at % 3]?.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day }),
+      worlds[at % 3]?.store.execute("deleteDeadLetters", {
+        account: "acc",
+        dlqIds: [dlqId],
+        logRetention: day,
+      }),
     ),
   ]);
-  for (const ids of kept) expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([dead, waiting]);
-  for (const ids of gone) expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([[], waiting]);
+  for (const ids of kept)
+    expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([dead, waiting]);
+  for (const ids of gone)
+    expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([[], waiting]);
   expect(await keptIn(url)).toBe(6 * 4 + 6);
 });
 
-test("of an account that is gone nothing is noted any more, when no day is left that could hold lines of it", async () => {
+test("the cut of a removed account is forgotten once no day can hold its log entries", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
   await world.account("other");
@@ -195,15 +242,20 @@ test("of an account that is gone nothing is noted any more, when no day is left 
   const noted = () => ask(url, "select account from log_cuts");
   await world.store.forgetBefore(world.clock.now - kept);
   await expire(world, day);
-  expect(await world.store.execute("removeAccount", { account: "acc", remaining: "other" })).toEqual({ removed: true });
+  expect(await world.store.execute("removeAccount", { account: "acc", remaining: "other" })).toEqual({
+    removed: true,
+  });
   await world.store.forgetBefore(world.clock.now - kept);
-  expect([await rowsOf(url), await noted()], "a line is there still, and would be seen again").toEqual([1, [{ account: "acc" }]]);
+  expect([await rowsOf(url), await noted()], "one entry is left, and would be shown again").toEqual([
+    1,
+    [{ account: "acc" }],
+  ]);
   world.clock.now += 20 * day;
   await world.store.forgetBefore(world.clock.now - kept);
   expect([await rowsOf(url), await noted()]).toEqual([0, []]);
 });
 
-test("a day is not dropped while others read it for long, and nobody who writes waits for that", async () => {
+test("a day is not dropped during a long read, and writers do not wait for the read", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
   const first = Math.floor(world.clock.now / day);
@@ -217,14 +269,14 @@ test("a day is not dropped while others read it for long, and nobody who writes 
   await reader.query("begin isolation level repeatable read; select count(*) from log");
   await world.store.forgetBefore(world.clock.now - kept);
   expect(await partsOf(url)).toContain(`log_day_${first}`);
-  // A new day finds its part all the same.
+  // A new day still gets its partition.
   await days(world, 2);
   await reader.query("commit");
   await world.store.forgetBefore(world.clock.now - kept);
   expect(await partsOf(url)).not.toContain(`log_day_${first}`);
 });
 
-test("a part that somebody took away is made again by whoever writes", async () => {
+test("a writer creates a removed partition again", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
   await days(world, 2);
@@ -236,13 +288,14 @@ test("a part that somebody took away is made again by whoever writes", async () 
   expect(await seen(world)).toContain(delivery.message.id);
 });
 
-test("nodes that drop the same days at once do it once, and none of them fails", async () => {
+test("nodes that drop the same days at the same time drop them once, and none fails", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   const worlds = [await oneNode(url, clock)];
-  for (const node of ["nod_b", "nod_c"]) worlds.push(new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node));
+  for (const node of ["nod_b", "nod_c"])
+    worlds.push(new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node));
   const [first] = worlds;
-  if (!first) throw new Error("one at least");
+  if (!first) throw new Error("no node");
   const day0 = Math.floor(clock.now / day);
   const kept = 2 * day;
   await days(first, 5);
@@ -254,13 +307,13 @@ test("nodes that drop the same days at once do it once, and none of them fails",
   expect(left).toContain(`log_day_${day0 + 3}`);
 });
 
-test("of a log that is kept for less than a day only what is old enough is told of by its last line", async () => {
+test("of a log kept for less than a day, only old enough entries are cut by their last id", async () => {
   const url = await freshDatabase();
   const clock = new TestClock(Math.ceil((new TestClock().now + day) / day) * day + day / 2);
   const world = await oneNode(url, clock);
   await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 1 } } });
   const minute = 60_000;
-  // A line of another node, whose transaction began before, may still come in among these.
+  // Another node's transaction may have begun earlier and add an entry among these.
   const deliver = async (): Promise<void> => void (await world.settle(await world.sent()));
   await deliver();
   clock.now += minute;

@@ -7,28 +7,36 @@ import { createRandom } from "../createRandom.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
 import { closeAfterTest, makeInput, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
-// A database that has lost what it acknowledged, as a standby that was behind has after a failover.
+// The database has lost acknowledged batches, like a standby that was behind at a failover.
 
 async function nodeAt(url: string): Promise<{ world: StoreFixture; losses: CommitLoss[] }> {
   const clock = new TestClock();
   const losses: CommitLoss[] = [];
-  const options = { url, node: "nod_a", random: createRandom(1), now: () => clock.now, clock: createSteppedClock(clock) };
+  const options = {
+    url,
+    node: "nod_a",
+    random: createRandom(1),
+    now: () => clock.now,
+    clock: createSteppedClock(clock),
+  };
   const store = await postgresStore({ ...options, onLoss: (loss) => void losses.push(loss) });
   return { world: new StoreFixture(closeAfterTest(store), clock, "nod_a"), losses };
 }
 
-/** Runs a statement while the node has no connection that writes. */
+/** Runs a statement while the node has no writing connection. */
 async function between(url: string, sql: string): Promise<void> {
   await ask(
     url,
-    "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'waypost writer' and datname = current_database()",
+    "select pg_terminate_backend(pid) from pg_stat_activity " +
+      "where application_name = 'waypost writer' and datname = current_database()",
   );
   await ask(url, sql);
 }
 
-const counter = async (url: string): Promise<unknown> => (await ask(url, "select counter::int as counter from nodes"))[0]?.["counter"];
+const counter = async (url: string): Promise<unknown> =>
+  (await ask(url, "select counter::int as counter from nodes"))[0]?.["counter"];
 
-test("every batch that changes something raises the counter of its node by one, and no other batch does", async () => {
+test("each batch that changes something raises its node's counter by one", async () => {
   const url = await freshDatabase();
   const { world } = await nodeAt(url);
   expect(await counter(url)).toBe(0);
@@ -42,7 +50,7 @@ test("every batch that changes something raises the counter of its node by one, 
   expect(row).toEqual({ id: "nod_a", used: String(world.clock.now) });
 });
 
-test("a node reports once what the database has lost, with its time, and goes on with the counter of the database", async () => {
+test("a node reports lost batches once and continues with the database's counter", async () => {
   const url = await freshDatabase();
   const { world, losses } = await nodeAt(url);
   await world.account();
@@ -63,7 +71,7 @@ test("a node reports once what the database has lost, with its time, and goes on
   expect(await counter(url)).toBe(4);
 });
 
-test("a row that only has a session tells of no batch: when the loss began is not known", async () => {
+test("a row with only a session records no batch, so the beginning of the loss is unknown", async () => {
   const url = await freshDatabase();
   const { world, losses } = await nodeAt(url);
   await world.account();
@@ -72,11 +80,11 @@ test("a row that only has a session tells of no batch: when the loss began is no
   expect(losses).toEqual([{ batches: 1, from: null, to: world.clock.now }]);
 });
 
-test("a commit whose outcome is not known is never reported as lost, stored or not", async () => {
+test("a commit with an unknown outcome is never reported as lost, stored or not", async () => {
   const url = await freshDatabase();
   const { world, losses } = await nodeAt(url);
   await world.account();
-  // The connection is lost while the commit waits: whether it was stored the node is not told.
+  // The connection is lost during the commit, so the node does not learn whether it was stored.
   await ask(
     url,
     `create function cut() returns trigger language plpgsql as $$
@@ -84,27 +92,29 @@ test("a commit whose outcome is not known is never reported as lost, stored or n
   );
   await ask(
     url,
-    "create constraint trigger cut after insert on stored_messages deferrable initially deferred for each row execute function cut()",
+    "create constraint trigger cut after insert on stored_messages deferrable initially deferred " +
+      "for each row execute function cut()",
   );
   await expect(world.send({ delay: 1 })).rejects.toMatchObject({
     message: "storage unavailable: the request may or may not have been stored; check before you retry",
   });
   await ask(url, "drop trigger cut on stored_messages");
   await world.send({ delay: 1 });
-  // As if one more had been stored that the node does not know of.
+  // Pretends that a batch was stored that the node does not know of.
   await between(url, "update nodes set counter = counter + 1");
   await world.send({ delay: 1 });
   expect(losses).toEqual([]);
   expect(await counter(url)).toBe(4);
 });
 
-test("a node that starts removes the rows of nodes that have changed nothing for 30 days", async () => {
+test("a starting node removes the rows of nodes that have changed nothing for 30 days", async () => {
   const url = await freshDatabase();
   const { world } = await nodeAt(url);
   const before = world.clock.now - nodeRetention;
   await ask(
     url,
-    `insert into nodes (id, started_at, used_at) values ('old', 1, ${before - 1}), ('new', ${before}, 0), ('used', 1, ${before})`,
+    "insert into nodes (id, started_at, used_at) " +
+      `values ('old', 1, ${before - 1}), ('new', ${before}, 0), ('used', 1, ${before})`,
   );
   closeAfterTest(await openNode(url, world.clock, { node: "nod_b" }));
   const ids = (await ask(url, "select id from nodes order by id")).map(({ id }) => id);

@@ -6,7 +6,8 @@ import { makeTurnStatements } from "../../../src/store/sql/dueRows.ts";
 import type { Loader } from "../../../src/store/batch/loader.ts";
 import { day } from "../../../src/core/values/time.ts";
 import { createPartitions } from "../../../src/store/postgres/partitions.ts";
-import { connect, createConnection, runPlain } from "../../../src/store/postgres/session.ts";
+import { connect } from "../../../src/store/postgres/session.ts";
+import { createConnection, runPlain } from "../../../src/store/postgres/connection.ts";
 import { getLoader } from "../../../src/store/sql/loader.ts";
 import { getStatements } from "../../../src/store/sql/statements.ts";
 import { tableNames } from "../../../src/store/store.ts";
@@ -16,12 +17,15 @@ import { freshDatabase } from "../../postgres.ts";
 import { openNode } from "./postgresDatabase.ts";
 import { closeAfterTest, TestClock } from "../storeFixture.ts";
 
-// How PostgreSQL means to find what batches ask for, whatever it believes of the tables: docs/decisions/0041.
+// How PostgreSQL plans the statements of batches, whatever its statistics of the tables: docs/decisions/0041.
 
-/** Each index that a statement may go through, and the columns by which it must be searched. */
+/** A statement, and the indexes it may use with the columns by which each must be searched. */
 type Asked = { what: string; text: string; parameters: number; ways: Record<string, readonly string[]> };
 
-/** Lines of the log are hardly ever asked for by their keys, and a part of it is never emptied while it is in use. */
+/**
+ * All tables except the log. Log entries are hardly ever read by their keys, and a partition of the log is
+ * never emptied while it is in use.
+ */
 const names = tableNames.filter((one) => one !== "log");
 
 function byKeys(): Asked[] {
@@ -29,32 +33,45 @@ function byKeys(): Asked[] {
   return names.flatMap((name) => {
     const { whole, withoutBody, update, remove, keyTypes } = getStatements(dialect, name);
     const { key, columns, unlocked } = tables[name];
-    // Of some nothing is ever changed; and what is compared with all that was read is found by any of it that is unique.
+    // Some tables have rows that never change. In unlocked tables, an update compares all columns that were
+    // read, and may find the row by any unique one.
     const isUpdated = !unlocked && Object.keys(columns).length > key.length;
     const ways = { [`${tables[name].name}_pkey`]: key };
     return [
       { what: `${name} take`, text: whole.locking, parameters: keyTypes.length, ways },
       { what: `${name} outline`, text: withoutBody.locking, parameters: keyTypes.length, ways },
-      ...(isUpdated ? [{ what: `${name} update`, text: update.sql, parameters: update.types.length, ways }] : []),
+      ...(isUpdated
+        ? [{ what: `${name} update`, text: update.sql, parameters: update.types.length, ways }]
+        : []),
       { what: `${name} remove`, text: remove, parameters: keyTypes.length, ways },
     ];
   });
 }
 
-/** How the accounts that have something due take turns. */
+/** Returns the statements by which accounts with due rows take turns. */
 function inTurns(): Asked[] {
   const { dialect } = createConnection(async () => ({ rows: [] }));
   return dueTables.flatMap((name) => {
     const { accounts, rows } = makeTurnStatements(dialect, name);
     const index = `${tables[name].name}_turn`;
     return [
-      { what: `${name}: accounts in turn`, text: accounts.replace("?", "$1"), parameters: 1, ways: { [index]: ["account"] } },
-      { what: `${name}: rows of a turn`, text: rows, parameters: 3, ways: { [index]: ["account", "due_at"] } },
+      {
+        what: `${name}: accounts in turn`,
+        text: accounts.replace("?", "$1"),
+        parameters: 1,
+        ways: { [index]: ["account"] },
+      },
+      {
+        what: `${name}: rows of a turn`,
+        text: rows,
+        parameters: 3,
+        ways: { [index]: ["account", "due_at"] },
+      },
     ];
   });
 }
 
-/** What is asked of the loader, and the statement that it puts for that. */
+/** Returns each read of the loader with the statement that it runs. */
 async function loaded(): Promise<Asked[]> {
   const put: { text: string; parameters: number }[] = [];
   const loader = getLoader(
@@ -68,14 +85,26 @@ async function loaded(): Promise<Asked[]> {
   const event = "e";
   const ofSteps = { steps_pkey: ["account", "id"] };
   const asks: [string, () => Promise<unknown>, Asked["ways"]][] = [
-    ["first of a line", () => loader.waitlistHeads([{ account, waitlist: "l", limit: 3 }]), { messages_waitlist: ["account", "waitlist"] }],
+    [
+      "heads of a waitlist",
+      () => loader.waitlistHeads([{ account, waitlist: "l", limit: 3 }]),
+      { messages_waitlist: ["account", "waitlist"] },
+    ],
     [
       "messages of a run",
       () => loader.runRows([{ account, run, table: "messages" }]),
       { messages_run: ["account", "run"], messages_pkey: ["account", "id"] },
     ],
-    ["waiters of a run", () => loader.runRows([{ account, run, table: "waiters" }]), { waiters_pkey: ["account", "id"] }],
-    ["notifications of a run", () => loader.runRows([{ account, run, table: "notifications" }]), { notifications_pkey: ["account", "id"] }],
+    [
+      "waiters of a run",
+      () => loader.runRows([{ account, run, table: "waiters" }]),
+      { waiters_pkey: ["account", "id"] },
+    ],
+    [
+      "notifications of a run",
+      () => loader.runRows([{ account, run, table: "notifications" }]),
+      { notifications_pkey: ["account", "id"] },
+    ],
     ["steps of a run", () => loader.runRows([{ account, run, table: "steps" }]), ofSteps],
     [
       "waiters of an event",
@@ -96,11 +125,17 @@ async function loaded(): Promise<Asked[]> {
   return asked;
 }
 
-type PlanNode = { "Node Type"?: string; "Index Name"?: string; "Index Cond"?: string; "Relation Name"?: string; "Actual Loops"?: number };
-/** `loops`: how often it was done, where the plan was carried out. */
+type PlanNode = {
+  "Node Type"?: string;
+  "Index Name"?: string;
+  "Index Cond"?: string;
+  "Relation Name"?: string;
+  "Actual Loops"?: number;
+};
+/** `loops` is how often the lookup was executed, if the plan was executed. */
 type Way = { index: string; condition: string; loops: number };
 
-/** What a plan reads from tables, and how. */
+/** Returns the indexes and tables that a plan reads. */
 function waysOf(plan: unknown): Way[] {
   if (typeof plan !== "object" || plan === null) return [];
   const {
@@ -112,7 +147,10 @@ function waysOf(plan: unknown): Way[] {
   } = plan as PlanNode;
   const isRead = index !== undefined || (relation !== undefined && type === "Seq Scan");
   const own = isRead ? [{ index: index ?? `all of ${relation}`, condition, loops }] : [];
-  return [...own, ...Object.values(plan).flatMap((part) => (Array.isArray(part) ? part.flatMap(waysOf) : waysOf(part)))];
+  return [
+    ...own,
+    ...Object.values(plan).flatMap((part) => (Array.isArray(part) ? part.flatMap(waysOf) : waysOf(part))),
+  ];
 }
 
 async function planOf(writer: Client, { text, parameters }: Asked): Promise<unknown> {
@@ -123,7 +161,10 @@ async function planOf(writer: Client, { text, parameters }: Asked): Promise<unkn
   return row?.["QUERY PLAN"];
 }
 
-/** What is read in another way than the one that is meant, by all the columns that are known; and what reads nothing. */
+/**
+ * Returns the statements that read through another index than the expected one, or with fewer columns, and
+ * those that read nothing.
+ */
 async function strays(writer: Client, asked: readonly Asked[]): Promise<string[]> {
   const found: string[] = [];
   for (const one of asked) {
@@ -131,13 +172,17 @@ async function strays(writer: Client, asked: readonly Asked[]): Promise<string[]
     if (used.length === 0) found.push(`${one.what}: nothing`);
     for (const { index, condition } of used) {
       const columns = one.ways[index];
-      if (!columns?.every((column) => condition.includes(column))) found.push(`${one.what}: ${index} ${condition}`);
+      if (!columns?.every((column) => condition.includes(column)))
+        found.push(`${one.what}: ${index} ${condition}`);
     }
   }
   return found;
 }
 
-/** So many rows in each table: with `accounts`, lines of which each has many messages, and runs with a few each. */
+/**
+ * Fills each table with `rows` rows of `accounts` accounts. The waitlists hold many messages each, and the
+ * runs a few.
+ */
 async function fill(writer: Client, rows: number, accounts: number): Promise<void> {
   const value = (column: string, type: ColumnType): string => {
     if (column === "account") return `'acc' || (i % ${accounts})`;
@@ -150,40 +195,48 @@ async function fill(writer: Client, rows: number, accounts: number): Promise<voi
     const { name: table, columns } = tables[name as TableName];
     const values = Object.entries(columns).map(([column, type]) => value(column, type));
     const into = `${table} (${Object.keys(columns).join(", ")})`;
-    await runPlain(writer, `insert into ${into} select ${values.join(", ")} from generate_series(1, ${rows}) as i on conflict do nothing`);
+    await runPlain(
+      writer,
+      `insert into ${into} select ${values.join(", ")} from generate_series(1, ${rows}) as i ` +
+        "on conflict do nothing",
+    );
   }
 }
 
-test("rows are found by the index that is meant, each by itself, whatever is believed of the tables", { tags: "long" }, async () => {
-  const url = await freshDatabase();
-  closeAfterTest(await openNode(url, new TestClock()));
-  const writer = await connect({ url }, { kind: "writer" });
-  onTestFinished(() => writer.end());
-  const asked = [...byKeys(), ...inTurns(), ...(await loaded())];
-  const lookAt = async (): Promise<void> => {
-    await runPlain(writer, "vacuum");
-    await runPlain(writer, "analyze");
-  };
-  // As autovacuum does, when nothing is left of what was there.
-  await lookAt();
-  expect(await strays(writer, asked)).toEqual([]);
-  // Nobody looks at what comes then.
-  await fill(writer, 30_000, 1);
-  expect(await strays(writer, asked)).toEqual([]);
-  await lookAt();
-  expect(await strays(writer, asked)).toEqual([]);
-  for (const name of names) await runPlain(writer, `truncate ${tables[name].name}`);
-  await fill(writer, 30_000, 1_000);
-  await lookAt();
-  expect(await strays(writer, asked)).toEqual([]);
-});
+test(
+  "every statement finds its rows by the expected index, whatever the statistics of the tables",
+  { tags: "long" },
+  async () => {
+    const url = await freshDatabase();
+    closeAfterTest(await openNode(url, new TestClock()));
+    const writer = await connect({ url }, { kind: "writer" });
+    onTestFinished(() => writer.end());
+    const asked = [...byKeys(), ...inTurns(), ...(await loaded())];
+    const lookAt = async (): Promise<void> => {
+      await runPlain(writer, "vacuum");
+      await runPlain(writer, "analyze");
+    };
+    // Like autovacuum, after the tables were emptied.
+    await lookAt();
+    expect(await strays(writer, asked)).toEqual([]);
+    // The statistics do not include the rows that follow.
+    await fill(writer, 30_000, 1);
+    expect(await strays(writer, asked)).toEqual([]);
+    await lookAt();
+    expect(await strays(writer, asked)).toEqual([]);
+    for (const name of names) await runPlain(writer, `truncate ${tables[name].name}`);
+    await fill(writer, 30_000, 1_000);
+    await lookAt();
+    expect(await strays(writer, asked)).toEqual([]);
+  },
+);
 
-test("a line of the log is looked for in the part of its day alone, where it is taken away", async () => {
+test("a log entry is deleted by a lookup in the partition of its day alone", async () => {
   const url = await freshDatabase();
   closeAfterTest(await openNode(url, new TestClock()));
   const writer = await connect({ url }, { kind: "writer" });
   onTestFinished(() => writer.end());
-  // What is of today, or older, has no parts of its own.
+  // Today and earlier days have no separate partitions.
   const today = Math.floor(Date.now() / day);
   const days = Array.from({ length: 10 }, (_, index) => (today + 5 + index) * day);
   await createPartitions(writer, days);
@@ -191,7 +244,8 @@ test("a line of the log is looked for in the part of its day alone, where it is 
   for (const at of days) {
     await runPlain(
       writer,
-      `insert into log (account, id, message_id, time, states) values ('acc', '${idAt(at + 1)}', 'msg', ${at + 1}, 'DELIVERED')`,
+      "insert into log (account, id, message_id, time, states) " +
+        `values ('acc', '${idAt(at + 1)}', 'msg', ${at + 1}, 'DELIVERED')`,
     );
   }
   const { dialect } = createConnection(async () => ({ rows: [] }));
@@ -205,7 +259,10 @@ test("a line of the log is looked for in the part of its day alone, where it is 
 
 type Node = { client: Client; loader: Loader };
 
-/** Nodes in the middle of a transaction that waits for locks as long as it takes, and messages m1 and m4 of one run, m2 and m3 of another. */
+/**
+ * Returns nodes in a transaction without a lock timeout. There are messages m1 and m4 of one run, and m2 and
+ * m3 of another.
+ */
 async function nodesOverRuns(count: number): Promise<Node[]> {
   const url = await freshDatabase();
   closeAfterTest(await openNode(url, new TestClock()));
@@ -215,27 +272,30 @@ async function nodesOverRuns(count: number): Promise<Node[]> {
     onTestFinished(() => client.end());
     nodes.push({ client, loader: getLoader(createConnection((query) => client.query(query))) });
   }
-  const row = (id: string, run: string): string => `('acc', '${id}', 'active', 0, 0, 'h', 'e', 0, 0, '${run}', '')`;
+  const row = (id: string, run: string): string =>
+    `('acc', '${id}', 'active', 0, 0, 'h', 'e', 0, 0, '${run}', '')`;
   const rows = [row("m1", "run1"), row("m4", "run1"), row("m2", "run2"), row("m3", "run2")].join(", ");
   const [first] = nodes;
   if (first)
     await runPlain(
       first.client,
-      `insert into messages (account, id, state, attempts, lost_attempts, host, endpoint, size, reports_outcome, run, time_keys)
+      `insert into messages
+          (account, id, state, attempts, lost_attempts, host, endpoint, size, reports_outcome, run, time_keys)
         values ${rows}`,
     );
-  for (const { client } of nodes) await runPlain(client, "begin; set local lock_timeout = 0; set local deadlock_timeout = 100");
+  for (const { client } of nodes)
+    await runPlain(client, "begin; set local lock_timeout = 0; set local deadlock_timeout = 100");
   return nodes;
 }
 
 const bothRuns = ["run1", "run2"].map((run) => ({ account: "acc", run, table: "messages" as const }));
 
-test("messages of runs are locked in the order in which everybody locks messages", async () => {
+test("messages of runs are locked in the order in which all transactions lock messages", async () => {
   const [ofRuns, byKey, holding] = await nodesOverRuns(3);
   if (!ofRuns || !byKey || !holding) throw new Error("no nodes");
   await runPlain(holding.client, "select 1 from messages where id = 'm4' for update");
   const first = ofRuns.loader.runRows(bothRuns);
-  // It has what comes before m4, and waits.
+  // It has locked the messages before m4, and waits for m4.
   await waitingFor(holding.client, 1);
   const second = byKey.loader.rows("messages", [
     ["acc", "m2"],
@@ -248,7 +308,7 @@ test("messages of runs are locked in the order in which everybody locks messages
   expect((await second).length).toBe(2);
 });
 
-test("messages of runs are as others have left them, by whom they were held when they were found", async () => {
+test("messages of runs that were locked when found are read as others have left them", async () => {
   const [ofRuns, holding] = await nodesOverRuns(2);
   if (!ofRuns || !holding) throw new Error("no nodes");
   await runPlain(holding.client, "update messages set state = 'cancelling', attempts = 7 where id = 'm2'");
@@ -264,8 +324,10 @@ test("messages of runs are as others have left them, by whom they were held when
   ]);
 });
 
-/** Until so many connections wait for a lock. */
+/** Waits until exactly `count` connections wait for a lock. */
 async function waitingFor(client: Client, count: number): Promise<void> {
-  const waiting = "select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+  const waiting =
+    "select count(*)::int as count from pg_stat_activity " +
+    "where wait_event_type = 'Lock' and datname = current_database()";
   await expect.poll(async () => (await runPlain(client, waiting))[0]?.count, { timeout: 10_000 }).toBe(count);
 }

@@ -10,40 +10,54 @@ import { startPooler } from "./postgresPooler.ts";
 import { startProxy } from "./postgresProxy.ts";
 import { closeAfterTest, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
-// Between nodes and the database is a pooler that lends them a connection for a transaction at a time.
+// A pooler between the nodes and the database lends connections for one transaction at a time.
 
 const open = (url: string, pooling: Pooling, { node = "nod_a", clock = new TestClock() } = {}) =>
-  postgresStore({ url, node, pooling, random: createRandom(1), now: () => clock.now, clock: createSteppedClock(clock) });
+  postgresStore({
+    url,
+    node,
+    pooling,
+    random: createRandom(1),
+    now: () => clock.now,
+    clock: createSteppedClock(clock),
+  });
 
-test.each([1, 3])("nodes that know of it work through it (%i connections)", async (connections) => {
-  const url = await freshDatabase();
-  const through = await startPooler(url, { connections });
-  const clock = new TestClock();
-  const worlds: StoreFixture[] = [];
-  for (const node of ["nod_a", "nod_b"]) {
-    worlds.push(new StoreFixture(closeAfterTest(await open(through, "transaction", { node, clock })), clock, node));
-  }
-  const [a, b] = worlds as [StoreFixture, StoreFixture];
-  await a.account();
-  const delivery = await a.sent();
-  await a.settle(delivery);
-  const later = await a.send({ delay: 1 });
-  clock.now += 1;
-  expect((await b.claim()).map(({ message }) => message.id)).toEqual([later]);
-  await b.settle(await b.sent());
-  expect(await b.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
-});
+test.each([1, 3])(
+  "nodes with transaction pooling work through a pooler of %i connections",
+  async (connections) => {
+    const url = await freshDatabase();
+    const through = await startPooler(url, { connections });
+    const clock = new TestClock();
+    const worlds: StoreFixture[] = [];
+    for (const node of ["nod_a", "nod_b"]) {
+      worlds.push(
+        new StoreFixture(closeAfterTest(await open(through, "transaction", { node, clock })), clock, node),
+      );
+    }
+    const [a, b] = worlds as [StoreFixture, StoreFixture];
+    await a.account();
+    const delivery = await a.sent();
+    await a.settle(delivery);
+    const later = await a.send({ delay: 1 });
+    clock.now += 1;
+    expect((await b.claim()).map(({ message }) => message.id)).toEqual([later]);
+    await b.settle(await b.sent());
+    expect(await b.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
+  },
+);
 
-test("a node that was not told of it does not start, says what to do, and leaves the database as it is", async () => {
+test("a node without that option says what to do, and leaves the database unchanged", async () => {
   const url = await freshDatabase();
   const through = await startPooler(url);
   for (const node of ["nod_a", "nod_b"]) {
-    await expect(open(through, "session", { node })).rejects.toThrow(/pooler.*--database-pooling transaction/);
+    await expect(open(through, "session", { node })).rejects.toThrow(
+      /pooler.*--database-pooling transaction/,
+    );
   }
   expect(await ask(url, "select tablename from pg_tables where schemaname = 'public'")).toEqual([]);
 });
 
-test("it is noticed while others keep the connections busy", async () => {
+test("the pooler is detected while others keep its connections busy", async () => {
   const through = await startPooler(await freshDatabase());
   const other = new Client({ connectionString: through });
   await other.connect();
@@ -52,7 +66,7 @@ test("it is noticed while others keep the connections busy", async () => {
   await expect(open(through, "session")).rejects.toThrow(/pooler.*--database-pooling transaction/);
 });
 
-test("a database that has no settings of others is taken as it is", { tags: "long" }, async () => {
+test("a database that refuses custom settings is used as it is", { tags: "long" }, async () => {
   const refused: string[] = [];
   const through = await startProxy(await freshDatabase(), {
     refuses: (text) => (text.startsWith("set waypost") ? (refused.push(text), "42704") : null),
@@ -62,14 +76,16 @@ test("a database that has no settings of others is taken as it is", { tags: "lon
   expect(refused).toHaveLength(1);
 });
 
-test("tools that were not told of it hear what to do as well", async () => {
+test("tools report a pooler and say what to do", async () => {
   const url = await freshDatabase();
   const through = await startPooler(url);
-  await expect(openPostgresReads({ url: through }, { name: "nod_a" })).rejects.toThrow(/pooler.*--database-pooling transaction/);
+  await expect(openPostgresReads({ url: through }, { name: "nod_a" })).rejects.toThrow(
+    /pooler.*--database-pooling transaction/,
+  );
   const clock = createSteppedClock(new TestClock());
   for (const isTarget of [true, false]) {
     await expect(openPostgresForMove(through, { name: "db", isTarget, clock })).rejects.toThrow(
-      /pooler.*; name the database itself to migrate-store/,
+      /pooler.*; give migrate-store the URL of the database itself/,
     );
   }
   expect(await ask(url, "select tablename from pg_tables where schemaname = 'public'")).toEqual([]);

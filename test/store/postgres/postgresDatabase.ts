@@ -6,11 +6,17 @@ import { createRandom } from "../createRandom.ts";
 import type { OpenStore, TestClock } from "../storeFixture.ts";
 import { closeAfterTest, createSteppedClock } from "../storeFixture.ts";
 
-/** Opens one node at a database, with the time of the test. */
+/** Opens a node on a database, with the time of the test. */
 export const openNode = (url: string, clock: TestClock, { node = "nod_a", seed = 1 } = {}): Promise<Store> =>
-  postgresStore({ url, node, random: createRandom(seed), clock: createSteppedClock(clock), now: () => clock.now });
+  postgresStore({
+    url,
+    node,
+    random: createRandom(seed),
+    clock: createSteppedClock(clock),
+    now: () => clock.now,
+  });
 
-/** Runs one statement on a connection of its own. */
+/** Runs one statement on its own connection. */
 export async function ask(url: string, sql: string): Promise<Record<string, unknown>[]> {
   const client = new Client({ connectionString: url });
   await client.connect();
@@ -22,8 +28,8 @@ export async function ask(url: string, sql: string): Promise<Record<string, unkn
 }
 
 /**
- * A database that sorts as people of some language do, not by bytes: what depends on the order of ids must not care.
- * Every store that is opened finds it empty.
+ * Opens stores on a database that sorts by the rules of a language, not by bytes. Nothing that depends on the
+ * order of ids may be affected. Each opened store finds the database empty.
  */
 export function languageDatabase(): OpenStore {
   let made: Promise<string> | null = null;

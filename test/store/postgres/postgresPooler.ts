@@ -3,13 +3,14 @@ import { connect, createServer } from "node:net";
 import { createMessageSplitter, listenAsProxy } from "./postgresProxy.ts";
 
 type PooledConnection = { socket: Socket; borrower: Client | null };
-/** `unanswered`: so many answers are still to come that end with the word that the database is ready. */
+/** `unanswered` is the number of replies that are still to come, each ending with "ready for query". */
 type Client = { socket: Socket; lent: PooledConnection | null; unanswered: number; waiting: Buffer[] };
 
 /**
- * Lends nodes a few connections to a PostgreSQL for one transaction at a time, as PgBouncer does with `pool_mode = transaction`, and answers
- * with the URL. The one that was given back last is lent first. As there, nothing is said of what a transaction leaves behind on a
- * connection, and whatever a client asks for as it connects is let pass. (PgBouncer refuses some of it: `ignore_startup_parameters`.)
+ * Starts a pooler that lends a few PostgreSQL connections for one transaction at a time, like PgBouncer with
+ * `pool_mode = transaction`, and returns its URL. The connection returned last is lent first. Like PgBouncer,
+ * it does not report what a transaction leaves behind on a connection. It accepts all startup parameters;
+ * PgBouncer refuses some (`ignore_startup_parameters`).
  */
 export async function startPooler(url: string, { connections = 3 } = {}): Promise<string> {
   const { hostname, port } = new URL(url);
@@ -20,7 +21,7 @@ export async function startPooler(url: string, { connections = 3 } = {}): Promis
 
   const kept = (socket: Socket): Socket => {
     sockets.add(socket);
-    // Answers come in small pieces, and would wait for each other.
+    // Without this, small replies would wait for each other.
     return socket.setNoDelay().on("error", () => socket.destroy());
   };
   const lend = (client: Client): void => {
@@ -37,7 +38,7 @@ export async function startPooler(url: string, { connections = 3 } = {}): Promis
     const next = inLine.shift();
     if (next) lend(next);
   };
-  /** Answers with what the database says to somebody whom it lets in. */
+  /** Opens a connection, and returns the database's reply to the startup message. */
   const open = async (greeting: Buffer): Promise<Buffer> => {
     const socket = kept(connect(Number(port), hostname));
     const lent: PooledConnection = { socket, borrower: null };
@@ -63,9 +64,9 @@ export async function startPooler(url: string, { connections = 3 } = {}): Promis
     const take = (message: Buffer, type: string): void => {
       if (!isBegun) {
         isBegun = true;
-        opened ??= Promise.all(Array.from({ length: connections }, () => open(simplifyGreeting(message)))).then(
-          ([welcome]) => welcome ?? message,
-        );
+        opened ??= Promise.all(
+          Array.from({ length: connections }, () => open(simplifyGreeting(message))),
+        ).then(([welcome]) => welcome ?? message);
         return void opened.then((welcome) => socket.write(welcome));
       }
       if (type === "X") return void socket.end();
@@ -81,10 +82,12 @@ export async function startPooler(url: string, { connections = 3 } = {}): Promis
 
 const idleState = "I".charCodeAt(0);
 
-/** A greeting that says no more than who comes, and to which database. */
+/** Returns the startup message with only the user and the database. */
 function simplifyGreeting(greeting: Buffer): Buffer {
   const words = greeting.toString("utf8", 8).split("\0");
-  const pairs = words.flatMap((name, at) => (at % 2 === 0 && ["user", "database"].includes(name) ? [`${name}\0${words[at + 1]}\0`] : []));
+  const pairs = words.flatMap((name, at) =>
+    at % 2 === 0 && ["user", "database"].includes(name) ? [`${name}\0${words[at + 1]}\0`] : [],
+  );
   const content = Buffer.from(`${pairs.join("")}\0`);
   const head = Buffer.from(greeting.subarray(0, 8));
   head.writeInt32BE(head.length + content.length, 0);

@@ -4,14 +4,20 @@ import { connect, createServer } from "node:net";
 import { onTestFinished } from "vitest";
 
 type ProxyOptions = {
-  /** With which code of an error a text is refused, instead of being put to the database; null: it is not. */
+  /** Returns the SQLSTATE with which a text is refused, or null to forward it to the database. */
   refuses?(text: string): string | null;
-  /** Which messages of the database get lost on the way, by their type, and by the name that the application gave on this connection. */
+  /**
+   * Reports whether a message of the database gets lost, by its type and by the application name of the
+   * connection.
+   */
   loses?(type: string, application: string): boolean;
 };
 
-/** Stands between nodes and a PostgreSQL, which is talked to in clear, and answers with the URL at which it is reached. */
-export async function startProxy(url: string, { refuses = () => null, loses = () => false }: ProxyOptions): Promise<string> {
+/** Starts a proxy in front of a PostgreSQL that is reached without TLS. Returns the URL of the proxy. */
+export async function startProxy(
+  url: string,
+  { refuses = () => null, loses = () => false }: ProxyOptions,
+): Promise<string> {
   const { hostname, port } = new URL(url);
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
@@ -30,8 +36,9 @@ export async function startProxy(url: string, { refuses = () => null, loses = ()
       "data",
       createMessageSplitter(
         (message, type) => {
-          // The first one says who comes, and has no type.
-          const code = isBegun && type === "Q" ? refuses(message.toString("utf8", 5, message.length - 1)) : null;
+          // The startup message has no type; it names the client.
+          const code =
+            isBegun && type === "Q" ? refuses(message.toString("utf8", 5, message.length - 1)) : null;
           if (!isBegun) application = /application_name\0([^\0]*)/.exec(message.toString())?.[1] ?? "";
           isBegun = true;
           if (code === null) database.write(message);
@@ -48,8 +55,14 @@ export async function startProxy(url: string, { refuses = () => null, loses = ()
   return listenAsProxy(server, { url, sockets });
 }
 
-/** Opens a server that stands before a database until the test ends, with all of its connections, and answers with the URL at which that is reached. */
-export async function listenAsProxy(server: Server, { url, sockets }: { url: string; sockets: Iterable<Socket> }): Promise<string> {
+/**
+ * Lets `server` accept connections for a database until the test ends, and then closes all of them. Returns
+ * its URL.
+ */
+export async function listenAsProxy(
+  server: Server,
+  { url, sockets }: { url: string; sockets: Iterable<Socket> },
+): Promise<string> {
   server.listen(0, "127.0.0.1");
   onTestFinished(() => {
     server.close();
@@ -62,7 +75,7 @@ export async function listenAsProxy(server: Server, { url, sockets }: { url: str
   return through.href;
 }
 
-/** Puts what comes in pieces together: a type and a length, which counts itself, and not the type. */
+/** Splits a stream into messages: a type, and a length that includes itself but not the type. */
 export function createMessageSplitter(
   take: (message: Buffer, type: string) => void,
   { hasGreeting = false } = {},
@@ -80,7 +93,7 @@ export function createMessageSplitter(
   };
 }
 
-/** An error, and that the database is ready for the next query. */
+/** Returns an error, followed by "ready for query". */
 function makeRefusal(code: string): Buffer {
   const fields = Buffer.from(`SERROR\0VERROR\0C${code}\0Mthis is not done here\0\0`);
   return Buffer.concat([makeMessage("E", fields), makeMessage("Z", Buffer.from("I"))]);

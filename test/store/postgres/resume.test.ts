@@ -15,15 +15,24 @@ async function twoNodes(): Promise<[StoreFixture, StoreFixture]> {
 }
 
 const entriesOf = async ({ store }: StoreFixture): Promise<string[]> =>
-  (await store.read.deadLetters(makeOldestFirstQuery({ filter: { belongsToRun: true } }))).entries.map(({ deadLetter }) => deadLetter.id);
+  (await store.read.deadLetters(makeOldestFirstQuery({ filter: { belongsToRun: true } }))).entries.map(
+    ({ deadLetter }) => deadLetter.id,
+  );
 
 const resume = ({ store }: StoreFixture, dlqId: string | undefined, overrides = {}) =>
-  store.execute("resumeRun", { account: "acc", dlqId: dlqId ?? "", from: "failure", overrides, logRetention: 1e9 });
+  store.execute("resumeRun", {
+    account: "acc",
+    dlqId: dlqId ?? "",
+    from: "failure",
+    overrides,
+    logRetention: 1e9,
+  });
 
 const countRuns = async ({ store }: StoreFixture): Promise<number> =>
-  (await store.read.runs({ account: "acc", filter: { states: ["RUN_STARTED"] }, cursor: null, count: 100 })).runs.length;
+  (await store.read.runs({ account: "acc", filter: { states: ["RUN_STARTED"] }, cursor: null, count: 100 }))
+    .runs.length;
 
-test("nodes that resume one run at once make one new run of it", async () => {
+test("nodes that resume one run at the same time create one new run", async () => {
   const worlds = await twoNodes();
   for (let round = 1; round <= 15; round++) {
     for (const world of worlds) world.delivered();
@@ -31,22 +40,25 @@ test("nodes that resume one run at once make one new run of it", async () => {
     const [dlqId] = await entriesOf(worlds[0]);
     const results = await Promise.allSettled([...worlds, ...worlds].map((world) => resume(world, dlqId)));
     expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
-    for (const result of results) if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "not-found" });
+    for (const result of results)
+      if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "not-found" });
     expect(await countRuns(worlds[1])).toBe(round);
     expect(await entriesOf(worlds[1])).toEqual([]);
   }
 });
 
-test("nodes that resume two runs by one name at once make one run of that name", async () => {
+test("nodes that resume two runs under one name at the same time create one run of that name", async () => {
   const worlds = await twoNodes();
   for (let round = 1; round <= 10; round++) {
     for (const world of worlds) world.delivered();
     await failRuns(worlds[0], [makeStartInput(`one_${round}`), makeStartInput(`two_${round}`)]);
     const dlqIds = (await entriesOf(worlds[0])).slice(-2);
-    const results = await Promise.allSettled(worlds.map((world, at) => resume(world, dlqIds[at], { runId: `name_${round}` })));
+    const results = await Promise.allSettled(
+      worlds.map((world, at) => resume(world, dlqIds[at], { runId: `name_${round}` })),
+    );
     expect(results.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
     expect(await countRuns(worlds[1])).toBe(round);
-    // The other one is still there.
+    // The dead letter of the other run is still there.
     expect(await entriesOf(worlds[1])).toHaveLength(round);
   }
 });

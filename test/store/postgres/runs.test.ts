@@ -4,15 +4,20 @@ import { makeRunStart, makeRunStep, makeWaiter } from "../contract/runs.ts";
 import { openNode } from "./postgresDatabase.ts";
 import { bytes, closeAfterTest, TestClock, StoreFixture } from "../storeFixture.ts";
 
-// Several nodes at one run, at the same time: its history has no gap, each wait ends once, and nobody waits in a circle.
+// Several nodes work on one run at the same time. Its history has no gap, each wait ends once, and the nodes
+// do not wait for each other in a circle.
 
-async function nodes(count: number): Promise<{ clock: TestClock; worlds: StoreFixture[]; first: StoreFixture }> {
+async function nodes(
+  count: number,
+): Promise<{ clock: TestClock; worlds: StoreFixture[]; first: StoreFixture }> {
   const url = await freshDatabase();
   const clock = new TestClock();
   const worlds: StoreFixture[] = [];
   for (let index = 0; index < count; index++) {
     const node = `nod_${index}`;
-    worlds.push(new StoreFixture(closeAfterTest(await openNode(url, clock, { node, seed: index + 1 })), clock, node));
+    worlds.push(
+      new StoreFixture(closeAfterTest(await openNode(url, clock, { node, seed: index + 1 })), clock, node),
+    );
   }
   const [first] = worlds;
   if (!first) throw new Error("one at least");
@@ -28,44 +33,67 @@ const slots = async (world: StoreFixture, runId: string): Promise<string[]> => {
   return history.map(({ id }) => id.split("/")[1] ?? "");
 };
 
-test("nodes that start one run at once begin it once", async () => {
+test("nodes that start one run at the same time start it once", async () => {
   const { worlds, first } = await nodes(3);
   for (let round = 0; round < 10; round++) {
-    const answers = (await Promise.all(worlds.map((world) => world.publish([makeRunStart(`wfr_${round}`)])))).flat();
-    expect(new Set(answers.map((answer) => ("messageId" in answer ? answer.messageId : JSON.stringify(answer)))).size).toBe(1);
+    const answers = (
+      await Promise.all(worlds.map((world) => world.publish([makeRunStart(`wfr_${round}`)])))
+    ).flat();
+    expect(
+      new Set(answers.map((answer) => ("messageId" in answer ? answer.messageId : JSON.stringify(answer))))
+        .size,
+    ).toBe(1);
     expect(answers.filter((answer) => "deduplicated" in answer && !answer.deduplicated)).toHaveLength(1);
   }
-  expect((await first.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 50 })).runs).toHaveLength(10);
+  expect(
+    (await first.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 50 })).runs,
+  ).toHaveLength(10);
 });
 
-test("nodes that post to one run at once, some of it twice, keep each step once and in its place", async () => {
+test("nodes that post to one run at the same time keep each step once and in order", async () => {
   const { worlds, first } = await nodes(3);
   await first.publish([makeRunStart("wfr_1")]);
   const posts = worlds.flatMap((world, node) =>
     Array.from({ length: 20 }, (_, index) => world.publish([makeRunStep("wfr_1", 1 + node * 10 + index)])),
   );
   await Promise.all(posts);
-  expect((await slots(first, "wfr_1")).sort()).toEqual(["i", ...Array.from({ length: 40 }, (_, index) => `r${index + 1}`)].sort());
+  expect((await slots(first, "wfr_1")).sort()).toEqual(
+    ["i", ...Array.from({ length: 40 }, (_, index) => `r${index + 1}`)].sort(),
+  );
 });
 
-test("what is notified, and whose time is over, at once on several nodes wakes once", async () => {
+test("a waiter that is notified and times out at the same time on several nodes wakes once", async () => {
   const { worlds, first, clock } = await nodes(3);
   for (let round = 0; round < 10; round++) {
     const runId = `wfr_${round}`;
     await first.publish([makeRunStart(runId)]);
-    for (const stepId of [1, 2, 3]) await first.store.execute("wait", { account: "acc", runId, waiter: makeWaiter(stepId) });
+    for (const stepId of [1, 2, 3])
+      await first.store.execute("wait", { account: "acc", runId, waiter: makeWaiter(stepId) });
     clock.now += 5_000;
     const waiting = await first.store.read.listEventWaiters("acc", "paid", { limit: 9 });
     await Promise.all([
       ...worlds.map((world) => world.store.execute("claim", { limit: 10 })),
-      ...worlds.map((world) => world.store.execute("notify", { account: "acc", event: "paid", body: bytes("x"), runId, kind: "event" })),
-      first.store.execute("notify", { account: "acc", event: "paid", body: bytes("y"), waiterIds: waiting.map(({ id }) => id).reverse() }),
+      ...worlds.map((world) =>
+        world.store.execute("notify", {
+          account: "acc",
+          event: "paid",
+          body: bytes("x"),
+          runId,
+          kind: "event",
+        }),
+      ),
+      first.store.execute("notify", {
+        account: "acc",
+        event: "paid",
+        body: bytes("y"),
+        waiterIds: waiting.map(({ id }) => id).reverse(),
+      }),
     ]);
     expect((await slots(first, runId)).sort()).toEqual(["i", "r1", "r2", "r3"]);
   }
 });
 
-test("a run that is finished and cancelled at once, with posts between, ends once and keeps no message", async () => {
+test("a run that is finished and cancelled at the same time ends once and keeps no message", async () => {
   const { worlds, first } = await nodes(3);
   for (let round = 0; round < 10; round++) {
     const runId = `wfr_${round}`;

@@ -6,9 +6,17 @@ import { freshDatabase } from "../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
 import { openNode } from "./postgresDatabase.ts";
 import { makeStartInput } from "../contract/failedRuns.ts";
-import { makeAccount, closeAfterTest, makeInput, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
+import {
+  makeAccount,
+  closeAfterTest,
+  makeInput,
+  createSteppedClock,
+  TestClock,
+  StoreFixture,
+} from "../storeFixture.ts";
 
-// What a batch costs on the wire does not depend on how much is in it. What can go without waiting for an answer does.
+// The number of statements and round trips of a batch does not depend on its size. A statement that need not
+// wait for an earlier answer does not wait.
 
 const original = Client.prototype.query;
 
@@ -16,8 +24,8 @@ type Cost = { statements: number; trips: number };
 type Putting = Client & { connectionParameters?: { application_name?: string } };
 
 /**
- * Counts what is put to databases by those connections that write: statements, and how often somebody waits for answers. What is put
- * when the answers of so many trips have come belongs to the next one.
+ * Counts the statements of writing connections, and their round trips. A statement sent after the answers of
+ * n round trips belongs to round trip n + 1.
  */
 function counting(): { during(work: () => Promise<unknown>): Promise<Cost> } {
   let cost: Cost = { statements: 0, trips: 0 };
@@ -29,7 +37,9 @@ function counting(): { during(work: () => Promise<unknown>): Promise<Cost> } {
     const trip = answered + 1;
     mine.statements++;
     mine.trips = Math.max(mine.trips, trip);
-    return Promise.resolve(answer).finally(() => (answered = mine === cost ? Math.max(answered, trip) : answered));
+    return Promise.resolve(answer).finally(
+      () => (answered = mine === cost ? Math.max(answered, trip) : answered),
+    );
   } as typeof original;
   const spy = vi.spyOn(Client.prototype, "query").mockImplementation(counted);
   onTestFinished(() => spy.mockRestore());
@@ -43,15 +53,27 @@ function counting(): { during(work: () => Promise<unknown>): Promise<Cost> } {
   };
 }
 
-/** What messages go through: published, and settled while others stand in line behind them, claimed, and settled. */
-async function statementsFor(count: number, over: (index: number) => Partial<MessageInput>): Promise<Record<string, Cost>> {
+/**
+ * Returns the costs of the life of messages: published, settled while others wait behind them, claimed and
+ * settled.
+ */
+async function statementsFor(
+  count: number,
+  over: (index: number) => Partial<MessageInput>,
+): Promise<Record<string, Cost>> {
   const clock = new TestClock();
-  const world = new StoreFixture(closeAfterTest(await openNode(await freshDatabase(), clock)), clock, "nod_a");
+  const world = new StoreFixture(
+    closeAfterTest(await openNode(await freshDatabase(), clock)),
+    clock,
+    "nod_a",
+  );
   await world.account();
   world.capacity = { total: 1_000, perHost: 1 };
-  const letters = Array.from({ length: count }, (_, index) => makeInput({ url: `https://host-${index}.example/`, ...over(index) }));
+  const letters = Array.from({ length: count }, (_, index) =>
+    makeInput({ url: `https://host-${index}.example/`, ...over(index) }),
+  );
   const { during } = counting();
-  // The first batch finds a part of the log, or makes it.
+  // The first batch finds or creates a partition of the log.
   await world.store.execute("claim", { limit: 1 });
   const published = await during(() => world.publish(letters));
   const sent = world.delivered();
@@ -65,26 +87,27 @@ async function statementsFor(count: number, over: (index: number) => Partial<Mes
   return { published, settled, claimed };
 }
 
-test("messages to many hosts take as many statements and round trips as those to a few, usage and all", async () => {
+test("a batch for many hosts takes as many statements and round trips as one for a few", async () => {
   const few = await statementsFor(2, () => ({}));
   expect(few).toEqual({
-    // One of them sights what was not sighted within the same five seconds, in the first batch of an hour as well.
+    // One statement writes the time index, which has no row for these five seconds yet. This is also the
+    // first batch of an hour.
     published: { statements: 9, trips: 3 },
     settled: { statements: 9, trips: 3 },
-    // Leases that ran out are asked for apart.
+    // Expired leases are read by separate statements.
     claimed: { statements: 16, trips: 6 },
   });
   expect(await statementsFor(60, () => ({}))).toEqual(few);
 });
 
-test("the same with keys and queues", async () => {
+test("a batch with many keys and queues takes as many statements as one with a few", async () => {
   const over = (index: number): Partial<MessageInput> => ({
     queue: `q${index}`,
     flowControl: { key: `k${index}`, parallelism: 1, rate: null, period: null },
   });
   const few = await statementsFor(2, over);
   expect(few).toEqual({
-    // Their queues are new, and so they are counted.
+    // The queues are new, so the number of queues is counted.
     published: { statements: 16, trips: 5 },
     settled: { statements: 19, trips: 6 },
     claimed: { statements: 19, trips: 5 },
@@ -92,33 +115,43 @@ test("the same with keys and queues", async () => {
   expect(await statementsFor(60, over)).toEqual(few);
 });
 
-test("the same for workflow runs: their histories are read together", async () => {
+test("a batch for many workflow runs reads their histories together", async () => {
   const statements = async (count: number): Promise<Cost[]> => {
     const clock = new TestClock();
-    const world = new StoreFixture(closeAfterTest(await openNode(await freshDatabase(), clock)), clock, "nod_a");
+    const world = new StoreFixture(
+      closeAfterTest(await openNode(await freshDatabase(), clock)),
+      clock,
+      "nod_a",
+    );
     await world.account();
     world.capacity = { total: 1_000, perHost: 1_000 };
     const { during } = counting();
     await world.store.execute("claim", { limit: 1 });
-    const started = await during(() => world.publish(Array.from({ length: count }, (_, index) => makeStartInput(`wfr_${index}`))));
+    const started = await during(() =>
+      world.publish(Array.from({ length: count }, (_, index) => makeStartInput(`wfr_${index}`))),
+    );
     const sent = world.delivered();
     expect(sent).toHaveLength(count);
     const settled = await during(() => Promise.all(sent.map((delivery) => world.settle(delivery))));
     return [started, settled];
   };
   const few = await statements(2);
-  // The history that a step carries is read behind what is written, without waiting for that.
+  // The history sent with a step is read after the writes, without waiting for their answers.
   expect(few.map(({ trips }) => trips)).toEqual([3, 3]);
   expect(await statements(50)).toEqual(few);
 });
 
-/** Notes what is put to a connection that has not answered yet, and was not opened for that: from version 9 on the driver refuses it. */
+/**
+ * Records the statements sent on a connection without `pipeline` that has unanswered statements. The driver
+ * refuses these from version 9 on.
+ */
 function overlapping(): string[] {
   const noted: string[] = [];
   const unanswered = new Map<Client, number>();
   const watched = function (this: Putting, ...given: unknown[]) {
     const count = unanswered.get(this) ?? 0;
-    if (count > 0 && !this.pipeline) noted.push(`${this.connectionParameters?.application_name}: ${JSON.stringify(given[0])}`);
+    if (count > 0 && !this.pipeline)
+      noted.push(`${this.connectionParameters?.application_name}: ${JSON.stringify(given[0])}`);
     unanswered.set(this, count + 1);
     const answer: unknown = Reflect.apply(original, this, given);
     const answered = (): unknown => unanswered.set(this, (unanswered.get(this) ?? 1) - 1);
@@ -131,7 +164,7 @@ function overlapping(): string[] {
 }
 
 test.each(["session", "transaction"] as const)(
-  "nothing is put to a connection that has not answered yet, unless it was opened for that (pooling %s)",
+  "no statement is sent before earlier answers unless the connection allows it (pooling %s)",
   async (pooling) => {
     const url = await freshDatabase();
     const clock = new TestClock();
@@ -140,13 +173,19 @@ test.each(["session", "transaction"] as const)(
     const worlds = await Promise.all(
       ["nod_a", "nod_b"].map(
         async (node, index) =>
-          new StoreFixture(closeAfterTest(await postgresStore({ ...options, node, random: createRandom(index + 1) })), clock, node),
+          new StoreFixture(
+            closeAfterTest(await postgresStore({ ...options, node, random: createRandom(index + 1) })),
+            clock,
+            node,
+          ),
       ),
     );
     await worlds[0]?.account();
     const work = async (world: StoreFixture, index: number): Promise<void> => {
       await Promise.all([
-        ...[1, 2, 3, 4].map((turn) => world.store.execute("createAccount", makeAccount(`${world.node}_${index}_${turn}`))),
+        ...[1, 2, 3, 4].map((turn) =>
+          world.store.execute("createAccount", makeAccount(`${world.node}_${index}_${turn}`)),
+        ),
         ...[500, 400, 300].map((delay) => world.publish([makeInput({ delay: delay - index })])),
         ...Array.from({ length: 10 }, () => world.store.read.accounts()),
         world.sent().then((delivery) => world.settle(delivery)),

@@ -5,10 +5,12 @@ import { ask, openNode } from "./postgresDatabase.ts";
 import { startProxy } from "./postgresProxy.ts";
 import { closeAfterTest, TestClock, StoreFixture } from "../storeFixture.ts";
 
-// The sessions by which nodes see that others are there, on a real database: see docs/decisions/0051.
+// Nodes see each other's sessions on a real database: see docs/decisions/0051.
 
-/** The server is shared with other tests. */
-const ofSessions = `locktype = 'advisory' and objsubid = 1 and database = (select oid from pg_database where datname = current_database())`;
+/** Limits a query to this database, because other tests share the server. */
+const ofSessions =
+  "locktype = 'advisory' and objsubid = 1 " +
+  "and database = (select oid from pg_database where datname = current_database())";
 
 const until = async (isSo: () => Promise<boolean>): Promise<void> => {
   while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 10));
@@ -16,7 +18,8 @@ const until = async (isSo: () => Promise<boolean>): Promise<void> => {
 
 async function nodes(url: string): Promise<[StoreFixture, StoreFixture]> {
   const clock = new TestClock();
-  const open = async (node: string) => new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node);
+  const open = async (node: string) =>
+    new StoreFixture(closeAfterTest(await openNode(url, clock, { node })), clock, node);
   return [await open("nod_a"), await open("nod_b")];
 }
 
@@ -26,7 +29,7 @@ const sessionOf = async (url: string, node: string): Promise<number> =>
 const takeOver = (world: StoreFixture, session: number) =>
   world.store.execute("takeOver", { node: "nod_a", session, now: world.clock.now, limit: 10 });
 
-test("the leases of a session become due, those of a later one and of other nodes do not", async () => {
+test("a takeover makes due only the leases of the given session", async () => {
   const url = await freshDatabase();
   const [a, b] = await nodes(url);
   await a.account();
@@ -42,11 +45,11 @@ test("the leases of a session become due, those of a later one and of other node
   expect(again?.message.id).toBe(mine.message.id);
   expect(await b.states(mine.message.id)).toEqual(["CREATED", "ACTIVE", "ERROR", "RETRY", "ACTIVE"]);
   expect(await b.states(theirs.message.id)).toEqual(["CREATED", "ACTIVE"]);
-  // Its node reports late, and is not heard.
+  // The first node reports its outcome too late, so it does not count.
   expect(await a.settle(mine)).toMatchObject({ became: "late" });
 });
 
-test("messages that are due or delayed beyond any lease are not looked at", async () => {
+test("a takeover ignores messages that are due later than any lease", async () => {
   const url = await freshDatabase();
   const [a, b] = await nodes(url);
   await a.account();
@@ -55,7 +58,7 @@ test("messages that are due or delayed beyond any lease are not looked at", asyn
   expect(await takeOver(b, 1)).toEqual({ reclaimed: 0 });
 });
 
-test("a node whose connection is ended begins another session, and takes its hold again", async () => {
+test("a node whose connection ends begins another session and takes its lease again", async () => {
   const url = await freshDatabase();
   const [a] = await nodes(url);
   const { sessionLease } = a.store;
@@ -64,7 +67,7 @@ test("a node whose connection is ended begins another session, and takes its hol
   const held = async (): Promise<boolean> =>
     (await ask(url, `select count(*)::int as count from pg_locks where ${ofSessions}`))[0]?.["count"] === 2;
   await until(held);
-  // Only a node that has seen another one has something to lose.
+  // A node can lose its session lease only after it has seen another node.
   await until(async () => {
     await ask(url, `select pg_terminate_backend(pid) from pg_locks where ${ofSessions}`);
     await new Promise((resolve) => setTimeout(resolve, 200));
@@ -75,7 +78,7 @@ test("a node whose connection is ended begins another session, and takes its hol
   expect(await sessionOf(url, "nod_b")).toBeGreaterThan(1);
 });
 
-/** A user that may make tables and do nothing else, and the URL with which it comes. */
+/** Creates a user that may only create tables. Returns the URL for that user. */
 async function plainUser(url: string): Promise<string> {
   const name = `plain_${new URL(url).pathname.slice(1)}`;
   await ask(url, `create role ${name} login`);
@@ -89,9 +92,10 @@ async function plainUser(url: string): Promise<string> {
   return own.href;
 }
 
-const locksIn = async (url: string): Promise<number> => (await ask(url, `select 1 from pg_locks where ${ofSessions}`)).length;
+const locksIn = async (url: string): Promise<number> =>
+  (await ask(url, `select 1 from pg_locks where ${ofSessions}`)).length;
 
-test("a user without any privilege beyond its own tables has a hold", async () => {
+test("a node with no privilege beyond its own tables has a session lease", async () => {
   const url = await freshDatabase();
   const own = await plainUser(url);
   const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
@@ -99,7 +103,7 @@ test("a user without any privilege beyond its own tables has a hold", async () =
   expect([await sessionOf(url, "nod_a"), await locksIn(url)]).toEqual([1, 1]);
 });
 
-test("a user who may not look has no session that others could see, and sends", async () => {
+test("a node that may not look at others has no visible session, and delivers", async () => {
   const url = await freshDatabase();
   const own = await plainUser(url);
   await ask(url, "revoke execute on function pg_walfile_name(pg_lsn) from public");
@@ -108,7 +112,7 @@ test("a user who may not look has no session that others could see, and sends", 
   expect([await ask(url, "select 1 from nodes"), await locksIn(url)]).toEqual([[], 0]);
 });
 
-test("a user who may not look any more gives its hold up, so that nobody takes over from it, and sends", async () => {
+test("a node that may no longer look at others abandons its session lease, and delivers", async () => {
   const url = await freshDatabase();
   const own = await plainUser(url);
   const store = closeAfterTest(await openNode(own, new TestClock(), { node: "nod_a" }));
@@ -119,34 +123,43 @@ test("a user who may not look any more gives its hold up, so that nobody takes o
   expect(await locksIn(url)).toBe(0);
 });
 
-/** Two nodes, of which the first one comes through something that swallows what the database says to some of its connections. */
+/**
+ * Opens two nodes. The first one uses a proxy that drops what the database sends on some of its connections.
+ */
 async function nodesBehind(swallows: { application: string | null }) {
   const url = await freshDatabase();
   const clock = new TestClock();
-  const through = await startProxy(url, { loses: (_, application) => application === swallows.application || swallows.application === "" });
-  const open = async (node: string, at: string) => new StoreFixture(closeAfterTest(await openNode(at, clock, { node })), clock, node);
+  const through = await startProxy(url, {
+    loses: (_, application) => application === swallows.application || swallows.application === "",
+  });
+  const open = async (node: string, at: string) =>
+    new StoreFixture(closeAfterTest(await openNode(at, clock, { node })), clock, node);
   const b = await open("nod_b", url);
   const a = await open("nod_a", through);
   return { url, a, b };
 }
 
-test("a node takes its hold as lost when its connection alone is silent, and takes it again", { tags: "long" }, async () => {
-  const swallows: { application: string | null } = { application: null };
-  const { url, a, b } = await nodesBehind(swallows);
-  const { sessionLease } = a.store;
-  let lostFor = 0;
-  sessionLease?.onChange(() => (lostFor = sessionLease.isHeld() ? lostFor : sessionLease.lostFor()));
-  swallows.application = "waypost listener";
-  await until(async () => sessionLease?.isHeld() === false);
-  expect(lostFor).toBeGreaterThanOrEqual(0);
-  expect(b.store.sessionLease?.isHeld()).toBe(true);
-  swallows.application = null;
-  await until(async () => sessionLease?.isHeld() === true);
-  expect(await sessionOf(url, "nod_a")).toBeGreaterThan(1);
-});
+test(
+  "a node loses its session lease when only its own connection is silent, and takes it again",
+  { tags: "long" },
+  async () => {
+    const swallows: { application: string | null } = { application: null };
+    const { url, a, b } = await nodesBehind(swallows);
+    const { sessionLease } = a.store;
+    let lostFor = 0;
+    sessionLease?.onChange(() => (lostFor = sessionLease.isHeld() ? lostFor : sessionLease.lostFor()));
+    swallows.application = "waypost listener";
+    await until(async () => sessionLease?.isHeld() === false);
+    expect(lostFor).toBeGreaterThanOrEqual(0);
+    expect(b.store.sessionLease?.isHeld()).toBe(true);
+    swallows.application = null;
+    await until(async () => sessionLease?.isHeld() === true);
+    expect(await sessionOf(url, "nod_a")).toBeGreaterThan(1);
+  },
+);
 
 test(
-  "a node keeps its hold when the whole database is silent, and can be closed meanwhile",
+  "a node keeps its session lease when the whole database is silent, and can be closed",
   { tags: "long", timeout: 25_000 },
   async () => {
     const swallows: { application: string | null } = { application: null };
@@ -160,7 +173,7 @@ test(
   },
 );
 
-test("a node that ends in order leaves no session", async () => {
+test("a node that shuts down in order leaves no session", async () => {
   const url = await freshDatabase();
   const [a] = await nodes(url);
   await a.store.close();

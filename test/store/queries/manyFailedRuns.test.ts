@@ -4,25 +4,42 @@ import type { Filter } from "../../../src/core/search/filter.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import { scanLimit } from "../../../src/store/queries/storageReads.ts";
 import { failRuns, makeStartInput } from "../contract/failedRuns.ts";
-import { closeAfterTest, makeOldestFirstQuery, makeLogQuery, createSource, StoreFixture } from "../storeFixture.ts";
+import {
+  closeAfterTest,
+  makeOldestFirstQuery,
+  makeLogQuery,
+  createSource,
+  StoreFixture,
+} from "../storeFixture.ts";
 
 const many = 10_000;
 
-test("of ten thousand failed runs each is found at once by what it is searched by, and all of them page by page", async () => {
-  const world = await StoreFixture.open(async (clock, node) => closeAfterTest(await sqliteStore(":memory:", createSource(clock, node))));
+test("each of 10,000 failed runs is found at once by every filter and in a paged list", async () => {
+  const world = await StoreFixture.open(async (clock, node) =>
+    closeAfterTest(await sqliteStore(":memory:", createSource(clock, node))),
+  );
   world.capacity = { total: 1_000, perHost: 1_000 };
   await world.account();
   for (let n = 0; n < many; n += 500) {
     world.clock.now += 1_000;
     await failRuns(
       world,
-      Array.from({ length: 500 }, (_, at) => makeStartInput(`run-${n + at}.`, { labels: n + at === 7_777 ? ["rare"] : [] })),
+      Array.from({ length: 500 }, (_, at) =>
+        makeStartInput(`run-${n + at}.`, { labels: n + at === 7_777 ? ["rare"] : [] }),
+      ),
     );
   }
   expect(many).toBeGreaterThan(scanLimit);
   const page = (filter: Filter) =>
-    world.store.read.deadLetters({ ...makeOldestFirstQuery({ filter: { belongsToRun: true, ...filter } }), bodies: false });
-  for (const filter of [{ runIdStarts: ["run-9999."] }, { runIdStarts: ["run-7777", "run-77770"] }, { labels: ["rare"] }]) {
+    world.store.read.deadLetters({
+      ...makeOldestFirstQuery({ filter: { belongsToRun: true, ...filter } }),
+      bodies: false,
+    });
+  for (const filter of [
+    { runIdStarts: ["run-9999."] },
+    { runIdStarts: ["run-7777", "run-77770"] },
+    { labels: ["rare"] },
+  ]) {
     const { entries, cursor } = await page(filter);
     expect([entries.length, cursor]).toEqual([1, null]);
   }
@@ -31,10 +48,11 @@ test("of ten thousand failed runs each is found at once by what it is searched b
     "run-999.",
     ...Array.from({ length: 10 }, (_, n) => `run-999${n}.`),
   ]);
-  // More than are gone through one by one: found on the way through all of them.
+  // These are more runs than are looked up one by one, so they are found by reading all.
   const wide = await page({ runIdStarts: ["run-"] });
   expect([wide.entries.length, wide.cursor === null]).toEqual([100, false]);
-  let [seen, cursor]: [number, string | null] = [0, null];
+  let seen = 0;
+  let cursor: string | null = null;
   do {
     const next = await world.store.read.deadLetters({
       ...makeLogQuery({ filter: { belongsToRun: true }, cursor, count: 1_000 }),
@@ -44,5 +62,7 @@ test("of ten thousand failed runs each is found at once by what it is searched b
     ({ cursor } = next);
   } while (cursor !== null);
   expect(seen).toBe(many);
-  expect((await world.store.read.deadLetters(makeOldestFirstQuery({ filter: { belongsToRun: false } }))).entries).toEqual([]);
+  expect(
+    (await world.store.read.deadLetters(makeOldestFirstQuery({ filter: { belongsToRun: false } }))).entries,
+  ).toEqual([]);
 });

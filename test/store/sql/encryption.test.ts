@@ -13,11 +13,23 @@ import { StorageRefused } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
 import { ask } from "../postgres/postgresDatabase.ts";
-import { makeAccount, closeAfterTest, createTestFolder, makeInput, createSteppedClock, createSource, TestClock } from "../storeFixture.ts";
+import {
+  makeAccount,
+  closeAfterTest,
+  createTestFolder,
+  makeInput,
+  createSteppedClock,
+  createSource,
+  TestClock,
+} from "../storeFixture.ts";
 
 const one = makeKeyLine(1);
 const two = makeKeyLine(2);
-const secrets = { password: "Passwort-im-Klartext", token: "Token-im-Klartext", signingKeys: { current: "sig_Jetzt", next: "sig_Danach" } };
+const secrets = {
+  password: "Passwort-im-Klartext",
+  token: "Token-im-Klartext",
+  signingKeys: { current: "sig_Jetzt", next: "sig_Danach" },
+};
 const hidden = ["Passwort-im-Klartext", "Token-im-Klartext", "sig_Jetzt", "sig_Danach", "whsec_Quelle"];
 const verification = { scheme: "github", secret: "whsec_Quelle" };
 
@@ -25,13 +37,20 @@ async function fill(store: Store, accounts = 1, from = 0): Promise<void> {
   for (let at = from; at < accounts; at++) {
     const id = `acc${at}`;
     await store.execute("createAccount", { ...makeAccount(id), ...secrets, tokenHash: `hash ${id}` });
-    const setUp = { account: id, secretHash: `s ${id}`, verification, name: "", destination: "https://one.example/", headers: [] };
+    const setUp = {
+      account: id,
+      secretHash: `s ${id}`,
+      verification,
+      name: "",
+      destination: "https://one.example/",
+      headers: [],
+    };
     await store.execute("createSource", { ...setUp, deduplicate: true, paused: false });
   }
 }
 
 const open = async (path: string, keys: KeySource): Promise<Store> =>
-  closeAfterTest(await sqliteStore(path, createSource(new TestClock(), "nod_a"), keys));
+  closeAfterTest(await sqliteStore(path, createSource(new TestClock(), "nod_a"), { keys }));
 
 const storedIn = (path: string): string =>
   readdirSync(dirname(path))
@@ -39,7 +58,7 @@ const storedIn = (path: string): string =>
     .join("");
 
 describe("a store with keys", () => {
-  test("keeps no secret in clear in any of its files, and gives back what it was given", async () => {
+  test("encrypts all secrets in all of its files and returns them unchanged", async () => {
     const path = join(createTestFolder(), "store.db");
     const store = await open(path, { keyRing: one });
     await fill(store);
@@ -49,13 +68,15 @@ describe("a store with keys", () => {
     await store.execute("changeAccount", { account: "acc0", change: { plan: "free" } });
     const rotated = await store.execute("rotateKeys", { account: "acc0" });
     expect((await store.read.account("acc0"))?.signingKeys).toEqual(rotated);
-    expect((await store.read.account("acc0"))?.lastRotation?.key, "it goes on signing for a day").toBe("sig_Jetzt");
+    expect((await store.read.account("acc0"))?.lastRotation?.key, "the old key signs for one more day").toBe(
+      "sig_Jetzt",
+    );
     const stored = storedIn(path);
     expect(stored).toContain("hash acc0");
     expect([...hidden, rotated.next].filter((secret) => stored.includes(secret))).toEqual([]);
   });
 
-  test("signs what it delivers with the keys of the account", async () => {
+  test("signs deliveries with the keys of the account", async () => {
     const store = await open(join(createTestFolder(), "store.db"), { keyRing: one });
     await fill(store);
     const signedWith: string[] = [];
@@ -70,7 +91,7 @@ describe("a store with keys", () => {
     expect(signedWith).toEqual(["sig_Jetzt"]);
   });
 
-  test("reads what an older server kept in clear, and seals it when it changes", async () => {
+  test("reads unencrypted secrets of an older server and encrypts them on the next change", async () => {
     const path = join(createTestFolder(), "store.db");
     const older = await sqliteStore(path, createSource(new TestClock(), "nod_a"));
     await fill(older, 2);
@@ -85,7 +106,7 @@ describe("a store with keys", () => {
     expect(await store.read.sourceBySecret("s acc1")).toMatchObject({ verification });
   });
 
-  test("is sealed with another key while it is used, and needs the old one no more", async () => {
+  test("is encrypted with a new key while in use and then no longer needs the old key", async () => {
     const folder = createTestFolder();
     const path = join(folder, "store.db");
     const file = join(createTestFolder(), "keys");
@@ -95,7 +116,10 @@ describe("a store with keys", () => {
     await fill(store, 3);
     writeKeys(file, [two, one]);
     await fill(store, 4, 3);
-    expect(Object.fromEntries(await countKeyUse(store.read)), "those that are there already stay").toEqual({ 1: 6, 2: 2 });
+    expect(Object.fromEntries(await countKeyUse(store.read)), "those that are there already stay").toEqual({
+      1: 6,
+      2: 2,
+    });
     expect(await reencrypt(store, { file })).toBe(6);
     expect(Object.fromEntries(await countKeyUse(store.read))).toEqual({ 2: 8 });
     writeKeys(file, [two]);
@@ -105,13 +129,15 @@ describe("a store with keys", () => {
     expect(await again.read.sourceBySecret("s acc3")).toMatchObject({ verification });
   });
 
-  test("goes on where sealing again was broken off", async () => {
+  test("continues an interrupted re-encryption", async () => {
     const path = join(createTestFolder(), "store.db");
-    const before = await sqliteStore(path, createSource(new TestClock(), "nod_a"), { keyRing: one });
+    const before = await sqliteStore(path, createSource(new TestClock(), "nod_a"), {
+      keys: { keyRing: one },
+    });
     await fill(before, 250);
     await before.close();
     const keyRing = `${two},${one}`;
-    const breaking = await sqliteStore(path, createSource(new TestClock(), "nod_a"), { keyRing });
+    const breaking = await sqliteStore(path, createSource(new TestClock(), "nod_a"), { keys: { keyRing } });
     let calls = 0;
     const execute = <N extends CommandName>(name: N, input: CommandInput<N>) => {
       if (++calls > 1) throw new Error("killed");
@@ -121,35 +147,44 @@ describe("a store with keys", () => {
     await breaking.close();
     const store = await open(path, { keyRing });
     expect(Object.fromEntries(await countKeyUse(store.read))).toEqual({ 1: 300, 2: 200 });
-    for (const { id } of await store.read.accounts()) expect(await store.read.account(id)).toMatchObject(secrets);
+    for (const { id } of await store.read.accounts())
+      expect(await store.read.account(id)).toMatchObject(secrets);
     expect(await reencrypt(store, { keyRing })).toBe(300);
     expect(await reencrypt(store, { keyRing })).toBe(0);
     expect(Object.fromEntries(await countKeyUse(store.read))).toEqual({ 2: 500 });
   });
 
   test.each([
-    ["no keys", null, /there are none, and secrets are sealed with key 1/],
-    ["keys without the one it needs", { keyRing: two }, /there is no key 1, which sealed what belongs to account acc0/],
-    ["another key of the same version", { keyRing: makeKeyLine(1) }, /key 1 does not open what was sealed for account acc0/],
-  ])("says what is wrong with %s, and changes nothing", async (_, keys, said) => {
+    [
+      "no keys",
+      null,
+      /keys: missing, but secrets are encrypted with key 1; set WAYPOST_KEYS or WAYPOST_KEYS_FILE/,
+    ],
+    ["keys without the one it needs", { keyRing: two }, /key 1 is missing, which encrypted account acc0/],
+    ["another key of the same version", { keyRing: makeKeyLine(1) }, /key 1 cannot decrypt account acc0/],
+  ])("reports %s and changes nothing", async (_, keys, said) => {
     const path = join(createTestFolder(), "store.db");
-    const before = await sqliteStore(path, createSource(new TestClock(), "nod_a"), { keyRing: one });
+    const before = await sqliteStore(path, createSource(new TestClock(), "nod_a"), {
+      keys: { keyRing: one },
+    });
     await fill(before);
     await before.close();
     const wrong = await open(path, keys);
     await expect(wrong.read.accounts()).rejects.toThrow(StorageRefused);
     await expect(wrong.read.accounts()).rejects.toThrow(said);
     await expect(wrong.read.sourceBySecret("s acc0")).rejects.toThrow(StorageRefused);
-    await expect(wrong.execute("changeAccount", { account: "acc0", change: { plan: "free" } })).rejects.toThrow(said);
+    await expect(
+      wrong.execute("changeAccount", { account: "acc0", change: { plan: "free" } }),
+    ).rejects.toThrow(said);
     const right = await open(path, { keyRing: one });
     expect(await right.read.account("acc0")).toMatchObject(secrets);
   });
 });
 
-describe("what is sealed", () => {
+describe("an encrypted secret", () => {
   const seals = createCipher({ keyRing: one });
 
-  test("opens for the row and the field that it was sealed for, and for no other", () => {
+  test("is decrypted only for the row and the field that it was encrypted for", () => {
     const sealed = seals.encrypt({ a: "ü" }, "account a secrets") ?? "";
     expect(seals.decrypt(sealed, "account a secrets")).toEqual({ a: "ü" });
     expect(seals.decrypt(sealed, "account a secrets"), "remembered").toEqual({ a: "ü" });
@@ -157,37 +192,41 @@ describe("what is sealed", () => {
       expect(() => seals.decrypt(sealed, other)).toThrow(StorageRefused);
   });
 
-  test("does not open when any of it was altered", () => {
+  test("cannot be decrypted after any byte was altered", () => {
     const sealed = seals.encrypt("secret", "x") ?? "";
     const [version, text = ""] = sealed.split(".");
     const bytes = Buffer.from(text, "base64");
     for (let at = 0; at < bytes.length; at++) {
       const altered = Buffer.from(bytes);
       altered[at] = (altered[at] ?? 0) ^ 1;
-      expect(() => seals.decrypt(`${version}.${altered.toString("base64")}`, "x"), `byte ${at}`).toThrow(StorageRefused);
+      expect(() => seals.decrypt(`${version}.${altered.toString("base64")}`, "x"), `byte ${at}`).toThrow(
+        StorageRefused,
+      );
     }
     for (const broken of ["", "1", "1.", `1.${bytes.subarray(0, 20).toString("base64")}`, `2.${text}`])
       expect(() => seals.decrypt(broken, "x")).toThrow(StorageRefused);
   });
 
-  test("is another text each time", () => {
+  test("has a different text each time it is encrypted", () => {
     expect(seals.encrypt("secret", "x")).not.toBe(seals.encrypt("secret", "x"));
   });
 });
 
-describe("a ring", () => {
-  test("is read from a setting, or from a file with comments", () => {
+describe("a key ring", () => {
+  test("is read from a setting or from a file with comments", () => {
     expect(parseKeyRing(`${two},${one}`, "x").map(({ version }) => version)).toEqual([2, 1]);
-    expect(parseKeyRing(`# one, two; three\n ${two} # new\n\n${one}\n`, "x").map(({ version }) => version)).toEqual([2, 1]);
+    expect(
+      parseKeyRing(`# one, two; three\n ${two} # new\n\n${one}\n`, "x").map(({ version }) => version),
+    ).toEqual([2, 1]);
   });
 
   test.each([
-    ["", /x: there is no key in it; waypost keys new prints one/],
-    ["# nothing", /x: there is no key in it/],
-    ["1:short", /x: key 1 is not of the form/],
-    [`${one},0:${one.slice(2)}`, /x: key 2 is not of the form/],
+    ["", /x: contains no key; "waypost keys new" prints a new key/],
+    ["# nothing", /x: contains no key/],
+    ["1:short", /x: key 1 is invalid; use the form/],
+    [`${one},0:${one.slice(2)}`, /x: key 2 is invalid; use the form/],
     [`${one},${makeKeyLine(1)}`, /x: two keys have the same version/],
-  ])("is refused as %s, without a word of what is in it", (written, said) => {
+  ])("is refused as %s, without its content in the error", (written, said) => {
     expect(() => parseKeyRing(written, "x")).toThrow(said);
     try {
       parseKeyRing(written, "x");
@@ -196,11 +235,11 @@ describe("a ring", () => {
     }
   });
 
-  test("is written as a whole, for its own user alone, and by one at a time", () => {
+  test("is written atomically, readable only by its user, by one process at a time", () => {
     const file = join(createTestFolder(), "keys");
     writeKeys(file, [one]);
     writeFileSync(`${file}.new`, "");
-    expect(() => writeKeys(file, [two, one])).toThrow(/keys\.new: cannot be written \(it is there already\)/);
+    expect(() => writeKeys(file, [two, one])).toThrow(/keys\.new: cannot be written \(it already exists\)/);
     expect(parseKeyRing(readFileSync(file, "utf8"), file)).toHaveLength(1);
     rmSync(`${file}.new`);
     writeKeys(file, [two, one]);
@@ -208,18 +247,26 @@ describe("a ring", () => {
   });
 });
 
-test("nodes of PostgreSQL are given other keys one after another, and seal again while both run", async () => {
+test("nodes of PostgreSQL take a new key ring one after another and re-encrypt while both run", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   const node = async (name: string, keys: KeySource, seed: number): Promise<Store> =>
     closeAfterTest(
-      await postgresStore({ url, node: name, random: createRandom(seed), clock: createSteppedClock(clock), now: () => clock.now, keys }),
+      await postgresStore({
+        url,
+        node: name,
+        random: createRandom(seed),
+        clock: createSteppedClock(clock),
+        now: () => clock.now,
+        keys,
+      }),
     );
   const old = await node("nod_a", { keyRing: one }, 1);
   await fill(old, 20);
   const [stored] = await ask(
     url,
-    "select string_agg(detail, ' ') as all from (select detail from accounts union all select detail from sources) as rows",
+    "select string_agg(detail, ' ') as all from " +
+      "(select detail from accounts union all select detail from sources) as rows",
   );
   expect(hidden.filter((secret) => String(stored?.all).includes(secret))).toEqual([]);
   const knowing = await node("nod_b", { keyRing: `${one},${two}` }, 2);
@@ -227,12 +274,16 @@ test("nodes of PostgreSQL are given other keys one after another, and seal again
   const plans = ["free", "paid", "fixed_1m"] as const;
   const changing = Promise.all(
     Array.from({ length: 60 }, (_, at) =>
-      knowing.execute("changeAccount", { account: `acc${at % 20}`, change: { plan: plans[at % 3] ?? "free" } }),
+      knowing.execute("changeAccount", {
+        account: `acc${at % 20}`,
+        change: { plan: plans[at % 3] ?? "free" },
+      }),
     ),
   );
   await Promise.all([reencrypt(first, { keyRing: `${two},${one}` }), changing]);
   await reencrypt(first, { keyRing: `${two},${one}` });
   expect(Object.fromEntries(await countKeyUse(first.read))).toEqual({ 2: 40 });
-  for (let at = 0; at < 20; at++) expect(await knowing.read.account(`acc${at}`)).toMatchObject({ ...secrets, plan: plans[(at + 40) % 3] });
-  await expect(old.read.account("acc0"), "it was not started again").rejects.toThrow(/there is no key 2/);
+  for (let at = 0; at < 20; at++)
+    expect(await knowing.read.account(`acc${at}`)).toMatchObject({ ...secrets, plan: plans[(at + 40) % 3] });
+  await expect(old.read.account("acc0"), "it was not started again").rejects.toThrow(/key 2 is missing/);
 });

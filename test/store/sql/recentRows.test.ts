@@ -26,7 +26,7 @@ const rowOf = (id: string, attempts: number): MessageState => ({
   endpoint: "https://h/",
 });
 
-/** Rows that are remembered, over a storage that says what it was asked for. */
+/** Returns a row cache in front of a storage that records which keys it was asked for. */
 function open() {
   const stored = new Map<string, MessageState>();
   const asked: string[] = [];
@@ -41,17 +41,20 @@ function open() {
   return {
     asked,
     recent,
-    /** A batch that writes this row, or deletes it. */
+    /** Records a batch that writes or deletes this row. */
     write(id: string, row: MessageState | undefined): void {
       if (row) stored.set(id, row);
       else stored.delete(id);
-      recent.record({ changes: (table) => (table === "messages" ? [{ key: ["a", id], now: row }] : []) as never });
+      recent.record({
+        changes: (table) => (table === "messages" ? [{ key: ["a", id], now: row }] : []) as never,
+      });
     },
-    read: async (id: string, account = "a"): Promise<MessageState | undefined> => (await loader.rows("messages", [[account, id]]))[0],
+    read: async (id: string, account = "a"): Promise<MessageState | undefined> =>
+      (await loader.rows("messages", [[account, id]]))[0],
   };
 }
 
-test("what a batch has written is not asked for again, and of another account it is not known", async () => {
+test("a row that a batch has written is not read again, and is unknown in another account", async () => {
   const { write, read, asked, recent } = open();
   write("m", rowOf("m", 1));
   expect(await read("m")).toMatchObject({ attempts: 1 });
@@ -63,7 +66,7 @@ test("what a batch has written is not asked for again, and of another account it
   expect(asked).toEqual(["m", "m"]);
 });
 
-test("however much is written in between, a row is as it was written last, or is asked for", async () => {
+test("a cached row is always the one that was written last", async () => {
   const { write, read, asked } = open();
   const others = (count: number): void => {
     for (let number = 0; number < count; number++) write(`o${number}`, rowOf(`o${number}`, 0));
@@ -72,7 +75,7 @@ test("however much is written in between, a row is as it was written last, or is
   others(6_000);
   expect(await read("m")).toMatchObject({ attempts: 1 });
   expect(asked).toEqual([]);
-  // Now it is in both generations.
+  // The row is now in both generations.
   write("m", rowOf("m", 2));
   expect(await read("m")).toMatchObject({ attempts: 2 });
   write("m", undefined);
@@ -96,10 +99,22 @@ describe("runs", () => {
     failureCallback: null,
   };
   const run = { account: "a", id: "run_1", endedAt: null, invoker: null, settings } as unknown as Run;
-  const active: ActiveRun = { account: "a", runId: "r", run: "run_1", steps: 1, size: 1, waiting: 0, firstMessage: "m" };
+  const active: ActiveRun = {
+    account: "a",
+    runId: "r",
+    run: "run_1",
+    steps: 1,
+    size: 1,
+    waiting: 0,
+    firstMessage: "m",
+  };
 
-  /** Whether a row that was written is known, and not asked for. */
-  async function isKnown<T extends "runs" | "activeRuns">(table: T, row: Rows[T], id: string): Promise<boolean> {
+  /** Reports whether a written row is cached and not read again. */
+  async function isKnown<T extends "runs" | "activeRuns">(
+    table: T,
+    row: Rows[T],
+    id: string,
+  ): Promise<boolean> {
     const recent = new RecentRows();
     let asked = 0;
     const rows = async (): Promise<readonly never[]> => {
@@ -114,7 +129,7 @@ describe("runs", () => {
     return asked === 0;
   }
 
-  test("that go on are known, and how far they are", async () => {
+  test("that are active are cached with their progress", async () => {
     expect(await isKnown("runs", run, "run_1")).toBe(true);
     expect(await isKnown("activeRuns", active, "r")).toBe(true);
   });
@@ -122,13 +137,16 @@ describe("runs", () => {
   const long = [["X-Long", "x".repeat(5_000)]] as const;
   test.each<[string, Partial<Run>]>([
     ["have ended", { endedAt: 1 }],
-    ["have an invoker", { invoker: { run: "run_2", runId: "s", createdAt: 0, url: "u", headers: [], step: {} } }],
+    [
+      "have an invoker",
+      { invoker: { run: "run_2", runId: "s", createdAt: 0, url: "u", headers: [], step: {} } },
+    ],
     ["have long headers", { settings: { ...settings, headers: long } }],
     [
       "have long headers for their failure callback",
       { settings: { ...settings, failureCallback: { ...settings, url: "u", headers: long } } },
     ],
-  ])("that %s are not kept in memory", async (_, part) => {
+  ])("that %s are not cached", async (_, part) => {
     expect(await isKnown("runs", { ...run, ...part }, "run_1")).toBe(false);
   });
 });
@@ -136,7 +154,7 @@ describe("runs", () => {
 describe("counts", () => {
   const need = { account: "a", name: "groups", limit: 5 } as const;
 
-  /** Counts of groups that are remembered, over a storage that has so many. */
+  /** Returns cached counts of URL groups in front of a storage with this many groups. */
   function openCounts(stored: number) {
     let asked = 0;
     const recent = new RecentRows();
@@ -145,23 +163,29 @@ describe("counts", () => {
       return needs.map(({ limit }) => Math.min(stored, limit));
     };
     const loader = recent.cachedLoader({ quotaCounts } as unknown as Loader);
-    const write = (change: object): void => recent.record({ changes: (table) => (table === "urlGroups" ? [change] : []) as never });
+    const write = (change: object): void =>
+      recent.record({ changes: (table) => (table === "urlGroups" ? [change] : []) as never });
     return { asked: () => asked, recent, loader, write };
   }
 
-  test("are asked for once, and follow what is made and removed", async () => {
+  test("are read once and follow created and removed rows", async () => {
     const { asked, loader, write } = openCounts(2);
     expect(await loader.quotaCounts([need, { ...need, account: "b" }])).toEqual([2, 2]);
     for (const id of ["x", "y"]) write({ key: ["a", id], loaded: true, before: undefined, now: {} });
     write({ key: ["a", "x"], loaded: true, before: {}, now: {} });
     write({ key: ["b", "z"], loaded: true, before: {}, now: undefined });
-    expect(await loader.quotaCounts([{ ...need, account: "b" }, need, { ...need, limit: 3 }])).toEqual([1, 4, 3]);
+    expect(await loader.quotaCounts([{ ...need, account: "b" }, need, { ...need, limit: 3 }])).toEqual([
+      1, 4, 3,
+    ]);
     expect(asked()).toBe(1);
   });
 
-  test("are asked for again where it is not known how many there are", async () => {
+  test("are read again if the number of rows is unknown", async () => {
     const { asked, loader, recent, write } = openCounts(9);
-    expect([await loader.quotaCounts([need]), await loader.quotaCounts([{ ...need, limit: 20 }])]).toEqual([[5], [9]]);
+    expect([await loader.quotaCounts([need]), await loader.quotaCounts([{ ...need, limit: 20 }])]).toEqual([
+      [5],
+      [9],
+    ]);
     expect(asked()).toBe(2);
     expect(await loader.quotaCounts([need])).toEqual([5]);
     expect(asked()).toBe(2);
@@ -172,7 +196,7 @@ describe("counts", () => {
     expect(asked()).toBe(4);
   });
 
-  test("of more than a thousand are right, although most are forgotten", async () => {
+  test("of more than 1,000 accounts are right although most are evicted", async () => {
     const { loader } = openCounts(3);
     const many = Array.from({ length: 700 }, (_, n) => ({ ...need, account: `m${n}` }));
     await loader.quotaCounts(many);

@@ -6,7 +6,7 @@ import type { Memory } from "../../model/memoryStore.ts";
 import type { Columns, Table } from "../../../src/store/sql/tables.ts";
 import { tables } from "../../../src/store/sql/tables.ts";
 
-/** The tables that are weighed, and what is weighed of their rows besides 100 bytes for each. */
+/** The tables whose rows are weighed, and the columns that are weighed in addition to 100 bytes per row. */
 const weighedColumns = {
   storedMessages: ["detail", "body"],
   log: ["detail", "body"],
@@ -25,11 +25,14 @@ const weighedColumns = {
 type WeighedTable = keyof typeof weighedColumns;
 export const weighedNames = Object.keys(weighedColumns) as WeighedTable[];
 
-/** What a row of a table weighs that is weighed, by its columns. */
+/** Returns the weight of a row from its columns. */
 const readWeight = (name: WeighedTable, columns: Columns): number =>
-  weighedColumns[name].reduce((sum, part) => sum + Buffer.from((columns[part] as string | Uint8Array | null) ?? "").byteLength, 100);
+  weighedColumns[name].reduce(
+    (sum, part) => sum + Buffer.from((columns[part] as string | Uint8Array | null) ?? "").byteLength,
+    100,
+  );
 
-/** The same of a row as a memory store has it. */
+/** Returns the weight of a row as a memory store holds it. */
 export function weighRow<T extends WeighedTable>(name: T, row: Rows[T]): number {
   const table: Table<Rows[T]> = tables[name];
   return readWeight(name, table.write(row));
@@ -37,36 +40,50 @@ export function weighRow<T extends WeighedTable>(name: T, row: Rows[T]): number 
 
 type Sums = Record<string, number>;
 
-/** The sums of weights by account. Accounts that store nothing are absent. */
+/** Returns the sums of weights by account. Accounts that store nothing are omitted. */
 function sumByAccount(weights: Iterable<readonly [account: string, bytes: number]>): Sums {
   const sums: Sums = {};
   for (const [account, bytes] of weights) sums[account] = (sums[account] ?? 0) + bytes;
   return Object.fromEntries(Object.entries(sums).filter(([, sum]) => sum !== 0));
 }
 
-/** What the largest buckets say of that. */
+/** Returns the stored bytes of accounts according to the largest usage buckets. */
 const sumBuckets = (usage: readonly Pick<Usage, "account" | "id" | "storedBytes">[]): Sums =>
-  sumByAccount(usage.filter(({ id }) => id.startsWith("3h/")).map(({ account, storedBytes }) => [account, storedBytes]));
+  sumByAccount(
+    usage.filter(({ id }) => id.startsWith("3h/")).map(({ account, storedBytes }) => [account, storedBytes]),
+  );
 
-/** Recounts what accounts store, from all rows by table as a memory store has them. Of deleted accounts nothing is counted. */
+/**
+ * Expects the stored bytes of accounts to equal the weight of all rows of a memory store. Deleted accounts
+ * are not checked.
+ */
 export function expectStoredBytes(rowsOf: <T extends TableName>(table: T) => readonly Rows[T][]): void {
-  const deleted = new Set(rowsOf("accounts").flatMap(({ id, deletedAt }) => (deletedAt === undefined ? [] : [id])));
-  const others = (sums: Sums): Sums => Object.fromEntries(Object.entries(sums).filter(([account]) => !deleted.has(account)));
-  const rows = weighedNames.flatMap((name) => rowsOf(name).map((row) => [row.account, weighRow(name, row)] as const));
-  expect(others(sumBuckets(rowsOf("usage"))), "stored bytes are those of all rows").toEqual(others(sumByAccount(rows)));
+  const deleted = new Set(
+    rowsOf("accounts").flatMap(({ id, deletedAt }) => (deletedAt === undefined ? [] : [id])),
+  );
+  const others = (sums: Sums): Sums =>
+    Object.fromEntries(Object.entries(sums).filter(([account]) => !deleted.has(account)));
+  const rows = weighedNames.flatMap((name) =>
+    rowsOf(name).map((row) => [row.account, weighRow(name, row)] as const),
+  );
+  expect(others(sumBuckets(rowsOf("usage"))), "stored bytes equal the weight of all rows").toEqual(
+    others(sumByAccount(rows)),
+  );
 }
 
 export const expectStoredBytesInMemory = ({ tables: rows }: Memory): void =>
   expectStoredBytes(<T extends TableName>(table: T) => [...(rows[table] as Map<string, Rows[T]>).values()]);
 
-/** The same in a database, by what is really there. */
-export async function expectStoredBytesInDatabase(connection: Pick<DatabaseConnection, "query">): Promise<Sums> {
+/** Expects the stored bytes of accounts to equal the weight of all rows in a database. */
+export async function expectStoredBytesInDatabase(
+  connection: Pick<DatabaseConnection, "query">,
+): Promise<Sums> {
   const weights: (readonly [string, number])[] = [];
   for (const name of weighedNames)
     for (const columns of await connection.query(`select * from ${tables[name].name}`, []))
       weights.push([String(columns.account), readWeight(name, columns)]);
   const usage = (await connection.query("select * from usage", [])).map((row) => tables.usage.read(row));
   const sums = sumByAccount(weights);
-  expect(sumBuckets(usage), "stored bytes are those of all rows").toEqual(sums);
+  expect(sumBuckets(usage), "stored bytes equal the weight of all rows").toEqual(sums);
   return sums;
 }

@@ -4,14 +4,18 @@ import { tableNames } from "../../../src/store/store.ts";
 import { tables } from "../../../src/store/sql/tables.ts";
 import { makeAccount, bytes, makeCallback, makeInput } from "../storeFixture.ts";
 
-const { delay: _, ...letter } = makeInput({ callback: makeCallback("https://two.example/"), labels: ["l"], retryDelay: "1000" });
+const { delay: _, ...input } = makeInput({
+  callback: makeCallback("https://two.example/"),
+  labels: ["l"],
+  retryDelay: "1000",
+});
 const { body: _body, ...scheduled } = makeInput();
 
-/** One row of each table with something in every field. */
+/** One row of each table, with a value in every field. */
 const full: { [T in TableName]: Rows[T] } = {
   accounts: { ...makeAccount("acc"), createdAt: 5 },
   storedMessages: {
-    ...letter,
+    ...input,
     account: "acc",
     id: "msg_1",
     createdAt: 1,
@@ -124,7 +128,13 @@ const full: { [T in TableName]: Rows[T] } = {
     size: 9,
     body: bytes("hello"),
   },
-  deduplications: { account: "acc", key: "d", messageId: "msg_1", expiresAt: 2 ** 45, made: { at: 2 ** 44, url: "https://a.example/" } },
+  deduplications: {
+    account: "acc",
+    key: "d",
+    messageId: "msg_1",
+    expiresAt: 2 ** 45,
+    made: { at: 2 ** 44, url: "https://a.example/" },
+  },
   deadLetters: {
     account: "acc",
     id: "1-1",
@@ -188,7 +198,15 @@ const full: { [T in TableName]: Rows[T] } = {
     body: bytes("result"),
     settings: { ...makeCallback("https://two.example/"), callback: null, failureCallback: null },
   },
-  activeRuns: { account: "acc", runId: "wfr_1", run: "run_1", steps: 3, size: 400, firstMessage: "msg_1", waiting: 2 },
+  activeRuns: {
+    account: "acc",
+    runId: "wfr_1",
+    run: "run_1",
+    steps: 3,
+    size: 400,
+    firstMessage: "msg_1",
+    waiting: 2,
+  },
   steps: {
     account: "acc",
     id: "run_1/r1",
@@ -271,7 +289,7 @@ function check<T extends TableName>(name: T): void {
   const table = tables[name];
   const row = full[name];
 
-  test("is written in the order of the columns, and the key comes first", () => {
+  test("is written in the order of the columns with the key first", () => {
     expect(Object.keys(table.write(row))).toEqual(Object.keys(table.columns));
     expect(Object.keys(table.columns).slice(0, table.key.length)).toEqual(table.key);
   });

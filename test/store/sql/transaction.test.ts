@@ -5,7 +5,7 @@ import { RecentTimeIndex } from "../../../src/store/batch/recentTimeIndex.ts";
 import { runSqlBatch } from "../../../src/store/sql/transaction.ts";
 import { makeAccount, createSource, TestClock } from "../storeFixture.ts";
 
-/** A database whose statements that write answer when they are told to, each by itself. */
+/** Returns a database whose writing statements complete when the test decides. */
 function slowDatabase(answerTo: (sql: string) => Promise<void>) {
   let open = 0;
   let openAtEnd: number | null = null;
@@ -25,7 +25,8 @@ function slowDatabase(answerTo: (sql: string) => Promise<void>) {
     },
   };
   const database: Database = {
-    transaction: async (run) => await run(connection, Promise.resolve(null)).finally(() => (openAtEnd = open)),
+    transaction: async (run) =>
+      await run(connection, Promise.resolve(null)).finally(() => (openAtEnd = open)),
     isConflict: () => false,
     recentTimeIndex: new RecentTimeIndex(),
   };
@@ -34,14 +35,14 @@ function slowDatabase(answerTo: (sql: string) => Promise<void>) {
 
 const later = (turns: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, turns * 5));
 
-/** Makes an account, with its entry in the audit log. */
+/** Creates an account with its entry in the audit log. */
 const create = (database: Database) => {
   const by = { kind: "commandLine", address: null } as const;
   const calls = [{ name: "createAccount", input: { ...makeAccount("acc"), by } }] as const;
-  return runSqlBatch(database, createSource(new TestClock(), "nod_a"), calls, noCapacity);
+  return runSqlBatch({ database, momentSource: createSource(new TestClock(), "nod_a") }, calls, noCapacity);
 };
 
-test("a transaction ends when all that belongs to it was answered, also where something has failed", async () => {
+test("a transaction ends after all its statements have completed, even if one fails", async () => {
   const { database, openAtEnd } = slowDatabase(async (sql) => {
     if (sql.includes("into accounts")) throw new Error("the first");
     await later(2);
@@ -50,7 +51,7 @@ test("a transaction ends when all that belongs to it was answered, also where so
   expect(openAtEnd()).toBe(0);
 });
 
-test("of what fails together the first tells why, whichever table it is of", async () => {
+test("the first of several errors is thrown, regardless of its table", async () => {
   const first = Promise.withResolvers<void>();
   const { database } = slowDatabase(async (sql) => {
     await (sql.includes("into accounts") ? first.promise.then(() => later(1)) : later(1));
@@ -60,7 +61,7 @@ test("of what fails together the first tells why, whichever table it is of", asy
   await expect(create(database)).rejects.toThrow("the first");
 });
 
-test("what is asked together with a beginning that fails is answered before the transaction ends", async () => {
+test("a transaction whose beginning fails ends after its first statements have completed", async () => {
   let asked = 0;
   let open = 0;
   let openAtEnd = -1;
@@ -76,7 +77,8 @@ test("what is asked together with a beginning that fails is answered before the 
     },
   };
   const database: Database = {
-    transaction: async (run) => run(slow, Promise.reject(new Error("not begun"))).finally(() => (openAtEnd = open)),
+    transaction: async (run) =>
+      run(slow, Promise.reject(new Error("not begun"))).finally(() => (openAtEnd = open)),
     isConflict: () => false,
     recentTimeIndex: new RecentTimeIndex(),
   };

@@ -14,15 +14,18 @@ import { describeStore } from "../contract/index.ts";
 import type { TestClock } from "../storeFixture.ts";
 import { closeAfterTest, createTestFolder, sleepReal, createSource } from "../storeFixture.ts";
 
-describeStore("SQLite in memory", async (clock, node) => closeAfterTest(await sqliteStore(":memory:", createSource(clock, node))));
+describeStore("SQLite in memory", async (clock, node) =>
+  closeAfterTest(await sqliteStore(":memory:", createSource(clock, node))),
+);
 
 describeStore(
   "SQLite on disk",
-  async (clock, node) => closeAfterTest(await sqliteStore(join(createTestFolder(), "store.db"), createSource(clock, node))),
+  async (clock, node) =>
+    closeAfterTest(await sqliteStore(join(createTestFolder(), "store.db"), createSource(clock, node))),
   { long: "all" },
 );
 
-// Threads take long to start, so tests share them, and each finds the tables empty.
+// Threads start slowly, so the tests share them. Each test finds the tables empty.
 const folder = mkdtempSync(join(tmpdir(), "waypost-threads-"));
 const path = join(folder, "store.db");
 let threads: Store | null = null;
@@ -30,7 +33,12 @@ let threads: Store | null = null;
 describeStore("SQLite of a server", openEmpty, { long: "others" });
 
 async function openEmpty(clock: TestClock, node: NodeId): Promise<Store> {
-  threads ??= await embeddedStore({ path, momentSource: createSource(clock, node), pause: sleepReal, elapsed });
+  threads ??= await embeddedStore({
+    path,
+    momentSource: createSource(clock, node),
+    pause: sleepReal,
+    elapsed,
+  });
   await empty();
   const { close } = threads;
   return {

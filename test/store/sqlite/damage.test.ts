@@ -7,17 +7,19 @@ import { createTestFolder } from "../storeFixture.ts";
 const rounds = Number(process.env.TEST_DAMAGE_ROUNDS ?? 60);
 const firstSeed = Number(process.env.TEST_DAMAGE_SEED ?? 1);
 
-/** How often each was noticed by what, as a table. */
+/** Returns a table that counts the rounds by what was damaged and by what noticed it. */
 function figuresOf(all: readonly DamageRound[]): string {
   const count = (key: (round: DamageRound) => string): [string, number][] =>
-    [...Map.groupBy(all, key)].map(([name, some]): [string, number] => [name, some.length]).sort((a, b) => b[1] - a[1]);
+    [...Map.groupBy(all, key)]
+      .map(([name, some]): [string, number] => [name, some.length])
+      .sort((a, b) => b[1] - a[1]);
   return count(({ noticed, where }) => `${noticed} | ${where}`)
     .map(([name, n]) => `| ${name} | ${n} |`)
     .join("\n");
 }
 
 test(
-  `nothing that was altered is delivered, and only what was damaged is lost, in ${rounds} random damages`,
+  `${rounds} random damages deliver nothing altered and lose only damaged content`,
   { timeout: 60_000 + rounds * 500 },
   async () => {
     const template = await createTemplate(firstSeed);

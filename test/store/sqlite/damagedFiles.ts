@@ -1,8 +1,6 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { Claimer } from "../../../src/delivery/claimer.ts";
-import type { Delivery, MessageInput } from "../../../src/core/model/message.ts";
 import type { Damage } from "../../../src/store/sqlite/fileCheck.ts";
 import { makeKeyLine, readKeyRing, withChecksum } from "../../../src/store/sql/keyRing.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
@@ -10,16 +8,26 @@ import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { StorageRefused } from "../../../src/store/store.ts";
 import { createRandom } from "../createRandom.ts";
-import { makeRunStart, makeRunStep } from "../contract/runs.ts";
-import { bytes, makeOldestFirstQuery, createTestFolder, makeInput, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
+import { createSource, createTestFolder, StoreFixture, TestClock } from "../storeFixture.ts";
+import { fillStore, fingerprint, readContents, sendAll } from "./storeContents.ts";
 
-// Damages the files of a store at random places, opens it as a server does, and looks at all that it says and sends.
+// Damages the files of a store at random places, opens it like a server, and inspects everything that it
+// reports and sends.
 
-/** The accepted content: JSON of each thing by its name, whether it was stored before the last fold, and what may be sent. */
-type AcceptedContent = { things: Map<string, { text: string; isFolded: boolean }>; sendable: ReadonlySet<string>; due: number };
+/**
+ * The accepted content: JSON of each object by its name, whether it was stored before the last checkpoint,
+ * and what may be sent.
+ */
+type AcceptedContent = {
+  things: Map<string, { text: string; isCheckpointed: boolean }>;
+  sendable: ReadonlySet<string>;
+  due: number;
+};
 type Files = { database: Buffer; log: Buffer };
 type Page = { name: string; type: string };
-/** `files`: with half of it in the log. `folded`: with all of it in the database. */
+/**
+ * A store to damage. In `files`, half of it is in the log; in `checkpointed`, all of it is in the database.
+ */
 export type Template = {
   files: Files;
   checkpointed: Files;
@@ -30,24 +38,28 @@ export type Template = {
   now: number;
 };
 
-/** The result of one round. `noticed`: by what. `where`: what was damaged. `faults`: what must never be. */
+/**
+ * The result of one round: what noticed the damage, what was damaged, and the faults. There must be no
+ * faults.
+ */
 export type DamageRound = { noticed: string; where: string; faults: string[] };
 
-const minute = 60_000;
-
-/** The words of a message as it is sent. */
-const fingerprint = ({ message: { url, method, headers, body } }: Delivery): string =>
-  JSON.stringify([url, method, headers, Buffer.from(body).toString("base64")]);
-
-/** Makes a store with messages, dead letters, schedules, URL groups and runs; half of it folded into the file, half of it in the log. */
+/**
+ * Creates a store with messages, dead letters, schedules, URL groups and runs. Half of it is in the database
+ * file, half in the log.
+ */
 export async function createTemplate(seed: number): Promise<Template> {
   const path = join(createTestFolder(), "store.db");
   const clock = new TestClock();
-  const fixture = new StoreFixture(await sqliteStore(path, createSource(clock, "nod_a", seed)), clock, "nod_a");
+  const fixture = new StoreFixture(
+    await sqliteStore(path, createSource(clock, "nod_a", seed)),
+    clock,
+    "nod_a",
+  );
   const random = createRandom(seed);
   await fixture.account();
   const before = await fillStore(fixture, random, "f");
-  const folded = new Set((await readContents(fixture.store)).keys());
+  const checkpointed = new Set((await readContents(fixture.store)).keys());
   const tool = openSqlite(path);
   await tool.connection.query("pragma wal_checkpoint(truncate)", []);
   before.push(...(await fillStore(fixture, random, "l")));
@@ -63,115 +75,21 @@ export async function createTemplate(seed: number): Promise<Template> {
   await fixture.store.close();
   clock.now = now;
   const accepted = {
-    things: new Map([...things].map(([name, text]) => [name, { text, isFolded: folded.has(name) }])),
+    things: new Map(
+      [...things].map(([name, text]) => [name, { text, isCheckpointed: checkpointed.has(name) }]),
+    ),
     sendable: new Set([...before, ...sent].map(fingerprint)),
     due: sent.length,
   };
-  return { files, checkpointed: whole, accepted, pages, pageBytes, keys: withChecksum(`# The keys\n${makeKeyLine(1)}\n`), now };
-}
-
-async function fillStore(fixture: StoreFixture, random: () => number, phase: string): Promise<Delivery[]> {
-  const sent: Delivery[] = [];
-  const text = (max: number): Uint8Array =>
-    bytes(Array.from({ length: 1 + Math.floor(random() * max) }, () => Math.floor(random() * 36).toString(36)).join(""));
-  for (let n = 0; n < 6; n++) {
-    const inputs = Array.from({ length: 8 }, (_, at) =>
-      makeInput({ url: `https://${phase}${n}.example/m${at}`, body: text(at === 0 ? 30_000 : 700), delay: minute }),
-    );
-    await fixture.publish(inputs);
-    sent.push(await publishFailing(fixture, makeInput({ url: `https://dead.example/${phase}${n}`, body: text(300), retries: 0 })));
-    const name = `${phase}${n}`;
-    await fixture.store.execute("addEndpoints", {
-      account: "acc",
-      name,
-      endpoints: [{ name: "one", url: `https://group.example/${name}` }],
-    });
-    const { body, ...input } = makeInput({ url: `https://fired.example/${name}`, body: text(2_000) });
-    await fixture.store.execute("createSchedule", { account: "acc", id: name, cron: "* * * * *", messageInput: input, body });
-    const run = `wfr_${name}`;
-    await fixture.publish([
-      makeRunStart(run, { body: text(500) }),
-      makeRunStep(run, 1, { body: text(3_000) }),
-      makeRunStep(run, 2, { body: text(800), delay: minute }),
-    ]);
-    const delivered = fixture.delivered();
-    sent.push(...delivered);
-    for (const delivery of delivered) await fixture.settle(delivery);
-  }
-  return sent;
-}
-
-/** Publishes a message that fails for good. */
-async function publishFailing(fixture: StoreFixture, input: MessageInput): Promise<Delivery> {
-  const delivery = await fixture.sent(input);
-  await fixture.settle(delivery, { status: 500 });
-  return delivery;
-}
-
-/** All that can be read, by names, each for itself and in lists. `trouble`: what a read throws. */
-async function readContents(store: Store, onError: (error: unknown) => void = rethrow): Promise<Map<string, string>> {
-  const things = new Map<string, string>();
-  const trying = async (run: () => Promise<void>): Promise<void> => run().catch(onError);
-  const keep = (name: string, row: { damaged?: true } | null): void =>
-    void (row && things.set(name, row.damaged ? "damaged" : JSON.stringify(row)));
-  await trying(async () => {
-    for (const { deadLetter: input, message } of (await store.read.deadLetters(makeOldestFirstQuery())).entries) {
-      keep(`letter ${input.id}`, input);
-      keep(`envelope ${message.id}`, message);
-    }
-  });
-  await trying(async () => {
-    for (const group of await store.read.listResources("urlGroups", { account: "acc", limit: 100 })) keep(`group ${group.name}`, group);
-  });
-  await trying(async () => {
-    for (const schedule of await store.read.listResources("schedules", { account: "acc", limit: 100 }))
-      keep(`schedule ${schedule.id}`, schedule);
-  });
-  await trying(async () => {
-    const { messageIds } = await store.read.unfinished({ account: "acc", filter: {}, cursor: null, count: 1_000 });
-    for (const id of messageIds) await trying(async () => keep(`envelope ${id}`, (await store.read.message("acc", id))?.message ?? null));
-  });
-  await trying(async () => {
-    const { runs } = await store.read.runs({ account: "acc", filter: {}, cursor: null, count: 100 });
-    for (const run of runs)
-      await trying(async () => {
-        for (const step of await store.read.history("acc", run.id)) keep(`step ${step.id}`, step);
-      });
-  });
-  return things;
-}
-
-const rethrow = (error: unknown): never => {
-  throw error;
-};
-
-/** Claims all that comes due within some minutes. `said`: what the log says. */
-async function sendAll(fixture: StoreFixture): Promise<{ sent: Delivery[]; said: string[] }> {
-  const [sent, said]: [Delivery[], string[]] = [[], []];
-  const claims = new Claimer({
-    store: fixture.store,
-    now: () => fixture.clock.now,
-    logFailure: (what, error) => said.push(`${what}: ${String(error)}`),
-  });
-  fixture.clock.now += 2 * minute;
-  for (let n = 0; n < 12; n++) {
-    try {
-      const { more } = await claims.next({ limit: 100, hostWaitlists: 100 });
-      if (!more) fixture.clock.now += 20_000;
-    } catch (error) {
-      said.push(String(error));
-      fixture.clock.now += 20_000;
-    }
-    const settled = fixture.delivered().map((delivery) => {
-      if (delivery.unsendable === undefined) sent.push(delivery);
-      else said.push(delivery.unsendable);
-      const outcome = delivery.unsendable === undefined ? {} : { status: null, error: delivery.unsendable, isFinal: true as const };
-      return fixture.settle(delivery, outcome).catch((error: unknown) => said.push(String(error)));
-    });
-    await Promise.all(settled);
-  }
-  said.push(...fixture.faults);
-  return { sent, said };
+  return {
+    files,
+    checkpointed: whole,
+    accepted,
+    pages,
+    pageBytes,
+    keys: withChecksum(`# The keys\n${makeKeyLine(1)}\n`),
+    now,
+  };
 }
 
 /** Returns the table or index of each page. */
@@ -189,7 +107,10 @@ function readPages(path: string): Map<number, Page> {
     rows.map(({ name, pageno, pagetype }) => [
       Number(pageno),
       {
-        name: owners.get(String(name)) === String(name) ? String(name) : `index of ${owners.get(String(name)) ?? "all"}`,
+        name:
+          owners.get(String(name)) === String(name)
+            ? String(name)
+            : `index of ${owners.get(String(name)) ?? "all"}`,
         type: String(pagetype),
       },
     ]),
@@ -205,11 +126,11 @@ type DamagePlace = {
   mayLose(name: string): boolean;
 };
 
-/** A random damage of the database or its log. */
+/** Picks a random damage of the database or its log. */
 function pickDamage(template: Template, random: () => number): DamagePlace {
   const { pageBytes, pages, accepted } = template;
   const below = (max: number): number => Math.floor(random() * max);
-  const isLate = (name: string): boolean => !accepted.things.get(name)?.isFolded;
+  const isLate = (name: string): boolean => !accepted.things.get(name)?.isCheckpointed;
   const kind = random();
   const files = kind < 0.4 && kind >= 0.05 ? template.files : template.checkpointed;
   if (kind < 0.1) {
@@ -233,17 +154,24 @@ function pickDamage(template: Template, random: () => number): DamagePlace {
   const bit = 1 << below(8);
   const damage = (copy: Files): void => void (copy[what][at] = (copy[what][at] ?? 0) ^ bit);
   if (what === "log")
-    return { what, where: at < 32 ? "header of the log" : "frame of the log", files, page: null, damage, mayLose: isLate };
+    return {
+      what,
+      where: at < 32 ? "header of the log" : "frame of the log",
+      files,
+      page: null,
+      damage,
+      mayLose: isLate,
+    };
   const page = Math.floor(at / pageBytes) + 1;
   const owner = pages.get(page);
   const image = files.database.subarray((page - 1) * pageBytes, page * pageBytes);
-  // Ids lie in the cells of leaves. Overflow pages, and pages that lead to others, may concern any row.
+  // Ids are in the cells of leaf pages. Overflow and interior pages may concern any row.
   const isAny = page === 1 || owner === undefined || owner.type !== "leaf";
   const mayLose = (name: string): boolean => isAny || image.includes(name.slice(name.indexOf(" ") + 1));
   return { what, where: owner ? owner.name : "unused page", files, page, damage, mayLose };
 }
 
-/** One round: damages a copy of the files, opens it, reads all, sends all, and compares. */
+/** Runs one round: damages a copy of the files, opens it, reads and sends everything, and compares. */
 export async function runRound(template: Template, seed: number, folder: string): Promise<DamageRound> {
   const random = createRandom(seed);
   if (random() < 0.05) return runKeyRound(template, random, folder);
@@ -260,7 +188,9 @@ export async function runRound(template: Template, seed: number, folder: string)
   clock.now = template.now;
   let store: Store;
   try {
-    store = await sqliteStore(path, createSource(clock, "nod_b", seed), null, (damage) => found.push(damage));
+    store = await sqliteStore(path, createSource(clock, "nod_b", seed), {
+      onDamage: (damage) => found.push(damage),
+    });
   } catch (error) {
     const isNamed = error instanceof StorageRefused && error.message.includes(path);
     return {
@@ -270,24 +200,24 @@ export async function runRound(template: Template, seed: number, folder: string)
     };
   }
   try {
-    return await inspectStore(template, place, new StoreFixture(store, clock, "nod_b"), found);
+    return await inspectStore(new StoreFixture(store, clock, "nod_b"), { template, place, found });
   } finally {
     await store.close();
   }
 }
 
 async function inspectStore(
-  { accepted }: Template,
-  place: DamagePlace,
   fixture: StoreFixture,
-  found: readonly Damage[],
+  { template, place, found }: { template: Template; place: DamagePlace; found: readonly Damage[] },
 ): Promise<DamageRound> {
+  const { accepted } = template;
   const faults: string[] = [];
   const thrown: unknown[] = [];
   const things = await readContents(fixture.store, (error) => thrown.push(error));
   const { sent, said } = await sendAll(fixture);
   for (const error of thrown)
-    if (!(error instanceof StorageRefused)) faults.push(`a read failed: ${error instanceof Error ? (error.stack ?? "") : String(error)}`);
+    if (!(error instanceof StorageRefused))
+      faults.push(`a read failed: ${error instanceof Error ? (error.stack ?? "") : String(error)}`);
   const isBroken = thrown.length > 0;
   let isAnyMissing = false;
   for (const [name, { text }] of accepted.things) {
@@ -298,8 +228,13 @@ async function inspectStore(
     if (!isBroken && !place.mayLose(name)) faults.push(`${name} is ${now ?? "missing"}, and was not damaged`);
   }
   for (const delivery of sent)
-    if (!accepted.sendable.has(fingerprint(delivery))) faults.push(`altered content was sent: ${fingerprint(delivery).slice(0, 300)}`);
-  return { noticed: findDetection(found, said, { isAnyMissing, isWhole: sent.length >= accepted.due }), where: place.where, faults };
+    if (!accepted.sendable.has(fingerprint(delivery)))
+      faults.push(`altered content was sent: ${fingerprint(delivery).slice(0, 300)}`);
+  return {
+    noticed: findDetection(found, said, { isAnyMissing, isWhole: sent.length >= accepted.due }),
+    where: place.where,
+    faults,
+  };
 }
 
 function findDetection(
@@ -331,10 +266,15 @@ function runKeyRound({ keys }: Template, random: () => number, folder: string): 
     return {
       noticed: "not noticed, nothing is missing",
       where,
-      faults: read.key.equals(written.key) && read.version === written.version ? [] : ["another key was read"],
+      faults:
+        read.key.equals(written.key) && read.version === written.version ? [] : ["another key was read"],
     };
   } catch (error) {
     const isNamed = error instanceof StorageRefused && error.message.includes(file);
-    return { noticed: "refused at start", where, faults: isNamed ? [] : [`refused without the name of the file: ${String(error)}`] };
+    return {
+      noticed: "refused at start",
+      where,
+      faults: isNamed ? [] : [`refused without the name of the file: ${String(error)}`],
+    };
   }
 }

@@ -8,37 +8,58 @@ import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import { StorageRefused, Unavailable } from "../../../src/store/store.ts";
-import { bytes, closeAfterTest, createTestFolder, makeInput, sleepReal, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
+import {
+  bytes,
+  closeAfterTest,
+  createTestFolder,
+  makeInput,
+  sleepReal,
+  createSource,
+  TestClock,
+  StoreFixture,
+} from "../storeFixture.ts";
 
 async function openWorld(path: string, node = "nod_a", seed = 1): Promise<StoreFixture> {
   const clock = new TestClock();
-  return new StoreFixture(closeAfterTest(await sqliteStore(path, createSource(clock, node, seed))), clock, node);
+  return new StoreFixture(
+    closeAfterTest(await sqliteStore(path, createSource(clock, node, seed))),
+    clock,
+    node,
+  );
 }
 
 const createdByOthers = (path: string): StorageRefused =>
   new StorageRefused(
-    `${path}: was created by another development version of Waypost; the schema may change without a migration until 0.1.0, ` +
-      "so this version cannot use it; start with an empty data folder, or use that version",
+    `${path}: was created by another development version of Waypost; ` +
+      "the schema may change without a migration until 0.1.0, so this version cannot use it; " +
+      "start with an empty data folder, or use that version",
   );
 
 test.each([
   ["another version", "update store_schema set hash = 'other'"],
-  ["a version that did not note its schema", "drop table store_schema"],
-])("tables of %s are refused, and left as they are", async (_name, change) => {
+  ["a version that did not record its schema", "drop table store_schema"],
+])("tables of %s are refused and left unchanged", async (_name, change) => {
   const path = join(createTestFolder(), "store.db");
   await (await openWorld(path)).store.close();
   const database = new DatabaseSync(path);
   database.exec(change);
   const before = database.prepare("select sql from sqlite_schema order by name").all();
-  await expect(sqliteStore(path, createSource(new TestClock(), "nod_a"))).rejects.toThrow(createdByOthers(path));
-  const embedded = embeddedStore({ path, momentSource: createSource(new TestClock(), "nod_a"), pause: sleepReal, elapsed });
+  await expect(sqliteStore(path, createSource(new TestClock(), "nod_a"))).rejects.toThrow(
+    createdByOthers(path),
+  );
+  const embedded = embeddedStore({
+    path,
+    momentSource: createSource(new TestClock(), "nod_a"),
+    pause: sleepReal,
+    elapsed,
+  });
   await expect(embedded).rejects.toThrow(createdByOthers(path));
   await expect(embedded).rejects.toBeInstanceOf(StorageRefused);
   expect(database.prepare("select sql from sqlite_schema order by name").all()).toEqual(before);
   database.close();
 });
 
-test("a store that other schemas may be used with as well is opened", async () => {
+test("a store with a compatible later schema is opened", async () => {
   const path = join(createTestFolder(), "store.db");
   await (await openWorld(path)).store.close();
   const database = new DatabaseSync(path);
@@ -47,19 +68,19 @@ test("a store that other schemas may be used with as well is opened", async () =
   expect(await (await openWorld(path)).store.read.accounts()).toEqual([]);
 });
 
-test("what is answered is in the file, for whoever opens it", async () => {
+test("acknowledged changes are in the file for any other process that opens it", async () => {
   const path = join(createTestFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();
   const id = await world.send({ delay: 1_000, body: bytes("kept") });
-  // A second one, while the first is still open.
+  // Opens the file a second time, while the first store is still open.
   const other = await openWorld(path, "nod_b", 2);
   expect((await other.store.read.message("acc", id))?.message.body).toEqual(bytes("kept"));
   await world.store.close();
   expect(await other.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({ cancelled: 1 });
 });
 
-test("a new file has pages of 8 KiB, and one that is there keeps its own, and is folded after as many bytes", async () => {
+test("a new file has pages of 8 KiB, and an existing file keeps its page size", async () => {
   const fresh = join(createTestFolder(), "store.db");
   const older = join(createTestFolder(), "store.db");
   const made = new DatabaseSync(older);
@@ -72,7 +93,9 @@ test("a new file has pages of 8 KiB, and one that is there keeps its own, and is
     await (await openWorld(path)).account();
     const database = openSqlite(path);
     expect(await database.connection.query("pragma page_size", [])).toEqual([{ page_size: size }]);
-    expect(await database.connection.query("pragma wal_autocheckpoint", [])).toEqual([{ wal_autocheckpoint: (32 * 1024 * 1024) / size }]);
+    expect(await database.connection.query("pragma wal_autocheckpoint", [])).toEqual([
+      { wal_autocheckpoint: (32 * 1024 * 1024) / size },
+    ]);
     await database.probe();
     const { written, checkpointed } = database.walLength();
     expect([written % size, written > checkpointed]).toEqual([0, true]);
@@ -80,19 +103,20 @@ test("a new file has pages of 8 KiB, and one that is there keeps its own, and is
   }
 });
 
-test("what was written last is not remembered any longer than it is true", async () => {
+test("cached rows are dropped when another connection has changed them", async () => {
   const path = join(createTestFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();
-  const failed = (id: string) => [{ id, reason: "the message is finished, or was cancelled before" }];
-  const cancel = async (id: string): Promise<unknown> => world.store.execute("cancel", { account: "acc", messageIds: [id] });
+  const failed = (id: string) => [{ id, reason: "the message has finished or was already cancelled" }];
+  const cancel = async (id: string): Promise<unknown> =>
+    world.store.execute("cancel", { account: "acc", messageIds: [id] });
   const removed = await world.send({ delay: 1_000 });
   const kept = await world.send({ delay: 1_000 });
   const spoiled = await world.send({ delay: 1_000 });
   const rival = new DatabaseSync(path);
   rival.prepare("delete from messages where id = ?").run(removed);
   expect(await cancel(removed)).toEqual({ cancelled: 0, failed: failed(removed) });
-  // A batch that fails has changed nothing, so what was known before it still holds.
+  // A failed batch has changed nothing, so the cached rows remain valid.
   rival.exec("create trigger odd before delete on messages begin select raise(abort, 'odd'); end");
   await expect(cancel(spoiled)).rejects.toThrow("odd");
   rival.exec("drop trigger odd");
@@ -102,27 +126,33 @@ test("what was written last is not remembered any longer than it is true", async
   expect(await cancel(kept)).toEqual({ cancelled: 0, failed: failed(kept) });
 });
 
-test("a batch that cannot be stored leaves nothing, and spoils only the command at fault", async () => {
+test("a batch that cannot be stored leaves nothing, and fails only the command at fault", async () => {
   const path = join(createTestFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();
   const rival = new DatabaseSync(path);
   rival.exec(
-    `create trigger odd before insert on stored_messages when instr(cast(new.detail as text), 'poison') begin select raise(abort, 'odd'); end`,
+    `create trigger odd before insert on stored_messages
+      when instr(cast(new.detail as text), 'poison') begin select raise(abort, 'odd'); end`,
   );
-  const all = await Promise.allSettled([world.send({ delay: 1 }), world.send({ labels: ["poison"], delay: 1 }), world.send({ delay: 1 })]);
+  const all = await Promise.allSettled([
+    world.send({ delay: 1 }),
+    world.send({ labels: ["poison"], delay: 1 }),
+    world.send({ delay: 1 }),
+  ]);
   expect(all.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
   expect(rival.prepare("select count(*) as count from messages").get()).toEqual({ count: 2 });
   rival.close();
 });
 
-test("a full disk is said to be one, nothing is half stored, and all is well when there is room again", async () => {
+test("a full disk is unavailable, stores nothing half, and works again when there is space", async () => {
   const database = openSqlite(join(createTestFolder(), "store.db"));
   await database.createTables();
   const fill = (connection: DatabaseConnection) =>
-    connection.query(`insert into log (account, id, message_id, time, states, body) values ('a', '1', 'm', 1, 'ERROR', ?)`, [
-      bytes("x".repeat(500_000)),
-    ]);
+    connection.query(
+      `insert into log (account, id, message_id, time, states, body) values ('a', '1', 'm', 1, 'ERROR', ?)`,
+      [bytes("x".repeat(500_000))],
+    );
   await database.connection.query(`pragma max_page_count = 50`, []);
   await expect(database.transaction(fill)).rejects.toBeInstanceOf(Unavailable);
   expect(await database.connection.query(`select id from log`, [])).toEqual([]);
@@ -132,7 +162,7 @@ test("a full disk is said to be one, nothing is half stored, and all is well whe
   database.close();
 });
 
-test("a change that means nothing reaches the file all the same, time and again", async () => {
+test("every probe writes to the file, although it changes nothing", async () => {
   const path = join(createTestFolder(), "store.db");
   const database = openSqlite(path);
   await database.createTables();
@@ -147,18 +177,24 @@ test("a change that means nothing reaches the file all the same, time and again"
   database.close();
 });
 
-test("two at one file do not lose each other's updates", async () => {
+test("two stores on one file do not lose each other's updates", async () => {
   const path = join(createTestFolder(), "store.db");
   const clock = new TestClock();
   const worlds = [];
   for (const node of ["nod_a", "nod_b"]) {
-    const store = closeAfterTest(await embeddedStore({ path, momentSource: createSource(clock, node), pause: sleepReal, elapsed }));
+    const store = closeAfterTest(
+      await embeddedStore({ path, momentSource: createSource(clock, node), pause: sleepReal, elapsed }),
+    );
     worlds.push(new StoreFixture(store, clock, node));
   }
   await worlds[0]?.account();
   const pairs = [];
   for (let round = 0; round < 5; round++) {
-    pairs.push(...(await Promise.all(worlds.map(({ store }) => store.execute("rotateKeys", { account: "acc", force: true })))));
+    pairs.push(
+      ...(await Promise.all(
+        worlds.map(({ store }) => store.execute("rotateKeys", { account: "acc", force: true })),
+      )),
+    );
   }
   const links = new Map(pairs.map(({ current, next }) => [current, next]));
   let last = "sig_acc_2";
@@ -166,12 +202,13 @@ test("two at one file do not lose each other's updates", async () => {
   expect((await worlds[0]?.store.read.account("acc"))?.signingKeys.next).toBe(last);
 });
 
-test("the write-ahead log stays bounded, and the file is whole", async () => {
+test("the write-ahead log stays bounded, and the file stays whole", async () => {
   const path = join(createTestFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();
   const body = new Uint8Array(500_000).fill(1);
-  for (let round = 0; round < 30; round++) await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
+  for (let round = 0; round < 30; round++)
+    await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
   expect(statSync(path).size).toBeGreaterThan(100_000_000);
   expect(statSync(`${path}-wal`).size).toBeLessThan(80_000_000);
   const database = openSqlite(path, { readOnly: true });
@@ -185,7 +222,7 @@ test("a file that another process keeps locked is unavailable", { tags: "long" }
   await world.account();
   const rival = new DatabaseSync(path);
   rival.exec("begin immediate");
-  // Together: they are not tried one after another, each for as long as the patience lasts.
+  // The calls are made together. They are not tried one after another, each for the whole busy timeout.
   const all = await Promise.allSettled([world.send(), world.send(), world.send()]);
   for (const one of all) expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
   rival.exec("rollback");

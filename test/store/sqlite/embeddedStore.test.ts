@@ -8,35 +8,50 @@ import { elapsed } from "../../../src/clock/clock.ts";
 import type { EmbeddedStoreOptions } from "../../../src/store/sqlite/embeddedStore.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
-import { closeAfterTest, createTestFolder, makeInput, sleepReal, createSource, TestClock, StoreFixture } from "../storeFixture.ts";
+import {
+  closeAfterTest,
+  createTestFolder,
+  makeInput,
+  sleepReal,
+  createSource,
+  TestClock,
+  StoreFixture,
+} from "../storeFixture.ts";
 
-/** A store in a file, as a server has it, with whatever the test puts in its place. */
+/** Opens a store in a file like a server, with the test's replacements. */
 async function openWorld(path: string, over: Partial<EmbeddedStoreOptions> = {}): Promise<StoreFixture> {
   const clock = new TestClock();
-  const store = await embeddedStore({ path, momentSource: createSource(clock, "nod_a"), pause: sleepReal, elapsed, ...over });
+  const store = await embeddedStore({
+    path,
+    momentSource: createSource(clock, "nod_a"),
+    pause: sleepReal,
+    elapsed,
+    ...over,
+  });
   return new StoreFixture(closeAfterTest(store), clock, "nod_a");
 }
 
 const freshPath = (): string => join(createTestFolder(), "store.db");
 
-/** The real disk, which takes its time until the test says so, or fails. */
+/** The real disk, whose syncs wait until the test ends them, or fail. */
 function slowDisk() {
   const waiting: { end(): void; fail(error: Error): void }[] = [];
   let isSlow = false;
   const openTestDisk = (path: string): Disk => {
     const disk = openDisk(path, elapsed);
-    const held = (): Promise<void> => new Promise((resolve, reject) => waiting.push({ end: resolve, fail: reject }));
+    const held = (): Promise<void> =>
+      new Promise((resolve, reject) => waiting.push({ end: resolve, fail: reject }));
     return { ...disk, sync: async () => (isSlow ? held() : disk.sync()) };
   };
   return { openDisk: openTestDisk, waiting, slow: (now: boolean) => (isSlow = now) };
 }
 
-/** Lets everything go on that does not wait for the disk. */
+/** Lets everything continue that does not wait for the disk. */
 const settleDown = async (): Promise<void> => {
   for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
 };
 
-test("nobody is answered, and nothing is sent, before it is on the disk; what comes meanwhile shares the next commit", async () => {
+test("nothing is acknowledged or sent before it is on the disk, and later calls share a commit", async () => {
   const { openDisk, waiting, slow } = slowDisk();
   const world = await openWorld(freshPath(), { openDisk });
   await world.account();
@@ -69,7 +84,7 @@ test("a batch that changes nothing does not wait for the disk", async () => {
   slow(false);
 });
 
-test("when the disk has failed nothing is stored any more, not even when it takes the next write, and who opens the file goes on with it", async () => {
+test("after a disk failure nothing is stored until the file is opened again", async () => {
   const { openDisk, waiting, slow } = slowDisk();
   const path = freshPath();
   const told: string[] = [];
@@ -78,9 +93,10 @@ test("when the disk has failed nothing is stored any more, not even when it take
   const kept = await world.send({ delay: 1_000 });
   slow(true);
   const doubtful = world.send({ delay: 1_000 });
-  const [end] = [Promise.allSettled([doubtful]), await settleDown()];
+  const ending = Promise.allSettled([doubtful]);
+  await settleDown();
   waiting[0]?.fail(new Error("EIO: i/o error, fdatasync"));
-  expect(await end).toMatchObject([
+  expect(await ending).toMatchObject([
     { reason: { code: "unavailable", message: expect.stringContaining("may or may not have been stored") } },
   ]);
   slow(false);
@@ -93,39 +109,49 @@ test("when the disk has failed nothing is stored any more, not even when it take
   expect(await next.send()).toMatch(/^msg_/);
 });
 
-test.each(["here", "elsewhere"])("nothing is acknowledged after a sync has failed %s, whether the disk is quick or slow", async (way) => {
-  // What a sync takes by this clock is all that decides where the next one is waited for.
-  const disk = { fails: false, now: 0 };
-  const wait = (place: string): void => {
-    if (disk.fails && place === way) throw new Error(`EIO: i/o error, fdatasync, ${place}`);
-    disk.now += way === "here" ? 0 : 5;
-  };
-  const waits = createAdaptiveSync({ here: () => wait("here"), elsewhere: async () => wait("elsewhere"), elapsed: () => disk.now });
-  const told: string[] = [];
-  const path = freshPath();
-  const openTestDisk = (file: string): Disk => ({ ...openDisk(file, elapsed), sync: waits });
-  const world = await openWorld(path, { openDisk: openTestDisk, onBroken: (error) => told.push(error.message) });
-  await world.account();
-  const kept = await world.send({ delay: 1_000 });
-  disk.fails = true;
-  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
-  disk.fails = false;
-  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
-  expect(await world.store.takesChanges()).toBe(false);
-  expect([told, world.delivered().length]).toEqual([[`EIO: i/o error, fdatasync, ${way}`], 0]);
-  await world.store.close();
-  const next = await openWorld(path);
-  expect((await next.store.read.message("acc", kept))?.state).toMatchObject({ state: "pending" });
-});
+test.each(["here", "elsewhere"])(
+  "nothing is acknowledged after a sync has failed %s, whether the disk is quick or slow",
+  async (way) => {
+    // Only the duration of a sync by this clock decides where the next sync waits.
+    const disk = { fails: false, now: 0 };
+    const wait = (place: string): void => {
+      if (disk.fails && place === way) throw new Error(`EIO: i/o error, fdatasync, ${place}`);
+      disk.now += way === "here" ? 0 : 5;
+    };
+    const waits = createAdaptiveSync({
+      here: () => wait("here"),
+      elsewhere: async () => wait("elsewhere"),
+      elapsed: () => disk.now,
+    });
+    const told: string[] = [];
+    const path = freshPath();
+    const openTestDisk = (file: string): Disk => ({ ...openDisk(file, elapsed), sync: waits });
+    const world = await openWorld(path, {
+      openDisk: openTestDisk,
+      onBroken: (error) => told.push(error.message),
+    });
+    await world.account();
+    const kept = await world.send({ delay: 1_000 });
+    disk.fails = true;
+    await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+    disk.fails = false;
+    await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+    expect(await world.store.takesChanges()).toBe(false);
+    expect([told, world.delivered().length]).toEqual([[`EIO: i/o error, fdatasync, ${way}`], 0]);
+    await world.store.close();
+    const next = await openWorld(path);
+    expect((await next.store.read.message("acc", kept))?.state).toMatchObject({ state: "pending" });
+  },
+);
 
-test("what was not on the disk when the power went is gone as a whole, and what was answered is there", async () => {
+test("a power failure loses an unsynced commit as a whole, and no acknowledged one", async () => {
   const path = freshPath();
   const world = await openWorld(path);
   await world.account();
   const kept = await world.send({ delay: 1_000 });
   const onDisk = statSync(`${path}-wal`).size;
   await world.send({ delay: 1_000 });
-  // The file as it is, and the log as the disk had it in the middle of the second commit.
+  // Copies the file as it is, and the log as the disk had it in the middle of the second commit.
   const copy = freshPath();
   copyFileSync(path, copy);
   copyFileSync(`${path}-wal`, `${copy}-wal`);
@@ -136,22 +162,25 @@ test("what was not on the disk when the power went is gone as a whole, and what 
   after.close();
 });
 
-test("the write-ahead log is folded back while batches go on, stays bounded, and the file is whole", async () => {
+test("the write-ahead log is checkpointed during batches, and the file stays whole", async () => {
   const path = freshPath();
   const world = await openWorld(path);
   await world.account();
   const body = new Uint8Array(500_000).fill(1);
-  for (let round = 0; round < 40; round++) await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
+  for (let round = 0; round < 40; round++)
+    await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
   expect(statSync(path).size).toBeGreaterThan(120_000_000);
-  // Nothing else folds it, so it would be as long as all that was written.
+  // Without these checkpoints the log would be as long as all that was written.
   expect(statSync(`${path}-wal`).size).toBeLessThan(80_000_000);
   const database = openSqlite(path, { readOnly: true });
   expect(await database.connection.query("pragma integrity_check", [])).toEqual([{ integrity_check: "ok" }]);
-  expect(await database.connection.query("select count(*) as count from messages", [])).toEqual([{ count: 400 }]);
+  expect(await database.connection.query("select count(*) as count from messages", [])).toEqual([
+    { count: 400 },
+  ]);
   database.close();
 });
 
-test("a file that another process keeps locked holds up nothing else, and is unavailable when the patience ends", async () => {
+test("a locked file delays nothing else, and is unavailable after 100 tries", async () => {
   const path = freshPath();
   let pauses = 0;
   const pause = async (): Promise<void> => {
@@ -165,8 +194,9 @@ test("a file that another process keeps locked holds up nothing else, and is una
   const all = [world.send(), world.send(), world.send()];
   let turns = 0;
   const turning = setInterval(() => turns++, 1);
-  // Together: they are not tried one after another, each for as long as the patience lasts.
-  for (const one of await Promise.allSettled(all)) expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
+  // The calls are made together. They are not tried one after another, each with all its tries.
+  for (const one of await Promise.allSettled(all))
+    expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
   clearInterval(turning);
   expect(pauses).toBe(99);
   rival.exec("rollback");
@@ -174,10 +204,13 @@ test("a file that another process keeps locked holds up nothing else, and is una
   expect(await world.send()).toMatch(/^msg_/);
 });
 
-test("after a change that could not be stored, a disk that is nearly full takes none, though the smallest one would fit", async () => {
+test("after a failed change, a nearly full disk takes none, although the smallest would fit", async () => {
   const path = freshPath();
   const disk = { room: 16 * 1024 * 1024 - 1 };
-  const openTestDisk = (file: string): Disk => ({ ...openDisk(file, elapsed), readFreeBytes: () => disk.room });
+  const openTestDisk = (file: string): Disk => ({
+    ...openDisk(file, elapsed),
+    readFreeBytes: () => disk.room,
+  });
   const pause = async (): Promise<void> => undefined;
   const { store } = await openWorld(path, { openDisk: openTestDisk, pause });
   expect(await store.takesChanges()).toBe(true);
@@ -191,7 +224,7 @@ test("after a change that could not be stored, a disk that is nearly full takes 
   expect(await store.takesChanges()).toBe(true);
 });
 
-test("the room of a disk is that of where the file is", async () => {
+test("the free space is that of the disk with the file", async () => {
   const path = freshPath();
   await openWorld(path);
   const disk = openDisk(path, elapsed);
@@ -199,7 +232,7 @@ test("the room of a disk is that of where the file is", async () => {
   disk.close();
 });
 
-test("files that were removed under a server keep nothing: nobody is told that something was stored", async () => {
+test("nothing is acknowledged after the files were removed under a server", async () => {
   const path = freshPath();
   const told: string[] = [];
   const world = await openWorld(path, { onBroken: (error) => told.push(error.message) });
@@ -208,14 +241,21 @@ test("files that were removed under a server keep nothing: nobody is told that s
   rmSync(dirname(path), { recursive: true });
   await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
   await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
-  expect([told, world.delivered().length]).toEqual([[`${path}-wal was removed, renamed or replaced while the server used it`], 1]);
+  expect([told, world.delivered().length]).toEqual([
+    [`${path}-wal was removed, renamed or replaced while the server used it`],
+    1,
+  ]);
 });
 
 test.each([
-  ["the database is removed", "", (file: string) => rmSync(file)],
-  ["the log is removed", "-wal", (file: string) => rmSync(file)],
-  ["the database is renamed", "", (file: string) => renameSync(file, `${file}.old`)],
-  ["the database is replaced by a copy", "", (file: string) => (copyFileSync(file, `${file}.new`), renameSync(`${file}.new`, file))],
+  ["removing the database", "", (file: string) => rmSync(file)],
+  ["removing the log", "-wal", (file: string) => rmSync(file)],
+  ["renaming the database", "", (file: string) => renameSync(file, `${file}.old`)],
+  [
+    "replacing the database by a copy",
+    "",
+    (file: string) => (copyFileSync(file, `${file}.new`), renameSync(`${file}.new`, file)),
+  ],
 ])("nothing is acknowledged after %s under the server", async (_, end, act) => {
   const path = freshPath();
   const told: string[] = [];
@@ -225,10 +265,13 @@ test.each([
   act(`${path}${end}`);
   await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
   expect(await world.store.takesChanges()).toBe(false);
-  expect([told, world.delivered().length]).toEqual([[`${path}${end} was removed, renamed or replaced while the server used it`], 1]);
+  expect([told, world.delivered().length]).toEqual([
+    [`${path}${end} was removed, renamed or replaced while the server used it`],
+    1,
+  ]);
 });
 
-test("whoever waits while the file is locked goes on when it is free", async () => {
+test("a call that waits for a locked file continues when the file is unlocked", async () => {
   const path = freshPath();
   const world = await openWorld(path);
   await world.account();
@@ -241,13 +284,20 @@ test("whoever waits while the file is locked goes on when it is free", async () 
   expect(await sent).toMatch(/^msg_/);
 });
 
-test("when the disk fails to keep what was folded into the file, nothing is stored any more: the log that still has it must not begin anew", async () => {
+test("nothing is stored after a failed sync of a checkpoint, because the log must not restart", async () => {
   const told: string[] = [];
-  const folding = { checkpoint: async () => ({ isWhole: false, failed: "disk I/O error" }), close: async () => undefined };
-  const world = await openWorld(freshPath(), { openCheckpointing: () => folding, onBroken: (error) => told.push(error.message) });
+  const failing = {
+    checkpoint: async () => ({ isWhole: false, failed: "disk I/O error" }),
+    close: async () => undefined,
+  };
+  const world = await openWorld(freshPath(), {
+    openCheckpointing: () => failing,
+    onBroken: (error) => told.push(error.message),
+  });
   await world.account();
   const body = new Uint8Array(500_000).fill(1);
-  for (let round = 0; round < 4; round++) await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
+  for (let round = 0; round < 4; round++)
+    await world.publish(Array.from({ length: 10 }, () => makeInput({ body, delay: 1 })));
   await settleDown();
   await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
   expect(told).toEqual(["disk I/O error"]);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createAdaptiveSync } from "../../../src/store/sqlite/sync.ts";
 
-/** A disk that takes as long as the test says, and where it was waited for. */
+/** Opens a disk with a set duration of syncs, and records where each sync waits. */
 function open() {
   const disk = { takes: 0.1, fails: false };
   let now = 0;
@@ -11,8 +11,12 @@ function open() {
     now += disk.takes;
     if (disk.fails) throw new Error("disk failed");
   };
-  const sync = createAdaptiveSync({ here: () => wait("here"), elsewhere: async () => wait("elsewhere"), elapsed: () => now });
-  /** Waits so often, and answers how often elsewhere. */
+  const sync = createAdaptiveSync({
+    here: () => wait("here"),
+    elsewhere: async () => wait("elsewhere"),
+    elapsed: () => now,
+  });
+  /** Syncs `count` times, and returns how many syncs waited elsewhere. */
   const times = async (count: number): Promise<number> => {
     where = [];
     for (let time = 0; time < count; time++) await sync();
@@ -21,24 +25,24 @@ function open() {
   return { disk, sync, times };
 }
 
-test("a disk that is quick is waited for here", async () => {
+test("a quick disk is waited for on this thread", async () => {
   const { disk, times } = open();
   disk.takes = 0.5;
   expect(await times(1_000)).toBe(0);
 });
 
-test("a disk that is slow is waited for elsewhere, but for a look now and then", async () => {
+test("a slow disk is waited for elsewhere, except for occasional checks", async () => {
   const { disk, times } = open();
   disk.takes = 5;
   expect(await times(1)).toBe(0);
   expect(await times(64)).toBe(64);
   expect(await times(1 + 128)).toBe(128);
   await times(20_000);
-  // From then on one in 4,097.
+  // From then on, one sync of 4,097 waits here.
   expect(await times(4_097 * 5)).toBe(4_096 * 5);
 });
 
-test("a disk that is quick again is waited for here again, and a long wait now and then costs little", async () => {
+test("a disk that is quick again is waited for here, and an occasional long wait costs little", async () => {
   const { disk, times } = open();
   disk.takes = 5;
   await times(30_000);
@@ -51,7 +55,7 @@ test("a disk that is quick again is waited for here again, and a long wait now a
   expect(await times(1_000)).toBe(64);
 });
 
-test("that it failed is told, wherever it was waited for", async () => {
+test("a failed sync is reported, wherever it waited", async () => {
   const { disk, sync, times } = open();
   disk.fails = true;
   await expect(sync()).rejects.toThrow("disk failed");

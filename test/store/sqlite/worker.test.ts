@@ -6,7 +6,7 @@ import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { startCheckpointThread, startReadingThread } from "../../../src/store/sqlite/worker.ts";
 import { createTestFolder } from "../storeFixture.ts";
 
-/** The threads that were started since. */
+/** Returns the threads that are started from now on. */
 function startedThreads(): Worker[] {
   const started: Worker[] = [];
   const note = (worker: Worker): void => void started.push(worker);
@@ -15,7 +15,7 @@ function startedThreads(): Worker[] {
   return started;
 }
 
-/** A store with nothing in it. */
+/** Creates an empty store. */
 async function madeStore(path = join(createTestFolder(), "store.db")): Promise<string> {
   const database = openSqlite(path);
   await database.createTables();
@@ -23,22 +23,28 @@ async function madeStore(path = join(createTestFolder(), "store.db")): Promise<s
   return path;
 }
 
-test("a thread that ended, as when it had no memory left, refuses what it was asked, and the next one who asks has another", async () => {
+test("a thread that ended fails its requests, and the next request starts another one", async () => {
   const started = startedThreads();
   const place = { path: await madeStore(), keys: null };
   const reading = startReadingThread(place);
-  const folding = startCheckpointThread(place);
-  onTestFinished(() => Promise.all([reading.close(), folding.close()]).then(() => undefined));
-  expect([await reading.queries.accounts(), await folding.checkpoint()]).toEqual([[], { isWhole: true }]);
+  const checkpointing = startCheckpointThread(place);
+  onTestFinished(() => Promise.all([reading.close(), checkpointing.close()]).then(() => undefined));
+  expect([await reading.queries.accounts(), await checkpointing.checkpoint()]).toEqual([
+    [],
+    { isWhole: true },
+  ]);
   const ended = started.map((worker) => once(worker, "exit"));
   for (const worker of started) void worker.terminate();
   await expect(reading.queries.accounts()).rejects.toMatchObject({ code: "unavailable" });
   await Promise.all(ended);
-  expect([await reading.queries.accounts(), await folding.checkpoint()]).toEqual([[], { isWhole: true }]);
+  expect([await reading.queries.accounts(), await checkpointing.checkpoint()]).toEqual([
+    [],
+    { isWhole: true },
+  ]);
   expect(started).toHaveLength(4);
 });
 
-test("a thread that could not open the file tries again when it is asked again", async () => {
+test("a thread that could not open the file tries again at the next request", async () => {
   const path = join(createTestFolder(), "store.db");
   const { queries, close } = startReadingThread({ path, keys: null });
   onTestFinished(close);
@@ -47,7 +53,7 @@ test("a thread that could not open the file tries again when it is asked again",
   expect(await queries.accounts()).toEqual([]);
 });
 
-test("a thread that was closed is not started again", async () => {
+test("a closed thread is not started again", async () => {
   const started = startedThreads();
   const place = { path: await madeStore(), keys: null };
   const used = startReadingThread(place);

@@ -12,13 +12,17 @@ import { accountRoute, openRoute } from "../../route/route.ts";
 import { hashToken, makeToken } from "../../auth/token.ts";
 
 const tag = "Accounts";
-const byId = z.object({ id: z.string() });
-const ok = { 200: { about: "Done.", schema: z.literal("OK") } };
-/** An answer with secrets in it, which nobody on the way is to keep. */
+const byId = z.object({ id: z.string().describe("The id of the account.") });
+const ok = { 200: { about: "The account was changed.", schema: z.literal("OK") } };
+/** A response that contains secrets, so proxies must not store it. */
 const secretResponse = { status: 200, headers: { "Cache-Control": "no-store" } };
-const doneResponse: RouteResponse = { status: 200, body: '"OK"', headers: { "Content-Type": "application/json; charset=utf-8" } };
+const doneResponse: RouteResponse = {
+  status: 200,
+  body: '"OK"',
+  headers: { "Content-Type": "application/json; charset=utf-8" },
+};
 
-/** One account never sees another one: whatever is not its own is not there. */
+/** Returns the account if it has this id. Throws `Refusal`: for an account, other accounts do not exist. */
 export function requireOwnAccount(account: Account, id: string): Account {
   if (account.id === id) return account;
   throw new Refusal("not-found", `id: there is no account ${JSON.stringify(id.slice(0, 200))}`);
@@ -52,24 +56,32 @@ const makeReadRoutes = (brand: AccountBrand): Route[] => [
     path: `/v2/${brand}/users`,
     tag,
     summary: "List accounts",
-    about: "Those that the user name and the password are of, which is one.",
-    answers: { 200: { about: "The account.", schema: z.array(accountRecordSchema) } },
+    about: "The list has one element: the account of the user name and password.",
+    answers: { 200: { about: "A list with the account.", schema: z.array(accountRecordSchema) } },
     refusals: [],
-    handle: async ({ account, context }) => ({ ...secretResponse, body: [await accountJson(account, context, brand)] }),
+    handle: async ({ account, context }) => ({
+      ...secretResponse,
+      body: [await accountJson(account, context, brand)],
+    }),
   }),
   openRoute({
     method: "GET",
     path: `/v2/${brand}/ipv4`,
     tag,
-    summary: "Where deliveries come from",
-    about: "The networks that the setting WAYPOST_SENDS_FROM names.",
-    answers: { 200: { about: "Networks, as in 203.0.113.7/32.", schema: z.array(z.string()) } },
+    summary: "List the networks that deliveries come from",
+    about: "The networks in the server's setting WAYPOST_SENDS_FROM. Requires no credentials.",
+    answers: {
+      200: {
+        about: "Networks in CIDR notation, such as 203.0.113.7/32. Empty if the setting is not set.",
+        schema: z.array(z.string()),
+      },
+    },
     refusals: [],
     handle: async ({ context }) => ({ status: 200, body: context.sendsFrom ?? [] }),
   }),
 ];
 
-/** A new password: 192 bits that nobody can guess. */
+/** Returns a new random password of 192 bits. */
 const newPassword = (): string => randomBytes(24).toString("base64url");
 
 const makeRotateRoute = (brand: AccountBrand): Route =>
@@ -78,10 +90,14 @@ const makeRotateRoute = (brand: AccountBrand): Route =>
     path: `/v2/${brand}/rotate-token/{id}`,
     tag,
     summary: "Replace the password and the tokens of an account",
-    about: "The old ones end at once, on every node. Signing keys stay. A passive account can do this as well.",
+    about:
+      "The old password and tokens stop working at once, on every node. The signing keys do not change. A " +
+      "passive account can also do this.",
     params: byId,
     forPassive: true,
-    answers: { 200: { about: "The account, with its new password and tokens.", schema: accountRecordSchema } },
+    answers: {
+      200: { about: "The account, with its new password and tokens.", schema: accountRecordSchema },
+    },
     refusals: ["not-found", "forbidden"],
     handle: async ({ account, params, context }) => {
       const { id, tokenHash: replaces } = requireOwnAccount(account, params.id);
@@ -95,7 +111,7 @@ const makeRotateRoute = (brand: AccountBrand): Route =>
 
 type ChangeRequest = RouteRequest<typeof byId, z.ZodObject>;
 
-/** A route that changes an account, and answers no more than that it did. */
+/** Returns a route that changes an account. Its response is only "OK". */
 const makeChangeRoute = (
   description: Pick<Route, "method" | "path" | "summary" | "about" | "body">,
   readChange: (call: Pick<ChangeRequest, "incoming">) => AccountChange,
@@ -114,31 +130,37 @@ const makeChangeRoute = (
   });
 
 const offeredPlans = ["paid", "fixed_1m", "fixed_10m", "fixed_100m"] as const satisfies PlanName[];
+const offeredNames = offeredPlans.map((plan) => (plan === "paid" ? plan : `svc_${plan}`));
 const findPlan = (written: string): PlanName | undefined =>
   offeredPlans.find(
-    (plan) => written === plan || (plan !== "paid" && /^(svc|qstash)_/.test(written) && written.slice(written.indexOf("_") + 1) === plan),
+    (plan) =>
+      written === plan ||
+      (plan !== "paid" && /^(svc|qstash)_/.test(written) && written.slice(written.indexOf("_") + 1) === plan),
   );
 
 const planSchema = z.strictObject({
   plan_name: z
-    .string("is missing, or not a text")
+    .string("is missing or not a string")
     .transform((text, context) => {
       const plan = findPlan(text);
       if (!plan)
         context.addIssue({
           code: "custom",
-          message: `is none of ${offeredPlans.map((one) => (one === "paid" ? one : `svc_${one}`)).join(", ")}`,
+          message: `must be one of ${offeredNames.join(", ")}`,
         });
       return plan ?? z.NEVER;
     })
-    .describe("paid, svc_fixed_1m, svc_fixed_10m or svc_fixed_100m."),
+    .describe("The plan: paid, svc_fixed_1m, svc_fixed_10m or svc_fixed_100m."),
 });
 
 const budgetSchema = z.strictObject({
   budget: z
-    .int("is missing, or not a whole number")
-    .refine((dollars) => dollars === 0 || (dollars >= 20 && dollars <= 10_000), "is neither 0 nor from 20 to 10000")
-    .describe("Dollars in a month, from 20 to 10000; 0: no limit."),
+    .int("is missing or not a whole number")
+    .refine(
+      (dollars) => dollars === 0 || (dollars >= 20 && dollars <= 10_000),
+      "is neither 0 nor from 20 to 10000",
+    )
+    .describe("The budget in dollars per calendar month (UTC), from 20 to 10000. 0 means no limit."),
 });
 
 const makeSettingRoutes = (brand: AccountBrand): Route[] => [
@@ -147,8 +169,10 @@ const makeSettingRoutes = (brand: AccountBrand): Route[] => [
       method: "POST",
       path: `/v2/${brand}/set-plan/{id}`,
       summary: "Set the plan of an account",
-      about: "Limits of its own stay. A plan that was set by whoever runs the server cannot be changed.",
-      body: describeBody("The plan.", planSchema),
+      about:
+        "Limits that the account has instead of those of its plan do not change. A plan that the operator " +
+        "of the server has set cannot be changed.",
+      body: describeBody("The new plan.", planSchema),
     },
     ({ incoming }) => ({ plan: readObject(planSchema, incoming).plan_name }),
   ),
@@ -158,8 +182,10 @@ const makeSettingRoutes = (brand: AccountBrand): Route[] => [
       path: `/v2/${brand}/update-budget/{id}`,
       summary: "Set the budget of an account",
       about:
-        "Once as much is spent in a month, by the prices of the server, nothing more is published, by schedules neither; what has begun goes on. Without prices nothing is ever spent.",
-      body: describeBody("The budget.", budgetSchema),
+        "When the cost of the month reaches the budget, nothing more is published, also not by schedules. " +
+        "Accepted messages and active runs continue. The cost follows from the server's prices; without " +
+        "prices it is always 0.",
+      body: describeBody("The new budget.", budgetSchema),
     },
     ({ incoming }) => ({ budget: readObject(budgetSchema, incoming).budget }),
   ),
@@ -169,7 +195,7 @@ const makeSettingRoutes = (brand: AccountBrand): Route[] => [
         method: "POST",
         path: `/v2/${brand}/${hasProductionPack ? "enable" : "disable"}-prodpack/{id}`,
         summary: `${hasProductionPack ? "Enable" : "Disable"} the production pack of an account`,
-        about: "It is a mark in the record; all that this server can do is there without it.",
+        about: "Sets prod_pack_enabled in the account record. It has no other effect on this server.",
       },
       () => ({ hasProductionPack }),
     ),
@@ -182,36 +208,50 @@ const makeSigningRoutes = (brand: AccountBrand): Route[] =>
       {
         method: "POST",
         path: `/v2/${brand}/${signsStandard ? "enable" : "disable"}-standard-webhooks/{id}`,
-        summary: `${signsStandard ? "Turn on" : "Turn off"} the signatures of Standard Webhooks`,
+        summary: `Turn ${signsStandard ? "on" : "off"} the signatures of Standard Webhooks`,
         about:
-          "In the headers webhook-id, webhook-timestamp and webhook-signature, beside the other signature. GET /v2/keys tells the secrets.",
+          "Deliveries have the signatures in the headers webhook-id, webhook-timestamp and " +
+          "webhook-signature, in addition to the other signature. GET /v2/keys returns the secrets.",
       },
       () => ({ signsStandard }),
     ),
   );
 
-const teamName = z.string("is missing, or not a text").regex(/^[^\p{Cc}]{1,200}$/u, "is empty, too long, or has control characters");
+const teamName = z
+  .string("is missing or not a string")
+  .regex(/^[^\p{Cc}]{1,200}$/u, "is empty, too long, or has control characters");
 
 const makeMoveRoute = (brand: AccountBrand): Route => {
-  const schema = z.strictObject({ [`${brand}_id`]: z.string("is missing, or not a text"), target_team_id: teamName });
+  const schema = z.strictObject({
+    [`${brand}_id`]: z.string("is missing or not a string").describe("The id of the account."),
+    target_team_id: teamName.describe("The name of the team: 1 to 200 characters, no control characters."),
+  });
   return accountRoute({
     method: "POST",
     path: `/v2/${brand}/move-to-team`,
     tag,
     summary: "Move an account to a team",
-    about: "Sets the customer id of its record. Who may do what stays the same.",
-    body: describeBody("The account, and the team.", schema),
+    about: "Sets customer_id in the account record. Access rights do not change.",
+    body: describeBody("The account and the team.", schema),
     answers: ok,
     refusals: ["not-found", "forbidden"],
     handle: async ({ account, incoming, context }) => {
       const { [`${brand}_id`]: id = "", target_team_id: customerId = "" } = readObject(schema, incoming);
-      await context.store.execute("changeAccount", { account: requireOwnAccount(account, id).id, change: { customerId } });
+      await context.store.execute("changeAccount", {
+        account: requireOwnAccount(account, id).id,
+        change: { customerId },
+      });
       return doneResponse;
     },
   });
 };
 
-/** The interface of accounts, under both names of the service. */
+/** The routes of the account API, under both brand names. */
 export const accounts: Route[] = (["svc", "qstash"] as const).flatMap((brand) =>
-  makeReadRoutes(brand).concat(makeRotateRoute(brand), makeSettingRoutes(brand), makeSigningRoutes(brand), makeMoveRoute(brand)),
+  makeReadRoutes(brand).concat(
+    makeRotateRoute(brand),
+    makeSettingRoutes(brand),
+    makeSigningRoutes(brand),
+    makeMoveRoute(brand),
+  ),
 );

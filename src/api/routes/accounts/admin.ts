@@ -1,9 +1,13 @@
 import { z } from "zod";
-import { parseAccountChange, mustFindAccount, isDurationLimit } from "../../../core/commands/accountRequest.ts";
+import {
+  parseAccountChange,
+  mustFindAccount,
+  isDurationLimit,
+} from "../../../core/commands/accountRequest.ts";
 import type { AccountRequest } from "../../../core/commands/accountRequest.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import type { Account } from "../../../core/model/message.ts";
-import { defaultTimeout, toLimitFlag, limitNames, planNames, readPlan } from "../../../core/accounts/plans.ts";
+import { defaultTimeout, limitNames, planNames, readPlan } from "../../../core/accounts/plans.ts";
 import { readServerLimits } from "../../../core/commands/retention.ts";
 import type { LimitName } from "../../../core/model/accountTerms.ts";
 import { describeBody } from "./accounts.ts";
@@ -16,44 +20,68 @@ import { makeReadOnlyToken } from "../../auth/token.ts";
 
 const tag = "Administration";
 const accountsPath = "/v2/admin/accounts";
-const byName = z.object({ account: z.string() });
+const byName = z.object({ account: z.string().describe("The id or the name of the account.") });
 
 const makeLimitFields = (about: (name: LimitName) => string) =>
   Object.fromEntries(limitNames.map((name) => [name, z.int().describe(about(name))] as const));
 
 const accountSchema = z.object({
-  id: z.string(),
-  name: z.string(),
-  state: z.enum(["active", "passive"]),
-  plan: z.enum(planNames),
-  standardWebhooks: z.boolean().describe("Whether deliveries are signed by Standard Webhooks besides."),
-  createdAt: z.int().describe("In unix milliseconds."),
-  reservedPrice: z.number().nullable().describe("Price of its plan in dollars. Null: the price that the server has for the plan."),
-  defaultTimeout: z.int().describe("The timeout of a message that asks for none, in milliseconds."),
+  id: z.string().describe("The id of the account."),
+  name: z.string().describe("The name of the account."),
+  state: z
+    .enum(["active", "passive"])
+    .describe("active: not restricted. passive: the account can read, and change nothing."),
+  plan: z.enum(planNames).describe("The plan, which sets the limits that the account does not have itself."),
+  standardWebhooks: z.boolean().describe("Whether deliveries also have the signatures of Standard Webhooks."),
+  createdAt: z.int().describe("When the account was created, in Unix milliseconds."),
+  reservedPrice: z
+    .number()
+    .nullable()
+    .describe("The price of the plan in dollars. null means the server's price for the plan."),
+  defaultTimeout: z.int().describe("The timeout of a message that sets none, in milliseconds."),
   limits: z
-    .object(makeLimitFields((name) => (isDurationLimit(name) ? "In milliseconds." : "")))
+    .object(
+      makeLimitFields((name) =>
+        isDurationLimit(name) ? "The limit that applies, in milliseconds." : "The limit that applies.",
+      ),
+    )
     .describe(
-      "Those that hold: its own, or those of its plan, as far as the settings of the server go. Lengths of time are in milliseconds.",
+      "The limits that apply: the account's own, or those of its plan, capped by the settings of the " +
+        "server. Durations are in milliseconds.",
     ),
-  ownLimits: z.array(z.string()).describe("Which of them are its own."),
-  storedBytes: z.int().describe("Bytes that the account stores now; its quota is limits.storageBytes."),
+  ownLimits: z.array(z.string()).describe("The names of the limits that the account has itself."),
+  storedBytes: z.int().describe("The bytes that the account stores now. The quota is limits.storageBytes."),
 });
 
 const createdAccountSchema = accountSchema.extend({
-  token: z.string(),
-  readOnlyToken: z.string(),
-  password: z.string().describe("For the account interface, with the name of the account."),
-  signingKeys: z.object({ current: z.string(), next: z.string() }),
+  token: z.string().describe("The main token, which may do everything in the account."),
+  readOnlyToken: z.string().describe("The token for requests that change nothing."),
+  password: z.string().describe("The password for the account API, with the name of the account as user."),
+  signingKeys: z
+    .object({
+      current: z.string().describe("The key that deliveries are signed with now."),
+      next: z.string().describe("The key that replaces it at the next rotation."),
+    })
+    .describe("The keys that receivers verify deliveries with."),
 });
 
 /** Returns the records of accounts. */
-async function accountsJson(accounts: readonly Account[], context: RouteContext): Promise<z.output<typeof accountSchema>[]> {
+async function accountsJson(
+  accounts: readonly Account[],
+  context: RouteContext,
+): Promise<z.output<typeof accountSchema>[]> {
   const ids = accounts.map(({ id }) => id);
-  const stored = new Map((await context.store.read.storedBytes(ids, null)).map(({ account, bytes }) => [account, bytes]));
+  const stored = new Map(
+    (await context.store.read.storedBytes(ids, null)).map(({ account, bytes }) => [account, bytes]),
+  );
   return accounts.map((account) => accountJson(account, stored.get(account.id) ?? 0, context));
 }
 
-function accountJson(account: Account, storedBytes: number, context: RouteContext): z.output<typeof accountSchema> {
+function accountJson(
+  account: Account,
+  storedBytes: number,
+  context: RouteContext,
+): z.output<typeof accountSchema> {
   const effectiveLimits = readServerLimits(account, context);
   return {
     id: account.id,
@@ -82,9 +110,14 @@ const limitsSchema = z
       limitNames.map((name) => [
         name,
         z
-          .union([z.string(), z.number(), z.null()], { error: `is neither a ${isDurationLimit(name) ? "duration" : "number"}, nor null` })
+          .union([z.string(), z.number(), z.null()], {
+            error: `is neither a ${isDurationLimit(name) ? "duration" : "number"}, nor null`,
+          })
           .optional()
-          .describe(`${isDurationLimit(name) ? "A duration such as 7d, or a number of seconds." : "A number."} Null: that of the plan.`),
+          .describe(
+            `${isDurationLimit(name) ? "A duration such as 7d, or a number of seconds." : "A number."} ` +
+              "null restores the limit of the plan.",
+          ),
       ]),
     ),
     { error: (issue) => (issue.code === "invalid_type" ? "is not an object" : undefined) },
@@ -95,32 +128,42 @@ const accountFields = {
   standardWebhooks: z
     .boolean("is neither true nor false")
     .optional()
-    .describe("Whether deliveries are signed by Standard Webhooks besides."),
+    .describe("Whether deliveries also have the signatures of Standard Webhooks."),
   plan: z
-    .string("is not a text")
+    .string("is not a string")
     .optional()
-    .describe(`${planNames.join(", ")}.`),
+    .describe(`The plan: ${planNames.join(", ")}.`),
   reservedPrice: z
     .number("is neither a number of dollars, nor null")
     .nullable()
     .optional()
-    .describe("Price of its plan in dollars. Null: the price that the server has for the plan."),
-  limits: limitsSchema,
+    .describe("The price of the plan in dollars. null means the server's price for the plan."),
+  limits: limitsSchema.describe("Limits of the account that replace those of its plan."),
 };
 const creationSchema = z.strictObject({
-  name: z.string("is missing, or not a text").describe("100 characters at most, without colons."),
+  name: z
+    .string("is missing or not a string")
+    .describe("The name of the account: at most 100 characters, no colons."),
   ...accountFields,
 });
 const changeSchema = z.strictObject(accountFields);
 
-/** As the command line is told of it. */
-const toAccountChange = ({ plan, reservedPrice, limits = {}, standardWebhooks }: z.output<typeof changeSchema>) => {
+/** Returns the change for a request, parsed by the same rules as the command line. */
+const toAccountChange = ({
+  plan,
+  reservedPrice,
+  limits = {},
+  standardWebhooks,
+}: z.output<typeof changeSchema>) => {
   const written = Object.entries(limits).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, value === null ? "plan" : String(value)] as const],
   );
-  const price = reservedPrice === undefined ? undefined : reservedPrice === null ? "plan" : String(reservedPrice);
+  const price =
+    reservedPrice === undefined ? undefined : reservedPrice === null ? "plan" : String(reservedPrice);
   const asked: AccountRequest = { plan, reservedPrice: price, ...Object.fromEntries(written) };
-  const change = parseAccountChange(asked, (field) => (field === "plan" || field === "reservedPrice" ? field : `limits.${field}`));
+  const change = parseAccountChange(asked, (field) =>
+    field === "plan" || field === "reservedPrice" ? field : `limits.${field}`,
+  );
   return { ...change, ...(standardWebhooks !== undefined && { signsStandard: standardWebhooks }) };
 };
 
@@ -132,23 +175,31 @@ const list = operatorRoute({
   path: accountsPath,
   tag,
   summary: "List all accounts",
-  about: "In the order of their ids.",
+  about: "Accounts are in the order of their ids.",
   query: z.object({ count: count({ max: 1_000, defaultCount: 100 }), cursor: cursorParameter }),
   answers: {
     200: {
-      about: "A page of the list.",
+      about: "A page of accounts.",
       schema: z.object({
-        accounts: z.array(accountSchema),
-        cursor: z.string().optional().describe("Where the next page begins. Absent at the end."),
+        accounts: z.array(accountSchema).describe("The accounts, without their credentials."),
+        cursor: z
+          .string()
+          .optional()
+          .describe("The cursor to pass for the next page. Absent on the last page."),
       }),
     },
   },
   refusals: ["forbidden"],
   handle: async ({ accountAdmin, query, context }) => {
-    const remaining = (await accountAdmin.accounts()).filter(({ id }) => query.cursor === undefined || id > query.cursor);
+    const remaining = (await accountAdmin.accounts()).filter(
+      ({ id }) => query.cursor === undefined || id > query.cursor,
+    );
     const page = remaining.slice(0, query.count);
     const last = remaining.length > page.length ? page.at(-1) : undefined;
-    return { status: 200, body: { accounts: await accountsJson(page, context), ...(last && { cursor: last.id }) } };
+    return {
+      status: 200,
+      body: { accounts: await accountsJson(page, context), ...(last && { cursor: last.id }) },
+    };
   },
 });
 
@@ -156,8 +207,8 @@ const create = operatorRoute({
   method: "POST",
   path: accountsPath,
   tag,
-  summary: "Make an account",
-  body: describeBody("The name of the account, and what it may.", creationSchema),
+  summary: "Create an account",
+  body: describeBody("The name of the account, its plan and its limits.", creationSchema),
   answers: { 200: { about: "The account, with its credentials.", schema: createdAccountSchema } },
   refusals: ["forbidden", "conflict"],
   handle: async ({ accountAdmin, incoming, context }) => {
@@ -185,29 +236,39 @@ const get = operatorRoute({
   params: byName,
   answers: accountAnswers,
   refusals: ["not-found", "forbidden"],
-  handle: async ({ accountAdmin, params, context }) => respondWithAccount(await findAccount(accountAdmin, params.account), context),
+  handle: async ({ accountAdmin, params, context }) =>
+    respondWithAccount(await findAccount(accountAdmin, params.account), context),
 });
 
 const change = operatorRoute({
   method: "PATCH",
   path: `${accountsPath}/{account}`,
   tag,
-  summary: "Set the plan of an account, or limits of its own",
-  about: `A plan that was set here cannot be changed by the account itself. Limits: ${limitNames.map(toLimitFlag).join(", ")}, written as in camelCase.`,
+  summary: "Change the plan or the limits of an account",
+  about:
+    "The account itself cannot change a plan that was set here. The limits are " +
+    `${limitNames.join(", ")}.`,
   params: byName,
-  body: describeBody("What is to be changed; what is left out stays.", changeSchema),
+  body: describeBody("The fields to change. Omitted fields keep their values.", changeSchema),
   answers: accountAnswers,
   refusals: ["not-found", "forbidden"],
   handle: async ({ accountAdmin, params, incoming, context }) => {
     const asked = readObject(changeSchema, incoming);
     if (Object.keys(asked).length === 0)
-      throw new Refusal("invalid", "body: nothing to change; give plan, reservedPrice, limits or standardWebhooks");
+      throw new Refusal(
+        "invalid",
+        "body: nothing to change; give plan, reservedPrice, limits or standardWebhooks",
+      );
     const { id } = await findAccount(accountAdmin, params.account);
     return respondWithAccount(await accountAdmin.change(id, toAccountChange(asked)), context);
   },
 });
 
-const makeStateRoute = ([verb, state, summary]: readonly ["disable" | "enable", "passive" | "active", string]): Route =>
+const makeStateRoute = ([verb, state, summary]: readonly [
+  "disable" | "enable",
+  "passive" | "active",
+  string,
+]): Route =>
   operatorRoute({
     method: "POST",
     path: `${accountsPath}/{account}/${verb}`,
@@ -217,17 +278,27 @@ const makeStateRoute = ([verb, state, summary]: readonly ["disable" | "enable", 
     answers: accountAnswers,
     refusals: ["not-found", "forbidden"],
     handle: async ({ accountAdmin, params, context }) =>
-      respondWithAccount(await accountAdmin.change((await findAccount(accountAdmin, params.account)).id, { state }), context),
+      respondWithAccount(
+        await accountAdmin.change((await findAccount(accountAdmin, params.account)).id, { state }),
+        context,
+      ),
   });
 
 const remove = operatorRoute({
   method: "DELETE",
   path: `${accountsPath}/{account}`,
   tag,
-  summary: "Delete an account that is disabled",
-  about: "Its messages and runs are cancelled, and what it set up and its dead letters go. Its log goes in its time.",
+  summary: "Delete a disabled account",
+  about:
+    "Cancels the messages and runs of the account, and deletes its configuration and dead letters. Its log " +
+    "entries are deleted when their retention ends.",
   params: byName,
-  answers: { 200: { about: "It is gone.", schema: z.object({ deleted: z.string().describe("The id of the account.") }) } },
+  answers: {
+    200: {
+      about: "The account is deleted.",
+      schema: z.object({ deleted: z.string().describe("The id of the deleted account.") }),
+    },
+  },
   refusals: ["not-found", "forbidden"],
   handle: async ({ accountAdmin, params }) => {
     const { id } = await findAccount(accountAdmin, params.account);
@@ -236,10 +307,13 @@ const remove = operatorRoute({
   },
 });
 
-/** Accounts, for whoever runs the server. */
+/** The routes by which the operator manages accounts. */
 export const admin: readonly Route[] = [
-  ...[list, create, get, change],
-  makeStateRoute(["disable", "passive", "Let an account read, and change nothing any more"]),
-  makeStateRoute(["enable", "active", "Let an account that was disabled go on"]),
+  list,
+  create,
+  get,
+  change,
+  makeStateRoute(["disable", "passive", "Make an account read-only"]),
+  makeStateRoute(["enable", "active", "Enable a disabled account"]),
   remove,
 ];

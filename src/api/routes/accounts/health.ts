@@ -4,26 +4,33 @@ import type { RouteResponse, RouteContext } from "../../route/route.ts";
 import { openRoute } from "../../route/route.ts";
 import { choice } from "../../http/parameters.ts";
 
-/** A store that does not answer within this does not answer. */
+/** How long the server waits for the store before it reports not ready, in milliseconds. */
 const storeTimeout = 2_000;
 
 const healthSchema = z.looseObject({
-  status: z.literal("ok"),
+  status: z.literal("ok").describe("Always ok. A server that is not healthy responds with an error instead."),
   inFlight: z
     .int()
     .optional()
     .describe(
-      "Deliveries of this node that are running, or whose outcome is not stored yet. Messages that wait, also for a retry, are not counted.",
+      "The number of deliveries of this node that are in flight or whose outcome is not stored yet. " +
+        "Messages that wait, including for a retry, are not counted.",
     ),
 });
-const healthyAnswers = { 200: { about: "It is well. Figures may stand beside.", schema: healthSchema } };
+const healthyAnswers = {
+  200: { about: "The server is healthy. The response may have further fields.", schema: healthSchema },
+};
 
 const liveness = openRoute({
   method: "GET",
   path: "/v2/health",
   tag: "Health",
-  summary: "Is the server alive?",
-  query: z.object({ ready: choice(["true", "false"]).default("false").describe("With true: can it take requests, too?") }),
+  summary: "Check that the server is alive",
+  query: z.object({
+    ready: choice(["true", "false"])
+      .default("false")
+      .describe("With true, also checks that the server can take requests, like GET /v2/health/ready."),
+  }),
   answers: healthyAnswers,
   refusals: ["stopping"],
   handle: async ({ query, context }) => (query.ready === "true" ? checkReadiness(context) : report(context)),
@@ -33,9 +40,11 @@ const readinessRoute = openRoute({
   method: "GET",
   path: "/v2/health/ready",
   tag: "Health",
-  summary: "Can the server take requests?",
+  summary: "Check that the server can take requests",
   about:
-    "Not while it stops, while its store does not answer, or when that could not take the last changes: a full disk, a database that is away.",
+    "Responds with 503 while the server is stopping, and if its store does not respond within 2 seconds. " +
+    "Also responds with 503 if the store could not save the latest changes, for example because the disk " +
+    "is full or the database is unavailable.",
   answers: healthyAnswers,
   refusals: ["stopping"],
   handle: async ({ context }) => checkReadiness(context),
@@ -46,9 +55,14 @@ const clientReadiness = openRoute({
   method: "GET",
   path: "/v2/readiness",
   tag: "Health",
-  summary: "Can the server take requests? The response that clients read",
+  summary: "Check that the server can take requests, with the response that clients expect",
   about: "Ready and not ready under the same conditions as `GET /v2/health/ready`.",
-  answers: { 200: { about: "The server can take requests.", schema: z.object({ ready: z.literal(true) }) } },
+  answers: {
+    200: {
+      about: "The server can take requests.",
+      schema: z.object({ ready: z.literal(true).describe("Always true.") }),
+    },
+  },
   refusals: ["stopping"],
   handle: async ({ context }) => {
     await checkReadiness(context);
@@ -56,18 +70,24 @@ const clientReadiness = openRoute({
   },
 });
 
-const report = ({ health }: RouteContext): RouteResponse => ({ status: 200, body: { ...health(), status: "ok" } });
+const report = ({ health }: RouteContext): RouteResponse => ({
+  status: 200,
+  body: { ...health(), status: "ok" },
+});
 
 async function checkReadiness(context: RouteContext): Promise<RouteResponse> {
   const why = context.notReadyReason();
-  if (why !== null) throw new Refusal("stopping", `${why}; ask again`);
-  if (!(await isStoreResponding(context))) throw new Refusal("stopping", "the store does not answer, or takes no changes; ask again");
+  if (why !== null) throw new Refusal("stopping", `${why}; retry later`);
+  if (!(await isStoreResponding(context)))
+    throw new Refusal("stopping", "the store does not respond or cannot save changes; retry later");
   return report(context);
 }
 
 async function isStoreResponding({ store }: RouteContext): Promise<boolean> {
   const timeout = AbortSignal.timeout(storeTimeout);
-  const gaveUp = new Promise<boolean>((resolve) => timeout.addEventListener("abort", () => resolve(false), { once: true }));
+  const gaveUp = new Promise<boolean>((resolve) =>
+    timeout.addEventListener("abort", () => resolve(false), { once: true }),
+  );
   const storeCheck = Promise.all([store.takesChanges(), store.nextDueAt()]).then(
     ([takes]) => takes,
     () => false,
@@ -75,4 +95,5 @@ async function isStoreResponding({ store }: RouteContext): Promise<boolean> {
   return Promise.race([storeCheck, gaveUp]);
 }
 
+/** The routes by which load balancers and clients check the server. */
 export const healthReports = [liveness, readinessRoute, clientReadiness];

@@ -6,15 +6,21 @@ import { route } from "../../route/route.ts";
 import { mayRead } from "../../route/scope.ts";
 
 const keysSchema = z.object({
-  current: z.string().describe("What deliveries are signed with now."),
-  next: z.string().describe("What they will be signed with after the next rotation."),
+  current: z.string().describe("The key that deliveries are signed with now."),
+  next: z.string().describe("The key that deliveries will be signed with after the next rotation."),
 });
 
 const keysWithSecretsSchema = keysSchema.extend({
   standardWebhooks: z
-    .object({ current: z.string().describe("What receivers verify webhook-signature with."), next: z.string() })
+    .object({
+      current: z.string().describe("The secret that receivers verify webhook-signature with now."),
+      next: z.string().describe("The secret for webhook-signature after the next rotation."),
+    })
     .optional()
-    .describe("The same keys, as Standard Webhooks writes them. Absent where the account has not turned that on."),
+    .describe(
+      "The same keys in the format of Standard Webhooks. Absent if the account has not turned on these " +
+        "signatures.",
+    ),
 });
 
 const get = route({
@@ -22,18 +28,24 @@ const get = route({
   path: "/v2/keys",
   tag: "Signing keys",
   summary: "Read the signing keys",
-  answers: { 200: { about: "The keys that receivers verify signatures with.", schema: keysWithSecretsSchema } },
+  answers: {
+    200: { about: "The keys that receivers verify signatures with.", schema: keysWithSecretsSchema },
+  },
   refusals: [],
   handle: async ({ account, context }) => {
-    // Not those that the token was checked with a moment ago: they may have been rotated since.
+    // Reads the account again: its keys may have been rotated since the token was checked.
     const current = await context.store.read.account(account.id);
-    if (!current) throw new Refusal("unauthorized", "token: its account does not exist any more");
+    if (!current) throw new Refusal("unauthorized", "token: its account was deleted");
     const { signingKeys, signsStandard } = current;
-    const standardWebhooks = { current: toStandardSecret(signingKeys.current), next: toStandardSecret(signingKeys.next) };
+    const standardWebhooks = {
+      current: toStandardSecret(signingKeys.current),
+      next: toStandardSecret(signingKeys.next),
+    };
     return { status: 200, body: { ...signingKeys, ...(signsStandard && { standardWebhooks }) } };
   },
 });
 
+/** Returns the route that rotates the keys. Older clients use GET. */
 const makeRotateRoute = (method: "GET" | "POST", summary: string) =>
   route({
     method,
@@ -41,19 +53,32 @@ const makeRotateRoute = (method: "GET" | "POST", summary: string) =>
     tag: "Signing keys",
     summary,
     about:
-      "The next key becomes the current one, and a new one becomes the next. Receivers that know the old pair still verify, with their next. Those that miss two rotations do not: a second one within 24 hours is refused, unless it is forced.",
+      "The next key becomes the current key, and a new key becomes the next key. Receivers that have the " +
+      "old pair can still verify deliveries with their next key, but not after a second rotation. A " +
+      "second rotation within 24 hours is therefore refused unless it is forced.",
     changes: true,
     query: z.object({
-      force: choice(["true", "false"]).default("false").describe("Rotate even if the last rotation was within 24 hours."),
+      force: choice(["true", "false"])
+        .default("false")
+        .describe("true rotates even if the last rotation was less than 24 hours ago."),
     }),
-    answers: { 200: { about: "The keys from now on. Empty for a token without the verb read.", schema: keysSchema } },
+    answers: {
+      200: {
+        about: "The keys from now on. Both are empty for a token without the verb read.",
+        schema: keysSchema,
+      },
+    },
     refusals: ["conflict"],
     handle: async ({ account, query, incoming, context }) => {
-      const body = await context.store.execute("rotateKeys", { account: account.id, force: query.force === "true" });
+      const body = await context.store.execute("rotateKeys", {
+        account: account.id,
+        force: query.force === "true",
+      });
       return { status: 200, body: mayRead(incoming) ? body : { current: "", next: "" } };
     },
   });
 
+/** The routes that read and rotate the signing keys. */
 export const signingKeys = [
   get,
   makeRotateRoute("POST", "Rotate the signing keys"),

@@ -1,6 +1,13 @@
 import { z } from "zod";
 import { readLimits } from "../../../core/accounts/plans.ts";
-import { sumDeadLetters, toMonthRange, periods, sumPoints, sumStoredBytes, toPeriodRange } from "../../../core/accounts/statistics.ts";
+import {
+  sumDeadLetters,
+  toMonthRange,
+  periods,
+  sumPoints,
+  sumStoredBytes,
+  toPeriodRange,
+} from "../../../core/accounts/statistics.ts";
 import { choice } from "../../http/parameters.ts";
 import type { AccountBrand } from "../../views/accounts.ts";
 import { statisticsJson, makeStatisticsSchema } from "../../views/statistics.ts";
@@ -17,18 +24,27 @@ const makeStatisticsRoute = (brand: AccountBrand): Route =>
     tag: "Accounts",
     summary: "Read the statistics of an account",
     about:
-      "Each publish, retry and callback is one message. Of a workflow each step is one, and so are the plan of a branch and the answer of a third party. A period has 60 points, one of 30 days has 240 of three hours; the last point is that of now. Days are those of UTC.",
-    params: z.object({ id: z.string() }),
-    query: z.object({ period: choice(periods).default("1h").describe("How far back it goes.") }),
-    answers: { 200: { about: "The statistics.", schema: makeStatisticsSchema(brand) } },
+      "Each publish, retry and callback counts as one message. In a workflow, each step, each plan of a " +
+      "parallel step and each response of a third party counts as one message. A period has 60 points; " +
+      "the period of 30 days has 240 points of three hours each. The last point is the current one. Days " +
+      "are in UTC.",
+    params: z.object({ id: z.string().describe("The id of the account.") }),
+    query: z.object({
+      period: choice(periods).default("1h").describe("How far back the series of the period go."),
+    }),
+    answers: { 200: { about: "The statistics of the account.", schema: makeStatisticsSchema(brand) } },
     refusals: ["invalid", "not-found"],
     handle: async ({ account, params, query, context: { store, now, prices = noPrices } }) => {
       const { id } = requireOwnAccount(account, params.id);
       const at = now();
       const period = toPeriodRange(query.period, at);
       const threeHourCounts = await store.read.usage(id, "3h", 0);
-      const periodCounts = period.size === "3h" ? threeHourCounts : await store.read.usage(id, period.size, period.from);
-      const points = { month: sumPoints(threeHourCounts, toMonthRange(at)), period: sumPoints(periodCounts, period) };
+      const periodCounts =
+        period.size === "3h" ? threeHourCounts : await store.read.usage(id, period.size, period.from);
+      const points = {
+        month: sumPoints(threeHourCounts, toMonthRange(at)),
+        period: sumPoints(periodCounts, period),
+      };
       const used = {
         deadLetters: sumDeadLetters(threeHourCounts),
         stored: sumStoredBytes(threeHourCounts),
@@ -38,5 +54,5 @@ const makeStatisticsRoute = (brand: AccountBrand): Route =>
     },
   });
 
-/** What accounts have used, under both names of the service. */
+/** The routes that read the usage of an account, under both brand names. */
 export const statistics: Route[] = [makeStatisticsRoute("svc"), makeStatisticsRoute("qstash")];

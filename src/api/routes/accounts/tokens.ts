@@ -13,22 +13,42 @@ import { readScope } from "../../route/scope.ts";
 import { hashToken, makeRandomToken } from "../../auth/token.ts";
 
 const tag = "Tokens";
-const byId = z.object({ tokenId: z.string() });
-const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
+const byId = z.object({ tokenId: z.string().describe("The id of the token.") });
+const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
 
 const tokenSchema = z.object({
-  tokenId: z.string(),
-  name: z.string(),
-  verbs: z.array(z.enum(verbs)).describe("publish; read: what changes nothing; manage: all else."),
-  destinations: z.array(z.string()).describe("Where it may publish to. Empty: everywhere."),
-  createdAt: millis("When it was made"),
-  expiresAt: millis("When it ends by itself").optional(),
-  usedAt: millis("When it was used last, to the minute").optional(),
-  madeBy: z.string().optional().describe("The id of the token by which it was made, unless the account itself made it."),
+  tokenId: z.string().describe("The id of the token."),
+  name: z.string().describe("The name of the token. Empty if it has none."),
+  verbs: z
+    .array(z.enum(verbs))
+    .describe(
+      "The rights of the token. publish: publish messages. read: requests that change nothing. manage: all " +
+        "other requests.",
+    ),
+  destinations: z.array(z.string()).describe("Where the token may publish to. Empty means everywhere."),
+  createdAt: millis("When the token was created"),
+  expiresAt: millis("When the token expires. Absent if it never does").optional(),
+  usedAt: millis("When the token was last used, to the minute. Absent if it never was").optional(),
+  madeBy: z
+    .string()
+    .optional()
+    .describe(
+      "The id of the token that created this one. Absent if it was created with the main token or by the " +
+        "account.",
+    ),
 });
 
-/** A token as it is shown: its text is no part of it. */
-const tokenJson = ({ id, name, verbs: may, destinations, createdAt, expiresAt, usedAt, madeBy }: Token): z.output<typeof tokenSchema> => ({
+/** Returns a token as the API shows it, without its secret text. */
+const tokenJson = ({
+  id,
+  name,
+  verbs: may,
+  destinations,
+  createdAt,
+  expiresAt,
+  usedAt,
+  madeBy,
+}: Token): z.output<typeof tokenSchema> => ({
   tokenId: id,
   name,
   verbs: [...may],
@@ -41,32 +61,37 @@ const tokenJson = ({ id, name, verbs: may, destinations, createdAt, expiresAt, u
 
 const creationSchema = z.strictObject({
   name: z
-    .string("is not a text")
+    .string("is not a string")
     .max(limits.nameLength, `is longer than ${limits.nameLength} characters`)
     .default("")
-    .describe("For people."),
+    .describe("A name that tells people what the token is for."),
   verbs: z
-    .array(z.enum(verbs, `is none of ${verbs.join(", ")}`), "is missing, or not a list")
-    .max(verbs.length, "has more than there are")
-    .describe("What it may be used for: publish, read, manage."),
+    .array(z.enum(verbs, `must be one of ${verbs.join(", ")}`), "is missing or not a list")
+    .max(verbs.length, `has more than ${verbs.length} values`)
+    .describe("The rights of the token: publish, read, manage. At least one."),
   destinations: z
-    .array(z.string("is not a text"), "is not a list")
-    .max(100, "has more than 100")
+    .array(z.string("is not a string"), "is not a list")
+    .max(100, "has more than 100 values")
     .default([])
     .describe(
-      "Where it may publish to: https://example.com/in/*, https://*.example.com/*, queue:orders, group:orders-*. Callbacks are bound as well. Empty: everywhere.",
+      "Where the token may publish to, such as https://example.com/in/*, https://*.example.com/*, " +
+        "queue:orders or group:orders-*. Callbacks are also restricted. At most 100 entries. Empty means " +
+        "everywhere.",
     ),
   expires: z
     .union([z.int(), z.string()], "is neither a duration nor unix milliseconds")
     .optional()
-    .describe("When it ends: a duration from now such as 30d, or unix milliseconds. Not given: never."),
+    .describe(
+      "When the token expires: a duration from now such as 30d, or Unix milliseconds. Default: never.",
+    ),
 });
 
 function readExpiry(expires: number | string | undefined, now: Millis): Millis | null {
   if (expires === undefined) return null;
   if (typeof expires === "number") return expires;
   const span = parseDuration(expires);
-  if (span === null) throw new Refusal("invalid", "expires: is no duration such as 12h or 30d");
+  if (span === null)
+    throw new Refusal("invalid", "expires: is not a duration; use a value such as 12h or 30d");
   return now + span;
 }
 
@@ -74,23 +99,38 @@ const create = route({
   method: "POST",
   path: "/v2/tokens",
   tag,
-  summary: "Make a token",
-  about: "The text of the token is shown only now. A token that makes another one can give it no right that it does not have.",
+  summary: "Create a token",
+  about:
+    "Only this response has the text of the token; it cannot be read later. A token cannot give another " +
+    "token rights that it does not have.",
   body: {
-    about: "What it may be used for.",
+    about: "The rights and the lifetime of the token.",
     contentType: "application/json",
     schema: creationSchema,
     required: true,
     maxBytes: 512 * 1024,
   },
-  answers: { 201: { about: "The token, with its text.", schema: tokenSchema.extend({ token: z.string() }) } },
+  answers: {
+    201: {
+      about: "The token, with its text.",
+      schema: tokenSchema.extend({
+        token: z.string().describe("The text of the token, for the header Authorization: Bearer."),
+      }),
+    },
+  },
   refusals: ["forbidden", "limit-exceeded"],
   handle: async ({ account, incoming, context }) => {
     const { expires, ...asked } = readObject(creationSchema, incoming);
     const expiresAt = readExpiry(expires, context.now());
     const token = makeRandomToken(account.id);
     const { scope = null } = readScope(incoming);
-    const created = await context.store.execute("createToken", { account: account.id, hash: hashToken(token), scope, ...asked, expiresAt });
+    const created = await context.store.execute("createToken", {
+      account: account.id,
+      hash: hashToken(token),
+      scope,
+      ...asked,
+      expiresAt,
+    });
     return { status: 201, body: { ...tokenJson(created), token }, headers: { "Cache-Control": "no-store" } };
   },
 });
@@ -100,21 +140,36 @@ const list = route({
   path: "/v2/tokens",
   tag,
   summary: "List tokens",
-  about: "Oldest first. The two tokens that every account has are not among them.",
+  about:
+    "Lists created tokens, oldest first. The main token and the read-only token of the account are not " +
+    "listed.",
   query: z.object({
     count: count({ max: 100, defaultCount: 100 }),
-    cursor: singleText().optional().describe("Where the page before ended."),
+    cursor: singleText()
+      .optional()
+      .describe("The cursor that the previous page returned. Omit it for the first page."),
   }),
   answers: {
     200: {
       about: "A page of tokens, without their texts.",
-      schema: z.object({ tokens: z.array(tokenSchema), cursor: z.string().optional().describe("Where to go on. Absent at the end.") }),
+      schema: z.object({
+        tokens: z.array(tokenSchema).describe("The tokens, oldest first."),
+        cursor: z
+          .string()
+          .optional()
+          .describe("The cursor to pass for the next page. Absent on the last page."),
+      }),
     },
   },
   refusals: [],
   handle: async ({ account, query, context }) => {
-    if (query.cursor !== undefined && !isId(query.cursor)) throw new Refusal("invalid", "cursor: not one that a page ended with");
-    const range = { account: account.id, limit: query.count + 1, ...(query.cursor === undefined ? {} : { after: query.cursor }) };
+    if (query.cursor !== undefined && !isId(query.cursor))
+      throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
+    const range = {
+      account: account.id,
+      limit: query.count + 1,
+      ...(query.cursor === undefined ? {} : { after: query.cursor }),
+    };
     const found = await context.store.read.listResources("tokens", range);
     const page = found.slice(0, query.count);
     const last = found.length > page.length ? page.at(-1) : undefined;
@@ -142,18 +197,29 @@ const revoke = route({
   path: "/v2/tokens/{tokenId}",
   tag,
   summary: "Revoke a token",
-  about: "It ends at once, on every node. Tokens that were made by it stay. A passive account can do this as well.",
+  about:
+    "The token stops working at once, on every node. Tokens that it created stay valid. A passive account " +
+    "can also do this.",
   params: byId,
   forPassive: true,
-  answers: { 200: { about: "It is no more.", schema: z.object({ revoked: z.literal(1) }) } },
+  answers: {
+    200: {
+      about: "The token is revoked.",
+      schema: z.object({ revoked: z.literal(1).describe("The number of revoked tokens: always 1.") }),
+    },
+  },
   refusals: ["not-found", "forbidden"],
   handle: async ({ account, params: { tokenId: id }, context }) => {
-    const { revoked } = isId(id) ? await context.store.execute("revokeToken", { account: account.id, id }) : { revoked: false };
+    const { revoked } = isId(id)
+      ? await context.store.execute("revokeToken", { account: account.id, id })
+      : { revoked: false };
     if (!revoked) throw missing(id);
     return { status: 200, body: { revoked: 1 } };
   },
 });
 
-const missing = (id: string): Refusal => new Refusal("not-found", `token: there is no token ${JSON.stringify(id.slice(0, 200))}`);
+const missing = (id: string): Refusal =>
+  new Refusal("not-found", `token: there is no token ${JSON.stringify(id.slice(0, 200))}`);
 
+/** The routes that create, read and revoke tokens. */
 export const tokens = [create, list, get, revoke];

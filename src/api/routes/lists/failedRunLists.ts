@@ -11,39 +11,50 @@ import { textList, numberList } from "../../http/parameters.ts";
 import { callbackStateSchema } from "../../views/failedRuns.ts";
 import type { RouteContext } from "../../route/route.ts";
 
-/** Its caller chose it, so it may have commas. */
+/** Run ids. Callers choose them, so they may contain commas and are not split. */
 const runIds = z
-  .array(z.string().min(1, "is empty").max(limits.nameLength, `is longer than ${limits.nameLength} characters`))
+  .array(
+    z.string().min(1, "is empty").max(limits.nameLength, `is longer than ${limits.nameLength} characters`),
+  )
   .max(maxFilterValues, `has more than ${maxFilterValues} values`);
 const callbackStates = textList().pipe(z.array(callbackStateSchema));
 
-/** What failed runs can be chosen by, and messages cannot. */
+/** The filters that only failed runs have, not messages. */
 export const runOnlyFilters = {
-  workflowRunId: runIds.optional().describe("The id of the run. Several runs can have one."),
+  workflowRunId: runIds
+    .optional()
+    .describe("The id of the run. Several runs can have had the same id. Repeat it for several ids."),
   workflowUrl: textList("https?://").optional().describe("The URL of the workflow, exactly as it was given."),
-  workflowCreatedAt: numberList().optional().describe("When the run began, in unix milliseconds, exactly."),
-  failureFunctionState: callbackStates.optional().describe("What became of the failure callback."),
-  failureCallbackState: callbackStates.optional().describe("Another spelling of failureFunctionState."),
+  workflowCreatedAt: numberList()
+    .optional()
+    .describe("The exact time at which the run was created, in Unix milliseconds."),
+  failureFunctionState: callbackStates.optional().describe("The state of the failure callback."),
+  failureCallbackState: callbackStates.optional().describe("Alias of failureFunctionState."),
 };
 
-/** Which failed runs. */
-export const failedRunFilters = deadLetterFilters.omit({ topicName: true, queueName: true, scheduleId: true }).extend(runOnlyFilters);
+/** The filters for failed runs. */
+export const failedRunFilters = deadLetterFilters
+  .omit({ topicName: true, queueName: true, scheduleId: true })
+  .extend(runOnlyFilters);
 
-/** Which failed runs an action does something to. */
+/** The filters of bulk actions on failed runs. */
 export const chosenRunFilters = failedRunFilters.extend(actionKeyFilters);
 
-/** Which failed runs to go on with. */
+/** The filters for failed runs to resume or restart. */
 export const continuedRunFilters = chosenRunFilters.extend({
-  workflowRunId: runIds.optional().describe("The id of the run, or how it begins."),
+  workflowRunId: runIds.optional().describe("The id of the run, or a prefix of it."),
 });
 
 type FailedRunParameters = z.output<typeof deadLetterFilters> & Partial<z.output<typeof failedRunFilters>>;
 
 /**
- * The filter of the house, of what was asked of failed runs. `runIds`: whether a run is meant by its id alone, or also by how that begins.
- * Throws `Refusal` when the dates are the wrong way round.
+ * Returns the filter for the given parameters. `runIds` says whether a run id must match as a whole or may be
+ * a prefix. Throws `Refusal` if `fromDate` is later than `toDate`.
  */
-export function toFailedRunFilter(parameters: FailedRunParameters, runIds: "runIds" | "runIdStarts" = "runIds"): Filter {
+export function toFailedRunFilter(
+  parameters: FailedRunParameters,
+  runIds: "runIds" | "runIdStarts" = "runIds",
+): Filter {
   if (parameters.dlqIds) return { dlqIds: parameters.dlqIds.filter(isId), belongsToRun: true };
   const states = [...(parameters.failureFunctionState ?? []), ...(parameters.failureCallbackState ?? [])];
   return {
@@ -64,9 +75,21 @@ type EntriesQuery = {
   bodies?: false;
 };
 
-/** A page of the dead letter queue. Throws `Refusal` for a cursor that it has not given out. */
-export function readEntries({ store }: RouteContext, account: AccountId, entriesQuery: EntriesQuery): Promise<DeadLetterPage> {
+/** Reads a page of the dead letter queue. Throws `Refusal` if the cursor is not one of the list. */
+export function readEntries(
+  { store }: RouteContext,
+  account: AccountId,
+  entriesQuery: EntriesQuery,
+): Promise<DeadLetterPage> {
   const { filter, order = "earliestFirst", cursor = null, count, bodies } = entriesQuery;
-  if (cursor !== null && !isDlqId(cursor)) throw new Refusal("invalid", "cursor: not one that this list has given out");
-  return store.read.deadLetters({ account, filter, order, cursor, count, ...(bodies === false ? { bodies } : {}) });
+  if (cursor !== null && !isDlqId(cursor))
+    throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
+  return store.read.deadLetters({
+    account,
+    filter,
+    order,
+    cursor,
+    count,
+    ...(bodies === false ? { bodies } : {}),
+  });
 }

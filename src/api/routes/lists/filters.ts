@@ -6,42 +6,51 @@ import type { LogState } from "../../../core/model/message.ts";
 import { choice, timestamp, singleText, textList, numberList, wholeTextList } from "../../http/parameters.ts";
 
 const messageFields = {
-  url: textList("https?://").optional().describe("The destination, exactly as it was given."),
-  topicName: textList().optional().describe("The URL group it was published to."),
-  queueName: textList().optional().describe("The queue it went through."),
-  scheduleId: textList().optional().describe("The schedule that made it."),
-  label: textList().optional().describe("One of its labels."),
-  flowControlKey: textList().optional().describe("Its flow control key."),
-  callerIp: textList().optional().describe("The IP address of the publisher."),
-  callerIP: textList().optional().describe("Another spelling of callerIp."),
-  fromDate: timestamp().optional().describe("Not before this moment, in unix milliseconds, inclusive."),
-  toDate: timestamp().optional().describe("Not after this moment, in unix milliseconds, inclusive."),
+  url: textList("https?://")
+    .optional()
+    .describe("The destination URL, exactly as it was given. Several values match any of them."),
+  topicName: textList().optional().describe("The URL group that the message was published to."),
+  queueName: textList().optional().describe("The queue that the message went through."),
+  scheduleId: textList().optional().describe("The id of the schedule that published the message."),
+  label: textList().optional().describe("A label. The message must have at least one of the given labels."),
+  flowControlKey: textList().optional().describe("The flow-control key of the message."),
+  callerIp: textList().optional().describe("The IP address of the client that published the message."),
+  callerIP: textList().optional().describe("Alias of callerIp."),
+  fromDate: timestamp().optional().describe("The earliest time, inclusive, in Unix milliseconds."),
+  toDate: timestamp().optional().describe("The latest time, inclusive, in Unix milliseconds."),
 };
 
 const urlPartFields = {
-  host: textList().optional().describe("The host of the destination."),
-  path: textList("/").optional().describe("The path of the destination."),
+  host: textList()
+    .optional()
+    .describe("The host of the destination URL, with the port unless it is the default one."),
+  path: textList("/").optional().describe("The path of the destination URL, starting with /."),
 };
 
-/** What an action does something to: all keys with a comma would be missed, and others hit, if it parted them. */
+/**
+ * The key filter of bulk actions. It does not split values at commas: that would miss keys with a comma and
+ * affect other keys.
+ */
 export const actionKeyFilters = {
-  flowControlKey: wholeTextList().optional().describe("Its flow control key. Repeat it for several: a comma is a part of a key."),
+  flowControlKey: wholeTextList()
+    .optional()
+    .describe("A flow-control key. Repeat the parameter for several keys; a comma is part of a key."),
 };
 
-/** Which unfinished messages. */
+/** The filters for unfinished messages. */
 export const messageFilters = z.object({
-  messageIds: textList().optional().describe("These messages. Other filters do not count then."),
+  messageIds: textList().optional().describe("Message ids. If given, all other filters are ignored."),
   ...messageFields,
   ...urlPartFields,
   ...actionKeyFilters,
 });
 
-/** Which dead letters. */
+/** The filters for dead letters. */
 export const deadLetterFilters = z.object({
-  dlqIds: textList().optional().describe("These entries. Other filters do not count then."),
-  messageId: singleText().optional().describe("The message that failed."),
+  dlqIds: textList().optional().describe("Ids of dead letters. If given, all other filters are ignored."),
+  messageId: singleText().optional().describe("The id of the message that failed."),
   ...messageFields,
-  responseStatus: numberList().optional().describe("The status of the last response."),
+  responseStatus: numberList().optional().describe("The HTTP status of the last response."),
 });
 
 const states = [
@@ -57,32 +66,40 @@ const states = [
   "IN_PROGRESS",
 ] as const;
 
-/** Which lines of the log. */
+/** The filters for log entries. */
 export const logFilters = z.object({
-  messageId: textList().optional().describe("What happened to this message."),
-  messageIds: textList().optional().describe("What happened to these messages."),
+  messageId: textList().optional().describe("A message id. Lists the entries of this message."),
+  messageIds: textList().optional().describe("Message ids. Lists the entries of these messages."),
   state: textList()
-    .pipe(z.array(z.enum(states, { error: `is none of ${states.join(", ")}` })))
+    .pipe(z.array(z.enum(states, { error: `must be one of ${states.join(", ")}` })))
     .optional()
-    .describe("What happened. IN_PROGRESS is ACTIVE, RETRY or ERROR."),
+    .describe("The state that an entry records. IN_PROGRESS means ACTIVE, RETRY or ERROR."),
   ...messageFields,
   ...urlPartFields,
 });
 
+/** Returns the parameter for the order of a list. */
 export const orderParameter = (defaultOrder: "earliestFirst" | "latestFirst") =>
-  choice(["earliestFirst", "latestFirst"]).default(defaultOrder).describe("Which end to begin with.");
+  choice(["earliestFirst", "latestFirst"])
+    .default(defaultOrder)
+    .describe("The order of the list: oldest or newest entries first.");
 
-export const cursorParameter = singleText().optional().describe("Where the last page ended: the cursor that came with it.");
+/** The parameter that continues a list. */
+export const cursorParameter = singleText()
+  .optional()
+  .describe("The cursor that the previous page returned. Omit it for the first page.");
 
 type MessageParameters = z.output<typeof messageFilters>;
 type DeadLetterParameters = Omit<z.output<typeof deadLetterFilters>, "messageId">;
 type LogParameters = Omit<z.output<typeof logFilters>, "messageId">;
-type FilterParameters = MessageParameters & DeadLetterParameters & LogParameters & { messageId?: string | string[] | undefined };
+type FilterParameters = MessageParameters &
+  DeadLetterParameters &
+  LogParameters & { messageId?: string | string[] | undefined };
 
-/** The filter of the house, of what was asked. Throws `Refusal` when the dates are the wrong way round. */
+/** Returns the filter for the given parameters. Throws `Refusal` if `fromDate` is later than `toDate`. */
 export function toFilter(parameters: FilterParameters): Filter {
   if ((parameters.fromDate ?? 0) > (parameters.toDate ?? Infinity)) {
-    throw new Refusal("invalid", "fromDate: is later than toDate, so that nothing can pass");
+    throw new Refusal("invalid", "fromDate: is later than toDate; swap them");
   }
   const { messageIds = [], messageId = [], dlqIds, state } = parameters;
   const ids = [messageIds, messageId].flat();

@@ -3,15 +3,18 @@ import { route } from "../../route/route.ts";
 import { checkName } from "../../http/target.ts";
 import { publishing, publishOne } from "./publish.ts";
 
+/** The route that publishes one message through a queue. */
 export const enqueue = route({
   method: "POST",
   path: "/v2/enqueue/{queue}/{destination}",
   operation: "publish",
-  unaudited: "it publishes, which the log of messages tells",
+  unaudited: "it publishes, which the log of messages records",
   tag: "Publish",
   summary: "Publish a message through a queue",
   about:
-    "Like a publish, except that the message waits for its turn in the queue. A queue that does not exist yet lets one message through at a time. With a delay, the message takes its place in line when its time has come.",
+    "Like POST /v2/publish/{destination}, except that the message waits for its turn in the queue. " +
+    "A queue that does not exist is created with a parallelism of 1, so it sends one message at a time. " +
+    "With a delay, the message takes its place in the queue when the delay is over.",
   ...publishing,
   handle: async ({ account, incoming, context }) => {
     const queue = checkName("queue", incoming.params["queue"] ?? "");
@@ -26,7 +29,7 @@ export const enqueue = route({
   },
 });
 
-/** What stands behind the name of the queue, as it came. */
+/** Returns the rest of the path after the name of the queue, as received. */
 function readDestinationPath({ target: { path } }: IncomingRequest): string {
   const end = path.indexOf("/", "/v2/enqueue/".length);
   return end < 0 ? "" : path.slice(end + 1);

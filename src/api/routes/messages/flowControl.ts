@@ -1,11 +1,19 @@
 import { z } from "zod";
 import { parseDuration } from "../../../core/values/duration.ts";
 import { Refusal } from "../../../core/values/errors.ts";
-import { accountGate, formatGate, keyGate, listGateBounds, parseGate, queueGate } from "../../../core/admission/gate.ts";
+import {
+  accountGate,
+  formatGate,
+  keyGate,
+  listGateBounds,
+  parseGate,
+  queueGate,
+} from "../../../core/admission/gate.ts";
 import { newLimiter } from "../../../core/admission/limiter.ts";
 import { withCurrentWindow } from "../../../core/commands/flowControl.ts";
 import { limits, spans } from "../../../core/values/limits.ts";
-import type { AccountId, Limiter, Millis } from "../../../core/model/message.ts";
+import type { AccountId, Millis } from "../../../core/model/message.ts";
+import type { Limiter } from "../../../core/model/limiter.ts";
 import { readAccountParallelism } from "../../../core/accounts/plans.ts";
 import type { Store } from "../../../store/store.ts";
 import { choice, singleText, positiveNumber } from "../../http/parameters.ts";
@@ -16,22 +24,27 @@ import { isValidKey, parseKey } from "../../settings/table.ts";
 import { minute } from "../../../core/values/time.ts";
 
 const keySchema = z.object({
-  flowControlKey: z.string(),
-  waitListSize: z.int().describe("Messages that wait in line. A delayed message is one of them when its time has come."),
-  waitlistSize: z.int().describe("The same under another spelling."),
-  parallelismMax: z.int().describe("So many deliveries may be under way at once; 0: there is no such limit."),
-  parallelismCount: z.int().describe("So many are under way."),
-  rateMax: z.int().describe("So many deliveries may begin in each period; 0: there is no such limit."),
-  rateCount: z.int().describe("So many have begun in this one; 0 without a limit."),
-  ratePeriod: z.int().describe("In seconds; 0 without a limit."),
-  ratePeriodStart: z.int().describe("When this period began, in unix seconds; 0 without a limit."),
-  isPaused: z.boolean(),
-  isPinnedParallelism: z.boolean(),
-  isPinnedRate: z.boolean(),
+  flowControlKey: z.string().describe("Name of the key."),
+  waitListSize: z
+    .int()
+    .describe("Number of messages in the waitlist. A delayed message counts as soon as it is due."),
+  waitlistSize: z.int().describe("Another spelling of waitListSize."),
+  parallelismMax: z.int().describe("Most deliveries in flight at once. 0: no limit."),
+  parallelismCount: z.int().describe("Number of deliveries in flight."),
+  rateMax: z.int().describe("Most deliveries that may start in each period. 0: no limit."),
+  rateCount: z.int().describe("Number of deliveries started in the current period. 0 without a rate limit."),
+  ratePeriod: z.int().describe("Length of a period, in seconds. 0 without a rate limit."),
+  ratePeriodStart: z.int().describe("Start of the current period, in unix seconds. 0 without a rate limit."),
+  isPaused: z.boolean().describe("Whether the key is paused, so that none of its messages is sent."),
+  isPinnedParallelism: z
+    .boolean()
+    .describe("Whether the parallelism is pinned. Messages cannot change it then."),
+  isPinnedRate: z.boolean().describe("Whether rate and period are pinned. Messages cannot change them then."),
 });
 
 function keyJson(limiter: Limiter, now: Millis): z.output<typeof keySchema> {
-  const { id, waiting, parallelism, running, rate, period, windowStart, windowUsed, paused, pinned } = withCurrentWindow(limiter, now);
+  const { id, waiting, parallelism, running, rate, period, windowStart, windowUsed, paused, pinned } =
+    withCurrentWindow(limiter, now);
   return {
     flowControlKey: parseGate(id).name,
     waitListSize: waiting,
@@ -40,35 +53,47 @@ function keyJson(limiter: Limiter, now: Millis): z.output<typeof keySchema> {
     parallelismCount: running,
     ...(rate === null
       ? { rateMax: 0, rateCount: 0, ratePeriod: 0, ratePeriodStart: 0 }
-      : { rateMax: rate, rateCount: windowUsed, ratePeriod: period / 1000, ratePeriodStart: Math.floor(windowStart / 1000) }),
+      : {
+          rateMax: rate,
+          rateCount: windowUsed,
+          ratePeriod: period / 1000,
+          ratePeriodStart: Math.floor(windowStart / 1000),
+        }),
     isPaused: paused,
     isPinnedParallelism: pinned.parallelism,
     isPinnedRate: pinned.rate,
   };
 }
 
-/** Of one answer, and looked at for it. */
+/** Most limiters in one response. */
 const maxListed = 10_000;
+/** Most limiters that are searched for one response. */
 const maxSearched = 100_000;
 
 const list = route({
   method: "GET",
   path: "/v2/flowControl",
   tag: "Flow control",
-  summary: "List flow control keys",
-  about: `The first ${maxListed} keys, in the order of their names, of the first ${maxSearched}.`,
+  summary: "List flow-control keys",
+  about:
+    `Returns at most ${maxListed} keys in the order of their names. ` +
+    `At most ${maxSearched} keys are searched; use \`after\` to search the others.`,
   query: z.object({
-    search: singleText().optional().describe("Only keys with this in their names."),
-    after: singleText().optional().describe("Only keys whose names come after this one: where the last list ended."),
+    search: singleText().optional().describe("Text that the names of the keys contain, in the same case."),
+    after: singleText()
+      .optional()
+      .describe("Name after which the list starts, such as the last name of the previous list."),
   }),
-  answers: { 200: { about: "The keys.", schema: z.array(keySchema) } },
+  answers: { 200: { about: "The flow-control keys.", schema: z.array(keySchema) } },
   refusals: [],
   handle: async ({ account, query: { search = "", after = "" }, context }) => {
     const isWanted = (limiter: Limiter): boolean => parseGate(limiter.id).name.includes(search);
     const toJson = (limiter: Limiter): unknown => keyJson(limiter, context.now());
     return {
       status: 200,
-      body: new PagedList(listLimiterPages(context.store, account.id, { kind: "key", max: maxListed, isWanted, toJson, after })),
+      body: new PagedList(
+        listLimiterPages(context.store, account.id, { kind: "key", max: maxListed, isWanted, toJson, after }),
+      ),
     };
   },
 });
@@ -81,7 +106,10 @@ type LimiterList = {
   after?: string;
 };
 
-/** The queues or the keys of an account in the order of their names. Stretches without any that is wanted make no page. */
+/**
+ * Returns the pages of an account's queues or keys, in the order of their names. Rows without any wanted
+ * limiter make no page. Searches at most `maxSearched` limiters.
+ */
 export async function* listLimiterPages(
   store: Store,
   account: AccountId,
@@ -91,7 +119,8 @@ export async function* listLimiterPages(
   const first = formatGate(kind === "queue" ? queueGate(name) : keyGate(name));
   const limit = 1000;
   let left = max;
-  for (let [after, seen] = [first, 0]; seen < maxSearched && left > 0; seen += limit) {
+  let after = first;
+  for (let seen = 0; seen < maxSearched && left > 0; seen += limit) {
     const page = await store.read.listResources("limiters", { account, after, before, limit });
     const found = page.filter(isWanted).slice(0, left);
     left -= found.length;
@@ -106,31 +135,51 @@ const get = route({
   method: "GET",
   path: "/v2/flowControl/{key}",
   tag: "Flow control",
-  summary: "Read a flow control key",
-  about: `A key exists from the first message that has it, and is forgotten ${spans.idleKey / minute} minutes after nothing is left to be sent with it, unless it is paused or pinned.`,
+  summary: "Read a flow-control key",
+  about:
+    "A key exists from its first message on. " +
+    `It is deleted after ${spans.idleKey / minute} minutes without messages to send, ` +
+    "unless it is paused or pinned.",
   params: z.object({ key: z.string() }),
-  answers: { 200: { about: "The key.", schema: keySchema } },
+  answers: { 200: { about: "The flow-control key.", schema: keySchema } },
   refusals: ["not-found"],
   handle: async ({ account, params, context }) => {
     const limiter = isValidKey(params.key)
       ? await context.store.read.findResource("limiters", account.id, formatGate(keyGate(params.key)))
       : null;
     if (limiter) return { status: 200, body: keyJson(limiter, context.now()) };
-    throw new Refusal("not-found", `flowControlKey: there is no message with the key ${JSON.stringify(params.key.slice(0, 200))}`);
+    throw new Refusal(
+      "not-found",
+      `flowControlKey: there is no flow-control key ${JSON.stringify(params.key.slice(0, 200))}`,
+    );
   },
 });
 
-/** How a key is changed: what is asked, and the command that does it. It answers null for a key that is not known. */
+/**
+ * A change of a key: its route, and the function that executes it. `change` returns null if the key does not
+ * exist.
+ */
 type KeyChange<Q extends z.ZodObject> = {
   name: string;
   summary: string;
   about: string;
   query?: Q;
   refusals?: readonly "limit-exceeded"[];
-  change(store: Store, keyRef: { account: AccountId; key: string }, query: z.output<Q>): Promise<Limiter | null>;
+  change(
+    store: Store,
+    keyRef: { account: AccountId; key: string },
+    query: z.output<Q>,
+  ): Promise<Limiter | null>;
 };
 
-const makeKeyRoute = <Q extends z.ZodObject>({ name, summary, about, query, refusals = [], change }: KeyChange<Q>) =>
+const makeKeyRoute = <Q extends z.ZodObject>({
+  name,
+  summary,
+  about,
+  query,
+  refusals = [],
+  change,
+}: KeyChange<Q>) =>
   route({
     method: "POST",
     path: `/v2/flowControl/{key}/${name}`,
@@ -140,15 +189,21 @@ const makeKeyRoute = <Q extends z.ZodObject>({ name, summary, about, query, refu
     refusals,
     params: z.object({ key: z.string() }),
     ...(query ? { query } : {}),
-    answers: { 200: { about: "The key as it is now.", schema: keySchema } },
+    answers: { 200: { about: "The flow-control key after the change.", schema: keySchema } },
     handle: async ({ account, params, query: asked, context }) => {
       const keyRef = { account: account.id, key: readKeyParameter(params.key) };
       const limiter = await change(context.store, keyRef, asked);
-      return toKeyResponse(context, limiter ?? newLimiter({ account: account.id, gate: keyGate(keyRef.key) }, context.now()));
+      return toKeyResponse(
+        context,
+        limiter ?? newLimiter({ account: account.id, gate: keyGate(keyRef.key) }, context.now()),
+      );
     },
   });
 
-const toKeyResponse = (context: RouteContext, limiter: Limiter): RouteResponse => ({ status: 200, body: keyJson(limiter, context.now()) });
+const toKeyResponse = (context: RouteContext, limiter: Limiter): RouteResponse => ({
+  status: 200,
+  body: keyJson(limiter, context.now()),
+});
 
 function readKeyParameter(text: string): string {
   try {
@@ -159,38 +214,53 @@ function readKeyParameter(text: string): string {
   }
 }
 
-const madeIfMissing = "A key that does not exist yet is made, so that this can be done before its first message.";
-const notMade = "For a key that does not exist this changes nothing.";
+const madeIfMissing = "Creates the key if it does not exist, so that this works before its first message.";
+const notMade = "Has no effect if the key does not exist.";
 
 const pause = makeKeyRoute({
   name: "pause",
-  summary: "Pause a flow control key",
-  about: `Its messages are taken in, and stand in line; none is sent, and none sent again. What is being sent comes to its end. The period of its rate runs on. ${madeIfMissing}`,
-  change: (store, { account, key }) => store.execute("pauseLimiter", { account, id: formatGate(keyGate(key)) }),
+  summary: "Pause a flow-control key",
+  about:
+    "Messages with the key are still accepted, but none is sent or retried until the key is resumed. " +
+    `Deliveries in flight are completed. The rate period continues. ${madeIfMissing}`,
+  change: (store, { account, key }) =>
+    store.execute("pauseLimiter", { account, id: formatGate(keyGate(key)) }),
 });
 
 const resume = makeKeyRoute({
   name: "resume",
-  summary: "Resume a flow control key",
-  about: `Its messages are sent again, the oldest first. ${notMade}`,
-  change: (store, { account, key }) => store.execute("resumeLimiter", { account, id: formatGate(keyGate(key)) }),
+  summary: "Resume a flow-control key",
+  about: `Continues to send the messages with the key, oldest first. ${notMade}`,
+  change: (store, { account, key }) =>
+    store.execute("resumeLimiter", { account, id: formatGate(keyGate(key)) }),
 });
 
 const pin = makeKeyRoute({
   name: "pin",
-  summary: "Pin limits of a flow control key",
-  about: `Sets limits at once, whatever messages bring along, until they are unpinned. Give any of them. Rate and period are pinned together, keep their value where only one is given, and begin a new period. ${madeIfMissing}`,
+  summary: "Pin limits of a flow-control key",
+  about:
+    "Sets limits of the key immediately. Messages cannot change pinned limits until they are unpinned. " +
+    "Give at least one limit. Rate and period are pinned together: the one not given keeps its value, " +
+    `and a new period starts. ${madeIfMissing}`,
   query: z.object({
-    parallelism: positiveNumber().optional().describe(`So many deliveries at once, ${limits.parallelism} at most.`),
-    rate: positiveNumber().optional().describe(`So many deliveries begun in each period, ${limits.rate} at most.`),
+    parallelism: positiveNumber()
+      .optional()
+      .describe(`Most deliveries in flight at once, from 1 to ${limits.parallelism}.`),
+    rate: positiveNumber()
+      .optional()
+      .describe(`Most deliveries that may start in each period, from 1 to ${limits.rate}.`),
     period: singleText()
       .transform((text, context) => {
         const period = parseDuration(text);
-        if (!period) context.addIssue({ code: "custom", message: "is not a duration of 1s or more, such as 60 or 1m" });
+        if (!period)
+          context.addIssue({ code: "custom", message: "is not a duration of 1s or more, such as 60 or 1m" });
         return period || z.NEVER;
       })
       .optional()
-      .describe("A number of seconds, or a duration such as 1m; at most 7 days. 1 second for a key that had none."),
+      .describe(
+        "Length of a period: a number of seconds, or a duration such as 1m, from 1s to 7d. " +
+          "Default for a key without a period: 1s.",
+      ),
   }),
   refusals: ["limit-exceeded"],
   change: (store, keyRef, pins) => {
@@ -204,24 +274,36 @@ const yesOrNo = (about: string) => choice(["true", "false"]).default("false").de
 
 const unpin = makeKeyRoute({
   name: "unpin",
-  summary: "Unpin limits of a flow control key",
-  about: `Messages may change them again. Until one does they stay as they are. ${notMade}`,
-  query: z.object({ parallelism: yesOrNo("Unpin the parallelism."), rate: yesOrNo("Unpin rate and period.") }),
+  summary: "Unpin limits of a flow-control key",
+  about:
+    "Messages can change the limits again. The limits keep their values until a message changes them. " +
+    notMade,
+  query: z.object({
+    parallelism: yesOrNo("`true`: unpin the parallelism. Default: `false`."),
+    rate: yesOrNo("`true`: unpin rate and period. Default: `false`."),
+  }),
   change: (store, keyRef, { parallelism, rate }) =>
-    store.execute("unpinFlowControl", { ...keyRef, parallelism: parallelism === "true", rate: rate === "true" }),
+    store.execute("unpinFlowControl", {
+      ...keyRef,
+      parallelism: parallelism === "true",
+      rate: rate === "true",
+    }),
 });
 
 const resetRate = makeKeyRoute({
   name: "resetRate",
-  summary: "Begin a new rate period of a flow control key",
-  about: `As many deliveries as its rate allows may begin from now on, whatever has begun before. ${notMade}`,
+  summary: "Start a new rate period of a flow-control key",
+  about:
+    "Sets the count of deliveries in the current period to 0, so that the full rate is available. " + notMade,
   change: (store, keyRef) => store.execute("resetRate", keyRef),
 });
 
 const reset = makeKeyRoute({
   name: "reset",
-  summary: "Reset the counters of a flow control key",
-  about: `Begins a new rate period. The count of deliveries under way stays: it is that of the deliveries there are, so setting it to zero would let more be sent at once than its parallelism allows. ${notMade}`,
+  summary: "Reset the counters of a flow-control key",
+  about:
+    "Starts a new rate period. The count of deliveries in flight stays, because those deliveries exist. " +
+    `Setting it to 0 would allow more deliveries at once than the parallelism. ${notMade}`,
   change: (store, keyRef) => store.execute("resetRate", keyRef),
 });
 
@@ -229,15 +311,23 @@ const global = route({
   method: "GET",
   path: "/v2/globalParallelism",
   tag: "Flow control",
-  summary: "Read how many deliveries are under way",
+  summary: "Read the number of deliveries in flight",
   answers: {
     200: {
-      about: "All deliveries of the account.",
+      about: "The deliveries of the account and their limit.",
       schema: z.object({
         parallelismMax: z
           .int()
-          .describe("So many the account may have under way; others wait until one has ended. 0: as many as the server has hands for."),
-        parallelismCount: z.int().describe("So many are under way. Less than there are where very many messages are due within seconds."),
+          .describe(
+            "Most deliveries that the account may have in flight at once; other messages wait. " +
+              "0: no limit but the capacity of the server.",
+          ),
+        parallelismCount: z
+          .int()
+          .describe(
+            "Number of deliveries in flight. It can be too low while very many messages are due within " +
+              "seconds.",
+          ),
       }),
     },
   },
@@ -248,9 +338,14 @@ const global = route({
       store.read.countInFlight(account.id, now()),
       max === null ? null : store.read.findResource("limiters", account.id, formatGate(accountGate)),
     ]);
-    // The flow counts those whose node is gone as well; it does not count those that had begun before there was a limit.
-    return { status: 200, body: { parallelismMax: max ?? 0, parallelismCount: Math.max(leased, limiter?.running ?? 0) } };
+    // The limiter also counts deliveries of a node that is gone. It does not count deliveries that started
+    // before the account had a limit.
+    return {
+      status: 200,
+      body: { parallelismMax: max ?? 0, parallelismCount: Math.max(leased, limiter?.running ?? 0) },
+    };
   },
 });
 
+/** The routes of flow-control keys. */
 export const flowControl = [list, get, pause, resume, pin, unpin, resetRate, reset, global];

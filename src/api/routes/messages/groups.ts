@@ -1,14 +1,11 @@
 import { z } from "zod";
-import { headerMap } from "../../../core/sending/callback.ts";
 import { Refusal } from "../../../core/values/errors.ts";
-import { limits, memory } from "../../../core/values/limits.ts";
-import type { Account, AccountId, Endpoint, UrlGroup, HeaderList } from "../../../core/model/message.ts";
+import { limits } from "../../../core/values/limits.ts";
+import type { Account, Endpoint, HeaderList } from "../../../core/model/message.ts";
 import { noBytes } from "../../../core/model/message.ts";
-import { findSendingRefusal } from "../../../core/commands/publish.ts";
-import { countFittingPage } from "../../../store/queries/storageReads.ts";
-import type { Store } from "../../../store/store.ts";
+import { findSendingRefusal } from "../../../core/commands/sendingLimits.ts";
 import { listHeaderSettings, readSettings, refuseScheduleSettings } from "../../settings/grammar.ts";
-import { listCallbackUrls, toSettingHeaders, redactSettings } from "../../publishing/keptSettings.ts";
+import { listCallbackUrls, toSettingHeaders } from "../../publishing/keptSettings.ts";
 import type { KeptSettings } from "../../publishing/keptSettings.ts";
 import { toMessageInput } from "../../settings/message.ts";
 import { PagedList } from "../../http/pagedList.ts";
@@ -17,23 +14,10 @@ import { makeHostWarnings } from "../../publishing/refusedHosts.ts";
 import { warningHeader } from "../../http/warnings.ts";
 import { route } from "../../route/route.ts";
 import { mayRead, checkMayReadToSend } from "../../route/scope.ts";
-import { damaged } from "../../views/schemas.ts";
+import { groupJson, groupSchema } from "../../views/urlGroups.ts";
 import { isValidKey } from "../../settings/table.ts";
 import { checkName, checkUrl, shorten } from "../../http/target.ts";
-
-const endpointSchema = z.object({ name: z.string().optional(), url: z.string() });
-
-const groupSchema = z.object({
-  name: z.string(),
-  createdAt: z.int().describe("In unix milliseconds."),
-  updatedAt: z.int().describe("When its endpoints or headers were changed last, in unix milliseconds."),
-  endpoints: z.array(endpointSchema).describe("Empty in an answer to a token without the verb read."),
-  headers: z
-    .record(z.string(), z.array(z.string()))
-    .optional()
-    .describe("Settings of every request to it that does not say otherwise: names to lists of values. Absent when there are none."),
-  damaged,
-});
+import { listGroupPages } from "./groupPages.ts";
 
 const tag = "URL groups";
 const byName = z.object({ name: z.string() });
@@ -44,67 +28,13 @@ const list = route({
   path: "/v2/topics",
   tag,
   summary: "List the URL groups",
-  about: "Those that were changed last come first.",
+  about: "Returns all URL groups, the most recently changed first.",
   answers: { 200: { about: "All URL groups.", schema: z.array(groupSchema) } },
   refusals: [],
   handle: async ({ account, context: { store } }) => {
     return { status: 200, body: new PagedList(listGroupPages(store, account.id)) };
   },
 });
-
-/** When several are made at the same moment, there may be a few more than the limit. */
-const maxListed = 2 * limits.groups;
-
-/** The place of a group in the list, and the characters of its JSON. */
-type GroupPosition = Pick<UrlGroup, "name" | "updatedAt"> & { length: number };
-
-/**
- * All groups, those that were changed last first. That order is not the one they are kept in: all are read once to find it, and then again, a few
- * at a time. No row is kept while a page is on its way.
- */
-async function* listGroupPages(store: Store, account: AccountId): AsyncGenerator<readonly unknown[], void> {
-  const { page, positions } = await readPositions(store, account);
-  if (page) yield page;
-  else for (const names of splitPages(positions)) yield await readShownGroups(store, account, names);
-}
-
-/** `page`: all groups, if they are on one page. */
-async function readPositions(store: Store, account: AccountId): Promise<{ page: unknown[] | null; positions: GroupPosition[] }> {
-  const positions: GroupPosition[] = [];
-  let found: UrlGroup[] | null = [];
-  for (let more = true; more && positions.length < maxListed;) {
-    const last = positions.at(-1);
-    const rows = await store.read.listResources("urlGroups", {
-      account,
-      limit: maxListed - positions.length,
-      ...(last && { after: last.name }),
-    });
-    found = positions.length === 0 ? [...rows] : rows.length === 0 ? found : null;
-    for (const row of rows) positions.push({ name: row.name, updatedAt: row.updatedAt, length: JSON.stringify(groupJson(row)).length });
-    more = rows.length > 0;
-  }
-  return { page: found && found.toSorted(byChange).map(groupJson), positions: positions.toSorted(byChange) };
-}
-
-const byChange = (one: Pick<UrlGroup, "updatedAt">, other: Pick<UrlGroup, "updatedAt">): number => other.updatedAt - one.updatedAt;
-
-/** Names of groups that are read together, in order. */
-function* splitPages(positions: readonly GroupPosition[]): Generator<string[]> {
-  for (let at = 0; at < positions.length;) {
-    const count = countFittingPage(
-      positions.slice(at).map(({ length }) => length),
-      memory.settings,
-    );
-    yield positions.slice(at, at + count).map(({ name }) => name);
-    at += count;
-  }
-}
-
-/** Returns groups as they are shown, in this order, without groups that were deleted in between. */
-async function readShownGroups(store: Store, account: AccountId, names: readonly string[]): Promise<unknown[]> {
-  const rows = await Promise.all(names.map((name) => store.read.findResource("urlGroups", account, name)));
-  return rows.flatMap((row) => (row ? [groupJson(row)] : []));
-}
 
 const get = route({
   method: "GET",
@@ -129,10 +59,20 @@ const remove = route({
   summary: "Delete a URL group",
   about: "Messages that were published to it are still delivered.",
   params: byName,
-  answers: { 200: { about: "1 when there was one, 0 when there was none.", schema: z.object({ deleted: z.int() }) } },
+  answers: {
+    200: {
+      about: "The group does not exist any more.",
+      schema: z.object({
+        deleted: z.int().describe("1 if the group was deleted, 0 if it did not exist."),
+      }),
+    },
+  },
   refusals: [],
   handle: async ({ account, params, context }) => {
-    const body = await context.store.execute("deleteGroup", { account: account.id, name: checkName("name", params.name) });
+    const body = await context.store.execute("deleteGroup", {
+      account: account.id,
+      name: checkName("name", params.name),
+    });
     return { status: 200, body };
   },
 });
@@ -141,15 +81,21 @@ const addedSchema = z.strictObject({
   endpoints: z
     .array(
       z.strictObject({
-        url: z.string("is missing, or not a text").describe("Where its messages go."),
+        url: z
+          .string("is missing or not a string")
+          .describe("URL that receives the messages: http:// or https://."),
         name: z
-          .string("is not a text")
+          .string("is not a string")
           .optional()
-          .describe("Its name in the group: any text without control characters, at most 512 characters."),
+          .describe(
+            "Name of the endpoint in the group: " +
+              `a text of at most ${limits.nameLength} characters, without control characters.`,
+          ),
       }),
-      "is missing, or not a list",
+      "is missing or not a list",
     )
-    .min(1, "is empty"),
+    .min(1, "is empty")
+    .describe(`Endpoints to add, from 1 to ${limits.endpoints}.`),
 });
 
 const add = route({
@@ -157,14 +103,27 @@ const add = route({
   path: "/v2/topics/{name}/endpoints",
   tag,
   summary: "Add endpoints to a URL group",
-  about: `Makes the group if there is none. An endpoint with the name of one that is there, or else with its URL, takes its place. A group has at most ${limits.endpoints}.`,
+  about:
+    "Creates the group if it does not exist. " +
+    "An endpoint replaces the existing one with the same name, or else the one with the same URL. " +
+    `A group has at most ${limits.endpoints} endpoints.`,
   params: byName,
-  body: { about: "The endpoints.", contentType: "application/json", schema: addedSchema, required: true, maxBytes },
+  body: {
+    about: "Endpoints to add.",
+    contentType: "application/json",
+    schema: addedSchema,
+    required: true,
+    maxBytes,
+  },
   answers: { 200: { about: "The URL group as it is now.", schema: groupSchema } },
   refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, context }) => {
     const name = checkName("name", params.name);
-    const given = { account: account.id, name, endpoints: readObject(addedSchema, incoming).endpoints.map(readEndpoint) };
+    const given = {
+      account: account.id,
+      name,
+      endpoints: readObject(addedSchema, incoming).endpoints.map(readEndpoint),
+    };
     checkMayReadToSend(
       incoming,
       `a message to the URL group ${name}`,
@@ -185,23 +144,33 @@ function readEndpoint({ name = "", url }: { name?: string | undefined; url: stri
   return { name: name === "" ? null : checkEndpointName(`endpoints.${at}.name`, name), url };
 }
 
-/** The name of an endpoint is never part of a path, so it may be any text that every database keeps as it is. Throws `Refusal`. */
+/**
+ * Returns the valid name of an endpoint. It is never part of a path, so it may be any text that every
+ * database keeps unchanged. Throws `Refusal` for any other text.
+ */
 function checkEndpointName(field: string, name: string): string {
   if (isValidKey(name)) return name;
-  const allowed = `1 to ${limits.nameLength} characters, none of them a control character`;
-  throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(name))} is not possible; ${allowed}`);
+  const allowed = `use 1 to ${limits.nameLength} characters without control characters`;
+  throw new Refusal("invalid", `${field}: ${JSON.stringify(shorten(name))} is not a valid name; ${allowed}`);
 }
 
 const removedSchema = z.strictObject({
   endpoints: z
     .array(
       z.strictObject({
-        name: z.string("is not a text").optional().describe("Its name."),
-        url: z.string("is not a text").optional().describe("Its URL."),
+        name: z
+          .string("is not a string")
+          .optional()
+          .describe("Name of the endpoint. Give the name or the URL."),
+        url: z
+          .string("is not a string")
+          .optional()
+          .describe("URL of the endpoint. Give the name or the URL."),
       }),
-      "is missing, or not a list",
+      "is missing or not a list",
     )
-    .min(1, "is empty"),
+    .min(1, "is empty")
+    .describe("Endpoints to remove, at least 1."),
 });
 
 const removeSome = route({
@@ -209,26 +178,53 @@ const removeSome = route({
   path: "/v2/topics/{name}/endpoints",
   tag,
   summary: "Remove endpoints from a URL group",
-  about: "By name or by URL. The group goes with its last endpoint. What is not in it is passed over.",
+  about:
+    "Removes endpoints by name or by URL. Endpoints that are not in the group are ignored. " +
+    "The group is deleted together with its last endpoint.",
   params: byName,
-  body: { about: "The endpoints.", contentType: "application/json", schema: removedSchema, required: true, maxBytes },
-  answers: { 200: { about: "How many were removed.", schema: z.object({ removed: z.int() }) } },
+  body: {
+    about: "Endpoints to remove.",
+    contentType: "application/json",
+    schema: removedSchema,
+    required: true,
+    maxBytes,
+  },
+  answers: {
+    200: {
+      about: "The endpoints were removed.",
+      schema: z.object({ removed: z.int().describe("Number of endpoints that were removed.") }),
+    },
+  },
   refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, incoming, context: { store } }) => {
     const endpoints = readObject(removedSchema, incoming).endpoints.map(({ name = "", url = "" }, at) => {
-      if (name === "" && url === "") throw new Refusal("invalid", `endpoints.${at}: has neither name nor url; give one of them`);
+      if (name === "" && url === "")
+        throw new Refusal("invalid", `endpoints.${at}: requires name or url; give one of them`);
       return { name: name === "" ? null : name, url: url === "" ? null : url };
     });
     return {
       status: 200,
-      body: await store.execute("removeEndpoints", { account: account.id, name: checkName("name", params.name), endpoints }),
+      body: await store.execute("removeEndpoints", {
+        account: account.id,
+        name: checkName("name", params.name),
+        endpoints,
+      }),
     };
   },
 });
 
-const text = z.string("is neither a text nor a list of texts");
+const text = z.string("is neither a string nor a list of strings");
 const defaultHeaders = z.strictObject({
-  headers: z.record(z.string(), z.union([text, z.array(text)], "is neither a text nor a list of texts"), "is missing, or not an object"),
+  headers: z
+    .record(
+      z.string(),
+      z.union([text, z.array(text)], "is neither a string nor a list of strings"),
+      "is missing or not an object",
+    )
+    .describe(
+      "Settings as headers, such as Svc-Retries: names, each with a value or a list of values. " +
+        "An empty object removes all default headers.",
+    ),
 });
 
 const setHeaders = route({
@@ -237,10 +233,12 @@ const setHeaders = route({
   tag,
   summary: "Set the default headers of a URL group",
   about:
-    "Settings of messages, as headers, that apply to every request to the group which does not say otherwise; header by header. They replace those that were set before. A schedule takes those of the moment at which it is made.",
+    "Sets the settings that apply to every request to the group unless the request has them, header by " +
+    "header. They replace all previous default headers. A schedule keeps the default headers of the time " +
+    "at which it is created.",
   params: byName,
   body: {
-    about: "Names of headers, each with a value or a list of values.",
+    about: "Default headers: names, each with a value or a list of values.",
     contentType: "application/json",
     schema: defaultHeaders,
     required: true,
@@ -250,15 +248,30 @@ const setHeaders = route({
   refusals: ["not-found", "limit-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, context: { store, now } }) => {
     const name = checkName("name", params.name);
-    const { headers, ignored } = readDefaultHeaders(account, readObject(defaultHeaders, incoming).headers, now());
+    const { headers, ignored } = readDefaultHeaders(
+      account,
+      readObject(defaultHeaders, incoming).headers,
+      now(),
+    );
     checkMayReadToSend(incoming, `a message to the URL group ${name}`, listCallbackUrls(headers));
     const changed = await store.execute("setGroupHeaders", { account: account.id, name, headers });
-    return { status: 200, body: groupJson(mayRead(incoming) ? changed : { ...changed, endpoints: [] }), ignored };
+    return {
+      status: 200,
+      body: groupJson(mayRead(incoming) ? changed : { ...changed, endpoints: [] }),
+      ignored,
+    };
   },
 });
 
-/** Reads them as every request to the group will, so that what is kept can be used. Those that are unknown and may be are left out. */
-function readDefaultHeaders(account: Account, given: KeptSettings, now: number): { headers: HeaderList; ignored: string[] } {
+/**
+ * Reads default headers as every request to the group will, so that invalid headers are refused now. Unknown
+ * settings of the other brand are left out and returned in `ignored`. Throws `Refusal`.
+ */
+function readDefaultHeaders(
+  account: Account,
+  given: KeptSettings,
+  now: number,
+): { headers: HeaderList; ignored: string[] } {
   const headers = toSettingHeaders("headers", given);
   const { settings, ignored } = readSettings(listHeaderSettings(headers.flat()));
   refuseScheduleSettings(settings);
@@ -276,15 +289,5 @@ function readDefaultHeaders(account: Account, given: KeptSettings, now: number):
   return { headers: headers.filter(([name]) => !ignored.includes(name.toLowerCase())), ignored };
 }
 
-function groupJson({ name, createdAt, updatedAt, endpoints, headers, damaged }: UrlGroup): z.output<typeof groupSchema> {
-  return {
-    name,
-    createdAt,
-    updatedAt,
-    endpoints: endpoints.map((one) => (one.name === null ? { url: one.url } : { name: one.name, url: one.url })),
-    ...(headers.length === 0 ? {} : { headers: headerMap(redactSettings(headers)) }),
-    ...(damaged && { damaged }),
-  };
-}
-
+/** The routes of URL groups. */
 export const groups = [list, get, remove, add, removeSome, setHeaders];

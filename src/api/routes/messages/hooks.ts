@@ -11,7 +11,11 @@ import { base64 } from "../../../core/values/base64.ts";
 
 const methods = ["POST", "GET", "PUT", "PATCH", "DELETE"] as const;
 
-const acceptedSchema = z.object({ accepted: z.literal(true).describe("The run goes on with it, or it is kept until the run asks.") });
+const acceptedSchema = z.object({
+  accepted: z
+    .literal(true)
+    .describe("The run continues with the call, or the call is kept until the run waits."),
+});
 
 const makeHookRoute = (method: (typeof methods)[number]): Route => ({
   method,
@@ -19,38 +23,65 @@ const makeHookRoute = (method: (typeof methods)[number]): Route => ({
   tag: "Events",
   access: "hook",
   summary: "Call a webhook of a run",
-  unaudited: "a run goes on with it, which its history tells",
-  about: `What a third party calls at the URL that a run has made for it. The step that waits for it goes on with method, headers, body and URL of the call; of several, the first. When none waits yet, the call is kept for the next one; of a run that has ended nothing is known any more, but one that was resumed is reached still. A run keeps ${limits.notifications} calls and events at most. HEAD and OPTIONS are no calls: browsers and those who look at links send them beforehand, and the run would go on with that.`,
+  unaudited: "it continues a run, whose history records it",
+  about:
+    "Called by a third party at the URL that a run has created for it. " +
+    "The step that waits for the call continues with the method, headers, body and URL of the call. " +
+    "If several steps wait, the first continues. " +
+    "If no step waits yet, the call is kept for the next one; " +
+    `a run keeps at most ${limits.notifications} calls and events. ` +
+    "The URL of a run that has ended does not exist any more, unless the run was resumed. " +
+    "HEAD and OPTIONS do not count as calls: browsers and link previews send them first, and the run would " +
+    "continue.",
   params: z.object({}),
   query: z.object({}),
   ...(method === "GET"
     ? {}
-    : { body: { about: "Any bytes.", contentType: "*/*", schema: z.string(), required: false, maxBytes: limits.messageBytes } }),
-  answers: { 200: { about: "It is taken.", schema: acceptedSchema } },
+    : {
+        body: {
+          about: "Body of the call: any bytes.",
+          contentType: "*/*",
+          schema: z.string(),
+          required: false,
+          maxBytes: limits.messageBytes,
+        },
+      }),
+  answers: { 200: { about: "The call was accepted.", schema: acceptedSchema } },
   refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded"],
   respond: (incoming, context) => receiveCall(method, incoming, context),
 });
 
-/** The URLs of webhooks: whoever knows one can call it, and do nothing else. */
+/** The routes of webhooks. A caller that knows the URL of a webhook can call it, and do nothing else. */
 export const hooks = methods.map(makeHookRoute);
 
-async function receiveCall(method: string, incoming: IncomingRequest, { store }: RouteContext): Promise<RouteResponse> {
+async function receiveCall(
+  method: string,
+  incoming: IncomingRequest,
+  { store }: RouteContext,
+): Promise<RouteResponse> {
   const hook = toEventAddress(parseHookParams(incoming.params));
   const body = formatCall(method, incoming);
   const { account, event, runId } = hook;
-  await store.execute("notify", { account, event, body, runId: (await findCurrentRunId(store, hook)) ?? runId, kind: "webhook" });
+  await store.execute("notify", {
+    account,
+    event,
+    body,
+    runId: (await findCurrentRunId(store, hook)) ?? runId,
+    kind: "webhook",
+  });
   return { status: 200, body: { accepted: true } };
 }
 
 /**
- * A call as the endpoint reads it (protocol 6.13). It makes a request of it again, at the URL that was called, so a
- * call from which none can be made is refused here, where it does no harm.
+ * Returns a call as JSON, as the endpoint reads it (protocol 6.13). The endpoint makes a request from it, for
+ * the URL that was called. Throws `Refusal` if no request can be made from it, because such a call would fail
+ * the run.
  */
 function formatCall(method: string, { target, origin, rawHeaders, body }: IncomingRequest): Bytes {
   const [, proto, host] = /^(https?):\/\/([^/?#@]+)$/i.exec(origin) ?? [];
   const url = `${target.path}${target.query === null ? "" : `?${target.query}`}`;
   if (proto === undefined || host === undefined || !URL.canParse(`${origin}${url}`))
-    throw new Refusal("invalid", "host: there is no valid Host in the request");
+    throw new Refusal("invalid", "host: missing or not valid; send a valid Host header");
   const call = {
     method,
     header: headerMap(listSenderHeaders(rawHeaders, null)),

@@ -8,12 +8,22 @@ import { route } from "../../route/route.ts";
 import { logEventSchema } from "../../views/schemas.ts";
 
 const makeQuerySchema = (defaultCount: number) =>
-  logFilters.extend({ order: orderParameter("latestFirst"), count: count({ max: 1_000, defaultCount }), cursor: cursorParameter });
+  logFilters.extend({
+    order: orderParameter("latestFirst"),
+    count: count({ max: 1_000, defaultCount }),
+    cursor: cursorParameter,
+  });
 
 const query = makeQuerySchema(100);
 
-const cursor = z.string().optional().describe("Where the next page begins. Absent at the end.");
-const about = "What happened to messages, one entry for each change of state. Bodies are in base64, and cut to 16 KiB.";
+const cursor = z
+  .string()
+  .optional()
+  .describe("Cursor of the next page, for the parameter `cursor`. Absent on the last page.");
+const about =
+  "Returns what happened to messages, with one entry for each change of state. " +
+  "Bodies are in base64 and cut to 16 KiB.";
+const entries = z.array(logEventSchema).describe("Log entries, in the requested order.");
 
 const events = route({
   method: "GET",
@@ -22,7 +32,9 @@ const events = route({
   summary: "Read the log",
   about,
   query: makeQuerySchema(1_000),
-  answers: { 200: { about: "A page of the log.", schema: z.object({ events: z.array(logEventSchema), cursor }) } },
+  answers: {
+    200: { about: "A page of the log.", schema: z.object({ events: entries, cursor }) },
+  },
   refusals: [],
   handle: async ({ account, query, context }) => {
     const { events, cursor } = await readPage(context, account, query);
@@ -34,11 +46,16 @@ const logs = route({
   method: "GET",
   path: "/v2/logs",
   tag: "Log",
-  summary: "Read the log, under its other name",
-  about: `${about} The list is there under two names, because clients know it by either.`,
+  summary: "Read the log (other name)",
+  about:
+    `${about} The response has the list under two names, \`logs\` and \`events\`, because clients use ` +
+    "either.",
   query,
   answers: {
-    200: { about: "A page of the log.", schema: z.object({ logs: z.array(logEventSchema), events: z.array(logEventSchema), cursor }) },
+    200: {
+      about: "A page of the log.",
+      schema: z.object({ logs: entries, events: entries, cursor }),
+    },
   },
   refusals: [],
   handle: async ({ account, query, context }) => {
@@ -53,4 +70,5 @@ async function readPage({ store }: RouteContext, account: Account, asked: z.outp
   return { events: page.events.map(eventJson), cursor: page.cursor === null ? {} : { cursor: page.cursor } };
 }
 
+/** The routes of the log of messages. */
 export const log = [events, logs];

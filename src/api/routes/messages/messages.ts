@@ -18,20 +18,27 @@ import { shorten } from "../../http/target.ts";
 import { waitReasonSchema } from "../../views/waitReasonSchema.ts";
 
 const byId = z.object({ messageId: z.string() });
-const cancelledSchema = z.object({ cancelled: z.int().describe("How many had not been finished, and are cancelled now.") });
+const cancelledSchema = z.object({
+  cancelled: z.int().describe("Number of unfinished messages that were cancelled."),
+});
 const cancelledManySchema = cancelledSchema.extend({ failed: notDoneSchema });
 
 const waitReasonsSchema = z
   .array(waitReasonSchema)
   .optional()
-  .describe("Why it waits: first what holds it back now, then what will later. Absent when it is finished.");
+  .describe(
+    "Reasons why the message waits: first what holds it back now, then what will hold it back later. " +
+      "Absent if the message is finished.",
+  );
 
 const get = route({
   method: "GET",
   path: "/v2/messages/{messageId}",
   tag: "Messages",
   summary: "Read a message",
-  about: `A message can be read until ${spans.grace / 1000} seconds after it was delivered, has failed or was cancelled. Its log is kept longer.`,
+  about:
+    `A message can be read until ${spans.grace / 1000} seconds after it was delivered, has failed or was ` +
+    "cancelled. Its log is kept longer.",
   params: byId,
   answers: { 200: { about: "The message.", schema: messageSchema.extend({ waitingOn: waitReasonsSchema }) } },
   refusals: ["not-found"],
@@ -40,7 +47,10 @@ const get = route({
     const waitState = state && (await context.store.read.waitState(account.id, params.messageId));
     return {
       status: 200,
-      body: { ...messageJson(storedMessage), ...(waitState && { waitingOn: listWaitReasons(waitState, context.now()) }) },
+      body: {
+        ...messageJson(storedMessage),
+        ...(waitState && { waitingOn: listWaitReasons(waitState, context.now()) }),
+      },
     };
   },
 });
@@ -51,31 +61,47 @@ const cancel = route({
   tag: "Messages",
   summary: "Cancel a message",
   about:
-    "When it is being sent at this moment, its request is cut off; it may have arrived. In its queue, and under its flow control key, it keeps its place until the request has ended, and the log says CANCELLED then. One that a workflow run waits for is refused: who wants to stop it cancels the run.",
+    "Cancels an unfinished message. If it is being sent, its request is aborted, but may have reached the " +
+    "destination. It keeps its place in its queue and under its flow-control key until the request has " +
+    "ended. The log then shows CANCELLED. " +
+    "A message that a workflow run waits for cannot be cancelled; cancel the run instead.",
   params: byId,
-  answers: { 200: { about: "1 when it was cancelled, 0 when it had been finished or cancelled shortly before.", schema: cancelledSchema } },
+  answers: {
+    200: {
+      about: "1 if the message was cancelled, 0 if it was finished or cancelled shortly before.",
+      schema: cancelledSchema,
+    },
+  },
   refusals: ["not-found"],
   handle: async ({ account, params, context }) => {
     const messageIds = [params.messageId].filter(isId);
-    const answer = await context.store.execute("cancel", { account: account.id, messageIds });
-    if (answer.cancelled === 0) await refuseRunMessage(context, await readShownMessage(context, account.id, params.messageId));
-    return { status: 200, body: { cancelled: answer.cancelled } };
+    const { cancelled } = await context.store.execute("cancel", { account: account.id, messageIds });
+    if (cancelled === 0)
+      await refuseRunMessage(context, await readShownMessage(context, account.id, params.messageId));
+    return { status: 200, body: { cancelled } };
   },
 });
 
-/** A run that goes on waits for its messages. Throws `Refusal`. */
-async function refuseRunMessage({ store }: RouteContext, { message: { id, account, run: part }, state }: MessageView): Promise<void> {
+/** Throws `Refusal` for a message that an active run waits for. */
+async function refuseRunMessage(
+  { store }: RouteContext,
+  { message: { id, account, run: part }, state }: MessageView,
+): Promise<void> {
   if (!part || !state || state.run === null) return;
   const activeRun = await store.read.activeRun(account, part.runId);
   if (activeRun?.run.id !== part.run) return;
   const path = `/v2/workflows/runs/${encodeURIComponent(part.runId)}`;
-  throw new Refusal("invalid", `message: ${id} belongs to a run, which waits for it; DELETE ${path} cancels the run`);
+  throw new Refusal(
+    "invalid",
+    `message: ${id} belongs to an active workflow run; cancel the run with DELETE ${path}`,
+  );
 }
 
-/** Clients send this count when they want all to be cancelled; they are given no cursor that they could go on with. */
+/** The count that clients send to cancel all messages. It must not limit the request, which has no cursor. */
 const meansAll = 100;
-/** In one transaction, and by one request. */
+/** Most messages that one transaction cancels. */
 const portion = 500;
+/** Most messages that one request cancels. */
 const maxCancelled = 1_000_000;
 
 const cancelMany = route({
@@ -83,23 +109,39 @@ const cancelMany = route({
   path: "/v2/messages",
   tag: "Messages",
   summary: "Cancel many messages",
-  instead: "GET /v2/logs lists messages, and DELETE cancels all that are not finished, unless it is given filters",
+  instead: "GET /v2/logs lists messages; DELETE cancels all unfinished messages, unless it has filters",
   about:
-    "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those of workflow runs are left alone; who wants to stop them cancels the run. Of messages that were named, failed says which were not cancelled, and why.",
+    "Cancels unfinished messages, oldest first: those with the given ids, or those that match all filters. " +
+    "Without a filter, every unfinished message matches. " +
+    "Messages of workflow runs are skipped; cancel the run instead. " +
+    "With ids, `failed` names the messages that were not cancelled, and why. " +
+    `One request cancels at most ${maxCancelled} messages.`,
   query: messageFilters.extend({
     count: boundedCount({ max: 500, defaultCount: meansAll }).describe(
-      `At most so many; without it all of them. ${meansAll} means all too, because that is what clients send then. Does not count when messageIds is given.`,
+      "Most messages to cancel, from 1 to 500. Without it, all matching messages are cancelled. " +
+        `${meansAll} also means all, because clients send that value for all. Ignored if messageIds is ` +
+        "given.",
     ),
     ...dryRunParameter,
   }),
-  answers: { 200: { about: "How many were cancelled; or how many would be.", schema: z.union([cancelledManySchema, dryRunSchema]) } },
+  answers: {
+    200: {
+      about: "The number of cancelled messages. With dryRun=true, the number that would be cancelled.",
+      schema: z.union([cancelledManySchema, dryRunSchema]),
+    },
+  },
   refusals: [],
   handle: async ({ account, query, context }) => {
-    const filter = { ...(query.messageIds ? { messageIds: query.messageIds.filter(isId) } : toFilter(query)), belongsToRun: false };
+    const filter = {
+      ...(query.messageIds ? { messageIds: query.messageIds.filter(isId) } : toFilter(query)),
+      belongsToRun: false,
+    };
     const isLimited = !query.messageIds && query.count !== meansAll;
     const max = isLimited ? query.count : maxCancelled;
-    if (query.dryRun === "true") return { status: 200, body: await dryRun(createPageReader(context, account.id, filter), max) };
-    if (query.messageIds) return { status: 200, body: await cancelNamed(context, account.id, query.messageIds) };
+    if (query.dryRun === "true")
+      return { status: 200, body: await dryRun(createPageReader(context, account.id, filter), max) };
+    if (query.messageIds)
+      return { status: 200, body: await cancelNamed(context, account.id, query.messageIds) };
     const cancelled = await cancelOldest(context, account.id, { filter, max });
     return { status: 200, body: { cancelled } };
   },
@@ -112,21 +154,35 @@ const createPageReader =
     return { ids: page.messageIds, cursor: page.cursor };
   };
 
-/** Cancels the messages with these ids, and says of each of the others why it was not. */
-async function cancelNamed(context: RouteContext, account: AccountId, ids: readonly string[]): Promise<Cancelled> {
+/**
+ * Cancels the messages with these ids. `failed` in the result has the reason for each that was not cancelled.
+ */
+async function cancelNamed(
+  context: RouteContext,
+  account: AccountId,
+  ids: readonly string[],
+): Promise<Cancelled> {
   const named = [...new Set(ids)];
-  const failed: NotDone[] = named.filter((id) => !isId(id)).map((id) => ({ id: shorten(id), reason: "there is no such message" }));
+  const failed: NotDone[] = named
+    .filter((id) => !isId(id))
+    .map((id) => ({ id: shorten(id), reason: "the message does not exist" }));
   const messageIds = named.filter(isId);
   let cancelled = 0;
   for (let at = 0; at < messageIds.length; at += portion) {
-    const done = await context.store.execute("cancel", { account, messageIds: messageIds.slice(at, at + portion) });
+    const done = await context.store.execute("cancel", {
+      account,
+      messageIds: messageIds.slice(at, at + portion),
+    });
     cancelled += done.cancelled;
     failed.push(...(done.failed ?? []));
   }
   return { cancelled, ...toFailedMember(failed) };
 }
 
-/** Follows the list of the unfinished until there were enough, or it ends. Each part of it is a transaction of its own. */
+/**
+ * Cancels unfinished messages, oldest first, until there were `max` or no more match. Returns how many were
+ * cancelled.
+ */
 async function cancelOldest(
   context: RouteContext,
   account: AccountId,
@@ -137,9 +193,15 @@ async function cancelOldest(
   let cursor: string | null = null;
   do {
     const count = Math.min(portion, max - found);
-    const page: { messageIds: string[]; cursor: string | null } = await context.store.read.unfinished({ account, filter, cursor, count });
+    const page: { messageIds: string[]; cursor: string | null } = await context.store.read.unfinished({
+      account,
+      filter,
+      cursor,
+      count,
+    });
     const { messageIds } = page;
-    if (messageIds.length > 0) cancelled += (await context.store.execute("cancel", { account, messageIds })).cancelled;
+    if (messageIds.length > 0)
+      cancelled += (await context.store.execute("cancel", { account, messageIds })).cancelled;
     found += messageIds.length;
     cursor = page.cursor;
   } while (cursor !== null && found < max);
@@ -148,15 +210,25 @@ async function cancelOldest(
 
 type MessageFilter = ReturnType<typeof toFilter>;
 
-/** A message that may still be shown. Throws `Refusal` when there is none. */
-async function readShownMessage({ store, now }: RouteContext, account: AccountId, id: string): Promise<MessageView> {
+/**
+ * Returns a message that is unfinished or finished less than `spans.grace` ago. Throws `Refusal` for any
+ * other id.
+ */
+async function readShownMessage(
+  { store, now }: RouteContext,
+  account: AccountId,
+  id: string,
+): Promise<MessageView> {
   const view = isId(id) ? await store.read.message(account, id) : null;
-  const isShown = view && (view.state !== null || (view.finishedAt !== null && now() - view.finishedAt <= spans.grace));
+  const isShown =
+    view && (view.state !== null || (view.finishedAt !== null && now() - view.finishedAt <= spans.grace));
   if (isShown) return view;
   throw new Refusal(
     "not-found",
-    `message: there is no unfinished message ${JSON.stringify(id.slice(0, 200))}; GET /v2/logs?messageId=… tells what became of older ones`,
+    `message: there is no unfinished message ${JSON.stringify(id.slice(0, 200))}; ` +
+      "GET /v2/logs?messageId=… has the log of older ones",
   );
 }
 
+/** The routes of messages. */
 export const messages = [get, cancel, cancelMany];

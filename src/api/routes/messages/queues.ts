@@ -2,7 +2,8 @@ import { z } from "zod";
 import { Refusal } from "../../../core/values/errors.ts";
 import { formatGate, parseGate, queueGate } from "../../../core/admission/gate.ts";
 import { limits, spans } from "../../../core/values/limits.ts";
-import type { AccountId, Limiter } from "../../../core/model/message.ts";
+import type { AccountId } from "../../../core/model/message.ts";
+import type { Limiter } from "../../../core/model/limiter.ts";
 import type { Store } from "../../../store/store.ts";
 import { PagedList } from "../../http/pagedList.ts";
 import { readObject } from "../../route/readObject.ts";
@@ -12,15 +13,18 @@ import { listLimiterPages } from "./flowControl.ts";
 import { day } from "../../../core/values/time.ts";
 
 const queueSchema = z.object({
-  name: z.string(),
-  createdAt: z.int().describe("In unix milliseconds."),
-  updatedAt: z.int().describe("When its settings were changed last, in unix milliseconds."),
-  parallelism: z.int().describe("So many messages are under way at once."),
-  paused: z.boolean(),
+  name: z.string().describe("Name of the queue."),
+  createdAt: z.int().describe("Time of creation, in unix milliseconds."),
+  updatedAt: z.int().describe("Time of the last change of its settings, in unix milliseconds."),
+  parallelism: z.int().describe("Most messages that hold a slot of the queue at once."),
+  paused: z.boolean().describe("Whether the queue is paused, so that it sends no messages."),
   lag: z
     .int()
     .describe(
-      "Messages that are not finished: those that wait in line, and those under way, which are being sent, wait to be sent again, or have callbacks that are not finished. A cancelled one counts until its request has ended. A delayed message counts when its time has come.",
+      "Number of messages in the queue: those that wait for a slot, and those that hold one. " +
+        "A message holds its slot while it is being sent, waits for a retry, or has unfinished callbacks. " +
+        "A cancelled message counts until its request has ended. A delayed message counts as soon as it is " +
+        "due.",
     ),
 });
 
@@ -37,13 +41,20 @@ const byName = z.object({ name: z.string() });
 const queueNow = "The queue as it is now.";
 
 const settingsSchema = z.strictObject({
-  queueName: z.string("is missing, or not a text").describe(`Letters, digits, ".", "_" and "-", ${limits.nameLength} at most.`),
+  queueName: z
+    .string("is missing or not a string")
+    .describe(
+      `Name of the queue: letters or digits, ".", "_" and "-", at most ${limits.nameLength} characters.`,
+    ),
   parallelism: z
     .int("is not a whole number")
     .min(1, "must be at least 1")
     .optional()
-    .describe(`So many messages may be under way at once, ${limits.parallelism} at most. Default: 1.`),
-  paused: z.boolean("is neither true nor false").optional().describe("Default: false."),
+    .describe(`Most messages that hold a slot at once, from 1 to ${limits.parallelism}. Default: 1.`),
+  paused: z
+    .boolean("is neither true nor false")
+    .optional()
+    .describe("Whether the queue is paused, so that it sends no messages. Default: false."),
 });
 
 const upsert = route({
@@ -52,20 +63,35 @@ const upsert = route({
   tag: "Queues",
   summary: "Create or change a queue",
   about:
-    "A queue sends its messages in order of arrival. A message is under way until it is delivered or has failed, all its retries and callbacks included; with a parallelism of 1 the next one waits for that. Of a queue that exists, what is left out stays as it is.",
-  body: { about: "The queue.", contentType: "application/json", schema: settingsSchema, required: true, maxBytes: 64 * 1024 },
+    "A queue sends its messages in order of arrival. " +
+    "A message holds a slot of the queue until it is delivered or has failed, including all its retries " +
+    "and callbacks. With a parallelism of 1, the next message waits until then. " +
+    "For a queue that exists, settings that are left out keep their values.",
+  body: {
+    about: "Name and settings of the queue.",
+    contentType: "application/json",
+    schema: settingsSchema,
+    required: true,
+    maxBytes: 64 * 1024,
+  },
   answers: { 200: { about: queueNow, schema: queueSchema } },
   refusals: ["limit-exceeded"],
   handle: async ({ account, incoming, context }) => {
     const { queueName, parallelism, paused } = readObject(settingsSchema, incoming);
     const name = checkName("queueName", queueName);
     const { maxQueues } = context;
-    const limiter = await context.store.execute("upsertQueue", { account: account.id, name, parallelism, paused, maxQueues });
+    const limiter = await context.store.execute("upsertQueue", {
+      account: account.id,
+      name,
+      parallelism,
+      paused,
+      maxQueues,
+    });
     return { status: 200, body: queueJson(limiter) };
   },
 });
 
-/** In one answer. */
+/** Most queues in one response. */
 const maxListed = 10_000;
 
 const list = route({
@@ -73,11 +99,16 @@ const list = route({
   path: "/v2/queues",
   tag: "Queues",
   summary: "List queues",
-  about: `The first ${maxListed} queues, in the order of their names.`,
+  about: `Returns the first ${maxListed} queues, in the order of their names.`,
   answers: { 200: { about: "The queues.", schema: z.array(queueSchema) } },
   refusals: [],
   handle: async ({ account, context }) => {
-    const pages = listLimiterPages(context.store, account.id, { kind: "queue", max: maxListed, isWanted: () => true, toJson: queueJson });
+    const pages = listLimiterPages(context.store, account.id, {
+      kind: "queue",
+      max: maxListed,
+      isWanted: () => true,
+      toJson: queueJson,
+    });
     return { status: 200, body: new PagedList(pages) };
   },
 });
@@ -87,14 +118,25 @@ const get = route({
   path: "/v2/queues/{name}",
   tag: "Queues",
   summary: "Read a queue",
-  about: `A queue exists from its first message on, or once it was created. One that was created, or is paused, stays until it is deleted. Any other is forgotten ${spans.idleQueue / day} days after nothing is left to be sent through it; its next message makes it again.`,
+  about:
+    "A queue exists from its creation or its first message on. " +
+    "A queue that was created by a request or is paused stays until it is deleted. " +
+    `Any other queue is deleted after ${spans.idleQueue / day} days without messages to send; ` +
+    "its next message creates it again.",
   params: byName,
   answers: { 200: { about: queueNow, schema: queueSchema } },
   refusals: ["not-found"],
   handle: async ({ account, params: { name }, context }) => {
-    const limiter = await context.store.read.findResource("limiters", account.id, formatGate(queueGate(checkName("queue", name))));
+    const limiter = await context.store.read.findResource(
+      "limiters",
+      account.id,
+      formatGate(queueGate(checkName("queue", name))),
+    );
     if (limiter) return { status: 200, body: queueJson(limiter) };
-    throw new Refusal("not-found", `queue: there is no queue ${JSON.stringify(name.slice(0, 200))}; GET /v2/queues lists those there are`);
+    throw new Refusal(
+      "not-found",
+      `queue: there is no queue ${JSON.stringify(name.slice(0, 200))}; GET /v2/queues lists the queues`,
+    );
   },
 });
 
@@ -104,7 +146,10 @@ const pause = route({
   tag: "Queues",
   summary: "Pause a queue",
   about:
-    "It takes in messages, and sends none. A request that is under way ends, with its callbacks; a message that is to be sent again waits, and goes on within ten seconds of the queue being resumed. A queue that does not exist yet is made, so that it can be paused before its first message.",
+    "The queue still accepts messages, but sends none until it is resumed. " +
+    "Requests in flight and their callbacks are completed. " +
+    "A message that must be retried waits, and continues within 10 seconds after the queue is resumed. " +
+    "Creates the queue if it does not exist, so that it can be paused before its first message.",
   params: byName,
   answers: { 200: { about: queueNow, schema: queueSchema } },
   refusals: ["limit-exceeded"],
@@ -113,7 +158,13 @@ const pause = route({
     const { maxQueues } = context;
     return {
       status: 200,
-      body: queueJson(await context.store.execute("pauseLimiter", { account: account.id, id: formatGate(queueGate(name)), maxQueues })),
+      body: queueJson(
+        await context.store.execute("pauseLimiter", {
+          account: account.id,
+          id: formatGate(queueGate(name)),
+          maxQueues,
+        }),
+      ),
     };
   },
 });
@@ -123,9 +174,13 @@ const resume = route({
   path: "/v2/queues/{name}/resume",
   tag: "Queues",
   summary: "Resume a queue",
-  about: "It goes on with its oldest message. A queue that does not exist is not paused, and is not made.",
+  about:
+    "Continues to send the messages of the queue, oldest first. A queue that does not exist is not " +
+    "created.",
   params: byName,
-  answers: { 200: { about: "The queue as it is now; empty when there is none.", schema: queueSchema.partial() } },
+  answers: {
+    200: { about: "The queue after the change. Empty if it does not exist.", schema: queueSchema.partial() },
+  },
   refusals: [],
   handle: async ({ account, params, context }) => {
     const id = formatGate(queueGate(checkName("queue", params.name)));
@@ -134,8 +189,9 @@ const resume = route({
   },
 });
 
-/** Cancelled together, and how often in one request. */
+/** Most messages that one transaction cancels. */
 const portion = 500;
+/** Most such transactions in one request. */
 const maxPortions = 200;
 
 const remove = route({
@@ -143,9 +199,20 @@ const remove = route({
   path: "/v2/queues/{name}",
   tag: "Queues",
   summary: "Delete a queue",
-  about: `Cancels the messages of the queue, and removes it. One that is being sent at this moment is cut off; it may have arrived. Callbacks of finished messages are still delivered. One request cancels about ${portion * maxPortions} messages at most; where there are more, it is answered with 503, the queue stays paused, and the request can be repeated. Deleting a queue that does not exist changes nothing.`,
+  about:
+    "Cancels the messages of the queue and deletes it. " +
+    "The request of a message that is being sent is aborted, but may have reached the destination. " +
+    "Callbacks of finished messages are still delivered. " +
+    `One request cancels at most about ${portion * maxPortions} messages. ` +
+    "If there are more, the response has status 503 and the queue stays paused; repeat the request to " +
+    "continue. Deleting a queue that does not exist changes nothing.",
   params: byName,
-  answers: { 200: { about: "It is gone.", schema: z.object({ cancelled: z.int().describe("How many messages were cancelled.") }) } },
+  answers: {
+    200: {
+      about: "The queue does not exist any more.",
+      schema: z.object({ cancelled: z.int().describe("Number of messages that were cancelled.") }),
+    },
+  },
   refusals: ["busy"],
   handle: async ({ account, params, context }) => {
     const name = checkName("queue", params.name);
@@ -155,7 +222,10 @@ const remove = route({
   },
 });
 
-/** Paused first, so that none begins because the one before it was cancelled. Answers how many were. */
+/**
+ * Deletes a queue and cancels its messages. Returns how many were cancelled. Pauses the queue first, so that
+ * no message starts because the one before it was cancelled.
+ */
 async function removeQueue(store: Store, account: AccountId, name: string): Promise<number> {
   await store.execute("pauseLimiter", { account, id: formatGate(queueGate(name)) });
   let cancelled = 0;
@@ -170,8 +240,10 @@ async function removeQueue(store: Store, account: AccountId, name: string): Prom
   }
   throw new Refusal(
     "busy",
-    `queue: ${cancelled} messages were cancelled, and there are still some; it is paused now; ask again to delete it`,
+    `queue: ${cancelled} messages were cancelled and more remain; the queue is paused; ` +
+      "repeat the request to delete it",
   );
 }
 
+/** The routes of queues. */
 export const queues = [upsert, list, get, pause, resume, remove];

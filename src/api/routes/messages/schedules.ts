@@ -15,30 +15,46 @@ import type { IncomingRequest } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { readScope } from "../../route/scope.ts";
 
-/** A list tells the states of so many messages in all. */
+/** Most messages whose states one list contains. */
 const maxStates = 1_000;
 
 const tag = "Schedules";
 const byId = z.object({ scheduleId: z.string() });
 const createdSchema = z.object({
-  scheduleId: z.string(),
-  deduplicated: z.literal(true).optional().describe("An older schedule is the same as this one; the id is that of the older one."),
+  scheduleId: z.string().describe("Id of the schedule."),
+  deduplicated: z
+    .literal(true)
+    .optional()
+    .describe(
+      "Present if the schedule is a duplicate of an earlier one. The id is that of the earlier schedule.",
+    ),
 });
 
 const create = route({
   method: "POST",
   path: "/v2/schedules/{destination}",
   tag,
-  summary: "Make a schedule",
+  summary: "Create a schedule",
   about:
-    "Publishes the body to the destination, with its settings, at the times of Svc-Cron. The endpoints of a URL group are those that it has at each firing; its default headers are those that it has now. Svc-Schedule-Id replaces the schedule of that id as a whole, with a new createdAt; a time that is due and has not fired yet is kept when the expression is the same. A firing that was missed while the server was down is made up for once, late; the next one is at its time again. Deduplication holds for the making of schedules, not for what they publish.",
+    "Publishes the body to the destination, with the settings of this request, at the times of Svc-Cron. " +
+    "For a URL group, each firing uses the endpoints at that time, and the default headers at the time of " +
+    "this request. Svc-Schedule-Id replaces the whole schedule with that id and sets a new createdAt. " +
+    "If its cron expression stays the same, a time that is due and has not fired yet is kept. " +
+    "If firings were missed while the server was down, the schedule fires once, late, and then at its next " +
+    "time. Deduplication applies to the creation of schedules, not to the messages that they publish.",
   settings: "all",
   needs: "publish",
   looksAtScope: true,
-  body: { about: "What is delivered. Any bytes.", contentType: "*/*", schema: z.string(), required: false, maxBytes: limits.messageBytes },
+  body: {
+    about: "Body to deliver: any bytes.",
+    contentType: "*/*",
+    schema: z.string(),
+    required: false,
+    maxBytes: limits.messageBytes,
+  },
   answers: {
-    200: { about: "The schedule is there.", schema: createdSchema },
-    202: { about: "The same schedule was made before, so nothing was changed.", schema: createdSchema },
+    200: { about: "The schedule was created or replaced.", schema: createdSchema },
+    202: { about: "The schedule is a duplicate, so nothing was changed.", schema: createdSchema },
   },
   refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
   handle: async ({ account: owner, incoming, context }) => {
@@ -53,7 +69,8 @@ const create = route({
       purpose: "schedules",
     });
     const { cron, "schedule-id": id = null } = settings.values;
-    if (cron === undefined) throw new Refusal("invalid", 'cron: missing; say with Svc-Cron when to publish, as in "0 9 * * 1-5"');
+    if (cron === undefined)
+      throw new Refusal("invalid", 'cron: missing; give Svc-Cron, for example "0 9 * * 1-5"');
     const { body, ...rest } = input;
     const { scheduleId, deduplicated } = await store.execute("createSchedule", {
       account,
@@ -64,8 +81,15 @@ const create = route({
       ...readScope(incoming),
     });
     const endpoints = group?.endpoints.map(({ url }) => url) ?? [];
-    const headers = warningHeader(makeHostWarnings({ incoming, context }, listDestinations(input, endpoints)));
-    return { status: deduplicated ? 202 : 200, body: { scheduleId, ...(deduplicated ? { deduplicated } : {}) }, ignored, headers };
+    const headers = warningHeader(
+      makeHostWarnings({ incoming, context }, listDestinations(input, endpoints)),
+    );
+    return {
+      status: deduplicated ? 202 : 200,
+      body: { scheduleId, ...(deduplicated ? { deduplicated } : {}) },
+      ignored,
+      headers,
+    };
   },
 });
 
@@ -74,10 +98,16 @@ const list = route({
   path: "/v2/schedules",
   tag,
   summary: "List the schedules",
-  about: `In the order of their ids. Bodies are left out once there are more than ${memory.page / 1024 / 1024} MiB of them, and states of messages after the first ${maxStates}; a schedule that is read by its id has both.`,
+  about:
+    "Returns all schedules, in the order of their ids. " +
+    `Bodies are left out after the first ${memory.page / 1024 / 1024} MiB, ` +
+    `and states of messages after the first ${maxStates}. A schedule that is read by its id has both.`,
   answers: { 200: { about: "All schedules.", schema: z.array(scheduleSchema) } },
   refusals: [],
-  handle: async ({ account, context: { store } }) => ({ status: 200, body: new PagedList(listSchedulePages(store, account.id)) }),
+  handle: async ({ account, context: { store } }) => ({
+    status: 200,
+    body: new PagedList(listSchedulePages(store, account.id)),
+  }),
 });
 
 const get = route({
@@ -91,7 +121,10 @@ const get = route({
   handle: async ({ account, params: { scheduleId }, context: { store } }) => {
     const schedule = await store.read.findResource("schedules", account.id, checkScheduleId(scheduleId));
     if (!schedule) throw noSchedule(scheduleId);
-    return { status: 200, body: scheduleJson(schedule, await readMessageStates(store, account.id, schedule.lastMessages)) };
+    return {
+      status: 200,
+      body: scheduleJson(schedule, await readMessageStates(store, account.id, schedule.lastMessages)),
+    };
   },
 });
 
@@ -100,20 +133,28 @@ const remove = route({
   path: "/v2/schedules/{scheduleId}",
   tag,
   summary: "Delete a schedule",
-  about: "What it has published already goes its way.",
+  about: "Messages that it has already published are still delivered.",
   params: byId,
   answers: {
-    200: { about: "It is gone.", schema: z.object({ deleted: z.int().describe("0 when there was none.") }) },
+    200: {
+      about: "The schedule does not exist any more.",
+      schema: z.object({
+        deleted: z.int().describe("1 if the schedule was deleted, 0 if it did not exist."),
+      }),
+    },
   },
   refusals: [],
   handle: async ({ account, params: { scheduleId: id }, context }) => {
-    const { deleted } = isName(id) ? await context.store.execute("deleteSchedule", { account: account.id, id }) : { deleted: false };
+    const { deleted } = isName(id)
+      ? await context.store.execute("deleteSchedule", { account: account.id, id })
+      : { deleted: false };
     return { status: 200, body: { deleted: deleted ? 1 : 0 } };
   },
 });
 
-/** Returns the path behind `/v2/schedules/` or `/v2/publish/`, as it came. */
-const readDestinationPath = ({ target: { path } }: IncomingRequest): string => path.slice(path.indexOf("/", "/v2/".length) + 1);
+/** Returns the rest of the path after `/v2/schedules/` or `/v2/publish/`, as received. */
+const readDestinationPath = ({ target: { path } }: IncomingRequest): string =>
+  path.slice(path.indexOf("/", "/v2/".length) + 1);
 
 type StateChange = { action: "pause" | "resume"; command: "pauseSchedule" | "resumeSchedule"; about: string };
 
@@ -125,7 +166,15 @@ const makeStateRoute = (method: "PATCH" | "POST", { action, command, about }: St
     summary: `${action === "pause" ? "Pause" : "Resume"} a schedule`,
     about,
     params: byId,
-    answers: { 200: { about: "Done, or it was so already.", schema: z.object({ scheduleId: z.string(), isPaused: z.boolean() }) } },
+    answers: {
+      200: {
+        about: `The schedule is ${action === "pause" ? "paused" : "active"}, also if it was before.`,
+        schema: z.object({
+          scheduleId: z.string().describe("Id of the schedule."),
+          isPaused: z.boolean().describe("Whether the schedule is paused, so that it does not fire."),
+        }),
+      },
+    },
     refusals: ["not-found"],
     handle: async ({ account, params: { scheduleId }, context }) => {
       await context.store.execute(command, { account: account.id, id: checkScheduleId(scheduleId) });
@@ -134,28 +183,34 @@ const makeStateRoute = (method: "PATCH" | "POST", { action, command, about }: St
   });
 
 const changes: readonly StateChange[] = [
-  { action: "pause", command: "pauseSchedule", about: "Its times are passed over until it is resumed." },
+  { action: "pause", command: "pauseSchedule", about: "The schedule does not fire until it is resumed." },
   {
     action: "resume",
     command: "resumeSchedule",
-    about: "It fires at the next of its times; those that were passed over are not made up for.",
+    about: "The schedule fires next at its next time. Times that passed while it was paused are skipped.",
   },
 ];
 
-/** What cannot be an id needs no look into the store. */
+/** Returns a valid id. Throws `Refusal`, as for an unknown schedule, for a text that cannot be an id. */
 function checkScheduleId(id: string): string {
   if (!isName(id)) throw noSchedule(id);
   return id;
 }
 
-/** Read at once, where their bodies are not too large for that. */
+/** Most schedules that are read at once. The store returns fewer if their bodies are large. */
 const limit = 500;
 
-/** Totals of the pages so far. */
+/** The last id and the totals of the pages so far. */
 type PageTotals = { last: string | null; count: number; bodyBytes: number; states: number };
 
-/** All schedules, as they are shown. No row is kept while a page is on its way. */
-async function* listSchedulePages(store: Store, account: AccountId): AsyncGenerator<readonly unknown[], void> {
+/**
+ * Returns the pages of all schedules, as the API shows them. No row is kept in memory while a page is being
+ * sent.
+ */
+async function* listSchedulePages(
+  store: Store,
+  account: AccountId,
+): AsyncGenerator<readonly unknown[], void> {
   const totals: PageTotals = { last: null, count: 0, bodyBytes: 0, states: 0 };
   for (;;) {
     const before = totals.count;
@@ -168,7 +223,12 @@ async function* listSchedulePages(store: Store, account: AccountId): AsyncGenera
 
 async function readPageAfter(store: Store, account: AccountId, totals: PageTotals): Promise<unknown[]> {
   const isFull = totals.bodyBytes >= memory.page;
-  const range = { account, limit, ...(totals.last === null ? {} : { after: totals.last }), ...(isFull ? { bodies: false as const } : {}) };
+  const range = {
+    account,
+    limit,
+    ...(totals.last === null ? {} : { after: totals.last }),
+    ...(isFull ? { bodies: false as const } : {}),
+  };
   const rows = await store.read.listResources("schedules", range);
   const ids = rows.flatMap(({ lastMessages }) => lastMessages).slice(0, maxStates - totals.states);
   const states = await readMessageStates(store, account, ids);
@@ -179,24 +239,41 @@ async function readPageAfter(store: Store, account: AccountId, totals: PageTotal
   return rows.map((schedule) => scheduleJson(schedule, states));
 }
 
-/** How the messages stand of which anything is known. */
-async function readMessageStates(store: Store, account: AccountId, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleState>> {
+/** Returns the states of messages. A message about which nothing is known is left out. */
+async function readMessageStates(
+  store: Store,
+  account: AccountId,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, ScheduleState>> {
   const states = new Map<string, ScheduleState>();
   if (ids.length === 0) return states;
-  const { messageIds } = await store.read.unfinished({ account, filter: { messageIds: ids }, cursor: null, count: ids.length });
+  const { messageIds } = await store.read.unfinished({
+    account,
+    filter: { messageIds: ids },
+    cursor: null,
+    count: ids.length,
+  });
   for (const id of messageIds) states.set(id, "IN_PROGRESS");
   const finished = ids.filter((id) => !states.has(id));
   for (let at = 0; at < finished.length; at += 50) {
-    for (const [id, state] of await readOutcomes(store, account, finished.slice(at, at + 50))) states.set(id, state);
+    for (const [id, state] of await readOutcomes(store, account, finished.slice(at, at + 50)))
+      states.set(id, state);
   }
   return states;
 }
 
-async function readOutcomes(store: Store, account: AccountId, ids: readonly string[]): Promise<[id: string, state: ScheduleState][]> {
+async function readOutcomes(
+  store: Store,
+  account: AccountId,
+  ids: readonly string[],
+): Promise<[id: string, state: ScheduleState][]> {
   const outcomes: [string, ScheduleState][] = [];
   let cursor: string | null = null;
   do {
-    const filter = { messageIds: ids, states: ["DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"] } as const;
+    const filter = {
+      messageIds: ids,
+      states: ["DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"],
+    } as const;
     const page: Awaited<ReturnType<Store["read"]["log"]>> = await store.read.log({
       account,
       filter,
@@ -204,12 +281,14 @@ async function readOutcomes(store: Store, account: AccountId, ids: readonly stri
       cursor,
       count: 50,
     });
-    for (const { message, state } of page.events) outcomes.push([message.id, state === "DELIVERED" ? "SUCCESS" : "FAIL"]);
+    for (const { message, state } of page.events)
+      outcomes.push([message.id, state === "DELIVERED" ? "SUCCESS" : "FAIL"]);
     ({ cursor } = page);
   } while (cursor !== null);
   return outcomes;
 }
 
+/** The routes of schedules. */
 export const schedules = [
   create,
   list,

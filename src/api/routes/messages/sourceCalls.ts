@@ -15,9 +15,18 @@ import type { VerificationResult, WebhookCall } from "../../webhooks/verificatio
 import { verificationSchema, verify } from "../../webhooks/verification.ts";
 import { toStatus } from "./publish.ts";
 
-const acceptedSchema = z.object({ messageId: z.string().describe("The id of the message."), deduplicated: z.literal(true).optional() });
+const acceptedSchema = z.object({
+  messageId: z.string().describe("Id of the message."),
+  deduplicated: z
+    .literal(true)
+    .optional()
+    .describe("Present if the event was accepted before. The id is that of the earlier message."),
+});
 
-const makeSourceCallRoute = (method: "POST" | "GET", description: Pick<Route, "summary" | "about" | "body" | "answers">): Route => ({
+const makeSourceCallRoute = (
+  method: "POST" | "GET",
+  description: Pick<Route, "summary" | "about" | "body" | "answers">,
+): Route => ({
   method,
   path: "/v2/in/{secret}",
   tag: "Sources",
@@ -25,39 +34,55 @@ const makeSourceCallRoute = (method: "POST" | "GET", description: Pick<Route, "s
   params: z.object({}),
   query: z.object({}),
   ...description,
-  unaudited: "it publishes, which the log of messages tells",
+  unaudited: "it publishes, which the log of messages records",
   refusals: ["unauthorized", "not-found", "unavailable"],
   respond: (incoming, context) => respondToCall(method, incoming, context),
 });
 
-/** The URLs of sources. Whoever calls one can publish what its source is for, and do nothing else: no setting is taken from a call. */
+/**
+ * The routes that senders call. A caller can publish to the destination of the source, and do nothing else:
+ * no setting is taken from a call.
+ */
 export const sourceCalls = [
   makeSourceCallRoute("POST", {
     summary: "Call a source",
     about:
-      "What senders of webhooks call. The body and the headers go to the destination of the source as they came; credentials, settings and the query of the call do not.",
-    body: { about: "Any bytes.", contentType: "*/*", schema: z.string(), required: false, maxBytes: limits.messageBytes },
+      "Called by a sender of webhooks. The body and the headers are delivered unchanged to the destination " +
+      "of the source. Credentials, settings and the query of the call are not delivered.",
+    body: {
+      about: "Body of the call: any bytes.",
+      contentType: "*/*",
+      schema: z.string(),
+      required: false,
+      maxBytes: limits.messageBytes,
+    },
     answers: {
       200: {
-        about: "The message is stored. For a URL group: a list. To a handshake: what the sender asked for.",
+        about:
+          "The message is stored. For a URL group, the response is a list. " +
+          "For a handshake, the response is what the sender expects.",
         schema: z.union([acceptedSchema, z.array(acceptedSchema)]),
       },
       202: {
-        about: "The same event was accepted before, so nothing new was stored.",
+        about: "The event was accepted before, so nothing new was stored.",
         schema: z.union([acceptedSchema, z.array(acceptedSchema)]),
       },
     },
   }),
   makeSourceCallRoute("GET", {
-    summary: "Answer the handshake of a sender",
-    about: "Senders ask so before they send events. Nothing is published.",
-    answers: { 200: { about: "What the sender asked for.", schema: z.unknown() } },
+    summary: "Respond to the handshake of a sender",
+    about: "Some senders check a source with this request before they send events. Nothing is published.",
+    answers: { 200: { about: "The response that the sender expects.", schema: z.unknown() } },
   }),
 ];
 
-async function respondToCall(method: "POST" | "GET", incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse> {
+async function respondToCall(
+  method: "POST" | "GET",
+  incoming: IncomingRequest,
+  context: RouteContext,
+): Promise<RouteResponse> {
   const { source, target, origin, rawHeaders, body, params } = incoming;
-  if (!source) throw new Error("intake: a call without a source was let in");
+  if (!source) throw new Error("source call: the request has no source");
   if (source.paused) return pausedAnswer;
   const url = `${origin}${target.path}${target.query === null ? "" : `?${target.query}`}`;
   const call: WebhookCall = { method, url, headers: rawHeaders, body, now: context.now() };
@@ -75,47 +100,73 @@ type AcceptedCall = Extract<VerificationResult, { kind: "accepted" }>;
 
 const seeOwner = "the owner of this URL can see why";
 
-/** Senders try again after a 5xx, and give up after a 4xx. */
+/** The response while a source is paused. Senders retry after a 5xx, and give up after a 4xx. */
 const pausedAnswer: RouteResponse = {
   status: 503,
   headers: { "Retry-After": "60" },
-  body: { error: "call: not accepted at the moment; try again later" },
+  body: { error: "call: not accepted at the moment; retry later" },
 };
 
 const verifySourceCall = ({ source: { verification }, call }: SourceCall): VerificationResult =>
-  verification === null ? { kind: "accepted", eventId: null } : verify(verificationSchema.parse(verification), call);
+  verification === null
+    ? { kind: "accepted", eventId: null }
+    : verify(verificationSchema.parse(verification), call);
 
-/** A GET that is no handshake. Some senders, and people with a browser, look whether there is anything before they send. */
+/**
+ * Responds to a GET that is not a handshake. Some senders, and people with a browser, check the URL before
+ * they send.
+ */
 async function respondToProbe(sourceCall: SourceCall): Promise<RouteResponse> {
   if (sourceCall.source.verification === null) return { status: 200, body: { ready: true } };
-  await storeRejection(sourceCall, "method: GET is for handshakes; let the sender call with POST");
+  await storeRejection(
+    sourceCall,
+    "method: GET is only valid for handshakes; configure the sender to use POST",
+  );
   throw new Refusal("invalid", `method: GET is not accepted; ${seeOwner}`);
 }
 
 async function publishCall(sourceCall: SourceCall, event: AcceptedCall): Promise<RouteResponse> {
   const { context, source } = sourceCall;
-  const input = await readCallInput(sourceCall, event).catch((error: unknown) => refuseCall(sourceCall, error));
+  const input = await readCallInput(sourceCall, event).catch((error: unknown) =>
+    refuseCall(sourceCall, error),
+  );
   const noting = shouldNoteAcceptance(source, context.now()) ? noteAcceptance(sourceCall) : null;
-  const publishing = context.store.execute("publish", { account: source.account, inputs: [input], maxQueues: context.maxQueues });
+  const publishing = context.store.execute("publish", {
+    account: source.account,
+    inputs: [input],
+    maxQueues: context.maxQueues,
+  });
   const [result] = await publishing.catch((error: unknown) =>
     isAccountRefusal(error) ? refuseCall(sourceCall, error) : Promise.reject(error),
   );
   await noting;
-  if (result && "refused" in result) return refuseCall(sourceCall, new Refusal(result.refused, result.message));
+  if (result && "refused" in result)
+    return refuseCall(sourceCall, new Refusal(result.refused, result.message));
   return { status: toStatus(result), body: toPublishedIds(result) };
 }
 
-/** Its owner may not publish at the moment. */
+/** Reports whether an error means that the owner of the source may not publish at the moment. */
 const isAccountRefusal = (error: unknown): boolean => error instanceof Refusal && error.code === "forbidden";
 
-/** What became of a call is told by its answer, whether or not it could be noted. */
+/**
+ * Stores the time of an accepted call. An error is ignored, because the response must report the call's
+ * result.
+ */
 async function noteAcceptance({ context, source: { account, id } }: SourceCall): Promise<void> {
   await context.store.execute("noteAcceptance", { account, id }).catch(() => undefined);
 }
 
-/** The call as a letter. Of its headers only those go along that say nothing of this server, and that nobody is let in by. */
-async function readCallInput({ source, secret, incoming, context }: SourceCall, event: AcceptedCall): Promise<MessageInput> {
-  const headers = listSenderHeaders(incoming.rawHeaders, { by: "header", token: secret }).filter(([name]) => name !== "Cookie");
+/**
+ * Returns the message that a call publishes. Headers that describe this server and headers with credentials
+ * are not delivered.
+ */
+async function readCallInput(
+  { source, secret, incoming, context }: SourceCall,
+  event: AcceptedCall,
+): Promise<MessageInput> {
+  const headers = listSenderHeaders(incoming.rawHeaders, { by: "header", token: secret }).filter(
+    ([name]) => name !== "Cookie",
+  );
   const query = { token: null, tokenName: null, settings: [], rest: null };
   const call: IncomingRequest = { ...incoming, query, rawHeaders: headers.flat(), proof: null };
   const { account, destination } = source;
@@ -129,7 +180,7 @@ async function readCallInput({ source, secret, incoming, context }: SourceCall, 
   return source.deduplicate ? { ...input, ...toDeduplication(source.id, event, input) } : input;
 }
 
-/** By what a repetition of an event is known: the id of the sender, or else its signature with the topic. */
+/** Returns the deduplication key of an event: the sender's event id, or else the signature with the topic. */
 function toDeduplication(
   sourceId: string,
   { eventId, signed }: AcceptedCall,
@@ -140,27 +191,37 @@ function toDeduplication(
   return {
     deduplication: hashDeduplicationKey(sourceId, "signature", signature, topic),
     deduplicationWindow: deduplicationWindow ?? spans.signature,
-    signed: { key: hashDeduplicationKey(sourceId, "signature", signature), topic: hash("sha256", topic, "base64url").slice(0, 22) },
+    signed: {
+      key: hashDeduplicationKey(sourceId, "signature", signature),
+      topic: hash("sha256", topic, "base64url").slice(0, 22),
+    },
   };
 }
 
-const hashDeduplicationKey = (...context: readonly string[]): string => `s:${hash("sha256", context.join(" "), "hex")}`;
+const hashDeduplicationKey = (...context: readonly string[]): string =>
+  `s:${hash("sha256", context.join(" "), "hex")}`;
 
 /**
- * Keeps why a call cannot be published, and refuses it. Where its owner can mend it, the sender is to come again. The
- * reasons tell of the destination, so a third party gets none of them.
+ * Stores why a call cannot be published, and refuses it. If the owner can fix the cause, the status asks the
+ * sender to retry. The reason may reveal the destination, so the sender does not receive it.
  */
 async function refuseCall(sourceCall: SourceCall, error: unknown): Promise<never> {
   if (!(error instanceof Refusal) || error.code === "unavailable") throw error;
   await storeRejection(sourceCall, error.message);
   const isSenderFault = error.code === "invalid" || error.code === "too-large";
-  throw new Refusal(isSenderFault ? error.code : "unavailable", `call: it cannot be published; ${seeOwner}`);
+  throw new Refusal(isSenderFault ? error.code : "unavailable", `call: cannot be published; ${seeOwner}`);
 }
 
-/** Ids alone: the endpoints of a group are nothing that a third party is told. */
+/** Returns only the ids of messages, because a sender must not learn the endpoints of a URL group. */
 function toPublishedIds(result: PublishResult | undefined): unknown {
-  if (!result || "refused" in result) throw new Error("intake: a letter has no answer");
-  const one = ({ messageId, deduplicated }: { messageId: string; deduplicated: boolean }): z.output<typeof acceptedSchema> => ({
+  if (!result || "refused" in result) throw new Error("source call: the message has no result");
+  const one = ({
+    messageId,
+    deduplicated,
+  }: {
+    messageId: string;
+    deduplicated: boolean;
+  }): z.output<typeof acceptedSchema> => ({
     messageId,
     ...(deduplicated ? { deduplicated: true as const } : {}),
   });

@@ -2,7 +2,8 @@ import { z } from "zod";
 import { isId } from "../../../core/values/ids.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { limits } from "../../../core/values/limits.ts";
-import type { AccountId, WebhookSource } from "../../../core/model/message.ts";
+import type { AccountId } from "../../../core/model/message.ts";
+import type { WebhookSource } from "../../../core/model/webhookSource.ts";
 import type { SourceSettings } from "../../../core/commands/source.ts";
 import { maxRejections, rejectionRange } from "../../../core/commands/source.ts";
 import { hashSourceSecret, makeSourceUrl, makeSourceSecret } from "../../publishing/sourceUrl.ts";
@@ -20,31 +21,55 @@ import { verificationSchema } from "../../webhooks/verification.ts";
 
 const byId = z.object({ sourceId: z.string() });
 
-/** Of one header that is forwarded repeatedly. */
+/** Most values of one setting, such as a header that is forwarded repeatedly. */
 const maxValues = 32;
 
 const settingsSchema = z
-  .record(z.string(), z.union([z.string(), z.array(z.string()).max(maxValues)], "is neither a text nor a list of texts"))
-  .describe("Settings of its messages, as headers: Svc-Retries, Svc-Forward-Authorization. Svc-Header-Forward is true unless it is here.");
+  .record(
+    z.string(),
+    z.union([z.string(), z.array(z.string()).max(maxValues)], "is neither a string nor a list of strings"),
+  )
+  .describe(
+    "Settings of the source's messages, as headers such as Svc-Retries or Svc-Forward-Authorization. " +
+      `Each has a value or a list of at most ${maxValues} values. ` +
+      "Svc-Header-Forward is true unless it is given here.",
+  );
 
 const fields = {
-  name: z.string("is not a text").max(limits.nameLength, `is longer than ${limits.nameLength} characters`).describe("For people."),
-  destination: z.string("is missing, or not a text").describe("Where its messages go: a URL, or the name of a URL group."),
+  name: z
+    .string("is not a string")
+    .max(limits.nameLength, `is longer than ${limits.nameLength} characters`)
+    .describe(
+      `Name of the source, for display only: at most ${limits.nameLength} characters. Default: empty.`,
+    ),
+  destination: z
+    .string("is missing or not a string")
+    .describe("Destination of the source's messages: a URL, or the name of a URL group."),
   settings: settingsSchema,
-  verification: verificationSchema.nullable().describe("How its calls are verified. null: not at all; its URL is all that a sender needs."),
+  verification: verificationSchema
+    .nullable()
+    .describe(
+      "Verification of calls by their signatures. null: none, so a sender needs only the URL. Default: null.",
+    ),
   deduplicate: z
     .boolean("is neither true nor false")
     .describe(
-      "Whether calls for the same event are accepted once: with the same event id of the sender within 10 minutes, or with the same signature and topic within a day; Svc-Deduplication-Window in the settings changes both times. Default: true.",
+      "Whether repeated calls for the same event are ignored. An event is the same if a call has the same " +
+        "event id of the sender within 10 minutes, or the same signature and topic within a day. " +
+        "Svc-Deduplication-Window in the settings changes both times. Default: true.",
     ),
-  paused: z.boolean("is neither true nor false").describe("While it is, calls are answered with 503, so that senders come again."),
+  paused: z
+    .boolean("is neither true nor false")
+    .describe(
+      "Whether the source is paused. Calls then receive status 503, so that senders retry. Default: false.",
+    ),
 };
 
 const changeSchema = z.strictObject(fields).partial();
 const creationSchema = changeSchema.extend({ destination: fields.destination });
 
 const sourceWithUrlSchema = sourceSchema.extend({
-  url: z.string().describe("The URL for the sender. It holds the secret, and is shown only now."),
+  url: z.string().describe("URL for the sender. It contains the secret and is shown only in this response."),
 });
 
 const describeBody = (about: string, schema: z.ZodType) => ({
@@ -61,24 +86,39 @@ const create = route({
   tag: "Sources",
   summary: "Create a source",
   about:
-    "Makes a URL for one sender of webhooks, which can publish to one destination and do nothing else. What is called there is verified, and published with the settings of the source; the sender can change none of them.",
-  body: describeBody("What the source is to be.", creationSchema),
+    "Creates a URL for one sender of webhooks, which can publish to one destination and do nothing else. " +
+    "A call to the URL is verified and published with the settings of the source. " +
+    "The sender cannot change any setting.",
+  body: describeBody("Properties of the source.", creationSchema),
   answers: { 201: { about: "The source, with its URL.", schema: sourceWithUrlSchema } },
   refusals: ["limit-exceeded", "forbidden"],
   handle: async ({ account, incoming, context }) => {
     const setUp = toSourceSetUp(readObject(creationSchema, incoming));
     const ignored = await checkSourceTarget(incoming, context, { owner: account, ...setUp });
-    // Callbacks contain the URLs of the endpoints of a URL group. Everything else in them is new.
-    if (!isUrl(setUp.destination)) checkMayReadToSend(incoming, publishedContent, listCallbackUrls(setUp.headers));
+    // A token that may not read must not learn the URLs of a group's endpoints, which callbacks contain.
+    // Everything else in a callback is new.
+    if (!isUrl(setUp.destination))
+      checkMayReadToSend(incoming, publishedContent, listCallbackUrls(setUp.headers));
     const secret = makeSourceSecret();
-    const created = await context.store.execute("createSource", { account: account.id, secretHash: hashSourceSecret(secret), ...setUp });
-    return { status: 201, body: { ...sourceJson(created, context), url: makeSourceUrl(incoming.origin, secret) }, ignored };
+    const created = await context.store.execute("createSource", {
+      account: account.id,
+      secretHash: hashSourceSecret(secret),
+      ...setUp,
+    });
+    return {
+      status: 201,
+      body: { ...sourceJson(created, context), url: makeSourceUrl(incoming.origin, secret) },
+      ignored,
+    };
   },
 });
 
 const publishedContent = "what the source publishes";
 
-/** A token that may not read learns what it has done, and not what else the source is. */
+/**
+ * Returns a source as a token may see it. A token that may not read receives no more than the result of its
+ * change.
+ */
 const redactForToken = (incoming: IncomingRequest, shown: Record<string, unknown>): Record<string, unknown> =>
   mayRead(incoming) ? shown : { ...shown, name: "", destination: "", settings: {}, verification: null };
 
@@ -103,25 +143,44 @@ const list = route({
   path: "/v2/sources",
   tag: "Sources",
   summary: "List sources",
-  about: "Oldest first.",
+  about: "Returns a page of sources, oldest first.",
   query: z.object({
     count: count({ max: 100, defaultCount: 100 }),
-    cursor: singleText().optional().describe("Where the page before ended."),
+    cursor: singleText()
+      .optional()
+      .describe("Cursor of the previous page. Without it, the list starts from the oldest."),
   }),
   answers: {
     200: {
       about: "A page of sources.",
-      schema: z.object({ sources: z.array(sourceSchema), cursor: z.string().optional().describe("Where to go on. Absent at the end.") }),
+      schema: z.object({
+        sources: z.array(sourceSchema).describe("Sources, oldest first."),
+        cursor: z
+          .string()
+          .optional()
+          .describe("Cursor of the next page, for the parameter `cursor`. Absent on the last page."),
+      }),
     },
   },
   refusals: [],
   handle: async ({ account, query, context }) => {
-    if (query.cursor !== undefined && !isId(query.cursor)) throw new Refusal("invalid", "cursor: not one that a page ended with");
-    const range = { account: account.id, limit: query.count + 1, ...(query.cursor === undefined ? {} : { after: query.cursor }) };
+    if (query.cursor !== undefined && !isId(query.cursor))
+      throw new Refusal("invalid", "cursor: not valid; use the cursor of the previous page");
+    const range = {
+      account: account.id,
+      limit: query.count + 1,
+      ...(query.cursor === undefined ? {} : { after: query.cursor }),
+    };
     const found = await context.store.read.listResources("sources", range);
     const page = found.slice(0, query.count);
     const last = found.length > page.length ? page.at(-1) : undefined;
-    return { status: 200, body: { sources: page.map((source) => sourceJson(source, context)), ...(last ? { cursor: last.id } : {}) } };
+    return {
+      status: 200,
+      body: {
+        sources: page.map((source) => sourceJson(source, context)),
+        ...(last ? { cursor: last.id } : {}),
+      },
+    };
   },
 });
 
@@ -144,24 +203,41 @@ const patch = route({
   path: "/v2/sources/{sourceId}",
   tag: "Sources",
   summary: "Change a source",
-  about: "What is not given stays as it is. Settings are replaced as a whole, and so is the verification.",
+  about:
+    "Properties that are left out keep their values. Settings and verification are each replaced as a " +
+    "whole.",
   params: byId,
-  body: describeBody("What is to be different.", changeSchema),
-  answers: { 200: { about: "The source as it is now.", schema: sourceSchema } },
+  body: describeBody("Properties to change.", changeSchema),
+  answers: { 200: { about: "The source after the change.", schema: sourceSchema } },
   refusals: ["not-found", "limit-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, context }) => {
     const before = await requireSource(context, account.id, params.sourceId);
     const changed = toSourceChange(readObject(changeSchema, incoming));
     const isAimed = changed.destination !== undefined || changed.headers !== undefined;
-    const ignored = isAimed ? await checkSourceTarget(incoming, context, { owner: account, ...before, ...changed }) : [];
+    const ignored = isAimed
+      ? await checkSourceTarget(incoming, context, { owner: account, ...before, ...changed })
+      : [];
     const destinations = [changed.destination ?? ""].filter(isUrl);
-    checkMayReadToSend(incoming, publishedContent, [...destinations, ...listCallbackUrls(changed.headers ?? [])]);
-    return { status: 200, body: redactForToken(incoming, sourceJson(await changeSource(context, before, changed), context)), ignored };
+    checkMayReadToSend(incoming, publishedContent, [
+      ...destinations,
+      ...listCallbackUrls(changed.headers ?? []),
+    ]);
+    return {
+      status: 200,
+      body: redactForToken(incoming, sourceJson(await changeSource(context, before, changed), context)),
+      ignored,
+    };
   },
 });
 
-function toSourceChange({ settings: given, ...rest }: z.output<typeof changeSchema>): Partial<SourceSettings> {
-  const changed = { ...rest, ...(given === undefined ? {} : { headers: toSettingHeaders("settings", given) }) };
+function toSourceChange({
+  settings: given,
+  ...rest
+}: z.output<typeof changeSchema>): Partial<SourceSettings> {
+  const changed = {
+    ...rest,
+    ...(given === undefined ? {} : { headers: toSettingHeaders("settings", given) }),
+  };
   return Object.fromEntries(Object.entries(changed).filter(([, value]) => value !== undefined));
 }
 
@@ -181,7 +257,9 @@ const rotate = route({
   tag: "Sources",
   summary: "Give a source a new URL",
   about:
-    "The old URL ends at once: this is for one that others have come to know. To change a URL without missing a call, make a second source with the same destination, let the sender call that, and delete this one.",
+    "Creates a new URL; the old URL is invalid immediately. Use it if others may know the URL. " +
+    "To change a URL without missing a call, create a second source with the same destination, " +
+    "configure the sender to use it, and delete this source.",
   params: byId,
   answers: { 200: { about: "The source, with its new URL.", schema: sourceWithUrlSchema } },
   refusals: ["not-found"],
@@ -191,7 +269,10 @@ const rotate = route({
     const changed = await changeSource(context, before, { secretHash: hashSourceSecret(secret) });
     return {
       status: 200,
-      body: { ...redactForToken(incoming, sourceJson(changed, context)), url: makeSourceUrl(incoming.origin, secret) },
+      body: {
+        ...redactForToken(incoming, sourceJson(changed, context)),
+        url: makeSourceUrl(incoming.origin, secret),
+      },
     };
   },
 });
@@ -201,13 +282,22 @@ const remove = route({
   path: "/v2/sources/{sourceId}",
   tag: "Sources",
   summary: "Delete a source",
-  about: "Its URL ends at once. Messages that it published are delivered all the same; the calls it rejected are forgotten.",
+  about:
+    "Its URL is invalid immediately. Messages that it published are still delivered. " +
+    "The calls that it rejected are deleted.",
   params: byId,
-  answers: { 200: { about: "It is gone.", schema: z.object({ deleted: z.literal(1) }) } },
+  answers: {
+    200: {
+      about: "The source was deleted.",
+      schema: z.object({ deleted: z.literal(1).describe("Number of sources that were deleted.") }),
+    },
+  },
   refusals: ["not-found"],
   handle: async ({ account, params, context }) => {
     const { sourceId: id } = params;
-    const { deleted } = isId(id) ? await context.store.execute("deleteSource", { account: account.id, id }) : { deleted: false };
+    const { deleted } = isId(id)
+      ? await context.store.execute("deleteSource", { account: account.id, id })
+      : { deleted: false };
     if (!deleted) throw makeNotFound(id);
     return { status: 200, body: { deleted: 1 } };
   },
@@ -218,9 +308,16 @@ const rejections = route({
   path: "/v2/sources/{sourceId}/rejections",
   tag: "Sources",
   summary: "List the calls that a source rejected",
-  about: `The last ${maxRejections} that were kept, newest first. Of many in a short time only some are kept; the others are counted.`,
+  about:
+    `Returns at most the last ${maxRejections} kept calls, newest first. ` +
+    "Of many rejected calls in a short time, only some are kept; the others are counted.",
   params: byId,
-  answers: { 200: { about: "The calls, with the reasons.", schema: z.object({ rejections: z.array(rejectionSchema) }) } },
+  answers: {
+    200: {
+      about: "The rejected calls, with the reasons.",
+      schema: z.object({ rejections: z.array(rejectionSchema).describe("Rejected calls, newest first.") }),
+    },
+  },
   refusals: ["not-found"],
   handle: async ({ account, params, context }) => {
     const { id, headers } = await requireSource(context, account.id, params.sourceId);
@@ -234,12 +331,18 @@ const rejections = route({
   },
 });
 
-async function requireSource({ store }: RouteContext, account: AccountId, id: string): Promise<WebhookSource> {
+async function requireSource(
+  { store }: RouteContext,
+  account: AccountId,
+  id: string,
+): Promise<WebhookSource> {
   const found = isId(id) ? await store.read.findResource("sources", account, id) : null;
   if (!found) throw makeNotFound(id);
   return found;
 }
 
-const makeNotFound = (id: string): Refusal => new Refusal("not-found", `source: there is no source ${JSON.stringify(id.slice(0, 200))}`);
+const makeNotFound = (id: string): Refusal =>
+  new Refusal("not-found", `source: there is no source ${JSON.stringify(id.slice(0, 200))}`);
 
+/** The routes of sources. */
 export const sources = [create, list, get, patch, rotate, remove, rejections];

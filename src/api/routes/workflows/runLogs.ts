@@ -20,26 +20,43 @@ import { checkSegment } from "../../settings/segment.ts";
 const maxRuns = 10;
 const maxEvents = 1_000;
 
+/** Returns a filter parameter that takes any of these states. */
 const makeStateParameter = (states: readonly string[]) =>
   textList()
-    .pipe(z.array(z.enum(states, { error: `is none of ${states.join(", ")}` })))
+    .pipe(z.array(z.enum(states, { error: `must be one of ${states.join(", ")}` })))
     .optional();
 
 const filterFields = {
   cursor: cursorParameter,
-  workflowRunId: singleText().optional().describe("The id of the run. Several runs may have had it, one after another."),
+  workflowRunId: singleText()
+    .optional()
+    .describe("The id of the run. Several runs may have had the same id, one after another."),
   workflowUrl: textList("https?://").optional().describe("The URL of the workflow, exactly as it was given."),
-  workflowCreatedAt: timestamp().optional().describe("The moment the run was created, in unix milliseconds."),
-  workflowRuns: textList().optional().describe("These runs: id@createdAt, id@createdAt, … Other filters do not count then."),
-  messageId: singleText().optional().describe("The run that this message belongs to; without groupBy, what happened to the message."),
-  host: textList().optional().describe("The host of the URL of the workflow."),
-  path: textList("/").optional().describe("The path of that URL."),
-  label: textList().optional().describe("One of its labels."),
-  flowControlKey: textList().optional().describe("Its flow control key."),
-  callerIp: textList().optional().describe("The IP address of whoever triggered it."),
-  callerIP: textList().optional().describe("Another spelling of callerIp."),
-  fromDate: timestamp().optional().describe("Not created before this moment, in unix milliseconds, inclusive."),
-  toDate: timestamp().optional().describe("Not created after this moment, in unix milliseconds, inclusive."),
+  workflowCreatedAt: timestamp()
+    .optional()
+    .describe("The exact time at which the run was created, in Unix milliseconds."),
+  workflowRuns: textList()
+    .optional()
+    .describe(
+      "Runs in the form id@createdAt, separated by commas; createdAt is in Unix milliseconds. If given, " +
+        "all other filters are ignored.",
+    ),
+  messageId: singleText()
+    .optional()
+    .describe(
+      "The id of a message. A list of runs shows the run that the message belongs to; a list of events " +
+        "shows the events of the message.",
+    ),
+  host: textList()
+    .optional()
+    .describe("The host of the workflow's URL, with the port unless it is the default one."),
+  path: textList("/").optional().describe("The path of the workflow's URL, starting with /."),
+  label: textList().optional().describe("A label. The run must have at least one of the given labels."),
+  flowControlKey: textList().optional().describe("The flow-control key of the run."),
+  callerIp: textList().optional().describe("The IP address of the client that started the run."),
+  callerIP: textList().optional().describe("Alias of callerIp."),
+  fromDate: timestamp().optional().describe("The earliest creation time, inclusive, in Unix milliseconds."),
+  toDate: timestamp().optional().describe("The latest creation time, inclusive, in Unix milliseconds."),
   trimBody: singleText()
     .pipe(
       z
@@ -48,31 +65,43 @@ const filterFields = {
         .transform(Number),
     )
     .optional()
-    .describe("Bodies are cut to so many bytes; with -1 they are left out. Otherwise they are shown as a whole."),
+    .describe(
+      "The size in bytes to which each body is cut. -1 omits bodies. Without it, bodies are shown in full.",
+    ),
 };
 
 const groupedFields = {
   ...filterFields,
-  state: makeStateParameter([...runStates, ...stepStates]).describe("The state of the run, or of any of its steps."),
-  count: count({ max: maxRuns, defaultCount: maxRuns, about: "Pages with large bodies are shorter." }),
+  state: makeStateParameter([...runStates, ...stepStates]).describe(
+    "The state of the run, or of any of its steps. Several values match any of them.",
+  ),
+  count: count({ max: maxRuns, defaultCount: maxRuns, about: "A page has fewer if bodies are large." }),
 };
 
 const flatState = makeStateParameter([...eventStates, ...stepStates]).describe(
-  "What happened, or the state of the step that it happened to.",
+  "The kind of event, or the state of the step that it belongs to. Several values match any of them.",
 );
 const flatFields = {
   ...filterFields,
   state: flatState,
-  count: count({ max: maxEvents, defaultCount: maxEvents, about: "Pages with large bodies are shorter." }),
+  count: count({ max: maxEvents, defaultCount: maxEvents, about: "A page has fewer if bodies are large." }),
 };
 
 const byRun = choice(["workflowRunId"]).optional();
 
-const cursor = z.string().optional().describe("Where the next page begins. Absent at the end.");
+const runList = z.array(runSchema).describe("The runs, newest first.");
+const eventList = z.array(runEventSchema).describe("The events, grouped by run, the newest run first.");
+const cursor = z
+  .string()
+  .optional()
+  .describe("The cursor to pass for the next page. Absent on the last page.");
 const aboutRuns =
-  "Runs, newest first, with what their steps have done. Bodies that the run is to hide (redact-fields) show as REDACTED and a hash. A run is shown as long as it is kept: one that has ended for as long as the log, a failed one for as long as it can be resumed.";
+  "Runs with the log of their steps, newest first. Bodies that the run hides (redact-fields) appear as " +
+  "REDACTED and a hash. Active runs are always shown. Runs that have ended are shown until the log " +
+  "retention ends, and failed runs also as long as they can be resumed.";
 const aboutEvents =
-  "Without groupBy: what has happened in runs, run by run. The newest run comes first, with all its events from the oldest to the newest; then the one before it.";
+  "Returns the events of runs, grouped by run. The newest run comes first, with its events from the " +
+  "oldest to the newest.";
 
 const logs = route({
   method: "GET",
@@ -80,51 +109,74 @@ const logs = route({
   tag: "Workflow runs",
   summary: "Read the logs of runs",
   about: aboutRuns,
-  query: z.object({ ...groupedFields, groupBy: byRun.describe("Optional: this list shows runs with and without it.") }),
-  answers: { 200: { about: "A page of runs.", schema: z.object({ runs: z.array(runSchema), cursor }) } },
+  query: z.object({
+    ...groupedFields,
+    groupBy: byRun.describe("Has no effect: this list always shows runs."),
+  }),
+  answers: { 200: { about: "A page of runs.", schema: z.object({ runs: runList, cursor }) } },
   refusals: [],
-  handle: async ({ account, query, context }) => ({ status: 200, body: await readRunPage(context, account, query) }),
+  handle: async ({ account, query, context }) => ({
+    status: 200,
+    body: await readRunPage(context, account, query),
+  }),
 });
 
 const messageLogs = route({
   method: "GET",
   path: "/v2/workflows/messageLogs",
   tag: "Workflow runs",
-  summary: "Read what happened in runs",
-  about: aboutEvents.replace("Without groupBy: what", "What"),
+  summary: "Read the events of runs",
+  about: aboutEvents,
   query: z.object(flatFields),
-  answers: { 200: { about: "A page of events.", schema: z.object({ events: z.array(runEventSchema), cursor }) } },
+  answers: {
+    200: { about: "A page of events.", schema: z.object({ events: eventList, cursor }) },
+  },
   refusals: [],
-  handle: async ({ account, query, context }) => ({ status: 200, body: await readEventPage(context, account, query) }),
+  handle: async ({ account, query, context }) => ({
+    status: 200,
+    body: await readEventPage(context, account, query),
+  }),
 });
 
 const events = route({
   method: "GET",
   path: "/v2/workflows/events",
   tag: "Workflow runs",
-  summary: "Read the logs of runs, or what happened in them",
-  about: `With groupBy=workflowRunId the same as /v2/workflows/logs. ${aboutEvents}`,
+  summary: "Read the logs or the events of runs",
+  about: `With groupBy=workflowRunId, returns the same as /v2/workflows/logs. Otherwise: ${aboutEvents}`,
   query: z.object({
     ...flatFields,
-    groupBy: byRun.describe("Runs instead of single events."),
-    count: singleText().optional().describe(`At most so many: with groupBy up to ${maxRuns} runs, without it up to ${maxEvents} events.`),
+    groupBy: byRun.describe("Lists runs instead of events."),
+    count: singleText()
+      .optional()
+      .describe(
+        `The page size: up to ${maxRuns} runs with groupBy, or up to ${maxEvents} events without it.`,
+      ),
   }),
   answers: {
     200: {
-      about: "A page of runs, or of events.",
-      schema: z.union([z.object({ runs: z.array(runSchema), cursor }), z.object({ events: z.array(runEventSchema), cursor })]),
+      about: "A page of runs or of events.",
+      schema: z.union([z.object({ runs: runList, cursor }), z.object({ events: eventList, cursor })]),
     },
   },
   refusals: [],
   handle: async ({ account, query: { groupBy, ...asked }, context }) => {
     const max = groupBy ? maxRuns : maxEvents;
     const counted = { ...asked, count: readCount(asked.count, max) };
-    const body = groupBy ? await readRunPage(context, account, counted) : await readEventPage(context, account, counted);
-    return withWarnings({ status: 200, body }, Number(asked.count) > max ? [makePageWarning(Number(asked.count), max)] : []);
+    const body = groupBy
+      ? await readRunPage(context, account, counted)
+      : await readEventPage(context, account, counted);
+    return withWarnings(
+      { status: 200, body },
+      Number(asked.count) > max ? [makePageWarning(Number(asked.count), max)] : [],
+    );
   },
 });
 
-/** Of a page that is either. Throws `Refusal`. */
+/**
+ * Returns the page size for a list of runs or of events. Throws `Refusal` if `written` is not a positive
+ * number.
+ */
 function readCount(written: string | undefined, max: number): number {
   if (written === undefined) return max;
   if (!/^\d{1,15}$/.test(written)) throw new Refusal("invalid", "count: is not a whole number");
@@ -133,10 +185,14 @@ function readCount(written: string | undefined, max: number): number {
   return Math.min(asked, max);
 }
 
-/** The states of runs among those that are asked for. Null: there are others, of steps, by which no list is kept. Throws `Refusal`. */
+/**
+ * Returns the given states if all of them are states of runs. Returns null if some are states of steps,
+ * because the store has no index for those. Throws `Refusal` for an unknown state.
+ */
 function toRunStates(states: readonly string[]): RunState[] | null {
   const possible: readonly string[] = [...runStates, ...stepStates];
-  if (!states.every((state) => possible.includes(state))) throw new Refusal("invalid", `state: is none of ${possible.join(", ")}`);
+  if (!states.every((state) => possible.includes(state)))
+    throw new Refusal("invalid", `state: must be one of ${possible.join(", ")}`);
   const ofRuns = runStates.filter((state) => states.includes(state));
   return states.every((state) => ofRuns.some((one) => one === state)) ? ofRuns : null;
 }
@@ -144,35 +200,63 @@ function toRunStates(states: readonly string[]): RunState[] | null {
 type RunFilterParameters = Partial<z.output<z.ZodObject<typeof filterFields>>>;
 type LogQuery = RunFilterParameters & { count: number; state?: readonly string[] | undefined };
 
-async function readRunPage({ store, now }: RouteContext, { id: account }: Account, logQuery: LogQuery): Promise<Record<string, unknown>> {
+async function readRunPage(
+  { store, now }: RouteContext,
+  { id: account }: Account,
+  logQuery: LogQuery,
+): Promise<Record<string, unknown>> {
   const wanted = logQuery.workflowRuns ? null : (logQuery.state ?? null);
   const states = wanted && toRunStates(wanted);
   const filter = { ...toRunFilter(logQuery), ...(states ? { states } : {}) };
   const shown = { now: now(), trim: logQuery.trimBody ?? null };
-  const isWanted = (known: KnownRun): boolean => wanted === null || states !== null || hasAnyState(new Set(wanted), known, shown.now);
+  const isWanted = (known: KnownRun): boolean =>
+    wanted === null || states !== null || hasAnyState(new Set(wanted), known, shown.now);
   const runs: Record<string, unknown>[] = [];
   let { before } = parseCursor(logQuery.cursor);
   let byteLimit: number = memory.page;
   for (let examined = 0; examined < maxExaminedRuns; examined += maxRuns) {
     const count = logQuery.count - runs.length;
-    const page = await store.read.runLog({ account, filter, cursor: before, count, byteLimit, ...toMessageFilter(logQuery) });
+    const page = await store.read.runLog({
+      account,
+      filter,
+      cursor: before,
+      count,
+      byteLimit,
+      ...toMessageFilter(logQuery),
+    });
     for (const known of page.runs) if (isWanted(known)) runs.push(runJson(known, shown));
     before = page.cursor;
     byteLimit -= page.bytes;
-    // Where any may pass, a page that is not full is short because of its bodies.
-    if (before === null || runs.length === logQuery.count || runs.length === page.runs.length || byteLimit < memory.page / 2) break;
+    // If every run passes, a page is short only because of its bodies.
+    if (
+      before === null ||
+      runs.length === logQuery.count ||
+      runs.length === page.runs.length ||
+      byteLimit < memory.page / 2
+    )
+      break;
   }
   return { runs, ...(before === null ? {} : { cursor: before }) };
 }
 
-/** Many runs may have nothing to tell that passes; then a page ends early, and the next one goes on. */
+/**
+ * The most runs that one request examines. If few of them pass the filter, the page ends early and the next
+ * page continues.
+ */
 const maxExaminedRuns = 200;
 
-async function readEventPage({ store, now }: RouteContext, { id: account }: Account, logQuery: LogQuery): Promise<Record<string, unknown>> {
+async function readEventPage(
+  { store, now }: RouteContext,
+  { id: account }: Account,
+  logQuery: LogQuery,
+): Promise<Record<string, unknown>> {
   const position = parseCursor(logQuery.cursor);
   const passes = createEventFilter(logQuery);
   const shown: Record<string, unknown>[] = [];
-  const toPage = (cursor: string | null): Record<string, unknown> => ({ events: shown, ...(cursor === null ? {} : { cursor }) });
+  const toPage = (cursor: string | null): Record<string, unknown> => ({
+    events: shown,
+    ...(cursor === null ? {} : { cursor }),
+  });
   let { before, skip } = position;
   let byteLimit: number = memory.page;
   for (let examined = 0; examined < maxExaminedRuns; examined += maxRuns) {
@@ -185,7 +269,7 @@ async function readEventPage({ store, now }: RouteContext, { id: account }: Acco
       ...toMessageFilter(logQuery),
     });
     for (const known of page.runs) {
-      // Cut only because of what is on this page already: it has room on the next one.
+      // This run was cut to fit behind the events already on the page. The next page has room for all of it.
       if (known.cut.size > 0 && shown.length > 0) return toPage(before);
       const all = listRunEvents(known, now());
       for (const [index, event] of all.entries()) {
@@ -210,27 +294,32 @@ function createEventFilter({ state, messageId }: LogQuery): (event: RunEvent) =>
     (states === null || states.has(event.state) || (event.item !== null && states.has(event.item.state)));
 }
 
-/** Where a page begins: behind a run, or within one, behind so many of its events. Throws `Refusal`. */
+/** Returns where a page begins: after a run, or within a run after `skip` of its events. Throws `Refusal`. */
 function parseCursor(written: string | undefined): { before: string | null; skip: number } {
   if (written === undefined) return { before: null, skip: 0 };
   const [, key, skip] = /^(run_[1-9A-Za-z]{20})(?::(\d{1,7}))?$/.exec(written) ?? [];
-  if (key === undefined) throw new Refusal("invalid", "cursor: not one that this list has given out");
-  // No id has a character as high as that, so the run itself comes, too.
+  if (key === undefined) throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
+  // The character ~ sorts after all characters of ids, so the page includes the run itself.
   return skip === undefined ? { before: key, skip: 0 } : { before: `${key}~`, skip: Number(skip) };
 }
 
-/** One that was never given out belongs to no run. */
+/** Returns the filter for a message. An invalid id becomes "-", which matches no run. */
 const toMessageFilter = ({ messageId, workflowRuns }: LogQuery): { messageId?: string } =>
   messageId === undefined || workflowRuns ? {} : { messageId: isId(messageId) ? messageId : "-" };
 
-/** Throws `Refusal` when the dates are the wrong way round, or a run cannot be read. */
+/**
+ * Returns the filter for the given parameters. Throws `Refusal` if the dates or the names of runs are
+ * invalid.
+ */
 function toRunFilter(logQuery: LogQuery): RunFilter {
   if ((logQuery.fromDate ?? 0) > (logQuery.toDate ?? Infinity))
-    throw new Refusal("invalid", "fromDate: is later than toDate, so that nothing can pass");
+    throw new Refusal("invalid", "fromDate: is later than toDate; swap them");
   if (logQuery.workflowRuns) return { runs: logQuery.workflowRuns.map(parseRunName) };
   const ips = [...(logQuery.callerIp ?? []), ...(logQuery.callerIP ?? [])];
   return {
-    ...(logQuery.workflowRunId === undefined ? {} : { runIds: [checkSegment("workflowRunId", logQuery.workflowRunId)] }),
+    ...(logQuery.workflowRunId === undefined
+      ? {}
+      : { runIds: [checkSegment("workflowRunId", logQuery.workflowRunId)] }),
     ...(logQuery.workflowUrl && { urls: logQuery.workflowUrl }),
     ...(logQuery.workflowCreatedAt === undefined ? {} : { createdAt: logQuery.workflowCreatedAt }),
     ...(logQuery.host && { hosts: logQuery.host }),
@@ -243,11 +332,16 @@ function toRunFilter(logQuery: LogQuery): RunFilter {
   };
 }
 
-/** An id may have an @ of its own. */
+/** Parses `id@createdAt`. The id may itself contain an @. */
 function parseRunName(text: string): { runId: string; createdAt: number } {
   const [, runId, createdAt] = /^(.+)@(\d{1,15})$/s.exec(text) ?? [];
-  if (runId === undefined) throw new Refusal("invalid", `workflowRuns: ${JSON.stringify(text.slice(0, 200))} is not id@createdAt`);
+  if (runId === undefined)
+    throw new Refusal(
+      "invalid",
+      `workflowRuns: ${JSON.stringify(text.slice(0, 200))} is invalid; use id@createdAt`,
+    );
   return { runId: checkSegment("workflowRuns", runId), createdAt: Number(createdAt) };
 }
 
+/** The routes that read the logs of runs. */
 export const runLogs = [logs, events, messageLogs];

@@ -9,7 +9,12 @@ import { findFailedStep, formatRunFailure } from "../../../core/model/failureTex
 import { isDelayed } from "../../../core/workflows/log/view.ts";
 import type { RunWaitReason, RunWaitState } from "../../../core/workflows/log/whyWaiting.ts";
 import { isSleep } from "../../../core/model/run.ts";
-import { runWaitReasonNames, listRunWaitReasons, formatRunStatus, listDoneSteps } from "../../../core/workflows/log/whyWaiting.ts";
+import {
+  runWaitReasonNames,
+  listRunWaitReasons,
+  formatRunStatus,
+  listDoneSteps,
+} from "../../../core/workflows/log/whyWaiting.ts";
 import type { Store } from "../../../store/store.ts";
 import { bodyFields, omitMissing } from "../../views/messages.ts";
 import { sha256 } from "../../http/sha256.ts";
@@ -20,85 +25,140 @@ import { lineageFields } from "../../views/runs.ts";
 import { lineageSchema } from "../../views/runSchemas.ts";
 import { waitReasonSchema } from "../../views/waitReasonSchema.ts";
 
-const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
+const millis = (about: string) => z.int().describe(`${about}, in Unix milliseconds.`);
 
 const reasonSchema = z.object({
   reason: z
     .enum(runWaitReasonNames)
     .describe(
-      "event, webhook: until it comes. run: until a run that it invoked has ended. call: until a third party has answered. sleep: until the time has come. " +
-        "endpoint: until the endpoint has taken its message. nothing: the endpoint has taken everything, and asked for nothing more.",
+      "Why the run waits. event: for an event. webhook: for a call to its webhook. run: for the end of a " +
+        "run that it invoked. call: for the response of a third party. sleep: for the end of a sleep. " +
+        "endpoint: for its endpoint to accept a message. nothing: the endpoint has accepted all messages " +
+        "and posted no further step.",
     ),
-  text: z.string().describe("The same in words."),
-  stepId: z.int().optional(),
-  stepName: z.string().optional(),
-  since: millis("Since when").optional(),
-  until: millis("Until when").optional(),
-  eventId: z.string().optional(),
-  workflowRunId: z.string().optional().describe("The run that it invoked."),
-  workflowUrl: z.string().optional().describe("The URL of that run."),
-  url: z.string().optional().describe("Where its message goes."),
-  messageId: z.string().optional(),
-  waitingOn: z.array(waitReasonSchema).optional().describe("Why its message has not arrived."),
+  text: z.string().describe("The reason as a sentence."),
+  stepId: z.int().optional().describe("The number of the step that waits, if it is known."),
+  stepName: z.string().optional().describe("The name of the step that waits, if it is known."),
+  since: millis("When the wait began").optional(),
+  until: millis("When the wait ends at the latest").optional(),
+  eventId: z.string().optional().describe("For event and webhook, the id of the event."),
+  workflowRunId: z.string().optional().describe("For run, the id of the invoked run."),
+  workflowUrl: z.string().optional().describe("For run, the URL of the invoked run's workflow."),
+  url: z.string().optional().describe("The destination of the message that has not been delivered."),
+  messageId: z.string().optional().describe("The id of the message that has not been delivered."),
+  waitingOn: z
+    .array(waitReasonSchema)
+    .optional()
+    .describe("Why the message has not been delivered; the current reason first."),
 });
 
 const failureSchema = z.object({
-  messageId: z.string().describe("The message that failed."),
-  stepId: z.int().optional().describe("The step that failed, where the message was for it."),
-  stepName: z.string().optional().describe("The step that failed: as the endpoint says, or else the one that it was called to run."),
-  afterStep: z.string().optional().describe("Where neither tells: the last step before it, if there was one."),
-  dlqId: z.string().optional().describe("Its dead letter, by which the run can be resumed, as long as that is there."),
-  error: z.string().describe("Why it failed."),
-  responseStatus: z.int().optional(),
-  failureCallbackState: z.string().optional(),
+  messageId: z.string().describe("The id of the message that failed."),
+  stepId: z.int().optional().describe("The number of the failed step, if the message was for a known step."),
+  stepName: z
+    .string()
+    .optional()
+    .describe("The name of the failed step, as the endpoint reports it or as the message was for it."),
+  afterStep: z
+    .string()
+    .optional()
+    .describe("The name of the last step before the failure. Present only if stepName is unknown."),
+  dlqId: z
+    .string()
+    .optional()
+    .describe("The id of the run in the dead letter queue, as long as it is there and can be resumed."),
+  error: z.string().describe("Why the run failed."),
+  responseStatus: z
+    .int()
+    .optional()
+    .describe("The HTTP status of the last response. Absent if there was no response."),
+  failureCallbackState: z
+    .string()
+    .optional()
+    .describe(
+      "The state of the failure callback: CALLBACK_INPROGRESS, CALLBACK_SUCCESS, CALLBACK_FAIL or " +
+        "CALLBACK_CANCELED. Absent if the run has no failure callback.",
+    ),
 });
 
 const statusSchema = z.object({
-  workflowRunId: z.string(),
-  workflowUrl: z.string(),
-  workflowState: z.enum(["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]),
-  workflowRunCreatedAt: millis("Created"),
-  workflowRunCompletedAt: millis("Ended").optional(),
-  text: z.string().describe("All of it in one sentence."),
-  labels: z.array(z.string()).optional(),
-  flowControlKey: z.string().optional(),
-  stepsDone: z.int().describe("Steps that have a result, and do not sleep any more."),
-  lastStep: z.object({ stepId: z.int(), stepName: z.string(), stepType: z.string(), time: millis("When its result came") }).optional(),
-  waitingOn: z.array(reasonSchema).optional().describe("What a run that has not ended waits for: one entry for each step that goes on."),
-  more: z.literal(true).optional().describe("It waits for more than is listed."),
-  kept: z
-    .array(z.object({ eventId: z.string(), kind: z.enum(["event", "webhook"]), count: z.int() }))
+  workflowRunId: z.string().describe("The id of the run."),
+  workflowUrl: z.string().describe("The URL of the workflow."),
+  workflowState: z
+    .enum(["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"])
+    .describe(
+      "RUN_STARTED: active. RUN_SUCCESS: finished with a result. RUN_FAILED: failed for good. " +
+        "RUN_CANCELED: cancelled.",
+    ),
+  workflowRunCreatedAt: millis("When the run was created"),
+  workflowRunCompletedAt: millis("When the run ended. Absent for an active run").optional(),
+  text: z.string().describe("The whole status as one sentence."),
+  labels: z.array(z.string()).optional().describe("The labels of the run."),
+  flowControlKey: z.string().optional().describe("The flow-control key of the run."),
+  stepsDone: z.int().describe("The number of steps that have a result and are not asleep."),
+  lastStep: z
+    .object({
+      stepId: z.int().describe("The number of the step."),
+      stepName: z.string().describe("The name of the step."),
+      stepType: z.string().describe("The type of the step, such as Run, Call or SleepFor."),
+      time: millis("When the result of the step was accepted"),
+    })
     .optional()
-    .describe("Events and calls that came before the run asked for them."),
+    .describe("The latest step that has a result. Absent if there is none."),
+  waitingOn: z
+    .array(reasonSchema)
+    .optional()
+    .describe("For an active run, the reasons why it waits: one entry for each step that has not ended."),
+  more: z.literal(true).optional().describe("The run waits for more than waitingOn lists."),
+  kept: z
+    .array(
+      z.object({
+        eventId: z.string().describe("The id of the event."),
+        kind: z
+          .enum(["event", "webhook"])
+          .describe("event: a notification. webhook: a call to a webhook of the run."),
+        count: z.int().describe("How many were kept."),
+      }),
+    )
+    .optional()
+    .describe("Events and webhook calls that arrived before a step waited for them."),
   result: z
     .string()
     .optional()
-    .describe(`What it returned, cut to ${logBodyBytes / 1024} KiB.`),
-  resultBase64: z.string().optional().describe("The same in base64, when it is not UTF-8."),
-  resultBytes: z.int().optional().describe("How long it is."),
-  truncated: z.literal(true).optional().describe("The result was cut."),
-  failure: failureSchema.optional(),
+    .describe(`For RUN_SUCCESS, the result of the run as text, cut to ${logBodyBytes / 1024} KiB.`),
+  resultBase64: z.string().optional().describe("The result in base64, if it is not UTF-8."),
+  resultBytes: z.int().optional().describe("The size of the whole result in bytes."),
+  truncated: z.literal(true).optional().describe("The result is cut."),
+  failure: failureSchema.optional().describe("For RUN_FAILED, how the run failed."),
   ...lineageSchema,
 });
 
-/** At most so many messages, and so many waiters, are shown. */
+/** The most messages, and the most waiters, that are shown. */
 const maxShown = 50;
 
-/** Why a run waits. */
+/** The route that reads how far a run is and why it waits. */
 export const runStatus = route({
   method: "GET",
   path: "/v2/workflows/runs/{workflowRunId}/status",
   tag: "Workflow runs",
   summary: "Read why a run waits",
-  about: "How far a run is and what it waits for, or how it ended. Of several runs with this id, the newest.",
-  params: z.object({ workflowRunId: z.string() }),
-  answers: { 200: { about: "How the run stands.", schema: statusSchema } },
+  about:
+    "How far a run is and what it waits for, or how it ended. If several runs have had this id, shows the " +
+    "newest.",
+  params: z.object({ workflowRunId: z.string().describe("The id of the run.") }),
+  answers: { 200: { about: "The status of the run.", schema: statusSchema } },
   refusals: ["not-found"],
   handle: async ({ account, params, context }) => {
     const runId = checkSegment("workflowRunId", params.workflowRunId);
-    const { runs } = await context.store.read.runs({ account: account.id, filter: { runIds: [runId] }, cursor: null, count: 1 });
+    const { runs } = await context.store.read.runs({
+      account: account.id,
+      filter: { runIds: [runId] },
+      cursor: null,
+      count: 1,
+    });
     const [run] = runs;
-    if (!run) throw new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))}`);
+    if (!run)
+      throw new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))}`);
     const { waitState, more, kept } = await readRunStatus(context, account.id, run);
     return { status: 200, body: statusJson(waitState, { context, more, kept }) };
   },
@@ -106,8 +166,15 @@ export const runStatus = route({
 
 type RunStatusData = { waitState: RunWaitState; more: boolean; kept: readonly Notification[] };
 
-/** The run is read last: what has ended meanwhile is not taken for something that waits for nothing. */
-async function readRunStatus({ store: { read }, now }: RouteContext, account: AccountId, { id }: Run): Promise<RunStatusData> {
+/**
+ * Reads the status of a run. Reads the run itself last: if it ends during the reads, it is shown as ended and
+ * not as active without anything to wait for.
+ */
+async function readRunStatus(
+  { store: { read }, now }: RouteContext,
+  account: AccountId,
+  { id }: Run,
+): Promise<RunStatusData> {
   const [states, waiters, kept] = await Promise.all([
     read.listRunMessages(account, id),
     read.listWaiters(account, id),
@@ -117,10 +184,16 @@ async function readRunStatus({ store: { read }, now }: RouteContext, account: Ac
   const messages = await Promise.all(shown.map((state) => read.waitState(account, state.id)));
   const steps = await read.history(account, id, { bodies: false });
   const run = await read.run(account, id);
-  if (!run) throw new Refusal("not-found", "workflowRunId: the run is past its time");
-  const delayed = new Set(run.state === "RUN_STARTED" ? listAsleep(states, now()) : await listAsleepAtEnd(read, run, steps));
-  const findRelatedRun = (key: string | null | undefined): Promise<Run | null> | null => (key ? read.run(account, key) : null);
-  const [origin, next] = await Promise.all([findRelatedRun(run.origin), findRelatedRun(run.continuedBy?.key)]);
+  if (!run) throw new Refusal("not-found", "workflowRunId: the run was deleted when its retention ended");
+  const delayed = new Set(
+    run.state === "RUN_STARTED" ? listAsleep(states, now()) : await listAsleepAtEnd(read, run, steps),
+  );
+  const findRelatedRun = (key: string | null | undefined): Promise<Run | null> | null =>
+    key ? read.run(account, key) : null;
+  const [origin, next] = await Promise.all([
+    findRelatedRun(run.origin),
+    findRelatedRun(run.continuedBy?.key),
+  ]);
   return {
     waitState: {
       run,
@@ -138,8 +211,15 @@ async function readRunStatus({ store: { read }, now }: RouteContext, account: Ac
 const listAsleep = (states: readonly MessageState[], now: number): MessageId[] =>
   states.filter((state) => isDelayed(state, now)).map(({ id }) => id);
 
-/** Of the last steps only: what has slept before them has woken. */
-async function listAsleepAtEnd(read: Store["read"], { account, endedAt }: Run, steps: RunWaitState["steps"]): Promise<MessageId[]> {
+/**
+ * Returns the messages that were asleep when the run ended. Checks the last 50 sleeps; earlier ones had
+ * ended.
+ */
+async function listAsleepAtEnd(
+  read: Store["read"],
+  { account, endedAt }: Run,
+  steps: RunWaitState["steps"],
+): Promise<MessageId[]> {
   const sleeps = steps.filter(isSleep).slice(-maxShown);
   const views = await Promise.all(sleeps.map(({ messageId }) => read.message(account, messageId)));
   return views.flatMap((view) => (view && view.message.notBefore > (endedAt ?? 0) ? [view.message.id] : []));
@@ -198,14 +278,17 @@ function resultFields({ body, redaction }: Run): Record<string, unknown> {
   return { result: text, resultBase64: base64, resultBytes: body.byteLength, truncated };
 }
 
-/** No character of UTF-8 is cut in two. */
+/** Returns the beginning of a body, up to `logBodyBytes`. Does not split a UTF-8 character. */
 function cutBody(body: Bytes): Bytes {
   let end = Math.min(body.byteLength, logBodyBytes);
   while (end > 0 && end < body.byteLength && ((body[end] ?? 0) & 0xc0) === 0x80) end--;
   return body.subarray(0, end);
 }
 
-function failureJson(failure: NonNullable<Run["failure"]>, { run, steps }: RunWaitState): Record<string, unknown> {
+function failureJson(
+  failure: NonNullable<Run["failure"]>,
+  { run, steps }: RunWaitState,
+): Record<string, unknown> {
   const { messageId, dlqId, status, headers, callback } = failure;
   const step = steps.find((one) => one.messageId === messageId);
   const head = step?.head;
@@ -218,6 +301,8 @@ function failureJson(failure: NonNullable<Run["failure"]>, { run, steps }: RunWa
     failureCallbackState: callback?.state,
     ...failedStep,
     stepId:
-      step && parseStepId(step.id).kind !== "result" && head?.stepName === failedStep.stepName ? head?.stepId || head?.targetStep : null,
+      step && parseStepId(step.id).kind !== "result" && head?.stepName === failedStep.stepName
+        ? head?.stepId || head?.targetStep
+        : null,
   });
 }

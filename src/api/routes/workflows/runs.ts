@@ -17,14 +17,21 @@ import { readScope } from "../../route/scope.ts";
 import { checkSegment } from "../../settings/segment.ts";
 import { notDoneSchema } from "../../views/schemas.ts";
 
-const byId = z.object({ workflowRunId: z.string() });
-const cancelledSchema = z.object({ cancelled: z.int().describe("How many went on, and are cancelled now.") });
+const byId = z.object({ workflowRunId: z.string().describe("The id of the run.") });
+const cancelledSchema = z.object({
+  cancelled: z.int().describe("The number of active runs that were cancelled."),
+});
 const cancelledManySchema = cancelledSchema.extend({ failed: notDoneSchema });
 
 const entrySchema = z.object({
-  messageId: z.string().describe("The message that carries it."),
-  body: z.string().describe("In base64. Of the first one the initial payload."),
-  callType: z.enum(["step", "toCallback", "fromCallback"]).describe("toCallback: a request to a third party. fromCallback: its answer."),
+  messageId: z.string().describe("The id of the message that carries the entry."),
+  body: z.string().describe("The result of the step, in base64. The first entry has the initial payload."),
+  callType: z
+    .enum(["step", "toCallback", "fromCallback"])
+    .describe(
+      "step: a result that the endpoint posted. toCallback: a request to a third party. fromCallback: the " +
+        "response of the third party.",
+    ),
 });
 
 const history = route({
@@ -33,9 +40,17 @@ const history = route({
   operation: "step",
   tag: "Workflow runs",
   summary: "Read the history of a run",
-  about: `What an endpoint asks for when its history was too large to be sent along. Only of a run that goes on; /v2/workflows/logs tells of all. It may come to ${limits.historyBytes / 1024 / 1024} MiB.`,
+  about:
+    "Returns all steps of an active run. An endpoint requests them if the history was too large for its " +
+    `delivery. The response can have up to ${limits.historyBytes / 1024 / 1024} MiB. ` +
+    "Use /v2/workflows/logs for runs that have ended.",
   params: byId,
-  answers: { 200: { about: "All steps so far, in order.", schema: z.array(entrySchema) } },
+  answers: {
+    200: {
+      about: "All steps so far, in the order in which they were accepted.",
+      schema: z.array(entrySchema),
+    },
+  },
   refusals: ["not-found"],
   handle: async ({ account, params, context: { store } }) => {
     const runId = checkSegment("workflowRunId", params.workflowRunId);
@@ -49,13 +64,14 @@ const history = route({
   },
 });
 
-const isEmptyBody = (body: Bytes): boolean => body.length === 0 || (body.length < 100 && Buffer.from(body).toString().trim() === "{}");
+const isEmptyBody = (body: Bytes): boolean =>
+  body.length === 0 || (body.length < 100 && Buffer.from(body).toString().trim() === "{}");
 
 const bodyNotAllowed =
-  "body: a run that is cancelled has no result, and no other parameters in a body; with ?cancel=false the body is its result";
+  "body: not allowed when cancelling; add ?cancel=false to finish the run with the body as its result";
 
 const makeNotFound = (runId: string): Refusal =>
-  new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))} that has not ended`);
+  new Refusal("not-found", `workflowRunId: no active run ${JSON.stringify(runId.slice(0, 200))}`);
 
 const endRun = route({
   method: "DELETE",
@@ -64,15 +80,21 @@ const endRun = route({
   onFastPath: true,
   looksAtVerb: true,
   tag: "Workflow runs",
-  summary: "Cancel a run, or finish it",
+  summary: "Cancel or finish a run",
   about:
-    "Without a parameter the run is cancelled: what waits to be sent for it is dropped, what is being sent at this moment may still arrive, its failure callback is not called, and a run that invoked it is told. With cancel=false it is finished, which is what endpoints do when they have come to their end; the body is the result. To finish a run that has ended, or that nobody knows, changes nothing and is no error; a result that does not fit into the history of the run that invoked it is refused.",
+    "By default, cancels the run. Its waiting messages are dropped, and messages in flight may still " +
+    "arrive. Its failure callback is not called. A run that invoked it is notified. With cancel=false, " +
+    "finishes the run with the body as its result; endpoints do this after their last step. Finishing a " +
+    "run that has ended or does not exist changes nothing and is not an error. A result that does not fit " +
+    "into the history of the run that invoked this one is refused.",
   params: byId,
   query: z.object({
-    cancel: choice(["true", "false"]).default("true").describe("With false the run is finished, with the body as its result."),
+    cancel: choice(["true", "false"])
+      .default("true")
+      .describe("true cancels the run. false finishes it with the body as its result."),
   }),
   body: {
-    about: "Only with cancel=false: the result, a text.",
+    about: "With cancel=false, the result of the run, as text. Otherwise empty.",
     contentType: "text/plain",
     schema: z.string(),
     required: false,
@@ -80,8 +102,13 @@ const endRun = route({
   },
   answers: {
     200: {
-      about: "It is cancelled, or finished.",
-      schema: z.union([cancelledSchema, z.object({ finished: z.boolean().describe("False when it had ended before, or is not known.") })]),
+      about: "The run is cancelled or finished.",
+      schema: z.union([
+        cancelledSchema,
+        z.object({
+          finished: z.boolean().describe("false if the run had already ended or does not exist."),
+        }),
+      ]),
     },
   },
   refusals: ["not-found", "limit-exceeded"],
@@ -89,10 +116,14 @@ const endRun = route({
     const { body } = incoming;
     const isFinished = query.cancel === "false";
     const tokenScope = readScope(incoming);
-    // What endpoints post for their runs they publish, and the end is the last of it.
+    // An endpoint that may publish the steps of its run may also finish it.
     if (tokenScope.scope) mustHaveVerb(tokenScope.scope, isFinished ? "publish" : "manage");
     const runId = checkSegment("workflowRunId", params.workflowRunId);
-    if (isFinished) return { status: 200, body: await store.execute("finishRun", { account: account.id, runId, body, ...tokenScope }) };
+    if (isFinished)
+      return {
+        status: 200,
+        body: await store.execute("finishRun", { account: account.id, runId, body, ...tokenScope }),
+      };
     mustBeActive(account);
     if (!isEmptyBody(body)) throw new Refusal("invalid", bodyNotAllowed);
     const answer = await store.execute("cancelRuns", { account: account.id, runIds: [runId] });
@@ -101,10 +132,11 @@ const endRun = route({
   },
 });
 
-/** Clients send this count when they want all to be cancelled; they are given no cursor that they could go on with. */
+/** The `count` that means no limit: clients send it to cancel all runs, and receive no cursor to continue. */
 const meansAll = 100;
-/** In one transaction, and by one request: each run brings its messages along. */
+/** The most runs that one transaction cancels. Each one also cancels its messages. */
 const portion = 50;
+/** The most runs that one request cancels. */
 const maxCancelled = 100_000;
 
 const selectionSchema = z.object({
@@ -112,19 +144,26 @@ const selectionSchema = z.object({
     .array(z.string())
     .max(1_000, "has more than 1000 values")
     .optional()
-    .describe("These runs: repeat it, a comma is part of an id. Other filters do not count then."),
-  workflowUrl: textList("https?://").optional().describe("The URL of the workflow begins so."),
-  workflowUrlExactMatch: choice(["true", "false"]).optional().describe("With true, the URL of the workflow is exactly that."),
-  host: textList().optional().describe("The host of that URL."),
-  path: textList("/").optional().describe("The path of that URL."),
-  label: textList().optional().describe("One of its labels."),
+    .describe(
+      "Run ids. Repeat the parameter; a comma is part of an id. If given, all other filters are ignored.",
+    ),
+  workflowUrl: textList("https?://").optional().describe("A prefix of the workflow's URL."),
+  workflowUrlExactMatch: choice(["true", "false"])
+    .optional()
+    .describe("With true, workflowUrl must equal the workflow's URL."),
+  host: textList()
+    .optional()
+    .describe("The host of the workflow's URL, with the port unless it is the default one."),
+  path: textList("/").optional().describe("The path of the workflow's URL, starting with /."),
+  label: textList().optional().describe("A label. The run must have at least one of the given labels."),
   ...actionKeyFilters,
-  callerIp: textList().optional().describe("The IP address of whoever triggered it."),
-  callerIP: textList().optional().describe("Another spelling of callerIp."),
-  fromDate: timestamp().optional().describe("Not created before this moment, in unix milliseconds, inclusive."),
-  toDate: timestamp().optional().describe("Not created after this moment, in unix milliseconds, inclusive."),
+  callerIp: textList().optional().describe("The IP address of the client that started the run."),
+  callerIP: textList().optional().describe("Alias of callerIp."),
+  fromDate: timestamp().optional().describe("The earliest creation time, inclusive, in Unix milliseconds."),
+  toDate: timestamp().optional().describe("The latest creation time, inclusive, in Unix milliseconds."),
   count: boundedCount({ max: 1_000, defaultCount: meansAll }).describe(
-    `At most so many; without it all of them. ${meansAll} means all too, because that is what clients send then. Does not count when workflowRunIds is given.`,
+    `The most runs to cancel, from 1 to 1000. Without it, or with ${meansAll}, all runs that pass are ` +
+      "cancelled: clients send this value to cancel all. Ignored if workflowRunIds is given.",
   ),
   ...dryRunParameter,
 });
@@ -134,12 +173,17 @@ const cancelMany = route({
   path: "/v2/workflows/runs",
   tag: "Workflow runs",
   summary: "Cancel many runs",
-  instead: "GET /v2/workflows/logs lists runs, and DELETE cancels all that have not ended, unless it is given filters",
+  instead: "GET /v2/workflows/logs lists runs, and DELETE cancels active runs",
   about:
-    "Cancels runs that have not ended, newest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those that are unknown or have ended are not counted; of runs that were named, failed says which they are.",
+    "Cancels the active runs with the given ids, or those that pass all filters, newest first. Without " +
+    "filters, cancels all active runs. Runs that do not exist or have ended are not counted; `failed` " +
+    "lists those of them that the request names.",
   query: selectionSchema,
   answers: {
-    200: { about: "How many were cancelled; or with dryRun, how many would be.", schema: z.union([cancelledManySchema, dryRunSchema]) },
+    200: {
+      about: "The number cancelled or, with dryRun=true, the number that would be cancelled.",
+      schema: z.union([cancelledManySchema, dryRunSchema]),
+    },
   },
   refusals: [],
   handle: async ({ account, query, context }) => {
@@ -147,30 +191,40 @@ const cancelMany = route({
     const isLimited = !query.workflowRunIds && query.count !== meansAll;
     const max = isLimited ? query.count : maxCancelled;
     if (query.dryRun === "true") return { status: 200, body: await dryRun(readPage, max) };
-    if (query.workflowRunIds) return { status: 200, body: await cancelNamed(context, account.id, query.workflowRunIds) };
+    if (query.workflowRunIds)
+      return { status: 200, body: await cancelNamed(context, account.id, query.workflowRunIds) };
     return { status: 200, body: { cancelled: await cancelAll(context, account.id, { readPage, max }) } };
   },
 });
 
 type Selection = z.output<typeof selectionSchema>;
 
-/** Throws `Refusal` when the dates are the wrong way round, or an exact match is asked for without a URL. */
+/**
+ * Returns the filter for the given parameters. Throws `Refusal` if `fromDate` is later than `toDate`, or
+ * for an exact match without a URL.
+ */
 function toRunFilter(parameters: Selection): RunFilter {
   if ((parameters.fromDate ?? 0) > (parameters.toDate ?? Infinity))
-    throw new Refusal("invalid", "fromDate: is later than toDate, so that nothing can pass");
+    throw new Refusal("invalid", "fromDate: is later than toDate; swap them");
   const isExact = parameters.workflowUrlExactMatch === "true";
   if (isExact && !parameters.workflowUrl)
-    throw new Refusal("invalid", "workflowUrlExactMatch: there is no workflowUrl that it could apply to");
+    throw new Refusal("invalid", "workflowUrlExactMatch: requires workflowUrl");
   if (parameters.workflowRunIds)
-    return { runIds: parameters.workflowRunIds.map((runId) => checkSegment("workflowRunIds", runId)), states: ["RUN_STARTED"] };
+    return {
+      runIds: parameters.workflowRunIds.map((runId) => checkSegment("workflowRunIds", runId)),
+      states: ["RUN_STARTED"],
+    };
   return {
     states: ["RUN_STARTED"],
-    ...(parameters.workflowUrl && (isExact ? { urls: parameters.workflowUrl } : { urlStarts: parameters.workflowUrl })),
+    ...(parameters.workflowUrl &&
+      (isExact ? { urls: parameters.workflowUrl } : { urlStarts: parameters.workflowUrl })),
     ...(parameters.host && { hosts: parameters.host }),
     ...(parameters.path && { paths: parameters.path }),
     ...(parameters.label && { labels: parameters.label }),
     ...(parameters.flowControlKey && { flowControlKeys: parameters.flowControlKey }),
-    ...((parameters.callerIp ?? parameters.callerIP) && { callerIps: [...(parameters.callerIp ?? []), ...(parameters.callerIP ?? [])] }),
+    ...((parameters.callerIp ?? parameters.callerIP) && {
+      callerIps: [...(parameters.callerIp ?? []), ...(parameters.callerIP ?? [])],
+    }),
     ...(parameters.fromDate !== undefined && { from: parameters.fromDate }),
     ...(parameters.toDate !== undefined && { to: parameters.toDate }),
   };
@@ -182,11 +236,19 @@ const createPageReader =
   ({ store }: RouteContext, account: AccountId, filter: RunFilter): RunPageReader =>
   async (cursor, count) => {
     const page = await store.read.runs({ account, filter, cursor, count });
-    return { ids: page.runs.map(({ runId }) => runId), keys: page.runs.map(({ id }) => id), cursor: page.cursor };
+    return {
+      ids: page.runs.map(({ runId }) => runId),
+      keys: page.runs.map(({ id }) => id),
+      cursor: page.cursor,
+    };
   };
 
-/** Cancels the runs of these ids, and says which of them were none. */
-async function cancelNamed({ store }: RouteContext, account: AccountId, named: readonly string[]): Promise<Cancelled> {
+/** Cancels the named runs. `failed` lists those that do not exist or have ended. */
+async function cancelNamed(
+  { store }: RouteContext,
+  account: AccountId,
+  named: readonly string[],
+): Promise<Cancelled> {
   const ids = [...new Set(named.map((runId) => checkSegment("workflowRunIds", runId)))];
   const failed: NotDone[] = [];
   let cancelled = 0;
@@ -198,7 +260,9 @@ async function cancelNamed({ store }: RouteContext, account: AccountId, named: r
   return { cancelled, ...toFailedMember(failed) };
 }
 
-/** Follows the list of what goes on until there were enough, or it ends. Each part of it is a transaction of its own. */
+/**
+ * Cancels the runs of a list, up to `max`, and returns how many. Each page of the list is one transaction.
+ */
 async function cancelAll(
   { store }: RouteContext,
   account: AccountId,
@@ -208,12 +272,18 @@ async function cancelAll(
   let found = 0;
   let cursor: string | null = null;
   do {
-    const { ids: runIds, keys, cursor: next }: Awaited<ReturnType<RunPageReader>> = await readPage(cursor, Math.min(portion, max - found));
-    if (runIds.length > 0) cancelled += (await store.execute("cancelRuns", { account, runIds, keys })).cancelled;
+    const {
+      ids: runIds,
+      keys,
+      cursor: next,
+    }: Awaited<ReturnType<RunPageReader>> = await readPage(cursor, Math.min(portion, max - found));
+    if (runIds.length > 0)
+      cancelled += (await store.execute("cancelRuns", { account, runIds, keys })).cancelled;
     found += runIds.length;
     cursor = next;
   } while (cursor !== null && found < max);
   return cancelled;
 }
 
+/** The routes that read the history of a run, and cancel or finish runs. */
 export const runs = [endRun, history, cancelMany];

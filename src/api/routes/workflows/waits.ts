@@ -6,7 +6,14 @@ import type { AccountId, Bytes, Millis } from "../../../core/model/message.ts";
 import type { WaitPost } from "../../../core/workflows/wait.ts";
 import { readForwardedHeaders, headersSchema, toHeaderList } from "../../settings/forwardedHeaders.ts";
 import { listHeaderSettings } from "../../settings/grammar.ts";
-import { listShownHeaders, withoutToken, notifiedJson, notifiedSchema, waiterJson, waiterSchema } from "../../views/waiters.ts";
+import {
+  listShownHeaders,
+  withoutToken,
+  notifiedJson,
+  notifiedSchema,
+  waiterJson,
+  waiterSchema,
+} from "../../views/waiters.ts";
 import { readObject } from "../../route/readObject.ts";
 import type { RouteResponse, IncomingRequest, RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
@@ -17,37 +24,61 @@ import { readStep } from "../../publishing/stepRefusal.ts";
 import { checkUrl, shorten } from "../../http/target.ts";
 import { day } from "../../../core/values/time.ts";
 
-const byEvent = z.object({ eventId: z.string() });
+const byEvent = z.object({ eventId: z.string().describe("The id of the event, chosen by the workflow.") });
 
 const waitSchema = z.looseObject({
-  url: z.string("is missing, or not a text").describe("The endpoint that goes on when the event has come."),
+  url: z
+    .string("is missing or not a string")
+    .describe("The URL of the endpoint that is called when the event arrives."),
   timeout: z
-    .union([z.string(), z.number()], "is neither a text nor a number")
+    .union([z.string(), z.number()], "is neither a string nor a number")
     .default("7d")
-    .describe("How long it waits, such as 30s or 7d; a number is of seconds. Default: 7d."),
-  timeoutUrl: z.string("is not a text").optional().describe("The endpoint that goes on when the time is over. Default: the same."),
-  timeoutHeaders: headersSchema.optional().describe("What the headers of this request are for the event, for the end of the time."),
+    .describe(
+      "How long the step waits: a duration such as 30s or 7d, or a number of seconds. Default: 7d. At most " +
+        `${limits.delay / day} days.`,
+    ),
+  timeoutUrl: z
+    .string("is not a string")
+    .optional()
+    .describe(
+      "The URL of the endpoint that is called when the timeout ends first. Default: the value of url.",
+    ),
+  timeoutHeaders: headersSchema
+    .optional()
+    .describe(
+      "Headers for the call after the timeout: names to lists of values. The headers of this request are " +
+        "for the call with the event.",
+    ),
   step: z
     .looseObject({
-      stepId: z.int("is missing, or not a whole number").min(1, "must be at least 1"),
-      stepName: z.string("is missing, or not a text"),
-      stepType: z.string("is missing, or not a text").describe("Wait, or WaitForWebhook."),
+      stepId: z
+        .int("is missing or not a whole number")
+        .min(1, "must be at least 1")
+        .describe("The number of the step in its run, from 1."),
+      stepName: z.string("is missing or not a string").describe("The name of the step."),
+      stepType: z
+        .string("is missing or not a string")
+        .describe("Wait for an event, or WaitForWebhook for a call to a webhook."),
     })
-    .describe("The step that waits. Its result is the step with what came of it."),
+    .describe("The step that waits. Its result has these fields and the event or the timeout."),
 });
 
 const wait = route({
   method: "POST",
   path: "/v2/wait/{eventId}",
   operation: "step",
-  unaudited: "a run goes on with it, which its history tells",
+  unaudited: "continues a run, whose history records it",
   tag: "Events",
   needs: "publish",
-  summary: "Let a step of a run wait for an event",
-  about: `What endpoints ask for; the run is named by the header Svc-Workflow-RunId. Headers of the form Svc-Forward-… are sent along when it goes on. An event that was kept for the run is taken at once. It waits for ${limits.delay / day} days at most, and then goes on without the event.`,
+  summary: "Make a step of a run wait for an event",
+  about:
+    "Endpoints send this request. The header Svc-Workflow-RunId names the run. Headers of the form " +
+    "Svc-Forward-… are sent with the call that continues the run. If the run has kept such an event, the " +
+    `step receives it at once. The step waits at most ${limits.delay / day} days and then continues ` +
+    "without the event.",
   params: byEvent,
   body: {
-    about: "What waits, and for how long.",
+    about: "The step that waits, and how long it waits.",
     contentType: "application/json",
     schema: waitSchema,
     required: true,
@@ -55,15 +86,22 @@ const wait = route({
   },
   answers: {
     200: {
-      about: "The step waits, or has what it waits for.",
-      schema: z.object({ waits: z.boolean().describe("False when the event had come before, or the same was posted before.") }),
+      about: "The step waits or has received its event.",
+      schema: z.object({
+        waits: z
+          .boolean()
+          .describe("false if the run had kept the event, or if the same step was already posted."),
+      }),
     },
   },
   refusals: ["limit-exceeded", "storage-quota-exceeded", "step-refused", "forbidden"],
   handle: async ({ account, params, incoming, context: { store } }) => {
     const runId = checkSegment("workflow-runid", runIdIn(incoming));
     const waiter = await readStep(true, () => readWaiter(checkSegment("eventId", params.eventId), incoming));
-    return { status: 200, body: await store.execute("wait", { account: account.id, runId, waiter, ...readScope(incoming) }) };
+    return {
+      status: 200,
+      body: await store.execute("wait", { account: account.id, runId, waiter, ...readScope(incoming) }),
+    };
   },
 });
 
@@ -71,8 +109,13 @@ function runIdIn({ rawHeaders }: IncomingRequest): string {
   const [runId, ...others] = new Set(
     listHeaderSettings(rawHeaders).flatMap(({ name, value }) => (name === "workflow-runid" ? [value] : [])),
   );
-  if (runId === undefined) throw new Refusal("invalid", "workflow-runid: missing; give the id of the run in the header Svc-Workflow-RunId");
-  if (others.length > 0) throw new Refusal("invalid", "workflow-runid: given twice, with different values");
+  if (runId === undefined)
+    throw new Refusal(
+      "invalid",
+      "workflow-runid: missing; send the id of the run in the header Svc-Workflow-RunId",
+    );
+  if (others.length > 0)
+    throw new Refusal("invalid", "workflow-runid: given twice with different values; remove one");
   return runId;
 }
 
@@ -83,7 +126,7 @@ function readWaiter(event: string, incoming: IncomingRequest): WaitPost {
   const given = listShownHeaders(incoming.rawHeaders, incoming.proof);
   const timeoutGiven = withoutToken(toHeaderList(timeoutHeaders), incoming.proof);
   const text = typeof timeout === "number" ? `${timeout}s` : timeout;
-  // What came of the wait is said by nobody but us.
+  // Only the server sets the result of a wait, so a result in the request is dropped.
   const { out: _, ...rest } = step;
   return {
     kind: step.stepType === "WaitForWebhook" ? "webhook" : "event",
@@ -103,18 +146,23 @@ function readWaiter(event: string, incoming: IncomingRequest): WaitPost {
 function readTimeout(text: string): Millis {
   const wait = parseDuration(text) ?? parseGoDuration(text);
   if (wait !== null) return wait;
-  throw new Refusal("invalid", `timeout: ${JSON.stringify(shorten(text))} is not a duration; write it like 30s, 10m, 2h or 7d`);
+  throw new Refusal(
+    "invalid",
+    `timeout: ${JSON.stringify(shorten(text))} is not a duration; use a value such as 30s, 10m, 2h or 7d`,
+  );
 }
 
-/** Told together in one transaction: so many, and so many bytes of what they are told. */
+/** The most waiters that one transaction notifies. */
 const portion = 50;
+/** The most bytes of events that one transaction stores. */
 const portionBytes = 16 * 1024 * 1024;
 
-const moreWaiters = "Where more than that wait, the answer has the header Waypost-More, and the same request tells the others.";
+const moreWaiters =
+  "If more steps wait, the response has the header Waypost-More: true; repeat the request to notify them.";
 const mebibytes = (bytes: number): string => `${bytes / 1024 / 1024} MiB`;
 
 const eventBody = {
-  about: "What is told: any bytes.",
+  about: "The data of the event: any bytes.",
   contentType: "*/*",
   schema: z.string(),
   required: false,
@@ -125,25 +173,42 @@ const notifyAll = route({
   method: "POST",
   path: "/v2/notify/{eventId}",
   operation: "step",
-  unaudited: "a run goes on with it, which its history tells",
+  unaudited: "continues a run, whose history records it",
   tag: "Events",
   needs: "publish",
-  summary: "Tell all runs of an event",
-  about: `Ends the wait of all that waits for the event now, in any run. When nothing does, nobody learns of it. ${limits.waiters} are told by one request, and ${mebibytes(limits.fanOutBytes)} in all. ${moreWaiters}`,
+  summary: "Notify all runs of an event",
+  about:
+    "Ends the wait of all steps that wait for the event now, in any run. If no step waits, the event is " +
+    `lost. One request notifies up to ${limits.waiters} steps and sends up to ` +
+    `${mebibytes(limits.fanOutBytes)}. ${moreWaiters}`,
   params: byEvent,
   body: eventBody,
-  answers: { 200: { about: "Who was told.", schema: z.array(notifiedSchema) } },
+  answers: { 200: { about: "The steps that were notified.", schema: z.array(notifiedSchema) } },
   refusals: ["storage-quota-exceeded"],
   handle: async ({ account, params, incoming, context }) =>
-    notifyWaiters(context, account.id, { event: checkSegment("eventId", params.eventId), body: incoming.body, mayRead: mayRead(incoming) }),
+    notifyWaiters(context, account.id, {
+      event: checkSegment("eventId", params.eventId),
+      body: incoming.body,
+      mayRead: mayRead(incoming),
+    }),
 });
 
 type EventNotice = { event: string; body: Bytes; mayRead: boolean };
 
-/** Those that began to wait since the first of them was told are left alone, because one that is told may wait again. */
-async function notifyWaiters(context: RouteContext, account: AccountId, { event, body, mayRead }: EventNotice): Promise<RouteResponse> {
+/**
+ * Notifies the waiters that exist at the start of the request. A notified run may wait for the same event
+ * again, so later waiters are left out: otherwise the request might never end.
+ */
+async function notifyWaiters(
+  context: RouteContext,
+  account: AccountId,
+  { event, body, mayRead }: EventNotice,
+): Promise<RouteResponse> {
   const size = Math.max(1, body.byteLength);
-  const waiters = await listWaiterIds(context, account, { event, max: Math.min(limits.waiters, Math.ceil(limits.fanOutBytes / size)) });
+  const waiters = await listWaiterIds(context, account, {
+    event,
+    max: Math.min(limits.waiters, Math.ceil(limits.fanOutBytes / size)),
+  });
   const together = Math.max(1, Math.min(portion, Math.floor(portionBytes / size)));
   const texts: string[] = [];
   let bytes = 0;
@@ -152,26 +217,41 @@ async function notifyWaiters(context: RouteContext, account: AccountId, { event,
     const waiterIds = waiters.ids.slice(at, at + together);
     const { notified } = await context.store.execute("notify", { account, event, body, waiterIds });
     for (const one of notified)
-      bytes += texts[texts.push(JSON.stringify(notifiedJson(one, mayRead ? null : { runId: "" }))) - 1]?.length ?? 0;
+      bytes +=
+        texts[texts.push(JSON.stringify(notifiedJson(one, mayRead ? null : { runId: "" }))) - 1]?.length ?? 0;
   }
   return toListResponse(texts, waiters.more || at < waiters.ids.length);
 }
 
-/** Texts of JSON as a list. Parsed again only by whoever asked. */
+/**
+ * Returns a response with a JSON array. The elements are already JSON, which avoids building a large
+ * object.
+ */
 const toListResponse = (texts: readonly string[], isMore: boolean): RouteResponse => ({
   status: 200,
   body: `[${texts.join(",")}]`,
-  headers: { "Content-Type": "application/json; charset=utf-8", ...(isMore ? { "Waypost-More": "true" } : {}) },
+  headers: {
+    "Content-Type": "application/json; charset=utf-8",
+    ...(isMore ? { "Waypost-More": "true" } : {}),
+  },
 });
 
-/** Rows of one read. */
+/** The number of waiters that one read returns. */
 const pageSize = 500;
 
-async function listWaiterIds({ store }: RouteContext, account: AccountId, { event, max }: { event: string; max: number }) {
+/** Returns the ids of at most `max` steps that wait for an event, and whether there are more. */
+async function listWaiterIds(
+  { store }: RouteContext,
+  account: AccountId,
+  { event, max }: { event: string; max: number },
+) {
   const ids: string[] = [];
   for (let after: string | undefined; ;) {
     const limit = Math.min(pageSize, max + 1 - ids.length);
-    const waiters = await store.read.listEventWaiters(account, event, { limit, ...(after === undefined ? {} : { after }) });
+    const waiters = await store.read.listEventWaiters(account, event, {
+      limit,
+      ...(after === undefined ? {} : { after }),
+    });
     ids.push(...waiters.flatMap(({ id, kind }) => (kind === "event" ? [id] : [])));
     after = waiters.at(-1)?.id;
     if (ids.length > max) return { ids: ids.slice(0, max), more: true };
@@ -183,14 +263,24 @@ const notifyRun = route({
   method: "POST",
   path: "/v2/notify/{workflowRunId}/{eventId}",
   operation: "step",
-  unaudited: "a run goes on with it, which its history tells",
+  unaudited: "continues a run, whose history records it",
   tag: "Events",
   needs: "publish",
-  summary: "Tell one run of an event",
-  about: `Ends the wait of all that waits for the event in the run. When nothing does, the event is kept, and the next that waits for it has it at once. A run that has failed and was resumed is told as the run that goes on with it; where another run has its id by now, the one of them that waits for the event. A run keeps ${limits.notifications} events, and ${mebibytes(limits.notificationBytes)} of them, at most.`,
-  params: z.object({ workflowRunId: z.string(), eventId: z.string() }),
+  summary: "Notify one run of an event",
+  about:
+    "Ends the wait of all steps of the run that wait for the event. If no step waits, the run keeps the " +
+    "event, and the next step that waits for it receives it at once. If the run has failed and was " +
+    "resumed, the run that continues it is notified. If another run has the same id by now, the run that " +
+    `waits for the event is notified. A run keeps at most ${limits.notifications} events and ` +
+    `${mebibytes(limits.notificationBytes)} of event data.`,
+  params: z.object({ workflowRunId: z.string().describe("The id of the run."), ...byEvent.shape }),
   body: eventBody,
-  answers: { 200: { about: "Who was told; when the event is kept, one entry without a waiter.", schema: z.array(notifiedSchema) } },
+  answers: {
+    200: {
+      about: "The steps that were notified. If the run keeps the event, one entry without a waiter.",
+      schema: z.array(notifiedSchema),
+    },
+  },
   refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded"],
   handle: async ({ account, params, incoming, context: { store } }) => {
     const { body } = incoming;
@@ -202,7 +292,9 @@ const notifyRun = route({
     const shown = mayRead(incoming) ? null : { runId: requestedRunId };
     return {
       status: 200,
-      body: stored ? [{ workflowRunId: shown?.runId ?? runId }] : notified.map((one) => notifiedJson(one, shown)),
+      body: stored
+        ? [{ workflowRunId: shown?.runId ?? runId }]
+        : notified.map((one) => notifiedJson(one, shown)),
     };
   },
 });
@@ -211,10 +303,12 @@ const waiters = route({
   method: "GET",
   path: "/v2/waiters/{eventId}",
   tag: "Events",
-  summary: "List what waits for an event",
-  about: `In all runs, ${limits.waiters} and ${mebibytes(memory.page)} at most; where there are more, the answer has the header Waypost-More.`,
+  summary: "List the steps that wait for an event",
+  about:
+    `Lists at most ${limits.waiters} waiting steps of all runs, in at most ${mebibytes(memory.page)}. ` +
+    "If there are more, the response has the header Waypost-More: true.",
   params: byEvent,
-  answers: { 200: { about: "What waits.", schema: z.array(waiterSchema) } },
+  answers: { 200: { about: "The waiting steps.", schema: z.array(waiterSchema) } },
   refusals: [],
   handle: async ({ account, params, context }) => {
     const event = checkSegment("eventId", params.eventId);
@@ -225,7 +319,8 @@ const waiters = route({
         limit: pageSize,
         ...(after === undefined ? {} : { after }),
       });
-      for (const waiter of found) bytes += texts[texts.push(JSON.stringify(waiterJson(waiter))) - 1]?.length ?? 0;
+      for (const waiter of found)
+        bytes += texts[texts.push(JSON.stringify(waiterJson(waiter))) - 1]?.length ?? 0;
       after = found.at(-1)?.id;
       if (found.length < pageSize) return toListResponse(texts, false);
     }
@@ -233,4 +328,5 @@ const waiters = route({
   },
 });
 
+/** The routes by which steps wait for events and are notified of them. */
 export const waits = [wait, notifyAll, notifyRun, waiters];

@@ -6,7 +6,7 @@ import { makeStepItem } from "./step.ts";
 import type { KnownRun, RunView, StepUnit } from "./view.ts";
 import { isOwnMessage, groupUnits, makeRunView } from "./view.ts";
 
-/** Something that happened in a run. `isFirst`: none before it tells of the same step. */
+/** Something that happened in a run. `isFirst` is true for the first event of a step. */
 export type RunEvent = {
   time: Millis;
   state: RunState | LogState | "WAITER_ADDED" | "INVOKED";
@@ -16,22 +16,32 @@ export type RunEvent = {
   isFirst: boolean;
 };
 
-/** All that is known to have happened in a run, in the order of time; what an older run has done for it is not told again. */
+/**
+ * Returns all known events of a run in the order of time. Events of an older run that this run resumes are
+ * not included.
+ */
 export function listRunEvents(known: KnownRun, now: Millis): RunEvent[] {
   const view = makeRunView(known, now);
   const { run } = known;
   const plain = { messageId: null, item: null, row: null, isFirst: false };
   const events: RunEvent[] = [{ ...plain, time: run.createdAt, state: "RUN_STARTED" }];
   const reported = new Set<MessageId>();
-  for (const unit of groupUnits(known)) for (const event of listUnitEvents(view, unit, reported)) events.push(event);
-  // Those that are no step's any more, or never were.
-  const others = new Set([run.failure?.messageId, run.failure?.callback?.messageId, ...known.messages.map(({ id }) => id)]);
+  for (const unit of groupUnits(known))
+    for (const event of listUnitEvents(view, unit, reported)) events.push(event);
+  // Messages that belong to no step.
+  const others = new Set([
+    run.failure?.messageId,
+    run.failure?.callback?.messageId,
+    ...known.messages.map(({ id }) => id),
+  ]);
   for (const row of known.log) {
     if (reported.has(row.messageId) || !others.has(row.messageId)) continue;
-    for (const state of row.states) events.push({ ...plain, time: row.time, state, messageId: row.messageId, row });
+    for (const state of row.states)
+      events.push({ ...plain, time: row.time, state, messageId: row.messageId, row });
   }
-  if (run.state !== "RUN_STARTED") events.push({ ...plain, time: run.endedAt ?? run.createdAt, state: run.state });
-  // A sort that keeps the order of what came at once.
+  if (run.state !== "RUN_STARTED")
+    events.push({ ...plain, time: run.endedAt ?? run.createdAt, state: run.state });
+  // The sort is stable, so events of the same time keep their order.
   events.sort((a, b) => a.time - b.time);
   const seen = new Set<StepItem>();
   return events.map((event) => {
@@ -56,26 +66,41 @@ function listUnitEvents(view: RunView, unit: StepUnit, reported: Set<MessageId>)
     });
   }
   for (const step of [unit.plan, unit.call, unit.answer, unit.result]) {
-    // What a run invoked told it after its end came without a message, and has the name of the other's.
-    if (!step || reported.has(step.messageId) || !isOwnMessage(view, step.messageId) || step.waited?.child?.messageId === step.messageId)
+    // A result that an invoked run reported after the end of this run has no message. It has the id of the
+    // other run's message instead.
+    if (
+      !step ||
+      reported.has(step.messageId) ||
+      !isOwnMessage(view, step.messageId) ||
+      step.waited?.child?.messageId === step.messageId
+    )
       continue;
     reported.add(step.messageId);
     const createdAt = Math.max(step.createdAt, readIdTime(step.messageId));
-    for (const event of listMessageEvents(view, step.messageId, createdAt)) events.push({ ...base, ...event });
+    for (const event of listMessageEvents(view, step.messageId, createdAt))
+      events.push({ ...base, ...event });
   }
   return events;
 }
 
 type MessageEvent = Pick<RunEvent, "time" | "state" | "messageId" | "row">;
 
-/** One that was sent at once has no line for that in its log: it is seen from what came of it. */
+/**
+ * Returns the events of a message. A message that was sent when it was created has no log row for that, so
+ * its ACTIVE event is derived from later rows.
+ */
 function listMessageEvents(view: RunView, messageId: MessageId, createdAt: Millis): MessageEvent[] {
   const rows = view.listLog(messageId);
   const first = rows[0]?.states[0];
-  const isSent = first === undefined ? view.findState(messageId)?.state === "active" : first === "ERROR" || first === "DELIVERED";
+  const isSent =
+    first === undefined
+      ? view.findState(messageId)?.state === "active"
+      : first === "ERROR" || first === "DELIVERED";
   return [
     { time: createdAt, state: "CREATED", messageId, row: null },
     ...(isSent ? [{ time: createdAt, state: "ACTIVE" as const, messageId, row: null }] : []),
-    ...rows.flatMap((row) => row.states.map((state): MessageEvent => ({ time: row.time, state, messageId, row }))),
+    ...rows.flatMap((row) =>
+      row.states.map((state): MessageEvent => ({ time: row.time, state, messageId, row })),
+    ),
   ];
 }

@@ -3,22 +3,37 @@ import { readFailedStepName } from "../../model/failureText.ts";
 import type { StepItem } from "./step.ts";
 import { makeStepItem } from "./step.ts";
 import type { KnownRun, RunView, StepUnit } from "./view.ts";
-import { isAsleep, isFailedBy, listUnitMessages, toProgressState, readRetries, groupUnits, makeRunView } from "./view.ts";
+import {
+  isAsleep,
+  isFailedBy,
+  listUnitMessages,
+  toProgressState,
+  readRetries,
+  groupUnits,
+  makeRunView,
+} from "./view.ts";
 
-/** Steps of a log that belong together. `next`: the endpoint is called for a step that is not known yet. */
-export type StepGroup = { type: "sequential" | "parallel"; steps: StepItem[] } | { type: "next"; steps: NextItem[] };
+/** Steps of a log that belong together. `next` is a call to the endpoint for a step that is not known yet. */
+export type StepGroup =
+  | { type: "sequential" | "parallel"; steps: StepItem[] }
+  | { type: "next"; steps: NextItem[] };
 
+/** A call to the endpoint for a step that is not known yet. */
 export type NextItem = Pick<StepItem, "state" | "retries" | "retryDelay" | "errors" | "nextDueAt"> & {
   messageId: MessageId;
-  /** Where the endpoint has said at which step it failed. */
+  /** The step at which the endpoint reported its failure; null if it named none. */
   stepName: string | null;
 };
 
-/** Whether a run, or any of its steps, is in one of these states. */
+/** Reports whether a run, or any of its steps, is in one of these states. */
 export const hasAnyState = (states: ReadonlySet<string>, known: KnownRun, now: Millis): boolean =>
-  states.has(known.run.state) || listStepGroups(known, now).some(({ steps }) => steps.some(({ state }) => states.has(state)));
+  states.has(known.run.state) ||
+  listStepGroups(known, now).some(({ steps }) => steps.some(({ state }) => states.has(state)));
 
-/** The log of a run: what it has done, in the order in which it was begun, and what it is about to do (protocol 6.17). */
+/**
+ * Returns the log of a run (protocol 6.17): its steps in the order in which they began, and the calls for its
+ * next steps.
+ */
 export function listStepGroups(known: KnownRun, now: Millis): StepGroup[] {
   const view = makeRunView(known, now);
   const units = groupUnits(known);
@@ -26,33 +41,49 @@ export function listStepGroups(known: KnownRun, now: Millis): StepGroup[] {
   const ids = new Set(next.map(({ id }) => id));
   const groups: StepGroup[] = [];
   for (const unit of units) addToGroups(groups, makeStepItem(view, unit, ids));
-  if (next.length > 0) groups.push({ type: "next", steps: next.map(({ id, state }) => makeNextItem(view, id, state)) });
+  if (next.length > 0)
+    groups.push({ type: "next", steps: next.map(({ id, state }) => makeNextItem(view, id, state)) });
   return groups;
 }
 
-/** Steps that go side by side know of each other only how many they are. */
+/**
+ * Adds a step to its group. Parallel steps say only how many they are, so neighbours of the same size form a
+ * group until it is full.
+ */
 function addToGroups(groups: StepGroup[], item: StepItem): void {
   const last = groups.at(-1);
   if (item.concurrent <= 1) groups.push({ type: "sequential", steps: [item] });
-  else if (last?.type === "parallel" && last.steps[0]?.concurrent === item.concurrent && last.steps.length < item.concurrent)
+  else if (
+    last?.type === "parallel" &&
+    last.steps[0]?.concurrent === item.concurrent &&
+    last.steps.length < item.concurrent
+  )
     last.steps.push(item);
   else groups.push({ type: "parallel", steps: [item] });
 }
 
 type Next = { id: MessageId; state: StepItem["state"] };
 
-/** The messages that the endpoint is called with for a step that is not known yet, or was when the run ended. */
+/**
+ * Returns the messages that call the endpoint for a step that is not known yet, or called it when the run
+ * ended.
+ */
 function listNextMessages(view: RunView, units: readonly StepUnit[]): Next[] {
   const { run, steps } = view;
   if (run.state === "RUN_SUCCESS") return [];
   if (run.state === "RUN_FAILED") {
     const id = run.failure?.messageId;
-    return id === undefined || units.some((unit) => isFailedBy(unit, id)) ? [] : [{ id, state: "STEP_FAILED" }];
+    return id === undefined || units.some((unit) => isFailedBy(unit, id))
+      ? []
+      : [{ id, state: "STEP_FAILED" }];
   }
-  // Of steps side by side the last one that ends goes on with what comes behind them.
-  const last = units.every(({ result }) => result) ? steps.findLast(({ callType }) => callType === "step") : undefined;
+  // The last of several parallel steps to end continues the run.
+  const last = units.every(({ result }) => result)
+    ? steps.findLast(({ callType }) => callType === "step")
+    : undefined;
   const isContinuing = last !== undefined && !isAsleep(view, last);
-  if (run.state === "RUN_CANCELED") return isContinuing ? [{ id: last.messageId, state: "STEP_CANCELED" }] : [];
+  if (run.state === "RUN_CANCELED")
+    return isContinuing ? [{ id: last.messageId, state: "STEP_CANCELED" }] : [];
   const openMessageIds = new Set(units.filter(({ result }) => !result).flatMap(listUnitMessages));
   const isCalled = ({ id, attempts }: KnownRun["messages"][number]): boolean =>
     !openMessageIds.has(id) && (isContinuing && id === last.messageId ? true : attempts > 0);

@@ -1,4 +1,12 @@
-import type { Bytes, HeaderList, LogRow, MessageId, Millis, Redaction, StepHead } from "../../model/message.ts";
+import type {
+  Bytes,
+  HeaderList,
+  LogRow,
+  MessageId,
+  Millis,
+  Redaction,
+  StepHead,
+} from "../../model/message.ts";
 import { joinHeaders } from "../../values/headers.ts";
 import type { RunView, StepUnit } from "./view.ts";
 import { isAsleep, isFailedBy, listUnitMessages, toProgressState, readRetries } from "./view.ts";
@@ -7,27 +15,28 @@ import { parseStepHead } from "../../model/run.ts";
 import { isInitial } from "../../model/stepId.ts";
 import { base64 } from "../../values/base64.ts";
 
+/** The states of a step. */
 export type StepState = "STEP_PROGRESS" | "STEP_SUCCESS" | "STEP_RETRY" | "STEP_FAILED" | "STEP_CANCELED";
 
 /** A step as the log of its run shows it. */
 export type StepItem = {
-  /** Null for the initial payload, and for what cannot be read. */
+  /** Null for the initial payload, and for a step that cannot be read. */
   stepId: number | null;
   stepName: string;
   stepType: string;
   callType: CallType;
   concurrent: number;
-  /** Null where no message is known. */
+  /** Null if no message is known. */
   messageId: MessageId | null;
   state: StepState;
   createdAt: Millis;
-  /** Null where they are left out, as are bodies. */
+  /** Null if headers and bodies are left out. */
   headers: HeaderList | null;
   isCut: boolean;
   out: string | Bytes | null;
   retries: number;
   retryDelay: string | null;
-  /** Failed attempts before it came to be, oldest first. */
+  /** The failed attempts before the step was made, oldest first. */
   errors: readonly LogRow[];
   nextDueAt: Millis | null;
   sleepFor: string | number | null;
@@ -37,7 +46,9 @@ export type StepItem = {
   invoke: InvokeDetail | null;
 };
 
-/** What a step waits for, or has waited for. `timedOut` null: it still waits. `event`: what came, or null. */
+/**
+ * The wait of a step. `timedOut` is null while the step waits. `event` is the event that arrived, or null.
+ */
 export type WaitDetail = {
   eventId: string | null;
   timeout: string | null;
@@ -46,7 +57,7 @@ export type WaitDetail = {
   event: Bytes | null;
 };
 
-/** A request to a third party, and its answer. */
+/** A request to a third party, and the response. */
 export type CallDetail = {
   url: string;
   method: string | null;
@@ -55,7 +66,10 @@ export type CallDetail = {
   response: { status: number; headers: HeaderList; body: Bytes } | null;
 };
 
-/** A run that a step has invoked. Its own redaction holds for what it was given. */
+/**
+ * A run that a step invoked. `redaction` is the redaction of that run, which applies to its payload and
+ * headers.
+ */
 export type InvokeDetail = {
   runId: string;
   url: string;
@@ -65,7 +79,10 @@ export type InvokeDetail = {
   redaction: Redaction | null;
 };
 
-/** One step of a log. `elsewhere`: messages whose errors are shown as those of what comes next. */
+/**
+ * Returns one step of a log. The errors of the messages in `elsewhere` are left out, because they are shown
+ * with the next step.
+ */
 export function makeStepItem(view: RunView, unit: StepUnit, elsewhere: ReadonlySet<MessageId>): StepItem {
   const { result, answer, call, plan, waiter } = unit;
   const shown = result ?? answer ?? call ?? plan;
@@ -97,7 +114,7 @@ export function makeStepItem(view: RunView, unit: StepUnit, elsewhere: ReadonlyS
 
 type StepBody = Readonly<Record<string, unknown>>;
 
-/** A step as its endpoint has posted it. Null: not a JSON object, or not here. */
+/** Returns a step as its endpoint posted it. Returns null if it is not a JSON object or was not loaded. */
 function parseStepBody(step: Step | undefined): StepBody | null {
   if (!step || isInitial(step) || step.body.byteLength === 0) return null;
   try {
@@ -113,12 +130,13 @@ const decodeText = (bytes: Bytes): string => new TextDecoder().decode(bytes);
 type Name = Pick<StepItem, "stepId" | "stepName" | "stepType" | "concurrent">;
 
 function readStepName({ result, plan, call, answer, waiter }: StepUnit): Name {
-  if (result && isInitial(result)) return { stepId: null, stepName: "init", stepType: "Initial", concurrent: 1 };
+  if (result && isInitial(result))
+    return { stepId: null, stepName: "init", stepType: "Initial", concurrent: 1 };
   const heads = [result, plan, call, answer].flatMap((step): StepHead[] => (step?.head ? [step.head] : []));
   const head = heads[0] ?? parseStepHead(waiter?.step);
   if (!head) return { stepId: null, stepName: "", stepType: "", concurrent: 1 };
   const { stepId, targetStep, stepName, stepType } = head;
-  // A request to a third party says nothing of how many go side by side with it; its plan does.
+  // A request to a third party does not say how many steps are parallel to it; its plan does.
   return {
     stepId: stepId || (targetStep ?? 0),
     stepName,
@@ -136,28 +154,35 @@ function readStepState(view: RunView, unit: StepUnit): StepState {
   return open && !unit.result ? toProgressState(open) : "STEP_PROGRESS";
 }
 
-/** The message that a step without a result waits for. What its plan is for has been done once something came of it. */
+/**
+ * Returns the state of the message that a step without a result waits for. A plan has done its work once
+ * another row of the step exists.
+ */
 function openMessage(view: RunView, { answer, call, plan, waiter }: StepUnit) {
   const step = answer ?? call ?? (waiter ? undefined : plan);
   return step && view.findState(step.messageId);
 }
 
-const findNextDueAt = (view: RunView, unit: StepUnit): Millis | null => openMessage(view, unit)?.dueAt ?? null;
+const findNextDueAt = (view: RunView, unit: StepUnit): Millis | null =>
+  openMessage(view, unit)?.dueAt ?? null;
 
-/** The failed attempts of all messages that a step was made of. */
+/** Returns the failed attempts of all messages that led to a step. */
 function listUnitErrors(view: RunView, unit: StepUnit, elsewhere: ReadonlySet<MessageId>): LogRow[] {
   const messages = [...(unit.runner === null ? [] : [unit.runner]), ...listUnitMessages(unit)];
   return messages.filter((id) => !elsewhere.has(id)).flatMap((id) => view.listErrors(id));
 }
 
-/** What the message of a step is sent with, besides what the protocol adds. */
-function listStepHeaders({ run: { settings } }: RunView, { result, answer, call, plan, waiter }: StepUnit): HeaderList {
+/** Returns the headers that the message of a step is sent with, without those that the protocol adds. */
+function listStepHeaders(
+  { run: { settings } }: RunView,
+  { result, answer, call, plan, waiter }: StepUnit,
+): HeaderList {
   const step = result ?? answer;
   if (!step && call) return call.headers;
   return joinHeaders(settings.headers, (step ?? plan ?? waiter)?.headers ?? []);
 }
 
-/** What a step returned: a text of its own making. Older endpoints send JSON instead of a text that holds some. */
+/** Returns the output of a step. Endpoints post a text; older ones post JSON instead. */
 function readStepOutput(step: Step, stepBody: StepBody, cut: ReadonlySet<string>): string | Bytes | null {
   if (cut.has(step.id)) return null;
   if (isInitial(step) || !step.head) return step.body.byteLength === 0 ? null : step.body;
@@ -165,17 +190,24 @@ function readStepOutput(step: Step, stepBody: StepBody, cut: ReadonlySet<string>
   try {
     return JSON.stringify(stepBody.out);
   } catch {
-    // Nested too deep to be written.
+    // The value is nested too deep to be written.
     return step.body;
   }
 }
 
-const readSpan = (value: unknown): string | number | null => (typeof value === "string" || typeof value === "number" ? value : null);
+const readSpan = (value: unknown): string | number | null =>
+  typeof value === "string" || typeof value === "number" ? value : null;
 const readText = (value: unknown): string | null => (typeof value === "string" ? value : null);
 
 function makeWaitDetail({ result, waiter }: StepUnit, stepBody: StepBody): WaitDetail | null {
   if (!result && waiter && waiter.kind !== "invoke")
-    return { eventId: waiter.event, timeout: waiter.timeout, deadline: waiter.dueAt, timedOut: null, event: null };
+    return {
+      eventId: waiter.event,
+      timeout: waiter.timeout,
+      deadline: waiter.dueAt,
+      timedOut: null,
+      event: null,
+    };
   const isWait = result?.head?.stepType === "Wait" || result?.head?.stepType === "WaitForWebhook";
   if (!result || !isWait) return null;
   return {
@@ -187,7 +219,7 @@ function makeWaitDetail({ result, waiter }: StepUnit, stepBody: StepBody): WaitD
   };
 }
 
-/** Results have events in base64 (protocol 6.10). */
+/** Returns the event in the result of a wait, which has it in base64 (protocol 6.10). */
 function readEvent(out: unknown): Bytes | null {
   const event = decodeBase64(out);
   return event.byteLength > 0 && base64(event) === out ? event : null;
@@ -199,17 +231,27 @@ function makeCallDetail({ findStoredMessage, cut }: RunView, { call, answer }: S
   const request = call && findStoredMessage(call.messageId);
   const url = call?.url ?? readText(answerBody?.url);
   if (url === null) return null;
-  const source = answerBody ? decodeBase64(answerBody.sourceBody) : call && !cut.has(call.id) && request ? request.body : null;
+  const source = answerBody
+    ? decodeBase64(answerBody.sourceBody)
+    : call && !cut.has(call.id) && request
+      ? request.body
+      : null;
   return {
     url,
     method: request?.method ?? readText(answerBody?.method),
     body: source,
     headers: call?.headers ?? readHeaders(answerBody?.sourceHeader),
-    response: answerBody && typeof answerBody.status === "number" ? makeCallResponse(answerBody.status, answerBody) : null,
+    response:
+      answerBody && typeof answerBody.status === "number"
+        ? makeCallResponse(answerBody.status, answerBody)
+        : null,
   };
 }
 
-/** The answer as the callback tells it: status 0, and the reason as its body, where there was none. */
+/**
+ * Returns the response as the callback reports it. If there was none, its status is 0 and its body is the
+ * reason.
+ */
 const makeCallResponse = (status: number, answerBody: StepBody): CallDetail["response"] => ({
   status,
   headers: readHeaders(answerBody.header),
@@ -222,7 +264,9 @@ const readHeaders = (map: unknown): HeaderList =>
   typeof map !== "object" || map === null
     ? []
     : Object.entries(map).flatMap(([name, values]) =>
-        Array.isArray(values) ? values.flatMap((value: unknown) => (typeof value === "string" ? [[name, value] as const] : [])) : [],
+        Array.isArray(values)
+          ? values.flatMap((value: unknown) => (typeof value === "string" ? [[name, value] as const] : []))
+          : [],
       );
 
 function makeInvokeDetail(view: RunView, { result, waiter }: StepUnit): InvokeDetail | null {

@@ -5,53 +5,61 @@ import type { Run, Step, Waiter } from "../../model/run.ts";
 import { isSleep } from "../../model/run.ts";
 import { isInitial, parseStepId, readRunPart } from "../../model/stepId.ts";
 
-/** What is known of a run when its log is read. Rows that are past their time may be missing from any of the lists. */
+/** The known rows of a run when its log is read. Rows past their retention may be missing from every list. */
 export type KnownRun = {
   run: Run;
   /** In the order of the history. */
   steps: readonly Step[];
-  /** Ids of steps that are here without their bodies, because no more of them fit. */
+  /** The ids of steps that were loaded without their bodies, because the page has no room for more. */
   cut: ReadonlySet<string>;
   waiters: readonly Waiter[];
   /** Unfinished messages. */
   messages: readonly MessageState[];
-  /** What happened to the messages of the run, as far back as is kept in sight. */
+  /** The log rows of the messages of the run, within the retention. */
   log: readonly LogRow[];
-  /** Messages that say of themselves how they are sent: requests to third parties, and all of a run whose settings do not hold for them. */
+  /**
+   * The messages that have their own settings: requests to third parties, and all messages of a run whose
+   * settings do not apply to its messages.
+   */
   storedMessages: readonly StoredMessage[];
   children: readonly Child[];
   lineage: RunLineage;
 };
 
-/** The run that a run goes on with, or begins again, and the one that goes on with it; null where there is none any more. */
+/**
+ * The run that this run resumed or restarted, and the run that resumed or restarted this one; null if it does
+ * not exist any more.
+ */
 export type RunLineage = { origin: Run | null; next: Run | null };
 
-/** A run that was invoked by a step, and what it was given. `payload` null: too large to be here. */
+/** A run that a step invoked, and its payload. `payload` is null if it is too large to be loaded. */
 export type Child = { run: Run; payload: Uint8Array | null };
 
-/** What belongs to one step: its plan, a request to a third party with its answer, what it waits for, its result. */
+/**
+ * The rows of one step: its plan, a request to a third party with the response, its waiter, and its result.
+ */
 export type StepUnit = {
   plan?: Step;
   call?: Step;
   answer?: Step;
   waiter?: Waiter;
   result?: Step;
-  /** The message that the endpoint was called with, and made the step of. */
+  /** The call to the endpoint that led to the step. */
   runner: MessageId | null;
 };
 
-/** A known run, and how to find in it what is looked for. */
+/** A known run with look-ups for its rows. */
 export type RunView = KnownRun & {
   now: Millis;
   listLog(messageId: MessageId): readonly LogRow[];
-  /** Its attempts that failed. */
+  /** Returns the failed attempts of a message. */
   listErrors(messageId: MessageId): readonly LogRow[];
   findState(messageId: MessageId): MessageState | undefined;
   findStoredMessage(messageId: MessageId): StoredMessage | undefined;
   findChild(run: RunKey): Child | undefined;
 };
 
-/** Looks at a known run at one moment. */
+/** Returns a view of a known run at one moment. */
 export function makeRunView(known: KnownRun, now: Millis): RunView {
   const log = Map.groupBy(known.log, ({ messageId }) => messageId);
   const states = new Map(known.messages.map((state) => [state.id, state]));
@@ -69,7 +77,7 @@ export function makeRunView(known: KnownRun, now: Millis): RunView {
   };
 }
 
-/** Steps by what they are steps of, in the order in which they appear. */
+/** Groups the rows of a run by step, in the order in which the steps appear. */
 export function groupUnits({ steps, waiters }: Pick<KnownRun, "steps" | "waiters">): StepUnit[] {
   const units = new Map<string, StepUnit>();
   let runner: MessageId | null = null;
@@ -78,7 +86,7 @@ export function groupUnits({ steps, waiters }: Pick<KnownRun, "steps" | "waiters
     if (known) return known;
     const unit: StepUnit = { runner };
     units.set(number, unit);
-    // The other branches of its group were made of the same call.
+    // The other branches of a parallel group came from the same call.
     runner = null;
     return unit;
   };
@@ -88,29 +96,34 @@ export function groupUnits({ steps, waiters }: Pick<KnownRun, "steps" | "waiters
     unit[kind] ??= step;
     if (kind === "result") runner = step.messageId;
   }
-  for (const waiter of waiters.toSorted((a, b) => a.createdAt - b.createdAt)) findOrCreateUnit(readRunPart(waiter.id)).waiter = waiter;
+  for (const waiter of waiters.toSorted((a, b) => a.createdAt - b.createdAt))
+    findOrCreateUnit(readRunPart(waiter.id)).waiter = waiter;
   return [...units.values()];
 }
 
 function parseUnitKey({ id }: Step): { kind: "plan" | "result" | "call" | "answer"; number: string } {
   const { kind, number } = parseStepId(id);
-  // The initial payload, and what could not be read: neither has a number in common with other steps.
+  // The initial payload and unreadable steps share no number with other steps.
   if (kind === "initial" || kind === "unreadable") return { kind: "result", number: readRunPart(id) };
   return { kind, number: String(number) };
 }
 
-/** The messages of a step that has no result yet. */
+/** Returns the messages of a step that has no result yet. */
 export const listUnitMessages = ({ plan, call, answer }: StepUnit): MessageId[] =>
   [plan, call, answer].flatMap((step) => (step ? [step.messageId] : []));
 
-/** Whether a run failed with a message of this step, which therefore has no result. */
-export const isFailedBy = (unit: StepUnit, messageId: MessageId): boolean => !unit.result && listUnitMessages(unit).includes(messageId);
+/** Reports whether a run failed with a message of this step. Such a step has no result. */
+export const isFailedBy = (unit: StepUnit, messageId: MessageId): boolean =>
+  !unit.result && listUnitMessages(unit).includes(messageId);
 
-/** How a message that is not finished appears. */
+/** Returns the state that an unfinished message is shown with. */
 export const toProgressState = ({ state, attempts }: MessageState): "STEP_PROGRESS" | "STEP_RETRY" =>
   state !== "active" && attempts > 0 ? "STEP_RETRY" : "STEP_PROGRESS";
 
-/** Whether the endpoint is not called with this step before a time that has not come, or had not when the run ended. */
+/**
+ * Reports whether the call of the endpoint with this step still waits for its time, or waited when the run
+ * ended.
+ */
 export function isAsleep(view: RunView, step: Step): boolean {
   if (!isInitial(step) && !isSleep(step)) return false;
   if (view.run.endedAt !== null) return wasNeverSent(view.listLog(step.messageId));
@@ -118,20 +131,23 @@ export function isAsleep(view: RunView, step: Step): boolean {
   return state !== undefined && isDelayed(state, view.now);
 }
 
-/** Whether a message waits for its time, and has not been sent before. */
+/** Reports whether a message waits for its time and has never been sent. */
 export const isDelayed = ({ state, attempts, dueAt }: MessageState, now: Millis): boolean =>
   state === "pending" && attempts === 0 && (dueAt ?? 0) > now;
 
-const wasNeverSent = (rows: readonly LogRow[]): boolean => rows.length > 0 && rows.every(({ states }) => states[0] === "CANCELLED");
+const wasNeverSent = (rows: readonly LogRow[]): boolean =>
+  rows.length > 0 && rows.every(({ states }) => states[0] === "CANCELLED");
 
-/** How often a message is sent again, and when. */
+/** Returns how many times a message is retried, and its retry delay. */
 export function readRetries(
   { run, findStoredMessage }: RunView,
   messageId: MessageId | null,
 ): { retries: number; retryDelay: string | null } {
-  const { retries, retryDelay } = (messageId === null ? undefined : findStoredMessage(messageId)) ?? run.settings;
+  const { retries, retryDelay } =
+    (messageId === null ? undefined : findStoredMessage(messageId)) ?? run.settings;
   return { retries: retries ?? defaults.retries, retryDelay };
 }
 
-/** Whether a message was made for this run, and not for one that it goes on with. */
-export const isOwnMessage = ({ run }: Pick<KnownRun, "run">, messageId: MessageId): boolean => readIdTime(messageId) >= run.createdAt;
+/** Reports whether a message was created for this run and not for an older run that this run resumes. */
+export const isOwnMessage = ({ run }: Pick<KnownRun, "run">, messageId: MessageId): boolean =>
+  readIdTime(messageId) >= run.createdAt;

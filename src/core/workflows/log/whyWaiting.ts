@@ -9,21 +9,33 @@ import { isDelayed } from "./view.ts";
 import type { WaitReason, WaitState } from "../../sending/whyWaiting.ts";
 import { listWaitReasons } from "../../sending/whyWaiting.ts";
 
-/** What is known of a run, read without a lock, so that one part may be older than another. Steps are without bodies, in order. */
+/**
+ * The known state of a run. It is read without a lock, so one part may be older than another. Steps are in
+ * order, and without bodies.
+ */
 export type RunWaitState = {
   run: Run;
   steps: readonly Step[];
   waiters: readonly Waiter[];
-  /** Of its messages that are not finished. */
+  /** The unfinished messages of the run. */
   messages: readonly WaitState[];
-  /** Messages that wait for their time, or did when the run ended. */
+  /** The messages that wait for their time, or waited when the run ended. */
   delayed: ReadonlySet<MessageId>;
   lineage: RunLineage;
 };
 
-export const runWaitReasonNames = ["event", "webhook", "run", "call", "sleep", "endpoint", "nothing"] as const;
+/** The kinds of reasons why a run waits. */
+export const runWaitReasonNames = [
+  "event",
+  "webhook",
+  "run",
+  "call",
+  "sleep",
+  "endpoint",
+  "nothing",
+] as const;
 
-/** One thing that a run waits for, in words, and what the words are made of. */
+/** One reason why a run waits: a text, and the values that the text is made of. */
 export type RunWaitReason = {
   reason: (typeof runWaitReasonNames)[number];
   text: string;
@@ -32,28 +44,42 @@ export type RunWaitReason = {
   since?: Millis;
   until?: Millis;
   event?: string;
-  /** The run that it waits for. */
+  /** The run that the step waits for. */
   child?: { runId: string; url: string; createdAt: Millis };
-  /** Where its message goes, and why that has not arrived. */
+  /** The destination of the message. `waitingOn` says why the message has not arrived. */
   url?: string;
   messageId?: MessageId;
   waitingOn?: readonly WaitReason[];
 };
 
-/** The steps that have a result. A sleep has its own when its time has come, although it is posted before. */
+/**
+ * Returns the steps that have a result. The result of a sleep is posted before the sleep ends, so it counts
+ * only after that.
+ */
 export const listDoneSteps = ({ steps, delayed }: Pick<RunWaitState, "steps" | "delayed">): Step[] =>
-  steps.filter((step) => parseStepId(step.id).kind === "result" && !(isSleep(step) && delayed.has(step.messageId)));
+  steps.filter(
+    (step) => parseStepId(step.id).kind === "result" && !(isSleep(step) && delayed.has(step.messageId)),
+  );
 
 /**
- * Why a run has not ended: one reason for each of its steps that goes on, messages first. Where there is none at all, its
- * endpoint has answered and asked for nothing more, and nothing happens until it does. Of a run that has ended: nothing.
+ * Returns why a run has not ended: one reason for each message and each waiter, messages first. If there is
+ * neither, the endpoint has responded and asked for nothing more, so the run continues only when its endpoint
+ * posts again. Returns nothing for a run that has ended.
  */
-export function listRunWaitReasons({ run, steps, waiters, messages }: RunWaitState, now: Millis): RunWaitReason[] {
+export function listRunWaitReasons(
+  { run, steps, waiters, messages }: RunWaitState,
+  now: Millis,
+): RunWaitReason[] {
   if (run.state !== "RUN_STARTED") return [];
   const byMessage = new Map(steps.map((step) => [step.messageId, step]));
   const reasons = [
     ...messages.map((waitState) =>
-      describeMessageWait(waitState, { step: byMessage.get(waitState.state.id), last: steps.at(-1), run, now }),
+      describeMessageWait(waitState, {
+        step: byMessage.get(waitState.state.id),
+        last: steps.at(-1),
+        run,
+        now,
+      }),
     ),
     ...[...waiters].sort((a, b) => a.createdAt - b.createdAt).map(describeWaiter),
   ];
@@ -62,10 +88,12 @@ export function listRunWaitReasons({ run, steps, waiters, messages }: RunWaitSta
 
 function describeIdle(last: Step | undefined, { url }: Run): RunWaitReason {
   const since = last?.createdAt;
-  const when = since === undefined ? "" : ` since ${iso(since)}`;
+  const step = since === undefined ? "a step" : `a step since ${iso(since)}`;
   return {
     reason: "nothing",
-    text: `nothing is under way: ${url} has taken all that was sent, and has neither posted a step${when} nor finished the run`,
+    text:
+      `nothing is in flight: ${url} accepted every message, ` +
+      `but neither posted ${step} nor finished the run`,
     url,
     ...(since === undefined ? {} : { since }),
   };
@@ -77,32 +105,56 @@ function describeMessageWait(waitState: WaitState, { step, last, run, now }: Cal
   const { state } = waitState;
   const waitingOn = listWaitReasons(waitState, now);
   const reasons = waitingOn.map(({ text }) => text).join("; ");
-  const facts = { ...pickStepName(step?.head), since: waitState.createdAt, messageId: state.id, url: step?.url ?? run.url, waitingOn };
+  const facts = {
+    ...pickStepName(step?.head),
+    since: waitState.createdAt,
+    messageId: state.id,
+    url: step?.url ?? run.url,
+    waitingOn,
+  };
   if (step?.callType === "toCallback")
-    return { reason: "call", text: `${formatStepName(step.head)} calls ${readHost(step.url)}: ${reasons}`, ...facts };
+    return {
+      reason: "call",
+      text: `${formatStepName(step.head)} calls ${readHost(step.url)}: ${reasons}`,
+      ...facts,
+    };
   if (step && isSleep(step) && isDelayed(state, now)) {
     const until = state.dueAt ?? now;
-    return { reason: "sleep", text: `${formatStepName(step.head)} sleeps until ${iso(until)}`, ...facts, until };
+    return {
+      reason: "sleep",
+      text: `${formatStepName(step.head)} sleeps until ${iso(until)}`,
+      ...facts,
+      until,
+    };
   }
   const isFollowed = step !== undefined && last !== undefined && last.position > step.position;
-  return { reason: "endpoint", text: `${(isFollowed ? openCallText(step) : null) ?? callText(step)}: ${reasons}`, ...facts };
+  return {
+    reason: "endpoint",
+    text: `${(isFollowed ? openCallText(step) : null) ?? callText(step)}: ${reasons}`,
+    ...facts,
+  };
 }
 
-/** The same of a call that the endpoint has gone on in already. Null: nothing else is to be said of it. */
+/**
+ * Returns the text for a call that the endpoint has not responded to although it has already posted the next
+ * step; null if that does not apply.
+ */
 function openCallText({ id, head }: Step): string | null {
   const { kind } = parseStepId(id);
   if (kind === "initial") return "the first call of the endpoint has not ended yet";
-  return kind === "result" ? `the call of the endpoint to go on after ${formatStepName(head)} has not ended yet` : null;
+  return kind === "result"
+    ? `the call of the endpoint to continue after ${formatStepName(head)} has not ended yet`
+    : null;
 }
 
-/** What the endpoint is called for. */
+/** Returns the purpose of a call to the endpoint. */
 function callText(step: Step | undefined): string {
   const kind = step ? parseStepId(step.id).kind : "unreadable";
   const name = formatStepName(step?.head ?? null);
   if (kind === "initial") return "the endpoint is called for the first time";
   if (kind === "plan") return `the endpoint is called to run ${name}`;
-  if (kind === "answer") return `the endpoint is told the answer to the call of ${name}`;
-  return `the endpoint is called to go on after ${name}`;
+  if (kind === "answer") return `the endpoint is sent the response to the call of ${name}`;
+  return `the endpoint is called to continue after ${name}`;
 }
 
 function describeWaiter({ kind, event, step, child, createdAt, dueAt }: Waiter): RunWaitReason {
@@ -112,28 +164,31 @@ function describeWaiter({ kind, event, step, child, createdAt, dueAt }: Waiter):
   const facts = { ...head, since: createdAt, ...(dueAt === null ? {} : { until: dueAt }) };
   if (kind === "invoke" && child) {
     const { runId, url } = child;
-    const text = `${formatStepName(head)} waits for the end of the run ${JSON.stringify(runId)} of ${readHost(url)} since ${iso(createdAt)}`;
+    const target = `the run ${JSON.stringify(runId)} of ${readHost(url)}`;
+    const text = `${formatStepName(head)} waits for the end of ${target} since ${iso(createdAt)}`;
     return { reason: "run", text, ...facts, child: { runId, url, createdAt: child.createdAt } };
   }
-  const subject = kind === "webhook" ? "a call to the webhook" : "the event";
-  const text = `${formatStepName(head)} waits for ${subject} ${JSON.stringify(event)} since ${iso(createdAt)}${end}`;
+  const subject = `${kind === "webhook" ? "a call to the webhook" : "the event"} ${JSON.stringify(event)}`;
+  const text = `${formatStepName(head)} waits for ${subject} since ${iso(createdAt)}${end}`;
   return { reason: kind === "webhook" ? "webhook" : "event", text, ...facts, event };
 }
 
-/** A plan names the step that it plans. */
+/** Returns the name of a step. A plan has the name of the step that it plans. */
 function pickStepName(head: Step["head"] | undefined): { stepId?: number; stepName?: string } {
   if (!head) return {};
   return { stepId: head.stepId || (head.targetStep ?? 0), stepName: head.stepName };
 }
 
-function formatStepName(head: Pick<NonNullable<Step["head"]>, "stepId" | "stepName" | "targetStep"> | null): string {
+function formatStepName(
+  head: Pick<NonNullable<Step["head"]>, "stepId" | "stepName" | "targetStep"> | null,
+): string {
   return head ? `step ${head.stepId || (head.targetStep ?? 0)} ${JSON.stringify(head.stepName)}` : "a step";
 }
 
 const readHost = (url: string): string => parseUrl(url)?.host ?? "?";
 const iso = (time: Millis): string => new Date(time).toISOString();
 
-/** The whole of it in one sentence. */
+/** Returns the state of a run and its reasons to wait in one sentence. */
 export function formatRunStatus(
   { run, steps, delayed, lineage }: Omit<RunWaitState, "waiters" | "messages">,
   reasons: readonly RunWaitReason[],
@@ -142,18 +197,20 @@ export function formatRunStatus(
   const origin = lineage.origin ? `resumes ${lineage.origin.runId}, ` : "";
   const progress = `${origin}${done === 0 ? "no step" : done === 1 ? "1 step" : `${done} steps`} done`;
   const [first, ...others] = reasons;
-  if (first)
-    return `goes on since ${iso(run.createdAt)}, ${progress}; ${first.text}${others.length > 0 ? `; and ${others.length} more` : ""}`;
+  if (first) {
+    const more = others.length > 0 ? `; and ${others.length} more` : "";
+    return `running since ${iso(run.createdAt)}, ${progress}; ${first.text}${more}`;
+  }
   const when = run.endedAt === null ? "" : ` at ${iso(run.endedAt)}`;
   if (run.state === "RUN_FAILED") return `failed${when}, ${progress}${failureText(run, steps)}`;
   return `${run.state === "RUN_CANCELED" ? "was cancelled" : "ended"}${when}, ${progress}`;
 }
 
 function failureText({ failure, continuedBy, redaction }: Run, steps: readonly Step[]): string {
-  if (!failure) return ", for a reason that is not known";
+  if (!failure) return ", for an unknown reason";
   const step = steps.find(({ messageId }) => messageId === failure.messageId);
   const { stepName } = findFailedStep(step && readRunPart(step.id), step?.head, failure.headers);
-  const called = callText(step).replace("is called", "was called").replace("is told", "was told");
+  const called = callText(step).replace("is called", "was called").replace("is sent", "was sent");
   const where = stepName === null ? `when ${called}` : `at step ${JSON.stringify(stepName)}`;
   const callback = failure.callback ? `; its failure callback is in state ${failure.callback.state}` : "";
   const next = continuedBy ? `; resumed as ${continuedBy.runId}` : "";

@@ -9,8 +9,15 @@ import { start } from "../workflows/workflow.ts";
 const operator = formatBasic("operator", operatorPassword);
 const all = "/v2/admin/accounts";
 
-const as = ({ ask }: TestServer, method: string, url: string, body?: unknown, authorization = operator): Promise<Reply> =>
-  ask(method, url, { token: null, headers: { authorization }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+/** Returns a function that sends requests with a Basic header, by default the operator's. */
+const as =
+  ({ ask }: TestServer, authorization = operator) =>
+  (method: string, url: string, body?: unknown): Promise<Reply> =>
+    ask(method, url, {
+      token: null,
+      headers: { authorization },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
 
 const rows = routes
   .filter(({ access }) => access === "operator")
@@ -18,7 +25,7 @@ const rows = routes
 
 describe.each(rows)("$method $path", ({ method, url }) => {
   test.each([
-    ["nobody", undefined],
+    ["no credentials", undefined],
     ["the token of an account", `Bearer ${token}`],
     ["the password of an account", formatBasic("acc_1", "pass")],
     ["another name", formatBasic("root", operatorPassword)],
@@ -29,7 +36,10 @@ describe.each(rows)("$method $path", ({ method, url }) => {
   ])("is closed for %s", async (_, authorization) => {
     const home = await createTestServer();
     const before = JSON.stringify([...home.memory.tables.accounts.values()]);
-    const reply = await home.ask(method, url, { token: null, headers: authorization === undefined ? {} : { authorization } });
+    const reply = await home.ask(method, url, {
+      token: null,
+      headers: authorization === undefined ? {} : { authorization },
+    });
     expect(reply).toMatchObject({
       status: 401,
       headers: { "www-authenticate": expect.stringMatching(/^Basic/) },
@@ -39,91 +49,140 @@ describe.each(rows)("$method $path", ({ method, url }) => {
     expect(JSON.stringify([reply.body, home.lines])).not.toContain(operatorPassword);
   });
 
-  test("says how it is turned on where it is not", async () => {
+  test("explains how to turn it on if it is off", async () => {
     const home = await createTestServer({ hasOperator: false });
     for (const authorization of [operator, formatBasic("operator", "")])
-      expect(await as(home, method, url, undefined, authorization)).toMatchObject({
+      expect(await as(home, authorization)(method, url)).toMatchObject({
         status: 403,
         body: { message: expect.stringMatching(/turned off.*WAYPOST_OPERATOR_PASSWORD.*16 characters/) },
       });
   });
 });
 
-test("an account is made, with credentials that work, limited, disabled, enabled and deleted", async () => {
+test("an account can be created, limited, disabled, enabled and deleted; its credentials work", async () => {
   const home = await createTestServer();
-  const made = await as(home, "POST", all, { name: "the shop", plan: "free", limits: { retries: 5, delay: "1d" } });
+  const made = await as(home)("POST", all, {
+    name: "the shop",
+    plan: "free",
+    limits: { retries: 5, delay: "1d" },
+  });
   expect(made).toMatchObject({
     status: 200,
     headers: { "cache-control": "no-store" },
-    body: { name: "the shop", state: "active", plan: "free", createdAt: home.clock.now, ownLimits: ["retries", "delay"] },
+    body: {
+      name: "the shop",
+      state: "active",
+      plan: "free",
+      createdAt: home.clock.now,
+      ownLimits: ["retries", "delay"],
+    },
   });
   const { id, limits, token: its, password, readOnlyToken, signingKeys } = made.body;
   expect(limits).toMatchObject({ retries: 5, delay: 86_400_000, queues: 10 });
-  const publish = () => home.ask("POST", "/v2/publish/https://e.example", { token: its, headers: { "svc-delay": "1h" } });
+  const publish = () =>
+    home.ask("POST", "/v2/publish/https://e.example", { token: its, headers: { "svc-delay": "1h" } });
   expect((await publish()).status).toBe(200);
   expect((await home.ask("GET", "/v2/keys", { token: readOnlyToken })).body).toEqual(signingKeys);
-  expect((await as(home, "GET", `/v2/svc/user/${id}`, undefined, formatBasic("the shop", password))).status).toBe(200);
+  expect((await as(home, formatBasic("the shop", password))("GET", `/v2/svc/user/${id}`)).status).toBe(200);
 
   const shown = { ...made.body };
-  for (const secret of ["token", "readOnlyToken", "password", "signingKeys"]) Reflect.deleteProperty(shown, secret);
+  for (const secret of ["token", "readOnlyToken", "password", "signingKeys"])
+    Reflect.deleteProperty(shown, secret);
   for (const named of [id, "the%20shop"])
-    expect((await as(home, "GET", `${all}/${named}`)).body).toEqual({ ...shown, storedBytes: expect.any(Number) });
-  const limited = await as(home, "PATCH", `${all}/${id}`, { limits: { retries: null, queues: 3, delay: 60 } });
-  expect(limited.body).toMatchObject({ plan: "free", ownLimits: ["delay", "queues"], limits: { retries: 999, queues: 3, delay: 60_000 } });
+    expect((await as(home)("GET", `${all}/${named}`)).body).toEqual({
+      ...shown,
+      storedBytes: expect.any(Number),
+    });
+  const limited = await as(home)("PATCH", `${all}/${id}`, {
+    limits: { retries: null, queues: 3, delay: 60 },
+  });
+  expect(limited.body).toMatchObject({
+    plan: "free",
+    ownLimits: ["delay", "queues"],
+    limits: { retries: 999, queues: 3, delay: 60_000 },
+  });
   expect((await publish()).status).toBe(412);
-  expect((await as(home, "PATCH", `${all}/${id}`, { plan: "paid" })).body).toMatchObject({ plan: "paid", limits: { queues: 3 } });
-  const held = await as(home, "POST", `/v2/svc/set-plan/${id}`, { plan_name: "paid" }, formatBasic(id, password));
-  expect(held.status, "a plan that was set by the operator is his").toBe(403);
+  expect((await as(home)("PATCH", `${all}/${id}`, { plan: "paid" })).body).toMatchObject({
+    plan: "paid",
+    limits: { queues: 3 },
+  });
+  const asHolder = as(home, formatBasic(id, password));
+  const held = await asHolder("POST", `/v2/svc/set-plan/${id}`, { plan_name: "paid" });
+  expect(held.status, "only the operator can change a plan that the operator has set").toBe(403);
 
-  expect(await as(home, "DELETE", `${all}/${id}`)).toMatchObject({ status: 400, body: { message: expect.stringContaining("disable") } });
-  expect((await as(home, "POST", `${all}/${id}/disable`)).body).toMatchObject({ state: "passive" });
+  expect(await as(home)("DELETE", `${all}/${id}`)).toMatchObject({
+    status: 400,
+    body: { message: expect.stringContaining("disable") },
+  });
+  expect((await as(home)("POST", `${all}/${id}/disable`)).body).toMatchObject({ state: "passive" });
   expect((await publish()).status).toBe(403);
-  expect((await as(home, "POST", `${all}/the%20shop/enable`)).body).toMatchObject({ state: "active" });
-  await as(home, "POST", `${all}/${id}/disable`);
-  expect(await as(home, "DELETE", `${all}/${id}`)).toMatchObject({ status: 200, body: { deleted: id } });
+  expect((await as(home)("POST", `${all}/the%20shop/enable`)).body).toMatchObject({ state: "active" });
+  await as(home)("POST", `${all}/${id}/disable`);
+  expect(await as(home)("DELETE", `${all}/${id}`)).toMatchObject({ status: 200, body: { deleted: id } });
   expect((await publish()).status).toBe(401);
   for (const [method, path] of [
     ["GET", ""],
     ["DELETE", ""],
     ["POST", "/enable"],
   ] as const)
-    expect((await as(home, method, `${all}/${id}${path}`)).status).toBe(404);
-  expect((await as(home, "GET", all)).body.accounts.map((account: { id: string }) => account.id)).toEqual(["acc_1", "acc_2"]);
-  const audit = [...home.memory.tables.audit.values()].map(({ account, what, by }) => [account === id, what, by.kind]);
+    expect((await as(home)(method, `${all}/${id}${path}`)).status).toBe(404);
+  expect((await as(home)("GET", all)).body.accounts.map((account: { id: string }) => account.id)).toEqual([
+    "acc_1",
+    "acc_2",
+  ]);
+  const audit = [...home.memory.tables.audit.values()].map(({ account, what, by }) => [
+    account === id,
+    what,
+    by.kind,
+  ]);
   expect(audit.filter(([, , kind]) => kind === "operator")).toEqual(
-    ["create", "change", "change", "disable", "enable", "disable", "delete"].map((verb) => [true, `account.${verb}`, "operator"]),
+    ["create", "change", "change", "disable", "enable", "disable", "delete"].map((verb) => [
+      true,
+      `account.${verb}`,
+      "operator",
+    ]),
   );
 });
 
-test("the price of a plan is that of the account, else that of the server for the plan, else 0", async () => {
-  const home = await createTestServer({ reservedPrices: { fixed_1m: 180, paid: 0.5 }, region: "EU-CENTRAL-1" });
-  const told = async () => {
-    const { body } = await as(home, "GET", "/v2/svc/user/acc_1", undefined, formatBasic("acc_1", "pass"));
+test("the price of a plan is the account's, or else the server's for the plan, or else 0", async () => {
+  const home = await createTestServer({
+    reservedPrices: { fixed_1m: 180, paid: 0.5 },
+    region: "EU-CENTRAL-1",
+  });
+  const readPrice = async () => {
+    const { body } = await as(home, formatBasic("acc_1", "pass"))("GET", "/v2/svc/user/acc_1");
     return [body.reserved_price, body.region];
   };
-  expect(await told()).toEqual([0, "eu-central-1"]);
-  expect((await as(home, "PATCH", `${all}/acc_1`, { plan: "paid" })).body).toMatchObject({ reservedPrice: null });
-  expect(await told()).toEqual([0.5, "eu-central-1"]);
-  expect((await as(home, "PATCH", `${all}/acc_1`, { reservedPrice: 9.99 })).body).toMatchObject({ reservedPrice: 9.99 });
-  expect(await told()).toEqual([9.99, "eu-central-1"]);
-  await as(home, "PATCH", `${all}/acc_1`, { plan: "fixed_1m", reservedPrice: 0 });
-  expect(await told()).toEqual([0, "eu-central-1"]);
-  await as(home, "PATCH", `${all}/acc_1`, { reservedPrice: null });
-  expect(await told()).toEqual([180, "eu-central-1"]);
+  expect(await readPrice()).toEqual([0, "eu-central-1"]);
+  expect((await as(home)("PATCH", `${all}/acc_1`, { plan: "paid" })).body).toMatchObject({
+    reservedPrice: null,
+  });
+  expect(await readPrice()).toEqual([0.5, "eu-central-1"]);
+  expect((await as(home)("PATCH", `${all}/acc_1`, { reservedPrice: 9.99 })).body).toMatchObject({
+    reservedPrice: 9.99,
+  });
+  expect(await readPrice()).toEqual([9.99, "eu-central-1"]);
+  await as(home)("PATCH", `${all}/acc_1`, { plan: "fixed_1m", reservedPrice: 0 });
+  expect(await readPrice()).toEqual([0, "eu-central-1"]);
+  await as(home)("PATCH", `${all}/acc_1`, { reservedPrice: null });
+  expect(await readPrice()).toEqual([180, "eu-central-1"]);
 });
 
-test("an account without limits of its own, and one with a short timeout, tell which timeout a message gets that asks for none", async () => {
+test("an account shows the timeout of a message that sets none, with and without its own limit", async () => {
   const home = await createTestServer();
-  expect((await as(home, "GET", `${all}/acc_1`)).body).toMatchObject({ defaultTimeout: 900_000, limits: { timeout: 43_200_000 } });
-  const limited = await as(home, "PATCH", `${all}/acc_1`, { limits: { timeout: 60 } });
+  expect((await as(home)("GET", `${all}/acc_1`)).body).toMatchObject({
+    defaultTimeout: 900_000,
+    limits: { timeout: 43_200_000 },
+  });
+  const limited = await as(home)("PATCH", `${all}/acc_1`, { limits: { timeout: 60 } });
   expect(limited.body).toMatchObject({ defaultTimeout: 60_000, limits: { timeout: 60_000 } });
-  const record = (await as(home, "GET", "/v2/svc/user/acc_1", undefined, formatBasic("acc_1", "pass"))).body;
+  const record = (await as(home, formatBasic("acc_1", "pass"))("GET", "/v2/svc/user/acc_1")).body;
   expect(record).toMatchObject({ timeout: 60, default_timeout: 60 });
   await home.ask("POST", "/v2/publish/https://e.example/");
   expect(home.delivery().message.timeout).toBe(60_000);
 });
 
-test("two operators who change limits of one account at once undo nothing of each other", async () => {
+test("concurrent changes of an account's limits do not overwrite each other", async () => {
   let reading = 0;
   let bothHaveRead = (): void => undefined;
   const both = new Promise<void>((resolve) => (bothHaveRead = resolve));
@@ -141,35 +200,48 @@ test("two operators who change limits of one account at once undo nothing of eac
       },
     }),
   });
-  await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { retries: 1, delay: 1_000 } } });
+  await home.store.execute("changeAccount", {
+    account: "acc_1",
+    change: { limits: { retries: 1, delay: 1_000 } },
+  });
   const [one, other] = await Promise.all([
-    as(home, "PATCH", `${all}/acc_1`, { limits: { retries: 5, queues: 3 } }),
-    as(home, "PATCH", `${all}/acc_1`, { limits: { delay: null, groups: 2 } }),
+    as(home)("PATCH", `${all}/acc_1`, { limits: { retries: 5, queues: 3 } }),
+    as(home)("PATCH", `${all}/acc_1`, { limits: { delay: null, groups: 2 } }),
   ]);
   expect([one.status, other.status]).toEqual([200, 200]);
   expect((await home.store.read.account("acc_1"))?.limits).toEqual({ retries: 5, queues: 3, groups: 2 });
 });
 
-test("an account can be made with limits of which some are those of the plan", async () => {
+test("an account can be created with its own limits for some, and the plan's for others", async () => {
   const home = await createTestServer();
-  const { body } = await as(home, "POST", all, { name: "the shop", plan: "free", limits: { retries: null, queues: 3 } });
+  const { body } = await as(home)("POST", all, {
+    name: "the shop",
+    plan: "free",
+    limits: { retries: null, queues: 3 },
+  });
   expect(body).toMatchObject({ ownLimits: ["queues"], limits: { retries: 999, queues: 3 } });
   expect((await home.store.read.account(body.id))?.limits).toEqual({ queues: 3 });
 });
 
-test("the audit log names what was changed of an account, and nothing else", async () => {
+test("the audit log names only the changed fields of an account", async () => {
   const home = await createTestServer();
   const fieldsAfter = async (change: object): Promise<unknown> => {
-    expect((await as(home, "PATCH", `${all}/acc_1`, change)).status).toBe(200);
+    expect((await as(home)("PATCH", `${all}/acc_1`, change)).status).toBe(200);
     return (await home.ask("GET", "/v2/audit?count=1")).body.entries[0].fields;
   };
-  expect(await fieldsAfter({ limits: { retries: 5, queues: null } })).toEqual(["limits.retries", "limits.queues"]);
+  expect(await fieldsAfter({ limits: { retries: 5, queues: null } })).toEqual([
+    "limits.retries",
+    "limits.queues",
+  ]);
   expect(await fieldsAfter({ standardWebhooks: true })).toEqual(["signsStandard"]);
   expect(await fieldsAfter({ plan: "paid" })).toEqual(["plan", "isPlanHeld"]);
-  expect((await as(home, "GET", `${all}/acc_1`)).body).toMatchObject({ ownLimits: ["retries"], limits: { retries: 5 } });
+  expect((await as(home)("GET", `${all}/acc_1`)).body).toMatchObject({
+    ownLimits: ["retries"],
+    limits: { retries: 5 },
+  });
 });
 
-test("an account is deleted with the run that one of its runs invokes meanwhile", async () => {
+test("an account is deleted together with a run that is invoked during the deletion", async () => {
   let reads = 0;
   const home: TestServer = await createTestServer({
     wrap: (store) => ({
@@ -178,15 +250,18 @@ test("an account is deleted with the run that one of its runs invokes meanwhile"
         ...store.read,
         runs: async (query) => {
           const page = await store.read.runs(query);
-          if (++reads === 1) await startInvoked(home, "child", { step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 } });
+          if (++reads === 1)
+            await startInvoked(home, "child", {
+              step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 },
+            });
           return page;
         },
       },
     }),
   });
   await start(home, "parent");
-  await as(home, "POST", `${all}/acc_1/disable`);
-  expect((await as(home, "DELETE", `${all}/acc_1`)).status).toBe(200);
+  await as(home)("POST", `${all}/acc_1/disable`);
+  expect((await as(home)("DELETE", `${all}/acc_1`)).status).toBe(200);
   expect([...home.memory.tables.runs.values()].map(({ runId, state }) => [runId, state])).toEqual([
     ["parent", "RUN_CANCELED"],
     ["child", "RUN_CANCELED"],
@@ -194,17 +269,18 @@ test("an account is deleted with the run that one of its runs invokes meanwhile"
   expect(home.memory.tables.activeRuns.size).toBe(0);
 });
 
-test("the list goes on at its cursor", async () => {
+test("the list is paged", async () => {
   const home = await createTestServer();
-  for (let n = 0; n < 5; n++) expect((await as(home, "POST", all, { name: `account ${n}` })).status).toBe(200);
-  const whole = (await as(home, "GET", all)).body;
+  for (let n = 0; n < 5; n++)
+    expect((await as(home)("POST", all, { name: `account ${n}` })).status).toBe(200);
+  const whole = (await as(home)("GET", all)).body;
   expect(whole.accounts).toHaveLength(7);
   expect(whole.cursor).toBeUndefined();
   for (const count of [1, 3, 7]) {
     const found: unknown[] = [];
     let cursor = "";
     do {
-      const { body } = await as(home, "GET", `${all}?count=${count}${cursor}`);
+      const { body } = await as(home)("GET", `${all}?count=${count}${cursor}`);
       found.push(...body.accounts);
       cursor = body.cursor === undefined ? "" : `&cursor=${body.cursor}`;
     } while (cursor !== "");
@@ -214,32 +290,39 @@ test("the list goes on at its cursor", async () => {
 });
 
 test.each([
-  [{ name: "acc_1" }, 409, /there is an account of this name/],
-  [{ name: "a:b" }, 400, /^name: up to 100 characters/],
+  [{ name: "acc_1" }, 409, /an account with this name exists/],
+  [{ name: "a:b" }, 400, /^name: invalid; use 1 to 100 characters/],
   [{ name: "x".repeat(101) }, 400, /^name: /],
   [{}, 400, /^name: is missing/],
-  [{ name: "n", plan: "gold" }, 400, /^plan: gold is none of free, /],
-  [{ name: "n", limits: { retries: "many" } }, 400, /^limits\.retries: many is no whole number/],
+  [{ name: "n", plan: "gold" }, 400, /^plan: gold is not a plan; use free, /],
+  [{ name: "n", limits: { retries: "many" } }, 400, /^limits\.retries: many is invalid; use a whole number/],
   [{ name: "n", limits: { retries: -1 } }, 400, /^limits\.retries: /],
-  [{ name: "n", limits: { delay: "soon" } }, 400, /^limits\.delay: soon is no duration/],
+  [{ name: "n", limits: { delay: "soon" } }, 400, /^limits\.delay: soon is invalid; use a duration/],
   [{ name: "n", limits: { retries: true } }, 400, /^limits\.retries: is neither a number, nor null/],
-  [{ name: "n", limits: { logRows: 1 } }, 400, /logRows: there is no such field/],
+  [{ name: "n", limits: { logRows: 1 } }, 400, /logRows: unknown field/],
   [{ name: "n", limits: null }, 400, /^limits: is not an object$/],
-  [{ name: "n", limits: { logRetention: 0 } }, 400, /^limits\.logRetention: 0 is too short; give 60s or more$/],
-  [{ name: "n", reservedPrice: -1 }, 400, /^reservedPrice: -1 is neither a number of dollars/],
-  [{ name: "n", reservedPrice: 1_000_001 }, 400, /^reservedPrice: 1000001 is neither a number of dollars/],
+  [
+    { name: "n", limits: { logRetention: 0 } },
+    400,
+    /^limits\.logRetention: 0 is too short; use 60s or more$/,
+  ],
+  [{ name: "n", reservedPrice: -1 }, 400, /^reservedPrice: -1 is not an amount in dollars/],
+  [{ name: "n", reservedPrice: 1_000_001 }, 400, /^reservedPrice: 1000001 is not an amount in dollars/],
   [{ name: "n", reservedPrice: "9" }, 400, /^reservedPrice: is neither a number of dollars, nor null/],
-  [{ name: "n", state: "passive" }, 400, /^state: there is no such field/],
+  [{ name: "n", state: "passive" }, 400, /^state: unknown field/],
 ])("%o is refused", async (body, status, message) => {
   const home = await createTestServer();
-  expect(await as(home, "POST", all, body)).toMatchObject({ status, body: { message: expect.stringMatching(message) } });
+  expect(await as(home)("POST", all, body)).toMatchObject({
+    status,
+    body: { message: expect.stringMatching(message) },
+  });
   expect(home.memory.tables.accounts.size).toBe(2);
 });
 
-test("a port of its own has the requests about accounts, and those for anybody, and nothing else", async () => {
+test("the account port serves only the account endpoints and those without credentials", async () => {
   const home = await createTestServer({ servesAccountsOnly: true });
-  expect((await as(home, "GET", all)).status).toBe(200);
-  expect((await as(home, "GET", "/v2/svc/users", undefined, formatBasic("acc_1", "pass"))).status).toBe(200);
+  expect((await as(home)("GET", all)).status).toBe(200);
+  expect((await as(home, formatBasic("acc_1", "pass"))("GET", "/v2/svc/users")).status).toBe(200);
   expect((await home.ask("GET", "/v2/health", { token: null })).status).toBe(200);
   for (const row of routes.filter(({ access }) => !["account", "operator", "open"].includes(access))) {
     const url = row.path.replace("{destination}", "https://e.example").replaceAll(/\{\w+\}/g, "x");

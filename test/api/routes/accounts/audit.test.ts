@@ -22,7 +22,7 @@ const ofAccounts = (brand: string): Record<string, readonly string[]> => ({
   [`POST /v2/${brand}/move-to-team`]: ["account.change"],
 });
 
-/** What each route that changes anything leaves in the audit log. One that is missing here fails. */
+/** The audit entries of each route that changes anything, newest first. A missing route fails the test. */
 const actions: Readonly<Record<string, readonly string[]>> = {
   "DELETE /v2/topics/{name}": ["group.delete"],
   "POST /v2/topics/{name}/endpoints": ["group.addEndpoints"],
@@ -77,10 +77,12 @@ const actions: Readonly<Record<string, readonly string[]>> = {
   "DELETE /v2/admin/accounts/{account}": ["account.delete"],
 };
 
-test("every route that changes anything is kept, or says why it is not, and there is no row for one that is gone", () => {
+test("every route that changes anything is audited or gives a reason why not", () => {
   const kept = changing.filter(({ unaudited }) => unaudited === undefined).map(nameOf);
   expect(kept.toSorted()).toEqual(Object.keys(actions).toSorted());
-  expect(changing.flatMap(({ unaudited }) => (unaudited === undefined ? [] : [unaudited.length > 10]))).not.toContain(false);
+  expect(
+    changing.flatMap(({ unaudited }) => (unaudited === undefined ? [] : [unaudited.length > 10])),
+  ).not.toContain(false);
   expect(routes.filter((row) => row.unaudited !== undefined && !changesAnything(row)).map(nameOf)).toEqual([
     "GET /v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}",
     "GET /v2/in/{secret}",
@@ -101,7 +103,7 @@ async function owned(mark = "markofowner"): Promise<{ home: TestServer; mine: Po
 }
 
 describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ row, name }) => {
-  test("is kept with who did it, when it was done, and only then", async () => {
+  test("is audited with its author and time if it succeeds", async () => {
     const { home, mine } = await owned();
     const request = makeRequest(row, mine);
     if (name === "DELETE /v2/admin/accounts/{account}")
@@ -109,41 +111,52 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
     if (name.endsWith("/resume")) await pauseAll(home, mine);
     expect(asked(name) ? (await sendRequest(home, request)).status : 200).toBeLessThan(300);
     const found = [...home.memory.tables.audit.values()];
-    expect(found.filter(({ account }) => (account === "acc_a") === (name === "POST /v2/admin/accounts"))).toEqual([]);
-    expect(found.map(({ what }) => what).toReversed()).toEqual(row.unaudited === undefined ? actions[name] : []);
+    expect(
+      found.filter(({ account }) => (account === "acc_a") === (name === "POST /v2/admin/accounts")),
+    ).toEqual([]);
+    expect(found.map(({ what }) => what).toReversed()).toEqual(
+      row.unaudited === undefined ? actions[name] : [],
+    );
     const by = byOf[row.access as keyof typeof byOf];
     for (const entry of found) {
       expect(entry).toMatchObject({ time: home.clock.now, by: { ...by, address: "127.0.0.1" } });
-      // Nothing of what is secret, or of what was published.
+      // An entry has no secrets and no published content.
       expect(JSON.stringify(entry)).not.toMatch(/markofowner|sig_|eyJ/);
       expect(JSON.stringify(entry)).not.toContain(mine.ids.secret);
     }
   });
 
-  test("leaves nothing when it is refused", async () => {
+  test("is not audited if it is refused", async () => {
     const { home, mine } = await owned();
     const request = makeRequest(row, mine);
     if (row.access === "source" || row.access === "hook") return;
     const readOnly = `Bearer ${makeReadOnlyToken({ id: "acc_a", token: mine.token })}`;
     await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
-    // The operator is never passive. Steps of what has begun are taken all the same, and not kept; credentials can be ended.
-    const own = row.access === "operator" || row.operation === "step" || row.forPassive ? [] : [request.headers["authorization"] ?? ""];
+    // These requests are not refused: the operator is never passive, and a passive account may continue runs,
+    // which is not audited, and revoke credentials.
+    const own =
+      row.access === "operator" || row.operation === "step" || row.forPassive
+        ? []
+        : [request.headers["authorization"] ?? ""];
     for (const authorization of [...own, readOnly, "Bearer wrong", formatBasic("acc_a", "wrong")])
-      expect((await sendRequest(home, { ...request, headers: { ...request.headers, authorization } })).status).toBeGreaterThan(400);
+      expect(
+        (await sendRequest(home, { ...request, headers: { ...request.headers, authorization } })).status,
+      ).toBeGreaterThan(400);
     expect(home.memory.tables.audit.size).toBe(0);
   });
 });
 
-/** What goes on already is not resumed. In the name of nobody, so that nothing is kept of it. */
+/** Pauses everything, so that it can be resumed. Calls the store without an author, so nothing is audited. */
 async function pauseAll({ store }: TestServer, { ids }: Possessions): Promise<void> {
-  for (const id of [`queue:${ids.queue}`, `key:${ids.key}`]) await store.execute("pauseLimiter", { account: "acc_a", id });
+  for (const id of [`queue:${ids.queue}`, `key:${ids.key}`])
+    await store.execute("pauseLimiter", { account: "acc_a", id });
   await store.execute("pauseSchedule", { account: "acc_a", id: ids.scheduleId });
 }
 
-/** A call to a webhook needs one that waits, and is tried elsewhere. */
+/** Reports whether a route is called here. Calls to webhooks need a waiting step and are tested elsewhere. */
 const asked = (name: string): boolean => !name.includes("/hooks/");
 
-describe("what changed nothing is not kept:", () => {
+describe("a request that changes nothing is not audited:", () => {
   test.each([
     ["DELETE", "/v2/queues/none"],
     ["DELETE", "/v2/topics/none"],
@@ -162,20 +175,25 @@ describe("what changed nothing is not kept:", () => {
   });
 });
 
-test("what is asked for and so already is not kept: a queue is paused once, and goes on once", async () => {
+test("pausing a paused queue or resuming an active one is not audited", async () => {
   const { home, mine } = await owned();
   const { queue, key, scheduleId } = mine.ids;
   const paths = [`queues/${queue}`, `flowControl/${key}`, `schedules/${scheduleId}`];
   for (const verb of ["pause", "pause", "resume", "resume"])
-    for (const path of paths) expect((await home.ask("POST", `/v2/${path}/${verb}`, { token: mine.token })).status).toBe(200);
+    for (const path of paths)
+      expect((await home.ask("POST", `/v2/${path}/${verb}`, { token: mine.token })).status).toBe(200);
   expect([...home.memory.tables.audit.values()].map(({ what }) => what)).toEqual([
-    ...["queue.pause", "flowControl.pause", "schedule.pause"],
-    ...["queue.resume", "flowControl.resume", "schedule.resume"],
+    "queue.pause",
+    "flowControl.pause",
+    "schedule.pause",
+    "queue.resume",
+    "flowControl.resume",
+    "schedule.resume",
   ]);
 });
 
 describe("GET /v2/audit", () => {
-  /** Seven entries, a second apart. */
+  /** Creates seven entries, one second apart. */
   async function written() {
     const home = await createTestServer();
     for (const [method, url, body] of [
@@ -186,23 +204,39 @@ describe("GET /v2/audit", () => {
       ["POST", "/v2/keys/rotate"],
     ] as const) {
       home.clock.now += 1_000;
-      // It is paused to be deleted, which is kept as well.
+      // The deletion pauses the queue first, which is also audited.
       if (method === "DELETE") await home.store.execute("resumeLimiter", { account: "acc_1", id: "queue:r" });
       expect((await home.ask(method, url, body === undefined ? {} : { body })).status).toBe(200);
     }
     home.clock.now += 1_000;
     const headers = { authorization: formatBasic("acc_1", "pass") };
-    expect((await home.ask("PATCH", "/v2/svc/update-budget/acc_1", { token: null, headers, body: '{"budget":20}' })).status).toBe(200);
+    expect(
+      (
+        await home.ask("PATCH", "/v2/svc/update-budget/acc_1", {
+          token: null,
+          headers,
+          body: '{"budget":20}',
+        })
+      ).status,
+    ).toBe(200);
     return home;
   }
-  const all = ["account.change", "signingKey.rotate", "queue.delete", "queue.pause", "queue.pause", "queue.pause", "queue.set"];
+  const all = [
+    "account.change",
+    "signingKey.rotate",
+    "queue.delete",
+    "queue.pause",
+    "queue.pause",
+    "queue.pause",
+    "queue.set",
+  ];
   const read = async ({ ask }: TestServer, query = "") => {
     const { status, body } = await ask("GET", `/v2/audit${query}`);
     expect(status).toBe(200);
     return { actions: body.entries.map(({ action }: { action: string }) => action), cursor: body.cursor };
   };
 
-  test("tells who did what, from where and when, newest first", async () => {
+  test("shows author, action, address and time, newest first", async () => {
     const home = await written();
     const { status, body } = await home.ask("GET", "/v2/audit");
     expect(status).toBe(200);
@@ -235,11 +269,11 @@ describe("GET /v2/audit", () => {
     [`?fromDate=${testTime + 4_000}`, all.slice(0, 4)],
     [`?toDate=${testTime + 2_000}`, ["queue.pause", "queue.set"]],
     [`?fromDate=${testTime + 5_000}&toDate=${testTime + 5_000}`, ["signingKey.rotate"]],
-  ])("%s", async (query, expected) => {
+  ])("filters by %s", async (query, expected) => {
     expect((await read(await written(), query)).actions).toEqual(expected);
   });
 
-  test("goes on at its cursor, whatever the size of the page", async () => {
+  test("is paged, with any page size", async () => {
     const home = await written();
     for (const count of [1, 2, 3, 6, 7]) {
       const found: string[] = [];
@@ -255,16 +289,19 @@ describe("GET /v2/audit", () => {
   });
 
   test.each([
-    ["?cursor=1", /^cursor: not one/],
+    ["?cursor=1", /^cursor: unknown/],
     ["?cursor=aud_%00", /^cursor: /],
     ["?fromDate=2&toDate=1", /^fromDate: is later than toDate/],
-    ["?by=me", /^by: is none of token, password, operator, commandLine/],
+    ["?by=me", /^by: must be one of token, password, operator, commandLine/],
   ])("%s is refused", async (query, error) => {
     const { ask } = await createTestServer();
-    expect(await ask("GET", `/v2/audit${query}`)).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
+    expect(await ask("GET", `/v2/audit${query}`)).toMatchObject({
+      status: 400,
+      body: { error: expect.stringMatching(error) },
+    });
   });
 
-  test("shows an account nothing of another one, whatever the cursor", async () => {
+  test("shows nothing of another account, with any cursor", async () => {
     const home = await written();
     await home.ask("POST", "/v2/queues/mine/pause", { token: "b3RoZXI=" });
     const { body } = await home.ask("GET", "/v2/audit?count=1");

@@ -7,55 +7,77 @@ import { sendBatch, startHeaders, step, stepHeaders } from "../workflows/workflo
 
 const path = "/v2/workflows/runs/wfr_1";
 
-async function tokenWith({ ask }: TestServer, rights: { verbs: string[]; destinations?: string[] }): Promise<string> {
+async function tokenWith(
+  { ask }: TestServer,
+  rights: { verbs: string[]; destinations?: string[] },
+): Promise<string> {
   const { status, body } = await ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
   expect({ status, body }).toMatchObject({ status: 201 });
   return body.token;
 }
 
-/** A run that the account has started. */
+/** Starts a run of the account. */
 async function started(): Promise<TestServer> {
   const home = await createTestServer();
   expect((await sendBatch(home, [{ headers: startHeaders("wfr_1"), body: "payload" }])).status).toBe(200);
   return home;
 }
 
-const isGoing = async ({ store }: TestServer): Promise<boolean> => (await store.read.activeRun("acc_1", "wfr_1")) !== null;
+const isGoing = async ({ store }: TestServer): Promise<boolean> =>
+  (await store.read.activeRun("acc_1", "wfr_1")) !== null;
 
 test.each([
   ["no destinations", []],
   ["its own URL as destination", [endpoint]],
-])("the endpoint of a workflow needs a token to publish and to read, with %s: for its steps, and for the end", async (_, destinations) => {
-  const home = await started();
-  const token = await tokenWith(home, { verbs: ["publish", "read"], destinations });
-  expect(await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body: step() }], token)).toMatchObject({ status: 200 });
-  expect((await home.ask("GET", path, { token })).body).toHaveLength(2);
-  expect(await home.ask("DELETE", `${path}?cancel=false`, { token, body: "done" })).toMatchObject({
-    status: 200,
-    body: { finished: true },
-  });
-  expect(await isGoing(home)).toBe(false);
-});
+])(
+  "an endpoint can post steps and finish its run with a publish-and-read token, with %s",
+  async (_, destinations) => {
+    const home = await started();
+    const token = await tokenWith(home, { verbs: ["publish", "read"], destinations });
+    expect(await sendBatch(home, [{ headers: stepHeaders("wfr_1"), body: step() }], token)).toMatchObject({
+      status: 200,
+    });
+    expect((await home.ask("GET", path, { token })).body).toHaveLength(2);
+    expect(await home.ask("DELETE", `${path}?cancel=false`, { token, body: "done" })).toMatchObject({
+      status: 200,
+      body: { finished: true },
+    });
+    expect(await isGoing(home)).toBe(false);
+  },
+);
 
-test("a token that may publish elsewhere ends no run, and learns of none that is not there", async () => {
+test("a token for other destinations finishes no run and does not learn which runs exist", async () => {
   const home = await started();
-  const token = await tokenWith(home, { verbs: ["publish", "read"], destinations: ["https://other.example/*"] });
+  const token = await tokenWith(home, {
+    verbs: ["publish", "read"],
+    destinations: ["https://other.example/*"],
+  });
   expect(await home.ask("DELETE", `${path}?cancel=false`, { token, body: "done" })).toMatchObject({
     status: 403,
-    body: { error: expect.stringMatching(/^token: the run [^ ]+ needs a token with the verb publish for it/) },
+    body: {
+      error: expect.stringMatching(/^token: not valid for the run [^ ]+; it may publish only to/),
+    },
   });
   expect(await isGoing(home)).toBe(true);
 });
 
-test("to end a run needs the verb publish, and to cancel it the verb manage", async () => {
+test("finishing a run needs the verb publish, and cancelling it the verb manage", async () => {
   const home = await started();
   const publishing = await tokenWith(home, { verbs: ["publish"] });
   const managing = await tokenWith(home, { verbs: ["manage"] });
-  const reading = [await tokenWith(home, { verbs: ["read"] }), makeReadOnlyToken({ id: "acc_1", token: mainToken })];
-  for (const token of [...reading, managing]) expect((await home.ask("DELETE", `${path}?cancel=false`, { token })).status).toBe(403);
+  const reading = [
+    await tokenWith(home, { verbs: ["read"] }),
+    makeReadOnlyToken({ id: "acc_1", token: mainToken }),
+  ];
+  for (const token of [...reading, managing])
+    expect((await home.ask("DELETE", `${path}?cancel=false`, { token })).status).toBe(403);
   for (const token of [...reading, publishing]) {
-    for (const query of ["", "?cancel=true"]) expect((await home.ask("DELETE", `${path}${query}`, { token })).status).toBe(403);
+    for (const query of ["", "?cancel=true"])
+      expect((await home.ask("DELETE", `${path}${query}`, { token })).status).toBe(403);
   }
   expect(await isGoing(home)).toBe(true);
-  expect(await home.ask("DELETE", path, { token: managing })).toMatchObject({ status: 200, body: { cancelled: 1 } });
+  expect(await home.ask("DELETE", path, { token: managing })).toMatchObject({
+    status: 200,
+    body: { cancelled: 1 },
+  });
 });

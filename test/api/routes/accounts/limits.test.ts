@@ -6,7 +6,7 @@ import type { TestServer, Reply } from "../../testServer.ts";
 
 const second = 1000;
 
-/** Every limit of an account, as small as can be. Times in milliseconds. */
+/** Small values for every limit of an account. Durations are in milliseconds. */
 const small: AccountLimits = {
   messageBytes: 5,
   retries: 1,
@@ -38,7 +38,11 @@ beforeEach(async () => {
   await home.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", limits: small } });
 });
 
-type Ask = (method: string, url: string, more?: { headers?: Record<string, string>; body?: string }) => Promise<Reply>;
+type Ask = (
+  method: string,
+  url: string,
+  more?: { headers?: Record<string, string>; body?: string },
+) => Promise<Reply>;
 
 const to = "/v2/publish/https://e.example/";
 const settings = (headers: Record<string, string>) => (ask: Ask) => ask("POST", to, { headers });
@@ -54,19 +58,49 @@ const endpoints = (...hosts: string[]) => ({
   body: JSON.stringify({ endpoints: hosts.map((host) => ({ url: `https://${host}.example` })) }),
 });
 
-/** What goes beyond each limit that something is refused by: the status, and what is said. */
-const beyond: readonly (readonly [limit: LimitName, does: string, status: number, said: RegExp, act: (ask: Ask) => Promise<Reply>])[] = [
-  ["messageBytes", "a body", 413, /^body: 6 bytes, the limit is 5/, (ask) => ask("POST", to, { body: "123456" })],
-  ["retries", "retries", 412, /^retries: 2 asked for, the limit is 1/, settings({ "svc-retries": "2" })],
-  ["delay", "a delay", 412, /^delay: 11 seconds asked for, the limit is 10/, settings({ "svc-delay": "11s" })],
+/** A request beyond each limit that refuses requests, with the status and the error. */
+const beyond: readonly (readonly [
+  limit: LimitName,
+  does: string,
+  status: number,
+  said: RegExp,
+  act: (ask: Ask) => Promise<Reply>,
+])[] = [
   [
-    ...(["delay", "that of a callback", 412, /^delay: 11 seconds asked for, the limit is 10/] as const),
+    "messageBytes",
+    "a body",
+    413,
+    /^body: 6 bytes exceeds the limit of 5/,
+    (ask) => ask("POST", to, { body: "123456" }),
+  ],
+  ["retries", "retries", 412, /^retries: 2 exceeds the limit of 1/, settings({ "svc-retries": "2" })],
+  ["delay", "a delay", 412, /^delay: 11 seconds exceeds the limit of 10/, settings({ "svc-delay": "11s" })],
+  [
+    "delay",
+    "the delay of a callback",
+    412,
+    /^delay: 11 seconds exceeds the limit of 10/,
     settings({ "svc-callback": "https://c.example", "svc-callback-delay": "11s" }),
   ],
-  ["timeout", "a timeout", 412, /^timeout: 6 seconds asked for, the limit is 5/, settings({ "svc-timeout": "6s" })],
-  ["retries", "those of a callback", 412, /the limit is 1/, settings({ "svc-callback": "https://c.example", "svc-callback-retries": "2" })],
   [
-    ...(["parallelism", "a queue", 412, /^parallelism: 3 asked for, the limit is 2/] as const),
+    "timeout",
+    "a timeout",
+    412,
+    /^timeout: 6 seconds exceeds the limit of 5/,
+    settings({ "svc-timeout": "6s" }),
+  ],
+  [
+    "retries",
+    "the retries of a callback",
+    412,
+    /exceeds the limit of 1/,
+    settings({ "svc-callback": "https://c.example", "svc-callback-retries": "2" }),
+  ],
+  [
+    "parallelism",
+    "a queue",
+    412,
+    /^parallelism: 3 exceeds the limit of 2/,
     (ask) => ask("POST", "/v2/queues", { body: '{"queueName":"q","parallelism":3}' }),
   ],
   [
@@ -101,7 +135,7 @@ const beyond: readonly (readonly [limit: LimitName, does: string, status: number
     "endpoints",
     "endpoints",
     412,
-    /^endpoints: 2 in the URL group g, the limit is 1/,
+    /^endpoints: 2 in the URL group g exceeds the limit of 1/,
     (ask) => ask("POST", "/v2/topics/g/endpoints", endpoints("x", "y")),
   ],
   [
@@ -122,7 +156,7 @@ const beyond: readonly (readonly [limit: LimitName, does: string, status: number
     "requestsPerSecond",
     "reads",
     429,
-    /^requests: more than 8 in this second, which is the limit/,
+    /^requests: limit of 8 per second exceeded/,
     made(
       "GET",
       Array.from({ length: 9 }, () => "/v2/queues"),
@@ -130,58 +164,77 @@ const beyond: readonly (readonly [limit: LimitName, does: string, status: number
   ],
 ];
 
-const flagOf = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+const flagOf = (name: string): string => name.replace(/[A-Z]/g, (capital) => `-${capital.toLowerCase()}`);
 
-describe.each(beyond)("%s: %s beyond the limit", (limit, _, status, said, act) => {
+describe.for(beyond)("%s: %s beyond the limit", ([limit, , status, said, act]) => {
   test("is refused, with the limit and how to raise it", async () => {
     const reply = await act((method, url, more) => home.ask(method, url, more));
     expect(reply).toMatchObject({ status, body: { error: expect.stringMatching(said) } });
-    expect(reply.body.error).toContain(`waypost account limits acc_1 --${flagOf(limit)} ...`);
+    expect(reply.body.error).toContain(`waypost account limits acc_1 --${flagOf(limit)} <value>`);
   });
 
-  test("is taken of another account", async () => {
+  test("is accepted from another account", async () => {
     const reply = await act((method, url, more) => home.ask(method, url, { ...more, token: otherToken }));
     expect(reply.status).toBeLessThan(300);
   });
 });
 
-test("what is within all limits is taken", async () => {
+test("a request within all limits is accepted", async () => {
   const headers = { "svc-retries": "1", "svc-delay": "10s", "svc-timeout": "5s" };
   expect((await home.ask("POST", to, { headers, body: "12345" })).status).toBe(200);
 });
 
-describe("deliveries beyond what may be under way", () => {
-  test("wait, and are not refused; the other account is sent all", async () => {
+describe("deliveries beyond the limit of deliveries in flight", () => {
+  test("wait and are not refused; those of another account are sent", async () => {
     const ids: string[] = [];
-    for (const host of ["a", "b", "c", "d"]) ids.push((await home.ask("POST", `/v2/publish/https://${host}.example/`)).body.messageId);
-    const under = home.deliveries.splice(0);
-    expect(under).toHaveLength(2);
-    expect((await home.ask("GET", "/v2/globalParallelism")).body).toEqual({ parallelismMax: 2, parallelismCount: 2 });
+    for (const host of ["a", "b", "c", "d"])
+      ids.push((await home.ask("POST", `/v2/publish/https://${host}.example/`)).body.messageId);
+    const inFlight = home.deliveries.splice(0);
+    expect(inFlight).toHaveLength(2);
+    expect((await home.ask("GET", "/v2/globalParallelism")).body).toEqual({
+      parallelismMax: 2,
+      parallelismCount: 2,
+    });
     const { waitingOn } = (await home.ask("GET", `/v2/messages/${ids[3]}`)).body;
     expect(waitingOn).toMatchObject([
-      { reason: "account", used: 2, limit: 2, position: 1, text: expect.stringContaining("--global-parallelism") },
+      {
+        reason: "account",
+        used: 2,
+        limit: 2,
+        position: 1,
+        text: expect.stringContaining("--global-parallelism"),
+      },
     ]);
-    for (const host of ["a", "b", "c", "d"]) await home.ask("POST", `/v2/publish/https://${host}.example/`, { token: otherToken });
+    for (const host of ["a", "b", "c", "d"])
+      await home.ask("POST", `/v2/publish/https://${host}.example/`, { token: otherToken });
     expect(home.deliveries.splice(0)).toHaveLength(4);
     expect((await home.ask("GET", "/v2/globalParallelism", { token: otherToken })).body).toEqual({
       parallelismMax: 0,
       parallelismCount: 4,
     });
-    const [first] = under;
+    const [first] = inFlight;
     if (first) await home.settle(first, { status: 200 });
     expect(home.deliveries.map(({ message }) => message.id)).toEqual([ids[2]]);
   });
 });
 
-test("deliveries beyond what may be in flight to one endpoint wait as well, and say so; those to another endpoint of the host do not", async () => {
-  await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { ...small, globalParallelism: 3 } } });
+test("deliveries beyond the limit for one endpoint wait; those to other endpoints do not", async () => {
+  await home.store.execute("changeAccount", {
+    account: "acc_1",
+    change: { limits: { ...small, globalParallelism: 3 } },
+  });
   const publish = async (path: string): Promise<string> =>
     String((await home.ask("POST", `/v2/publish/https://gateway.example:8443/${path}`)).body.messageId);
-  const [, , third, fourth] = [await publish("a"), await publish("a"), await publish("a"), await publish("a")];
+  const [, , third, fourth] = [
+    await publish("a"),
+    await publish("a"),
+    await publish("a"),
+    await publish("a"),
+  ];
   const elsewhere = await publish("b");
-  const under = home.deliveries.splice(0);
-  expect(under).toHaveLength(3);
-  expect(under.at(-1)?.message.id).toBe(elsewhere);
+  const inFlight = home.deliveries.splice(0);
+  expect(inFlight).toHaveLength(3);
+  expect(inFlight.at(-1)?.message.id).toBe(elsewhere);
   expect((await home.ask("GET", `/v2/messages/${fourth}`)).body.waitingOn).toMatchObject([
     {
       reason: "account-endpoint",
@@ -189,15 +242,17 @@ test("deliveries beyond what may be in flight to one endpoint wait as well, and 
       used: 2,
       limit: 2,
       position: 1,
-      text: expect.stringContaining('"waypost account limits acc_1 --parallelism ..." raises the limit'),
+      text: expect.stringContaining(
+        'raise the limit with "waypost account limits acc_1 --parallelism <value>"',
+      ),
     },
   ]);
-  const [first] = under;
+  const [first] = inFlight;
   if (first) await home.settle(first, { status: 200 });
   expect(home.deliveries.map(({ message }) => message.id)).toEqual([third]);
 });
 
-test("the record of the account shows what it may have", async () => {
+test("the account record shows the limits", async () => {
   const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
   const { body } = await home.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
   expect(body).toMatchObject({
@@ -218,7 +273,10 @@ test("the record of the account shows what it may have", async () => {
   });
 });
 
-/** These refuse nothing, or not at once: see `core/admission/accountLimits.ts`, `core/commands/retention.ts`, `maintenance/trimHistory.ts` and `maintenance/storage.ts`. */
+/**
+ * Limits that refuse no request, or not at once. They are enforced in `core/admission/accountLimits.ts`,
+ * `core/commands/retention.ts`, `maintenance/trimHistory.ts` and `maintenance/storage.ts`.
+ */
 const others: readonly LimitName[] = [
   "globalParallelism",
   "deadLetters",
@@ -232,7 +290,7 @@ const others: readonly LimitName[] = [
   "storageBytes",
 ];
 
-test("every limit is enforced in one way or another", () => {
+test("every limit is enforced in one of these ways", () => {
   const known = new Set([...beyond.map(([name]) => name), ...others]);
   expect(limitNames.filter((name) => !known.has(name))).toEqual([]);
 });

@@ -7,9 +7,14 @@ import { createTestServer } from "../../testServer.ts";
 const day = 24 * 60 * 60 * 1_000;
 const logRetention = 3 * day;
 
-/** What the server removes, which keeps its log for three days and its dead letters for seven. */
+/** Removes expired rows, with 3 days of retention for the log and 7 days for dead letters. */
 const expire = ({ store, clock }: TestServer) =>
-  store.execute("expire", { account: "acc_1", retention: { log: logRetention, deadLetters: 7 * day }, now: clock.now, limit: 500 });
+  store.execute("expire", {
+    account: "acc_1",
+    retention: { log: logRetention, deadLetters: 7 * day },
+    now: clock.now,
+    limit: 500,
+  });
 const deleted = ({ store }: TestServer, dlqId: string) =>
   store.execute("deleteDeadLetters", { account: "acc_1", dlqIds: [dlqId], logRetention });
 const trimmed = async ({ store }: TestServer) => {
@@ -22,14 +27,14 @@ const trimmed = async ({ store }: TestServer) => {
   });
 };
 
-/** The states of a message, in all ways in which they are shown. */
+/** Returns the states of a message from every list that shows them. */
 async function statesOf({ ask }: TestServer, id: string): Promise<string[][]> {
   const one = (await ask("GET", `/v2/events?messageId=${id}&order=earliestFirst`)).body;
   const all = (await ask("GET", "/v2/logs?order=earliestFirst")).body;
   return [one.events, all.logs].map((events: { state: string }[]) => events.map(({ state }) => state));
 }
 
-test("a failed message shows its whole log as long as it is a dead letter, and nothing of it after that", async () => {
+test("a failed message shows its whole log until its dead letter is deleted", async () => {
   const home = await createTestServer();
   const id = await failMessage(home, "https://one.example");
   const whole = ["CREATED", "ACTIVE", "ERROR", "FAILED"];
@@ -43,46 +48,52 @@ test("a failed message shows its whole log as long as it is a dead letter, and n
 });
 
 describe("a failed run", () => {
-  const told = async ({ ask }: TestServer) => {
+  const readViews = async ({ ask }: TestServer) => {
     const [run] = (await ask("GET", "/v2/workflows/logs?workflowRunId=wfr_1")).body.runs;
     const { events } = (await ask("GET", "/v2/workflows/events?workflowRunId=wfr_1")).body;
     const status = (await ask("GET", "/v2/workflows/runs/wfr_1/status")).body;
     return { run, events, status };
   };
-  const statesIn = ({ events }: Awaited<ReturnType<typeof told>>) => events.map(({ state }: { state: string }) => state);
+  const statesIn = ({ events }: Awaited<ReturnType<typeof readViews>>) =>
+    events.map(({ state }: { state: string }) => state);
 
-  test("shows how it ended as long as its dead letter is there, also when the time of the log is over", async () => {
+  test("shows how it ended as long as its dead letter exists, even after the log retention", async () => {
     const home = await createTestServer();
     const dlqId = await failRunAndRead(home, "wfr_1");
-    const before = await told(home);
+    const before = await readViews(home);
     expect(statesIn(before)).toEqual(expect.arrayContaining(["ERROR", "FAILED", "RUN_FAILED"]));
     expect(JSON.stringify(before.run.steps)).toContain("status 500");
     home.clock.now += 5 * day;
     await expire(home);
-    const after = await told(home);
+    const after = await readViews(home);
     expect([after.run, after.events]).toEqual([before.run, before.events]);
     expect(after.run.dlqId).toBe(dlqId);
   });
 
-  test.each(["deleted", "too many", "expired"])("names its dead letter no more when that is gone: %s", async (how) => {
-    const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1", { failureCallback: callbackTo("https://app.example/failed") });
-    const { run, events, status } = await told(home);
-    expect([run.dlqId, run.failureFunction.dlqId, status.failure.dlqId]).toEqual([dlqId, dlqId, dlqId]);
-    expect(events.filter((event: { dlqId?: string }) => event.dlqId === dlqId)).toHaveLength(2);
-    if (how === "deleted") await deleted(home, dlqId);
-    else if (how === "too many") await trimmed(home);
-    else {
-      home.clock.now += 10;
-      await home.store.execute("expire", {
-        account: "acc_1",
-        now: home.clock.now,
-        limit: 500,
-        retention: { log: logRetention, deadLetters: 1 },
+  test.each(["deleted", "too many", "expired"])(
+    "no longer shows its dead letter when that is gone: %s",
+    async (how) => {
+      const home = await createTestServer();
+      const dlqId = await failRunAndRead(home, "wfr_1", {
+        failureCallback: callbackTo("https://app.example/failed"),
       });
-    }
-    const after = await told(home);
-    expect(statesIn(after)).toEqual(events.map(({ state }: { state: string }) => state));
-    expect(JSON.stringify(after)).not.toContain(dlqId);
-  });
+      const { run, events, status } = await readViews(home);
+      expect([run.dlqId, run.failureFunction.dlqId, status.failure.dlqId]).toEqual([dlqId, dlqId, dlqId]);
+      expect(events.filter((event: { dlqId?: string }) => event.dlqId === dlqId)).toHaveLength(2);
+      if (how === "deleted") await deleted(home, dlqId);
+      else if (how === "too many") await trimmed(home);
+      else {
+        home.clock.now += 10;
+        await home.store.execute("expire", {
+          account: "acc_1",
+          now: home.clock.now,
+          limit: 500,
+          retention: { log: logRetention, deadLetters: 1 },
+        });
+      }
+      const after = await readViews(home);
+      expect(statesIn(after)).toEqual(events.map(({ state }: { state: string }) => state));
+      expect(JSON.stringify(after)).not.toContain(dlqId);
+    },
+  );
 });

@@ -4,7 +4,14 @@ import { createTestServer, token } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 import { formatBasic } from "./possessions.ts";
 import { endpoint } from "../workflows/workflow.ts";
-import { sendBatch, callHeaders, startHeaders, start, step, stepHeaders } from "../workflows/workflowPosts.ts";
+import {
+  sendBatch,
+  callHeaders,
+  startHeaders,
+  start,
+  step,
+  stepHeaders,
+} from "../workflows/workflowPosts.ts";
 
 let home: TestServer;
 beforeEach(async () => {
@@ -18,19 +25,24 @@ const disabled = { status: 403, body: { error: expect.stringContaining("waypost 
 const post = (runId: string) => sendBatch(home, [{ headers: stepHeaders(runId), body: step() }]);
 const waiting = { stepId: 2, stepName: "w", stepType: "Wait", concurrent: 1 };
 
-describe("an account that is disabled", () => {
-  test("has its runs go on to their end: steps, calls to others, waits, events, the result", async () => {
+describe("a disabled account", () => {
+  test("can continue its runs to the end: steps, calls, waits, events and the result", async () => {
     expect(await post("wfr_1")).toMatchObject({ status: 200 });
     expect(home.deliveries.map(({ message }) => message.run?.runId)).toEqual(["wfr_1"]);
     const wait = { url: endpoint, timeout: "1d", step: waiting };
     const headers = { "upstash-workflow-runid": "wfr_1" };
-    expect(await home.ask("POST", "/v2/wait/paid", { headers, body: JSON.stringify(wait) })).toMatchObject({ status: 200 });
-    expect(await home.ask("POST", "/v2/notify/paid", { body: "yes" })).toMatchObject({ status: 200, body: [{ workflowRunId: "wfr_1" }] });
+    expect(await home.ask("POST", "/v2/wait/paid", { headers, body: JSON.stringify(wait) })).toMatchObject({
+      status: 200,
+    });
+    expect(await home.ask("POST", "/v2/notify/paid", { body: "yes" })).toMatchObject({
+      status: 200,
+      body: [{ workflowRunId: "wfr_1" }],
+    });
     const done = await home.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false", { body: "done" });
     expect(done).toMatchObject({ status: 200, body: { finished: true } });
   });
 
-  test("starts no run, and publishes nothing beside steps", async () => {
+  test("cannot start runs or publish anything but steps", async () => {
     expect(await start(home, "wfr_2")).toMatchObject(disabled);
     expect(await home.ask("POST", "/v2/publish/https://e.example/", { body: "x" })).toMatchObject(disabled);
     const items = [
@@ -41,9 +53,13 @@ describe("an account that is disabled", () => {
     expect(home.deliveries).toEqual([]);
   });
 
-  test("gets around it neither by a step of a run that is not there, nor by one that starts itself again", async () => {
+  test("cannot start a run by a step of an unknown run or by starting a run again", async () => {
     expect((await post("wfr_none")).status).toBe(400);
-    const again = { ...startHeaders("wfr_none"), "upstash-workflow-sdk-version": "1", "svc-workflow-trigger-by-sdk": "true" };
+    const again = {
+      ...startHeaders("wfr_none"),
+      "upstash-workflow-sdk-version": "1",
+      "svc-workflow-trigger-by-sdk": "true",
+    };
     const items = [{ destination: endpoint, headers: again, body: "x" }];
     expect(await home.ask("POST", "/v2/batch", { body: JSON.stringify(items) })).toMatchObject(disabled);
     const call = [{ destination: "https://third.example/", headers: callHeaders("wfr_none"), body: "x" }];
@@ -51,32 +67,41 @@ describe("an account that is disabled", () => {
     expect(home.deliveries).toEqual([]);
   });
 
-  test("can stop a token that has leaked: it replaces its own two, and revokes the others", async () => {
+  test("can replace its own tokens and revoke the others", async () => {
     await home.store.execute("changeAccount", { account: "acc_1", change: { state: "active" } });
     const made = await home.ask("POST", "/v2/tokens", { body: '{"verbs":["read"]}' });
     await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
     const readWith = async (one: string) => (await home.ask("GET", "/v2/queues", { token: one })).status;
     expect([await readWith(made.body.token), await readWith(token)]).toEqual([200, 200]);
-    expect(await home.ask("DELETE", `/v2/tokens/${made.body.tokenId}`)).toMatchObject({ status: 200, body: { revoked: 1 } });
+    expect(await home.ask("DELETE", `/v2/tokens/${made.body.tokenId}`)).toMatchObject({
+      status: 200,
+      body: { revoked: 1 },
+    });
     const headers = { authorization: formatBasic("acc_1", "pass") };
     const rotated = await home.ask("POST", "/v2/svc/rotate-token/acc_1", { token: null, headers });
     expect(rotated).toMatchObject({ status: 200, body: { state: "passive", active: false } });
-    expect([await readWith(made.body.token), await readWith(token), await readWith(rotated.body.token)]).toEqual([401, 401, 200]);
+    expect([
+      await readWith(made.body.token),
+      await readWith(token),
+      await readWith(rotated.body.token),
+    ]).toEqual([401, 401, 200]);
     const entries = (await home.ask("GET", "/v2/audit?count=2", { token: rotated.body.token })).body.entries;
     expect(entries.map(({ action }: { action: string }) => action)).toEqual(["token.rotate", "token.revoke"]);
   });
 
-  test("makes no token, and its signing keys stay", async () => {
+  test("cannot create tokens or rotate signing keys", async () => {
     expect(await home.ask("POST", "/v2/tokens", { body: '{"verbs":["read"]}' })).toMatchObject(disabled);
     expect(await home.ask("POST", "/v2/keys/rotate")).toMatchObject(disabled);
   });
 
-  test("revokes nothing with a token that may only read", async () => {
+  test("cannot revoke tokens with a read-only token", async () => {
     const readOnly = makeReadOnlyToken({ id: "acc_1", token });
-    expect((await home.ask("DELETE", "/v2/tokens/tok_1pHQqVwd111112XZteR2", { token: readOnly })).status).toBe(403);
+    expect(
+      (await home.ask("DELETE", "/v2/tokens/tok_1pHQqVwd111112XZteR2", { token: readOnly })).status,
+    ).toBe(403);
   });
 
-  test("cancels nothing itself", async () => {
+  test("cannot cancel anything", async () => {
     expect(await home.ask("DELETE", "/v2/workflows/runs/wfr_1")).toMatchObject(disabled);
   });
 });

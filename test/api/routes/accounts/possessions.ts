@@ -4,26 +4,45 @@ import { callbackTo, takeDelivery, failRunAndRead, start } from "../lists/failed
 import type { TestServer, Reply } from "../../testServer.ts";
 import { operatorPassword } from "../../testServer.ts";
 
-/** An account, and one of everything that an account can have. */
+/** An account with one object of each kind that an account can have. */
 export type Possessions = {
   account: string;
   token: string;
   password: string;
-  /** Where its messages go. */
+  /** The destination of its messages. */
   url: string;
   ids: Readonly<Record<Kind, string>>;
 };
 
 const kinds = [
-  ...(["messageId", "dlqId", "failedRun", "failedCallback", "openCallback", "runId", "eventId"] as const),
-  ...(["queue", "key", "group", "scheduleId", "sourceId", "secret", "tokenId"] as const),
-];
+  "messageId",
+  "dlqId",
+  "failedRun",
+  "failedCallback",
+  "openCallback",
+  "runId",
+  "eventId",
+  "queue",
+  "key",
+  "group",
+  "scheduleId",
+  "sourceId",
+  "secret",
+  "tokenId",
+] as const;
+/** The kinds of objects that paths can name. */
 export type Kind = (typeof kinds)[number];
 
-export const formatBasic = (user: string, password: string): string => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+/** Returns an Authorization header with user name and password. */
+export const formatBasic = (user: string, password: string): string =>
+  `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
 
-/** Makes an account. Whatever is its own, besides names and ids, has the mark in it. */
-export async function createPossessions(testServer: TestServer, account: string, mark: string): Promise<Possessions> {
+/** Creates an account. All its content, apart from names and ids, contains the mark. */
+export async function createPossessions(
+  testServer: TestServer,
+  account: string,
+  mark: string,
+): Promise<Possessions> {
   const password = `password-${mark}`;
   const token = makeToken(account, password);
   const signingKeys = { current: `sig_1${mark}`, next: `sig_2${mark}` };
@@ -36,9 +55,14 @@ export async function createPossessions(testServer: TestServer, account: string,
     signingKeys,
   });
   const url = `https://${mark}.example/x`;
-  const ask = async (method: string, path: string, more: { headers?: Record<string, string>; body?: string } = {}) => {
+  const ask = async (
+    method: string,
+    path: string,
+    more: { headers?: Record<string, string>; body?: string } = {},
+  ) => {
     const reply = await testServer.ask(method, path, { token, ...more });
-    if (reply.status > 299) throw new Error(`${method} ${path}: ${reply.status} ${JSON.stringify(reply.body)}`);
+    if (reply.status > 299)
+      throw new Error(`${method} ${path}: ${reply.status} ${JSON.stringify(reply.body)}`);
     return reply.body;
   };
   const queue = `queue-${account}`;
@@ -51,13 +75,17 @@ export async function createPossessions(testServer: TestServer, account: string,
   });
   await ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: queue, parallelism: 7 }) });
   await ask("POST", `/v2/enqueue/${queue}/${url}`, { body: mark, headers: held });
-  await ask("POST", `/v2/topics/${group}/endpoints`, { body: JSON.stringify({ endpoints: [{ name: mark, url }] }) });
+  await ask("POST", `/v2/topics/${group}/endpoints`, {
+    body: JSON.stringify({ endpoints: [{ name: mark, url }] }),
+  });
   const { scheduleId } = await ask("POST", `/v2/schedules/${url}`, {
     body: mark,
     headers: { "svc-cron": "0 0 1 1 *", "svc-forward-x": mark },
   });
   const source = await ask("POST", "/v2/sources", { body: JSON.stringify({ name: mark, destination: url }) });
-  const { tokenId } = await ask("POST", "/v2/tokens", { body: JSON.stringify({ name: mark, verbs: ["read"] }) });
+  const { tokenId } = await ask("POST", "/v2/tokens", {
+    body: JSON.stringify({ name: mark, verbs: ["read"] }),
+  });
   const made = { messageId, queue, key, group, scheduleId, tokenId };
   const ids = { ...made, sourceId: source.sourceId, secret: String(source.url).split("/").at(-1) ?? "" };
   return {
@@ -77,7 +105,11 @@ async function createDeadLetter(
   testServer: TestServer,
   { token, url, mark }: { account: string; token: string; url: string; mark: string },
 ): Promise<string> {
-  const { body } = await testServer.ask("POST", `/v2/publish/${url}`, { token, headers: { "svc-retries": "0" }, body: mark });
+  const { body } = await testServer.ask("POST", `/v2/publish/${url}`, {
+    token,
+    headers: { "svc-retries": "0" },
+    body: mark,
+  });
   await testServer.settle(takeDelivery(testServer, body.messageId), { status: 500, body: Buffer.from(mark) });
   return (await testServer.ask("GET", "/v2/dlq", { token })).body.messages[0].dlqId;
 }
@@ -94,20 +126,31 @@ async function createRuns(testServer: TestServer, { account, url, ask }: Account
   const eventId = `event-${account}`;
   await start(testServer, runId, { account, url });
   const step = { stepId: 1, stepName: "s", stepType: "Wait" };
-  await ask("POST", `/v2/wait/${eventId}`, { headers: { "svc-workflow-runid": runId }, body: JSON.stringify({ url, step }) });
+  await ask("POST", `/v2/wait/${eventId}`, {
+    headers: { "svc-workflow-runid": runId },
+    body: JSON.stringify({ url, step }),
+  });
   const failureCallback = { ...callbackTo(`${url}/failed`), retries: 0 };
   const failedRun = await failRunAndRead(testServer, `wfr_${account}_1`, { account, url });
   testServer.deliveries.splice(0);
-  const failedCallback = await failRunAndRead(testServer, `wfr_${account}_2`, { account, url, failureCallback });
+  const failedCallback = await failRunAndRead(testServer, `wfr_${account}_2`, {
+    account,
+    url,
+    failureCallback,
+  });
   const [callback] = testServer.deliveries.splice(0);
   if (!callback) throw new Error("there is no failure callback");
   await testServer.settle(callback, { status: 500 });
-  const openCallback = await failRunAndRead(testServer, `wfr_${account}_3`, { account, url, failureCallback });
+  const openCallback = await failRunAndRead(testServer, `wfr_${account}_3`, {
+    account,
+    url,
+    failureCallback,
+  });
   testServer.deliveries.splice(0);
   return { runId, eventId, failedRun, failedCallback, openCallback };
 }
 
-/** What stands in a place of a path. */
+/** The kind of id in each path parameter. */
 const places: readonly (readonly [path: RegExp, kind: Kind])[] = [
   [/^\/v2\/topics\//, "group"],
   [/^\/v2\/queues\/|^\/v2\/enqueue\/\{queue\}/, "queue"],
@@ -124,8 +167,11 @@ const places: readonly (readonly [path: RegExp, kind: Kind])[] = [
   [/\{workflowRunId\}/, "runId"],
 ];
 
-/** What a request needs besides, to be done. */
-const extraParts = ({ ids, url }: Possessions): Readonly<Record<string, { body?: unknown; headers?: Record<string, string> }>> => ({
+/** The headers and bodies that requests need to succeed. */
+const extraParts = ({
+  ids,
+  url,
+}: Possessions): Readonly<Record<string, { body?: unknown; headers?: Record<string, string> }>> => ({
   "POST /v2/batch": { body: [{ destination: "https://e.example" }] },
   "POST /v2/batch/trigger": { body: [{ destination: "https://e.example" }] },
   "POST /v2/topics/{name}/endpoints": { body: { endpoints: [{ url: "https://e.example" }] } },
@@ -145,14 +191,20 @@ const extraParts = ({ ids, url }: Possessions): Readonly<Record<string, { body?:
   "POST /v2/flowControl/{key}/pin": { body: undefined },
 });
 
+/** The parts of a request. */
 export type RequestParts = { method: string; url: string; headers: Record<string, string>; body?: string };
 
-/** The request of a route for something of an account, as its owner would make it. `put` replaces what stands in the path. */
+/**
+ * Returns the request of a route for an object of an account, as its owner would send it. `put` replaces the
+ * id in the path.
+ */
 export function makeRequest(row: Route, of: Possessions, put?: string): RequestParts {
   const { method, path } = row;
   const name = `${method} ${path}`;
   const kind =
-    method === "DELETE" && path.endsWith("/callback/{dlqId}") ? "openCallback" : places.find(([pattern]) => pattern.test(path))?.[1];
+    method === "DELETE" && path.endsWith("/callback/{dlqId}")
+      ? "openCallback"
+      : places.find(([pattern]) => pattern.test(path))?.[1];
   const id = put ?? (kind === undefined ? "x" : of.ids[kind]);
   const filled = path
     .replace("{destination}", "https://e.example/x")
@@ -176,22 +228,26 @@ const authorizationFor = ({ access }: Route, { account, password, token }: Posse
   return access === "account" ? formatBasic(account, password) : `Bearer ${token}`;
 };
 
-/** Of the account interface. */
+/** The bodies of the account API. */
 function accountBody({ path }: Route, id: string): { body?: unknown; headers?: Record<string, string> } {
-  if (path.endsWith("/move-to-team")) return { body: { [path.includes("/svc/") ? "svc_id" : "qstash_id"]: id, target_team_id: "team" } };
+  if (path.endsWith("/move-to-team"))
+    return { body: { [path.includes("/svc/") ? "svc_id" : "qstash_id"]: id, target_team_id: "team" } };
   if (path.includes("/set-plan/")) return { body: { plan_name: "paid" } };
   return path.includes("/update-budget/") ? { body: { budget: 50 } } : {};
 }
 
+/** Sends a request. */
 export const sendRequest = ({ ask }: TestServer, { method, url, ...more }: RequestParts): Promise<Reply> =>
   ask(method, url, { token: null, ...more });
 
-/** All rows of an account, as text. */
+/** Returns all rows of an account as text. */
 export const dumpRows = ({ memory }: TestServer, account: string): string =>
   JSON.stringify(
     Object.entries(memory.tables).map(([table, rows]) => [
       table,
-      [...(rows as Map<string, unknown>)].filter(([key]) => key === account || key.startsWith(`${account}\n`)),
+      [...(rows as Map<string, unknown>)].filter(
+        ([key]) => key === account || key.startsWith(`${account}\n`),
+      ),
     ]),
     (_, value: unknown) => (value instanceof Uint8Array ? Buffer.from(value).toString("latin1") : value),
   );

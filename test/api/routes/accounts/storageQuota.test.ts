@@ -12,20 +12,30 @@ beforeEach(async () => {
 const operator = { authorization: `Basic ${Buffer.from(`operator:${operatorPassword}`).toString("base64")}` };
 const holder = { authorization: `Basic ${Buffer.from("acc_1:pass").toString("base64")}` };
 const limit = (storageBytes: number | string | null) =>
-  home.ask("PATCH", "/v2/admin/accounts/acc_1", { token: null, headers: operator, body: JSON.stringify({ limits: { storageBytes } }) });
-const record = async () => (await home.ask("GET", "/v2/admin/accounts/acc_1", { token: null, headers: operator })).body;
+  home.ask("PATCH", "/v2/admin/accounts/acc_1", {
+    token: null,
+    headers: operator,
+    body: JSON.stringify({ limits: { storageBytes } }),
+  });
+const record = async () =>
+  (await home.ask("GET", "/v2/admin/accounts/acc_1", { token: null, headers: operator })).body;
 
-/** What the server does every 10 s. */
+/** Runs the check of the storage quotas that the server does every 10 s. */
 const look = (): Promise<void> => {
   home.clock.now += 10_000;
-  return createStorageTask({ store: home.store, clock: { now: () => home.clock.now, sleep: async () => undefined } }).run();
+  return createStorageTask({
+    store: home.store,
+    clock: { now: () => home.clock.now, sleep: async () => undefined },
+  }).run();
 };
 
 const to = "/v2/publish/https://e.example/";
-const full =
-  /^(message 1 of 2: )?storage: \d+ bytes stored exceed this account's limit of 70000; .* "waypost account limits acc_1 --storage-bytes <n>"$/;
+const full = new RegExp(
+  "^(message 1 of 2: )?storage: \\d+ bytes stored exceed this account's limit of 70000; .* " +
+    '"waypost account limits acc_1 --storage-bytes <n>"$',
+);
 
-/** A dead letter of some size, and the account is over its quota. */
+/** Creates a dead letter that takes the account above its quota. */
 async function filled(bytes = 60_000): Promise<string> {
   await limit(70_000);
   await home.ask("POST", to, { headers: { "svc-retries": "0" } });
@@ -34,9 +44,12 @@ async function filled(bytes = 60_000): Promise<string> {
   return (await home.ask("GET", "/v2/dlq")).body.messages[0].dlqId;
 }
 
-test("whoever runs the server sets the quota, and its use is shown beside it", async () => {
+test("the operator sets the quota, and the account record shows its use", async () => {
   expect((await record()).limits.storageBytes).toBe(500_000_000_000_000);
-  expect(await limit(2_000)).toMatchObject({ status: 200, body: { limits: { storageBytes: 2_000 }, ownLimits: ["storageBytes"] } });
+  expect(await limit(2_000)).toMatchObject({
+    status: 200,
+    body: { limits: { storageBytes: 2_000 }, ownLimits: ["storageBytes"] },
+  });
   await home.ask("POST", to, { body: "x".repeat(500) });
   const { storedBytes } = await record();
   expect(storedBytes).toBeGreaterThan(700);
@@ -44,19 +57,32 @@ test("whoever runs the server sets the quota, and its use is shown beside it", a
   const list = await home.ask("GET", "/v2/admin/accounts", { token: null, headers: operator });
   expect(list.body.accounts.find(({ id }: { id: string }) => id === "acc_1")).toMatchObject({ storedBytes });
   for (const path of ["user/acc_1", "stats/acc_1"])
-    expect(await home.ask("GET", `/v2/svc/${path}`, { token: null, headers: holder })).toMatchObject({ status: 200, body: shown });
+    expect(await home.ask("GET", `/v2/svc/${path}`, { token: null, headers: holder })).toMatchObject({
+      status: 200,
+      body: shown,
+    });
 });
 
-test("over the quota every way to publish is refused with 429 and Retry-After", async () => {
+test("above the quota every way to publish is refused with 429 and Retry-After", async () => {
   const dlqId = await filled();
   const asked: [string, string, Parameters<TestServer["ask"]>[2]?][] = [
     ["POST", to, { body: "x" }],
     ["POST", "/v2/enqueue/q/https://e.example/", { body: "x" }],
-    ["POST", "/v2/batch", { body: JSON.stringify([{ destination: "https://e.example/" }, { destination: "https://e.example/" }]) }],
+    [
+      "POST",
+      "/v2/batch",
+      {
+        body: JSON.stringify([{ destination: "https://e.example/" }, { destination: "https://e.example/" }]),
+      },
+    ],
     ["POST", "/v2/schedules/https://e.example/", { headers: { "svc-cron": "0 0 1 1 *" } }],
     ["POST", to, { headers: { "svc-cron": "0 0 1 1 *" } }],
     ["POST", "/v2/trigger/https://e.example/"],
-    ["POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: "https://e.example/" }] }) }],
+    [
+      "POST",
+      "/v2/topics/g/endpoints",
+      { body: JSON.stringify({ endpoints: [{ url: "https://e.example/" }] }) },
+    ],
     ["POST", `/v2/dlq/retry/${dlqId}`],
     ["POST", "/v2/dlq/retry"],
   ];
@@ -69,16 +95,22 @@ test("over the quota every way to publish is refused with 429 and Retry-After", 
   expect(home.deliveries).toEqual([]);
 });
 
-test("an account with a limit of requests in a day is told of the storage alone: public clients would wait for the end of the day", async () => {
+test("a refusal for storage does not show the daily quota, or clients would wait for midnight", async () => {
   await filled();
   const limits = { storageBytes: 70_000, requestsPerDay: 1_000, requestsPerDayHard: 1_000 };
-  await home.ask("PATCH", "/v2/admin/accounts/acc_1", { token: null, headers: operator, body: JSON.stringify({ limits }) });
+  await home.ask("PATCH", "/v2/admin/accounts/acc_1", {
+    token: null,
+    headers: operator,
+    body: JSON.stringify({ limits }),
+  });
   const { status, headers } = await home.ask("POST", to, { body: "x" });
   expect([status, headers["retry-after"], headers["ratelimit-limit"]]).toEqual([429, "1", undefined]);
 });
 
-test("a call to a source is refused for its sender to come again, and its owner sees why", async () => {
-  const source = (await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example","name":"s"}' })).body;
+test("a call to a source is refused so that the sender retries, and its owner sees the reason", async () => {
+  const source = (
+    await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example","name":"s"}' })
+  ).body;
   await filled();
   const path = new URL(source.url).pathname;
   expect(await home.ask("POST", path, { token: null, body: "x" })).toMatchObject({ status: 503 });
@@ -86,7 +118,7 @@ test("a call to a source is refused for its sender to come again, and its owner 
   expect(JSON.stringify(body)).toContain("storage: ");
 });
 
-test("what was taken is delivered, dead letters can be deleted, and then there is room again", async () => {
+test("accepted messages are delivered, and deleting dead letters makes room again", async () => {
   await home.ask("POST", to, { body: "before" });
   const before = home.delivery();
   const dlqId = await filled();
@@ -100,10 +132,14 @@ test("what was taken is delivered, dead letters can be deleted, and then there i
   expect((await home.ask("POST", to, { body: "x" })).status).toBe(200);
 });
 
-test("above 125 % steps, events and calls to webhooks of runs get 429 as well, and are taken when there is room again", async () => {
+test("above 125 % of the quota, steps, events and webhook calls get 429 until there is room", async () => {
   await start(home, "wfr_1");
   await home.settle(home.delivery(), workflowResponse);
-  const headers = { "Upstash-Workflow-Init": "false", "Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Url": endpoint };
+  const headers = {
+    "Upstash-Workflow-Init": "false",
+    "Upstash-Workflow-RunId": "wfr_1",
+    "Upstash-Workflow-Url": endpoint,
+  };
   const step = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", concurrent: 1, out: "1" });
   const statuses = async (): Promise<number[]> => [
     (await home.ask("POST", `/v2/publish/${endpoint}`, { headers, body: step })).status,
@@ -117,7 +153,7 @@ test("above 125 % steps, events and calls to webhooks of runs get 429 as well, a
   expect(await statuses()).toEqual([200, 200, 200]);
 });
 
-test("a raised quota holds at once", async () => {
+test("a raised quota applies at once", async () => {
   await filled();
   await limit(1_000_000);
   expect((await home.ask("POST", to, { body: "x" })).status).toBe(200);
@@ -127,7 +163,7 @@ test("a raised quota holds at once", async () => {
   expect((await home.ask("POST", to, { body: "x" })).status).toBe(200);
 });
 
-test("an account is refused for its own use alone", async () => {
+test("an account is refused only for its own use", async () => {
   await filled();
   expect((await home.ask("POST", to, { token: "b3RoZXI=", body: "x" })).status).toBe(200);
 });

@@ -8,27 +8,40 @@ import { createTestServer } from "../../testServer.ts";
 import type { RequestParts, Possessions } from "./possessions.ts";
 import { sendRequest, createPossessions, makeRequest, dumpRows } from "./possessions.ts";
 
-// One account tries every request with the names and ids of what another one has, wherever a name or an id can stand.
+// One account, the intruder, tries every request with the names and ids of another account's objects, in
+// every
+// place that can have a name or an id. The other account is the owner.
 
-const hers = "markofhers";
-const his = "markofhis";
+const ownerMark = "markofhers";
+const intruderMark = "markofhis";
 
-/** What she has, and he tries. */
-async function both(): Promise<{ home: TestServer; she: Possessions; he: Possessions }> {
+/** Creates a server with both accounts and their objects. */
+async function both(): Promise<{ home: TestServer; owner: Possessions; intruder: Possessions }> {
   const home = await createTestServer();
-  return { home, she: await createPossessions(home, "acc_a", hers), he: await createPossessions(home, "acc_b", his) };
+  return {
+    home,
+    owner: await createPossessions(home, "acc_a", ownerMark),
+    intruder: await createPossessions(home, "acc_b", intruderMark),
+  };
 }
 
-/** Who holds the secret of a source or the URL of a webhook is let in by it, and who runs the server sees all. */
+/**
+ * The routes to try. Left out are the routes for the operator, who sees everything, and those that a secret
+ * in the URL opens: sources and webhooks.
+ */
 const rows = routes
   .filter(({ access }) => access === "token" || access === "account" || access === "open")
   .map((row) => ({ row, name: `${row.method} ${row.path}` }));
 
-/** The same length and letters, and nobody's. */
+/** Returns an unknown id of the same length and with the same kinds of characters. */
 const strangerOf = (id: string): string =>
-  id.replace(/_a/, "_z").replace(/\w(?=\W*$)/, (last) => (/\d/.test(last) ? String((Number(last) + 5) % 10) : last === "q" ? "r" : "q"));
+  id
+    .replace(/_a/, "_z")
+    .replace(/\w(?=\W*$)/, (last) =>
+      /\d/.test(last) ? String((Number(last) + 5) % 10) : last === "q" ? "r" : "q",
+    );
 
-/** An answer without what differs from one request to the next: the ids that were given, and those that were made. */
+/** Returns a response without the parts that differ between requests: given ids and new ids. */
 const shapeOf = ({ status, body }: Reply, given: string): string =>
   JSON.stringify({ status, body })
     .replaceAll(given, "(given)")
@@ -37,11 +50,12 @@ const shapeOf = ({ status, body }: Reply, given: string): string =>
 
 const idsOf = ({ account, ids }: Possessions): string[] => [account, ...Object.values(ids)];
 
-/** Nothing of hers is in what he is told, besides what he has said himself. */
-function expectNothingOfHers({ body, headers }: Reply, request: RequestParts, she: Possessions): void {
-  const told = JSON.stringify([body, headers]);
-  const said = JSON.stringify(request) + (decoded(request.url) ?? "");
-  for (const own of [hers, ...idsOf(she)]) if (!said.includes(own) && told.includes(own)) expect(told, request.url).not.toContain(own);
+/** Checks that the response has nothing of the owner's, apart from what the request itself contained. */
+function expectNothingOfOwner({ body, headers }: Reply, request: RequestParts, owner: Possessions): void {
+  const received = JSON.stringify([body, headers]);
+  const sent = JSON.stringify(request) + (decoded(request.url) ?? "");
+  for (const own of [ownerMark, ...idsOf(owner)])
+    if (!sent.includes(own) && received.includes(own)) expect(received, request.url).not.toContain(own);
 }
 
 const decoded = (text: string): string | null => {
@@ -52,7 +66,7 @@ const decoded = (text: string): string | null => {
   }
 };
 
-/** Requests with something of hers in one of the parameters. */
+/** Returns requests with a value of the owner's in one of the parameters. */
 function withParameters(row: Route, asked: RequestParts, { account, ids }: Possessions): RequestParts[] {
   const values = [
     ids.messageId,
@@ -61,44 +75,53 @@ function withParameters(row: Route, asked: RequestParts, { account, ids }: Posse
     ids.runId,
     ids.queue,
     account,
-    hers,
-    `https://${hers}.example/x`,
-    `${hers}.example`,
+    ownerMark,
+    `https://${ownerMark}.example/x`,
+    `${ownerMark}.example`,
   ];
   const path = asked.url.replace(/\?.*/, "");
   return Object.keys(row.query.shape).flatMap((field) =>
     values.map((value) => {
       const { method, headers } = asked;
-      if (takesFieldsInBody(row)) return { method, headers, url: path, body: JSON.stringify({ [field]: value }) };
+      if (takesFieldsInBody(row))
+        return { method, headers, url: path, body: JSON.stringify({ [field]: value }) };
       return { method, headers, url: `${path}?${field}=${encodeURIComponent(value)}` };
     }),
   );
 }
 
-test.each(rows)("$name tells and changes nothing of another account, and answers as if there were nothing", async ({ row }) => {
-  const shared = await both();
-  const { home, she, he } = shared;
-  const before = dumpRows(home, "acc_a");
-  const isNamed = /\{(?!destination)\w+\}/.test(row.path);
-  for (const id of isNamed ? idsOf(she) : [she.account]) {
-    // A step waits for one thing only: each has to be asked for where it does not wait yet.
-    const [here, there] = row.path.startsWith("/v2/wait/") ? [await both(), await both()] : [shared, shared];
-    const was = dumpRows(here.home, "acc_a");
-    const request = makeRequest(row, here.he, id);
-    const reply = await sendRequest(here.home, request);
-    expectNothingOfHers(reply, request, here.she);
-    expect(dumpRows(here.home, "acc_a") === was, `${request.url} changed what another account has`).toBe(true);
-    const stranger = strangerOf(id);
-    expect(stranger).not.toBe(id);
-    const other = await sendRequest(there.home, makeRequest(row, there.he, stranger));
-    if (isNamed) expect(shapeOf(reply, id), request.url).toBe(shapeOf(other, stranger));
-  }
-  for (const request of withParameters(row, makeRequest(row, he), she)) expectNothingOfHers(await sendRequest(home, request), request, she);
-  expect(dumpRows(home, "acc_a") === before, "what another account has was changed").toBe(true);
-});
+test.each(rows)(
+  "$name reveals and changes nothing of another account, and treats its ids as unknown",
+  async ({ row }) => {
+    const shared = await both();
+    const { home, owner, intruder } = shared;
+    const before = dumpRows(home, "acc_a");
+    const isNamed = /\{(?!destination)\w+\}/.test(row.path);
+    for (const id of isNamed ? idsOf(owner) : [owner.account]) {
+      // A step waits for one event only, so each request needs a server where the step does not wait yet.
+      const [here, there] = row.path.startsWith("/v2/wait/")
+        ? [await both(), await both()]
+        : [shared, shared];
+      const was = dumpRows(here.home, "acc_a");
+      const request = makeRequest(row, here.intruder, id);
+      const reply = await sendRequest(here.home, request);
+      expectNothingOfOwner(reply, request, here.owner);
+      expect(dumpRows(here.home, "acc_a") === was, `${request.url} changed what another account has`).toBe(
+        true,
+      );
+      const stranger = strangerOf(id);
+      expect(stranger).not.toBe(id);
+      const other = await sendRequest(there.home, makeRequest(row, there.intruder, stranger));
+      if (isNamed) expect(shapeOf(reply, id), request.url).toBe(shapeOf(other, stranger));
+    }
+    for (const request of withParameters(row, makeRequest(row, intruder), owner))
+      expectNothingOfOwner(await sendRequest(home, request), request, owner);
+    expect(dumpRows(home, "acc_a") === before, "what another account has was changed").toBe(true);
+  },
+);
 
 const brands = ["svc", "upstash"] as const;
-/** Settings that name something. */
+/** Settings whose values are names or ids. */
 const naming = [
   "schedule-id",
   "deduplication-id",
@@ -110,10 +133,10 @@ const naming = [
   "label",
 ] as const;
 
-test("whatever one account asks for, with names of another one anywhere, it learns and changes nothing of that", async () => {
-  const { home, she, he } = await both();
+test("arbitrary requests with names of another account reveal and change nothing of it", async () => {
+  const { home, owner, intruder } = await both();
   const before = dumpRows(home, "acc_a");
-  const own = [...idsOf(she), "none", "%00", ""];
+  const own = [...idsOf(owner), "none", "%00", ""];
   const id = fc.constantFrom(...own);
   const brand = fc.constantFrom(...brands);
   const anything = fc.record({
@@ -127,10 +150,21 @@ test("whatever one account asks for, with names of another one anywhere, it lear
     ),
     body: fc.oneof(
       fc.constant(null),
-      fc.array(fc.record({ destination: id, queue: id, headers: fc.dictionary(fc.constant("Svc-Workflow-RunId"), id) }), { maxLength: 2 }),
-      fc.dictionary(fc.constantFrom("messageIds", "dlqIds", "workflowRunIds", "queueName", "svc_id", "qstash_id", "name"), id, {
-        maxKeys: 2,
-      }),
+      fc.array(
+        fc.record({
+          destination: id,
+          queue: id,
+          headers: fc.dictionary(fc.constant("Svc-Workflow-RunId"), id),
+        }),
+        { maxLength: 2 },
+      ),
+      fc.dictionary(
+        fc.constantFrom("messageIds", "dlqIds", "workflowRunIds", "queueName", "svc_id", "qstash_id", "name"),
+        id,
+        {
+          maxKeys: 2,
+        },
+      ),
     ),
     destination: fc.oneof(id, fc.constant("https://e.example/x")),
   });
@@ -140,8 +174,10 @@ test("whatever one account asks for, with names of another one anywhere, it lear
       const path = row.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
         name === "destination" ? destination : encodeURIComponent(put[place++] ?? ""),
       );
-      const asked = makeRequest(row, he);
-      const tokens = path.includes("/rotate-token/") ? {} : { authorization: asked.headers["authorization"] ?? "" };
+      const asked = makeRequest(row, intruder);
+      const tokens = path.includes("/rotate-token/")
+        ? {}
+        : { authorization: asked.headers["authorization"] ?? "" };
       const sent = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== ""));
       const request = {
         method: method ?? row.method,
@@ -151,8 +187,8 @@ test("whatever one account asks for, with names of another one anywhere, it lear
       };
       const reply = await sendRequest(home, request);
       expect(reply.status).toBeLessThan(500);
-      // He may have given her names to things of his own by now; what she has put there is another matter.
-      expect(JSON.stringify([reply.body, reply.headers])).not.toContain(hers);
+      // The intruder may have used the owner's names for its own objects, but never sees the owner's content.
+      expect(JSON.stringify([reply.body, reply.headers])).not.toContain(ownerMark);
     }),
     { numRuns: 400 },
   );

@@ -16,15 +16,22 @@ async function failedRuns(home: TestServer, count: number): Promise<void> {
   home.deliveries.length = 0;
 }
 
-/** Destinations answer at once, and never well. */
+/** Fails all deliveries for good. */
 async function failAll(home: TestServer): Promise<void> {
   home.clock.now += 1;
   for (const delivery of home.deliveries.splice(0))
     await home.settle(delivery, { status: 489, headers: [["Upstash-NonRetryable-Error", "true"]] });
 }
 
-/** Sends a request on many as its reader is told to: again with each cursor. Answers how many each of them did something to. */
-async function wholeOf(home: TestServer, method: string, path: string, between: () => Promise<void>): Promise<number[]> {
+/**
+ * Repeats a bulk request with each cursor until there is none, and calls `between` after each request.
+ * Returns how many entries each request handled.
+ */
+async function repeatToEnd(
+  home: TestServer,
+  [method, path]: readonly [method: string, path: string],
+  between: () => Promise<void>,
+): Promise<number[]> {
   const counts: number[] = [];
   for (let cursor = ""; counts.length < 20;) {
     const { status, body } = await home.ask(method, `${path}?count=3${cursor && `&cursor=${cursor}`}`);
@@ -41,42 +48,53 @@ test.each([
   ["/v2/dlq/retry", "/v2/dlq", failedMessages],
   ["/v2/workflows/dlq/resume", "/v2/workflows/dlq", failedRuns],
   ["/v2/workflows/dlq/restart", "/v2/workflows/dlq", failedRuns],
-])("%s ends, though all of it fails again", async (path, list, make) => {
+])("%s ends even if everything fails again", async (path, list, make) => {
   const home = await createTestServer();
   await make(home, 8);
-  expect(await wholeOf(home, "POST", path, () => failAll(home))).toEqual([3, 3, 2]);
+  expect(await repeatToEnd(home, ["POST", path], () => failAll(home))).toEqual([3, 3, 2]);
   expect((await home.ask("GET", list)).body.messages).toHaveLength(8);
-  // What failed again is meant by whoever begins anew.
-  expect(await wholeOf(home, "POST", path, () => failAll(home))).toEqual([3, 3, 2]);
+  // A new sweep covers the entries that failed again.
+  expect(await repeatToEnd(home, ["POST", path], () => failAll(home))).toEqual([3, 3, 2]);
 });
 
-test("what fails while others are deleted stays", async () => {
+test("entries that fail during a bulk deletion are not deleted", async () => {
   const home = await createTestServer();
   await failedMessages(home, 5);
-  expect(await wholeOf(home, "DELETE", "/v2/dlq", () => failedMessages(home, 2))).toEqual([3, 2]);
+  expect(await repeatToEnd(home, ["DELETE", "/v2/dlq"], () => failedMessages(home, 2))).toEqual([3, 2]);
   expect((await home.ask("GET", "/v2/dlq")).body.messages).toHaveLength(4);
 });
 
-test("a dry run counts what is left of what was there at the first request", async () => {
+test("a dry run with a cursor counts what is left of the entries at the first request", async () => {
   const home = await createTestServer();
   await failedMessages(home, 5);
   const { cursor } = (await home.ask("POST", "/v2/dlq/retry?count=3")).body;
   await failAll(home);
-  expect((await home.ask("POST", `/v2/dlq/retry?cursor=${cursor}&dryRun=true`)).body).toMatchObject({ dryRun: true, count: 2 });
-  expect((await home.ask("POST", "/v2/dlq/retry?dryRun=true")).body).toMatchObject({ dryRun: true, count: 5 });
+  expect((await home.ask("POST", `/v2/dlq/retry?cursor=${cursor}&dryRun=true`)).body).toMatchObject({
+    dryRun: true,
+    count: 2,
+  });
+  expect((await home.ask("POST", "/v2/dlq/retry?dryRun=true")).body).toMatchObject({
+    dryRun: true,
+    count: 5,
+  });
 });
 
-test.each(["1800000000000-1_", "1800000000000-1_x", "_1800000000000-1", "1800000000000-1_1800000000000-1_1800000000000-1"])(
-  "a cursor that was not given out is refused: %s",
-  async (cursor) => {
-    const home = await createTestServer();
-    await failedMessages(home, 1);
-    for (const [method, path] of [
-      ["POST", "/v2/dlq/retry"],
-      ["DELETE", "/v2/dlq"],
-      ["POST", "/v2/workflows/dlq/resume"],
-    ] as const)
-      expect(await home.ask(method, `${path}?cursor=${cursor}`)).toMatchObject({ status: 400, body: { error: /^cursor: / } });
-    expect((await home.ask("GET", "/v2/dlq")).body.messages).toHaveLength(1);
-  },
-);
+test.each([
+  "1800000000000-1_",
+  "1800000000000-1_x",
+  "_1800000000000-1",
+  "1800000000000-1_1800000000000-1_1800000000000-1",
+])("an invalid cursor is refused: %s", async (cursor) => {
+  const home = await createTestServer();
+  await failedMessages(home, 1);
+  for (const [method, path] of [
+    ["POST", "/v2/dlq/retry"],
+    ["DELETE", "/v2/dlq"],
+    ["POST", "/v2/workflows/dlq/resume"],
+  ] as const)
+    expect(await home.ask(method, `${path}?cursor=${cursor}`)).toMatchObject({
+      status: 400,
+      body: { error: expect.stringMatching(/^cursor: /) },
+    });
+  expect((await home.ask("GET", "/v2/dlq")).body.messages).toHaveLength(1);
+});

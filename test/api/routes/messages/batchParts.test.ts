@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { Refusal } from "../../../../src/core/values/errors.ts";
 import { createTestServer } from "../../testServer.ts";
 
-test("a long batch is stored in parts, and a refusal in the middle says which messages were not stored", async () => {
+test("a refusal of a later part of a long batch names the messages that were not stored", async () => {
   const home = await createTestServer();
   const { execute } = home.store;
   const sizes: number[] = [];
@@ -10,7 +10,8 @@ test("a long batch is stored in parts, and a refusal in the middle says which me
   home.store.execute = ((name: string, input: { inputs: unknown[] }, ...rest: []) => {
     if (name !== "publish") return execute(name as never, input as never, ...rest);
     sizes.push(input.inputs.length);
-    if (lists.length === 1 && sizes.length === 6) throw new Refusal("unavailable", "storage unavailable: nothing was stored; retry later");
+    if (lists.length === 1 && sizes.length === 6)
+      throw new Refusal("unavailable", "storage unavailable: nothing was stored; retry later");
     return execute(name as never, input as never, ...rest);
   }) as never;
   const body = JSON.stringify(Array.from({ length: 300 }, () => ({ destination: "https://e.example" })));
@@ -21,7 +22,9 @@ test("a long batch is stored in parts, and a refusal in the middle says which me
   expect(part).toMatchObject({
     status: 503,
     body: {
-      error: "messages 257 to 300 of the list: storage unavailable: nothing was stored; retry later; those before them were processed",
+      error:
+        "messages 257 to 300 of the list: storage unavailable: nothing was stored; retry later; the " +
+        "earlier messages were processed",
     },
   });
 });

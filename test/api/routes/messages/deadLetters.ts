@@ -3,7 +3,7 @@ import type { Outcome } from "../../../../src/core/model/message.ts";
 import { createTestServer } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 
-/** A message that was published and failed for good. Answers its id. */
+/** Publishes a message that fails for good. Returns its id. */
 export async function failMessage(
   testServer: TestServer,
   url: string,
@@ -22,14 +22,14 @@ export async function failMessage(
   return String(reply.messageId);
 }
 
-/** A page of the dead letter queue. */
+/** Reads a page of the dead letter queue. */
 export const listDeadLetters = async ({ ask }: TestServer, query = "") => {
   const { status, body } = await ask("GET", `/v2/dlq${query}`);
   expect(status).toBe(200);
   return body as { messages: { messageId: string; dlqId: string; url: string }[]; cursor?: string };
 };
 
-/** Three dead letters: a and b to one URL, c to another. */
+/** Creates three dead letters: `a` and `b` to one URL, `c` to another. */
 export async function failThree() {
   const testServer = await createTestServer();
   const a = await failMessage(testServer, "https://one.example", { headers: { "svc-label": "x" } });

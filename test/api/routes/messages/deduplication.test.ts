@@ -13,42 +13,53 @@ const minute = 60_000;
 const first = "https://first.example/a";
 const other = "https://other.example/b";
 
-const post = (path: string, headers: Record<string, string> = {}, more: { token?: string; body?: string } = {}): Promise<Reply> =>
-  home.ask("POST", path, { headers, ...more });
+const post = (
+  path: string,
+  headers: Record<string, string> = {},
+  more: { token?: string; body?: string } = {},
+): Promise<Reply> => home.ask("POST", path, { headers, ...more });
 
-/** The text of a new token. */
+/** Creates a token and returns its text. */
 const tokenFor = async (...verbs: string[]): Promise<string> =>
   (await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body.token;
 
-describe("the answer to a repetition", () => {
+describe("the response to a duplicate", () => {
   const repeat = { "svc-deduplication-id": "1" };
 
-  test("names the URL of the message whose id it has", async () => {
+  test("has the URL of the earlier message with its id", async () => {
     const made = await post(`/v2/publish/${first}`, repeat);
     const told = { status: 202, body: { messageId: made.body.messageId, url: first, deduplicated: true } };
     expect(await post(`/v2/publish/${other}`, repeat)).toMatchObject(told);
     expect(await post(`/v2/enqueue/q/${other}`, repeat)).toMatchObject(told);
-    const items = await post("/v2/batch", {}, { body: JSON.stringify([{ destination: other, headers: repeat }]) });
+    const items = await post(
+      "/v2/batch",
+      {},
+      { body: JSON.stringify([{ destination: other, headers: repeat }]) },
+    );
     expect(items.body).toEqual([told.body]);
   });
 
-  test("names to a token without the verb read only the URL that it sent", async () => {
+  test("has for a token without the verb read only the URL that it sent", async () => {
     const publishing = await tokenFor("publish");
     const reading = await tokenFor("publish", "read");
     const made = await post(`/v2/publish/${first}`, repeat);
     const { messageId } = made.body;
-    const repeated = async (url: string, token: string) => (await post(`/v2/publish/${url}`, repeat, { token })).body;
+    const repeated = async (url: string, token: string) =>
+      (await post(`/v2/publish/${url}`, repeat, { token })).body;
     expect(await repeated(other, publishing)).toEqual({ messageId, deduplicated: true });
     expect(await repeated(first, publishing)).toEqual({ messageId, url: first, deduplicated: true });
     expect(await repeated(other, reading)).toEqual({ messageId, url: first, deduplicated: true });
   });
 
-  test("names the URLs of the older messages to a URL group, and only to who may read", async () => {
-    await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: first }] }) });
+  test("has the URLs of the earlier messages to a URL group only for a token that may read", async () => {
+    await home.ask("POST", "/v2/topics/g/endpoints", {
+      body: JSON.stringify({ endpoints: [{ url: first }] }),
+    });
     const made = await post("/v2/publish/g?code=secret", repeat);
     const [{ messageId }] = made.body;
     expect(made.body).toEqual([{ messageId, url: `${first}?code=secret` }]);
-    const again = async (query: string, token?: string) => (await post(`/v2/publish/g${query}`, repeat, token ? { token } : {})).body;
+    const again = async (query: string, token?: string) =>
+      (await post(`/v2/publish/g${query}`, repeat, token ? { token } : {})).body;
     const older = { messageId, url: `${first}?code=secret`, deduplicated: true };
     expect(await again("?code=other")).toEqual([older]);
     const publishing = await tokenFor("publish");
@@ -56,16 +67,23 @@ describe("the answer to a repetition", () => {
     expect(await again("?code=secret", publishing)).toEqual([{ messageId, deduplicated: true }]);
   });
 
-  test("names the URLs of a group's endpoints to no token without the verb read", async () => {
-    await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: `${first}?key=secret` }] }) });
+  test("has no URLs of a group's endpoints for a token without the verb read", async () => {
+    await home.ask("POST", "/v2/topics/g/endpoints", {
+      body: JSON.stringify({ endpoints: [{ url: `${first}?key=secret` }] }),
+    });
     const publishing = await tokenFor("publish");
     const reading = await tokenFor("publish", "read");
     const message = { messageId: expect.stringMatching(/^msg_/) };
     expect((await post("/v2/publish/g", {}, { token: publishing })).body).toEqual([message]);
     expect((await post("/v2/enqueue/q/g", {}, { token: publishing })).body).toEqual([message]);
     const body = JSON.stringify([{ destination: "g" }, { destination: other }]);
-    expect((await post("/v2/batch", {}, { token: publishing, body })).body).toEqual([[message], { ...message, url: other }]);
-    expect((await post("/v2/publish/g", {}, { token: reading })).body).toEqual([{ ...message, url: `${first}?key=secret` }]);
+    expect((await post("/v2/batch", {}, { token: publishing, body })).body).toEqual([
+      [message],
+      { ...message, url: other },
+    ]);
+    expect((await post("/v2/publish/g", {}, { token: reading })).body).toEqual([
+      { ...message, url: `${first}?key=secret` },
+    ]);
   });
 });
 
@@ -77,37 +95,51 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
     ["30", 30 * second],
     ["1h", 60 * minute],
     ["7d", limits.deduplicationWindow],
-  ])("%s: a repetition within it makes nothing, one behind it does", async (text, length) => {
-    const { now } = home.clock;
-    const made = await post(`/v2/publish/${first}`, window(text));
-    home.clock.now = now + length - 1;
-    expect(await post(`/v2/publish/${first}`, window("1s"))).toMatchObject({ status: 202, body: { messageId: made.body.messageId } });
-    home.clock.now = now + length;
-    expect((await post(`/v2/publish/${first}`, window("1s"))).status).toBe(200);
-  });
+  ])(
+    "%s: a repetition is a duplicate within the window, and a new message after it",
+    async (text, length) => {
+      const { now } = home.clock;
+      const made = await post(`/v2/publish/${first}`, window(text));
+      home.clock.now = now + length - 1;
+      expect(await post(`/v2/publish/${first}`, window("1s"))).toMatchObject({
+        status: 202,
+        body: { messageId: made.body.messageId },
+      });
+      home.clock.now = now + length;
+      expect((await post(`/v2/publish/${first}`, window("1s"))).status).toBe(200);
+    },
+  );
 
-  test("of the message that was taken counts, not that of the repetition", async () => {
+  test("of the accepted message applies, not that of the repetition", async () => {
     await post(`/v2/publish/${first}`, window("1s"));
     expect((await post(`/v2/publish/${first}`, window("7d"))).status).toBe(202);
     home.clock.now += second;
     expect((await post(`/v2/publish/${first}`, window("1s"))).status).toBe(200);
   });
 
-  test("holds as a query parameter, by content, through a queue, in a batch, in a URL group and for a schedule", async () => {
-    await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: first }] }) });
+  test("applies to query parameters, contents, queues, batches, URL groups and schedules", async () => {
+    await home.ask("POST", "/v2/topics/g/endpoints", {
+      body: JSON.stringify({ endpoints: [{ url: first }] }),
+    });
     const id = { "svc-deduplication-id": "1" };
     const name = `${brand}-deduplication-window`;
     const ways: (() => Promise<Reply>)[] = [
       () => post(`/v2/publish/${first}?${name}=1m`, { "svc-deduplication-id": "2" }),
       () => post(`/v2/publish/${first}`, { "svc-content-based-deduplication": "true", [name]: "1m" }),
       () => post(`/v2/enqueue/q/${first}`, { "svc-deduplication-id": "3", [name]: "1m" }),
-      () => post("/v2/batch", {}, { body: JSON.stringify([{ destination: first, headers: { ...id, [name]: "1m" } }]) }),
+      () =>
+        post(
+          "/v2/batch",
+          {},
+          { body: JSON.stringify([{ destination: first, headers: { ...id, [name]: "1m" } }]) },
+        ),
       () => post("/v2/publish/g", { ...id, [name]: "1m" }),
       () => post(`/v2/schedules/${first}`, { ...id, [name]: "1m", "svc-cron": "0 0 1 1 *" }),
     ];
     const doubles = async () => {
       const doubled: boolean[] = [];
-      for (const way of ways) doubled.push(JSON.stringify((await way()).body).includes('"deduplicated":true'));
+      for (const way of ways)
+        doubled.push(JSON.stringify((await way()).body).includes('"deduplicated":true'));
       return doubled;
     };
     expect(await doubles()).toEqual(ways.map(() => false));
@@ -117,8 +149,10 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
     expect(await doubles()).toEqual(ways.map(() => false));
   });
 
-  test("among the default headers of a URL group holds for those who give an id, and refuses nobody else", async () => {
-    await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: first }] }) });
+  test("among a URL group's default headers applies only to requests with an id", async () => {
+    await home.ask("POST", "/v2/topics/g/endpoints", {
+      body: JSON.stringify({ endpoints: [{ url: first }] }),
+    });
     const headers = { [`${brand === "svc" ? "Svc" : "Upstash"}-Deduplication-Window`]: "1s" };
     expect((await home.ask("PATCH", "/v2/topics/g", { body: JSON.stringify({ headers }) })).status).toBe(200);
     expect((await post("/v2/publish/g")).status).toBe(200);
@@ -130,15 +164,23 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
 
   test.each(["0", "0s", "", "-1s", "7d1s", "8d", "soon", "999999999999d"])("%j is refused", async (text) => {
     const reply = await post(`/v2/publish/${first}`, window(text));
-    expect(reply).toMatchObject({ status: 400, body: { error: expect.stringContaining(`${brand}-deduplication-window: `) } });
+    expect(reply).toMatchObject({
+      status: 400,
+      body: { error: expect.stringContaining(`${brand}-deduplication-window: `) },
+    });
     expect(home.deliveries).toEqual([]);
   });
 
-  test("without anything to deduplicate by is refused", async () => {
+  test("is refused without a deduplication id or content-based deduplication", async () => {
     const alone = { [`${brand}-deduplication-window`]: "1h" };
-    const said = expect.stringMatching(/^(svc|upstash)-deduplication-window: requires Deduplication-Id or Content-Based-Deduplication/);
+    const said = expect.stringMatching(
+      /^(svc|upstash)-deduplication-window: requires Deduplication-Id or Content-Based-Deduplication/,
+    );
     expect(await post(`/v2/publish/${first}`, alone)).toMatchObject({ status: 400, body: { error: said } });
-    expect(await post(`/v2/publish/${first}?${Object.keys(alone)[0]}=1h`)).toMatchObject({ status: 400, body: { error: said } });
+    expect(await post(`/v2/publish/${first}?${Object.keys(alone)[0]}=1h`)).toMatchObject({
+      status: 400,
+      body: { error: said },
+    });
     expect(await post(`/v2/trigger/${first}`, alone)).toMatchObject({ status: 400, body: { error: said } });
     const body = JSON.stringify([{ destination: first, headers: alone }]);
     expect(await post("/v2/batch", {}, { body })).toMatchObject({
@@ -148,10 +190,12 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
   });
 });
 
-test("the window of a source holds for the events of its sender", async () => {
+test("the window of a source applies to the events of its sender", async () => {
   const verification = { scheme: "github", secret: "secret" };
   const settings = { "Svc-Deduplication-Window": "1h" };
-  const made = await home.ask("POST", "/v2/sources", { body: JSON.stringify({ destination: first, verification, settings }) });
+  const made = await home.ask("POST", "/v2/sources", {
+    body: JSON.stringify({ destination: first, verification, settings }),
+  });
   expect(made).toMatchObject({ status: 201 });
   const { createHmac } = await import("node:crypto");
   const signature = `sha256=${createHmac("sha256", "secret").update("{}").digest("hex")}`;

@@ -5,8 +5,8 @@ import { createTestServer } from "../../testServer.ts";
 import type { Reply } from "../../testServer.ts";
 import { failMessage, listDeadLetters, failThree } from "./deadLetters.ts";
 
-describe("sending dead letters again", () => {
-  test("makes a new message of the old one, and takes the entry out", async () => {
+describe("retrying dead letters", () => {
+  test("publishes the message again and deletes the dead letter", async () => {
     const home = await createTestServer();
     const headers = {
       "upstash-retries": "0",
@@ -18,7 +18,9 @@ describe("sending dead letters again", () => {
     };
     const old = await failMessage(home, "https://e.example", { headers });
     const [entry] = (await listDeadLetters(home)).messages;
-    const { status, body } = await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { "content-type": "application/json" } });
+    const { status, body } = await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
+      headers: { "content-type": "application/json" },
+    });
     expect({ status, body }).toEqual({
       status: 201,
       body: { messageId: expect.stringMatching(/^msg_/), dlqId: entry?.dlqId },
@@ -42,21 +44,32 @@ describe("sending dead letters again", () => {
     expect((await home.ask("DELETE", `/v2/dlq/${entry?.dlqId}`)).status).toBe(404);
   });
 
-  test("takes a content type instead of the one there was", async () => {
+  test("replaces the content type", async () => {
     const home = await createTestServer();
     await failMessage(home, "https://e.example", { headers: { "content-type": "text/plain" } });
     const [entry] = (await listDeadLetters(home)).messages;
-    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { "svc-forward-content-type": "application/json" } });
+    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
+      headers: { "svc-forward-content-type": "application/json" },
+    });
     expect(home.delivery().message.headers).toEqual([["Content-Type", "application/json"]]);
   });
 
-  test("takes settings of the request, headers by name", async () => {
+  test("applies the settings of the request, and forwarded headers by name", async () => {
     const home = await createTestServer();
-    await failMessage(home, "https://e.example", { headers: { "svc-forward-x-a": "1", "svc-forward-x-b": "2", "svc-timeout": "9s" } });
+    await failMessage(home, "https://e.example", {
+      headers: { "svc-forward-x-a": "1", "svc-forward-x-b": "2", "svc-timeout": "9s" },
+    });
     const [entry] = (await listDeadLetters(home)).messages;
-    const settings = { "upstash-retries": "7", "svc-forward-x-a": "3", "svc-callback": "https://c.example", "svc-callback-retries": "1" };
+    const settings = {
+      "upstash-retries": "7",
+      "svc-forward-x-a": "3",
+      "svc-callback": "https://c.example",
+      "svc-callback-retries": "1",
+    };
     const ofKey = { "svc-flow-control-key": "shop", "svc-flow-control-value": "rate=5" };
-    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}?svc-method=GET&svc-retry-delay=1000`, { headers: { ...settings, ...ofKey } });
+    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}?svc-method=GET&svc-retry-delay=1000`, {
+      headers: { ...settings, ...ofKey },
+    });
     const { message } = home.delivery();
     expect(message).toMatchObject({
       method: "GET",
@@ -73,12 +86,12 @@ describe("sending dead letters again", () => {
   });
 
   test.each([
-    [{ "svc-deduplication-id": "x" }, 400, /^svc-deduplication-id: belongs to a publish/],
-    [{ "svc-header-forward": "true" }, 400, /^svc-header-forward: belongs to a publish/],
+    [{ "svc-deduplication-id": "x" }, 400, /^svc-deduplication-id: cannot be set on a retry/],
+    [{ "svc-header-forward": "true" }, 400, /^svc-header-forward: cannot be set on a retry/],
     [{ "svc-retries": "x" }, 400, 'svc-retries: "x" is not a whole number of 0 or more'],
-    [{ "svc-retries": "1001" }, 412, "retries: 1001 asked for, the limit is 1000"],
+    [{ "svc-retries": "1001" }, 412, "retries: 1001 exceeds the limit of 1000"],
     [{ "svc-delay": "367d" }, 412, /^delay: /],
-  ])("with %o is refused, and leaves the entries", async (headers, status, error) => {
+  ])("with %o is refused and keeps the dead letters", async (headers, status, error) => {
     const { home, ids } = await failThree();
     const body = { error: typeof error === "string" ? error : expect.stringMatching(error) };
     expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status, body });
@@ -89,25 +102,50 @@ describe("sending dead letters again", () => {
   });
 
   test.each([
-    [{ "svc-callback-retries": "1" }, "callback: there is none that its settings could apply to; give its URL as well"],
-    [{ "svc-failure-callback-forward-x": "1" }, "failure-callback: there is none that its settings could apply to; give its URL as well"],
-    [{ "svc-flow-control-value": "rate=1" }, "flow-control-value: there is no key that it could apply to; give Flow-Control-Key as well"],
-    [{ "svc-flow-control-key": "k" }, "flow-control-key: there are no limits that it could come with; give Flow-Control-Value as well"],
-  ])("with %o is refused for messages that have nothing of the kind", async (headers, error) => {
+    [{ "svc-callback-retries": "1" }, "callback: requires its URL, because there is no callback to change"],
+    [
+      { "svc-failure-callback-forward-x": "1" },
+      "failure-callback: requires its URL, because there is no failure-callback to change",
+    ],
+    [{ "svc-flow-control-value": "rate=1" }, "flow-control-value: requires Flow-Control-Key"],
+    [
+      { "svc-flow-control-key": "k" },
+      "flow-control-key: requires Flow-Control-Value, for example parallelism=10",
+    ],
+  ])("with %o is refused for messages without such a callback or key", async (headers, error) => {
     const { home, ids } = await failThree();
-    expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status: 400, body: { error } });
+    expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({
+      status: 400,
+      body: { error },
+    });
     const failed = ids.map((id) => ({ id, reason: error }));
-    expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status: 201, body: { responses: [], failed } });
+    expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({
+      status: 201,
+      body: { responses: [], failed },
+    });
     expect((await listDeadLetters(home)).messages.length).toBe(3);
     expect(home.deliveries).toEqual([]);
   });
 
-  test("takes one setting alone of a callback or of a key that the message has", async () => {
+  test("changes a single setting of a callback or a key that the message has", async () => {
     const home = await createTestServer();
-    const ofCallback = { "svc-callback": "https://c.example", "svc-callback-retries": "1", "svc-callback-forward-x": "1" };
-    const nested = { "svc-callback-failure-callback": "https://f.example", "svc-callback-failure-callback-timeout": "9s" };
+    const ofCallback = {
+      "svc-callback": "https://c.example",
+      "svc-callback-retries": "1",
+      "svc-callback-forward-x": "1",
+    };
+    const nested = {
+      "svc-callback-failure-callback": "https://f.example",
+      "svc-callback-failure-callback-timeout": "9s",
+    };
     const ofKey = { "svc-flow-control-key": "shop", "svc-flow-control-value": "rate=5" };
-    const headers = { ...ofCallback, ...nested, ...ofKey, "svc-label": "a,b", "svc-redact-fields": "header[X]" };
+    const headers = {
+      ...ofCallback,
+      ...nested,
+      ...ofKey,
+      "svc-label": "a,b",
+      "svc-redact-fields": "header[X]",
+    };
     await failMessage(home, "https://e.example", { headers });
     const [entry] = (await listDeadLetters(home)).messages;
     home.deliveries.length = 0;
@@ -119,7 +157,9 @@ describe("sending dead letters again", () => {
       "svc-flow-control-key": "other",
     };
     const more = { "svc-label": "again", "svc-redact-fields": "body" };
-    expect((await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { ...changed, ...more } })).status).toBe(201);
+    expect(
+      (await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { ...changed, ...more } })).status,
+    ).toBe(201);
     const { message } = home.delivery();
     expect(message).toMatchObject({
       flowControl: { key: "other", rate: 5 },
@@ -139,7 +179,7 @@ describe("sending dead letters again", () => {
     ]);
   });
 
-  test("takes a new callback as it is, without what the old one had", async () => {
+  test("replaces a callback as a whole if its URL is given", async () => {
     const home = await createTestServer();
     await failMessage(home, "https://e.example", {
       headers: { "svc-callback": "https://c.example", "svc-callback-forward-authorization": "secret" },
@@ -149,17 +189,23 @@ describe("sending dead letters again", () => {
     await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, {
       headers: { "svc-callback": "https://d.example", "svc-callback-retries": "2" },
     });
-    expect(home.delivery().message.callback).toMatchObject({ url: "https://d.example", headers: [], retries: 2 });
+    expect(home.delivery().message.callback).toMatchObject({
+      url: "https://d.example",
+      headers: [],
+      retries: 2,
+    });
   });
 
-  test("takes many by id or by filter, portion by portion; the cursor is empty at the end", async () => {
+  test("retries many by id or by filter in portions, with an empty cursor at the end", async () => {
     const { home, ids } = await failThree();
     const one = (place: number) => ({ messageId: expect.stringMatching(/^msg_/), dlqId: ids[place] });
     const strangers = ["gone", "%00"].map((id) => ({
       id: decodeURIComponent(id),
       reason: expect.stringContaining("there is no dead letter"),
     }));
-    expect(await home.ask("POST", `/v2/dlq/retry?dlqIds=${ids[1]}&dlqIds=gone&dlqIds=gone&dlqIds=%00`)).toEqual({
+    expect(
+      await home.ask("POST", `/v2/dlq/retry?dlqIds=${ids[1]}&dlqIds=gone&dlqIds=gone&dlqIds=%00`),
+    ).toEqual({
       status: 201,
       headers: expect.anything(),
       body: { cursor: "", responses: [one(1)], failed: strangers },
@@ -167,12 +213,15 @@ describe("sending dead letters again", () => {
     expect((await home.ask("POST", "/v2/dlq/retry?label=none")).body).toEqual({ cursor: "", responses: [] });
     const { body } = await home.ask("POST", "/v2/dlq/retry?count=1");
     expect(body).toEqual({ cursor: expect.stringMatching(/./), responses: [one(0)] });
-    expect((await home.ask("POST", `/v2/dlq/retry?cursor=${body.cursor}`)).body).toEqual({ cursor: "", responses: [one(2)] });
+    expect((await home.ask("POST", `/v2/dlq/retry?cursor=${body.cursor}`)).body).toEqual({
+      cursor: "",
+      responses: [one(2)],
+    });
     expect(home.deliveries.length).toBe(3);
     expect(await listDeadLetters(home)).toEqual({ messages: [] });
   });
 
-  test("takes at most four at a time, since each can be large", async () => {
+  test("retries at most four at a time, because each can be large", async () => {
     const sizes: number[] = [];
     const counted = (store: Store): Store => ({
       ...store,
@@ -182,82 +231,113 @@ describe("sending dead letters again", () => {
       },
     });
     const home = await createTestServer({ wrap: counted });
-    for (let number = 0; number < 9; number++) await failMessage(home, "https://e.example", { body: String(number) });
+    for (let number = 0; number < 9; number++)
+      await failMessage(home, "https://e.example", { body: String(number) });
     const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
     const { body } = await home.ask("POST", "/v2/dlq/retry");
     expect(sizes).toEqual([4, 4, 1]);
-    expect(home.deliveries.map(({ message }) => Buffer.from(message.body).toString())).toEqual([..."012345678"]);
+    expect(home.deliveries.map(({ message }) => Buffer.from(message.body).toString())).toEqual([
+      ..."012345678",
+    ]);
     expect(body).toEqual({
       cursor: "",
       responses: home.deliveries.map(({ message }, place) => ({ messageId: message.id, dlqId: ids[place] })),
     });
   });
 
-  test.each(["by filter", "by id"])("skips what cannot be sent again, and says why: %s", async (how) => {
-    const home = await createTestServer();
-    for (const seconds of [1, 51, 11, 21, 31, 61, 2]) {
-      await failMessage(home, "https://e.example", {
-        headers: { "svc-retry-delay": "0", "svc-retries": "0", "svc-timeout": `${seconds}s` },
+  test.each(["by filter", "by id"])(
+    "skips dead letters that cannot be retried, with the reason: %s",
+    async (how) => {
+      const home = await createTestServer();
+      for (const seconds of [1, 51, 11, 21, 31, 61, 2]) {
+        await failMessage(home, "https://e.example", {
+          headers: { "svc-retry-delay": "0", "svc-retries": "0", "svc-timeout": `${seconds}s` },
+        });
+      }
+      const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
+      await home.store.execute("changeAccount", {
+        account: "acc_1",
+        change: { limits: { timeout: 40_000 } },
       });
-    }
-    const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
-    await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { timeout: 40_000 } } });
-    const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "";
-    const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
-    expect({ status, body }).toEqual({
-      status: 201,
-      body: {
+      const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "";
+      const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
+      expect({ status, body }).toEqual({
+        status: 201,
+        body: {
+          cursor: "",
+          responses: [0, 2, 3, 4, 6].map((place, sent) => ({
+            messageId: home.deliveries[sent]?.message.id,
+            dlqId: ids[place],
+          })),
+          failed: [1, 5].map((place) => ({
+            id: ids[place],
+            reason: expect.stringMatching(/^timeout: [56]1 seconds exceeds the limit of 40/),
+          })),
+        },
+      });
+      expect(home.deliveries).toHaveLength(5);
+      expect((await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1], ids[5]]);
+      // A caller that continues page by page reaches the dead letters after those that cannot be retried.
+      const page = await home.ask("POST", "/v2/dlq/retry?count=1");
+      expect(page.body).toMatchObject({
+        responses: [],
+        cursor: `${ids[1]}_${ids[5]}`,
+        failed: [{ id: ids[1] }],
+      });
+      const last = await home.ask("POST", `/v2/dlq/retry?count=1&cursor=${page.body.cursor}`, {
+        headers: { "svc-timeout": "9s" },
+      });
+      expect(last.body).toEqual({
         cursor: "",
-        responses: [0, 2, 3, 4, 6].map((place, sent) => ({ messageId: home.deliveries[sent]?.message.id, dlqId: ids[place] })),
-        failed: [1, 5].map((place) => ({
-          id: ids[place],
-          reason: expect.stringMatching(/^timeout: [56]1 seconds asked for, the limit is 40/),
-        })),
-      },
-    });
-    expect(home.deliveries).toHaveLength(5);
-    expect((await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1], ids[5]]);
-    // Whoever goes on page by page is not kept from those behind.
-    const page = await home.ask("POST", "/v2/dlq/retry?count=1");
-    expect(page.body).toMatchObject({ responses: [], cursor: `${ids[1]}_${ids[5]}`, failed: [{ id: ids[1] }] });
-    const last = await home.ask("POST", `/v2/dlq/retry?count=1&cursor=${page.body.cursor}`, { headers: { "svc-timeout": "9s" } });
-    expect(last.body).toEqual({ cursor: "", responses: [{ messageId: expect.any(String), dlqId: ids[5] }] });
-  });
+        responses: [{ messageId: expect.any(String), dlqId: ids[5] }],
+      });
+    },
+  );
 
-  test.each(["by filter", "by id"])("tells what was sent again before the storage failed, and where to go on: %s", async (how) => {
-    let left = 1;
-    const failing = (store: Store): Store => ({
-      ...store,
-      execute: async (name, input) => {
-        if (name === "retryDeadLetters" && left-- <= 0) throw new Refusal("unavailable", "the storage cannot be reached");
-        return store.execute(name, input);
-      },
-    });
-    const home = await createTestServer({ wrap: failing });
-    for (let number = 0; number < 6; number++) await failMessage(home, "https://e.example");
-    const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
-    const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "?";
-    const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
-    const sent = home.deliveries.map(({ message }, place) => ({ messageId: message.id, dlqId: ids[place] }));
-    const cursor = how === "by id" ? ids[3] : `${ids[3]}_${ids[5]}`;
-    expect({ status, body }).toEqual({ status: 201, body: { cursor, responses: sent } });
-    expect(sent).toHaveLength(4);
-    expect(await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).toMatchObject({ status: 503 });
-    expect((await listDeadLetters(home)).messages).toHaveLength(2);
-    left = 2;
-    expect((await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).body).toEqual({
-      cursor: "",
-      responses: [4, 5].map((place) => ({ messageId: expect.any(String), dlqId: ids[place] })),
-    });
-  });
+  test.each(["by filter", "by id"])(
+    "returns the messages published before the storage failed, and a cursor: %s",
+    async (how) => {
+      let left = 1;
+      const failing = (store: Store): Store => ({
+        ...store,
+        execute: async (name, input) => {
+          if (name === "retryDeadLetters" && left-- <= 0)
+            throw new Refusal("unavailable", "the storage cannot be reached");
+          return store.execute(name, input);
+        },
+      });
+      const home = await createTestServer({ wrap: failing });
+      for (let number = 0; number < 6; number++) await failMessage(home, "https://e.example");
+      const ids = (await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId);
+      const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "?";
+      const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
+      const sent = home.deliveries.map(({ message }, place) => ({
+        messageId: message.id,
+        dlqId: ids[place],
+      }));
+      const cursor = how === "by id" ? ids[3] : `${ids[3]}_${ids[5]}`;
+      expect({ status, body }).toEqual({ status: 201, body: { cursor, responses: sent } });
+      expect(sent).toHaveLength(4);
+      expect(await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).toMatchObject({
+        status: 503,
+      });
+      expect((await listDeadLetters(home)).messages).toHaveLength(2);
+      left = 2;
+      expect((await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).body).toEqual({
+        cursor: "",
+        responses: [4, 5].map((place) => ({ messageId: expect.any(String), dlqId: ids[place] })),
+      });
+    },
+  );
 
   test.each([
     ["POST", "/v2/dlq/retry"],
     ["DELETE", "/v2/dlq"],
-  ])("%s %s takes its filters from a body, too, and never all in place of them", async (method, path) => {
+  ])("%s %s accepts filters in a body, and never selects all instead", async (method, path) => {
     const { home, ids } = await failThree();
     const asked = (body: string): Promise<Reply> => home.ask(method, path, { body });
-    for (const body of ['{"ids":["a"]}', '{"dlqIds":[]}', "[]", "x"]) expect((await asked(body)).status).toBe(400);
+    for (const body of ['{"ids":["a"]}', '{"dlqIds":[]}', "[]", "x"])
+      expect((await asked(body)).status).toBe(400);
     expect((await asked(JSON.stringify({ dlqIds: ["1800000000000-1", ids[1]] }))).status).toBeLessThan(300);
     expect((await listDeadLetters(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[0], ids[2]]);
   });

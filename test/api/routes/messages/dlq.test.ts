@@ -3,7 +3,7 @@ import { createTestServer, otherToken } from "../../testServer.ts";
 import { failMessage, listDeadLetters, failThree } from "./deadLetters.ts";
 
 describe("a dead letter", () => {
-  test("is the message with the last response and what became of its failure callback", async () => {
+  test("has the message, the last response and the state of its failure callback", async () => {
     const home = await createTestServer();
     const headers = { "svc-failure-callback": "https://f.example", "content-type": "text/plain" };
     home.clock.now += 1_000;
@@ -48,15 +48,16 @@ describe("a dead letter", () => {
     });
   });
 
-  test("without a response has no status, and says why", async () => {
+  test("without a response has the error instead of a status", async () => {
     const home = await createTestServer();
     await failMessage(home, "https://e.example", { outcome: { error: "connection refused" } });
     const [entry] = (await listDeadLetters(home)).messages;
     expect(entry).toMatchObject({ error: "connection refused" });
-    for (const name of ["responseStatus", "responseHeader", "responseBody"]) expect(entry).not.toHaveProperty(name);
+    for (const name of ["responseStatus", "responseHeader", "responseBody"])
+      expect(entry).not.toHaveProperty(name);
   });
 
-  test("hides what is to be hidden, also in its callback's headers, and in what was answered", async () => {
+  test("hides redacted parts, also in responses and in the headers of its callback", async () => {
     const home = await createTestServer();
     const headers = {
       "svc-redact-fields": "body,headers",
@@ -72,25 +73,30 @@ describe("a dead letter", () => {
     const answered = { responseBody: hidden, responseStatus: 500 };
     const { messages } = await listDeadLetters(home);
     const info = { responseBody: hidden, responseHeaders: { X: [hidden] } };
-    expect(messages).toMatchObject([{ ...answered, responseHeader: { X: [hidden] }, failureCallbackInfo: info }]);
+    expect(messages).toMatchObject([
+      { ...answered, responseHeader: { X: [hidden] }, failureCallbackInfo: info },
+    ]);
     const { events } = (await home.ask("GET", "/v2/events?state=ERROR")).body;
     expect(events).toMatchObject([{ ...answered, responseHeaders: { X: [hidden] } }]);
     expect(JSON.stringify([messages, events])).not.toMatch(/secret|c2VjcmV0/);
   });
 
-  test.each(["1800000000000-0", "%00", "x", "' or 1=1"])("is 404 by the id %s, for whatever is asked", async (id) => {
-    const { ask } = await createTestServer();
-    for (const [method, url] of [
-      ["GET", `/v2/dlq/${id}`],
-      ["DELETE", `/v2/dlq/${id}`],
-      ["POST", `/v2/dlq/retry/${id}`],
-    ] as const) {
-      expect(await ask(method, url)).toMatchObject({
-        status: 404,
-        body: { error: expect.stringMatching(/^dlqId: there is no dead letter/) },
-      });
-    }
-  });
+  test.each(["1800000000000-0", "%00", "x", "' or 1=1"])(
+    "has status 404 for the id %s in every request",
+    async (id) => {
+      const { ask } = await createTestServer();
+      for (const [method, url] of [
+        ["GET", `/v2/dlq/${id}`],
+        ["DELETE", `/v2/dlq/${id}`],
+        ["POST", `/v2/dlq/retry/${id}`],
+      ] as const) {
+        expect(await ask(method, url)).toMatchObject({
+          status: 404,
+          body: { error: expect.stringMatching(/^dlqId: there is no dead letter/) },
+        });
+      }
+    },
+  );
 });
 
 describe("the list of dead letters", () => {
@@ -112,25 +118,28 @@ describe("the list of dead letters", () => {
     ["?flowControlKey=t", ""],
     ["?source=workflow", ""],
     ["?source=workflow&workflowUrl=https://e.example&failureCallbackState=CALLBACK_FAIL&count=5", ""],
-  ])("with %s is %s", async (query, expected) => {
+  ])("with %s returns %s", async (query, expected) => {
     const { home, nameOf } = await failThree();
     const { messages, ...rest } = await listDeadLetters(home, query);
     expect(messages.map(({ messageId }) => nameOf(messageId)).join("")).toBe(expected);
     expect(rest).toEqual({});
   });
 
-  test("goes by ids before all else, and belongs to one account", async () => {
+  test("with ids ignores other filters, and belongs to one account", async () => {
     const { home, ids, messageIds } = await failThree();
-    expect((await listDeadLetters(home, `?dlqIds=${ids[0]},x&dlqIds=${ids[2]}&url=none`)).messages.map(({ dlqId }) => dlqId)).toEqual([
-      ids[0],
-      ids[2],
-    ]);
-    expect((await listDeadLetters(home, `?messageId=${messageIds.b}`)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1]]);
+    expect(
+      (await listDeadLetters(home, `?dlqIds=${ids[0]},x&dlqIds=${ids[2]}&url=none`)).messages.map(
+        ({ dlqId }) => dlqId,
+      ),
+    ).toEqual([ids[0], ids[2]]);
+    expect(
+      (await listDeadLetters(home, `?messageId=${messageIds.b}`)).messages.map(({ dlqId }) => dlqId),
+    ).toEqual([ids[1]]);
     expect((await home.ask("GET", "/v2/dlq", { token: otherToken })).body).toEqual({ messages: [] });
     expect((await home.ask("GET", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
   });
 
-  test("has as many as there can be on a page when more are asked for", async () => {
+  test("has at most 100 entries on a page, even if the request asks for more", async () => {
     const home = await createTestServer();
     for (let number = 0; number < 101; number++) await failMessage(home, "https://e.example");
     const page = await listDeadLetters(home, "?count=200");
@@ -138,7 +147,7 @@ describe("the list of dead letters", () => {
     expect((await home.ask("GET", "/v2/events?count=5000")).body.events).toHaveLength(404);
   });
 
-  test("comes page by page, from either end, and tells the end by no cursor", async () => {
+  test("has pages from either end, and no cursor on the last page", async () => {
     for (const [order, expected] of [
       ["earliestFirst", "abc"],
       ["latestFirst", "cba"],
@@ -156,9 +165,10 @@ describe("the list of dead letters", () => {
     }
   });
 
-  test("ends a page early rather than let it grow beyond measure", async () => {
+  test("has fewer entries on a page if their bodies are large", async () => {
     const home = await createTestServer();
-    for (let n = 0; n < 6; n++) await failMessage(home, "https://e.example", { body: "x".repeat(7 * 1024 * 1024) });
+    for (let n = 0; n < 6; n++)
+      await failMessage(home, "https://e.example", { body: "x".repeat(7 * 1024 * 1024) });
     const page = await listDeadLetters(home);
     expect(page.messages.length).toBe(4);
     const rest = await listDeadLetters(home, `?cursor=${page.cursor}`);
@@ -167,14 +177,14 @@ describe("the list of dead letters", () => {
   });
 
   test.each([
-    ["?labeel=x", "labeel: there is no such parameter; did you mean label?"],
-    ["?host=x", /^host: there is no such parameter/],
-    ["?path=x", /^path: there is no such parameter/],
-    ["?order=random", "order: is none of earliestFirst, latestFirst"],
-    ["?cursor=x", "cursor: not one that this list has given out"],
-    ["?cursor=1800000000000-0%00", "cursor: not one that this list has given out"],
-    ["?source=queue", "source: is none of workflow"],
-    ["?workflowRunId=x", "workflowRunId: there is no such parameter, except with source=workflow"],
+    ["?labeel=x", "labeel: unknown parameter; did you mean label?"],
+    ["?host=x", /^host: unknown parameter/],
+    ["?path=x", /^path: unknown parameter/],
+    ["?order=random", "order: must be one of earliestFirst, latestFirst"],
+    ["?cursor=x", "cursor: unknown; use the cursor of the previous page"],
+    ["?cursor=1800000000000-0%00", "cursor: unknown; use the cursor of the previous page"],
+    ["?source=queue", "source: must be one of workflow"],
+    ["?workflowRunId=x", "workflowRunId: only valid with source=workflow"],
     ["?responseStatus=abc", "responseStatus: is not a whole number"],
     ["?dlqIds=", "dlqIds: is empty"],
     [`?label=${Array.from({ length: 1_001 }, (_, n) => n).join(",")}`, "label: has more than 1000 values"],
@@ -186,31 +196,36 @@ describe("the list of dead letters", () => {
 });
 
 describe("deleting dead letters", () => {
-  test("takes one once", async () => {
+  test("deletes one dead letter once", async () => {
     const { home, ids } = await failThree();
     expect((await home.ask("DELETE", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
-    expect(await home.ask("DELETE", `/v2/dlq/${ids[0]}`)).toMatchObject({ status: 200, body: { deleted: 1 } });
+    expect(await home.ask("DELETE", `/v2/dlq/${ids[0]}`)).toMatchObject({
+      status: 200,
+      body: { deleted: 1 },
+    });
     expect((await home.ask("DELETE", `/v2/dlq/${ids[0]}`)).status).toBe(404);
   });
 
-  test("takes many by id, skipping what is gone, or by filter, portion by portion", async () => {
+  test("deletes many by id, skipping unknown ones, or by filter in portions", async () => {
     const { home, ids } = await failThree();
     expect((await home.ask("DELETE", `/v2/dlq?dlqIds=${ids[1]},${ids[1]},gone&dlqIds=%00`)).body).toEqual({
       deleted: 1,
       failed: [
-        { id: "gone", reason: "there is no such dead letter" },
+        { id: "gone", reason: "the dead letter does not exist" },
         { id: "\0", reason: 'dlqId: there is no dead letter "\\u0000"' },
       ],
     });
     expect((await home.ask("DELETE", "/v2/dlq?label=none")).body).toEqual({ deleted: 0 });
     const first = await home.ask("DELETE", "/v2/dlq?count=1");
     expect(first.body).toEqual({ deleted: 1, cursor: expect.any(String) });
-    expect((await home.ask("DELETE", `/v2/dlq?count=1&cursor=${first.body.cursor}`)).body).toEqual({ deleted: 1 });
+    expect((await home.ask("DELETE", `/v2/dlq?count=1&cursor=${first.body.cursor}`)).body).toEqual({
+      deleted: 1,
+    });
     expect(await listDeadLetters(home)).toEqual({ messages: [] });
   });
 
   test.each(["?labeel=x", "?dlqIds=", "?order=latestFirst", "?host=x", "?svc-retries=1"])(
-    "with %s is refused and takes nothing",
+    "with %s is refused and deletes nothing",
     async (query) => {
       const { home } = await failThree();
       expect((await home.ask("DELETE", `/v2/dlq${query}`)).status).toBe(400);

@@ -4,27 +4,35 @@ import { listen, parseReply, request, send } from "../../wire.ts";
 
 const url = "https://e.example/hook";
 
-/** Enqueues over a socket: the target goes out byte for byte. */
+/** Enqueues over a socket, which sends the target byte for byte. */
 async function enqueue(target: string, method = "POST") {
   const home = await createTestServer();
   const headers = [`Authorization: Bearer ${token}`];
-  const reply = parseReply(await send(await listen(home), request(`${method} /v2/enqueue/${target} HTTP/1.1`, headers, "b")));
+  const reply = parseReply(
+    await send(await listen(home), request(`${method} /v2/enqueue/${target} HTTP/1.1`, headers, "b")),
+  );
   return { status: reply.status, json: JSON.parse(reply.body), message: home.deliveries[0]?.message, home };
 }
 
 describe("an enqueue", () => {
-  test("is answered with the id of a message that shows its queue", async () => {
+  test("returns the id of a message that shows its queue", async () => {
     const home = await createTestServer();
-    const reply = await home.ask("POST", `/v2/enqueue/orders/${url}`, { headers: { "upstash-retries": "1" }, body: "x" });
+    const reply = await home.ask("POST", `/v2/enqueue/orders/${url}`, {
+      headers: { "upstash-retries": "1" },
+      body: "x",
+    });
     const { message } = home.delivery();
     expect(reply).toMatchObject({ status: 200, body: { messageId: message.id } });
     expect(message).toMatchObject({ url, queue: "orders", retries: 1, brand: "upstash" });
-    expect((await home.ask("GET", `/v2/messages/${message.id}`)).body).toMatchObject({ queueName: "orders", body: "x" });
+    expect((await home.ask("GET", `/v2/messages/${message.id}`)).body).toMatchObject({
+      queueName: "orders",
+      body: "x",
+    });
     const { events } = (await home.ask("GET", `/v2/events?messageId=${message.id}`)).body;
     expect(events.map(({ queueName }: { queueName?: string }) => queueName)).toEqual(["orders", "orders"]);
   });
 
-  test("makes a queue that lets one message through at a time, of a URL group too", async () => {
+  test("creates a queue that sends one message at a time, also to a URL group", async () => {
     const home = await createTestServer();
     const endpoints = [{ url: "https://a.example" }, { url: "https://b.example" }];
     await home.ask("POST", "/v2/topics/group/endpoints", { body: JSON.stringify({ endpoints }) });
@@ -38,7 +46,7 @@ describe("an enqueue", () => {
     expect(home.delivery().message).toMatchObject({ group: "group", url: "https://b.example" });
   });
 
-  test("with a delay takes its place in line when its time has come", async () => {
+  test("with a delay takes its place in the queue when the delay is over", async () => {
     const home = await createTestServer();
     await home.ask("POST", `/v2/enqueue/orders/${url}/late`, { headers: { "svc-delay": "10s" } });
     await home.ask("POST", `/v2/enqueue/orders/${url}/early`);
@@ -61,43 +69,60 @@ describe("the path of an enqueue", () => {
     ["q/https%3A%2F%2Fe.example%2Fa", "q", "https://e.example/a"],
     ["__proto__/https://e.example", "__proto__", "https://e.example"],
     ["pause/https://e.example/v2/enqueue/x/y", "pause", "https://e.example/v2/enqueue/x/y"],
-  ])("%s names queue and destination", async (target, queue, destination) => {
+  ])("%s contains the queue and the destination", async (target, queue, destination) => {
     const { status, message } = await enqueue(target);
     expect(status).toBe(200);
     expect(message).toMatchObject({ queue, url: destination });
   });
 
   test.each([
-    ["q", 400, "destination: missing; give a URL with http:// or https://, or the name of a URL group"],
-    ["q/", 400, "destination: missing; give a URL with http:// or https://, or the name of a URL group"],
-    ["q/group", 404, 'destination: "group" is neither a URL with http:// or https:// nor a known URL group'],
+    ["q", 400, "destination: missing; use an http:// or https:// URL or the name of a URL group"],
+    ["q/", 400, "destination: missing; use an http:// or https:// URL or the name of a URL group"],
+    ["q/group", 404, 'destination: "group" is not an http:// or https:// URL or an existing URL group'],
     ["q/https://", 400, 'destination: "https://" is not a valid URL'],
-    ["a%20b/https://e.example", 400, 'queue: "a b" is no name; letters, digits, ".", "_" and "-" can be in it, 512 at most'],
-    ["a%2Fb/https://e.example", 400, 'queue: "a/b" is no name; letters, digits, ".", "_" and "-" can be in it, 512 at most'],
-    ["../https://e.example", 400, 'queue: ".." is no name; letters, digits, ".", "_" and "-" can be in it, 512 at most'],
-    ["%zz/https://e.example", 400, "path: the percent-encoding is malformed, or not of UTF-8"],
+    [
+      "a%20b/https://e.example",
+      400,
+      'queue: "a b" is not a valid name; use at most 512 of A-Z, a-z, 0-9, ".", "_" and "-"',
+    ],
+    [
+      "a%2Fb/https://e.example",
+      400,
+      'queue: "a/b" is not a valid name; use at most 512 of A-Z, a-z, 0-9, ".", "_" and "-"',
+    ],
+    [
+      "../https://e.example",
+      400,
+      'queue: ".." is not a valid name; use at most 512 of A-Z, a-z, 0-9, ".", "_" and "-"',
+    ],
+    ["%zz/https://e.example", 400, "path: the percent-encoding is malformed or not UTF-8"],
   ])("%s is refused with %i", async (target, status, error) => {
     const answer = await enqueue(target);
     expect({ status: answer.status, json: answer.json }).toEqual({ status, json: { error } });
     expect(answer.home.deliveries).toEqual([]);
   });
 
-  test("names a queue of 512 characters at most", async () => {
+  test("has a queue name of at most 512 characters", async () => {
     expect((await enqueue(`${"q".repeat(512)}/${url}`)).message?.queue).toHaveLength(512);
-    expect((await enqueue(`${"q".repeat(513)}/${url}`)).json.error).toMatch(/^queue: "q{200}[^q]+" is no name/);
+    expect((await enqueue(`${"q".repeat(513)}/${url}`)).json.error).toMatch(
+      /^queue: "q{200}[^q]+" is not a valid name/,
+    );
   });
 
-  test("takes POST only, and says so", async () => {
-    expect(await enqueue(`q/${url}`, "GET")).toMatchObject({ status: 405, json: { error: "method: GET is not possible here; POST is" } });
+  test("accepts only POST, which the refusal names", async () => {
+    expect(await enqueue(`q/${url}`, "GET")).toMatchObject({
+      status: 405,
+      json: { error: "method: GET is not allowed here; use POST" },
+    });
   });
 
-  test("is logged without what may be secret in the destination", async () => {
+  test("is logged without the path and the query of the destination", async () => {
     const { home } = await enqueue(`q/https://e.example/secret?svc_token=${encodeURIComponent(token)}`);
     expect(home.lines).toMatchObject([{ path: "/v2/enqueue/q/https://e.example", status: 200 }]);
   });
 });
 
-describe("what brought a message, and what holds it back,", () => {
+describe("the queue, the key and the limits of a message", () => {
   const headers = {
     "svc-flow-control-key": "shop 7",
     "svc-flow-control-value": "parallelism=2, rate=5, period=1d",
@@ -106,10 +131,12 @@ describe("what brought a message, and what holds it back,", () => {
     "svc-callback-flow-control-value": "rate=9",
   };
 
-  test("is shown on message, dead letter and log, and stays when it is sent again", async () => {
+  test("are shown on message, dead letter and log, and stay when it is retried", async () => {
     const home = await createTestServer();
     const { ask } = home;
-    await ask("POST", "/v2/topics/group/endpoints", { body: JSON.stringify({ endpoints: [{ url, name: "one" }] }) });
+    await ask("POST", "/v2/topics/group/endpoints", {
+      body: JSON.stringify({ endpoints: [{ url, name: "one" }] }),
+    });
     await ask("POST", "/v2/enqueue/orders/group", { headers: { ...headers, "svc-retries": "0" }, body: "x" });
     const delivery = home.delivery();
     const came = { topicName: "group", endpointName: "one", queueName: "orders", url };
@@ -133,20 +160,25 @@ describe("what brought a message, and what holds it back,", () => {
     ["parallelism=3", { parallelism: 3, period: 1 }],
     ["rate=5", { rate: 5, period: 1 }],
     ["rate=5,period=90", { rate: 5, period: 90 }],
-  ])("%s is shown as it holds", async (value, limits) => {
+  ])("are shown as they apply: %s", async (value, limits) => {
     const { ask } = await createTestServer();
-    const reply = await ask("POST", `/v2/publish/${url}`, { headers: { "svc-flow-control-key": "k", "svc-flow-control-value": value } });
-    const { flowControlKey, parallelism, rate, period, ...others } = (await ask("GET", `/v2/messages/${reply.body.messageId}`)).body;
+    const reply = await ask("POST", `/v2/publish/${url}`, {
+      headers: { "svc-flow-control-key": "k", "svc-flow-control-value": value },
+    });
+    const { flowControlKey, parallelism, rate, period, ...others } = (
+      await ask("GET", `/v2/messages/${reply.body.messageId}`)
+    ).body;
     expect({ flowControlKey, parallelism, rate, period }).toEqual({
       flowControlKey: "k",
       parallelism: undefined,
       rate: undefined,
       ...limits,
     });
-    for (const name of ["topicName", "endpointName", "queueName", "scheduleId"]) expect(others).not.toHaveProperty(name);
+    for (const name of ["topicName", "endpointName", "queueName", "scheduleId"])
+      expect(others).not.toHaveProperty(name);
   });
 
-  test("is not shown of a callback that holds the place of its message in the queue", async () => {
+  test("are not shown of a callback that holds the queue slot of its message", async () => {
     const home = await createTestServer();
     await home.ask("POST", `/v2/enqueue/orders/${url}`, { headers });
     await home.settle(home.delivery(), { status: 200 });

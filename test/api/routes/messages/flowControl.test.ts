@@ -10,7 +10,7 @@ beforeEach(async () => {
 const second = 1000;
 const seconds = testTime / second;
 
-/** A key that has no limits, and with which nothing is to be sent. */
+/** A key without limits and without messages. */
 const idle = {
   flowControlKey: "k",
   waitListSize: 0,
@@ -26,17 +26,28 @@ const idle = {
   isPinnedRate: false,
 };
 
-async function publish(key: string, value: string, more: { delay?: string; token?: string; count?: number } = {}): Promise<void> {
+async function publish(
+  key: string,
+  value: string,
+  more: { delay?: string; token?: string; count?: number } = {},
+): Promise<void> {
   const { delay, token, count = 1 } = more;
-  const headers = { "svc-flow-control-key": key, "svc-flow-control-value": value, ...(delay && { "svc-delay": delay }) };
+  const headers = {
+    "svc-flow-control-key": key,
+    "svc-flow-control-value": value,
+    ...(delay && { "svc-delay": delay }),
+  };
   for (let times = 0; times < count; times++) {
-    expect((await home.ask("POST", "/v2/publish/https://e.example", { headers, ...(token && { token }) })).status).toBe(200);
+    expect(
+      (await home.ask("POST", "/v2/publish/https://e.example", { headers, ...(token && { token }) })).status,
+    ).toBe(200);
   }
 }
 
-const read = async (key = "k"): Promise<unknown> => (await home.ask("GET", `/v2/flowControl/${encodeURIComponent(key)}`)).body;
+const read = async (key = "k"): Promise<unknown> =>
+  (await home.ask("GET", `/v2/flowControl/${encodeURIComponent(key)}`)).body;
 
-/** Does something to the key `k`, which must be taken. */
+/** Sends a request that changes the key `k`, which must succeed. */
 async function change(what: string): Promise<unknown> {
   const { status, body } = await home.ask("POST", `/v2/flowControl/k/${what}`);
   expect(body).not.toHaveProperty("error");
@@ -45,7 +56,7 @@ async function change(what: string): Promise<unknown> {
 }
 
 describe("a key", () => {
-  test("has all its fields, from its first message on", async () => {
+  test("has all of its fields from its first message on", async () => {
     await publish("k", "parallelism=2,rate=5,period=1m", { count: 3 });
     expect(await read()).toEqual({
       flowControlKey: "k",
@@ -63,14 +74,14 @@ describe("a key", () => {
     });
   });
 
-  test("has numbers for limits that it does not have", async () => {
+  test("has 0 for each limit that it does not have", async () => {
     await publish("k", "parallelism=2", { delay: "1h" });
     expect(await read()).toEqual({ ...idle, parallelismMax: 2 });
     await publish("k", "rate=7", { delay: "1h" });
     expect(await read()).toEqual({ ...idle, rateMax: 7, ratePeriod: 1, ratePeriodStart: seconds });
   });
 
-  test("shows the period as it is, even if nothing has begun since the last one", async () => {
+  test("shows the current period, even if no delivery has started in it", async () => {
     await publish("k", "rate=7, period=10");
     home.clock.now += 9_999;
     expect(await read()).toMatchObject({ rateCount: 1, ratePeriodStart: seconds });
@@ -78,47 +89,69 @@ describe("a key", () => {
     expect(await read()).toMatchObject({ rateCount: 0, ratePeriodStart: seconds + 10 });
   });
 
-  test.each(["a/b", "__proto__", "constructor", "ü 💣", "%", "?x#y", "..", ".", "pause", "a,b", "key:k", "x".repeat(512)])(
-    "by the name %s is one as any other",
-    async (key) => {
-      const path = `/v2/flowControl/${encodeURIComponent(key)}`;
-      const written = Buffer.from(key).toString("latin1");
-      // A path that is a dot is taken for a folder on the way.
-      const headers = { "svc-flow-control-key": written, "svc-flow-control-value": "parallelism=1" };
-      await home.ask("POST", "/v2/publish/https://e.example", { headers });
-      expect((await home.ask("GET", "/v2/flowControl")).body).toEqual([
-        { ...idle, flowControlKey: key, parallelismMax: 1, parallelismCount: 1 },
-      ]);
-      if (/^\.+$/.test(key)) return;
-      expect(await home.ask("GET", path)).toMatchObject({ status: 200, body: { flowControlKey: key } });
-      expect(await home.ask("POST", `${path}/pause`)).toMatchObject({ status: 200, body: { flowControlKey: key, isPaused: true } });
-      expect((await home.ask("GET", "/v2/flowControl")).body).toHaveLength(1);
-    },
-  );
+  test.each([
+    "a/b",
+    "__proto__",
+    "constructor",
+    "ü 💣",
+    "%",
+    "?x#y",
+    "..",
+    ".",
+    "pause",
+    "a,b",
+    "key:k",
+    "x".repeat(512),
+  ])("may be called %s", async (key) => {
+    const path = `/v2/flowControl/${encodeURIComponent(key)}`;
+    const written = Buffer.from(key).toString("latin1");
+    // A client resolves a path segment of dots as a folder, so such a name cannot be requested.
+    const headers = { "svc-flow-control-key": written, "svc-flow-control-value": "parallelism=1" };
+    await home.ask("POST", "/v2/publish/https://e.example", { headers });
+    expect((await home.ask("GET", "/v2/flowControl")).body).toEqual([
+      { ...idle, flowControlKey: key, parallelismMax: 1, parallelismCount: 1 },
+    ]);
+    if (/^\.+$/.test(key)) return;
+    expect(await home.ask("GET", path)).toMatchObject({ status: 200, body: { flowControlKey: key } });
+    expect(await home.ask("POST", `${path}/pause`)).toMatchObject({
+      status: 200,
+      body: { flowControlKey: key, isPaused: true },
+    });
+    expect((await home.ask("GET", "/v2/flowControl")).body).toHaveLength(1);
+  });
 
   test.each(["%00", "a%0Ab", "%7F", "x".repeat(513)])("cannot be called %s", async (key) => {
     expect((await home.ask("GET", `/v2/flowControl/${key}`)).status).toBe(404);
     for (const what of ["pause", "resume", "pin?rate=1", "unpin", "resetRate", "reset"]) {
       const reply = await home.ask("POST", `/v2/flowControl/${key}/${what}`);
-      expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(/^flowControlKey: /) } });
+      expect(reply).toMatchObject({
+        status: 400,
+        body: { error: expect.stringMatching(/^flowControlKey: /) },
+      });
     }
-    const published = await home.ask("POST", `/v2/publish/https://e.example?svc-flow-control-key=${key}&svc-flow-control-value=rate%3D1`);
-    expect(published).toMatchObject({ status: 400, body: { error: expect.stringMatching(/^svc-flow-control-key: /) } });
+    const published = await home.ask(
+      "POST",
+      `/v2/publish/https://e.example?svc-flow-control-key=${key}&svc-flow-control-value=rate%3D1`,
+    );
+    expect(published).toMatchObject({
+      status: 400,
+      body: { error: expect.stringMatching(/^svc-flow-control-key: /) },
+    });
     expect((await home.ask("GET", "/v2/flowControl")).body).toEqual([]);
   });
 
-  test("of half a character is refused in a batch", async () => {
+  test("with a lone surrogate is refused in a batch", async () => {
     const headers = { "Svc-Flow-Control-Key": "\ud800", "Svc-Flow-Control-Value": "rate=1" };
     const body = JSON.stringify([{ destination: "https://e.example", headers }]);
     expect(await home.ask("POST", "/v2/batch", { body })).toMatchObject({ status: 400 });
   });
 
-  test("that is not known is 404", async () => {
-    const error = 'flowControlKey: there is no message with the key "unknown"';
+  test("has status 404 if it is unknown", async () => {
+    const error = 'flowControlKey: there is no flow-control key "unknown"';
     expect(await home.ask("GET", "/v2/flowControl/unknown")).toMatchObject({ status: 404, body: { error } });
   });
 
-  test("is that of its account alone", async () => {
+  test("belongs to one account", async () => {
     await publish("k", "parallelism=1", { count: 2 });
     expect((await home.ask("GET", "/v2/flowControl/k", { token: otherToken })).status).toBe(404);
     expect((await home.ask("GET", "/v2/flowControl", { token: otherToken })).body).toEqual([]);
@@ -126,15 +159,23 @@ describe("a key", () => {
     expect(home.deliveries.map(({ message }) => message.account)).toEqual(["acc_1", "acc_2"]);
     await home.ask("POST", "/v2/flowControl/k/pin?parallelism=9", { token: otherToken });
     await home.ask("POST", "/v2/flowControl/k/pause", { token: otherToken });
-    expect(await read()).toEqual({ ...idle, parallelismMax: 1, parallelismCount: 1, waitListSize: 1, waitlistSize: 1 });
+    expect(await read()).toEqual({
+      ...idle,
+      parallelismMax: 1,
+      parallelismCount: 1,
+      waitListSize: 1,
+      waitlistSize: 1,
+    });
   });
 });
 
 describe("the list of keys", () => {
   const names = async (query: string): Promise<string[]> =>
-    (await home.ask("GET", `/v2/flowControl${query}`)).body.map(({ flowControlKey }: { flowControlKey: string }) => flowControlKey);
+    (await home.ask("GET", `/v2/flowControl${query}`)).body.map(
+      ({ flowControlKey }: { flowControlKey: string }) => flowControlKey,
+    );
 
-  test("has all keys, or those with something in their names, in order, and no queues", async () => {
+  test("has all keys, or those whose names contain a text, in order, and no queues", async () => {
     for (const key of ["shop-2", "shop-1", "a%b", "Shop"]) await publish(key, "rate=1");
     await home.ask("POST", "/v2/queues", { body: '{"queueName":"shop-3"}' });
     expect(await names("")).toEqual(["Shop", "a%b", "shop-1", "shop-2"]);
@@ -146,10 +187,14 @@ describe("the list of keys", () => {
     expect(await names("?after=shop-1&search=2")).toEqual(["shop-2"]);
   });
 
-  test("goes on where one read of the store ends", async () => {
+  test("continues where one read of the store ends", async () => {
     const items = Array.from({ length: 1001 }, (_, number) => ({
       destination: "https://e.example",
-      headers: { "svc-flow-control-key": `k${number}`, "svc-flow-control-value": "rate=1", "svc-delay": "1h" },
+      headers: {
+        "svc-flow-control-key": `k${number}`,
+        "svc-flow-control-value": "rate=1",
+        "svc-delay": "1h",
+      },
     }));
     await home.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
     expect(await names("")).toHaveLength(1001);
@@ -160,10 +205,21 @@ describe("the list of keys", () => {
 describe("pausing", () => {
   test("holds messages back until the key is resumed", async () => {
     await publish("k", "parallelism=1");
-    expect(await change("pause")).toEqual({ ...idle, parallelismMax: 1, parallelismCount: 1, isPaused: true });
+    expect(await change("pause")).toEqual({
+      ...idle,
+      parallelismMax: 1,
+      parallelismCount: 1,
+      isPaused: true,
+    });
     await home.settle(home.delivery(), { status: 200 });
     await publish("k", "parallelism=1");
-    expect(await read()).toEqual({ ...idle, parallelismMax: 1, waitListSize: 1, waitlistSize: 1, isPaused: true });
+    expect(await read()).toEqual({
+      ...idle,
+      parallelismMax: 1,
+      waitListSize: 1,
+      waitlistSize: 1,
+      isPaused: true,
+    });
     expect(await change("pause")).toMatchObject({ isPaused: true });
     expect(await change("resume")).toMatchObject({ isPaused: false });
     await home.store.execute("claim", { limit: 10 });
@@ -171,8 +227,9 @@ describe("pausing", () => {
     expect(await change("resume")).toEqual({ ...idle, parallelismMax: 1, parallelismCount: 1 });
   });
 
-  test("makes a key that is not known yet; resuming, unpinning and resetting do not", async () => {
-    for (const what of ["resume", "unpin?rate=true", "resetRate", "reset"]) expect(await change(what)).toEqual(idle);
+  test("creates an unknown key, unlike resuming, unpinning and resetting", async () => {
+    for (const what of ["resume", "unpin?rate=true", "resetRate", "reset"])
+      expect(await change(what)).toEqual(idle);
     expect((await home.ask("GET", "/v2/flowControl/k")).status).toBe(404);
     expect(await change("pause")).toEqual({ ...idle, isPaused: true });
     await publish("k", "parallelism=1");
@@ -182,7 +239,7 @@ describe("pausing", () => {
 });
 
 describe("pinning", () => {
-  test("sets limits that messages do not change, also before the first message", async () => {
+  test("sets limits that messages cannot change, also before the first message", async () => {
     expect(await change("pin?parallelism=3&rate=5&period=60")).toEqual({
       ...idle,
       parallelismMax: 3,
@@ -195,22 +252,29 @@ describe("pinning", () => {
     await publish("k", "parallelism=9,rate=9,period=9");
     const begun = { parallelismCount: 1, rateCount: 1 };
     expect(await read()).toMatchObject({ parallelismMax: 3, rateMax: 5, ratePeriod: 60, ...begun });
-    expect(await change("unpin?parallelism=true")).toMatchObject({ parallelismMax: 3, isPinnedParallelism: false, isPinnedRate: true });
+    expect(await change("unpin?parallelism=true")).toMatchObject({
+      parallelismMax: 3,
+      isPinnedParallelism: false,
+      isPinnedRate: true,
+    });
     await publish("k", "parallelism=9,rate=9,period=9");
     expect(await read()).toMatchObject({ parallelismMax: 9, rateMax: 5, ratePeriod: 60 });
-    expect(await change("unpin?rate=true&parallelism=false")).toMatchObject({ isPinnedRate: false, rateMax: 5 });
+    expect(await change("unpin?rate=true&parallelism=false")).toMatchObject({
+      isPinnedRate: false,
+      rateMax: 5,
+    });
     await publish("k", "rate=8,period=9");
     expect(await read()).toMatchObject({ parallelismMax: 0, rateMax: 8, ratePeriod: 9 });
   });
 
-  test("one of them leaves the others to the messages", async () => {
+  test("of one limit lets messages change the others", async () => {
     await publish("k", "parallelism=1,rate=2,period=60");
     home.clock.now += second;
     expect(await change("pin?parallelism=4")).toMatchObject({
       parallelismMax: 4,
       isPinnedParallelism: true,
       isPinnedRate: false,
-      // Its rate was not touched.
+      // The rate is not pinned.
       rateMax: 2,
       rateCount: 1,
       ratePeriod: 60,
@@ -236,34 +300,48 @@ describe("pinning", () => {
     ["?parallelism=1e3", 400, "parallelism: is not a whole number"],
     ["?parallelism=NaN", 400, "parallelism: is not a whole number"],
     ["?parallelism=", 400, "parallelism: is empty"],
-    ["?parallelism=10001", 412, "parallelism: 10001 asked for, the limit is 10000"],
-    ["?rate=1000001", 412, "rate: 1000001 asked for, the limit is 1000000"],
+    ["?parallelism=10001", 412, "parallelism: 10001 exceeds the limit of 10000"],
+    ["?rate=1000001", 412, "rate: 1000001 exceeds the limit of 1000000"],
     ["?rate=9999999999999999999999", 400, "rate: is not a whole number"],
     ["?rate=1&period=0", 400, "period: is not a duration of 1s or more, such as 60 or 1m"],
     ["?rate=1&period=0.5", 400, "period: is not a duration of 1s or more, such as 60 or 1m"],
     ["?rate=1&period=soon", 400, "period: is not a duration of 1s or more, such as 60 or 1m"],
-    ["?rate=1&period=604801", 400, "period: 604801 seconds asked for, the limit is 604800"],
+    ["?rate=1&period=604801", 400, "period: 604801 seconds exceeds the limit of 604800"],
     ["?rate=1&rate=2", 400, "rate: is given more than once, with different values"],
-    ["?paralelism=1", 400, "paralelism: there is no such parameter; did you mean parallelism?"],
+    ["?paralelism=1", 400, "paralelism: unknown parameter; did you mean parallelism?"],
   ])("with %j is refused", async (query, status, error) => {
-    expect(await home.ask("POST", `/v2/flowControl/k/pin${query}`)).toMatchObject({ status, body: { error } });
+    expect(await home.ask("POST", `/v2/flowControl/k/pin${query}`)).toMatchObject({
+      status,
+      body: { error },
+    });
     expect((await home.ask("GET", "/v2/flowControl")).body).toEqual([]);
   });
 
-  test.each(["?parallelism=yes", "?rate=1", "?period=true"])("is not undone by unpin with %s", async (query) => {
-    await change("pin?parallelism=1&rate=1");
-    expect((await home.ask("POST", `/v2/flowControl/k/unpin${query}`)).status).toBe(400);
-    expect(await change("unpin")).toMatchObject({ isPinnedParallelism: true, isPinnedRate: true });
-  });
+  test.each(["?parallelism=yes", "?rate=1", "?period=true"])(
+    "stays if unpin is refused: %s",
+    async (query) => {
+      await change("pin?parallelism=1&rate=1");
+      expect((await home.ask("POST", `/v2/flowControl/k/unpin${query}`)).status).toBe(400);
+      expect(await change("unpin")).toMatchObject({ isPinnedParallelism: true, isPinnedRate: true });
+    },
+  );
 });
 
-test.each(["resetRate", "reset"])("%s begins a new period, and what is under way still counts", async (what) => {
-  await publish("k", "parallelism=2, rate=2, period=60", { count: 3 });
-  home.clock.now += 5 * second;
-  expect(await change(what)).toMatchObject({ rateCount: 0, ratePeriodStart: seconds + 5, parallelismCount: 2, waitListSize: 1 });
-  await home.store.execute("claim", { limit: 10 });
-  expect(await read()).toMatchObject({ rateCount: 0, parallelismCount: 2, waitListSize: 1 });
-});
+test.each(["resetRate", "reset"])(
+  "%s starts a new period, and deliveries in flight still count",
+  async (what) => {
+    await publish("k", "parallelism=2, rate=2, period=60", { count: 3 });
+    home.clock.now += 5 * second;
+    expect(await change(what)).toMatchObject({
+      rateCount: 0,
+      ratePeriodStart: seconds + 5,
+      parallelismCount: 2,
+      waitListSize: 1,
+    });
+    await home.store.execute("claim", { limit: 10 });
+    expect(await read()).toMatchObject({ rateCount: 0, parallelismCount: 2, waitListSize: 1 });
+  },
+);
 
 test("the global parallelism is the number of deliveries of the account", async () => {
   const under = async (token?: string): Promise<unknown> => {

@@ -1,27 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { createTestServer, token } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
-
-const [a, b] = ["https://a.example/x", "https://b.example/y?z=1"] as const;
-const path = "/v2/topics/orders";
-const json = (body: unknown) => ({ body: JSON.stringify(body) });
-const add = ({ ask }: TestServer, endpoints: unknown) => ask("POST", `${path}/endpoints`, json({ endpoints }));
-const patch = ({ ask }: TestServer, headers: unknown) => ask("PATCH", path, json({ headers }));
-
-async function homeWith(
-  headers: Record<string, string | string[]> = {},
-  endpoints: unknown = [{ url: a, name: "first" }, { url: b }],
-): Promise<TestServer> {
-  const home = await createTestServer();
-  expect((await add(home, endpoints)).status).toBe(200);
-  if (Object.keys(headers).length > 0) expect((await patch(home, headers)).status).toBe(200);
-  return home;
-}
-
-const published = (home: TestServer) => home.deliveries.map(({ message }) => message);
+import { a, add, b, homeWith, json, patch, published } from "./groupRequests.ts";
 
 describe("a publish to a URL group", () => {
-  test("is answered with one id for each endpoint, which the messages show", async () => {
+  test("has a result for each endpoint, and the messages show the group and the endpoint", async () => {
     const home = await homeWith();
     const reply = await home.ask("POST", "/v2/publish/orders", { body: "x" });
     const [first, second] = published(home);
@@ -39,7 +22,7 @@ describe("a publish to a URL group", () => {
     expect(events[0]).toMatchObject({ topicName: "orders", endpointName: "first" });
   });
 
-  test("says of each endpoint whether it is an older message, and 202 when all are", async () => {
+  test("reports duplicates per endpoint, and has status 202 if all are duplicates", async () => {
     const home = await homeWith({}, [{ url: a }]);
     const headers = { "svc-content-based-deduplication": "true" };
     const post = () => home.ask("POST", "/v2/publish/orders", { headers, body: "x" });
@@ -54,17 +37,19 @@ describe("a publish to a URL group", () => {
     ]);
   });
 
-  test("that breaks a limit is stored for nobody", async () => {
+  test("that exceeds a limit is stored for no endpoint", async () => {
     const home = await homeWith();
-    const error = "retries: 1001 asked for, the limit is 1000";
-    expect(await home.ask("POST", "/v2/publish/orders", { headers: { "svc-retries": "1001" } })).toMatchObject({
+    const error = "retries: 1001 exceeds the limit of 1000";
+    expect(
+      await home.ask("POST", "/v2/publish/orders", { headers: { "svc-retries": "1001" } }),
+    ).toMatchObject({
       status: 412,
       body: { error },
     });
     expect(home.deliveries).toEqual([]);
   });
 
-  test("that goes between the look and the publish is answered with 404", async () => {
+  test("has status 404 if the group is deleted while the request is read", async () => {
     const home = await createTestServer({
       wrap: (store) => ({
         ...store,
@@ -75,62 +60,84 @@ describe("a publish to a URL group", () => {
       }),
     });
     await add(home, [{ url: a }]);
-    const error = "destination: there is no URL group orders with endpoints";
+    const error = "destination: URL group orders does not exist or has no endpoints";
     expect(await home.ask("POST", "/v2/publish/orders")).toMatchObject({ status: 404, body: { error } });
   });
 
-  test.each(["svc", "upstash"] as const)("gives its query to every endpoint, without settings and the token: %s", async (brand) => {
-    const home = await homeWith({}, [{ url: a }, { url: b }, { url: "https://c.example#top" }, { url: "https://d.example/?" }]);
-    const own = { svc: "svc_token", upstash: "qstash_token" }[brand];
-    const query = `?hub.challenge=1&${own}=${encodeURIComponent(token)}&retries=3&${brand}-retries=2&hub.challenge=%zz+`;
-    const reply = await home.ask("POST", `/v2/publish/orders${query}`, { token: null });
-    const urls = [
-      "https://a.example/x?hub.challenge=1&retries=3&hub.challenge=%zz+",
-      "https://b.example/y?z=1&hub.challenge=1&retries=3&hub.challenge=%zz+",
-      "https://c.example?hub.challenge=1&retries=3&hub.challenge=%zz+#top",
-      "https://d.example/?hub.challenge=1&retries=3&hub.challenge=%zz+",
-    ];
-    expect(reply.body.map(({ url }: { url: string }) => url)).toEqual(urls);
-    expect(published(home).map((message) => [message.url, message.retries, message.brand])).toEqual(urls.map((url) => [url, 2, brand]));
-    const { events } = (await home.ask("GET", `/v2/logs?messageId=${reply.body[1].messageId}`)).body;
-    expect(events[0]).toMatchObject({ url: urls[1], topicName: "orders" });
-  });
+  test.each(["svc", "upstash"] as const)(
+    "sends its query to every endpoint, without settings and the token: %s",
+    async (brand) => {
+      const home = await homeWith({}, [
+        { url: a },
+        { url: b },
+        { url: "https://c.example#top" },
+        { url: "https://d.example/?" },
+      ]);
+      const own = { svc: "svc_token", upstash: "qstash_token" }[brand];
+      const query =
+        `?hub.challenge=1&${own}=${encodeURIComponent(token)}&retries=3&` +
+        `${brand}-retries=2&hub.challenge=%zz+`;
+      const reply = await home.ask("POST", `/v2/publish/orders${query}`, { token: null });
+      const urls = [
+        "https://a.example/x?hub.challenge=1&retries=3&hub.challenge=%zz+",
+        "https://b.example/y?z=1&hub.challenge=1&retries=3&hub.challenge=%zz+",
+        "https://c.example?hub.challenge=1&retries=3&hub.challenge=%zz+#top",
+        "https://d.example/?hub.challenge=1&retries=3&hub.challenge=%zz+",
+      ];
+      expect(reply.body.map(({ url }: { url: string }) => url)).toEqual(urls);
+      expect(published(home).map((message) => [message.url, message.retries, message.brand])).toEqual(
+        urls.map((url) => [url, 2, brand]),
+      );
+      const { events } = (await home.ask("GET", `/v2/logs?messageId=${reply.body[1].messageId}`)).body;
+      expect(events[0]).toMatchObject({ url: urls[1], topicName: "orders" });
+    },
+  );
 
-  test("gives its query to every endpoint, through a queue as well", async () => {
+  test("sends its query to every endpoint, also through a queue", async () => {
     const home = await homeWith();
     const { body } = await home.ask("POST", "/v2/enqueue/q/orders?x=1");
     expect(body).toMatchObject([{ url: `${a}?x=1` }, { url: `${b}&x=1` }]);
     expect(published(home)).toMatchObject([{ url: `${a}?x=1`, queue: "q" }]);
   });
 
-  test("with another query is another message, unless its id says that it is the same", async () => {
+  test("with another query is not a duplicate, unless its deduplication id is the same", async () => {
     const home = await homeWith({}, [{ url: a }]);
     const post = async (query: string, headers: Record<string, string>) =>
       (await home.ask("POST", `/v2/publish/orders${query}`, { headers })).status;
     const byContent = { "svc-content-based-deduplication": "true" };
-    expect([await post("?x=1", byContent), await post("?x=2", byContent), await post("?x=1", byContent)]).toEqual([200, 200, 202]);
+    expect([
+      await post("?x=1", byContent),
+      await post("?x=2", byContent),
+      await post("?x=1", byContent),
+    ]).toEqual([200, 200, 202]);
     const byId = { "svc-deduplication-id": "1" };
-    expect([await post("?x=1", byId), await post("?x=2", byId), await post("", byId)]).toEqual([200, 202, 202]);
+    expect([await post("?x=1", byId), await post("?x=2", byId), await post("", byId)]).toEqual([
+      200, 202, 202,
+    ]);
   });
 
-  test("has a query that is refused where the URL of an endpoint would be too long, or the group is not there", async () => {
+  test("is refused if the query makes an endpoint's URL too long, or the group is unknown", async () => {
     const home = await homeWith({}, [{ url: a }, { url: "https://longer.example/" }]);
     const room = 16_384 - "https://longer.example/?".length;
     const error =
-      "destination: the query is too long for an endpoint of the URL group orders: its URL would have 16385 characters, the limit is 16384";
-    expect(await home.ask("POST", `/v2/publish/orders?${"x".repeat(room + 1)}`)).toMatchObject({ status: 400, body: { error } });
+      "destination: the query is too long for an endpoint of the URL group orders: its URL would have " +
+      "16385 characters, the limit is 16384";
+    expect(await home.ask("POST", `/v2/publish/orders?${"x".repeat(room + 1)}`)).toMatchObject({
+      status: 400,
+      body: { error },
+    });
     expect(home.deliveries).toEqual([]);
     expect((await home.ask("POST", `/v2/publish/orders?${"x".repeat(room)}`)).status).toBe(200);
     expect((await home.ask("POST", "/v2/publish/nobody?x=1")).status).toBe(404);
   });
 
-  test("with an empty query is one without", async () => {
+  test("with an empty query does not change the URLs", async () => {
     const home = await homeWith({}, [{ url: a }]);
     expect((await home.ask("POST", "/v2/publish/orders?")).body).toMatchObject([{ url: a }]);
     expect((await home.ask("POST", "/v2/publish/orders?svc-retries=1")).body).toMatchObject([{ url: a }]);
   });
 
-  test("goes where a token with its own rights may go, query included", async () => {
+  test("requires a token whose rights cover every URL, query included", async () => {
     const home = await homeWith({}, [{ url: a }]);
     const tokenFor = async (destinations: string[]): Promise<string> => {
       const asked = { name: destinations.join(), verbs: ["publish"], destinations };
@@ -138,10 +145,12 @@ describe("a publish to a URL group", () => {
     };
     const status = async (destinations: string[]) =>
       (await home.ask("POST", "/v2/publish/orders?x=1", { token: await tokenFor(destinations) })).status;
-    expect([await status([a]), await status([`${a}*`]), await status(["group:orders"])]).toEqual([403, 200, 200]);
+    expect([await status([a]), await status([`${a}*`]), await status(["group:orders"])]).toEqual([
+      403, 200, 200,
+    ]);
   });
 
-  test("that shows no brand has that of the group's default headers", async () => {
+  test("without a brand has the brand of the group's default headers", async () => {
     for (const [name, brand] of [
       ["Upstash-Retries", "upstash"],
       ["Svc-Retries", "svc"],
@@ -162,25 +171,34 @@ describe("a publish to a URL group", () => {
       }
   });
 
-  test("with a body that is too large for all endpoints together is refused", async () => {
+  test("is refused if the body is too large for all endpoints together", async () => {
     const endpoints = Array.from({ length: 100 }, (_, at) => ({ url: `https://e${at}.example` }));
     const home = await homeWith({}, endpoints);
     const bytes = Math.floor((256 * 1024 * 1024) / 100);
-    const error = `body: ${bytes + 1} bytes for each of the 100 endpoints of orders, the limit is 268435456 for all of a request together`;
-    expect(await home.ask("POST", "/v2/publish/orders", { body: Buffer.alloc(bytes + 1) })).toMatchObject({ status: 413, body: { error } });
+    const error =
+      `body: ${bytes + 1} bytes for each of the 100 endpoints of orders, the limit is ` +
+      "268435456 in total per request";
+    expect(await home.ask("POST", "/v2/publish/orders", { body: Buffer.alloc(bytes + 1) })).toMatchObject({
+      status: 413,
+      body: { error },
+    });
     expect(home.deliveries).toEqual([]);
     expect((await home.ask("POST", "/v2/publish/orders", { body: "small" })).body).toHaveLength(100);
   });
 });
 
 describe("a batch with URL groups", () => {
-  const batch = (home: TestServer, items: unknown) => home.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
+  const batch = (home: TestServer, items: unknown) =>
+    home.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
 
-  test("gives the query of an item to every endpoint, without settings and tokens", async () => {
+  test("sends the query of an item to every endpoint, without settings and tokens", async () => {
     const home = await homeWith();
     const secret = encodeURIComponent(token);
     const { body } = await batch(home, [
-      { destination: `orders?x=1&svc_token=${secret}&qstash_token=${secret}#y`, headers: { "Svc-Retries": "1" } },
+      {
+        destination: `orders?x=1&svc_token=${secret}&qstash_token=${secret}#y`,
+        headers: { "Svc-Retries": "1" },
+      },
       { destination: "orders?upstash-retries=2&x=é", headers: { "content-type": "text/plain" } },
       { destination: "orders?x=\n" },
       { destination: `orders?${"x".repeat(20_000)}` },
@@ -193,7 +211,7 @@ describe("a batch with URL groups", () => {
     expect(body.slice(2)).toMatchObject([
       { error: "destination: the query has control characters, or ends with a space; encode them" },
       { error: expect.stringMatching(/^destination: the query is too long for an endpoint/) },
-      { error: expect.stringMatching(/^destination: "orders#x" is neither a URL/) },
+      { error: expect.stringMatching(/^destination: "orders#x" is not an http:\/\/ or https:\/\/ URL/) },
     ]);
     expect(published(home).map(({ retries, brand }) => [retries, brand])).toEqual([
       [1, "svc"],
@@ -204,11 +222,18 @@ describe("a batch with URL groups", () => {
     expect(JSON.stringify([...home.memory.tables.storedMessages.values()])).not.toContain(secret);
   });
 
-  test("has the brand of the item, or of the request, or of the group", async () => {
+  test("takes the brand of the item, else of the request, else of the group", async () => {
     const home = await homeWith({ "Upstash-Retries": "1" }, [{ url: a }]);
-    const items = [{ destination: "orders" }, { destination: "orders", headers: { "Svc-Delay": "0s" } }, { destination: a }];
+    const items = [
+      { destination: "orders" },
+      { destination: "orders", headers: { "Svc-Delay": "0s" } },
+      { destination: a },
+    ];
     await batch(home, items);
-    await home.ask("POST", `/v2/batch?svc_token=${encodeURIComponent(token)}`, { body: JSON.stringify(items), token: null });
+    await home.ask("POST", `/v2/batch?svc_token=${encodeURIComponent(token)}`, {
+      body: JSON.stringify(items),
+      token: null,
+    });
     expect(published(home).map(({ brand }) => brand)).toEqual(["upstash", "svc", "svc", "svc", "svc", "svc"]);
     const { body } = await batch(home, [
       { destination: "orders", extra: 1 },
@@ -217,7 +242,7 @@ describe("a batch with URL groups", () => {
     expect(body).toMatchObject([[{ url: a }], { error: expect.stringMatching(/^extra: /) }]);
   });
 
-  test("answers a list in the place of each, and has their default headers below those of the item", async () => {
+  test("has a list as the result of a group, whose default headers yield to those of the item", async () => {
     const home = await homeWith({ "Svc-Retries": "7", "Svc-Forward-X": "g" });
     const reply = await batch(home, [
       { destination: "orders", headers: { "upstash-retries": "2" } },
@@ -236,16 +261,16 @@ describe("a batch with URL groups", () => {
         { messageId: messages[3]?.id, url: a },
         { messageId: expect.stringMatching(/^msg_/), url: b },
       ],
-      { error: 'destination: "nothing" is neither a URL with http:// or https:// nor a known URL group' },
+      { error: 'destination: "nothing" is not an http:// or https:// URL or an existing URL group' },
     ]);
     expect(messages.map(({ retries }) => retries)).toEqual([2, 2, 3, 7]);
     expect(messages.map(({ headers }) => headers)).toEqual([[["X", "g"]], [["X", "g"]], [], [["X", "i"]]]);
-    // One at a time: the other message of the queue waits.
+    // The queue sends one message at a time, so the other one waits.
     const waiting = (await home.ask("GET", `/v2/messages/${reply.body[2][1].messageId}`)).body;
     expect(waiting).toMatchObject({ queueName: "q", topicName: "orders" });
   });
 
-  test("makes ten thousand messages of them at most", async () => {
+  test("creates at most 10,000 messages", async () => {
     const home = await homeWith(
       {},
       Array.from({ length: 100 }, (_, at) => ({ url: `https://e${at}.example` })),
@@ -254,7 +279,9 @@ describe("a batch with URL groups", () => {
       home,
       Array.from({ length: 102 }, () => ({ destination: "orders" })),
     );
-    const error = "destination: a message for each of the 100 endpoints of orders, the limit is 10000 for a request; send several";
+    const error =
+      "destination: a message for each of the 100 endpoints of orders, the limit is 10000 per request; " +
+      "split the request";
     expect(body.slice(0, 100).every((one: unknown) => Array.isArray(one) && one.length === 100)).toBe(true);
     expect(body.slice(100)).toEqual([{ error }, { error }]);
     expect(home.deliveries).toHaveLength(10_000);

@@ -12,24 +12,29 @@ async function waitingRun(options: Parameters<typeof createTestServer>[0] = {}):
   return home;
 }
 
-async function wait(home: TestServer, stepId = 1, event = "evt_1", stepType = "WaitForWebhook"): Promise<boolean> {
+async function wait(
+  home: TestServer,
+  stepId = 1,
+  { stepType = "WaitForWebhook" }: { stepType?: "Wait" | "WaitForWebhook" } = {},
+): Promise<boolean> {
   const body = JSON.stringify({
     url: endpoint,
     timeout: "7d",
     timeoutUrl: endpoint,
     step: { stepId, stepType, stepName: "w", concurrent: 1 },
   });
-  return (await home.ask("POST", `/v2/wait/${event}`, { headers: { "upstash-workflow-runid": "wfr_1" }, body })).body.waits;
+  return (await home.ask("POST", "/v2/wait/evt_1", { headers: { "upstash-workflow-runid": "wfr_1" }, body }))
+    .body.waits;
 }
 
-/** What the last result of the run says of the call that ended its wait. */
+/** Returns the call that ended the wait, from the last result of the run. */
 function callIn(home: TestServer): Record<string, unknown> {
   const result = JSON.parse(takeHistories(home).at(-1)?.at(-1) ?? "null");
   return JSON.parse(Buffer.from(result.out, "base64").toString());
 }
 
 describe("a call to the webhook of a run", () => {
-  test("needs no token, and ends the wait with all that can be said of it", async () => {
+  test("needs no token, and ends the wait with all parts of the call", async () => {
     const home = await waitingRun();
     expect(await wait(home)).toBe(true);
     const headers = {
@@ -40,31 +45,45 @@ describe("a call to the webhook of a run", () => {
       connection: "x-gone",
       "x-gone": "1",
     };
-    const reply = await home.ask("POST", `${url}?q=1&qstash_token=z`, { headers, body: '{"ü":1}', token: null });
+    const reply = await home.ask("POST", `${url}?q=1&qstash_token=z`, {
+      headers,
+      body: '{"ü":1}',
+      token: null,
+    });
     expect(reply).toMatchObject({ status: 200, body: { accepted: true } });
     const call = callIn(home);
     expect(call).toEqual({
       method: "POST",
-      header: expect.objectContaining({ "Content-Type": ["application/json"], "X-Test-Header": ["v"], Authorization: ["Basic abc"] }),
+      header: expect.objectContaining({
+        "Content-Type": ["application/json"],
+        "X-Test-Header": ["v"],
+        Authorization: ["Basic abc"],
+      }),
       body: Buffer.from('{"ü":1}').toString("base64"),
       proto: "http",
       host: "hooks.example:8080",
       url: `${url}?q=1&qstash_token=z`,
     });
-    for (const name of ["Host", "Connection", "X-Gone", "Content-Length"]) expect(call["header"]).not.toHaveProperty(name);
-    expect(() => new Request(`${String(call["proto"])}://${String(call["host"])}${String(call["url"])}`)).not.toThrow();
+    for (const name of ["Host", "Connection", "X-Gone", "Content-Length"])
+      expect(call["header"]).not.toHaveProperty(name);
+    expect(
+      () => new Request(`${String(call["proto"])}://${String(call["host"])}${String(call["url"])}`),
+    ).not.toThrow();
   });
 
-  test.each(["GET", "POST", "PUT", "PATCH", "DELETE"])("may be a %s, and has no body when it was empty", async (method) => {
-    const home = await waitingRun();
-    await wait(home);
-    expect((await home.ask(method, url, { token: null })).status).toBe(200);
-    const call = callIn(home);
-    expect(call).toMatchObject({ method, url });
-    expect(call).not.toHaveProperty("body");
-  });
+  test.each(["GET", "POST", "PUT", "PATCH", "DELETE"])(
+    "may be a %s, and has no body if it was empty",
+    async (method) => {
+      const home = await waitingRun();
+      await wait(home);
+      expect((await home.ask(method, url, { token: null })).status).toBe(200);
+      const call = callIn(home);
+      expect(call).toMatchObject({ method, url });
+      expect(call).not.toHaveProperty("body");
+    },
+  );
 
-  test("is kept until the run asks, in order, one for each wait", async () => {
+  test("is kept until the run waits, in order, one for each wait", async () => {
     const home = await waitingRun();
     for (const body of ["1", "2", "3"]) await home.ask("POST", url, { body, token: null });
     for (const stepId of [1, 2, 3]) {
@@ -77,24 +96,28 @@ describe("a call to the webhook of a run", () => {
     expect(home.deliveries).toHaveLength(1);
   });
 
-  test("is no event, and an event is no call", async () => {
+  test("does not end a wait for an event, and an event does not end a wait for a call", async () => {
     const home = await waitingRun();
-    await wait(home, 1, "evt_1", "Wait");
+    await wait(home, 1, { stepType: "Wait" });
     await home.ask("POST", url, { token: null });
     expect(home.deliveries).toHaveLength(0);
     expect((await home.ask("GET", "/v2/waiters/evt_1")).body).toHaveLength(1);
-    expect((await home.ask("POST", "/v2/notify/wfr_1/evt_1")).body).toMatchObject([{ messageId: expect.any(String) }]);
+    expect((await home.ask("POST", "/v2/notify/wfr_1/evt_1")).body).toMatchObject([
+      { messageId: expect.any(String) },
+    ]);
     expect(await wait(home, 2)).toBe(false);
   });
 
-  test("shows the address that the caller used, as far as proxies are trusted", async () => {
+  test("has the address that the caller used, if the proxy is trusted", async () => {
     const forwarded = { host: "inner:1", "x-forwarded-proto": "https", "x-forwarded-host": "hooks.example" };
     for (const [trustProxy, expected] of [
       [true, { proto: "https", host: "hooks.example" }],
       [false, { proto: "http", host: "inner:1" }],
       [["10.0.0.0/8"], { proto: "http", host: "inner:1" }],
     ] as const) {
-      const home = await waitingRun({ trustProxy: typeof trustProxy === "boolean" ? trustProxy : [...trustProxy] });
+      const home = await waitingRun({
+        trustProxy: typeof trustProxy === "boolean" ? trustProxy : [...trustProxy],
+      });
       await wait(home);
       await home.ask("POST", url, { headers: forwarded, token: null });
       const call = callIn(home);
@@ -110,7 +133,7 @@ describe("a call to the webhook of a run", () => {
     [{ host: "[" }],
     [{ host: "x:99999" }],
     [{ "x-forwarded-proto": "javascript", host: "x" }],
-  ])("that no request can be made of is refused: %o", async (headers) => {
+  ])("is refused if no request can be made from it: %o", async (headers) => {
     const home = await waitingRun({ trustProxy: true });
     await wait(home);
     expect(await home.ask("POST", url, { headers, token: null })).toMatchObject({
@@ -120,7 +143,7 @@ describe("a call to the webhook of a run", () => {
     expect((await home.ask("POST", url, { headers: { host: "x" }, token: null })).status).toBe(200);
   });
 
-  test("is 404 in the same words for whatever there is not, before its body is read", async () => {
+  test("has the same 404 for every unknown part of the URL, before its body is read", async () => {
     const home = await waitingRun();
     await start(home, "theirs", { as: "acc_2" });
     await start(home, "ended");
@@ -145,25 +168,40 @@ describe("a call to the webhook of a run", () => {
     expect((await home.ask("POST", url, { body: body.subarray(1), token: null })).status).toBe(200);
   });
 
-  test("is refused when the run keeps too many, or too much", async () => {
+  test("is refused if the run keeps too many calls or too many bytes", async () => {
     const home = await waitingRun();
     for (let n = 0; n < 1_000; n++)
-      await home.store.execute("notify", { account: "acc_1", event: "evt_1", body: Buffer.from("{}"), runId: "wfr_1", kind: "webhook" });
-    expect(await home.ask("POST", url, { token: null })).toMatchObject({ status: 412, body: { error: expect.stringContaining("1000") } });
+      await home.store.execute("notify", {
+        account: "acc_1",
+        event: "evt_1",
+        body: Buffer.from("{}"),
+        runId: "wfr_1",
+        kind: "webhook",
+      });
+    expect(await home.ask("POST", url, { token: null })).toMatchObject({
+      status: 412,
+      body: { error: expect.stringContaining("1000") },
+    });
     const other = await waitingRun();
     const statuses = [];
-    for (let n = 0; n < 4; n++) statuses.push((await other.ask("POST", url, { body: Buffer.alloc(8 * 1024 * 1024), token: null })).status);
+    for (let n = 0; n < 4; n++)
+      statuses.push(
+        (await other.ask("POST", url, { body: Buffer.alloc(8 * 1024 * 1024), token: null })).status,
+      );
     expect(statuses).toEqual([200, 200, 412, 412]);
   });
 
-  test("finds a run whose id its endpoint has read from a header, in latin 1", async () => {
+  test("finds a run whose id its endpoint has read from a header, in Latin-1", async () => {
     const home = await createTestServer();
     await start(home, "wfr_日本");
     const seen = Buffer.from("wfr_日本").toString("latin1");
-    expect((await home.ask("POST", `/v2/workflows/hooks/acc_1/${encodeURIComponent(seen)}/evt_1`, { token: null })).status).toBe(200);
+    expect(
+      (await home.ask("POST", `/v2/workflows/hooks/acc_1/${encodeURIComponent(seen)}/evt_1`, { token: null }))
+        .status,
+    ).toBe(200);
   });
 
-  test("reaches the run that goes on with one that has failed, as an event sent by its id does", async () => {
+  test("reaches the run that resumed a failed one, like an event sent to its id", async () => {
     const home = await createTestServer();
     await start(home, "wfr_1", { retries: 0 });
     await home.settle(home.delivery(), { status: 500 });
@@ -172,7 +210,9 @@ describe("a call to the webhook of a run", () => {
     const { workflowRunId } = (await home.ask("POST", `/v2/workflows/dlq/resume/${dlqId}`)).body;
     expect(workflowRunId).not.toBe("wfr_1");
     expect((await home.ask("POST", url, { token: null, body: "call" })).status).toBe(200);
-    expect((await home.ask("POST", "/v2/notify/wfr_1/paid", { body: "yes" })).body).toEqual([{ workflowRunId }]);
+    expect((await home.ask("POST", "/v2/notify/wfr_1/paid", { body: "yes" })).body).toEqual([
+      { workflowRunId },
+    ]);
     const active = await home.store.read.activeRun("acc_1", workflowRunId);
     const kept = await home.store.read.listNotifications("acc_1", active?.run.id ?? "");
     expect(kept.map(({ kind, event }) => [kind, event])).toEqual([
@@ -181,9 +221,15 @@ describe("a call to the webhook of a run", () => {
     ]);
   });
 
-  test("leaves nothing of its URL in the log", async () => {
+  test("is logged without its URL", async () => {
     const home = await waitingRun();
-    for (const path of [url, `${url}/`, url.replace("hooks", "%68ooks"), "/v2/workflows/hooks/acc_1/nobody/evt_1", "/v3/hooks/acc_1/wfr_1"])
+    for (const path of [
+      url,
+      `${url}/`,
+      url.replace("hooks", "%68ooks"),
+      "/v2/workflows/hooks/acc_1/nobody/evt_1",
+      "/v3/hooks/acc_1/wfr_1",
+    ])
       await home.ask("POST", `${path}?secret=1`, { body: "secret", token: null });
     expect(home.lines.map(({ path, status }) => [path, status])).toEqual([
       ["/v2/workflows/hooks/…", 200],

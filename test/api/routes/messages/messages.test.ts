@@ -2,7 +2,11 @@ import { describe, expect, test } from "vitest";
 import { createTestServer, otherToken } from "../../testServer.ts";
 import type { TestServer } from "../../testServer.ts";
 
-async function publish({ ask, deliveries }: TestServer, url: string, headers: Record<string, string> = {}, body: string | Buffer = "") {
+async function publish(
+  { ask, deliveries }: TestServer,
+  url: string,
+  { headers = {}, body = "" }: { headers?: Record<string, string>; body?: string | Buffer } = {},
+) {
   const reply = await ask("POST", `/v2/publish/${url}`, { headers, body });
   expect(reply.status).toBe(200);
   return { id: String(reply.body.messageId), delivery: deliveries.at(-1) };
@@ -11,10 +15,8 @@ async function publish({ ask, deliveries }: TestServer, url: string, headers: Re
 describe("a message that is read", () => {
   test("has all its fields", async () => {
     const home = await createTestServer();
-    const { id } = await publish(
-      home,
-      "https://e.example/x?y",
-      {
+    const { id } = await publish(home, "https://e.example/x?y", {
+      headers: {
         "svc-method": "PUT",
         "svc-delay": "1m",
         "svc-retries": "5",
@@ -25,8 +27,8 @@ describe("a message that is read", () => {
         "svc-forward-x-a": "1",
         "content-type": "text/plain",
       },
-      "ü",
-    );
+      body: "ü",
+    });
     const { status, body } = await home.ask("GET", `/v2/messages/${id}`);
     expect(status).toBe(200);
     expect(body).toEqual({
@@ -44,13 +46,15 @@ describe("a message that is read", () => {
       callerIP: "127.0.0.1",
       label: "a",
       labels: ["a", "b"],
-      waitingOn: [{ reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: home.clock.now + 60_000 }],
+      waitingOn: [
+        { reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: home.clock.now + 60_000 },
+      ],
     });
   });
 
-  test("has its body in base64 where it is not UTF-8, and none where it is empty", async () => {
+  test("has its body in base64 if it is not UTF-8, and none if it is empty", async () => {
     const home = await createTestServer();
-    const binary = await publish(home, "https://e.example", {}, Buffer.from([0xff, 0]));
+    const binary = await publish(home, "https://e.example", { body: Buffer.from([0xff, 0]) });
     expect((await home.ask("GET", `/v2/messages/${binary.id}`)).body).toMatchObject({ bodyBase64: "/wA=" });
     const empty = await publish(home, "https://e.example");
     const { body } = await home.ask("GET", `/v2/messages/${empty.id}`);
@@ -58,18 +62,25 @@ describe("a message that is read", () => {
     expect(body).not.toHaveProperty("bodyBase64");
   });
 
-  test("hides what is to be hidden", async () => {
+  test("hides the redacted parts", async () => {
     const home = await createTestServer();
-    const headers = { "svc-redact-fields": "body, header[x-a]", "svc-forward-x-a": "1", "svc-forward-x-b": "2" };
-    const { id, delivery } = await publish(home, "https://e.example", headers, "abc");
+    const headers = {
+      "svc-redact-fields": "body, header[x-a]",
+      "svc-forward-x-a": "1",
+      "svc-forward-x-b": "2",
+    };
+    const { id, delivery } = await publish(home, "https://e.example", { headers, body: "abc" });
     const hidden = { body: "REDACTED:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" };
-    const header = { "X-A": ["REDACTED:6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"], "X-B": ["2"] };
+    const header = {
+      "X-A": ["REDACTED:6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"],
+      "X-B": ["2"],
+    };
     expect((await home.ask("GET", `/v2/messages/${id}`)).body).toMatchObject({ ...hidden, header });
     expect((await home.ask("GET", "/v2/logs")).body.logs[0]).toMatchObject({ ...hidden, header });
     expect(Buffer.from(delivery?.message.body ?? []).toString()).toBe("abc");
   });
 
-  test("hides of its callbacks what is hidden of them with itself", async () => {
+  test("redacts the same parts in its callbacks", async () => {
     const home = await createTestServer();
     const headers = {
       "svc-redact-fields": "header[Authorization]",
@@ -79,7 +90,7 @@ describe("a message that is read", () => {
       "svc-failure-callback": "https://f.example",
       "svc-failure-callback-forward-authorization": "s3cret",
     };
-    await publish(home, "https://e.example", headers);
+    await publish(home, "https://e.example", { headers });
     await home.settle(home.delivery(), { status: 500 });
     const callbacks = home.deliveries.map(({ message }) => message);
     expect(callbacks.map(({ headers: sent }) => sent)).toEqual([
@@ -88,12 +99,15 @@ describe("a message that is read", () => {
     ]);
     for (const { id } of callbacks) {
       const { body } = await home.ask("GET", `/v2/messages/${id}`);
-      expect(body.header).toMatchObject({ Authorization: [expect.stringMatching(/^REDACTED:/)], "Content-Type": ["application/json"] });
+      expect(body.header).toMatchObject({
+        Authorization: [expect.stringMatching(/^REDACTED:/)],
+        "Content-Type": ["application/json"],
+      });
     }
     expect(JSON.stringify((await home.ask("GET", "/v2/logs")).body)).not.toContain("s3cret");
   });
 
-  test("is there for a minute after it is finished, and for nobody else", async () => {
+  test("can be read for a minute after it is finished, and only by its account", async () => {
     const home = await createTestServer();
     const { id, delivery } = await publish(home, "https://e.example");
     if (delivery) await home.settle(delivery, { status: 200 });
@@ -104,57 +118,81 @@ describe("a message that is read", () => {
     expect((await home.ask("GET", `/v2/messages/${id}`)).status).toBe(404);
   });
 
-  test.each(["unknown", "msg_%00", "..%2f", "%f0%9f%92%a3", "a'--"])("is 404 by the id %s", async (id) => {
-    const { ask } = await createTestServer();
-    expect(await ask("GET", `/v2/messages/${id}`)).toMatchObject({
-      status: 404,
-      body: { error: expect.stringMatching(/^message: there is no/) },
-    });
-    expect((await ask("DELETE", `/v2/messages/${id}`)).status).toBe(404);
-  });
+  test.each(["unknown", "msg_%00", "..%2f", "%f0%9f%92%a3", "a'--"])(
+    "has status 404 for the id %s",
+    async (id) => {
+      const { ask } = await createTestServer();
+      expect(await ask("GET", `/v2/messages/${id}`)).toMatchObject({
+        status: 404,
+        body: { error: expect.stringMatching(/^message: there is no/) },
+      });
+      expect((await ask("DELETE", `/v2/messages/${id}`)).status).toBe(404);
+    },
+  );
 });
 
 describe("cancelling", () => {
-  test("counts a message once, knows finished ones for a minute, and no others", async () => {
+  test("counts a message once, and knows finished messages for a minute", async () => {
     const home = await createTestServer();
-    const { id } = await publish(home, "https://e.example", { "svc-delay": "1h" });
-    expect(await home.ask("DELETE", `/v2/messages/${id}`, { token: otherToken })).toMatchObject({ status: 404 });
-    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({ status: 200, body: { cancelled: 1 } });
-    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({ status: 200, body: { cancelled: 0 } });
+    const { id } = await publish(home, "https://e.example", { headers: { "svc-delay": "1h" } });
+    expect(await home.ask("DELETE", `/v2/messages/${id}`, { token: otherToken })).toMatchObject({
+      status: 404,
+    });
+    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({
+      status: 200,
+      body: { cancelled: 1 },
+    });
+    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({
+      status: 200,
+      body: { cancelled: 0 },
+    });
     home.clock.now += 60_001;
     expect((await home.ask("DELETE", `/v2/messages/${id}`)).status).toBe(404);
   });
 
-  test("of what is being sent is done for who asks, and ends with the request", async () => {
+  test("of a message in flight succeeds at once, and is final when its request has ended", async () => {
     const home = await createTestServer();
     const { id } = await publish(home, "https://e.example");
     const delivery = home.delivery();
     home.clock.now += 10;
-    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({ status: 200, body: { cancelled: 1 } });
-    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({ status: 200, body: { cancelled: 0 } });
+    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({
+      status: 200,
+      body: { cancelled: 1 },
+    });
+    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({
+      status: 200,
+      body: { cancelled: 0 },
+    });
     expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 0 });
     const shown = await home.ask("GET", `/v2/messages/${id}`);
     expect([shown.status, shown.body.waitingOn]).toEqual([200, undefined]);
-    const log = async () => (await home.ask("GET", `/v2/logs?messageId=${id}`)).body.events as { state: string }[];
+    const log = async () =>
+      (await home.ask("GET", `/v2/logs?messageId=${id}`)).body.events as { state: string }[];
     expect((await log()).map(({ state }) => state)).toEqual(["CANCEL_REQUESTED", "ACTIVE", "CREATED"]);
     home.clock.now += 10;
     await home.settle(delivery, { status: 503, headers: [["X-A", "1"]], body: Buffer.from("busy") });
-    const answer = { responseStatus: 503, responseHeaders: { "X-A": ["1"] }, responseBody: Buffer.from("busy").toString("base64") };
+    const answer = {
+      responseStatus: 503,
+      responseHeaders: { "X-A": ["1"] },
+      responseBody: Buffer.from("busy").toString("base64"),
+    };
     expect((await log())[0]).toMatchObject({ state: "CANCELLED", ...answer });
     expect((await log())[0]).not.toHaveProperty("nextDeliveryTime");
     home.clock.now += 60_001;
     expect((await home.ask("DELETE", `/v2/messages/${id}`)).status).toBe(404);
   });
 
-  /** Four messages: a and b to one host, c to another, d with a label and later. */
+  /**
+   * Publishes four messages: `a` and `b` to one host, `c` to another, `d` with a label and one second later.
+   */
   const four = async () => {
     const home = await createTestServer();
     const later = { "svc-delay": "1h" };
-    const a = await publish(home, "https://one.example/a", { ...later, "svc-label": "x" });
-    const b = await publish(home, "https://one.example/b,c?d=1,https", later);
-    const c = await publish(home, "https://two.example/a", later);
+    const a = await publish(home, "https://one.example/a", { headers: { ...later, "svc-label": "x" } });
+    const b = await publish(home, "https://one.example/b,c?d=1,https", { headers: later });
+    const c = await publish(home, "https://two.example/a", { headers: later });
     home.clock.now += 1_000;
-    const d = await publish(home, "https://three.example/", { ...later, "svc-label": "x,y" });
+    const d = await publish(home, "https://three.example/", { headers: { ...later, "svc-label": "x,y" } });
     return { home, ids: { a: a.id, b: b.id, c: c.id, d: d.id } };
   };
 
@@ -181,23 +219,38 @@ describe("cancelling", () => {
     ["?topicName=t&flowControlKey=f&scheduleId=s", ""],
   ])("with %s cancels %s", async (query, expected) => {
     const { home, ids } = await four();
-    expect(await home.ask("DELETE", `/v2/messages${query}`)).toMatchObject({ status: 200, body: { cancelled: expected.length } });
+    expect(await home.ask("DELETE", `/v2/messages${query}`)).toMatchObject({
+      status: 200,
+      body: { cancelled: expected.length },
+    });
     const left = await Promise.all(
-      Object.entries(ids).map(async ([name, id]) => ((await home.store.read.message("acc_1", id))?.state ? name : "")),
+      Object.entries(ids).map(async ([name, id]) =>
+        (await home.store.read.message("acc_1", id))?.state ? name : "",
+      ),
     );
     expect("abcd".replace(new RegExp(`[${left.join("")}-]`, "g"), "")).toBe(expected);
   });
 
-  test("takes ids before all else, skips strangers, and takes the same as JSON", async () => {
+  test("with ids ignores other filters, skips unknown ids, and accepts the same as JSON", async () => {
     const { home, ids } = await four();
-    const url = `/v2/messages?messageIds=${ids.a},msg_unknown&messageIds=${ids.b}&messageIds=%00&host=none.example&count=1`;
-    const stranger = (id: string) => ({ id, reason: "there is no such message" });
-    expect((await home.ask("DELETE", url)).body).toEqual({ cancelled: 2, failed: [stranger("\0"), stranger("msg_unknown")] });
-    expect((await home.ask("DELETE", "/v2/messages", { body: JSON.stringify({ messageIds: [ids.a, ids.c] }) })).body).toEqual({
-      cancelled: 1,
-      failed: [{ id: ids.a, reason: "the message is finished, or was cancelled before" }],
+    const url =
+      `/v2/messages?messageIds=${ids.a},msg_unknown&messageIds=${ids.b}&messageIds=%00` +
+      "&host=none.example&count=1";
+    const stranger = (id: string) => ({ id, reason: "the message does not exist" });
+    expect((await home.ask("DELETE", url)).body).toEqual({
+      cancelled: 2,
+      failed: [stranger("\0"), stranger("msg_unknown")],
     });
-    expect((await home.ask("DELETE", "/v2/messages", { body: '{"label":"x","count":5}' })).body).toEqual({ cancelled: 1 });
+    expect(
+      (await home.ask("DELETE", "/v2/messages", { body: JSON.stringify({ messageIds: [ids.a, ids.c] }) }))
+        .body,
+    ).toEqual({
+      cancelled: 1,
+      failed: [{ id: ids.a, reason: "the message has finished or was already cancelled" }],
+    });
+    expect((await home.ask("DELETE", "/v2/messages", { body: '{"label":"x","count":5}' })).body).toEqual({
+      cancelled: 1,
+    });
   });
 
   test.each([
@@ -211,22 +264,26 @@ describe("cancelling", () => {
     ["?count=1&count=2", "", "count: is given more than once, with different values"],
     ["?fromDate=yesterday", "", "fromDate: is not a whole number"],
     ["?fromDate=-1", "", "fromDate: is not a whole number"],
-    ["?label=%zz", "", "label: the percent-encoding is malformed, or not of UTF-8"],
-    ["?labels=x", "", "labels: there is no such parameter; did you mean label?"],
+    ["?label=%zz", "", "label: the percent-encoding is malformed or not UTF-8"],
+    ["?labels=x", "", "labels: unknown parameter; did you mean label?"],
     [
       "?dlqIds=x",
       "",
-      "dlqIds: there is no such parameter; there are messageIds, url, topicName, queueName, scheduleId, label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count, dryRun",
+      "dlqIds: unknown parameter; use messageIds, url, topicName, queueName, scheduleId, " +
+        "label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count, dryRun",
     ],
     ["", '{"messageIds":[]}', "messageIds: is an empty list; leave it out to mean all"],
-    ["", '{"messageIds":[{}]}', "messageIds: is neither a text, a number, true or false, nor a list of such"],
-    ["", '{"label":null}', "label: is neither a text, a number, true or false, nor a list of such"],
+    ["", '{"messageIds":[{}]}', "messageIds: is not a string, a number, true, false or a list of these"],
+    ["", '{"label":null}', "label: is not a string, a number, true, false or a list of these"],
     ["", "[]", "body: not a JSON object"],
-    ["", "{", "body: not valid JSON; it goes wrong in line 1 at column 2"],
+    ["", "{", "body: not valid JSON; error in line 1 at column 2"],
   ])("with %s and the body %s is refused, and cancels nothing", async (query, body, error) => {
     const home = await createTestServer();
-    await publish(home, "https://e.example", { "svc-delay": "1h" });
-    expect(await home.ask("DELETE", `/v2/messages${query}`, body === "" ? {} : { body })).toMatchObject({ status: 400, body: { error } });
+    await publish(home, "https://e.example", { headers: { "svc-delay": "1h" } });
+    expect(await home.ask("DELETE", `/v2/messages${query}`, body === "" ? {} : { body })).toMatchObject({
+      status: 400,
+      body: { error },
+    });
     expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 1 });
   });
 });
@@ -234,13 +291,18 @@ describe("cancelling", () => {
 test.each([
   [
     "/v2/messages",
-    "method: GET is not possible here; GET /v2/logs lists messages, and DELETE cancels all that are not finished, unless it is given filters",
+    "method: GET is not allowed here; GET /v2/logs lists messages; DELETE cancels all unfinished " +
+      "messages, unless it has filters",
   ],
   [
     "/v2/workflows/runs",
-    "method: GET is not possible here; GET /v2/workflows/logs lists runs, and DELETE cancels all that have not ended, unless it is given filters",
+    "method: GET is not allowed here; GET /v2/workflows/logs lists runs, and DELETE cancels active runs",
   ],
-])("whoever wants to list %s is told where that is, and what DELETE does there", async (path, error) => {
+])("the refusal of GET %s names the list and what DELETE does", async (path, error) => {
   const { ask } = await createTestServer();
-  expect(await ask("GET", path)).toMatchObject({ status: 405, headers: { allow: "DELETE" }, body: { error } });
+  expect(await ask("GET", path)).toMatchObject({
+    status: 405,
+    headers: { allow: "DELETE" },
+    body: { error },
+  });
 });

@@ -11,13 +11,16 @@ beforeEach(async () => {
 
 const enqueue = (queue: string, token?: string): Promise<Reply> =>
   home.ask("POST", `/v2/enqueue/${queue}/https://e.example/`, token === undefined ? {} : { token });
-const upsert = (queueName: string): Promise<Reply> => home.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName }) });
-const names = async (): Promise<string[]> => (await home.ask("GET", "/v2/queues")).body.map(({ name }: { name: string }) => name);
+const upsert = (queueName: string): Promise<Reply> =>
+  home.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName }) });
+const names = async (): Promise<string[]> =>
+  (await home.ask("GET", "/v2/queues")).body.map(({ name }: { name: string }) => name);
 
 const error =
-  "queues: there are 2, and the limit is 2; delete some that are not needed, or start the server with a higher WAYPOST_MAX_QUEUES";
+  "queues: there are 2, and the limit is 2; delete some that are not needed, or start the server with a " +
+  "higher WAYPOST_MAX_QUEUES";
 
-describe("an account with as many queues as it may have", () => {
+describe("an account at its limit of queues", () => {
   test.each([
     ["enqueue", () => enqueue("c")],
     ["pause", () => home.ask("POST", "/v2/queues/c/pause")],
@@ -27,7 +30,7 @@ describe("an account with as many queues as it may have", () => {
     expect(await names()).toEqual(["a", "b"]);
   });
 
-  test("gets no more by a batch, whose other messages are taken", async () => {
+  test("gets no more by a batch, whose other messages are accepted", async () => {
     const items = ["a", "c", "b"].map((queue) => ({ destination: "https://e.example/", queue }));
     const { status, body } = await home.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
     expect({ status, body }).toMatchObject({
@@ -37,19 +40,25 @@ describe("an account with as many queues as it may have", () => {
     expect(await names()).toEqual(["a", "b"]);
   });
 
-  test("gets no more by a batch for many that there are not, or by many requests at once", async () => {
+  test("gets no more by a batch for many unknown queues, or by many requests at once", async () => {
     const queues = Array.from({ length: 30 }, (_, number) => `q${number}`);
     const items = queues.map((queue) => ({ destination: "https://e.example/", queue }));
     const { body } = await home.ask("POST", "/v2/batch", { body: JSON.stringify(items), token: otherToken });
-    expect(body.map((one: { error?: string }) => one.error ?? "")).toEqual(["", "", ...Array<string>(28).fill(error)]);
+    expect(body.map((one: { error?: string }) => one.error ?? "")).toEqual([
+      "",
+      "",
+      ...Array<string>(28).fill(error),
+    ]);
     home.clock.now += 60_000;
     for (const queue of ["a", "b"]) await home.ask("DELETE", `/v2/queues/${queue}`);
-    const replies = await Promise.all(queues.map((queue, number) => (number % 2 === 0 ? enqueue(queue) : upsert(queue))));
+    const replies = await Promise.all(
+      queues.map((queue, number) => (number % 2 === 0 ? enqueue(queue) : upsert(queue))),
+    );
     expect(replies.filter(({ status }) => status === 200)).toHaveLength(2);
     expect(await names()).toHaveLength(2);
   });
 
-  test("uses and changes those it has", async () => {
+  test("uses and changes its existing queues", async () => {
     expect(await enqueue("a")).toMatchObject({ status: 200 });
     expect(await enqueue("b")).toMatchObject({ status: 200 });
     expect(await upsert("b")).toMatchObject({ status: 200 });
@@ -57,33 +66,41 @@ describe("an account with as many queues as it may have", () => {
     expect(await home.ask("POST", "/v2/queues/c/resume")).toMatchObject({ status: 200, body: {} });
   });
 
-  test("gets another in the place of one that it deletes", async () => {
+  test("can create a queue after deleting one", async () => {
     expect(await enqueue("c")).toMatchObject({ status: 412 });
     expect(await home.ask("DELETE", "/v2/queues/a")).toMatchObject({ status: 200 });
     expect(await enqueue("c")).toMatchObject({ status: 200 });
     expect(await enqueue("d")).toMatchObject({ status: 412 });
   });
 
-  test("holds nobody else up, and has as many keys as it likes", async () => {
+  test("does not affect other accounts, and has no limit of keys", async () => {
     expect(await enqueue("c", otherToken)).toMatchObject({ status: 200 });
     for (const key of ["1", "2", "3"]) {
       const headers = { "svc-flow-control-key": key, "svc-flow-control-value": "parallelism=1" };
-      expect(await home.ask("POST", "/v2/publish/https://e.example/", { headers })).toMatchObject({ status: 200 });
+      expect(await home.ask("POST", "/v2/publish/https://e.example/", { headers })).toMatchObject({
+        status: 200,
+      });
     }
   });
 });
 
-test("queues of messages that are refused are none", async () => {
-  const items = ["x", "y", "z"].map((queue) => ({ destination: "https://e.example/", queue, headers: { "svc-retries": "bad" } }));
+test("a refused message creates no queue", async () => {
+  const items = ["x", "y", "z"].map((queue) => ({
+    destination: "https://e.example/",
+    queue,
+    headers: { "svc-retries": "bad" },
+  }));
   for (let turn = 0; turn < 2; turn++) {
-    expect(await home.ask("POST", "/v2/batch", { body: JSON.stringify(items), token: otherToken })).toMatchObject({ status: 400 });
+    expect(
+      await home.ask("POST", "/v2/batch", { body: JSON.stringify(items), token: otherToken }),
+    ).toMatchObject({ status: 400 });
   }
   for (const queue of ["x", "y", "z"]) await enqueue(queue, otherToken);
   const queues = await home.ask("GET", "/v2/queues", { token: otherToken });
   expect(queues.body).toHaveLength(2);
 });
 
-test("a queue that is used all the time is not looked for with each message", async () => {
+test("a queue in constant use is not read from the store for each message", async () => {
   let reads = 0;
   const { findResource } = home.store.read;
   home.store.read.findResource = (...of) => {

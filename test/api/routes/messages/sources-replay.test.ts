@@ -3,23 +3,36 @@ import { describe, expect, test } from "vitest";
 import { testTime, createTestServer } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 
-// A call that was signed once is overheard, and sent again with what its signature does not cover.
+// An attacker has overheard a signed call and sends it again, with changes that its signature does not cover.
 
 const secret = "s3cret";
 const hour = 3_600_000;
 const day = 86_400_000;
 
-type Sender = { scheme: object; headers(body: string, more?: Record<string, string>): Record<string, string>; body: string };
+type Sender = {
+  scheme: object;
+  headers(body: string, more?: Record<string, string>): Record<string, string>;
+  body: string;
+};
 
-const mac = (body: string, encoding: "hex" | "base64"): string => createHmac("sha256", secret).update(body).digest(encoding);
+const mac = (body: string, encoding: "hex" | "base64"): string =>
+  createHmac("sha256", secret).update(body).digest(encoding);
 const github: Sender = {
   scheme: { scheme: "github", secret },
-  headers: (body, more) => ({ "X-Hub-Signature-256": `sha256=${mac(body, "hex")}`, "X-GitHub-Event": "push", ...more }),
+  headers: (body, more) => ({
+    "X-Hub-Signature-256": `sha256=${mac(body, "hex")}`,
+    "X-GitHub-Event": "push",
+    ...more,
+  }),
   body: '{"push":1}',
 };
 const shopify: Sender = {
   scheme: { scheme: "shopify", secret },
-  headers: (body, more) => ({ "X-Shopify-Hmac-Sha256": mac(body, "base64"), "X-Shopify-Topic": "orders/create", ...more }),
+  headers: (body, more) => ({
+    "X-Shopify-Hmac-Sha256": mac(body, "base64"),
+    "X-Shopify-Topic": "orders/create",
+    ...more,
+  }),
   body: '{"id":1}',
 };
 const linear: Sender = {
@@ -29,8 +42,19 @@ const linear: Sender = {
 };
 const stamped = { header: "X-Time", unit: "milliseconds" } as const;
 const ours = (options: object, time = testTime): Sender => ({
-  scheme: { scheme: "hmac", secret, header: "X-Signature", timestamp: stamped, signed: "{timestamp}.{body}", ...options },
-  headers: (body, more) => ({ "X-Time": String(time), "X-Signature": mac(`${time}.${body}`, "hex"), ...more }),
+  scheme: {
+    scheme: "hmac",
+    secret,
+    header: "X-Signature",
+    timestamp: stamped,
+    signed: "{timestamp}.{body}",
+    ...options,
+  },
+  headers: (body, more) => ({
+    "X-Time": String(time),
+    "X-Signature": mac(`${time}.${body}`, "hex"),
+    ...more,
+  }),
   body: "event",
 });
 
@@ -41,7 +65,11 @@ type Called = {
   sourceId: string;
 };
 
-async function sourceFor({ scheme, headers, body: usual }: Sender, more: object = {}, home?: TestServer): Promise<Called> {
+async function sourceFor(
+  { scheme, headers, body: usual }: Sender,
+  more: object = {},
+  home?: TestServer,
+): Promise<Called> {
   const here = home ?? (await createTestServer());
   const asked = { destination: "https://e.example/", verification: scheme, ...more };
   const { status, body } = await here.ask("POST", "/v2/sources", { body: JSON.stringify(asked) });
@@ -51,17 +79,18 @@ async function sourceFor({ scheme, headers, body: usual }: Sender, more: object 
     home: here,
     sourceId: body.sourceId,
     messages: () => here.memory.tables.storedMessages.size,
-    call: (given, text = usual) => here.ask("POST", pathname, { headers: headers(text, given), body: text, token: null }),
+    call: (given, text = usual) =>
+      here.ask("POST", pathname, { headers: headers(text, given), body: text, token: null }),
   };
 }
 
-describe("a call that is sent again", () => {
+describe("a repeated call", () => {
   test.each([
     ["GitHub", github, "X-GitHub-Delivery"],
     ["Shopify", shopify, "X-Shopify-Event-Id"],
     ["Shopify", shopify, "X-Shopify-Webhook-Id"],
     ["Linear", linear, "Linear-Delivery"],
-  ])("of %s, with another id each time, makes one message", async (_, sender, header) => {
+  ])("of %s with another id each time creates one message", async (_, sender, header) => {
     const { call, messages } = await sourceFor(sender);
     const replies: Reply[] = [];
     for (const id of ["a", "b", "c", "d", "e"]) replies.push(await call({ [header]: id }));
@@ -70,23 +99,26 @@ describe("a call that is sent again", () => {
     expect(messages()).toBe(1);
   });
 
-  test("in another spelling of its signature, makes one message", async () => {
+  test("with another spelling of its signature creates no second message", async () => {
     const { call, messages } = await sourceFor(github);
     expect((await call()).status).toBe(200);
-    expect((await call({ "X-Hub-Signature-256": `sha256=${mac(github.body, "hex").toUpperCase()}` })).status).toBe(202);
+    expect(
+      (await call({ "X-Hub-Signature-256": `sha256=${mac(github.body, "hex").toUpperCase()}` })).status,
+    ).toBe(202);
     expect(messages()).toBe(1);
   });
 
-  test("with another body is another event", async () => {
+  test("with another body counts as another event", async () => {
     const { call, messages } = await sourceFor(github);
-    for (const body of ["{}", "[]"]) expect((await call({ "X-GitHub-Delivery": "same" }, body)).status).toBe(200);
+    for (const body of ["{}", "[]"])
+      expect((await call({ "X-GitHub-Delivery": "same" }, body)).status).toBe(200);
     expect(messages()).toBe(2);
   });
 
   test.each([
     ["GitHub", github, "X-GitHub-Event"],
     ["Shopify", shopify, "X-Shopify-Topic"],
-  ])("of %s under 16 topics makes 16 messages, and is rejected under another one", async (_, sender, header) => {
+  ])("of %s under 16 topics creates 16 messages, and is rejected under a 17th", async (_, sender, header) => {
     const { home, call, messages, sourceId } = await sourceFor(sender);
     const topics = Array.from({ length: 16 }, (_, n) => `topic/${n}`);
     for (const topic of topics) expect((await call({ [header]: topic })).status).toBe(200);
@@ -97,12 +129,14 @@ describe("a call that is sent again", () => {
     for (const topic of topics) expect((await call({ [header]: topic })).status).toBe(202);
     expect(messages()).toBe(16);
     const { body } = await home.ask("GET", `/v2/sources/${sourceId}/rejections`);
-    expect(body.rejections).toMatchObject([{ reason: expect.stringMatching(/^topic: the same signed body came under 16 others/) }]);
-    // Another event may have as many.
+    expect(body.rejections).toMatchObject([
+      { reason: expect.stringMatching(/^topic: the same signed body came with 16 other topics/) },
+    ]);
+    // Another event may have 16 topics as well.
     expect((await call({ [header]: "topic/16" }, "{}")).status).toBe(200);
   });
 
-  test("of two sources with one secret makes a message for each", async () => {
+  test("to two sources with one secret creates a message for each", async () => {
     const first = await sourceFor(github);
     const second = await sourceFor(github, {}, first.home);
     expect([(await first.call()).status, (await second.call()).status]).toEqual([200, 200]);
@@ -110,8 +144,8 @@ describe("a call that is sent again", () => {
 
   test.each([
     ["a day", undefined, day],
-    ["as long as the source says", { "Svc-Deduplication-Window": "1h" }, hour],
-  ])("makes one message for %s", async (_, settings, window) => {
+    ["the window of the source", { "Svc-Deduplication-Window": "1h" }, hour],
+  ])("creates one message within %s", async (_, settings, window) => {
     const { home, call, messages } = await sourceFor(github, settings ? { settings } : {});
     expect((await call()).status).toBe(200);
     home.clock.now += window - 1;
@@ -121,7 +155,7 @@ describe("a call that is sent again", () => {
     expect(messages()).toBe(2);
   });
 
-  test("makes another message if the first has failed for good, under its topic as well", async () => {
+  test("creates another message if the first has failed for good, also under the same topic", async () => {
     const { home, call } = await sourceFor(github, { settings: { "Svc-Retries": "0" } });
     for (let times = 0; times < 20; times++) {
       expect((await call()).status).toBe(200);
@@ -131,7 +165,7 @@ describe("a call that is sent again", () => {
     expect((await home.ask("GET", "/v2/dlq")).body.messages).toHaveLength(20);
   });
 
-  test("to a URL group makes one message for each endpoint", async () => {
+  test("to a URL group creates one message for each endpoint", async () => {
     const home = await createTestServer();
     const endpoints = [{ url: "https://a.example" }, { url: "https://b.example" }];
     await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints }) });
@@ -140,20 +174,21 @@ describe("a call that is sent again", () => {
     expect(messages()).toBe(2);
   });
 
-  test("makes a message each time where the source does not deduplicate", async () => {
+  test("creates a message each time if the source does not deduplicate", async () => {
     const { call, messages } = await sourceFor(github, { deduplicate: false });
-    for (let times = 0; times < 20; times++) expect((await call({ "X-GitHub-Event": String(times) })).status).toBe(200);
+    for (let times = 0; times < 20; times++)
+      expect((await call({ "X-GitHub-Event": String(times) })).status).toBe(200);
     expect(messages()).toBe(20);
   });
 });
 
-describe("an HMAC of one's own description", () => {
-  test("is no id: two events may have equal bodies", async () => {
+describe("a signature of the scheme hmac", () => {
+  test("does not identify an event, because two events may have equal bodies", async () => {
     const { call, messages } = await sourceFor(ours({}));
     expect([(await call()).status, (await call()).status, messages()]).toEqual([200, 200, 2]);
   });
 
-  test("is one where the time is signed, and the source asks for it", async () => {
+  test("identifies an event if the source asks for it and the time is signed", async () => {
     const sender = ours({ deduplicateBy: "signature" });
     const { call, messages } = await sourceFor(sender);
     expect([(await call()).status, (await call()).status, messages()]).toEqual([200, 202, 1]);
@@ -162,12 +197,21 @@ describe("an HMAC of one's own description", () => {
   });
 
   test.each([
-    [{ timestamp: undefined, signed: "{body}" }, /^verification\.deduplicateBy: signature requires a timestamp/],
-    [{ eventIdHeader: "X-Id" }, /^verification\.deduplicateBy: signature goes without eventIdHeader/],
-  ])("is refused as one otherwise: %j", async (options, error) => {
+    [
+      { timestamp: undefined, signed: "{body}" },
+      /^verification\.deduplicateBy: signature requires a timestamp/,
+    ],
+    [
+      { eventIdHeader: "X-Id" },
+      /^verification\.deduplicateBy: signature cannot be combined with eventIdHeader/,
+    ],
+  ])("is refused as the id of an event otherwise: %j", async (options, error) => {
     const { ask } = await createTestServer();
     const { scheme } = ours({ deduplicateBy: "signature", ...options });
     const body = JSON.stringify({ destination: "https://e.example/", verification: scheme });
-    expect(await ask("POST", "/v2/sources", { body })).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
+    expect(await ask("POST", "/v2/sources", { body })).toMatchObject({
+      status: 400,
+      body: { error: expect.stringMatching(error) },
+    });
   });
 });

@@ -1,13 +1,23 @@
 import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { bytes, callbackTo, takeDelivery, endpoint, failRunAndRead, start, step } from "../lists/failedRunLists.ts";
+import {
+  bytes,
+  callbackTo,
+  takeDelivery,
+  endpoint,
+  failRunAndRead,
+  start,
+  step,
+} from "../lists/failedRunLists.ts";
 import { createTestServer } from "../../testServer.ts";
 
-// Every answer that shows a part of a body or of a response says so.
+// Every response that shows only a part of a body or a response is marked as truncated.
 
 const large = bytes("x".repeat(20_000));
 const digest = hash("sha256", large, "hex");
-/** The report of a node for a large response, and for one that it has not read to its end. */
+/**
+ * The outcomes that a node reports for a large response, and for a response that it has not read to the end.
+ */
 const long = { status: 500, body: large, digest } as const;
 const unread = { status: 500, body: bytes("begin"), cut: true } as const;
 
@@ -23,10 +33,13 @@ describe("a response that is cut", () => {
     expect(entry).toMatchObject({ truncated: true });
   });
 
-  test("is marked in the dead letter, of a message and of a run, and hidden with the hash of all of it", async () => {
+  test("is marked in dead letters of messages and runs, and redacted with its whole hash", async () => {
     const home = await createTestServer();
     for (const redact of [{}, { "svc-redact-fields": "body" }]) {
-      await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0", ...redact }, body: "b" });
+      await home.ask("POST", "/v2/publish/https://e.example", {
+        headers: { "svc-retries": "0", ...redact },
+        body: "b",
+      });
       await home.settle(home.delivery(), { ...long, keptBytes: 10 });
       home.clock.now += 10;
     }
@@ -44,7 +57,10 @@ describe("a response that is cut", () => {
 
   test("is marked in the state of a failure callback", async () => {
     const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1", { failureCallback: callbackTo("https://f.example"), outcome: long });
+    const dlqId = await failRunAndRead(home, "wfr_1", {
+      failureCallback: callbackTo("https://f.example"),
+      outcome: long,
+    });
     const [callback] = home.deliveries.splice(0);
     if (callback) await home.settle(callback, { ...long, status: 200 });
     const { body } = await home.ask("GET", `/v2/workflows/dlq/${dlqId}`);
@@ -52,17 +68,22 @@ describe("a response that is cut", () => {
     expect(body.failureCallbackInfo).not.toHaveProperty("digest");
     expect(body.failureCallbackInfo).not.toHaveProperty("cut");
     const [run] = (await home.ask("GET", "/v2/workflows/logs")).body.runs;
-    expect(run.failureFunction).toMatchObject({ truncated: true, failResponse: "x".repeat(16_384), responseBody: "x".repeat(16_384) });
+    expect(run.failureFunction).toMatchObject({
+      truncated: true,
+      failResponse: "x".repeat(16_384),
+      responseBody: "x".repeat(16_384),
+    });
     expect(run.steps.at(-1).steps[0].errors).toMatchObject([{ status: 500, truncated: true }]);
     const [event] = (await home.ask("GET", "/v2/workflows/events?state=ERROR")).body.events;
     expect(event).toMatchObject({ truncated: true, responseStatus: 500 });
   });
 
-  test("is marked when a failure callback is called again with as much as the entry has kept", async () => {
+  test("is marked if a failure callback is sent again with the kept part", async () => {
     const home = await createTestServer();
     const told = { failureCallback: { ...callbackTo("https://f.example"), retries: 0 } };
     const dlqId = await failRunAndRead(home, "wfr_1", { ...told, outcome: { ...long, keptBytes: 10 } });
-    const bodyOf = (): { body: string; truncated?: true } => JSON.parse(new TextDecoder().decode(home.deliveries[0]?.message.body));
+    const bodyOf = (): { body: string; truncated?: true } =>
+      JSON.parse(new TextDecoder().decode(home.deliveries[0]?.message.body));
     expect(bodyOf()).not.toHaveProperty("truncated");
     expect(atob(bodyOf().body)).toBe("x".repeat(20_000));
     await home.settle(home.deliveries.splice(0)[0] as never, { status: 500 });
@@ -70,23 +91,33 @@ describe("a response that is cut", () => {
     expect(bodyOf()).toMatchObject({ truncated: true, body: btoa("x".repeat(10)) });
   });
 
-  test("is not marked where nothing was cut", async () => {
+  test("is not marked if it is complete", async () => {
     const home = await createTestServer();
     const dlqId = await failRunAndRead(home, "wfr_1", { failureCallback: callbackTo("https://f.example") });
-    for (const path of [`/v2/workflows/dlq/${dlqId}`, "/v2/workflows/logs", "/v2/workflows/events", "/v2/events"])
+    for (const path of [
+      `/v2/workflows/dlq/${dlqId}`,
+      "/v2/workflows/logs",
+      "/v2/workflows/events",
+      "/v2/events",
+    ])
       expect(JSON.stringify((await home.ask("GET", path)).body)).not.toContain("truncated");
   });
 });
 
-describe("a body that is cut because a request asks for it", () => {
-  test("is marked where it stands", async () => {
+describe("a body that is cut at the request of the caller", () => {
+  test("is marked in the same object", async () => {
     const home = await createTestServer();
-    await home.settle(takeDelivery(home, await start(home, "wfr_1", { body: bytes("pay") })), { status: 500 });
+    await home.settle(takeDelivery(home, await start(home, "wfr_1", { body: bytes("pay") })), {
+      status: 500,
+    });
     home.clock.now += 1_000;
     await start(home, "wfr_2", { body: bytes("payload") });
-    await step(home, "wfr_2", {}, { body: bytes('{"stepId":1,"stepName":"s","stepType":"Run","out":"four","concurrent":1}') });
+    await step(home, "wfr_2", {
+      message: { body: bytes('{"stepId":1,"stepName":"s","stepType":"Run","out":"four","concurrent":1}') },
+    });
     await home.store.execute("finishRun", { account: "acc_1", runId: "wfr_2", body: bytes("result") });
-    const runs = async (trim: number) => (await home.ask("GET", `/v2/workflows/logs?trimBody=${trim}`)).body.runs;
+    const runs = async (trim: number) =>
+      (await home.ask("GET", `/v2/workflows/logs?trimBody=${trim}`)).body.runs;
     const [two, one] = await runs(4);
     expect(two).toMatchObject({ workflowRunResponse: "resu", truncated: true });
     const [[payload], [made]] = two.steps.map(({ steps }: { steps: unknown[] }) => steps);
@@ -99,7 +130,7 @@ describe("a body that is cut because a request asks for it", () => {
   });
 });
 
-test("the status of a run says that its result is cut", async () => {
+test("the status of a run marks a result that is cut", async () => {
   const home = await createTestServer();
   for (const [runId, size] of [
     ["wfr_1", 16_384],
@@ -109,21 +140,30 @@ test("the status of a run says that its result is cut", async () => {
     await home.store.execute("finishRun", { account: "acc_1", runId, body: bytes("r".repeat(size)) });
   }
   expect((await home.ask("GET", "/v2/workflows/runs/wfr_1/status")).body).not.toHaveProperty("truncated");
-  expect((await home.ask("GET", "/v2/workflows/runs/wfr_2/status")).body).toMatchObject({ resultBytes: 16_385, truncated: true });
+  expect((await home.ask("GET", "/v2/workflows/runs/wfr_2/status")).body).toMatchObject({
+    resultBytes: 16_385,
+    truncated: true,
+  });
 });
 
-test("an error of a run that is cut ends with an ellipsis", async () => {
+test("a run's error that is cut ends with an ellipsis", async () => {
   const home = await createTestServer();
-  const says = (length: number) => ({ outcome: { body: bytes(JSON.stringify({ error: "Error", message: "m".repeat(length) })) } });
+  const says = (length: number) => ({
+    outcome: { body: bytes(JSON.stringify({ error: "Error", message: "m".repeat(length) })) },
+  });
   const whole = await failRunAndRead(home, "a", says(1_200));
   const cut = await failRunAndRead(home, "b", says(1_201));
   expect((await home.ask("GET", `/v2/workflows/dlq/${whole}`)).body.error).toBe("m".repeat(1_200));
   expect((await home.ask("GET", `/v2/workflows/dlq/${cut}`)).body.error).toBe(`${"m".repeat(1_199)}…`);
 });
 
-test("a call that a source rejected says that its body, or its headers, are cut", async () => {
+test("a rejected call of a source is marked if its body or its headers are cut", async () => {
   const home = await createTestServer();
-  const source = { name: "s", destination: "https://e.example", verification: { scheme: "github", secret: "s" } };
+  const source = {
+    name: "s",
+    destination: "https://e.example",
+    verification: { scheme: "github", secret: "s" },
+  };
   const made = (await home.ask("POST", "/v2/sources", { body: JSON.stringify(source) })).body;
   const path = new URL(made.url).pathname;
   const reject = async (headers: Record<string, string>, body: string): Promise<Record<string, unknown>> => {

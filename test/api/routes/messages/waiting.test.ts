@@ -7,7 +7,10 @@ beforeEach(async () => {
   home = await createTestServer();
 });
 
-const limits = (key: string, value: string) => ({ "svc-flow-control-key": key, "svc-flow-control-value": value });
+const limits = (key: string, value: string) => ({
+  "svc-flow-control-key": key,
+  "svc-flow-control-value": value,
+});
 const ok = { status: 200 };
 
 async function post(path: string, headers: Record<string, string> = {}): Promise<string> {
@@ -15,12 +18,14 @@ async function post(path: string, headers: Record<string, string> = {}): Promise
   expect(status, JSON.stringify(body)).toBe(200);
   return String(body.messageId);
 }
-const publish = (headers: Record<string, string> = {}, host = "e.example") => post(`/v2/publish/https://${host}/x`, headers);
+const publish = (headers: Record<string, string> = {}, host = "e.example") =>
+  post(`/v2/publish/https://${host}/x`, headers);
 const enqueue = (headers: Record<string, string> = {}) => post("/v2/enqueue/q/https://e.example/x", headers);
-const command = async (path: string): Promise<void> => expect((await home.ask("POST", path)).status).toBe(200);
+const command = async (path: string): Promise<void> =>
+  expect((await home.ask("POST", path)).status).toBe(200);
 const claim = () => home.store.execute("claim", { limit: 100 });
 const waitingOn = async (id: string) => (await home.ask("GET", `/v2/messages/${id}`)).body.waitingOn;
-const hands = (free: number): void =>
+const setFreeCapacity = (free: number): void =>
   home.store.attach({
     readCapacity: () => ({
       free,
@@ -47,16 +52,24 @@ const sending = {
 describe("a message waits", () => {
   test("until it is due, and then for a node", async () => {
     const id = await publish({ "svc-delay": "90s" });
-    expect(await waitingOn(id)).toEqual([{ reason: "not-due", text: "due at 2027-01-15T08:01:30.000Z", until: testTime + 90_000 }]);
+    expect(await waitingOn(id)).toEqual([
+      { reason: "not-due", text: "due at 2027-01-15T08:01:30.000Z", until: testTime + 90_000 },
+    ]);
     home.clock.now += 91_000;
     expect(await waitingOn(id)).toEqual([
-      { reason: "due", text: "due since 2027-01-15T08:01:30.000Z; the next node that looks takes it", since: testTime + 90_000 },
+      {
+        reason: "due",
+        text: "due since 2027-01-15T08:01:30.000Z; the next node that checks claims it",
+        since: testTime + 90_000,
+      },
     ]);
     await claim();
     expect(await waitingOn(id)).toEqual([
       {
         reason: "sending",
-        text: "being sent by node nod_1 since 2027-01-15T08:01:31.000Z; its lease ends at 2027-01-15T08:02:01.000Z",
+        text:
+          "being sent by node nod_1 since 2027-01-15T08:01:31.000Z; its lease ends at " +
+          "2027-01-15T08:02:01.000Z",
         node: "nod_1",
         since: testTime + 91_000,
         until: testTime + 121_000,
@@ -64,7 +77,7 @@ describe("a message waits", () => {
     ]);
   });
 
-  test("for the answer, and for nothing once it is finished", async () => {
+  test("for the response, and for nothing once it is finished", async () => {
     const id = await publish();
     expect(await waitingOn(id)).toEqual([sending]);
     home.clock.now += 30_001;
@@ -72,7 +85,9 @@ describe("a message waits", () => {
       {
         ...sending,
         reason: "lease-over",
-        text: "node nod_1 has sent it since 2027-01-15T08:00:00.000Z and has not reported; its lease ended at 2027-01-15T08:00:30.000Z, so it is sent again",
+        text:
+          "node nod_1 has been sending it since 2027-01-15T08:00:00.000Z and has not reported; " +
+          "its lease expired at 2027-01-15T08:00:30.000Z, so it is sent again",
       },
     ]);
     await home.settle(home.delivery(), ok);
@@ -81,11 +96,13 @@ describe("a message waits", () => {
     expect(body).not.toHaveProperty("waitingOn");
   });
 
-  test("for its next attempt, after a status or after none", async () => {
+  test("for its next attempt, after a response or an error", async () => {
     const id = await publish({ "svc-retries": "5", "svc-retry-delay": "10000" });
     await home.settle(home.delivery(), { status: 500 });
     const first = { reason: "retry", until: testTime + 10_000, used: 1, limit: 5 };
-    expect(await waitingOn(id)).toEqual([{ ...first, text: "retry 1 of 5 at 2027-01-15T08:00:10.000Z, after status 500", status: 500 }]);
+    expect(await waitingOn(id)).toEqual([
+      { ...first, text: "retry 1 of 5 at 2027-01-15T08:00:10.000Z, after status 500", status: 500 },
+    ]);
     home.clock.now += 10_000;
     await claim();
     await home.settle(home.delivery(), { error: "connection refused" });
@@ -111,17 +128,19 @@ describe("a message waits", () => {
 });
 
 describe("in a queue", () => {
-  test("a message waits for a request that was called off", async () => {
+  test("a message waits for an aborted request to end", async () => {
     const first = await enqueue();
     const second = await enqueue();
     await home.ask("DELETE", `/v2/messages/${first}`);
-    const text = `message ${first} (cancelled, and its request by node nod_1 has not ended)`;
-    expect(await waitingOn(second)).toMatchObject([{ reason: "queue", behind: [{ messageId: first, text }] }]);
+    const text = `message ${first} (cancelled, but its request by node nod_1 still runs)`;
+    expect(await waitingOn(second)).toMatchObject([
+      { reason: "queue", behind: [{ messageId: first, text }] },
+    ]);
     await home.settle(home.delivery(), { error: "aborted" });
     expect(await waitingOn(second)).toMatchObject([{ reason: "sending" }]);
   });
 
-  test("a message waits for the one before it, whatever that waits for", async () => {
+  test("a message waits for the one before it, regardless of the reason for which that waits", async () => {
     const first = await enqueue({ "svc-retry-delay": "10000" });
     const second = await enqueue();
     const third = await enqueue();
@@ -129,24 +148,38 @@ describe("in a queue", () => {
     const behind = `message ${first} (being sent by node nod_1)`;
     const told = [{ messageId: first, text: behind }];
     expect(await waitingOn(second)).toEqual([
-      { ...queue, text: `queue q: 1 of 1 at work, behind ${behind}; nobody before it in line`, position: 0, behind: told },
+      {
+        ...queue,
+        text: `queue q: 1 of 1 slots in use, behind ${behind}; none ahead of it in the waitlist`,
+        position: 0,
+        behind: told,
+      },
     ]);
     expect(await waitingOn(third)).toEqual([
-      { ...queue, text: `queue q: 1 of 1 at work, behind ${behind}; 1 before it in line`, position: 1, behind: told },
+      {
+        ...queue,
+        text: `queue q: 1 of 1 slots in use, behind ${behind}; 1 ahead of it in the waitlist`,
+        position: 1,
+        behind: told,
+      },
     ]);
     await home.settle(home.delivery(), { status: 500 });
     expect((await waitingOn(second))[0].behind).toEqual([
-      { messageId: first, text: `message ${first} (in retry until 2027-01-15T08:00:10.000Z)` },
+      { messageId: first, text: `message ${first} (retry at 2027-01-15T08:00:10.000Z)` },
     ]);
     await home.ask("DELETE", `/v2/messages/${first}`);
     expect(await waitingOn(second)).toEqual([
-      { reason: "turn", text: "queue q is open; the next node that looks takes it on; nobody before it in line", position: 0 },
+      {
+        reason: "turn",
+        text: "queue q is open; the next node that checks claims it; none ahead of it in the waitlist",
+        position: 0,
+      },
     ]);
     await claim();
     expect(await waitingOn(second)).toEqual([sending]);
   });
 
-  test("it waits for the callback of the one before it, too", async () => {
+  test("a message also waits for the callback of the one before it", async () => {
     const first = await enqueue({ "svc-callback": "https://c.example/", "svc-callback-retry-delay": "5000" });
     const second = await enqueue();
     await home.settle(home.delivery(), ok);
@@ -154,30 +187,42 @@ describe("in a queue", () => {
     const callbackId = callback.message.id;
     const [reason] = await waitingOn(second);
     expect(reason.behind).toEqual([
-      { messageId: first, callbackId, text: `message ${first} (its callback ${callbackId}: being sent by node nod_1)` },
+      {
+        messageId: first,
+        callbackId,
+        text: `message ${first} (its callback ${callbackId}: being sent by node nod_1)`,
+      },
     ]);
     await home.settle(callback, { status: 500 });
     expect((await waitingOn(second))[0].text).toBe(
-      `queue q: 1 of 1 at work, behind message ${first} (its callback ${callbackId}: in retry until 2027-01-15T08:00:05.000Z); nobody before it in line`,
+      `queue q: 1 of 1 slots in use, behind message ${first} (its callback ${callbackId}: retry at ` +
+        "2027-01-15T08:00:05.000Z); none ahead of it in the waitlist",
     );
   });
 
-  test("with many places, three of those who have them are named", async () => {
+  test("at most three of the messages that hold slots are named", async () => {
     await home.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "q", parallelism: 5 }) });
     const ids = await Promise.all([1, 2, 3, 4, 5].map(() => enqueue()));
     const [reason] = await waitingOn(await enqueue());
-    expect(reason.behind.map(({ messageId }: { messageId: string }) => messageId)).toEqual(ids.toSorted().slice(0, 3));
+    expect(reason.behind.map(({ messageId }: { messageId: string }) => messageId)).toEqual(
+      ids.toSorted().slice(0, 3),
+    );
     expect(reason.text).toMatch(
-      /^queue q: 5 of 5 at work, behind message .*, message .*, message [^,]*, 2 more; nobody before it in line$/,
+      new RegExp(
+        "^queue q: 5 of 5 slots in use, behind message .*, message .*, message [^,]*, 2 more; " +
+          "none ahead of it in the waitlist$",
+      ),
     );
   });
 
-  test("it waits while the queue is paused, and is on its way when that goes on", async () => {
+  test("a message waits while the queue is paused, and is sent after it is resumed", async () => {
     await command("/v2/queues/q/pause");
     const id = await enqueue();
     const later = await enqueue({ "svc-delay": "1m" });
     const paused = { reason: "queue-paused", queue: "q" };
-    expect(await waitingOn(id)).toEqual([{ ...paused, text: "queue q is paused; nobody before it in line", position: 0 }]);
+    expect(await waitingOn(id)).toEqual([
+      { ...paused, text: "queue q is paused; none ahead of it in the waitlist", position: 0 },
+    ]);
     expect(await waitingOn(later)).toEqual([
       { reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: testTime + 60_000 },
       { ...paused, text: "queue q is paused" },
@@ -189,11 +234,14 @@ describe("in a queue", () => {
     expect(await waitingOn(id)).toEqual([sending]);
   });
 
-  test("a message that has its place waits for its retry, and for the queue that is paused", async () => {
+  test("a message that holds a slot waits for its retry and for the paused queue", async () => {
     const id = await enqueue({ "svc-retry-delay": "10000" });
     await home.settle(home.delivery(), { status: 500 });
     await command("/v2/queues/q/pause");
-    expect((await waitingOn(id)).map(({ reason }: { reason: string }) => reason)).toEqual(["retry", "queue-paused"]);
+    expect((await waitingOn(id)).map(({ reason }: { reason: string }) => reason)).toEqual([
+      "retry",
+      "queue-paused",
+    ]);
   });
 });
 
@@ -205,7 +253,7 @@ describe("under a key", () => {
     expect(await waitingOn(id)).toEqual([
       {
         reason: "key-parallelism",
-        text: "key k: 10 of 10 in flight; 37 before it in line",
+        text: "key k: 10 of 10 in flight; 37 ahead of it in the waitlist",
         key: "k",
         used: 10,
         limit: 10,
@@ -214,25 +262,32 @@ describe("under a key", () => {
     ]);
   });
 
-  test("a message waits for the next window, and for a place as well", async () => {
+  test("a message waits for the next window and for parallelism", async () => {
     for (let n = 0; n < 5; n++) await publish(limits("k", "rate=5, period=1m, parallelism=5"));
     const id = await publish(limits("k", "rate=5, period=1m, parallelism=5"));
     const rate = {
       reason: "key-rate",
-      text: "key k: rate 5 of 5 used until 2027-01-15T08:01:00.000Z; nobody before it in line",
+      text: "key k: rate 5 of 5 used until 2027-01-15T08:01:00.000Z; none ahead of it in the waitlist",
       key: "k",
       used: 5,
       limit: 5,
       until: testTime + 60_000,
       position: 0,
     };
-    const parallelism = { reason: "key-parallelism", text: "key k: 5 of 5 in flight; nobody before it in line" };
+    const parallelism = {
+      reason: "key-parallelism",
+      text: "key k: 5 of 5 in flight; none ahead of it in the waitlist",
+    };
     expect(await waitingOn(id)).toEqual([{ ...parallelism, key: "k", used: 5, limit: 5, position: 0 }, rate]);
     for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, ok);
     expect(await waitingOn(id)).toEqual([rate]);
     home.clock.now += 60_000;
     expect(await waitingOn(id)).toEqual([
-      { reason: "turn", text: "key k is open; the next node that looks takes it on; nobody before it in line", position: 0 },
+      {
+        reason: "turn",
+        text: "key k is open; the next node that checks claims it; none ahead of it in the waitlist",
+        position: 0,
+      },
     ]);
   });
 
@@ -244,18 +299,27 @@ describe("under a key", () => {
     const queued = await enqueue(limits("k", "parallelism=1"));
     const next = await enqueue(limits("k", "parallelism=1"));
     const paused = { reason: "key-paused", key: "k" };
-    expect(await waitingOn(id)).toEqual([{ ...paused, text: "key k is paused; nobody before it in line", position: 0 }]);
-    expect(await waitingOn(queued)).toEqual([{ ...paused, text: "key k is paused; 1 before it in line", position: 1 }]);
-    expect(await waitingOn(retried)).toMatchObject([{ reason: "retry" }, { ...paused, text: "key k is paused" }]);
+    expect(await waitingOn(id)).toEqual([
+      { ...paused, text: "key k is paused; none ahead of it in the waitlist", position: 0 },
+    ]);
+    expect(await waitingOn(queued)).toEqual([
+      { ...paused, text: "key k is paused; 1 ahead of it in the waitlist", position: 1 },
+    ]);
+    expect(await waitingOn(retried)).toMatchObject([
+      { reason: "retry" },
+      { ...paused, text: "key k is paused" },
+    ]);
     expect(await waitingOn(next)).toEqual([
       {
         reason: "queue",
-        text: `queue q: 1 of 1 at work, behind message ${queued} (in the line of key k); nobody before it in line`,
+        text:
+          `queue q: 1 of 1 slots in use, behind message ${queued} (in the waitlist of key k); ` +
+          "none ahead of it in the waitlist",
         queue: "q",
         used: 1,
         limit: 1,
         position: 0,
-        behind: [{ messageId: queued, text: `message ${queued} (in the line of key k)` }],
+        behind: [{ messageId: queued, text: `message ${queued} (in the waitlist of key k)` }],
       },
       { ...paused, text: "key k is paused" },
     ]);
@@ -266,17 +330,29 @@ describe("under a key", () => {
 });
 
 describe("for a host", () => {
-  test("a message waits when no hand is free", async () => {
-    hands(0);
+  test("a message waits while the node is at capacity", async () => {
+    setFreeCapacity(0);
     const one = await publish();
     const two = await publish();
     const other = await publish({}, "other.example");
     await claim();
     const reason = { reason: "host", host: "e.example" };
-    expect(await waitingOn(one)).toEqual([{ ...reason, text: "no free hand for host e.example; nobody before it in line", position: 0 }]);
-    expect(await waitingOn(two)).toEqual([{ ...reason, text: "no free hand for host e.example; 1 before it in line", position: 1 }]);
+    expect(await waitingOn(one)).toEqual([
+      {
+        ...reason,
+        text: "no free delivery capacity for host e.example; none ahead of it in the waitlist",
+        position: 0,
+      },
+    ]);
+    expect(await waitingOn(two)).toEqual([
+      {
+        ...reason,
+        text: "no free delivery capacity for host e.example; 1 ahead of it in the waitlist",
+        position: 1,
+      },
+    ]);
     expect((await waitingOn(other))[0]).toMatchObject({ host: "other.example", position: 0 });
-    hands(100);
+    setFreeCapacity(100);
     home.clock.now += 1_000;
     await claim();
     expect((await waitingOn(two))[0].reason).toBe("sending");

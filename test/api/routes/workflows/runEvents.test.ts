@@ -4,8 +4,8 @@ import { testTime, createTestServer, otherToken } from "../../testServer.ts";
 import { settleStep, claimDue, finish, startInvoked, settings } from "./runLogFixtures.ts";
 import { workflowResponse, endpoint, start } from "./workflow.ts";
 
-describe("events", () => {
-  test("are told run by run, in the order in which they happened, and page by page", async () => {
+describe("events of runs", () => {
+  test("are listed run by run, in the order in which they happened, and page by page", async () => {
     const home = await createTestServer();
     const first = await start(home, "old", { labels: ["l"], callerIp: "192.0.2.9", retryDelay: "1000" });
     await settleStep(home, first, { status: 500, body: bytes("no") });
@@ -14,7 +14,13 @@ describe("events", () => {
     await home.store.execute("wait", { account: "acc_1", runId: "old", waiter: makeEventWait("paid", 1) });
     await settleStep(home, first);
     home.clock.now = testTime + 2_000;
-    await home.store.execute("notify", { account: "acc_1", event: "paid", body: bytes("yes"), runId: "old", kind: "event" });
+    await home.store.execute("notify", {
+      account: "acc_1",
+      event: "paid",
+      body: bytes("yes"),
+      runId: "old",
+      kind: "event",
+    });
     const woken = home.delivery();
     await home.settle(woken, workflowResponse);
     home.clock.now = testTime + 3_000;
@@ -29,9 +35,29 @@ describe("events", () => {
       labels: ["l"],
       callerIp: "192.0.2.9",
     };
-    const init = { stepName: "init", stepType: "Initial", callType: "step", concurrent: 1, state: "STEP_SUCCESS" };
-    const whole = { ...init, messageId: first, out: "payload", createdAt: testTime, ...settings, retryDelay: "1000" };
-    const wait = { stepId: 1, stepName: "w", stepType: "Wait", callType: "step", concurrent: 1, state: "STEP_SUCCESS" };
+    const init = {
+      stepName: "init",
+      stepType: "Initial",
+      callType: "step",
+      concurrent: 1,
+      state: "STEP_SUCCESS",
+    };
+    const whole = {
+      ...init,
+      messageId: first,
+      out: "payload",
+      createdAt: testTime,
+      ...settings,
+      retryDelay: "1000",
+    };
+    const wait = {
+      stepId: 1,
+      stepName: "w",
+      stepType: "Wait",
+      callType: "step",
+      concurrent: 1,
+      state: "STEP_SUCCESS",
+    };
     const rest = { messageId: first, stepInfo: init, ...of };
     const later = { messageId: woken.message.id, stepInfo: wait, ...of, time: testTime + 2_000 };
     const error = "the destination answered with status 500";
@@ -78,15 +104,19 @@ describe("events", () => {
       cursor = page.cursor === undefined ? "" : `&cursor=${page.cursor}`;
     } while (cursor !== "" && paged.length < 50);
     expect(paged).toEqual(body.events);
-    const told = async (query: string) =>
-      (await home.ask("GET", `/v2/workflows/events?${query}`)).body.events.map(({ state }: { state: string }) => state);
-    expect(await told("state=ERROR,WAITER_ADDED")).toEqual(["ERROR", "WAITER_ADDED"]);
-    expect(await told("state=RUN_STARTED")).toEqual(["RUN_STARTED", "RUN_STARTED"]);
-    expect(await told(`messageId=${woken.message.id}`)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
-    expect((await home.ask("GET", "/v2/workflows/events", { token: otherToken })).body).toEqual({ events: [] });
+    const listStates = async (query: string) =>
+      (await home.ask("GET", `/v2/workflows/events?${query}`)).body.events.map(
+        ({ state }: { state: string }) => state,
+      );
+    expect(await listStates("state=ERROR,WAITER_ADDED")).toEqual(["ERROR", "WAITER_ADDED"]);
+    expect(await listStates("state=RUN_STARTED")).toEqual(["RUN_STARTED", "RUN_STARTED"]);
+    expect(await listStates(`messageId=${woken.message.id}`)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
+    expect((await home.ask("GET", "/v2/workflows/events", { token: otherToken })).body).toEqual({
+      events: [],
+    });
   });
 
-  test("of runs that invoke, fail and are invoked name each other", async () => {
+  test("name the invoking and the invoked runs", async () => {
     const home = await createTestServer();
     await start(home, "parent", { retries: 0 });
     const child = await startInvoked(home, "child", {
@@ -94,8 +124,15 @@ describe("events", () => {
       retries: 0,
     });
     await settleStep(home, child, { status: 500 });
-    const { body } = await home.ask("GET", "/v2/workflows/events?state=INVOKED,RUN_STARTED,RUN_FAILED,FAILED");
-    const invoked = { invokerWorkflowRunId: "parent", invokerWorkflowUrl: endpoint, invokerWorkflowCreatedAt: testTime };
+    const { body } = await home.ask(
+      "GET",
+      "/v2/workflows/events?state=INVOKED,RUN_STARTED,RUN_FAILED,FAILED",
+    );
+    const invoked = {
+      invokerWorkflowRunId: "parent",
+      invokerWorkflowUrl: endpoint,
+      invokerWorkflowCreatedAt: testTime,
+    };
     const dlqId = expect.any(String);
     expect(body.events).toMatchObject([
       { state: "RUN_STARTED", workflowRunId: "child", ...invoked },

@@ -5,48 +5,66 @@ import type { TestServer, Reply } from "../../testServer.ts";
 import { endpoint } from "./workflow.ts";
 import { sendBatch, startHeaders } from "./workflowPosts.ts";
 
-/** Ids that no client can put into a path, and what the refusal says about each. */
+/** Ids that no client can put into a path, with the reason that the refusal gives. */
 const impossible = [
-  ["order/123", 'has "/"'],
-  ["a\\b", 'has "\\\\"'],
-  ["a?b", 'has "?"'],
-  ["a#b", 'has "#"'],
-  ["50%", 'has "%"'],
-  ["a b", "has white space"],
-  ["a\u00a0b", "has white space"],
+  ["order/123", 'contains "/"'],
+  ["a\\b", 'contains "\\\\"'],
+  ["a?b", 'contains "?"'],
+  ["a#b", 'contains "#"'],
+  ["50%", 'contains "%"'],
+  ["a b", "contains white space"],
+  ["a\u00a0b", "contains white space"],
   ["..", "is a relative path"],
   [".", "is a relative path"],
 ] as const;
 const possible = ["user:1@x.com", "...", "a..b", "é日", "a+b", "(1)", "wfr_1", "~!$&'*,;="];
 
 /** Every way to choose the id of a new run. */
-const ways: readonly (readonly [name: string, choose: (home: TestServer, runId: string) => Promise<Reply>])[] = [
-  ["trigger", ({ ask }, id) => ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": latin(id) } })],
-  ["trigger by query", ({ ask }, id) => ask("POST", `/v2/trigger/${endpoint}?svc-workflow-runid=${encodeURIComponent(id)}`)],
+const ways: readonly (readonly [
+  name: string,
+  choose: (home: TestServer, runId: string) => Promise<Reply>,
+])[] = [
+  [
+    "trigger",
+    ({ ask }, id) => ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": latin(id) } }),
+  ],
+  [
+    "trigger by query",
+    ({ ask }, id) => ask("POST", `/v2/trigger/${endpoint}?svc-workflow-runid=${encodeURIComponent(id)}`),
+  ],
   [
     "many triggers",
     ({ ask }, id) =>
-      ask("POST", "/v2/batch/trigger", { body: JSON.stringify([{ destination: endpoint, headers: { "Upstash-Workflow-RunId": id } }]) }),
+      ask("POST", "/v2/batch/trigger", {
+        body: JSON.stringify([{ destination: endpoint, headers: { "Upstash-Workflow-RunId": id } }]),
+      }),
   ],
-  ["publish", ({ ask }, id) => ask("POST", `/v2/publish/${endpoint}`, { headers: startHeaders(latin(id)), body: "x" })],
+  [
+    "publish",
+    ({ ask }, id) => ask("POST", `/v2/publish/${endpoint}`, { headers: startHeaders(latin(id)), body: "x" }),
+  ],
   ["batch", (home, id) => sendBatch(home, [{ headers: startHeaders(id), body: "x" }])],
   [
     "resume",
     async (home, id) =>
-      home.ask("POST", `/v2/workflows/dlq/resume/${await failRunAndRead(home, "old")}`, { headers: { "svc-workflow-runid": latin(id) } }),
+      home.ask("POST", `/v2/workflows/dlq/resume/${await failRunAndRead(home, "old")}`, {
+        headers: { "svc-workflow-runid": latin(id) },
+      }),
   ],
   [
     "restart",
     async (home, id) =>
-      home.ask("POST", `/v2/workflows/dlq/restart/${await failRunAndRead(home, "old")}`, { headers: { "svc-workflow-runid": latin(id) } }),
+      home.ask("POST", `/v2/workflows/dlq/restart/${await failRunAndRead(home, "old")}`, {
+        headers: { "svc-workflow-runid": latin(id) },
+      }),
   ],
 ];
 
-/** As text goes over the wire in a header. */
+/** Returns text as Node.js passes it on from a header: each byte of the UTF-8 form as one character. */
 const latin = (text: string): string => Buffer.from(text).toString("latin1");
 
-describe.each(ways)("the id of a run that is chosen with %s", (_, choose) => {
-  test.each(impossible)("is refused when no path can carry it: %j", async (runId, problem) => {
+describe.each(ways)("the id of a run, chosen by %s,", (_, choose) => {
+  test.each(impossible)("is refused if no path can contain it: %j", async (runId, problem) => {
     const home = await createTestServer();
     const { status, body } = await choose(home, runId);
     expect(status).toBe(400);
@@ -55,7 +73,7 @@ describe.each(ways)("the id of a run that is chosen with %s", (_, choose) => {
     expect(await home.store.read.activeRun("acc_1", runId)).toBeNull();
   });
 
-  test.each(possible)("is taken as it is: %j", async (runId) => {
+  test.each(possible)("is accepted unchanged: %j", async (runId) => {
     const home = await createTestServer();
     const { status } = await choose(home, runId);
     expect([200, 201]).toContain(status);
@@ -65,7 +83,7 @@ describe.each(ways)("the id of a run that is chosen with %s", (_, choose) => {
   });
 });
 
-test("a run that invokes another one under such an id is given up by its client, and does not wait without end", async () => {
+test("a run that invokes another run by an invalid id gets an error and does not wait forever", async () => {
   const home = await createTestServer();
   await sendBatch(home, [{ headers: startHeaders("parent"), body: "x" }]);
   const step = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
@@ -73,12 +91,15 @@ test("a run that invokes another one under such an id is given up by its client,
     headers: startHeaders("a/b", { "upstash-workflow-invoke": "true" }),
     body: JSON.stringify({ body: "x", workflowRunId: "parent", workflowUrl: endpoint, step }),
   });
-  expect([status, body.error]).toEqual([412, expect.stringContaining('"a/b" has "/"')]);
+  expect([status, body.error]).toEqual([412, expect.stringContaining('"a/b" contains "/"')]);
 });
 
-test("a step of a run that was begun under such an id before is still taken", async () => {
+test("a run that already has an invalid id still accepts steps", async () => {
   const home = await createTestServer();
   await start(home, "a/b");
   const body = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1 });
-  expect((await sendBatch(home, [{ headers: startHeaders("a/b", { "upstash-workflow-init": "false" }), body }])).status).toBe(200);
+  expect(
+    (await sendBatch(home, [{ headers: startHeaders("a/b", { "upstash-workflow-init": "false" }), body }]))
+      .status,
+  ).toBe(200);
 });

@@ -4,16 +4,19 @@ import type { TestServer } from "../../testServer.ts";
 import { testTime } from "../../testServer.ts";
 import { workflowResponse, endpoint, modernFeatures, start } from "./workflow.ts";
 
-/** Headers of a run, and how its messages are sent, as its log shows them. */
+/** The headers of a run, as its log shows them. */
 export const versioned = { "Upstash-Workflow-Sdk-Version": ["1"] };
+/** The retries and headers of a step, as the log shows them. */
 export const settings = { retries: 3, headers: versioned };
 
-/** All runs, as they are shown. */
-export const readRunLog = async ({ ask }: TestServer, query = "") => (await ask("GET", `/v2/workflows/logs${query}`)).body.runs;
-/** The groups of the newest one. */
-export const readSteps = async (testServer: TestServer, query = "") => (await readRunLog(testServer, query))[0].steps;
+/** Returns all runs from the log. */
+export const readRunLog = async ({ ask }: TestServer, query = "") =>
+  (await ask("GET", `/v2/workflows/logs${query}`)).body.runs;
+/** Returns the step groups of the newest run. */
+export const readSteps = async (testServer: TestServer, query = "") =>
+  (await readRunLog(testServer, query))[0].steps;
 
-/** The delivery of this message, which may be one of several. */
+/** Removes and returns the delivery of this message. */
 function takeDelivery({ deliveries }: TestServer, id: string): Delivery {
   const index = deliveries.findIndex(({ message }) => message.id === id);
   const [delivery] = index < 0 ? [] : deliveries.splice(index, 1);
@@ -21,21 +24,21 @@ function takeDelivery({ deliveries }: TestServer, id: string): Delivery {
   return delivery;
 }
 
-/** Ends the delivery of a message; of a call to the endpoint with what clients answer. */
+/** Ends the delivery of a message, by default with the response of a workflow endpoint. */
 export const settleStep = (
   testServer: TestServer,
   id: string,
   outcome: Parameters<TestServer["settle"]>[1] = workflowResponse,
 ): Promise<void> => testServer.settle(takeDelivery(testServer, id), outcome);
 
-/** Ends a run as its endpoint does. */
+/** Finishes a run as its endpoint does. */
 export const finish = ({ store }: TestServer, runId: string, result = '"done"') =>
   store.execute("finishRun", { account: "acc_1", runId, body: bytes(result) });
 
-/** Sends what has fallen due. */
+/** Claims the messages that are due. */
 export const claimDue = ({ store }: TestServer) => store.execute("claim", { limit: 100 });
 
-/** The first group of a log. */
+/** Returns the first group of a log. */
 export const makeInitialGroup = (messageId: string, createdAt = testTime) => ({
   type: "sequential",
   steps: [
@@ -53,13 +56,15 @@ export const makeInitialGroup = (messageId: string, createdAt = testTime) => ({
   ],
 });
 
-/** A group of one step that has its result, unless told otherwise. */
+/** Returns a group of one step, by default a step that has its result. */
 export const makeSingleGroup = (fields: Record<string, unknown>) => ({
   type: "sequential",
-  steps: [{ callType: "step", concurrent: 1, state: "STEP_SUCCESS", createdAt: testTime, ...settings, ...fields }],
+  steps: [
+    { callType: "step", concurrent: 1, state: "STEP_SUCCESS", createdAt: testTime, ...settings, ...fields },
+  ],
 });
 
-/** Starts a run that another one waits for. */
+/** Starts a run that another run waits for. */
 export function startInvoked(
   testServer: TestServer,
   runId: string,
@@ -67,7 +72,14 @@ export function startInvoked(
 ): Promise<string> {
   const url = `${endpoint}/child`;
   const invoker = { runId: "parent", createdAt: testTime, url: endpoint, headers: [], step: invoking };
-  const kind = { kind: "start" as const, runId, url, features: modernFeatures, origin: "sdk" as const, invoker };
+  const kind = {
+    kind: "start" as const,
+    runId,
+    url,
+    features: modernFeatures,
+    origin: "sdk" as const,
+    invoker,
+  };
   const headers = [
     ["Upstash-Workflow-Sdk-Version", "1"],
     ["X-Child", "c"],

@@ -1,10 +1,18 @@
 import { describe, expect, test } from "vitest";
 import { bytes, callbackTo, makeInput } from "../../../core/commandRunner.ts";
 import { testTime, createTestServer, otherToken } from "../../testServer.ts";
-import { settleStep, claimDue, finish, startInvoked, readRunLog, readSteps, versioned } from "./runLogFixtures.ts";
+import {
+  settleStep,
+  claimDue,
+  finish,
+  startInvoked,
+  readRunLog,
+  readSteps,
+  versioned,
+} from "./runLogFixtures.ts";
 import { endpoint, post, start, step } from "./workflow.ts";
 
-describe("a run that has failed", () => {
+describe("a failed run", () => {
   test.each([
     ["success", { status: 200, body: bytes('{"result":"clean"}') }, "CALLBACK_SUCCESS"],
     ["failure", { status: 418, body: bytes("teapot") }, "CALLBACK_FAIL"],
@@ -15,7 +23,7 @@ describe("a run that has failed", () => {
     await settleStep(home, first, { status: 500, body: bytes("boom"), headers: [["X-Why", "w"]] });
     const callback = home.delivery();
     const [{ dlqId, failureFunction }] = await readRunLog(home);
-    const told = {
+    const failure = {
       messageId: callback.message.id,
       url: failureUrl,
       dlqId,
@@ -24,17 +32,22 @@ describe("a run that has failed", () => {
       failResponse: "boom",
       failHeaders: { "X-Why": ["w"] },
     };
-    expect(failureFunction).toEqual({ ...told, state: "CALLBACK_INPROGRESS" });
+    expect(failureFunction).toEqual({ ...failure, state: "CALLBACK_INPROGRESS" });
     await home.settle(callback, outcome);
     const [after] = await readRunLog(home);
     const body = Buffer.from(outcome.body).toString();
-    expect(after.failureFunction).toMatchObject({ ...told, state, responseStatus: outcome.status, responseBody: body });
+    expect(after.failureFunction).toMatchObject({
+      ...failure,
+      state,
+      responseStatus: outcome.status,
+      responseBody: body,
+    });
     expect(after.failureFunction.errors?.map(({ status }: { status: number }) => status)).toEqual(
       state === "CALLBACK_FAIL" ? [418] : undefined,
     );
   });
 
-  test("goes on as a new one, with the steps that it had", async () => {
+  test("is resumed as a new run with its steps", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1", { retries: 0 });
     const second = await step(home, "wfr_1", { out: "1" });
@@ -52,36 +65,56 @@ describe("a run that has failed", () => {
     const [newest, oldest] = await readRunLog(home);
     expect(oldest).toMatchObject({ workflowRunId: "wfr_1", workflowState: "RUN_FAILED" });
     const again = home.delivery().message.id;
-    expect(newest).toMatchObject({ workflowRunId: runId, workflowState: "RUN_STARTED", workflowRunCreatedAt: testTime + 50 });
+    expect(newest).toMatchObject({
+      workflowRunId: runId,
+      workflowState: "RUN_STARTED",
+      workflowRunCreatedAt: testTime + 50,
+    });
     expect(newest.steps).toMatchObject([
       { steps: [{ stepName: "init", messageId: first }] },
       { steps: [{ stepId: 1, messageId: again, state: "STEP_SUCCESS", out: "1" }] },
       { type: "next", steps: [{ messageId: again, state: "STEP_PROGRESS" }] },
     ]);
-    // What the failed run has done is not told again.
+    // The events of the failed run are not listed again for the new run.
     const { body } = await home.ask("GET", `/v2/workflows/messageLogs?workflowRunId=${runId}`);
-    expect(body.events.map(({ state }: { state: string }) => state)).toEqual(["RUN_STARTED", "CREATED", "ACTIVE"]);
+    expect(body.events.map(({ state }: { state: string }) => state)).toEqual([
+      "RUN_STARTED",
+      "CREATED",
+      "ACTIVE",
+    ]);
   });
 });
 
-describe("what is hidden", () => {
-  const hidden = (text: string) => expect.stringMatching(new RegExp(`^REDACTED:[0-9a-f]{64}$|^(?!.*${text})$`));
+describe("redacted content", () => {
+  const hidden = (text: string) =>
+    expect.stringMatching(new RegExp(`^REDACTED:[0-9a-f]{64}$|^(?!.*${text})$`));
 
-  test("shows nowhere: payload, outputs, results, bodies of calls and errors", async () => {
+  test("appears nowhere: payload, outputs, results, bodies of calls and errors", async () => {
     const home = await createTestServer();
-    const secret = "tell-nobody";
+    const secret = "top-secret";
     const redaction = { body: true, headers: ["X-Key"] };
     const headers = [
       ["X-Key", secret],
       ["X-Open", "o"],
     ] as const;
     const failureCallback = callbackTo("https://app.example/failed");
-    const first = await start(home, "wfr_1", { retries: 1, body: bytes(secret), headers, redaction, failureCallback });
+    const first = await start(home, "wfr_1", {
+      retries: 1,
+      body: bytes(secret),
+      headers,
+      redaction,
+      failureCallback,
+    });
     await settleStep(home, first, { status: 500, body: bytes(secret) });
     home.clock.now = testTime + 86_400;
     await claimDue(home);
     const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
-    const call = makeInput({ url: "https://third.example", retries: 0, callback: callbackTo(endpoint), body: bytes(secret) });
+    const call = makeInput({
+      url: "https://third.example",
+      retries: 0,
+      callback: callbackTo(endpoint),
+      body: bytes(secret),
+    });
     const called = await post(home, { ...call, post: { kind: "call", runId: "wfr_1", head } });
     await settleStep(home, first);
     expect(JSON.stringify(await readRunLog(home))).not.toContain(secret);
@@ -104,7 +137,7 @@ describe("what is hidden", () => {
     expect(events).not.toContain(secret);
   });
 
-  test("of an invoked run is hidden with the one that has invoked it", async () => {
+  test("of an invoked run is also hidden in the run that invoked it", async () => {
     const home = await createTestServer();
     await start(home, "parent");
     const invoking = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
@@ -117,7 +150,7 @@ describe("what is hidden", () => {
 });
 
 describe("bodies", () => {
-  test("are cut, or left out, on request", async () => {
+  test("are cut or omitted on request", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1", { body: bytes("grüße") });
     await step(home, "wfr_1", { out: "0123456789" });
@@ -134,35 +167,53 @@ describe("bodies", () => {
     expect(await shown("?trimBody=-1")).toEqual([undefined, undefined, undefined]);
   });
 
-  test("that come to more than a page end it early; what is too large for any is left out, and said to be", { tags: "long" }, async () => {
-    const home = await createTestServer();
-    const large = bytes(`{"stepId":1,"stepName":"s","stepType":"Run","concurrent":1,"out":"${"x".repeat(7 * 1024 * 1024)}"}`);
-    for (const runId of ["wfr_1", "wfr_2", "wfr_3"]) {
-      await start(home, runId);
-      for (let stepId = 1; stepId <= (runId === "wfr_1" ? 6 : 2); stepId++) await step(home, runId, { stepId }, { body: large });
-    }
-    const first = (await home.ask("GET", "/v2/workflows/logs")).body;
-    expect(first.runs.map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId)).toEqual(["wfr_3", "wfr_2"]);
-    const second = (await home.ask("GET", `/v2/workflows/logs?cursor=${first.cursor}`)).body;
-    expect(second.cursor).toBeUndefined();
-    const steps: { steps: [{ out?: string; truncated?: boolean; stepId?: number; headers?: object }] }[] = second.runs[0].steps;
-    expect(steps.map(({ steps: [one] }) => [one.stepId, one.out?.length ?? 0, one.truncated, one.headers !== undefined])).toEqual([
-      [undefined, 7, undefined, true],
-      ...[1, 2, 3, 4].map((id) => [id, 7 * 1024 * 1024, undefined, true]),
-      ...[5, 6].map((id) => [id, 0, true, false]),
-      // The endpoint is called with the first message, as long as that has not been answered.
-      [undefined, 0, undefined, false],
-    ]);
-    const events = (await home.ask("GET", "/v2/workflows/events?count=1000")).body;
-    const told = events.events.map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId);
-    expect([...new Set(told)]).toEqual(["wfr_3", "wfr_2"]);
-    const others = (await home.ask("GET", `/v2/workflows/events?cursor=${events.cursor}`)).body;
-    expect(others.events.filter(({ state }: { state: string }) => state === "CREATED")).toHaveLength(7);
-  });
+  test(
+    "that exceed a page end it early; a run too large for any page is shown without bodies",
+    { tags: "long" },
+    async () => {
+      const home = await createTestServer();
+      const large = bytes(
+        `{"stepId":1,"stepName":"s","stepType":"Run","concurrent":1,"out":"${"x".repeat(7 * 1024 * 1024)}"}`,
+      );
+      for (const runId of ["wfr_1", "wfr_2", "wfr_3"]) {
+        await start(home, runId);
+        for (let stepId = 1; stepId <= (runId === "wfr_1" ? 6 : 2); stepId++)
+          await step(home, runId, { stepId, message: { body: large } });
+      }
+      const first = (await home.ask("GET", "/v2/workflows/logs")).body;
+      expect(first.runs.map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId)).toEqual([
+        "wfr_3",
+        "wfr_2",
+      ]);
+      const second = (await home.ask("GET", `/v2/workflows/logs?cursor=${first.cursor}`)).body;
+      expect(second.cursor).toBeUndefined();
+      const steps: { steps: [{ out?: string; truncated?: boolean; stepId?: number; headers?: object }] }[] =
+        second.runs[0].steps;
+      expect(
+        steps.map(({ steps: [one] }) => [
+          one.stepId,
+          one.out?.length ?? 0,
+          one.truncated,
+          one.headers !== undefined,
+        ]),
+      ).toEqual([
+        [undefined, 7, undefined, true],
+        ...[1, 2, 3, 4].map((id) => [id, 7 * 1024 * 1024, undefined, true]),
+        ...[5, 6].map((id) => [id, 0, true, false]),
+        // The endpoint is still called with the first message, because it has not responded yet.
+        [undefined, 0, undefined, false],
+      ]);
+      const events = (await home.ask("GET", "/v2/workflows/events?count=1000")).body;
+      const runIds = events.events.map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId);
+      expect([...new Set(runIds)]).toEqual(["wfr_3", "wfr_2"]);
+      const others = (await home.ask("GET", `/v2/workflows/events?cursor=${events.cursor}`)).body;
+      expect(others.events.filter(({ state }: { state: string }) => state === "CREATED")).toHaveLength(7);
+    },
+  );
 });
 
-describe("the list", () => {
-  test("is found by each filter, newest first, page by page, and only by its account", async () => {
+describe("the list of runs", () => {
+  test("is filtered and paged, newest first, and shows only the account's runs", async () => {
     const home = await createTestServer();
     const other = "https://app.example/other";
     const firsts: string[] = [];
@@ -181,14 +232,19 @@ describe("the list", () => {
     await start(home, "a", { as: "acc_2", labels: ["all"] });
     await finish(home, "b");
     const found = async (query: string) =>
-      (await readRunLog(home, `?${query}`)).map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId);
+      (await readRunLog(home, `?${query}`)).map(
+        ({ workflowRunId }: { workflowRunId: string }) => workflowRunId,
+      );
     expect(await found("")).toEqual(["c", "b", "a"]);
     expect(await found("groupBy=workflowRunId")).toEqual(["c", "b", "a"]);
     expect(await found("workflowRunId=a")).toEqual(["a"]);
     expect(await found(`workflowUrl=${other}`)).toEqual(["b"]);
     expect(await found(`workflowUrl=${other.slice(0, -1)}`)).toEqual([]);
     expect(await found(`workflowCreatedAt=${testTime + 1}`)).toEqual(["b"]);
-    expect(await found(`workflowRuns=a@${testTime},c@${testTime + 2},b@${testTime}&label=none`)).toEqual(["c", "a"]);
+    expect(await found(`workflowRuns=a@${testTime},c@${testTime + 2},b@${testTime}&label=none`)).toEqual([
+      "c",
+      "a",
+    ]);
     expect(await found("state=RUN_SUCCESS")).toEqual(["b"]);
     expect(await found("state=RUN_STARTED,RUN_SUCCESS")).toEqual(["c", "b", "a"]);
     expect(await found("state=STEP_PROGRESS")).toEqual(["c", "a"]);
@@ -203,8 +259,12 @@ describe("the list", () => {
     expect(await found(`messageId=${firsts[2]}`)).toEqual(["c"]);
     expect(await found(`messageId=${firsts[2]}&label=b`)).toEqual([]);
     expect(await found("messageId=msg_none")).toEqual([]);
-    expect((await home.ask("GET", `/v2/workflows/logs?messageId=${firsts[2]}`, { token: otherToken })).body).toEqual({ runs: [] });
-    expect((await home.ask("GET", "/v2/workflows/logs?label=all", { token: otherToken })).body.runs).toHaveLength(1);
+    expect(
+      (await home.ask("GET", `/v2/workflows/logs?messageId=${firsts[2]}`, { token: otherToken })).body,
+    ).toEqual({ runs: [] });
+    expect(
+      (await home.ask("GET", "/v2/workflows/logs?label=all", { token: otherToken })).body.runs,
+    ).toHaveLength(1);
     const pages: string[] = [];
     for (let cursor = ""; pages.length < 5;) {
       const { body } = await home.ask("GET", `/v2/workflows/events?groupBy=workflowRunId&count=1${cursor}`);
@@ -217,20 +277,20 @@ describe("the list", () => {
 
   test.each([
     ["logs?count=0", "count: must be at least 1"],
-    ["logs?cursor=x", "cursor: not one that this list has given out"],
-    ["logs?cursor=run_1", "cursor: not one that this list has given out"],
-    ["logs?state=CREATED", "state: is none of RUN_STARTED"],
-    ["logs?groupBy=label", "groupBy: is none of workflowRunId"],
-    ["logs?surprise=1", "surprise: there is no such parameter"],
+    ["logs?cursor=x", "cursor: unknown; use the cursor of the previous page"],
+    ["logs?cursor=run_1", "cursor: unknown; use the cursor of the previous page"],
+    ["logs?state=CREATED", "state: must be one of RUN_STARTED"],
+    ["logs?groupBy=label", "groupBy: must be one of workflowRunId"],
+    ["logs?surprise=1", "surprise: unknown parameter"],
     ["logs?fromDate=2&toDate=1", "fromDate: is later than toDate"],
-    ["logs?workflowRuns=a", 'workflowRuns: "a" is not id@createdAt'],
-    ["logs?workflowRuns=a@b", 'workflowRuns: "a@b" is not id@createdAt'],
+    ["logs?workflowRuns=a", 'workflowRuns: "a" is invalid; use id@createdAt'],
+    ["logs?workflowRuns=a@b", 'workflowRuns: "a@b" is invalid; use id@createdAt'],
     ["logs?trimBody=-2", "trimBody: is neither a number of bytes nor -1"],
     ["logs?workflowRunId=%00", "workflowRunId: "],
-    ["events?groupBy=label", "groupBy: is none of workflowRunId"],
-    ["events?groupBy=workflowRunId&state=CREATED", "state: is none of RUN_STARTED"],
+    ["events?groupBy=label", "groupBy: must be one of workflowRunId"],
+    ["events?groupBy=workflowRunId&state=CREATED", "state: must be one of RUN_STARTED"],
     ["events?count=x", "count: is not a whole number"],
-    ["events?state=NONE", "state: is none of"],
+    ["events?state=NONE", "state: must be one of"],
   ])("refuses %s", async (query, error) => {
     const { ask } = await createTestServer();
     const reply = await ask("GET", `/v2/workflows/${query}`);

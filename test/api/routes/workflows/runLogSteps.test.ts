@@ -1,11 +1,20 @@
+import type { Bytes, MessageInput } from "../../../../src/core/model/message.ts";
 import { describe, expect, test } from "vitest";
 import { bytes, makeInput, callbackTo, makeEventWait } from "../../../core/commandRunner.ts";
 import { testTime, createTestServer } from "../../testServer.ts";
-import { settleStep, claimDue, makeInitialGroup, startInvoked, makeSingleGroup, readSteps, versioned } from "./runLogFixtures.ts";
+import {
+  settleStep,
+  claimDue,
+  makeInitialGroup,
+  startInvoked,
+  makeSingleGroup,
+  readSteps,
+  versioned,
+} from "./runLogFixtures.ts";
 import { endpoint, post, start, step } from "./workflow.ts";
 
 describe("a step", () => {
-  test("that invokes a run is under way as long as that is, and shows it afterwards", async () => {
+  test("that invokes a run is in progress until that run ends, and shows it afterwards", async () => {
     const home = await createTestServer();
     const first = await start(home, "parent");
     const invoking = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
@@ -28,24 +37,44 @@ describe("a step", () => {
     await home.store.execute("cancelRuns", { account: "acc_1", runIds: ["child"] });
     const [, done, next] = await readSteps(home, "?workflowRunId=parent");
     const messageId = next.steps[0].messageId;
-    expect(done).toEqual(makeSingleGroup({ ...known, messageId, out: '{"isCanceled":true,"isFailed":false}' }));
+    expect(done).toEqual(
+      makeSingleGroup({ ...known, messageId, out: '{"isCanceled":true,"isFailed":false}' }),
+    );
   });
 
-  test("that waits shows for what, until when, and how it ended", async () => {
+  test("that waits shows its event, its deadline and how the wait ended", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1");
     home.clock.now = testTime + 10;
     await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("paid", 1) });
     await settleStep(home, first);
-    const wait = { stepId: 1, stepName: "w", stepType: "Wait", waitEventId: "paid", waitTimeoutDuration: "1h" };
+    const wait = {
+      stepId: 1,
+      stepName: "w",
+      stepType: "Wait",
+      waitEventId: "paid",
+      waitTimeoutDuration: "1h",
+    };
     const deadline = { waitTimeoutDeadline: testTime + 3_600_010 };
     expect((await readSteps(home)).slice(1)).toEqual([
-      makeSingleGroup({ ...wait, ...deadline, messageId: first, state: "STEP_PROGRESS", createdAt: testTime + 10 }),
+      makeSingleGroup({
+        ...wait,
+        ...deadline,
+        messageId: first,
+        state: "STEP_PROGRESS",
+        createdAt: testTime + 10,
+      }),
     ]);
-    await home.store.execute("notify", { account: "acc_1", event: "paid", body: bytes("yes"), runId: "wfr_1", kind: "event" });
-    const [, told] = await readSteps(home);
-    const { messageId } = told.steps[0];
-    expect(told).toEqual(
+    await home.store.execute("notify", {
+      account: "acc_1",
+      event: "paid",
+      body: bytes("yes"),
+      runId: "wfr_1",
+      kind: "event",
+    });
+    const [, notified] = await readSteps(home);
+    const { messageId } = notified.steps[0];
+    expect(notified).toEqual(
       makeSingleGroup({
         ...wait,
         ...deadline,
@@ -61,31 +90,39 @@ describe("a step", () => {
     home.clock.now = testTime + 3_600_010;
     await claimDue(home);
     const [, , over] = await readSteps(home);
-    expect(over.steps).toMatchObject([{ stepId: 2, waitEventId: "late", waitTimeout: true, waitTimeoutDeadline: testTime + 3_600_010 }]);
+    expect(over.steps).toMatchObject([
+      { stepId: 2, waitEventId: "late", waitTimeout: true, waitTimeoutDeadline: testTime + 3_600_010 },
+    ]);
     for (const field of ["out", "eventData"]) expect(over.steps[0]).not.toHaveProperty(field);
   });
 
-  test.each([
+  test.for<[what: string, body: Bytes, more: Partial<MessageInput>, shown: Record<string, unknown>]>([
     ["a text", bytes("ü"), {}, { out: "w7w=", eventData: "ü" }],
-    ["no text", Buffer.from([0xff]), {}, { out: "/w==" }],
+    ["binary data", Buffer.from([0xff]), {}, { out: "/w==" }],
     ["nothing", bytes(""), {}, {}],
     [
-      "a text that is hidden",
+      "a hidden text",
       bytes("ü"),
       { redaction: { body: true, headers: false } },
       { eventData: expect.stringMatching(/^REDACTED:/) },
     ],
     [
-      "no text, and hidden",
+      "hidden binary data",
       Buffer.from([0xff]),
       { redaction: { body: true, headers: false } },
       { out: expect.stringMatching(/^REDACTED:/) },
     ],
-  ])("that has waited shows the event: %s", async (_, body, more, shown) => {
+  ])("that has waited shows its event: %s", async ([, body, more, shown]) => {
     const home = await createTestServer();
     await settleStep(home, await start(home, "wfr_1", more));
     await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: makeEventWait("paid", 1) });
-    await home.store.execute("notify", { account: "acc_1", event: "paid", body, runId: "wfr_1", kind: "event" });
+    await home.store.execute("notify", {
+      account: "acc_1",
+      event: "paid",
+      body,
+      runId: "wfr_1",
+      kind: "event",
+    });
     const [, { steps }] = await readSteps(home);
     expect(steps).toMatchObject([shown]);
     if (!("eventData" in shown) && !("redaction" in more)) expect(steps[0]).not.toHaveProperty("eventData");
@@ -93,7 +130,7 @@ describe("a step", () => {
     expect(left.steps[0]).not.toHaveProperty("eventData");
   });
 
-  test("that calls a third party shows the request, then the answer, then what the endpoint made of it", async () => {
+  test("that calls a third party shows the request, the response and the result", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1");
     const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
@@ -113,11 +150,24 @@ describe("a step", () => {
     const asked = { callUrl: url, callMethod: "PUT", callHeaders: { "X-Ask": ["a"] }, callBody: "ask" };
     const known = { stepId: 1, stepName: "get", stepType: "Call", retries: 1, retryDelay: "1000", ...asked };
     const calling = { ...known, callType: "toCallback", messageId: call, headers: { "X-Ask": ["a"] } };
-    expect((await readSteps(home)).slice(1)).toEqual([makeSingleGroup({ ...calling, state: "STEP_PROGRESS" })]);
-    await settleStep(home, call, { status: 503, body: bytes("busy") });
-    const error = { error: "the destination answered with status 503", body: "busy", headers: {}, status: 503, time: testTime };
     expect((await readSteps(home)).slice(1)).toEqual([
-      makeSingleGroup({ ...calling, state: "STEP_RETRY", nextDeliveryTime: testTime + 1_000, errors: [error] }),
+      makeSingleGroup({ ...calling, state: "STEP_PROGRESS" }),
+    ]);
+    await settleStep(home, call, { status: 503, body: bytes("busy") });
+    const error = {
+      error: "the destination answered with status 503",
+      body: "busy",
+      headers: {},
+      status: 503,
+      time: testTime,
+    };
+    expect((await readSteps(home)).slice(1)).toEqual([
+      makeSingleGroup({
+        ...calling,
+        state: "STEP_RETRY",
+        nextDeliveryTime: testTime + 1_000,
+        errors: [error],
+      }),
     ]);
     home.clock.now = testTime + 1_000;
     await claimDue(home);
@@ -129,7 +179,7 @@ describe("a step", () => {
       status: 401,
       time: testTime + 1_000,
     };
-    const told = {
+    const callFields = {
       callResponseStatus: 401,
       callResponseBodyBase64: "/wA=",
       callResponseHeaders: { "X-Tell": ["t"] },
@@ -141,7 +191,7 @@ describe("a step", () => {
     expect(answered).toEqual(
       makeSingleGroup({
         ...known,
-        ...told,
+        ...callFields,
         callType: "fromCallback",
         messageId: result.id,
         createdAt: testTime + 1_000,
@@ -152,29 +202,49 @@ describe("a step", () => {
     const made = await step(home, "wfr_1", { ...head, out: '{"status":401}' });
     await settleStep(home, result.id);
     const [, done, next] = await readSteps(home);
-    expect(done).toEqual(makeSingleGroup({ ...known, ...told, messageId: made, out: '{"status":401}', createdAt: testTime + 1_000 }));
+    expect(done).toEqual(
+      makeSingleGroup({
+        ...known,
+        ...callFields,
+        messageId: made,
+        out: '{"status":401}',
+        createdAt: testTime + 1_000,
+      }),
+    );
     expect(next).toMatchObject({ type: "next", steps: [{ messageId: made, state: "STEP_PROGRESS" }] });
   });
 
-  test("that waited for a webhook hides the call as a whole where a header of it is hidden", async () => {
+  test("that waited for a webhook hides the whole call if one of its headers is hidden", async () => {
     const home = await createTestServer();
     await settleStep(home, await start(home, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } }));
     const waiter = makeEventWait("hook", 1);
-    const call = { ...waiter, kind: "webhook", step: { ...waiter.step, stepType: "WaitForWebhook" } } as const;
+    const call = {
+      ...waiter,
+      kind: "webhook",
+      step: { ...waiter.step, stepType: "WaitForWebhook" },
+    } as const;
     await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: call });
-    await home.ask("POST", "/v2/workflows/hooks/acc_1/wfr_1/hook", { headers: { "x-tell": "secret" }, token: null });
+    await home.ask("POST", "/v2/workflows/hooks/acc_1/wfr_1/hook", {
+      headers: { "x-tell": "secret" },
+      token: null,
+    });
     const [, { steps }] = await readSteps(home);
-    expect(steps).toMatchObject([{ stepType: "WaitForWebhook", waitTimeout: false, eventData: expect.stringMatching(/^REDACTED:/) }]);
+    expect(steps).toMatchObject([
+      { stepType: "WaitForWebhook", waitTimeout: false, eventData: expect.stringMatching(/^REDACTED:/) },
+    ]);
     expect(JSON.stringify(steps)).not.toContain("secret");
     expect(JSON.stringify(steps)).not.toContain(btoa("secret").slice(0, 6));
   });
 
-  test("that called hides what came of it as a whole where a header of the answer is hidden, as it has them all in it", async () => {
+  test("that called hides its whole result if one of the response headers is hidden", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } });
     const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
     const callback = { ...callbackTo(endpoint), headers: [["Upstash-Workflow-Callback", "true"]] as const };
-    const call = await post(home, makeInput({ url: "https://third.example/x", callback, post: { kind: "call", runId: "wfr_1", head } }));
+    const call = await post(
+      home,
+      makeInput({ url: "https://third.example/x", callback, post: { kind: "call", runId: "wfr_1", head } }),
+    );
     await settleStep(home, first);
     await settleStep(home, call, { headers: [["X-Tell", "secret"]] });
     await step(home, "wfr_1", { ...head, out: '{"header":{"X-Tell":["secret"]}}' });

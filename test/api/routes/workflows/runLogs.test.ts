@@ -16,7 +16,7 @@ import {
 import { endpoint, start, step } from "./workflow.ts";
 
 describe("a run", () => {
-  test("that has come through is its steps, and what it returned", async () => {
+  test("that finished shows its steps and its result", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1", { labels: ["red", "blue"], callerIp: "192.0.2.1" });
     home.clock.now = testTime + 5;
@@ -39,26 +39,38 @@ describe("a run", () => {
           labels: ["red", "blue"],
           steps: [
             makeInitialGroup(first),
-            makeSingleGroup({ stepId: 1, stepName: "s", stepType: "Run", messageId: second, out: "1", createdAt: testTime + 5 }),
+            makeSingleGroup({
+              stepId: 1,
+              stepName: "s",
+              stepType: "Run",
+              messageId: second,
+              out: "1",
+              createdAt: testTime + 5,
+            }),
           ],
         },
       ],
     });
   });
 
-  test("that began without a payload has an initial step without one", async () => {
+  test("without a payload has an initial step without output", async () => {
     const home = await createTestServer();
     await home.ask("POST", "/v2/trigger/https://e.example/without");
     await home.ask("POST", "/v2/trigger/https://e.example/with", { body: "payload" });
     const { body } = await home.ask("GET", "/v2/workflows/logs");
-    const shown = body.runs.map(({ workflowUrl, steps }: { workflowUrl: string; steps: { steps: object[] }[] }) => {
-      const [initialStep = {}] = steps[0]?.steps ?? [];
-      return [workflowUrl, "out" in initialStep ? initialStep.out : "absent"];
+    const shown = body.runs.map(
+      ({ workflowUrl, steps }: { workflowUrl: string; steps: { steps: object[] }[] }) => {
+        const [initialStep = {}] = steps[0]?.steps ?? [];
+        return [workflowUrl, "out" in initialStep ? initialStep.out : "absent"];
+      },
+    );
+    expect(Object.fromEntries(shown)).toEqual({
+      "https://e.example/without": "absent",
+      "https://e.example/with": "payload",
     });
-    expect(Object.fromEntries(shown)).toEqual({ "https://e.example/without": "absent", "https://e.example/with": "payload" });
   });
 
-  test("that goes on shows that the endpoint is called, tried again, and what it failed with", async () => {
+  test("that is active shows the calls to its endpoint, with retries and errors", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1", { retryDelay: "60000" });
     const next = { messageId: first, retries: 3, retryDelay: "60000" };
@@ -66,14 +78,21 @@ describe("a run", () => {
     expect(await nextOf()).toEqual([{ type: "next", steps: [{ ...next, state: "STEP_PROGRESS" }] }]);
     const headers = [["Upstash-Error-Step-Name", "pay"]] as const;
     await settleStep(home, first, { status: 500, body: bytes("oh"), headers });
-    const error = { error: "the destination answered with status 500", body: "oh", status: 500, time: testTime };
+    const error = {
+      error: "the destination answered with status 500",
+      body: "oh",
+      status: 500,
+      time: testTime,
+    };
     const errors = [{ ...error, headers: { "Upstash-Error-Step-Name": ["pay"] } }];
     const retried = { ...next, stepName: "pay", errors };
-    expect(await nextOf()).toEqual([{ type: "next", steps: [{ ...retried, state: "STEP_RETRY", nextDeliveryTime: testTime + 60_000 }] }]);
+    expect(await nextOf()).toEqual([
+      { type: "next", steps: [{ ...retried, state: "STEP_RETRY", nextDeliveryTime: testTime + 60_000 }] },
+    ]);
     home.clock.now = testTime + 60_000;
     await claimDue(home);
     expect(await nextOf()).toEqual([{ type: "next", steps: [{ ...retried, state: "STEP_PROGRESS" }] }]);
-    // Once the step is there, they are what it took.
+    // When the result of the step arrives, the errors belong to the step.
     const second = await step(home, "wfr_1", { out: "1" });
     await settleStep(home, first);
     expect(await nextOf()).toEqual([
@@ -87,15 +106,27 @@ describe("a run", () => {
         retryDelay: "60000",
         errors,
       }),
-      { type: "next", steps: [{ messageId: second, retries: 3, retryDelay: "60000", state: "STEP_PROGRESS" }] },
+      {
+        type: "next",
+        steps: [{ messageId: second, retries: 3, retryDelay: "60000", state: "STEP_PROGRESS" }],
+      },
     ]);
-    await settleStep(home, second, { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]], body: bytes("never") });
+    await settleStep(home, second, {
+      status: 489,
+      headers: [["Upstash-Nonretryable-Error", "true"]],
+      body: bytes("never"),
+    });
     const failed = { messageId: second, retries: 3, retryDelay: "60000", state: "STEP_FAILED" };
-    expect((await nextOf())[1]).toMatchObject({ type: "next", steps: [{ ...failed, errors: [{ status: 489, body: "never" }] }] });
-    expect(await readRunLog(home)).toMatchObject([{ workflowState: "RUN_FAILED", dlqId: expect.any(String) }]);
+    expect((await nextOf())[1]).toMatchObject({
+      type: "next",
+      steps: [{ ...failed, errors: [{ status: 489, body: "never" }] }],
+    });
+    expect(await readRunLog(home)).toMatchObject([
+      { workflowState: "RUN_FAILED", dlqId: expect.any(String) },
+    ]);
   });
 
-  test("whose trigger meets no workflow has two groups, and one error", async () => {
+  test("whose endpoint is not a workflow has two groups and one error", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1");
     await settleStep(home, first, { status: 200, body: bytes("hello") });
@@ -112,7 +143,7 @@ describe("a run", () => {
     ]);
   });
 
-  test("that was cancelled shows where it stood", async () => {
+  test("that was cancelled shows its steps so far", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1");
     await home.store.execute("cancelRuns", { account: "acc_1", runIds: ["wfr_1"] });
@@ -124,15 +155,21 @@ describe("a run", () => {
       },
     ]);
     const other = await start(home, "wfr_2");
-    const nap = await step(home, "wfr_2", { stepType: "SleepFor", sleepFor: 5 }, { delay: 5_000 });
+    const nap = await step(home, "wfr_2", { stepType: "SleepFor", sleepFor: 5, message: { delay: 5_000 } });
     await settleStep(home, other);
     const sleeping = { stepId: 1, stepName: "s", stepType: "SleepFor", messageId: nap, sleepFor: 5 };
-    expect(await readSteps(home)).toEqual([makeInitialGroup(other), makeSingleGroup({ ...sleeping, state: "STEP_PROGRESS" })]);
+    expect(await readSteps(home)).toEqual([
+      makeInitialGroup(other),
+      makeSingleGroup({ ...sleeping, state: "STEP_PROGRESS" }),
+    ]);
     await home.store.execute("cancelRuns", { account: "acc_1", runIds: ["wfr_2"] });
-    expect(await readSteps(home)).toEqual([makeInitialGroup(other), makeSingleGroup({ ...sleeping, state: "STEP_CANCELED" })]);
+    expect(await readSteps(home)).toEqual([
+      makeInitialGroup(other),
+      makeSingleGroup({ ...sleeping, state: "STEP_CANCELED" }),
+    ]);
   });
 
-  test("sleeps until its time has come, and is then called for what is next", async () => {
+  test("sleeps until the due time, then calls its endpoint for the next step", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1", { delay: 1_000 });
     expect(await readSteps(home)).toEqual([
@@ -144,9 +181,15 @@ describe("a run", () => {
       { steps: [{ state: "STEP_SUCCESS" }] },
       { type: "next", steps: [{ state: "STEP_PROGRESS" }] },
     ]);
-    const until = await step(home, "wfr_1", { stepType: "SleepUntil", sleepUntil: 1_800_000_100 }, { notBefore: testTime + 100_000 });
+    const until = await step(home, "wfr_1", {
+      stepType: "SleepUntil",
+      sleepUntil: 1_800_000_100,
+      message: { notBefore: testTime + 100_000 },
+    });
     await settleStep(home, first);
-    expect((await readSteps(home))[1]).toMatchObject({ steps: [{ messageId: until, state: "STEP_PROGRESS", sleepUntil: 1_800_000_100 }] });
+    expect((await readSteps(home))[1]).toMatchObject({
+      steps: [{ messageId: until, state: "STEP_PROGRESS", sleepUntil: 1_800_000_100 }],
+    });
     home.clock.now = testTime + 100_000;
     await claimDue(home);
     expect(await readSteps(home)).toMatchObject([
@@ -157,7 +200,7 @@ describe("a run", () => {
   });
 });
 
-describe("steps side by side", () => {
+describe("parallel steps", () => {
   const plan = (targetStep: number, more: Record<string, unknown> = {}) => ({
     stepId: 0,
     targetStep,
@@ -166,7 +209,7 @@ describe("steps side by side", () => {
     ...more,
   });
 
-  test("are one group: with a result, without one, and with a failure", async () => {
+  test("are one group: with a result, without a result, and failed", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1", { retries: 1, retryDelay: "1000" });
     const one = await step(home, "wfr_1", plan(1));
@@ -187,7 +230,10 @@ describe("steps side by side", () => {
     const open = { state: "STEP_PROGRESS" };
     const groupOf = async () => (await readSteps(home)).slice(1);
     expect(await groupOf()).toEqual([
-      { type: "parallel", steps: [branch(1, { ...open, messageId: one }), branch(2, { ...open, messageId: two })] },
+      {
+        type: "parallel",
+        steps: [branch(1, { ...open, messageId: one }), branch(2, { ...open, messageId: two })],
+      },
     ]);
     const result = await step(home, "wfr_1", { ...plan(1), stepId: 1, targetStep: undefined, out: "x" });
     await settleStep(home, one);
@@ -195,7 +241,12 @@ describe("steps side by side", () => {
     const done = branch(1, { state: "STEP_SUCCESS", messageId: result, out: "x" });
     await settleStep(home, two, { status: 500, body: bytes("no") });
     const error = { error: "the destination answered with status 500", body: "no", headers: {}, status: 500 };
-    const retry = { messageId: two, state: "STEP_RETRY", nextDeliveryTime: testTime + 1_000, errors: [{ ...error, time: testTime }] };
+    const retry = {
+      messageId: two,
+      state: "STEP_RETRY",
+      nextDeliveryTime: testTime + 1_000,
+      errors: [{ ...error, time: testTime }],
+    };
     expect(await groupOf()).toEqual([{ type: "parallel", steps: [done, branch(2, retry)] }]);
     home.clock.now = testTime + 1_000;
     await claimDue(home);
@@ -211,7 +262,7 @@ describe("steps side by side", () => {
     expect(await groupOf()).toEqual([{ type: "parallel", steps: [done, branch(2, failed)] }]);
   });
 
-  test("wait and invoke in their places; what comes after the failure of the run is told all the same", async () => {
+  test("can wait and invoke; events after the failure of the run are also listed", async () => {
     const home = await createTestServer();
     const first = await start(home, "parent", { retries: 0 });
     const one = await step(home, "parent", plan(1));
@@ -220,8 +271,16 @@ describe("steps side by side", () => {
     const invoker = { stepId: 2, stepName: "b2", stepType: "Invoke", concurrent: 2 };
     await startInvoked(home, "child", { step: invoker });
     await settleStep(home, two);
-    const child = { invokedWorkflowRunId: "child", invokedWorkflowUrl: `${endpoint}/child`, invokedWorkflowCreatedAt: testTime };
-    const given = { ...child, invokedWorkflowRunBody: "payload", invokedWorkflowRunHeaders: { ...versioned, "X-Child": ["c"] } };
+    const child = {
+      invokedWorkflowRunId: "child",
+      invokedWorkflowUrl: `${endpoint}/child`,
+      invokedWorkflowCreatedAt: testTime,
+    };
+    const given = {
+      ...child,
+      invokedWorkflowRunBody: "payload",
+      invokedWorkflowRunHeaders: { ...versioned, "X-Child": ["c"] },
+    };
     expect((await readSteps(home, "?workflowRunId=parent"))[1]).toMatchObject({
       type: "parallel",
       steps: [
@@ -239,7 +298,13 @@ describe("steps side by side", () => {
     expect(parent).toHaveLength(2);
     expect(parent[1].steps).toMatchObject([
       { state: "STEP_FAILED" },
-      { state: "STEP_SUCCESS", stepId: 2, concurrent: 2, out: '{"body":"\\"c\\"","isCanceled":false,"isFailed":false}', ...given },
+      {
+        state: "STEP_SUCCESS",
+        stepId: 2,
+        concurrent: 2,
+        out: '{"body":"\\"c\\"","isCanceled":false,"isFailed":false}',
+        ...given,
+      },
     ]);
     expect((await readRunLog(home, "?workflowRunId=child"))[0].invoker).toEqual({
       workflowRunId: "parent",

@@ -14,8 +14,11 @@ async function waitingRun(more: Parameters<typeof start>[2] = {}): Promise<TestS
 }
 
 describe("the status of a run", () => {
-  test("tells what it waits for, and for how long", async () => {
-    const home = await waitingRun({ labels: ["l"], flowControl: { key: "k", parallelism: 1, rate: null, period: null } });
+  test("shows what the run waits for, and until when", async () => {
+    const home = await waitingRun({
+      labels: ["l"],
+      flowControl: { key: "k", parallelism: 1, rate: null, period: null },
+    });
     const head = { stepId: 1, stepName: "w", stepType: "Wait" };
     const body = JSON.stringify({ url: endpoint, timeout: "1h", step: head });
     await home.ask("POST", "/v2/wait/paid", { headers: { "upstash-workflow-runid": "wfr_1" }, body });
@@ -31,7 +34,9 @@ describe("the status of a run", () => {
       flowControlKey: "k",
       stepsDone: 0,
       kept: [{ eventId: "payed", kind: "event", count: 1 }],
-      text: expect.stringMatching(/^goes on since .*, no step done; step 1 "w" waits for the event "paid" since/),
+      text: expect.stringMatching(
+        /^running since .*, no step done; step 1 "w" waits for the event "paid" since/,
+      ),
       waitingOn: [
         {
           reason: "event",
@@ -46,7 +51,7 @@ describe("the status of a run", () => {
     });
   });
 
-  test("tells of messages with the reasons that they have themselves", async () => {
+  test("shows unfinished messages with their own wait reasons", async () => {
     const home = await waitingRun({ retries: 2 });
     const messageId = await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
     await home.settle(home.delivery(), { status: 503 });
@@ -59,9 +64,18 @@ describe("the status of a run", () => {
     });
     const callId = await post(home, call);
     const { body } = await status(home);
-    expect(body).toMatchObject({ stepsDone: 1, lastStep: { stepId: 1, stepName: "pay", stepType: "Run", time: testTime } });
+    expect(body).toMatchObject({
+      stepsDone: 1,
+      lastStep: { stepId: 1, stepName: "pay", stepType: "Run", time: testTime },
+    });
     expect(body.waitingOn).toMatchObject([
-      { reason: "endpoint", messageId, stepId: 1, url: endpoint, waitingOn: [{ reason: "retry", status: 503, used: 1, limit: 2 }] },
+      {
+        reason: "endpoint",
+        messageId,
+        stepId: 1,
+        url: endpoint,
+        waitingOn: [{ reason: "retry", status: 503, used: 1, limit: 2 }],
+      },
       {
         reason: "call",
         messageId: callId,
@@ -70,27 +84,46 @@ describe("the status of a run", () => {
         waitingOn: [{ reason: "not-due", until: testTime + 5_000 }],
       },
     ]);
-    expect(body.waitingOn[0].waitingOn).toEqual((await home.ask("GET", `/v2/messages/${messageId}`)).body.waitingOn);
+    expect(body.waitingOn[0].waitingOn).toEqual(
+      (await home.ask("GET", `/v2/messages/${messageId}`)).body.waitingOn,
+    );
   });
 
   test.each([
-    [{}, "retry 1 of 2 at 2027-01-15T08:00:12.000Z, after status 500: TypeError: cards.charge is not a function"],
-    [{ redaction: { body: true, headers: false } }, "retry 1 of 2 at 2027-01-15T08:00:12.000Z, after status 500"],
-  ])("tells of a step that is tried again why it failed, with the status: %j", async (more, words) => {
+    [
+      {},
+      "retry 1 of 2 at 2027-01-15T08:00:12.000Z, after status 500: TypeError: cards.charge is not a function",
+    ],
+    [
+      { redaction: { body: true, headers: false } },
+      "retry 1 of 2 at 2027-01-15T08:00:12.000Z, after status 500",
+    ],
+  ])("shows why a retried step failed, with the status: %j", async (more, words) => {
     const home = await waitingRun({ retries: 2, retryDelay: "12000", ...more });
     await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
     const body = bytes('{"error":"TypeError","message":"cards.charge is not a function"}');
     await home.settle(home.delivery(), { status: 500, body });
-    expect((await status(home)).body.waitingOn).toMatchObject([{ reason: "endpoint", text: expect.stringContaining(words) }]);
+    expect((await status(home)).body.waitingOn).toMatchObject([
+      { reason: "endpoint", text: expect.stringContaining(words) },
+    ]);
     expect((await status(home)).body.text.endsWith(words)).toBe(true);
   });
 
-  test("takes a sleep for done when its time has come", async () => {
+  test("counts a sleep as done when it has ended", async () => {
     const home = await waitingRun();
     await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
     await home.settle(home.delivery(), workflowResponse);
-    await step(home, "wfr_1", { stepId: 2, stepName: "long", stepType: "SleepFor" }, { delay: 5_000 });
-    const sleeping = { text: expect.stringMatching(/, 1 step done; step 2 "long" sleeps until/), stepsDone: 1, lastStep: { stepId: 1 } };
+    await step(home, "wfr_1", {
+      stepId: 2,
+      stepName: "long",
+      stepType: "SleepFor",
+      message: { delay: 5_000 },
+    });
+    const sleeping = {
+      text: expect.stringMatching(/, 1 step done; step 2 "long" sleeps until/),
+      stepsDone: 1,
+      lastStep: { stepId: 1 },
+    };
     expect((await status(home)).body).toMatchObject(sleeping);
     home.clock.now += 5_000;
     expect((await status(home)).body).toMatchObject({ stepsDone: 2, lastStep: { stepId: 2 } });
@@ -99,14 +132,14 @@ describe("the status of a run", () => {
       [1_000, 1],
     ] as const) {
       const other = await waitingRun();
-      await step(other, "wfr_1", { stepId: 1, stepName: "long", stepType: "SleepFor" }, { delay });
+      await step(other, "wfr_1", { stepId: 1, stepName: "long", stepType: "SleepFor", message: { delay } });
       other.clock.now += 2_000;
       await other.ask("DELETE", "/v2/workflows/runs/wfr_1");
       expect((await status(other)).body).toMatchObject({ workflowState: "RUN_CANCELED", stepsDone });
     }
   });
 
-  test("tells of the run that it invoked, and of nothing where nothing is under way", async () => {
+  test("shows the run that it invoked, or that nothing is in flight", async () => {
     const home = await waitingRun();
     expect((await status(home)).body.waitingOn).toMatchObject([{ reason: "nothing", since: testTime }]);
     const invoker = {
@@ -118,14 +151,21 @@ describe("the status of a run", () => {
     };
     await start(home, "child", {
       url: "https://c.example/c",
-      post: { kind: "start", runId: "child", url: "https://c.example/c", features: modernFeatures, origin: "sdk", invoker },
+      post: {
+        kind: "start",
+        runId: "child",
+        url: "https://c.example/c",
+        features: modernFeatures,
+        origin: "sdk",
+        invoker,
+      },
     });
     expect((await status(home)).body.waitingOn).toMatchObject([
       { reason: "run", workflowRunId: "child", workflowUrl: "https://c.example/c", stepName: "i" },
     ]);
   });
 
-  test("tells how it ended, with its result, cut between characters", async () => {
+  test("shows how the run ended, with its result cut between characters", async () => {
     const home = await waitingRun();
     await home.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false", { body: `"${"ü".repeat(10_000)}"` });
     const { body } = await status(home);
@@ -144,17 +184,27 @@ describe("the status of a run", () => {
     expect((await status(binary)).body).toMatchObject({ resultBase64: "/w==" });
   });
 
-  test("tells why it failed, and what became of its failure callback", async () => {
+  test("shows why the run failed, and the state of its failure callback", async () => {
     const home = await waitingRun({ retries: 0, failureCallback: callbackTo("https://app.example/failed") });
     const messageId = await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
     await home.settle(home.delivery(), { status: 500, body: bytes("secret") });
     const { body } = await status(home);
-    const [letter] = (await home.store.read.deadLetters({ account: "acc_1", filter: {}, order: "latestFirst", cursor: null, count: 1 }))
-      .entries;
+    const [letter] = (
+      await home.store.read.deadLetters({
+        account: "acc_1",
+        filter: {},
+        order: "latestFirst",
+        cursor: null,
+        count: 1,
+      })
+    ).entries;
     expect(body).toMatchObject({
       workflowState: "RUN_FAILED",
       text: expect.stringMatching(
-        /^failed at .*step 1 "pay": the endpoint answered with status 500; its failure callback is in state CALLBACK_INPROGRESS$/,
+        new RegExp(
+          '^failed at .*step 1 "pay": the endpoint answered with status 500; ' +
+            "its failure callback is in state CALLBACK_INPROGRESS$",
+        ),
       ),
       failure: {
         messageId,
@@ -169,61 +219,76 @@ describe("the status of a run", () => {
     for (const field of ["stepId", "stepName"]) expect(body.failure).not.toHaveProperty(field);
   });
 
-  test.each([500, 489])("tells what the endpoint has said of its failure, and names the step, after status %i", async (responseStatus) => {
-    const failing = {
-      status: responseStatus,
-      body: bytes('{"error":"Error","message":"always 17"}'),
-      headers: [
-        ["Upstash-Error-Step-Name", "boom"],
-        ["Upstash-Nonretryable-Error", "true"],
-      ] as const,
-    };
-    const home = await waitingRun({ retries: 0 });
-    await step(home, "wfr_1", { stepId: 1, stepName: "before" });
-    await home.settle(home.delivery(), failing);
-    const { body } = await status(home);
-    expect(body).toMatchObject({
-      text: expect.stringMatching(/^failed at .*, 1 step done, at step "boom": always 17$/),
-      failure: { error: "always 17", stepName: "boom", responseStatus },
-    });
-    for (const field of ["stepId", "afterStep"]) expect(body.failure).not.toHaveProperty(field);
-    const [entry] = (await home.ask("GET", "/v2/workflows/dlq")).body.messages;
-    const [group] = (await home.ask("GET", "/v2/workflows/dlq/groups")).body.groups;
-    for (const one of [entry, group]) {
-      expect(one).toMatchObject({ stepName: "boom" });
-      expect(one).not.toHaveProperty("afterStep");
-    }
-    expect((await home.ask("GET", "/v2/workflows/events?state=RUN_FAILED")).body.events).toMatchObject([{ error: "always 17" }]);
-  });
+  test.each([500, 489])(
+    "shows the error that the endpoint reported, and the failed step, after status %i",
+    async (responseStatus) => {
+      const failing = {
+        status: responseStatus,
+        body: bytes('{"error":"Error","message":"always 17"}'),
+        headers: [
+          ["Upstash-Error-Step-Name", "boom"],
+          ["Upstash-Nonretryable-Error", "true"],
+        ] as const,
+      };
+      const home = await waitingRun({ retries: 0 });
+      await step(home, "wfr_1", { stepId: 1, stepName: "before" });
+      await home.settle(home.delivery(), failing);
+      const { body } = await status(home);
+      expect(body).toMatchObject({
+        text: expect.stringMatching(/^failed at .*, 1 step done, at step "boom": always 17$/),
+        failure: { error: "always 17", stepName: "boom", responseStatus },
+      });
+      for (const field of ["stepId", "afterStep"]) expect(body.failure).not.toHaveProperty(field);
+      const [entry] = (await home.ask("GET", "/v2/workflows/dlq")).body.messages;
+      const [group] = (await home.ask("GET", "/v2/workflows/dlq/groups")).body.groups;
+      for (const one of [entry, group]) {
+        expect(one).toMatchObject({ stepName: "boom" });
+        expect(one).not.toHaveProperty("afterStep");
+      }
+      expect((await home.ask("GET", "/v2/workflows/events?state=RUN_FAILED")).body.events).toMatchObject([
+        { error: "always 17" },
+      ]);
+    },
+  );
 
-  test("names the step that it was called to run", async () => {
+  test("names the step that the endpoint was called to run", async () => {
     const home = await waitingRun({ retries: 0 });
     await step(home, "wfr_1", { stepId: 0, targetStep: 2, stepName: "pay", concurrent: 2 });
     await home.settle(home.delivery(), { status: 500 });
     expect((await status(home)).body.failure).toMatchObject({ stepId: 2, stepName: "pay" });
   });
 
-  test("hides what the endpoint has said where bodies are hidden", async () => {
+  test("hides the error of the endpoint if bodies are hidden", async () => {
     const home = await waitingRun({ retries: 0, redaction: { body: true, headers: false } });
     await step(home, "wfr_1", { stepId: 1 });
     await home.settle(home.delivery(), { status: 500, body: bytes('{"message":"secret"}') });
     for (const path of ["runs/wfr_1/status", "dlq/groups", "events?state=RUN_FAILED"])
-      expect(JSON.stringify((await home.ask("GET", `/v2/workflows/${path}`)).body)).toMatch(/answered with status (500|…)(?!.*secret)/);
+      expect(JSON.stringify((await home.ask("GET", `/v2/workflows/${path}`)).body)).toMatch(
+        /answered with status (500|…)(?!.*secret)/,
+      );
   });
 
-  test("is that of the newest run of its name, of this account", async () => {
+  test("is that of the account's newest run with this id", async () => {
     const home = await waitingRun();
     await home.ask("DELETE", "/v2/workflows/runs/wfr_1");
     expect((await status(home)).body).toMatchObject({ workflowState: "RUN_CANCELED" });
     home.clock.now++;
     await start(home, "wfr_1");
-    expect((await status(home)).body).toMatchObject({ workflowState: "RUN_STARTED", workflowRunCreatedAt: testTime + 1 });
-    expect((await home.ask("GET", "/v2/workflows/runs/wfr_1/status", { token: otherToken })).status).toBe(404);
-    expect(await status(home, "nobody")).toMatchObject({ status: 404, body: { error: expect.stringContaining("nobody") } });
+    expect((await status(home)).body).toMatchObject({
+      workflowState: "RUN_STARTED",
+      workflowRunCreatedAt: testTime + 1,
+    });
+    expect((await home.ask("GET", "/v2/workflows/runs/wfr_1/status", { token: otherToken })).status).toBe(
+      404,
+    );
+    expect(await status(home, "unknown")).toMatchObject({
+      status: 404,
+      body: { error: expect.stringContaining("unknown") },
+    });
     expect((await status(home, "a%00")).status).toBe(400);
   });
 
-  test("shows the first fifty of many waits", async () => {
+  test("shows the first 50 of many waits", async () => {
     const home = await waitingRun();
     for (let stepId = 1; stepId <= 60; stepId++) {
       const body = JSON.stringify({ url: endpoint, step: { stepId, stepName: "w", stepType: "Wait" } });

@@ -6,34 +6,42 @@ import { workflowResponse, takeHistories, modernFeatures, endpoint, start, step 
 const path = "/v2/workflows/runs";
 
 describe("finishing a run", () => {
-  test("keeps the text of the body as its result, and ends what it waits for", async () => {
+  test("keeps the body as the result and removes the waiters of the run", async () => {
     const home = await createTestServer();
     await start(home, "wfr_1");
-    const reply = await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body: '{"ok":"ü"}', headers: { "content-type": "text/plain" } });
+    const reply = await home.ask("DELETE", `${path}/wfr_1?cancel=false`, {
+      body: '{"ok":"ü"}',
+      headers: { "content-type": "text/plain" },
+    });
     expect(reply).toMatchObject({ status: 200, body: { finished: true } });
-    const [run] = (await home.store.read.runs({ account: "acc_1", filter: {}, cursor: null, count: 10 })).runs;
+    const [run] = (await home.store.read.runs({ account: "acc_1", filter: {}, cursor: null, count: 10 }))
+      .runs;
     expect(run).toMatchObject({ state: "RUN_SUCCESS", endedAt: testTime });
     expect(Buffer.from(run?.body ?? []).toString()).toBe('{"ok":"ü"}');
     expect((await home.ask("GET", `${path}/wfr_1`)).status).toBe(404);
   });
 
-  test("is no error twice, or for a run that nobody knows, and does not reach into other accounts", async () => {
+  test("is not an error twice or for an unknown run, and does not affect other accounts", async () => {
     const home = await createTestServer();
     await start(home, "wfr_1");
     expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { token: otherToken })).toMatchObject({
       status: 200,
       body: { finished: false },
     });
-    expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`)).toMatchObject({ status: 200, body: { finished: true } });
+    expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`)).toMatchObject({
+      status: 200,
+      body: { finished: true },
+    });
     expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body: "again" })).toMatchObject({
       status: 200,
       body: { finished: false },
     });
-    const [run] = (await home.store.read.runs({ account: "acc_1", filter: {}, cursor: null, count: 10 })).runs;
+    const [run] = (await home.store.read.runs({ account: "acc_1", filter: {}, cursor: null, count: 10 }))
+      .runs;
     expect(run?.body).toHaveLength(0);
   });
 
-  test("takes results as large as a message, and no larger ones", async () => {
+  test("accepts results up to the size of a message", async () => {
     const home = await createTestServer();
     await start(home, "wfr_1");
     const body = Buffer.alloc(8 * 1024 * 1024 + 1, "a");
@@ -44,16 +52,21 @@ describe("finishing a run", () => {
     });
   });
 
-  test("a name may have anything but control characters", async () => {
+  test("accepts run ids with any characters except control characters", async () => {
     const home = await createTestServer();
     for (const runId of ["a/b?c", "ünïcödé 🎉", "x".repeat(512), "a,b"]) {
       await start(home, runId);
       expect((await home.ask("GET", `${path}/${encodeURIComponent(runId)}`)).body).toHaveLength(1);
-      expect(await home.ask("DELETE", `${path}/${encodeURIComponent(runId)}?cancel=false`)).toMatchObject({ body: { finished: true } });
+      expect(await home.ask("DELETE", `${path}/${encodeURIComponent(runId)}?cancel=false`)).toMatchObject({
+        body: { finished: true },
+      });
     }
     for (const runId of ["a%00b", "a%0ab", "x".repeat(513), "%7f"]) {
       const reply = await home.ask("DELETE", `${path}/${runId}?cancel=false`);
-      expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(/^workflowRunId: .*is not possible/) } });
+      expect(reply).toMatchObject({
+        status: 400,
+        body: { error: expect.stringMatching(/^workflowRunId: .*is not a valid name/) },
+      });
     }
     expect((await home.ask("DELETE", `${path}/%ed%a0%80?cancel=false`)).status).toBe(400);
     expect(await home.ask("DELETE", `${path}/wfr_1?cancel=maybe`)).toMatchObject({
@@ -64,10 +77,13 @@ describe("finishing a run", () => {
 });
 
 describe("cancelling a run", () => {
-  test.each(["", "?cancel=true"])("with %o drops what waits for it", async (query) => {
+  test.each(["", "?cancel=true"])("with %o drops its waiting messages", async (query) => {
     const home = await createTestServer();
     const messageId = await start(home, "wfr_1", { delay: 5_000 });
-    expect(await home.ask("DELETE", `${path}/wfr_1${query}`)).toMatchObject({ status: 200, body: { cancelled: 1 } });
+    expect(await home.ask("DELETE", `${path}/wfr_1${query}`)).toMatchObject({
+      status: 200,
+      body: { cancelled: 1 },
+    });
     expect((await home.store.read.message("acc_1", messageId))?.state).toBeNull();
     const again = await home.ask("DELETE", `${path}/wfr_1${query}`);
     expect(again).toMatchObject({ status: 404, body: { error: expect.stringContaining("wfr_1") } });
@@ -82,23 +98,26 @@ describe("cancelling a run", () => {
 });
 
 describe("the history of a run", () => {
-  test("is all of it, in order, until it ends", async () => {
+  test("has all steps in order until the run ends", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr_1");
     const second = await step(home, "wfr_1", { out: "1" });
     await home.settle(home.deliveries[0] ?? home.delivery(), workflowResponse);
     const reply = await home.ask("GET", `${path}/wfr_1`);
-    expect(reply).toMatchObject({ status: 200, headers: { "content-type": "application/json; charset=utf-8" } });
+    expect(reply).toMatchObject({
+      status: 200,
+      headers: { "content-type": "application/json; charset=utf-8" },
+    });
     expect(reply.body).toEqual([
       { messageId: first, body: btoa("payload"), callType: "step" },
       { messageId: second, body: expect.any(String), callType: "step" },
     ]);
     expect(reply.body.map(({ body }: { body: string }) => atob(body))).toEqual(takeHistories(home)[1]);
     expect((await home.ask("GET", `${path}/wfr_1`, { token: otherToken })).status).toBe(404);
-    expect((await home.ask("GET", `${path}/nobody`)).status).toBe(404);
+    expect((await home.ask("GET", `${path}/unknown`)).status).toBe(404);
   });
 
-  test("of 2,000 steps and 42 MiB comes in pieces", async () => {
+  test("of 2,000 steps and 42 MiB is streamed", async () => {
     const read: number[] = [];
     const home = await createTestServer({
       wrap: (store) => ({
@@ -115,7 +134,8 @@ describe("the history of a run", () => {
     });
     await start(home, "wfr_1", { body: new Uint8Array(7 * 1024 * 1024) });
     for (let stepId = 1; stepId < 2_000; stepId++) await step(home, "wfr_1", { stepId, out: "" });
-    for (let stepId = 2_000; stepId < 2_005; stepId++) await step(home, "wfr_1", { stepId }, { body: new Uint8Array(7 * 1024 * 1024) });
+    for (let stepId = 2_000; stepId < 2_005; stepId++)
+      await step(home, "wfr_1", { stepId, message: { body: new Uint8Array(7 * 1024 * 1024) } });
     const { body } = await home.ask("GET", `${path}/wfr_1`);
     expect(body).toHaveLength(2_005);
     expect(body[0].body).toBe(Buffer.alloc(7 * 1024 * 1024).toString("base64"));
@@ -126,32 +146,43 @@ describe("the history of a run", () => {
 });
 
 describe("cancelling one run", () => {
-  test.each(["", "?cancel=true"])("with %o and a body that asks for something is refused, and changes nothing", async (query) => {
+  test.each(["", "?cancel=true"])("with %o and a body is refused and changes nothing", async (query) => {
     const home = await createTestServer();
     await home.ask("POST", "/v2/trigger/https://w.example", { headers: { "svc-workflow-runid": "r" } });
     const url = `/v2/workflows/runs/r${query}`;
     for (const body of ['{"dryRun":true}', '{"cancel":"false"}', "done"])
-      expect(await home.ask("DELETE", url, { body })).toMatchObject({ status: 400, body: { error: expect.stringMatching(/^body: /) } });
-    expect(await home.ask("DELETE", url, { body: "{}" })).toMatchObject({ status: 200, body: { cancelled: 1 } });
+      expect(await home.ask("DELETE", url, { body })).toMatchObject({
+        status: 400,
+        body: { error: expect.stringMatching(/^body: /) },
+      });
+    expect(await home.ask("DELETE", url, { body: "{}" })).toMatchObject({
+      status: 200,
+      body: { cancelled: 1 },
+    });
   });
 });
 
 describe("cancelling many runs", () => {
-  test("by ids counts those that went on", async () => {
+  test("by ids counts the runs that were active", async () => {
     const home = await createTestServer();
     for (const runId of ["a", "b", "c", "a,b"]) await start(home, runId);
     await start(home, "c", { as: "acc_2" });
     await home.ask("DELETE", `${path}/b`);
     const reply = await home.ask(
       "DELETE",
-      `${path}?workflowRunIds=a&workflowRunIds=b&workflowRunIds=nobody&workflowRunIds=a&count=1&label=x`,
+      `${path}?workflowRunIds=a&workflowRunIds=b&workflowRunIds=unknown&workflowRunIds=a&count=1&label=x`,
     );
     expect(reply).toMatchObject({ status: 200 });
-    const ended = (id: string) => ({ id, reason: "there is no run of this id that has not ended" });
-    expect(reply.body).toEqual({ cancelled: 1, failed: [ended("b"), ended("nobody")] });
+    const ended = (id: string) => ({ id, reason: "no active run has this id" });
+    expect(reply.body).toEqual({ cancelled: 1, failed: [ended("b"), ended("unknown")] });
     expect((await home.ask("DELETE", `${path}?workflowRunIds=a%2Cb`)).body).toEqual({ cancelled: 1 });
-    expect((await home.ask("DELETE", `${path}?workflowRunIds=a`)).body).toEqual({ cancelled: 0, failed: [ended("a")] });
-    expect((await home.ask("DELETE", path, { body: '{"workflowRunIds":["c"]}' })).body).toEqual({ cancelled: 1 });
+    expect((await home.ask("DELETE", `${path}?workflowRunIds=a`)).body).toEqual({
+      cancelled: 0,
+      failed: [ended("a")],
+    });
+    expect((await home.ask("DELETE", path, { body: '{"workflowRunIds":["c"]}' })).body).toEqual({
+      cancelled: 1,
+    });
     expect((await home.ask("DELETE", `${path}/c`, { token: otherToken })).body).toEqual({ cancelled: 1 });
   });
 
@@ -178,7 +209,10 @@ describe("cancelling many runs", () => {
       exact: {},
       longer: { url: "https://app.example/order2" },
       other: { url: "https://other.example/x" },
-      key: { url: "https://k.example/k", flowControl: { key: "k", parallelism: 1, rate: null, period: null } },
+      key: {
+        url: "https://k.example/k",
+        flowControl: { key: "k", parallelism: 1, rate: null, period: null },
+      },
       labelled: { url: "https://l.example/l", labels: ["l1", "l2"], callerIp: "1.2.3.4" },
     };
     for (const [runId, more] of Object.entries(shapes)) {
@@ -186,21 +220,36 @@ describe("cancelling many runs", () => {
       home.clock.now++;
     }
     const dry = await home.ask("DELETE", `${path}?${query}&dryRun=true`);
-    expect(dry.body).toEqual({ dryRun: true, count: expected.length, sample: expect.arrayContaining(expected) });
+    expect(dry.body).toEqual({
+      dryRun: true,
+      count: expected.length,
+      sample: expect.arrayContaining(expected),
+    });
     expect((await home.ask("DELETE", `${path}?${query}`)).body).toEqual({ cancelled: expected.length });
-    const { runs } = await home.store.read.runs({ account: "acc_1", filter: { states: ["RUN_CANCELED"] }, cursor: null, count: 10 });
+    const { runs } = await home.store.read.runs({
+      account: "acc_1",
+      filter: { states: ["RUN_CANCELED"] },
+      cursor: null,
+      count: 10,
+    });
     expect(runs.map(({ runId }) => runId).toSorted()).toEqual(expected.toSorted());
   });
 
-  test("goes on beyond a page, and a dry run says where it stopped counting", async () => {
+  test("continues beyond a page; a dry run says when it stops counting", async () => {
     const home = await createTestServer();
     for (let n = 0; n < 130; n++) await start(home, `r${n}`, { delay: 1_000 });
-    expect((await home.ask("DELETE", `${path}?dryRun=true&count=7`)).body).toMatchObject({ count: 7, sample: { length: 7 } });
-    expect((await home.ask("DELETE", `${path}?dryRun=true`)).body).toMatchObject({ count: 130, sample: { length: 10 } });
+    expect((await home.ask("DELETE", `${path}?dryRun=true&count=7`)).body).toMatchObject({
+      count: 7,
+      sample: { length: 7 },
+    });
+    expect((await home.ask("DELETE", `${path}?dryRun=true`)).body).toMatchObject({
+      count: 130,
+      sample: { length: 10 },
+    });
     expect((await home.ask("DELETE", `${path}?count=100`)).body).toEqual({ cancelled: 130 });
   });
 
-  test("tells the run that invoked one, and calls no failure callback", async () => {
+  test("notifies the run that invoked a cancelled one, and calls no failure callback", async () => {
     const home = await createTestServer();
     await start(home, "parent");
     const invoker = {
@@ -211,7 +260,14 @@ describe("cancelling many runs", () => {
       step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 },
     };
     await start(home, "child", {
-      post: { kind: "start", runId: "child", url: endpoint, features: modernFeatures, origin: "sdk", invoker },
+      post: {
+        kind: "start",
+        runId: "child",
+        url: endpoint,
+        features: modernFeatures,
+        origin: "sdk",
+        invoker,
+      },
       body: bytes(""),
     });
     home.deliveries.splice(0);
@@ -220,12 +276,12 @@ describe("cancelling many runs", () => {
   });
 
   test.each([
-    ["surprise=1", /^surprise: there is no such parameter/],
+    ["surprise=1", /^surprise: unknown parameter/],
     ["workflowRunId=a", /^workflowRunId: .*did you mean workflowRunIds/],
     ["workflowRunIds=", /^workflowRunIds: /],
-    ["workflowRunIds=%00", /^workflowRunIds: .*is not possible/],
-    ["workflowUrlExactMatch=true", /^workflowUrlExactMatch: there is no workflowUrl/],
-    ["workflowUrlExactMatch=yes&workflowUrl=https://x", /^workflowUrlExactMatch: is none of/],
+    ["workflowRunIds=%00", /^workflowRunIds: .*is not a valid name/],
+    ["workflowUrlExactMatch=true", /^workflowUrlExactMatch: requires workflowUrl/],
+    ["workflowUrlExactMatch=yes&workflowUrl=https://x", /^workflowUrlExactMatch: must be one of/],
     ["fromDate=2&toDate=1", /^fromDate: is later/],
     ["count=0", /^count: /],
     ["dryRun=yes", /^dryRun: /],
@@ -233,26 +289,41 @@ describe("cancelling many runs", () => {
   ])("refuses %s", async (query, error) => {
     const home = await createTestServer();
     await start(home, "a");
-    expect(await home.ask("DELETE", `${path}?${query}`)).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
+    expect(await home.ask("DELETE", `${path}?${query}`)).toMatchObject({
+      status: 400,
+      body: { error: expect.stringMatching(error) },
+    });
     expect((await home.ask("DELETE", `${path}/a`)).status).toBe(200);
   });
 });
 
-describe("a message of a run", () => {
-  test("is not cancelled by itself, while the run goes on", async () => {
+describe("a message of an active run", () => {
+  test("cannot be cancelled by itself", async () => {
     const home = await createTestServer();
     const first = await start(home, "wfr ä/1");
     expect(await home.ask("DELETE", `/v2/messages/${first}`)).toMatchObject({
       status: 400,
-      body: { error: `message: ${first} belongs to a run, which waits for it; DELETE ${path}/wfr%20%C3%A4%2F1 cancels the run` },
+      body: {
+        error:
+          `message: ${first} belongs to an active workflow run; ` +
+          `cancel the run with DELETE ${path}/wfr%20%C3%A4%2F1`,
+      },
     });
     expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 0 });
     expect(await home.ask("DELETE", `/v2/messages?messageIds=${first}`)).toMatchObject({
       status: 200,
-      body: { cancelled: 0, failed: [{ id: first, reason: 'the message belongs to the run "wfr ä/1"; cancel the run instead' }] },
+      body: {
+        cancelled: 0,
+        failed: [{ id: first, reason: 'the message belongs to the run "wfr ä/1"; cancel the run instead' }],
+      },
     });
-    expect(await home.ask("DELETE", `/v2/messages/${first}`, { token: otherToken })).toMatchObject({ status: 404 });
+    expect(await home.ask("DELETE", `/v2/messages/${first}`, { token: otherToken })).toMatchObject({
+      status: 404,
+    });
     expect(await home.ask("DELETE", `${path}/wfr%20%C3%A4%2F1`)).toMatchObject({ status: 200 });
-    expect(await home.ask("DELETE", `/v2/messages/${first}`)).toMatchObject({ status: 200, body: { cancelled: 0 } });
+    expect(await home.ask("DELETE", `/v2/messages/${first}`)).toMatchObject({
+      status: 200,
+      body: { cancelled: 0 },
+    });
   });
 });

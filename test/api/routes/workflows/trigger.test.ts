@@ -5,16 +5,25 @@ import type { TestServer, Reply } from "../../testServer.ts";
 import { endpoint, takeHistories, modernFeatures } from "./workflow.ts";
 
 type Headers = Record<string, string>;
-const trigger = ({ ask }: TestServer, headers: Headers = {}, body = "payload", path = `/v2/trigger/${endpoint}`): Promise<Reply> =>
-  ask("POST", path, { headers, body });
-const batch = ({ ask }: TestServer, items: unknown): Promise<Reply> => ask("POST", "/v2/batch/trigger", { body: JSON.stringify(items) });
+const trigger = (
+  { ask }: TestServer,
+  headers: Headers = {},
+  { body = "payload", path = `/v2/trigger/${endpoint}` } = {},
+): Promise<Reply> => ask("POST", path, { headers, body });
+const batch = ({ ask }: TestServer, items: unknown): Promise<Reply> =>
+  ask("POST", "/v2/batch/trigger", { body: JSON.stringify(items) });
 const headersOf = ({ message }: Delivery): Headers => Object.fromEntries(message.headers);
-const runOf = async (home: TestServer, runId: string) => (await home.store.read.activeRun("acc_1", runId))?.run;
+const runOf = async (home: TestServer, runId: string) =>
+  (await home.store.read.activeRun("acc_1", runId))?.run;
 
 describe("a trigger", () => {
-  test("starts a run as the client would", async () => {
+  test("starts a run as the workflow client would", async () => {
     const home = await createTestServer();
-    const reply = await trigger(home, { "content-type": "text/plain", "svc-forward-my-header": "v", "svc-label": "a, b" });
+    const reply = await trigger(home, {
+      "content-type": "text/plain",
+      "svc-forward-my-header": "v",
+      "svc-label": "a, b",
+    });
     expect(reply).toMatchObject({
       status: 200,
       body: { workflowRunId: expect.stringMatching(/^wfr_\w{20,}$/), workflowCreatedAt: testTime },
@@ -35,10 +44,14 @@ describe("a trigger", () => {
       "Svc-Label": "a,b",
     });
     expect(takeHistories(home)).toEqual([["payload"]]);
-    expect(await runOf(home, reply.body.workflowRunId)).toMatchObject({ url: endpoint, features: modernFeatures, state: "RUN_STARTED" });
+    expect(await runOf(home, reply.body.workflowRunId)).toMatchObject({
+      url: endpoint,
+      features: modernFeatures,
+      state: "RUN_STARTED",
+    });
   });
 
-  test("tells the workflow itself of its failure, under the same policy", async () => {
+  test("reports a failure to the workflow itself, with the same retry and key settings", async () => {
     const home = await createTestServer();
     const policy = { "upstash-retries": "0", "upstash-retry-delay": "7", "upstash-flow-control-key": "k" };
     const { body } = await trigger(home, {
@@ -51,11 +64,19 @@ describe("a trigger", () => {
     });
     const first = home.delivery();
     const run = await runOf(home, body.workflowRunId);
-    expect(run?.settings.failureCallback).toMatchObject({ url: endpoint, retryDelay: "7", flowControl: { key: "k", rate: 1 } });
+    expect(run?.settings.failureCallback).toMatchObject({
+      url: endpoint,
+      retryDelay: "7",
+      flowControl: { key: "k", rate: 1 },
+    });
     home.clock.now += 1_000;
     await home.settle(first, { status: 500 });
     const callback = home.delivery();
-    expect(callback.message).toMatchObject({ url: endpoint, retries: 0, run: { kind: "failure", runId: body.workflowRunId } });
+    expect(callback.message).toMatchObject({
+      url: endpoint,
+      retries: 0,
+      run: { kind: "failure", runId: body.workflowRunId },
+    });
     expect(headersOf(callback)).toEqual({
       "Content-Type": "application/json",
       "My-Header": "v",
@@ -66,7 +87,7 @@ describe("a trigger", () => {
     });
   });
 
-  test("keeps a failure callback of its own, with the same headers and its own policy", async () => {
+  test("keeps a given failure callback, with the same headers and its own settings", async () => {
     const home = await createTestServer();
     const { body } = await trigger(home, {
       "svc-failure-callback": "https://else.example",
@@ -86,35 +107,54 @@ describe("a trigger", () => {
     });
   });
 
-  test("without any names speaks as published clients understand, and says what the payload is", async () => {
+  test("without prefixed headers uses Upstash- names and the content type application/json", async () => {
     const home = await createTestServer();
     await trigger(home);
     expect(home.deliveries[0]?.message.brand).toBe("upstash");
-    expect(headersOf(home.delivery())).toEqual({ "Content-Type": "application/json", "Upstash-Workflow-Sdk-Version": "1" });
+    expect(headersOf(home.delivery())).toEqual({
+      "Content-Type": "application/json",
+      "Upstash-Workflow-Sdk-Version": "1",
+    });
   });
 
-  test("of an unknown client asks the endpoint to start the run itself", async () => {
+  test("with Unknown-Sdk asks the endpoint to start the run itself", async () => {
     const home = await createTestServer();
-    const { body } = await trigger(home, { "upstash-workflow-unknown-sdk": "true", "upstash-workflow-runid": "mine" });
+    const { body } = await trigger(home, {
+      "upstash-workflow-unknown-sdk": "true",
+      "upstash-workflow-runid": "mine",
+    });
     expect(body).toEqual({ workflowRunId: "mine", workflowCreatedAt: testTime });
-    expect(headersOf(home.delivery())).toMatchObject({ "Upstash-Workflow-Sdk-Version": "1", "Upstash-Workflow-Unknown-Sdk": "true" });
+    expect(headersOf(home.delivery())).toMatchObject({
+      "Upstash-Workflow-Sdk-Version": "1",
+      "Upstash-Workflow-Unknown-Sdk": "true",
+    });
   });
 
-  test("with the id of a run that has not ended starts none", async () => {
+  test("with the id of an active run starts none", async () => {
     const home = await createTestServer();
-    const first = await trigger(home, {}, "x", `/v2/trigger/${endpoint}?svc-workflow-runid=mine`);
+    const first = await trigger(
+      home,
+      {},
+      {
+        body: "x",
+        path: `/v2/trigger/${endpoint}?svc-workflow-runid=mine`,
+      },
+    );
     home.clock.now += 5;
     const again = await trigger(home, { "svc-workflow-runid": "mine" });
     expect(again).toMatchObject({ status: 200, body: { ...first.body, deduplicated: true } });
     expect(home.deliveries).toHaveLength(1);
-    const foreign = await home.ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": "mine" }, token: otherToken });
+    const foreign = await home.ask("POST", `/v2/trigger/${endpoint}`, {
+      headers: { "svc-workflow-runid": "mine" },
+      token: otherToken,
+    });
     expect(foreign.body).toEqual({ workflowRunId: "mine", workflowCreatedAt: testTime + 5 });
   });
 
-  test("goes where its path leads, byte for byte, and may be delayed", async () => {
+  test("goes to the URL in its path, byte for byte, and may be delayed", async () => {
     const home = await createTestServer();
     const url = "https://app.example/a%2fb?x=1&y=%20";
-    await trigger(home, {}, "", `/v2/trigger/${url}&svc-delay=10s`);
+    await trigger(home, {}, { body: "", path: `/v2/trigger/${url}&svc-delay=10s` });
     expect(home.deliveries).toEqual([]);
     home.clock.now += 10_000;
     await home.store.execute("claim", { limit: 10 });
@@ -123,37 +163,80 @@ describe("a trigger", () => {
     expect(home.lines).toMatchObject([{ path: "/v2/trigger/https://app.example" }]);
   });
 
-  test.each<[what: string, path: string, headers: Headers, status: number, error: RegExp]>([
-    ["no URL", "/v2/trigger/group", {}, 400, /^destination: "group" is not a URL/],
-    ["nothing", "/v2/trigger/", {}, 400, /^destination: /],
-    ["an id that cannot be", `/v2/trigger/${endpoint}`, { "svc-workflow-runid": "a".repeat(513) }, 400, /^svc-workflow-runid: /],
-    ["what a client says", `/v2/trigger/${endpoint}`, { "svc-workflow-init": "true" }, 400, /^svc-workflow-init: a trigger says that/],
-    ["a step", `/v2/trigger/${endpoint}`, { "svc-workflow-calltype": "step" }, 400, /^svc-workflow-calltype: a trigger says that/],
+  test.for<[what: string, path: string, headers: Headers, status: number, error: RegExp]>([
+    ["no URL", "/v2/trigger/group", {}, 400, /^destination: "group" is not an http:\/\/ or https:\/\/ URL/],
+    ["no destination", "/v2/trigger/", {}, 400, /^destination: /],
     [
-      "a run of the callback",
+      "an invalid id",
+      `/v2/trigger/${endpoint}`,
+      { "svc-workflow-runid": "a".repeat(513) },
+      400,
+      /^svc-workflow-runid: /,
+    ],
+    [
+      "Workflow-Init",
+      `/v2/trigger/${endpoint}`,
+      { "svc-workflow-init": "true" },
+      400,
+      /^svc-workflow-init: set by the trigger itself; remove it$/,
+    ],
+    [
+      "Workflow-CallType",
+      `/v2/trigger/${endpoint}`,
+      { "svc-workflow-calltype": "step" },
+      400,
+      /^svc-workflow-calltype: set by the trigger itself; remove it$/,
+    ],
+    [
+      "a run id for the failure callback",
       `/v2/trigger/${endpoint}`,
       { "svc-failure-callback-workflow-runid": "x" },
       400,
       /^svc-failure-callback-workflow-runid: /,
     ],
     ["a callback", `/v2/trigger/${endpoint}`, { "svc-callback": "https://e.example" }, 400, /^callback: /],
-    ["a deduplication id", `/v2/trigger/${endpoint}`, { "svc-deduplication-id": "x" }, 400, /^svc-deduplication-id: /],
+    [
+      "a deduplication id",
+      `/v2/trigger/${endpoint}`,
+      { "svc-deduplication-id": "x" },
+      400,
+      /^svc-deduplication-id: /,
+    ],
     ["too many retries", `/v2/trigger/${endpoint}`, { "svc-retries": "1001" }, 412, /^retries: /],
-    ["a failure callback that is none", `/v2/trigger/${endpoint}`, { "svc-failure-callback": "x" }, 400, /^svc-failure-callback: /],
-    ["a cron", `/v2/trigger/${endpoint}`, { "svc-cron": "* * * * *" }, 400, /^svc-cron: belongs to a schedule/],
-  ])("with %s is refused", async (_, path, headers, status, error) => {
+    [
+      "an invalid failure callback",
+      `/v2/trigger/${endpoint}`,
+      { "svc-failure-callback": "x" },
+      400,
+      /^svc-failure-callback: /,
+    ],
+    [
+      "Cron",
+      `/v2/trigger/${endpoint}`,
+      { "svc-cron": "* * * * *" },
+      400,
+      /^svc-cron: only valid for schedules; use /,
+    ],
+  ])("with %s is refused", async ([, path, headers, status, error]) => {
     const home = await createTestServer();
-    expect(await trigger(home, headers, "x", path)).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
+    expect(await trigger(home, headers, { body: "x", path })).toMatchObject({
+      status,
+      body: { error: expect.stringMatching(error) },
+    });
     expect(home.deliveries).toEqual([]);
   });
 });
 
 describe("a batch of triggers", () => {
-  test("starts a run for each, in order", async () => {
+  test("starts a run for each item, in order", async () => {
     const home = await createTestServer();
     const items = [
       { destination: endpoint, body: "1" },
-      { destination: "https://app.example/else", body: "2", headers: { "Svc-Workflow-RunId": "mine", "svc-label": "é日" } },
+      {
+        destination: "https://app.example/else",
+        body: "2",
+        headers: { "Svc-Workflow-RunId": "mine", "svc-label": "é日" },
+      },
       { destination: endpoint, headers: { "svc-workflow-runid": "mine" } },
     ];
     const reply = await batch(home, items);
@@ -169,25 +252,45 @@ describe("a batch of triggers", () => {
       ["upstash", endpoint],
       ["svc", "https://app.example/else"],
     ]);
-    expect(headersOf(home.deliveries[1] as Delivery)["Svc-Label"]).toBe(Buffer.from("é日").toString("latin1"));
+    expect(headersOf(home.deliveries[1] as Delivery)["Svc-Label"]).toBe(
+      Buffer.from("é日").toString("latin1"),
+    );
     expect(takeHistories(home)).toEqual([["1"], ["2"]]);
     expect((await batch(home, [])).body).toEqual([]);
   });
 
-  test.each<[what: string, item: unknown, status: number, error: RegExp]>([
-    ["is no object", 1, 400, /^message 2 of 2: /],
+  test.for<[what: string, item: unknown, status: number, error: RegExp]>([
+    ["is not an object", 1, 400, /^message 2 of 2: /],
     ["has no URL", { destination: "group" }, 400, /^message 2 of 2: destination: /],
     ["has a queue", { destination: endpoint, queue: "q" }, 400, /^message 2 of 2: queue: /],
-    ["has a body that is neither text nor JSON", { destination: endpoint, body: 1 }, 400, /^message 2 of 2: body: /],
-    ["breaks a limit", { destination: endpoint, headers: { "svc-delay": "9999d" } }, 412, /^message 2 of 2: delay: /],
-    ["has a label that no header carries", { destination: endpoint, headers: { "svc-label": "a\u0001b" } }, 400, /label: /],
-  ])("starts none when one %s", async (_, item, status, error) => {
+    [
+      "has a body that is neither text nor JSON",
+      { destination: endpoint, body: 1 },
+      400,
+      /^message 2 of 2: body: /,
+    ],
+    [
+      "breaks a limit",
+      { destination: endpoint, headers: { "svc-delay": "9999d" } },
+      412,
+      /^message 2 of 2: delay: /,
+    ],
+    [
+      "has a label that a header cannot carry",
+      { destination: endpoint, headers: { "svc-label": "a\u0001b" } },
+      400,
+      /label: /,
+    ],
+  ])("starts no run if an item %s", async ([, item, status, error]) => {
     const home = await createTestServer();
-    expect(await batch(home, [{ destination: endpoint }, item])).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
+    expect(await batch(home, [{ destination: endpoint }, item])).toMatchObject({
+      status,
+      body: { error: expect.stringMatching(error) },
+    });
     expect(home.deliveries).toEqual([]);
   });
 
-  test("has no more items than a batch", async () => {
+  test("is limited to the number of items of a batch", async () => {
     const home = await createTestServer();
     expect(
       (

@@ -27,7 +27,11 @@ describe("an invocation", () => {
       step: aStep,
       ...more,
     });
-  const invoke = (home: TestServer, body: string, headers: Headers = {}, token?: string): Promise<Reply> =>
+  const invoke = (
+    home: TestServer,
+    body: string,
+    { headers = {}, token }: { headers?: Headers; token?: string } = {},
+  ): Promise<Reply> =>
     home.ask("POST", `/v2/publish/${child}`, {
       headers: startHeaders("child", {
         "upstash-workflow-url": child,
@@ -39,11 +43,14 @@ describe("an invocation", () => {
       ...(token === undefined ? {} : { token }),
     });
 
-  test("starts a run with the payload in it, and its end is a step of the one that waits", async () => {
+  test("starts a run with the payload, whose end is a step of the invoking run", async () => {
     const home = await createTestServer();
     await start(home, "parent");
     takeHistories(home);
-    expect(await invoke(home, invoking())).toMatchObject({ status: 200, body: { messageId: expect.any(String) } });
+    expect(await invoke(home, invoking())).toMatchObject({
+      status: 200,
+      body: { messageId: expect.any(String) },
+    });
     expect(toHeaders(home.deliveries[0] as Delivery)).toMatchObject({ "Upstash-Workflow-Invoke-Count": "1" });
     expect(takeHistories(home)).toEqual([["x"]]);
     await home.store.execute("finishRun", { account: "acc_1", runId: "child", body: Buffer.from('"r"') });
@@ -63,7 +70,7 @@ describe("an invocation", () => {
     });
   });
 
-  test("without a payload starts with an empty one", async () => {
+  test("without a payload starts a run with an empty one", async () => {
     const home = await createTestServer();
     await start(home, "parent");
     takeHistories(home);
@@ -71,31 +78,70 @@ describe("an invocation", () => {
     expect(takeHistories(home)).toEqual([[""]]);
   });
 
-  test.each([
-    ["no JSON", "{", {}, 412, /^body: not valid JSON/],
-    ["no object", "[]", {}, 412, /^body: is not a JSON object/],
-    ["no run that waits", invoking({ workflowRunId: undefined }), {}, 412, /^workflowRunId: is missing/],
-    ["a run that cannot be", invoking({ workflowRunId: "a\u0000" }), {}, 412, /^body.workflowRunId: /],
-    ["a run that is not there", invoking({ workflowRunId: "else" }), {}, 400, /^workflow-runid: there is no run "else"/],
-    ["no URL", invoking({ workflowUrl: "app" }), {}, 412, /^body.workflowUrl: "app" is not a URL/],
-    ["no step", invoking({ step: undefined }), {}, 412, /^step: is missing/],
-    ["a step that is none", invoking({ step: { stepId: 0, stepName: "a", stepType: "b" } }), {}, 412, /^step: has no stepId/],
+  test.for<[what: string, body: string, headers: Headers, status: number, error: RegExp]>([
+    ["invalid JSON", "{", {}, 412, /^body: not valid JSON/],
+    ["a JSON array", "[]", {}, 412, /^body: is not a JSON object/],
+    ["no waiting run", invoking({ workflowRunId: undefined }), {}, 412, /^workflowRunId: is missing/],
+    ["an invalid run id", invoking({ workflowRunId: "a\u0000" }), {}, 412, /^body.workflowRunId: /],
+    ["an unknown run", invoking({ workflowRunId: "else" }), {}, 400, /^workflow-runid: no active run "else"/],
     [
-      "a step whose id is no number",
+      "no URL",
+      invoking({ workflowUrl: "app" }),
+      {},
+      412,
+      /^body.workflowUrl: "app" is not an http:\/\/ or https:\/\/ URL/,
+    ],
+    ["no step", invoking({ step: undefined }), {}, 412, /^step: is missing/],
+    [
+      "an invalid step",
+      invoking({ step: { stepId: 0, stepName: "a", stepType: "b" } }),
+      {},
+      412,
+      /^step: requires stepId/,
+    ],
+    [
+      "a step whose id is not a number",
       invoking({ step: { ...aStep, stepId: { toString: 1, valueOf: 1 } } }),
       {},
       412,
-      /^step: has no stepId/,
+      /^step: requires stepId/,
     ],
-    ["a step that is too long", invoking({ step: { stepId: 1, stepName: "n".repeat(20_000) } }), {}, 412, /^body.step: longer than 16384/],
-    ["headers that HTTP cannot carry", invoking({ headers: { "upstash-forward-x": ["a\nb"] } }), {}, 412, /^body.headers: /],
-    ["a count that is none", invoking(), { "upstash-forward-upstash-workflow-invoke-count": "x" }, 412, /^workflow-invoke-count: /],
-    ["too many above it", invoking(), { "upstash-forward-upstash-workflow-invoke-count": "100" }, 412, /the limit is 100/],
-  ])("with %s is refused, and starts nothing", async (_, body, headers: Headers, status, error) => {
+    [
+      "a step that is too long",
+      invoking({ step: { stepId: 1, stepName: "n".repeat(20_000) } }),
+      {},
+      412,
+      /^body.step: longer than 16384/,
+    ],
+    [
+      "headers that HTTP cannot carry",
+      invoking({ headers: { "upstash-forward-x": ["a\nb"] } }),
+      {},
+      412,
+      /^body.headers: /,
+    ],
+    [
+      "an invalid invoke count",
+      invoking(),
+      { "upstash-forward-upstash-workflow-invoke-count": "x" },
+      412,
+      /^workflow-invoke-count: /,
+    ],
+    [
+      "too many levels of invocations",
+      invoking(),
+      { "upstash-forward-upstash-workflow-invoke-count": "100" },
+      412,
+      /the limit is 100/,
+    ],
+  ])("with %s is refused and starts nothing", async ([, body, headers, status, error]) => {
     const home = await createTestServer();
     await start(home, "parent");
     home.deliveries.splice(0);
-    expect(await invoke(home, body, headers)).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
+    expect(await invoke(home, body, { headers })).toMatchObject({
+      status,
+      body: { error: expect.stringMatching(error) },
+    });
     expect(home.deliveries).toEqual([]);
     expect(await home.store.read.activeRun("acc_1", "child")).toBeNull();
   });
@@ -103,13 +149,19 @@ describe("an invocation", () => {
   test("for a run of another account is refused", async () => {
     const home = await createTestServer();
     await start(home, "parent");
-    expect((await invoke(home, invoking(), {}, otherToken)).status).toBe(400);
+    expect((await invoke(home, invoking(), { token: otherToken })).status).toBe(400);
     expect(await home.store.read.activeRun("acc_2", "child")).toBeNull();
   });
 
-  test("may be 99 deep", async () => {
+  test("may be 99 levels deep", async () => {
     const home = await createTestServer();
     await start(home, "parent");
-    expect((await invoke(home, invoking(), { "upstash-forward-upstash-workflow-invoke-count": "99" })).status).toBe(200);
+    expect(
+      (
+        await invoke(home, invoking(), {
+          headers: { "upstash-forward-upstash-workflow-invoke-count": "99" },
+        })
+      ).status,
+    ).toBe(200);
   });
 });

@@ -2,10 +2,12 @@ import type { Delivery } from "../../../../src/core/model/message.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 import { endpoint } from "./workflow.ts";
 
+/** The feature set that the published client sends. */
 export const features = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig";
+/** Headers by name. */
 export type Headers = Record<string, string>;
 
-/** The headers of the published client. */
+/** Returns the headers with which the published client starts a run. */
 export const startHeaders = (runId: string, more: Headers = {}): Headers => ({
   "upstash-workflow-init": "true",
   "upstash-workflow-runid": runId,
@@ -18,8 +20,10 @@ export const startHeaders = (runId: string, more: Headers = {}): Headers => ({
   "upstash-method": "POST",
   ...more,
 });
+/** Returns the headers with which the published client posts a step. */
 export const stepHeaders = (runId: string, more: Headers = {}): Headers =>
   startHeaders(runId, { "upstash-workflow-init": "false", ...more });
+/** Returns the headers with which the published client calls a third party. */
 export const callHeaders = (runId: string, more: Headers = {}): Headers => ({
   "upstash-workflow-init": "false",
   "upstash-workflow-runid": runId,
@@ -43,18 +47,24 @@ export const callHeaders = (runId: string, more: Headers = {}): Headers => ({
   ...more,
 });
 
+/** An item of a batch. The default destination is `endpoint`. */
 export type Item = { destination?: string; headers: Headers; body?: string; queue?: string };
+/** Sends a batch. */
 export const sendBatch = ({ ask }: TestServer, items: readonly Item[], token?: string): Promise<Reply> =>
   ask("POST", "/v2/batch", {
     body: JSON.stringify(items.map((item) => ({ destination: endpoint, ...item }))),
     ...(token === undefined ? {} : { token }),
   });
+/** Returns the body of a step with its result. */
 export const step = (more: Record<string, unknown> = {}): string =>
   JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1, ...more });
+/** Starts a run by a batch of one item. */
 export const start = (testServer: TestServer, runId: string, headers: Headers = {}): Promise<Reply> =>
   sendBatch(testServer, [{ headers: startHeaders(runId, headers), body: "payload" }]);
+/** Returns the history of an active run, or an empty list. */
 export const readHistory = async (testServer: TestServer, runId: string) => {
   const active = await testServer.store.read.activeRun("acc_1", runId);
   return active ? testServer.store.read.history("acc_1", active.run.id) : [];
 };
+/** Returns the headers of a delivery by name. */
 export const toHeaders = ({ message }: Delivery): Headers => Object.fromEntries(message.headers);

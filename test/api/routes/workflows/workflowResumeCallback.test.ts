@@ -4,21 +4,23 @@ import { bytes, callbackTo, endpoint, failRunAndRead } from "../lists/failedRunL
 import { createTestServer } from "../../testServer.ts";
 import type { TestServer, Reply } from "../../testServer.ts";
 
-const entries = async ({ ask }: TestServer): Promise<number> => (await ask("GET", "/v2/workflows/dlq")).body.messages.length;
+const entries = async ({ ask }: TestServer): Promise<number> =>
+  (await ask("GET", "/v2/workflows/dlq")).body.messages.length;
 const nonRetryable = { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] } as const;
 
-/** What goes out, without what came of earlier requests. */
+/** Returns the deliveries since the last call, and forgets them. */
 const sent = ({ deliveries }: TestServer): Delivery[] => deliveries.splice(0);
 
 describe("a failure callback", () => {
-  const told = { failureCallback: callbackTo("https://app.example/failed") };
-  const stateOf = async ({ ask }: TestServer, dlqId: string) => (await ask("GET", `/v2/workflows/dlq/${dlqId}`)).body.failureFunctionState;
+  const withCallback = { failureCallback: callbackTo("https://app.example/failed") };
+  const stateOf = async ({ ask }: TestServer, dlqId: string) =>
+    (await ask("GET", `/v2/workflows/dlq/${dlqId}`)).body.failureFunctionState;
   const callback = (home: TestServer, method: string, dlqId: string): Promise<Reply> =>
     home.ask(method, `/v2/workflows/dlq/callback/${dlqId}`);
 
-  test("that has failed is called again, as often as it fails", async () => {
+  test("that has failed can be called again each time", async () => {
     const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1", told);
+    const dlqId = await failRunAndRead(home, "wfr_1", withCallback);
     const createdAt = home.clock.now;
     expect(await callback(home, "POST", dlqId)).toMatchObject({
       status: 400,
@@ -53,9 +55,12 @@ describe("a failure callback", () => {
 
   test("that is in progress can be cancelled, once", async () => {
     const home = await createTestServer();
-    const dlqId = await failRunAndRead(home, "wfr_1", told);
+    const dlqId = await failRunAndRead(home, "wfr_1", withCallback);
     const [delivery] = sent(home);
-    expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 200, body: { workflowRunId: "wfr_1" } });
+    expect(await callback(home, "DELETE", dlqId)).toMatchObject({
+      status: 200,
+      body: { workflowRunId: "wfr_1" },
+    });
     expect(await stateOf(home, dlqId)).toBe("CALLBACK_CANCELED");
     expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
     if (delivery) await home.settle(delivery, { status: 200 });
@@ -66,13 +71,17 @@ describe("a failure callback", () => {
     });
   });
 
-  test("that there is not is neither called nor cancelled", async () => {
+  test("that does not exist can neither be called nor cancelled", async () => {
     const home = await createTestServer();
     const dlqId = await failRunAndRead(home, "wfr_1", { url: endpoint });
-    expect(await callback(home, "POST", dlqId)).toMatchObject({ status: 400, body: { error: expect.stringContaining("does not exist") } });
+    expect(await callback(home, "POST", dlqId)).toMatchObject({
+      status: 400,
+      body: { error: expect.stringContaining("does not exist") },
+    });
     expect(await callback(home, "DELETE", dlqId)).toMatchObject({ status: 400 });
     for (const id of ["1800000000000-1", "x", "%00"]) {
-      for (const method of ["POST", "DELETE"]) expect(await callback(home, method, id)).toMatchObject({ status: 404 });
+      for (const method of ["POST", "DELETE"])
+        expect(await callback(home, method, id)).toMatchObject({ status: 404 });
     }
   });
 });

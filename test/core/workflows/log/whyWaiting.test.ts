@@ -2,7 +2,11 @@ import { describe, expect, test } from "vitest";
 import type { MessageState } from "../../../../src/core/model/message.ts";
 import { noBytes } from "../../../../src/core/model/message.ts";
 import type { Run, Step, Waiter } from "../../../../src/core/model/run.ts";
-import { listRunWaitReasons, formatRunStatus, listDoneSteps } from "../../../../src/core/workflows/log/whyWaiting.ts";
+import {
+  listRunWaitReasons,
+  formatRunStatus,
+  listDoneSteps,
+} from "../../../../src/core/workflows/log/whyWaiting.ts";
 import type { WaitState } from "../../../../src/core/sending/whyWaiting.ts";
 import { noon } from "../../commandRunner.ts";
 
@@ -37,7 +41,11 @@ const base = {
   body: noBytes,
 } as const satisfies Run;
 
-const stepAt = (slot: string, head: Partial<NonNullable<Step["head"]>> | null, more: Partial<Step> = {}): Step => ({
+const stepAt = (
+  slot: string,
+  head: Partial<NonNullable<Step["head"]>> | null,
+  more: Partial<Step> = {},
+): Step => ({
   account: "acme",
   id: `run_1/${slot}`,
   run: "run_1",
@@ -109,8 +117,14 @@ const alone = { delayed: new Set<string>(), lineage: { origin: null, next: null 
 const at = "2026-01-01T12:00:00.000Z";
 const later = "2026-01-01T12:01:00.000Z";
 
-describe("a run that goes on", () => {
-  const cases: [what: string, steps: Step[], messages: WaitState[], waiters: Waiter[], expected: [reason: string, text: string][]][] = [
+describe("an active run", () => {
+  const cases: [
+    what: string,
+    steps: Step[],
+    messages: WaitState[],
+    waiters: Waiter[],
+    expected: [reason: string, text: string][],
+  ][] = [
     [
       "its first call",
       [stepAt("i", null)],
@@ -119,14 +133,14 @@ describe("a run that goes on", () => {
       [["endpoint", `the endpoint is called for the first time: due at ${later}`]],
     ],
     [
-      "a call after a step, tried again",
+      "a retried call after a step",
       [stepAt("r1", { stepId: 1, stepName: "pay" })],
       [standing("msg_r1", { attempts: 1 })],
       [],
-      [["endpoint", `the endpoint is called to go on after step 1 "pay": retry 1 of 3 at ${later}`]],
+      [["endpoint", `the endpoint is called to continue after step 1 "pay": retry 1 of 3 at ${later}`]],
     ],
     [
-      "calls in which the endpoint has gone on already",
+      "calls that the endpoint has already continued after",
       [
         stepAt("i", null),
         stepAt("r1", { stepId: 1, stepName: "pay" }, { position: 1 }),
@@ -137,9 +151,12 @@ describe("a run that goes on", () => {
       [],
       [
         ["endpoint", `the first call of the endpoint has not ended yet: due at ${later}`],
-        ["endpoint", `the call of the endpoint to go on after step 1 "pay" has not ended yet: due at ${later}`],
+        [
+          "endpoint",
+          `the call of the endpoint to continue after step 1 "pay" has not ended yet: due at ${later}`,
+        ],
         ["endpoint", `the endpoint is called to run step 2 "a": due at ${later}`],
-        ["endpoint", `the endpoint is called to go on after step 2 "a": due at ${later}`],
+        ["endpoint", `the endpoint is called to continue after step 2 "a": due at ${later}`],
       ],
     ],
     [
@@ -147,7 +164,13 @@ describe("a run that goes on", () => {
       [stepAt("p4", { targetStep: 4, stepName: "a" })],
       [standing("msg_p4", { state: "active", leasedBy: "nod_a" })],
       [],
-      [["endpoint", `the endpoint is called to run step 4 "a": being sent by node nod_a since ${at}; its lease ends at ${later}`]],
+      [
+        [
+          "endpoint",
+          `the endpoint is called to run step 4 "a": being sent by node nod_a since ${at}; its lease ` +
+            `ends at ${later}`,
+        ],
+      ],
     ],
     [
       "a sleep",
@@ -164,11 +187,11 @@ describe("a run that goes on", () => {
       [["sleep", `step 2 "nap" sleeps until ${later}`]],
     ],
     [
-      "the call after a sleep, tried again",
+      "a retried call after a sleep",
       [stepAt("r2", { stepId: 2, stepName: "nap", stepType: "SleepFor" })],
       [standing("msg_r2", { attempts: 1 })],
       [],
-      [["endpoint", `the endpoint is called to go on after step 2 "nap": retry 1 of 3 at ${later}`]],
+      [["endpoint", `the endpoint is called to continue after step 2 "nap": retry 1 of 3 at ${later}`]],
     ],
     [
       "a third party",
@@ -188,9 +211,15 @@ describe("a run that goes on", () => {
       [stepAt("f3", { stepId: 3, stepName: "get", stepType: "Call" }, { callType: "fromCallback" })],
       [standing("msg_f3")],
       [],
-      [["endpoint", `the endpoint is told the answer to the call of step 3 "get": due at ${later}`]],
+      [["endpoint", `the endpoint is sent the response to the call of step 3 "get": due at ${later}`]],
     ],
-    ["an event", [], [], [waiterOf()], [["event", `step 2 "w" waits for the event "paid" since ${at}, until 2026-01-01T12:00:01.000Z`]]],
+    [
+      "an event",
+      [],
+      [],
+      [waiterOf()],
+      [["event", `step 2 "w" waits for the event "paid" since ${at}, until 2026-01-01T12:00:01.000Z`]],
+    ],
     [
       "a webhook",
       [],
@@ -207,25 +236,32 @@ describe("a run that goes on", () => {
           kind: "invoke",
           event: "",
           dueAt: null,
-          child: { run: "run_2", runId: "child", url: "https://c.example/x", createdAt: noon, messageId: "m" },
+          child: {
+            run: "run_2",
+            runId: "child",
+            url: "https://c.example/x",
+            createdAt: noon,
+            messageId: "m",
+          },
         }),
       ],
       [["run", `step 2 "w" waits for the end of the run "child" of c.example since ${at}`]],
     ],
     [
-      "nothing at all",
+      "nothing",
       [stepAt("r1", { stepId: 1 })],
       [],
       [],
       [
         [
           "nothing",
-          `nothing is under way: ${url} has taken all that was sent, and has neither posted a step since ${at} nor finished the run`,
+          `nothing is in flight: ${url} accepted every message, but neither posted a step since ${at} ` +
+            "nor finished the run",
         ],
       ],
     ],
     [
-      "several things, messages first and waits by age",
+      "several reasons, messages first and waits by age",
       [stepAt("p1", { targetStep: 1 })],
       [standing("msg_p1")],
       [waiterOf({ createdAt: noon + 1, event: "b" }), waiterOf({ event: "a" })],
@@ -237,24 +273,24 @@ describe("a run that goes on", () => {
     ],
   ];
 
-  test.each(cases)("waits for %s", (_, steps, messages, waiters, expected) => {
+  test.for(cases)("waits for %s", ([, steps, messages, waiters, expected]) => {
     const reasons = listRunWaitReasons({ run: base, steps, waiters, messages, ...alone }, noon);
     expect(reasons.map(({ reason, text }) => [reason, text])).toEqual(expected);
   });
 
-  test("says so in one sentence", () => {
+  test("has its reasons in one sentence", () => {
     const steps = [stepAt("i", null), stepAt("p1", { targetStep: 1 }), stepAt("r1", { stepId: 1 })];
     const reasons = listRunWaitReasons(
       { run: base, steps, waiters: [waiterOf(), waiterOf({ id: "run_1/3" })], messages: [], ...alone },
       noon,
     );
     expect(formatRunStatus({ run: base, steps, ...alone }, reasons)).toBe(
-      `goes on since ${at}, 1 step done; ${reasons[0]?.text ?? ""}; and 1 more`,
+      `running since ${at}, 1 step done; ${reasons[0]?.text ?? ""}; and 1 more`,
     );
   });
 });
 
-test("a sleep is done when its time has come, and no other step waits for that", () => {
+test("a sleep is done when its time has come, and other steps do not wait for that", () => {
   const steps = [
     stepAt("i", null),
     stepAt("r1", { stepId: 1, stepName: "nap", stepType: "SleepFor" }),
@@ -266,18 +302,34 @@ test("a sleep is done when its time has come, and no other step waits for that",
   expect(ids(["msg_r1", "msg_r2"])).toEqual(["run_1/r2"]);
 });
 
-test("a run names those before and after it", () => {
+test("the status of a run names the runs before and after it", () => {
   const lineage = { origin: { ...base, runId: "first" }, next: null };
   expect(formatRunStatus({ run: { ...base, state: "RUN_SUCCESS" }, steps: [], ...alone, lineage }, [])).toBe(
     "ended, resumes first, no step done",
   );
-  const failure = { messageId: "m", dlqId: "d", error: "boom", status: 500, headers: [], unfinished: [], callback: null };
+  const failure = {
+    messageId: "m",
+    dlqId: "d",
+    error: "boom",
+    status: 500,
+    headers: [],
+    unfinished: [],
+    callback: null,
+  };
   const run: Run = { ...base, state: "RUN_FAILED", failure, continuedBy: { key: "run_2", runId: "second" } };
   expect(formatRunStatus({ run, steps: [], ...alone }, [])).toMatch(/: boom; resumed as second$/);
 });
 
 describe("a run that has ended", () => {
-  const failure = { messageId: "msg_r1", dlqId: "d", error: "", status: 500, headers: [], unfinished: [], callback: null };
+  const failure = {
+    messageId: "msg_r1",
+    dlqId: "d",
+    error: "",
+    status: 500,
+    headers: [],
+    unfinished: [],
+    callback: null,
+  };
   const steps = [stepAt("i", null), stepAt("r1", { stepId: 1, stepName: "pay" })];
 
   test.each<[Partial<Run>, string]>([
@@ -285,26 +337,43 @@ describe("a run that has ended", () => {
     [{ state: "RUN_CANCELED" }, `was cancelled at ${later}, 1 step done`],
     [
       { state: "RUN_FAILED", failure },
-      `failed at ${later}, 1 step done, when the endpoint was called to go on after step 1 "pay": the endpoint answered with status 500`,
+      `failed at ${later}, 1 step done, when the endpoint was called to continue after step 1 "pay": the ` +
+        "endpoint answered with status 500",
     ],
     [
       {
         state: "RUN_FAILED",
-        failure: { ...failure, messageId: "msg_i", error: "no answer", callback: { state: "CALLBACK_FAIL", messageId: "m", url } },
+        failure: {
+          ...failure,
+          messageId: "msg_i",
+          error: "no answer",
+          callback: { state: "CALLBACK_FAIL", messageId: "m", url },
+        },
       },
-      `failed at ${later}, 1 step done, when the endpoint was called for the first time: no answer; its failure callback is in state CALLBACK_FAIL`,
+      `failed at ${later}, 1 step done, when the endpoint was called for the first time: no answer; its ` +
+        "failure callback is in state CALLBACK_FAIL",
     ],
     [
-      { state: "RUN_FAILED", failure: { ...failure, said: "always 17", headers: [["Upstash-Error-Step-Name", "boom"]] } },
+      {
+        state: "RUN_FAILED",
+        failure: { ...failure, said: "always 17", headers: [["Upstash-Error-Step-Name", "boom"]] },
+      },
       `failed at ${later}, 1 step done, at step "boom": always 17`,
     ],
     [
-      { state: "RUN_FAILED", failure: { ...failure, said: "secret" }, redaction: { body: true, headers: false } },
-      `failed at ${later}, 1 step done, when the endpoint was called to go on after step 1 "pay": the endpoint answered with status 500`,
+      {
+        state: "RUN_FAILED",
+        failure: { ...failure, said: "secret" },
+        redaction: { body: true, headers: false },
+      },
+      `failed at ${later}, 1 step done, when the endpoint was called to continue after step 1 "pay": the ` +
+        "endpoint answered with status 500",
     ],
-  ])("%o waits for nothing, and says how it ended", (more, text) => {
+  ])("%o waits for nothing, and its status names how it ended", (more, text) => {
     const run: Run = { ...base, endedAt: noon + 60_000, ...more };
-    expect(listRunWaitReasons({ run, steps, waiters: [], messages: [standing("msg_r1")], ...alone }, noon)).toEqual([]);
+    expect(
+      listRunWaitReasons({ run, steps, waiters: [], messages: [standing("msg_r1")], ...alone }, noon),
+    ).toEqual([]);
     expect(formatRunStatus({ run, steps, ...alone }, [])).toBe(text);
   });
 });

@@ -1,0 +1,209 @@
+import { z } from "zod";
+import { Refusal } from "../../../core/values/errors.ts";
+import type { Account, Bytes } from "../../../core/model/message.ts";
+import { readMemberTexts, readJsonList } from "../../http/json.ts";
+import { parseObject } from "../../route/readObject.ts";
+import type { IncomingRequest, RouteContext } from "../../route/route.ts";
+
+/** Most messages in one request. */
+const maxItems = 10_000;
+
+const itemSchema = z.strictObject({
+  destination: z
+    .string("is missing or not a string")
+    .describe("Destination of the message: a URL, not percent-encoded, or the name of a URL group."),
+  headers: z
+    .record(
+      z.string(),
+      z.union([z.string(), z.array(z.string())], "is neither a string nor a list of strings"),
+    )
+    .nullish()
+    .describe(
+      "Settings of the message as headers, such as Svc-Retries, and its Content-Type: " +
+        "names in any case, each with a value or a list of values.",
+    ),
+  body: z
+    .union(
+      [z.string(), z.record(z.string(), z.unknown()), z.array(z.unknown())],
+      "is neither a string nor a JSON object or list",
+    )
+    .nullish()
+    .describe(
+      "Body to deliver, as a text in UTF-8. " +
+        "A JSON object or list is delivered as JSON, exactly as it is written in this request.",
+    ),
+  queue: z
+    .string("is not a string")
+    .nullish()
+    .describe(
+      "Name of the queue through which the message is sent. " +
+        'As for all members of a message, null and "" mean that it is not given.',
+    ),
+});
+
+/** The request body of the routes that take a list of messages. */
+export const batchBody = {
+  about: `List of at most ${maxItems} messages.`,
+  contentType: "application/json",
+  schema: z.array(itemSchema).max(maxItems),
+  required: true,
+  maxBytes: 100 * 1024 * 1024,
+};
+
+/**
+ * Most headers of one item. A request has fewer, because the HTTP server bounds its headers. Reading a
+ * million headers takes seconds.
+ */
+const maxHeaders = 10_000;
+
+/**
+ * Most headers of all items together: 30 for each of `maxItems` items. Reading a million different headers
+ * would delay other requests.
+ */
+const maxNames = 30 * maxItems;
+
+/**
+ * An item of the list. `given` has the known members that are not empty, `unknownMembers` the others.
+ * `headers` has names and values in turn, as far as they can be read.
+ */
+export type Item = {
+  given: unknown;
+  unknownMembers: Readonly<Record<string, unknown>>;
+  headers: readonly string[];
+};
+
+/**
+ * Parses the list in a request body. Throws `Refusal` if it is not a list, or has too many items or headers.
+ */
+export async function parseItems(
+  { body }: IncomingRequest,
+  { account, context: { longWork } }: { account: Account; context: Pick<RouteContext, "longWork"> },
+): Promise<Item[]> {
+  if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
+  let items = 0;
+  let names = 0;
+  const toItems = (given: unknown[], text: Bytes): Item[] => {
+    items += given.length;
+    if (items > maxItems) return [];
+    const read = given.map(toItem);
+    names += read.reduce((sum, { headers }) => sum + headers.length / 2, 0);
+    if (names > maxNames)
+      throw new Refusal(
+        "invalid",
+        `body: more than ${maxNames} message headers; send the messages in several requests`,
+      );
+    return read.some(({ given }) => isStructured(given))
+      ? withBodyTexts(read, readMemberTexts(text, "body"))
+      : read;
+  };
+  const read = await readJsonList(body, {
+    longWork,
+    owner: account.id,
+    max: { names: maxNames },
+    convert: toItems,
+  });
+  if (read === null) throw new Refusal("invalid", "body: not a JSON list of messages");
+  if (items > maxItems)
+    throw new Refusal(
+      "invalid",
+      `body: ${items} messages, the limit is ${maxItems}; send them in several requests`,
+    );
+  return read;
+}
+
+const isStructured = (given: unknown): given is { body: object } =>
+  typeof given === "object" && given !== null && "body" in given && typeof given.body === "object";
+
+/**
+ * Returns items whose JSON bodies are replaced by their texts, so that they are delivered as they were
+ * written.
+ */
+const withBodyTexts = (items: readonly Item[], texts: ReadonlyMap<number, string>): Item[] =>
+  items.map((one, at) =>
+    isStructured(one.given) ? { ...one, given: { ...one.given, body: texts.get(at) } } : one,
+  );
+
+/**
+ * Most unknown members of an item that are kept. The first is refused, or all of them are named as ignored.
+ */
+const maxUnknownMembers = 100;
+
+/** Reads one item. A member with `null` or `""` is skipped, because some clients send every member. */
+function toItem(given: unknown): Item {
+  if (typeof given !== "object" || given === null || Array.isArray(given))
+    return { given, unknownMembers: {}, headers: [] };
+  const members: Record<string, unknown> = {};
+  const unknownMembers: [name: string, value: unknown][] = [];
+  for (const [name, value] of Object.entries(given)) {
+    if (value === null || value === "") continue;
+    if (Object.hasOwn(itemSchema.shape, name)) members[name] = value;
+    else if (unknownMembers.length < maxUnknownMembers) unknownMembers.push([name, value]);
+  }
+  return {
+    given: members,
+    unknownMembers: Object.fromEntries(unknownMembers),
+    headers: listHeaders(members["headers"]),
+  };
+}
+
+function listHeaders(given: unknown): readonly string[] {
+  const headers: string[] = [];
+  if (typeof given !== "object" || given === null) return headers;
+  for (const [name, value] of Object.entries(given)) {
+    if (headers.length > 2 * maxHeaders) break;
+    const values: unknown[] = Array.isArray(value) ? value : [value];
+    // One more than `maxHeaders` is enough to refuse the message.
+    for (const one of values.slice(0, maxHeaders + 1))
+      headers.push(name, typeof one === "string" ? one : isNumberOrBoolean(one) ? String(one) : "");
+  }
+  return headers;
+}
+
+const isNumberOrBoolean = (value: unknown): value is number | boolean =>
+  typeof value === "number" || typeof value === "boolean";
+
+/**
+ * Returns the members of an item. Throws `Refusal` if it has too many headers, or if a member is missing or
+ * has a wrong type.
+ */
+export function readMembers({
+  given,
+  headers,
+}: Pick<Item, "given" | "headers">): z.output<typeof itemSchema> {
+  if (headers.length / 2 > maxHeaders)
+    throw new Refusal("invalid", `headers: more than ${maxHeaders}; send fewer headers`);
+  return isItem(given) ? given : parseObject(itemSchema, given, "message");
+}
+
+/** Throws `Refusal` for the first unknown member of an item, if it has any. */
+export function refuseUnknownMembers({
+  given,
+  unknownMembers,
+}: Pick<Item, "given" | "unknownMembers">): void {
+  if (Object.keys(unknownMembers).length > 0)
+    parseObject(itemSchema, Object.assign(Object.create(null), unknownMembers, given), "message");
+}
+
+/**
+ * Reports whether a value matches `itemSchema`, five times as fast as the schema, which then describes other
+ * values.
+ */
+function isItem(given: unknown): given is z.output<typeof itemSchema> {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) return false;
+  const { destination, headers, body, queue }: { [N in keyof typeof itemSchema.shape]?: unknown } = given;
+  const isTextOrNone = (value: unknown): boolean => value === undefined || typeof value === "string";
+  return (
+    typeof destination === "string" &&
+    isTextOrNone(body) &&
+    isTextOrNone(queue) &&
+    (headers === undefined || areHeaderTexts(headers))
+  );
+}
+
+const isText = (value: unknown): boolean => typeof value === "string";
+
+const areHeaderTexts = (headers: unknown): boolean =>
+  typeof headers === "object" &&
+  headers !== null &&
+  !Array.isArray(headers) &&
+  Object.values(headers).every((value) => isText(value) || (Array.isArray(value) && value.every(isText)));

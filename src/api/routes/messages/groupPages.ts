@@ -1,0 +1,80 @@
+import { limits, memory } from "../../../core/values/limits.ts";
+import type { AccountId, UrlGroup } from "../../../core/model/message.ts";
+import { countFittingPage } from "../../../store/queries/storageReads.ts";
+import type { Store } from "../../../store/store.ts";
+import { groupJson } from "../../views/urlGroups.ts";
+
+/**
+ * Most URL groups in one list. Groups created at the same moment may exceed the limit of an account a little.
+ */
+const maxListed = 2 * limits.groups;
+
+/** The position of a group in the list, and the length of its JSON in characters. */
+type GroupPosition = Pick<UrlGroup, "name" | "updatedAt"> & { length: number };
+
+/**
+ * Returns the pages of all groups, the most recently changed first. The store has them in another order, so
+ * all rows are read once to find the order and then again, a few at a time. No row is kept in memory while a
+ * page is being sent.
+ */
+export async function* listGroupPages(
+  store: Store,
+  account: AccountId,
+): AsyncGenerator<readonly unknown[], void> {
+  const { page, positions } = await readPositions(store, account);
+  if (page) yield page;
+  else for (const names of splitPages(positions)) yield await readShownGroups(store, account, names);
+}
+
+/**
+ * Reads the positions of all groups. `page` has all groups if they fit on one page, and is null otherwise.
+ */
+async function readPositions(
+  store: Store,
+  account: AccountId,
+): Promise<{ page: unknown[] | null; positions: GroupPosition[] }> {
+  const positions: GroupPosition[] = [];
+  let found: UrlGroup[] | null = [];
+  for (let more = true; more && positions.length < maxListed;) {
+    const last = positions.at(-1);
+    const rows = await store.read.listResources("urlGroups", {
+      account,
+      limit: maxListed - positions.length,
+      ...(last && { after: last.name }),
+    });
+    found = positions.length === 0 ? [...rows] : rows.length === 0 ? found : null;
+    for (const row of rows)
+      positions.push({
+        name: row.name,
+        updatedAt: row.updatedAt,
+        length: JSON.stringify(groupJson(row)).length,
+      });
+    more = rows.length > 0;
+  }
+  return { page: found && found.toSorted(byChange).map(groupJson), positions: positions.toSorted(byChange) };
+}
+
+const byChange = (one: Pick<UrlGroup, "updatedAt">, other: Pick<UrlGroup, "updatedAt">): number =>
+  other.updatedAt - one.updatedAt;
+
+/** Returns the names of the groups that are read together, page by page, in order. */
+function* splitPages(positions: readonly GroupPosition[]): Generator<string[]> {
+  for (let at = 0; at < positions.length;) {
+    const count = countFittingPage(
+      positions.slice(at).map(({ length }) => length),
+      memory.settings,
+    );
+    yield positions.slice(at, at + count).map(({ name }) => name);
+    at += count;
+  }
+}
+
+/** Returns groups as they are shown, in this order, without groups that were deleted in between. */
+async function readShownGroups(
+  store: Store,
+  account: AccountId,
+  names: readonly string[],
+): Promise<unknown[]> {
+  const rows = await Promise.all(names.map((name) => store.read.findResource("urlGroups", account, name)));
+  return rows.flatMap((row) => (row ? [groupJson(row)] : []));
+}

@@ -1,0 +1,215 @@
+import { z } from "zod";
+import type { NotDone } from "../../../core/values/errors.ts";
+import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
+import { isDlqId } from "../../../core/values/ids.ts";
+import type { Account } from "../../../core/model/message.ts";
+import type { RunOverrides } from "../../../core/commands/resume.ts";
+import { retentionFor } from "../../../core/commands/retention.ts";
+import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
+import { continuedRunFilters } from "../lists/failedRunLists.ts";
+import { cursorParameter } from "../lists/filters.ts";
+import { count } from "../../http/parameters.ts";
+import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../../route/route.ts";
+import { route } from "../../route/route.ts";
+import { notDoneSchema } from "../../views/schemas.ts";
+import { readRunOverrides, resumeSettings } from "../../publishing/runOverrides.ts";
+import type { Sweep } from "../lists/sweep.ts";
+import type { FailedRunSelection } from "./failedRunEntries.ts";
+import {
+  byDlqId,
+  createPageReader,
+  describeMissing,
+  exclude,
+  failedRunsTag,
+  findFailedRun,
+  makeNotFound,
+  makeSinglePage,
+} from "./failedRunEntries.ts";
+
+/**
+ * The most runs that one request resumes or restarts. It handles them one after another, because each one
+ * loads its history into memory.
+ */
+const maxTogether = 50;
+
+const resumedSchema = z.object({
+  workflowRunId: z.string().describe("The id of the new run."),
+  workflowCreatedAt: z.int().describe("When the new run was created, in Unix milliseconds."),
+  dlqId: z
+    .string()
+    .describe("The id that the failed run had in the dead letter queue. The entry no longer exists."),
+});
+const resumedManySchema = z.object({
+  workflowRuns: z.array(resumedSchema).describe("The new runs, in the order of their entries."),
+  cursor: z.string().describe("The cursor to pass for the next part. Empty when all are done."),
+  failed: notDoneSchema,
+});
+
+/** Where the new run begins: at the failed step, or at the first step. */
+type ContinueFrom = "failure" | "beginning";
+
+const aboutSettings =
+  `Settings of this request replace those of the run: ${[...resumeSettings].join(", ")}. ` +
+  "A Flow-Control-Key without Flow-Control-Value keeps the run's limits, and a Flow-Control-Value without " +
+  "Flow-Control-Key keeps the run's key. A run that had neither requires both.";
+
+const continuations: Record<ContinueFrom, { name: "resume" | "restart"; summary: string; about: string }> = {
+  failure: {
+    name: "resume",
+    summary: "Resume",
+    about:
+      "Continues at the failed step, as a new run with a new id. Steps that have a result keep it; the " +
+      "others run again. The workflow's code may have changed only after the failed step. The entry is " +
+      `removed from the dead letter queue. ${aboutSettings}`,
+  },
+  beginning: {
+    name: "restart",
+    summary: "Restart",
+    about:
+      "Starts over with the initial payload, as a new run with a new id. The entry is removed from the " +
+      `dead letter queue. ${aboutSettings}`,
+  },
+};
+
+/** Returns the route that resumes or restarts one failed run. */
+export const makeContinueOneRoute = (from: ContinueFrom): Route =>
+  route({
+    method: "POST",
+    path: `/v2/workflows/dlq/${continuations[from].name}/{dlqId}`,
+    tag: failedRunsTag,
+    summary: `${continuations[from].summary} a failed workflow run`,
+    about: `${continuations[from].about} The setting Workflow-RunId chooses the id of the new run.`,
+    settings: "resume",
+    params: byDlqId,
+    query: z.object(dryRunParameter),
+    answers: {
+      200: {
+        about: "The new run or, with dryRun=true, the number of runs that would be created.",
+        schema: z.union([resumedSchema, dryRunSchema]),
+      },
+    },
+    refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
+    handle: async ({ account, params: { dlqId }, query, incoming, context }) => {
+      const { overrides, ignored } = readRunOverrides(incoming, { isForMany: false, account });
+      if (!isDlqId(dlqId)) throw makeNotFound(dlqId);
+      if (query.dryRun === "true") {
+        await findFailedRun(context, account.id, dlqId);
+        return { status: 200, body: await dryRun(makeSinglePage(dlqId)), ignored };
+      }
+      return { status: 200, body: await continueRun(context, { account, from, overrides, dlqId }), ignored };
+    },
+  });
+
+/** Returns the route that resumes or restarts many failed runs. */
+export const makeContinueManyRoute = (from: ContinueFrom): Route =>
+  route({
+    method: "POST",
+    path: `/v2/workflows/dlq/${continuations[from].name}`,
+    tag: failedRunsTag,
+    summary: `${continuations[from].summary} many failed workflow runs`,
+    about:
+      "Applies to the failed runs with the given ids, or to those that pass all filters, oldest first. " +
+      `Without filters, applies to all failed runs. One request handles at most ${maxTogether} runs. ` +
+      `${continuations[from].about} A run that cannot be ${from === "failure" ? "resumed" : "restarted"} ` +
+      "stays in the dead letter queue, and `failed` gives the reason.",
+    settings: "resume",
+    query: continuedRunFilters.extend({
+      count: count({ max: maxTogether, defaultCount: maxTogether }),
+      cursor: cursorParameter,
+      ...dryRunParameter,
+    }),
+    answers: {
+      200: {
+        about: "The new runs or, with dryRun=true, the number of runs that would be created.",
+        schema: z.union([resumedManySchema, dryRunSchema]),
+      },
+    },
+    refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
+    handle: ({ account, query, incoming, context }) =>
+      continueSelected(context, { account, from, query, incoming }),
+  });
+
+type ContinueManyRequest = {
+  account: Account;
+  from: ContinueFrom;
+  query: FailedRunSelection & { count: number; dryRun?: "true" | "false" | undefined };
+  incoming: IncomingRequest;
+};
+
+async function continueSelected(
+  context: RouteContext,
+  { account, from, query, incoming }: ContinueManyRequest,
+): Promise<RouteResponse> {
+  const { overrides, ignored } = readRunOverrides(incoming, { isForMany: true, account });
+  const { count: max } = query;
+  const readPage = createPageReader(context, account.id, { query, runIds: "runIdStarts" });
+  if (query.dryRun === "true") return { status: 200, body: await dryRun(readPage, max), ignored };
+  const page = query.dlqIds ? selectNamed(query.dlqIds, query.cursor, max) : await readPage(null, max);
+  const { failed, ...body } = await continueEach(context, { account, from, overrides, page });
+  const unknownIds =
+    query.cursor === undefined ? (query.dlqIds ?? []).filter((dlqId) => !isDlqId(dlqId)) : [];
+  return {
+    status: 200,
+    body: { ...body, ...toFailedMember([...failed, ...exclude(unknownIds, []).map(describeMissing)]) },
+    ignored,
+  };
+}
+
+/**
+ * Returns the next ids of those that the request names, oldest first. Ids that do not exist are included;
+ * `continueEach` reports them as failed.
+ */
+function selectNamed(dlqIds: readonly string[], cursor = "", max: number): Portion {
+  if (cursor !== "" && !isDlqId(cursor))
+    throw new Refusal("invalid", "cursor: unknown; use the cursor of the previous page");
+  const left = [...new Set(dlqIds)].filter((dlqId) => isDlqId(dlqId) && dlqId > cursor).sort();
+  const ids = left.slice(0, max);
+  return { ids, cursor: left.length > max ? (ids.at(-1) ?? null) : null, cursorAfter: (dlqId) => dlqId };
+}
+
+/** The ids that one request handles. Unlike in a sweep, some may not exist. */
+type Portion = Omit<Sweep, "covers">;
+
+type ContinueRequest = { account: Account; from: ContinueFrom; overrides: RunOverrides };
+
+/**
+ * Resumes or restarts runs one by one. If the storage fails after the first, returns what was done and the
+ * cursor to continue with.
+ */
+async function continueEach(
+  context: RouteContext,
+  { page, ...continueRequest }: ContinueRequest & { page: Portion },
+) {
+  const workflowRuns: z.output<typeof resumedSchema>[] = [];
+  const failed: NotDone[] = [];
+  let done = "";
+  for (const dlqId of page.ids) {
+    try {
+      workflowRuns.push(await continueRun(context, { ...continueRequest, dlqId }));
+    } catch (error) {
+      const isEntryError =
+        error instanceof Refusal &&
+        (error.code === "invalid" || error.code === "not-found" || error.code === "limit-exceeded");
+      if (isEntryError) failed.push({ id: dlqId, reason: error.message });
+      else if (workflowRuns.length > 0) return { workflowRuns, cursor: page.cursorAfter(done), failed };
+      else throw error;
+    }
+    done = dlqId;
+  }
+  return { workflowRuns, cursor: page.cursor ?? "", failed };
+}
+
+async function continueRun(
+  { store, retention }: RouteContext,
+  { account, from, overrides, dlqId }: ContinueRequest & { dlqId: string },
+) {
+  const logRetention = retentionFor(account, retention).log;
+  const { runId, createdAt } = await store.execute("resumeRun", {
+    account: account.id,
+    dlqId,
+    from,
+    overrides,
+    logRetention,
+  });
+  return { workflowRunId: runId, workflowCreatedAt: createdAt, dlqId };
+}

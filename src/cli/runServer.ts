@@ -1,0 +1,111 @@
+import { createServer } from "node:net";
+import { once } from "node:events";
+import type { Logger } from "pino";
+import { CannotStart } from "./cannotStart.ts";
+import type { ServerConfig } from "../server/config.ts";
+import type { NewAccount } from "../server/credentials.ts";
+import { formatEnvironment } from "../server/credentials.ts";
+import { systemClock } from "../clock/clock.ts";
+import { serve } from "../server/serve.ts";
+
+/** `heading` is printed above the credentials of created accounts. */
+type RunOptions = {
+  firstAccounts: () => readonly NewAccount[];
+  heading: string;
+  log: Logger;
+  print(line: string): void;
+};
+
+/** Runs the server until a signal stops it. */
+export async function runServer(
+  settings: ServerConfig,
+  { firstAccounts, heading, log, print }: RunOptions,
+): Promise<void> {
+  const { port, host, accountPort } = settings;
+  await requireFreePort({ port, host }, "--port");
+  if (accountPort !== null) {
+    if (accountPort === port && port !== 0)
+      throw new CannotStart(`--account-port: ${port} is already used by --port; choose another port`);
+    await requireFreePort({ port: accountPort, host }, "--account-port");
+  }
+  const serving = serve(settings, { log, firstAccounts, onBroken: (error) => exitBroken(log, error) });
+  // Installed before the server reports that it runs, because a signal may follow at once.
+  onSignal(async (signal) => {
+    log.info(
+      { signal, grace: settings.grace },
+      "shutting down; waiting for running deliveries (grace in ms)",
+    );
+    await (await serving).stop();
+    log.info("stopped");
+  });
+  const served = await serving;
+  const [first] = served.created;
+  if (first) print(`# ${heading}\n${formatEnvironment(first, settings.publicUrl || served.url)}\n`);
+  if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
+  print(`running at ${served.url}`);
+}
+
+/** Exits the process. Acknowledged messages are on the disk, so the next start continues with them. */
+function exitBroken(log: Logger, error: Error): never {
+  log.fatal(
+    { err: error },
+    "the disk failed to store data; exiting. Acknowledged messages are safe: restart the server",
+  );
+  process.exit(1);
+}
+
+/**
+ * Throws `CannotStart` if a port is in use. Called before anything is created: a used port must not leave a
+ * new store behind.
+ */
+export async function requireFreePort(
+  { port, host }: Pick<ServerConfig, "port" | "host">,
+  flag = "--port",
+): Promise<void> {
+  const probe = createServer();
+  try {
+    probe.listen(port, host);
+    await once(probe, "listening");
+  } catch (error) {
+    throw new CannotStart(formatListenError(error, { host, port, flag }));
+  } finally {
+    probe.close();
+  }
+}
+
+function formatListenError(
+  error: unknown,
+  { host, port, flag }: { host: string; port: number; flag: string },
+): string {
+  const code = error instanceof Error && "code" in error ? error.code : "";
+  if (code === "EADDRINUSE") return `port ${port} on ${host} is already in use; choose another with ${flag}`;
+  if (code === "EACCES")
+    return `port ${port} on ${host} requires more privileges; choose one above 1023 with ${flag}`;
+  return `cannot listen on ${host}:${port} (${error instanceof Error ? error.message : String(error)})`;
+}
+
+/**
+ * Stops in order at the first signal, and at once at a second one. Signals within a second count as one,
+ * because one Ctrl-C can arrive several times: from the terminal and from each program in between. SIGHUP
+ * counts, too: Node does not let `nohup` ignore it, so the server would otherwise end at once when a terminal
+ * is closed.
+ */
+export function onSignal(stop: (signal: string) => Promise<void>): void {
+  let firstSignalAt: number | null = null;
+  const handle = (signal: string): void => {
+    if (firstSignalAt !== null)
+      return systemClock.now() - firstSignalAt > 1000 ? process.exit(130) : undefined;
+    firstSignalAt = systemClock.now();
+    stop(signal).then(
+      () => process.exit(0),
+      (error: unknown) => {
+        process.stderr.write(
+          "waypost: stopping failed: " +
+            `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
+        );
+        process.exit(1);
+      },
+    );
+  };
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, handle);
+}

@@ -1,0 +1,179 @@
+import type { Logger } from "pino";
+import type { ServerConfig } from "./config.ts";
+import { findFolderWarning, lockDataFolder, toStorePath } from "./dataFolder.ts";
+import { checkKeys, prepareKeys } from "./encryptionKeys.ts";
+import type { CommitLoss } from "../core/nodes/commitLoss.ts";
+import { Refusal } from "../core/values/errors.ts";
+import type { Millis, NodeId } from "../core/model/message.ts";
+import { createIdGenerator } from "../core/values/ids.ts";
+import { elapsed, systemClock, systemRandom } from "../clock/clock.ts";
+import type { KeySource } from "../store/sql/keyRing.ts";
+import type { OnDamage } from "../store/sqlite/fileCheck.ts";
+import { embeddedStore } from "../store/sqlite/embeddedStore.ts";
+import type { Store } from "../store/store.ts";
+import { minute } from "../core/values/time.ts";
+
+/**
+ * An opened store. `asFirstNode` runs what only the first of several starting nodes must do: one node after
+ * another.
+ */
+export type OpenedStore = {
+  store: Store;
+  keys: KeySource;
+  asFirstNode<T>(run: () => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+};
+
+/** The options of `openStore`, besides the settings. */
+type OpenStoreOptions = {
+  node: NodeId;
+  log: Logger;
+  reclaims?: boolean;
+  /** Called when another version has replaced the tables. */
+  onOutdated?: (message: string) => void;
+  /** Called when the disk has failed. Nothing is stored from then on. */
+  onBroken?: (error: Error) => void;
+  /** Called once for each damaged part that is found. */
+  onDamage?: OnDamage;
+};
+
+/**
+ * Opens the store of the settings. A data folder belongs to one process, so messages leased by a dead one are
+ * due at once, unless `reclaims` is false.
+ */
+export async function openStore(settings: ServerConfig, options: OpenStoreOptions): Promise<OpenedStore> {
+  const opened =
+    settings.databaseUrl === "" ? await openFolder(settings, options) : await openDatabase(settings, options);
+  const { log, reclaims = true } = options;
+  try {
+    await checkKeys(opened.store.read, opened.keys);
+    if (opened.keys === null && reclaims) log.warn(unencryptedWarning);
+    return opened;
+  } catch (error) {
+    await opened.close();
+    throw error;
+  }
+}
+
+async function openDatabase(
+  settings: ServerConfig,
+  { node, log, onOutdated = () => undefined }: OpenStoreOptions,
+): Promise<OpenedStore> {
+  const keys = await prepareKeys(settings);
+  const { inFoundation, postgresStore, slowRoundTrip } = await import("../store/postgres/database.ts");
+  const location = { url: settings.databaseUrl, pooling: settings.databasePooling, keys, clock: systemClock };
+  const onRoundTrip = atMostOncePerMinute((roundTrip: Millis) => {
+    if (roundTrip > slowRoundTrip) log.warn({ roundTrip }, slowDatabaseWarning);
+    else log.debug({ roundTrip }, "round trip to the database, in milliseconds");
+  });
+  const onLoss = ({ batches, from, to }: CommitLoss): void =>
+    log.fatal({ batches, from: from === null ? null : new Date(from), to: new Date(to) }, lostChangesError);
+  const onClockJump = (jump: Millis): void => log.warn({ jump }, clockJumpWarning);
+  const store = await postgresStore({
+    ...location,
+    node,
+    random: systemRandom,
+    elapsed,
+    onOutdated,
+    onRoundTrip,
+    onLoss,
+    onClockJump,
+  });
+  return { store, keys, asFirstNode: (run) => inFoundation(location, run), close: () => store.close() };
+}
+
+/** Calls `run` at most once a minute. */
+function atMostOncePerMinute<T>(run: (value: T) => void): (value: T) => void {
+  let ranAt = -Infinity;
+  return (value) => {
+    if (elapsed() - ranAt < minute) return;
+    ranAt = elapsed();
+    run(value);
+  };
+}
+
+const slowDatabaseWarning =
+  "the round trip to the database takes longer than 250 ms, " +
+  "and this node holds row locks for several round trips, " +
+  "which slows down other nodes; run this node closer to the database";
+
+const clockJumpWarning =
+  "the clock of the database jumped by more than 5 s (jump in ms); if it went back, " +
+  "message time runs at nine tenths " +
+  "of its speed until the clock has caught up: synchronize the clocks of all database hosts (NTP)";
+
+const lostChangesError =
+  "the database lost changes that it had acknowledged to this node between these two times, " +
+  "as after a failover to " +
+  "a standby that was behind; the server continues with what is left: " +
+  "compare it with what was published in that time";
+
+const unencryptedWarning =
+  "tokens, passwords and keys are stored unencrypted in the database; " +
+  'set WAYPOST_KEYS to the output of "waypost keys new" on all nodes, then run "waypost keys reseal"';
+
+async function openFolder(
+  settings: ServerConfig,
+  {
+    node,
+    log,
+    reclaims = true,
+    onBroken = () => undefined,
+    onDamage = ({ text }) => log.error(text),
+  }: OpenStoreOptions,
+): Promise<OpenedStore> {
+  const { data } = settings;
+  const release = lockDataFolder(data);
+  const warning = findFolderWarning(data);
+  if (warning !== null && reclaims) log.warn(warning);
+  try {
+    const keys = await prepareKeys(settings);
+    const momentSource = {
+      node,
+      now: () => systemClock.now(),
+      random: systemRandom,
+      newId: createIdGenerator(systemRandom),
+    };
+    const store = await embeddedStore({
+      path: toStorePath(data),
+      momentSource,
+      keys,
+      pause,
+      elapsed,
+      onBroken,
+      onDamage,
+    });
+    const close = async (): Promise<void> => {
+      await store.close();
+      release();
+    };
+    if (reclaims) await reclaimLeases(store, { node, log });
+    return { store, keys, asFirstNode: (run) => run(), close };
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+const reclaimLimit = 1000;
+
+/**
+ * Makes the messages that a dead process had leased due. A row that the storage refuses must not keep the
+ * server from starting.
+ */
+async function reclaimLeases(store: Store, { node, log }: { node: NodeId; log: Logger }): Promise<void> {
+  try {
+    for (let more = true; more;)
+      more = (await store.execute("reclaim", { node, limit: reclaimLimit })).reclaimed === reclaimLimit;
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    log.error(
+      { err: error },
+      "could not reclaim the previous process's in-flight messages; " +
+        "they are sent again when their leases expire",
+    );
+  }
+}
+
+const pause = (time: Millis): Promise<void> => systemClock.sleep(systemClock.now() + time, neverAborted);
+const neverAborted = new AbortController().signal;

@@ -1,0 +1,44 @@
+import type { Logger } from "pino";
+import type { RequestLine } from "../api/route/requestLog.ts";
+import type { Settled } from "../core/commands/settle.ts";
+import type { Delivery, Outcome } from "../core/model/message.ts";
+import { parseUrl } from "../core/values/url.ts";
+import type { DispatcherLog } from "../delivery/dispatcher.ts";
+
+/**
+ * Returns a function that logs an attempt in one line: failures at info level, final failures at warn,
+ * successes at debug. Headers and bodies are never logged.
+ */
+export function createAttemptLog(log: Logger): DispatcherLog["attempt"] {
+  return ({ message, attempt }: Delivery, { status, error, took }: Outcome, settled: Settled["became"]) => {
+    const level = settled === "delivered" ? "debug" : settled === "failed" ? "warn" : "info";
+    if (!log.isLevelEnabled(level)) return;
+    log[level](
+      {
+        messageId: message.id,
+        account: message.account,
+        host: readHostOnly(message.url),
+        attempt,
+        status,
+        error,
+        ms: took,
+        settled,
+      },
+      "attempt",
+    );
+  };
+}
+
+/**
+ * Returns a function that logs a request in one line: server errors at error level (503: warn), others at
+ * debug.
+ */
+export function createRequestLog(log: Logger): (status: number, line: () => RequestLine) => void {
+  return (status, line) => {
+    const level = status < 500 ? "debug" : status === 503 ? "warn" : "error";
+    if (log.isLevelEnabled(level)) log[level](line(), "request");
+  };
+}
+
+/** Returns only the host, because paths and queries of destinations can contain secrets. */
+const readHostOnly = (url: string): string => parseUrl(url)?.host ?? "";

@@ -1,0 +1,211 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import { promisify } from "node:util";
+import { expect, onTestFinished, test } from "vitest";
+import { createTestServer } from "../testServer.ts";
+import { listen } from "../wire.ts";
+import { bodies, open, pause, request } from "./rawConnection.ts";
+
+test("a half-closed connection is answered and then closed; a body that breaks off is refused", async () => {
+  const home = await open();
+  const whole = home.talk();
+  const broken = home.talk();
+  const silent = home.talk();
+  whole.socket.end(request("whole"), "latin1");
+  broken.socket.end(request("broken").slice(0, -1), "latin1");
+  silent.socket.end();
+  expect(await whole.closed()).toMatch(/^HTTP\/1.1 200 OK\r\n/);
+  expect(await broken.closed()).toMatch(
+    /^HTTP\/1.1 400 Bad Request\r\n[^]*\{"error":"request: not valid HTTP[^"]*"\}$/,
+  );
+  expect(await silent.closed()).toBe("");
+  expect(bodies(home)).toEqual(["whole"]);
+});
+
+test("a silent connection gets 408, an idle one is closed, an unfinished body gets more time", async () => {
+  const home = await open();
+  home.api.server.keepAliveTimeout = 100;
+  home.api.server.headersTimeout = 100;
+  const silent = home.talk();
+  const used = home.talk();
+  const begun = home.talk();
+  await used.write(request("used"));
+  expect((await used.answer()).head).toContain("Keep-Alive: timeout=0");
+  await begun.write(request("begun").slice(0, -1));
+  expect(await silent.closed()).toMatch(
+    /^HTTP\/1.1 408 Request Timeout\r\n[^]*\{"error":"request: it did not arrive in time"\}$/,
+  );
+  expect(await used.closed()).toBe("");
+  await pause(50);
+  await begun.write("n");
+  expect((await begun.answer()).status).toBe(200);
+  expect([bodies(home), home.usual.length]).toEqual([["used", "begun"], 1]);
+});
+
+test("a connection stays open longer than announced, so that no request meets its end", async () => {
+  const home = await open();
+  const served = once(home.api.server, "connection");
+  const talk = home.talk();
+  const [socket] = (await served) as [Socket];
+  await talk.write(request("x"));
+  await talk.answer();
+  expect(socket.timeout).toBeGreaterThan(home.api.server.keepAliveTimeout);
+});
+
+test(
+  "a connection that stops within a body during a long token look-up times out as well",
+  { tags: "long" },
+  async () => {
+    let held: Promise<void> | null = null;
+    const home = await open({
+      wrap: (store) => ({
+        ...store,
+        read: {
+          ...store.read,
+          accountByToken: async (hash) => (await held, store.read.accountByToken(hash)),
+        },
+      }),
+    });
+    home.clock.now += 60_000;
+    const looking = Promise.withResolvers<void>();
+    held = looking.promise;
+    home.api.server.keepAliveTimeout = 1;
+    const served = once(home.api.server, "connection");
+    const talk = home.talk();
+    const [socket] = (await served) as [Socket];
+    const rung = once(socket, "timeout");
+    await talk.write(request("begun").slice(0, -1));
+    await rung;
+    looking.resolve();
+    // Node's own parser has received the connection.
+    while (socket.timeout !== 0) await pause(5);
+    await talk.write("n");
+    expect((await talk.answer()).status).toBe(200);
+  },
+);
+
+test("a stopping server closes idle connections at once and answers running requests", async () => {
+  const asked = Promise.withResolvers<void>();
+  const held = Promise.withResolvers<void>();
+  const home = await open({
+    wrap: (store) => ({
+      ...store,
+      execute: async (...given) => (asked.resolve(), await held.promise, store.execute(...given)),
+    }),
+  });
+  const idle = home.talk();
+  const busy = home.talk();
+  await busy.write(request("busy"));
+  await asked.promise;
+  const closing = home.api.close();
+  expect(await idle.closed()).toBe("");
+  held.resolve();
+  expect(await busy.closed()).toMatch(/^HTTP\/1.1 200 OK\r\n[^]*Connection: close/);
+  await closing;
+  expect(bodies(home)).toEqual(["busy"]);
+});
+
+test("a stopping server completes a response to a slow reader", async () => {
+  const home = await open();
+  const served = once(home.api.server, "connection");
+  const talk = home.talk();
+  const [socket] = (await served) as [Socket];
+  talk.socket.pause();
+  const list = JSON.stringify([
+    { destination: "https://e.example/" },
+    ...Array.from({ length: 3_000 }, () => ({ destination: "." })),
+  ]);
+  let sent = 0;
+  while (socket.writableLength === 0) {
+    const before = home.lines.length;
+    await talk.write(request(list, [], "POST /v2/batch HTTP/1.1"));
+    while (home.lines.length === before) await pause(5);
+    await pause(20);
+    sent++;
+  }
+  const closing = home.api.close();
+  await pause(20);
+  talk.socket.resume();
+  for (let answered = 0; answered < sent; answered++) expect((await talk.answer()).status).toBe(200);
+  await closing;
+});
+
+test("a request that runs too long ends with the server", async () => {
+  const asked = Promise.withResolvers<void>();
+  const home = await open({
+    wrap: (store) => ({ ...store, execute: () => (asked.resolve(), new Promise(() => undefined)) }),
+  });
+  const talk = home.talk();
+  await talk.write(request("x"));
+  await asked.promise;
+  const closing = home.api.close();
+  home.api.server.closeAllConnections();
+  expect(await talk.closed()).toBe("");
+  await closing;
+});
+
+test("a client that reads no responses is not read from until it reads them", { tags: "long" }, async () => {
+  const home = await open();
+  const talk = home.talk();
+  talk.socket.pause();
+  // Each response is long, because the refusal quotes the destination.
+  const text = request("x", [], `POST /v2/publish/ftp://${"a".repeat(150)} HTTP/1.1`);
+  let sent = 0;
+  for (; sent < 200_000 && talk.socket.writableLength < 1_000_000; sent++) {
+    talk.socket.write(text, "latin1");
+    if (sent % 100 === 0) await pause(0);
+  }
+  await pause(200);
+  expect(home.lines.length).toBeLessThan(sent);
+  talk.socket.resume();
+  while (home.lines.length < sent) {
+    talk.received = Buffer.alloc(0);
+    await pause(5);
+  }
+});
+
+test("requests behind the last one of a connection are ignored at any time", async () => {
+  const home = await open();
+  const served = once(home.api.server, "connection");
+  const talk = home.talk();
+  const [socket] = (await served) as [Socket];
+  // The socket stays open, as with a sender that reads slowly.
+  socket.end = () => socket;
+  onTestFinished(() => void socket.destroy());
+  await talk.write(request("last", ["Connection: close"]));
+  expect((await talk.answer()).head).toContain("Connection: close");
+  await talk.write(request("behind"));
+  await pause(30);
+  expect(bodies(home)).toEqual(["last"]);
+});
+
+test.each(["CONNECT e.example:443 HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost x\r\n\r\n"])(
+  "a refused client that never closes its connection loses it: %j",
+  { tags: "long" },
+  async (bytes) => {
+    const home = await createTestServer();
+    const socket = connect({ port: await listen(home), host: "127.0.0.1", allowHalfOpen: true });
+    onTestFinished(() => void socket.destroy());
+    socket.on("error", () => undefined).resume();
+    socket.write(bytes);
+    await once(socket, "end");
+    await expect
+      .poll(() => promisify(home.api.server.getConnections.bind(home.api.server))(), { timeout: 6_000 })
+      .toBe(0);
+  },
+);
+
+test("a client that sends CONNECT and breaks off does no harm", async () => {
+  const home = await createTestServer();
+  const port = await listen(home);
+  const breakOff = async (): Promise<void> => {
+    const socket = connect({ port, host: "127.0.0.1" }).on("error", () => undefined);
+    await once(socket, "connect");
+    socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+    socket.resetAndDestroy();
+  };
+  // The response meets the broken connection in about 1 case of 100.
+  for (let round = 0; round < 60; round++) await Promise.all(Array.from({ length: 10 }, breakOff));
+  expect((await home.ask("GET", "/v2/health")).status).toBe(200);
+});

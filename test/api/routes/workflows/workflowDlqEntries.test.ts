@@ -1,0 +1,233 @@
+import { describe, expect, test } from "vitest";
+import {
+  bytes,
+  callbackTo,
+  takeDelivery,
+  endpoint,
+  failRun,
+  failRunAndRead,
+  start,
+  step,
+  workflowAnswer,
+} from "../lists/failedRunLists.ts";
+import { testTime, createTestServer, otherToken } from "../../testServer.ts";
+import type { TestServer } from "../../testServer.ts";
+
+describe("an entry of a failed run", () => {
+  test("shows the message, its response, its run and the state of the failure callback", async () => {
+    const home = await createTestServer();
+    const failureCallback = { ...callbackTo("https://app.example/failed"), headers: [["X-F", "1"]] as const };
+    const flowControl = { key: "k", parallelism: 2, rate: null, period: null };
+    const dlqId = await failRunAndRead(home, "wfr_1", {
+      failureCallback,
+      labels: ["a", "b"],
+      callerIp: "192.0.2.7",
+      flowControl,
+    });
+    const created = home.clock.now;
+    const [callback] = home.deliveries.splice(0);
+    if (callback) await home.settle(callback, { status: 202, headers: [["X-B", "1"]], body: bytes("seen") });
+    const entry = {
+      dlqId,
+      messageId: expect.stringMatching(/^msg_/),
+      url: endpoint,
+      method: "POST",
+      maxRetries: 0,
+      header: { "Upstash-Workflow-Sdk-Version": ["1"] },
+      createdAt: created,
+      notBefore: created,
+      callerIP: "192.0.2.7",
+      label: "a",
+      labels: ["a", "b"],
+      flowControlKey: "k",
+      parallelism: 2,
+      period: 1,
+      workflowRunId: "wfr_1",
+      workflowCreatedAt: created,
+      workflowUrl: endpoint,
+      body: "payload",
+      responseStatus: 500,
+      responseHeader: {},
+      responseBody: '{"error":"Error","message":"boom"}',
+      error: "boom",
+      failureCallback: "https://app.example/failed",
+      failureCallbackHeader: { "X-F": ["1"] },
+      failureFunctionState: "CALLBACK_SUCCESS",
+      failureCallbackInfo: {
+        state: "CALLBACK_SUCCESS",
+        responseStatus: 202,
+        responseBody: "seen",
+        responseHeaders: { "X-B": ["1"] },
+      },
+    };
+    for (const url of [`/v2/workflows/dlq/${dlqId}`, `/v2/dlq/${dlqId}`]) {
+      expect(await home.ask("GET", url)).toMatchObject({ status: 200, body: entry });
+      expect((await home.ask("GET", url)).body).toEqual(entry);
+    }
+    for (const url of ["/v2/workflows/dlq", "/v2/dlq?source=workflow"])
+      expect((await home.ask("GET", url)).body).toEqual({ messages: [entry] });
+    expect((await home.ask("GET", "/v2/dlq")).body).toEqual({ messages: [] });
+  });
+
+  test.each([
+    ["no response", { status: null, body: bytes(""), error: "connection refused" }, "connection refused"],
+    ["a response without an error", { body: bytes("<html>") }, "the endpoint answered with status 500"],
+    [
+      "a response that is not from a workflow",
+      { status: 200, body: bytes("ok") },
+      expect.stringMatching(/^detected a non-workflow destination/),
+    ],
+    [
+      "a named error",
+      { body: bytes('{"error":"TypeError","message":"x is not a function","stack":"s"}') },
+      "TypeError: x is not a function",
+    ],
+    ["an invalid error", { body: bytes('{"message":7}') }, "the endpoint answered with status 500"],
+  ])("after %s shows why the run failed", async (_, outcome, error) => {
+    const home = await createTestServer();
+    await failRunAndRead(home, "wfr_1", { outcome });
+    expect((await home.ask("GET", "/v2/workflows/dlq")).body.messages).toMatchObject([{ error }]);
+  });
+
+  test("names the failed step, or the step before it", async () => {
+    const home = await createTestServer();
+    const first = await start(home, "wfr_1");
+    await home.settle(takeDelivery(home, first), workflowAnswer);
+    const plan = await step(home, "wfr_1", { stepId: 0, targetStep: 1, stepName: "charge card" });
+    await home.settle(takeDelivery(home, plan), {
+      status: 489,
+      headers: [["Upstash-Nonretryable-Error", "true"]],
+    });
+    home.clock.now += 1;
+    await home.settle(takeDelivery(home, await start(home, "wfr_2")), workflowAnswer);
+    const result = await step(home, "wfr_2", { stepName: "reserve" });
+    await home.settle(takeDelivery(home, result), {
+      status: 489,
+      headers: [["Upstash-Nonretryable-Error", "true"]],
+    });
+    const { messages } = (await home.ask("GET", "/v2/workflows/dlq")).body;
+    expect(messages.map(({ stepName = null, afterStep = null }) => [stepName, afterStep])).toEqual([
+      ["charge card", null],
+      [null, "reserve"],
+    ]);
+  });
+
+  test("hides redacted content, also in the headers of its failure callback", async () => {
+    const home = await createTestServer();
+    const secret = [["X-Key", "secret"]] as const;
+    await failRunAndRead(home, "wfr_1", {
+      headers: secret,
+      body: bytes("secret"),
+      failureCallback: { ...callbackTo("https://f.example"), headers: secret },
+      redaction: { body: true, headers: true },
+      outcome: { headers: secret, body: bytes('{"message":"secret"}') },
+    });
+    const { body } = await home.ask("GET", "/v2/workflows/dlq");
+    expect(body.messages).toHaveLength(1);
+    expect(JSON.stringify(body)).not.toContain("secret");
+  });
+});
+
+describe("the body of an entry", () => {
+  const all = async (home: TestServer, dlqId: string): Promise<unknown[]> => [
+    (await home.ask("GET", `/v2/workflows/dlq/${dlqId}`)).body,
+    (await home.ask("GET", `/v2/dlq/${dlqId}`)).body,
+    (await home.ask("GET", "/v2/workflows/dlq")).body.messages[0],
+    (await home.ask("GET", "/v2/dlq?source=workflow")).body.messages[0],
+  ];
+
+  test("is the initial payload of the run, regardless of the failed step", async () => {
+    const home = await createTestServer();
+    const first = takeDelivery(home, await start(home, "wfr_1", { body: bytes('{"order":1}') }));
+    await home.settle(first, workflowAnswer);
+    await home.settle(takeDelivery(home, await step(home, "wfr_1", {})), {
+      status: 500,
+      body: bytes("boom"),
+    });
+    const [{ dlqId }] = (await home.ask("GET", "/v2/workflows/dlq")).body.messages;
+    for (const entry of await all(home, dlqId))
+      expect(entry).toMatchObject({ dlqId, body: '{"order":1}', responseBody: "boom" });
+  });
+
+  test("is in base64 if it is not UTF-8, and hidden if the run hides its bodies", async () => {
+    const home = await createTestServer();
+    const binary = await failRunAndRead(home, "wfr_1", { body: Buffer.from([0xff]) });
+    for (const entry of await all(home, binary)) {
+      expect(entry).toMatchObject({ bodyBase64: "/w==" });
+      expect(entry).not.toHaveProperty("body");
+    }
+    await home.ask("DELETE", "/v2/workflows/dlq");
+    const redaction = { body: true, headers: false } as const;
+    const hidden = await failRunAndRead(home, "wfr_2", { body: bytes("secret"), redaction });
+    for (const entry of await all(home, hidden)) {
+      expect(entry).toMatchObject({ body: expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/) });
+      expect(JSON.stringify(entry)).not.toContain("secret");
+    }
+  });
+
+  test("counts towards the size of a page", async () => {
+    const home = await createTestServer();
+    for (const id of "abcdef") await failRunAndRead(home, id, { body: Buffer.alloc(8 * 1024 * 1024, "x") });
+    const first = (await home.ask("GET", "/v2/workflows/dlq")).body;
+    const second = (await home.ask("GET", `/v2/workflows/dlq?cursor=${first.cursor}`)).body;
+    expect([first.messages.length, second.messages.length, second.cursor]).toEqual([3, 3, undefined]);
+  });
+});
+
+describe("grouping failed runs", () => {
+  test("groups runs that failed at the same step with the same error", async () => {
+    const home = await createTestServer();
+    const failWith = (message: string) => ({
+      outcome: { body: bytes(JSON.stringify({ error: "Error", message })) },
+    });
+    await failRunAndRead(home, "a", failWith("order 1 of user 'ann' is gone"));
+    const last = await failRunAndRead(home, "b", failWith("order 22 of user 'bob' is gone"));
+    const other = await failRunAndRead(home, "c", {
+      url: "https://other.example",
+      ...failWith("order 3 of user 'x' is gone"),
+    });
+    expect((await home.ask("GET", "/v2/workflows/dlq/groups")).body).toEqual({
+      entries: 3,
+      groups: [
+        {
+          workflowUrl: endpoint,
+          error: "order … of user … is gone",
+          count: 2,
+          dlqId: last,
+          firstFailedAt: testTime + 1_000,
+          lastFailedAt: testTime + 2_000,
+        },
+        {
+          workflowUrl: "https://other.example",
+          error: "order … of user … is gone",
+          count: 1,
+          dlqId: other,
+          firstFailedAt: testTime + 3_000,
+          lastFailedAt: testTime + 3_000,
+        },
+      ],
+    });
+    expect((await home.ask("GET", "/v2/workflows/dlq/groups?workflowRunId=c")).body).toMatchObject({
+      entries: 1,
+      groups: [{ count: 1 }],
+    });
+    expect((await home.ask("GET", "/v2/workflows/dlq/groups", { token: otherToken })).body).toEqual({
+      entries: 0,
+      groups: [],
+    });
+  });
+
+  test("groups the latest 1,000 runs and continues with older ones by cursor", async () => {
+    const home = await createTestServer();
+    for (let n = 0; n < 1_050; n++) await failRun(home, `run-${n}`);
+    const { cursor, ...first } = (await home.ask("GET", "/v2/workflows/dlq/groups")).body;
+    expect(first).toMatchObject({
+      entries: 1_000,
+      more: true,
+      groups: [{ count: 1_000, lastFailedAt: home.clock.now }],
+    });
+    const { body } = await home.ask("GET", `/v2/workflows/dlq/groups?cursor=${cursor}`);
+    expect(body).toMatchObject({ entries: 50, groups: [{ count: 50, firstFailedAt: testTime + 1_000 }] });
+    expect(body).not.toHaveProperty("cursor");
+  });
+});

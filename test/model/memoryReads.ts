@@ -1,0 +1,113 @@
+import type { AccountId, Bytes, Millis } from "../../src/core/model/message.ts";
+import { isUnfinished, noBytes } from "../../src/core/model/message.ts";
+import type { Usage } from "../../src/core/model/counts.ts";
+import { bucketRangeFrom } from "../../src/core/accounts/usage.ts";
+import type { BodyOptions, RowSize, StorageReads, StoredSum } from "../../src/store/queries/storageReads.ts";
+import { compareText, isDue, sortByDue } from "./memoryDue.ts";
+import type { Memory } from "./memoryRows.ts";
+import { filterRows, listHeld, listOfRun, listRange, pick, withBodies } from "./memoryRows.ts";
+
+/** Returns the size of a row as a database would store it: its settings are JSON there. */
+function measureRow(row: object, { bodies }: BodyOptions): RowSize {
+  const { body = noBytes, ...settings }: { body?: Bytes } = row;
+  return { body: bodies === false ? 0 : body.byteLength, settings: JSON.stringify(settings).length };
+}
+
+/** Returns the storage reads of a memory store. */
+export function createStorageReads(memory: Memory): StorageReads {
+  const { accounts, deduplications, messages } = memory.tables;
+  return {
+    rows: async (table, keys, how) => pick(memory, table, keys).map(withBodies(how)),
+    rangeSizes: async (table, range) => listRange(memory, table, range).map((row) => measureRow(row, range)),
+    sizes: async (table, keys) =>
+      new Map(pick(memory, table, keys).map(({ id, body }) => [id, body.byteLength])),
+    range: async (table, range) => listRange(memory, table, range).map(withBodies(range)),
+    messageLog: async (messageId, range, table = "log") =>
+      listRange(memory, table, { ...range, limit: Infinity })
+        .filter((row) => row.messageId === messageId)
+        .slice(0, range.limit)
+        .map(withBodies(range)),
+    messageLogs: async ({ account, messageIds, limit }, table = "log") => {
+      const wanted = new Set(messageIds);
+      const rows = listRange(memory, table, { account, descending: true, limit: Infinity }).filter((row) =>
+        wanted.has(row.messageId),
+      );
+      const byMessage = Map.groupBy(rows, ({ messageId }) => messageId);
+      return [...byMessage.values()].flatMap((few) => few.slice(0, limit).map(withBodies({ bodies: false })));
+    },
+    messagesToHost: async (host, range) =>
+      listRange(memory, "messages", { ...range, limit: Infinity })
+        .filter((row) => row.host === host)
+        .slice(0, range.limit),
+    countAhead: async ({ account, waitlist, id }, max) =>
+      listHeld(memory, account, waitlist ?? "")
+        .filter((row) => row.id < id)
+        .slice(0, max).length,
+    queueSlots: async (account, queue, limit) =>
+      listRange(memory, "queueSlots", { account, limit: Infinity })
+        .filter((row) => row.queue === queue)
+        .slice(0, limit),
+    slotHolders: async (account, slot, limit) =>
+      listRange(memory, "messages", { account, limit: Infinity })
+        .filter((row) => row.slot === slot)
+        .slice(0, limit),
+    accountByToken: async (hash) =>
+      [...accounts.values()].find(({ tokenHash }) => tokenHash === hash) ?? null,
+    findIdBehind: async (table, account, newer) =>
+      listRange(memory, table, { account, descending: true, limit: newer + 1 })[newer]?.id ?? null,
+    count: async (table, range) => listRange(memory, table, range).length,
+    earliestRunEnd: async (account, { failed }) => {
+      const ends = filterRows(
+        memory.tables.runs,
+        (run) => run.account === account && (run.state === "RUN_FAILED") === failed,
+      );
+      return ends.reduce<Millis | null>(
+        (least, { endedAt }) => (endedAt === null || (least ?? Infinity) < endedAt ? least : endedAt),
+        null,
+      );
+    },
+    runMessages: async (account, run) => listOfRun(messages, { account, run }),
+    eventWaiters: async (event, range) =>
+      listRange(memory, "waiters", { ...range, limit: Infinity })
+        .filter((row) => row.event === event)
+        .slice(0, range.limit),
+    sourceBySecret: async (hash) =>
+      [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
+    encryptionStatus: async () => [],
+    tokenByHash: async (hash) => [...memory.tables.tokens.values()].find((one) => one.hash === hash) ?? null,
+    queueMessages: async ({ account, queue, limit }) =>
+      filterRows(messages, (row) => row.account === account && row.queue === queue && isUnfinished(row))
+        .map(({ id }) => id)
+        .sort(compareText)
+        .slice(0, limit),
+    countLeased: async ({ account, now, until, scan }) =>
+      sortByDue(filterRows(messages, isDue(until)), (a, b) => compareText(a.id, b.id))
+        .filter(({ dueAt, leasedBy }) => dueAt !== null && dueAt > now && leasedBy !== null)
+        .slice(0, scan)
+        .filter((row) => row.account === account).length,
+    storedBytes: async (ids, having) => ids.flatMap((account) => sumStoredBytes(memory, account, having)),
+    accounts: async () => [...accounts.values()].sort((a, b) => compareText(a.id, b.id)),
+    earliestDeduplicationEnd: async (account) => {
+      const ends = filterRows(deduplications, (row) => row.account === account).map(
+        ({ expiresAt }) => expiresAt,
+      );
+      return ends.length === 0 ? null : ends.reduce((least, at) => Math.min(least, at));
+    },
+  };
+}
+
+function sumStoredBytes(
+  memory: Memory,
+  account: AccountId,
+  having: { after: string; before: string },
+): StoredSum[] {
+  const buckets = (ids: { after: string; before: string }): Usage[] =>
+    listRange(memory, "usage", { account, ...ids, limit: Infinity });
+  if (buckets(having).length === 0) return [];
+  return [
+    {
+      account,
+      bytes: buckets(bucketRangeFrom("3h", 0)).reduce((sum, { storedBytes }) => sum + storedBytes, 0),
+    },
+  ];
+}

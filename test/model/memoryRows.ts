@@ -1,0 +1,72 @@
+import type { Key, Rows, RunNeed, TableName } from "../../src/core/decision/command.ts";
+import type { AccountId, MessageState, NodeId } from "../../src/core/model/message.ts";
+import { noBytes } from "../../src/core/model/message.ts";
+import { toKey, formatKey } from "../../src/store/queries/keys.ts";
+import type { BodyOptions, Range } from "../../src/store/queries/storageReads.ts";
+import { tableNames } from "../../src/store/store.ts";
+import { compareText } from "./memoryDue.ts";
+
+type Tables = { [T in TableName]: Map<string, Rows[T]> };
+
+/**
+ * The data of a memory store. It is separate from the nodes, so that several can share it and outlive each
+ * other.
+ */
+export class Memory {
+  readonly tables = Object.fromEntries(tableNames.map((name) => [name, new Map()])) as unknown as Tables;
+  /** The number of each node's latest session: see `core/nodes/takeover.ts`. */
+  readonly sessions = new Map<NodeId, number>();
+  /** The last batch. Batches of all nodes run one after another. */
+  turn: Promise<unknown> = Promise.resolve();
+}
+
+/** Returns the rows of a run, in the order of their ids. */
+export const listOfRun = <Row extends { account: AccountId; id: string; run: string | null }>(
+  rows: Map<string, Row>,
+  of: RunNeed,
+): Row[] =>
+  filterRows(rows, (row) => row.run === of.run && row.account === of.account).sort((a, b) =>
+    compareText(a.id, b.id),
+  );
+
+/** Returns the messages in a waitlist, in the order of their ids. */
+export const listHeld = ({ tables }: Memory, account: AccountId, line: string): MessageState[] =>
+  filterRows(tables.messages, (row) => row.waitlist === line && row.account === account).sort((a, b) =>
+    compareText(a.id, b.id),
+  );
+
+/** Returns the rows that pass, without copying all others. */
+export function filterRows<Row>(rows: Map<string, Row>, pass: (row: Row) => boolean): Row[] {
+  const found: Row[] = [];
+  for (const row of rows.values()) if (pass(row)) found.push(row);
+  return found;
+}
+
+/** Returns a function that removes the body of a row, unless bodies are wanted. */
+export const withBodies =
+  ({ bodies }: BodyOptions = {}) =>
+  <Row extends object>(row: Row): Row =>
+    bodies === false && "body" in row ? { ...row, body: noBytes } : row;
+
+/** Returns the rows of a table with these keys. Missing rows are left out. */
+export function pick<T extends TableName>({ tables }: Memory, table: T, keys: readonly Key[]): Rows[T][] {
+  const rows: Map<string, Rows[T]> = tables[table];
+  return keys.flatMap((key) => rows.get(formatKey(key)) ?? []);
+}
+
+/** Returns the rows of an account in a range of ids, in the order of their ids or the reverse. */
+export function listRange<T extends TableName>({ tables }: Memory, table: T, range: Range): Rows[T][] {
+  const idOf = (row: Rows[T]): string => toKey[table](row)[1] ?? "";
+  const isWithin = (row: Rows[T]): boolean => {
+    const [account, id = ""] = toKey[table](row);
+    return (
+      account === range.account &&
+      (range.after === undefined || id > range.after) &&
+      (range.before === undefined || id < range.before)
+    );
+  };
+  const rows = filterRows(tables[table] as Map<string, Rows[T]>, isWithin).sort((a, b) =>
+    compareText(idOf(a), idOf(b)),
+  );
+  return (range.descending ? rows.reverse() : rows).slice(0, range.limit);
+}

@@ -1,0 +1,53 @@
+import type { Retention } from "../../src/core/commands/retention.ts";
+import type { BatchScheduler } from "./batchScheduler.ts";
+import type { SimulatedHosts } from "./destinations.ts";
+import type { Endpoints } from "./endpoints.ts";
+import type { InvariantChecker } from "./invariantChecker.ts";
+import type { SimulatedNode } from "./node.ts";
+import type { SharedSessions } from "./nodeSessions.ts";
+import type { Storage } from "./storage.ts";
+import type { VirtualTime } from "./virtualTime.ts";
+
+/** The probability of each fault, from 0 to 1. */
+export type Faults = Record<(typeof faultNames)[number], number>;
+
+export const faultNames = [
+  "refusedBatch",
+  "lostAnswer",
+  "lostConnection",
+  "lostReport",
+  "doubledReport",
+  "lateReport",
+] as const;
+
+export const noFaults: Faults = {
+  refusedBatch: 0,
+  lostAnswer: 0,
+  lostConnection: 0,
+  lostReport: 0,
+  doubledReport: 0,
+  lateReport: 0,
+};
+
+/** The delivery capacity of every node. */
+export type NodeCapacity = { total: number; perHost: number; bytes: { total: number; perBatch: number } };
+
+/** Everything that the nodes share. */
+export type Cluster = {
+  virtualTime: VirtualTime;
+  storage: Storage;
+  destinations: SimulatedHosts;
+  endpoints: Endpoints;
+  checker: InvariantChecker;
+  retention: Retention;
+  faults: Faults;
+  capacity: NodeCapacity;
+  meetings: BatchScheduler;
+  /** The storage limit of each account in bytes. Null: storage is not measured. */
+  quota: number | null;
+  /** Null: leases end only by time. */
+  holds: SharedSessions | null;
+  /** Signals to every other node when something is due. */
+  signalWork(from: string, at: number): void;
+  kill(node: SimulatedNode, why: string): void;
+};

@@ -1,0 +1,51 @@
+import type { NewAccount } from "../../src/server/credentials.ts";
+import { parseHost } from "../../src/core/values/url.ts";
+import type { Delivery, Outcome } from "../../src/core/model/message.ts";
+import type { Deliver } from "../../src/delivery/deliver.ts";
+import type { VirtualTime } from "./virtualTime.ts";
+
+/** A call of a destination. `at` is in milliseconds since the start. */
+export type TimedCall = { at: number; host: string; delivery: Delivery };
+
+/** The account of the tests. */
+export const acme: NewAccount = {
+  id: "acme",
+  name: "",
+  password: "",
+  token: "",
+  tokenHash: "",
+  signingKeys: { current: "", next: "" },
+};
+
+type TimedDeliverOptions = {
+  world: VirtualTime;
+  start: number;
+  calls: TimedCall[];
+  /** How long a host takes to respond, in milliseconds. */
+  answersAfter(host: string): number;
+};
+
+/** Returns a `deliver` that records each call and responds with 200 after some virtual time. */
+export function createTimedDeliver({ world, start, calls, answersAfter }: TimedDeliverOptions): Deliver {
+  const respond = async (delivery: Delivery): Promise<Outcome> => {
+    const host = parseHost(delivery.message.url);
+    calls.push({ at: world.now - start, host, delivery });
+    await world.wait(answersAfter(host), { owner: "destination", what: "answer" });
+    return { ...identify(delivery), status: 200, ...empty, error: null, took: answersAfter(host) };
+  };
+  return (delivery) => {
+    const cut = Promise.withResolvers<Outcome>();
+    const abort = (): void =>
+      cut.resolve({ ...identify(delivery), status: null, ...empty, error: "aborted", took: 0 });
+    return { outcome: Promise.race([respond(delivery), cut.promise]), abort };
+  };
+}
+
+const empty = { headers: [], body: new Uint8Array(0) };
+
+const identify = ({ message, attempt }: Delivery) => ({
+  account: message.account,
+  messageId: message.id,
+  host: parseHost(message.url),
+  attempt,
+});
