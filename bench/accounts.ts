@@ -46,6 +46,7 @@ const ampleLimits = {
   "log-entries": "10000000",
 };
 
+/** The benchmark of the limits and statistics of accounts. */
 export const accounts = question({
   asks: "publish throughput with all account limits and statistics, against none and another version",
   options,

@@ -14,7 +14,7 @@ import {
 } from "./benchSetup.ts";
 import { mebibytes, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import { body } from "./payload.ts";
-import { memory } from "./process-figures.ts";
+import { memory } from "./processFigures.ts";
 import { question } from "./question.ts";
 import { waitUntilQuiet } from "./server.ts";
 import type { BenchResources } from "./benchResources.ts";
@@ -23,6 +23,7 @@ import { type ServerLocation, startWaypost, type Waypost } from "./waypost.ts";
 /** Milliseconds from the start of the process. */
 type Restart = { ready: number; firstDelivery: number };
 
+/** The benchmark of a large number of delayed messages. */
 export const backlog = question({
   asks: "throughput, memory and restart with many delayed messages, against an empty server",
   options: {

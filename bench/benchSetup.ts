@@ -5,9 +5,9 @@
 import { microseconds } from "./clock.ts";
 import type { LoadAnswers, LoadReport, LoadRun } from "./load.ts";
 import type { BenchProcess } from "./benchProcess.ts";
-import type { PassThroughAnswers } from "./pass-through.ts";
+import type { PassThroughAnswers } from "./passThrough.ts";
 import { type PublishTarget, sinkUrl } from "./payload.ts";
-import { cpuTime } from "./process-figures.ts";
+import { cpuTime } from "./processFigures.ts";
 import { pause, waitUntilQuiet, type Server } from "./server.ts";
 import type { SinkAnswers, SinkReport } from "./sink.ts";
 import { end, type BenchResources } from "./benchResources.ts";
@@ -54,7 +54,7 @@ export async function openBenchSetup(resources: BenchResources): Promise<BenchSe
 
 /** Starts the pass-through. */
 export async function startPassThrough(resources: BenchResources, connections: number): Promise<Server> {
-  const part = resources.part<PassThroughAnswers>("pass-through", "server");
+  const part = resources.part<PassThroughAnswers>("passThrough", "server");
   const { port } = await part.ask("listen", { connections });
   return {
     name: "pass-through",

@@ -3,7 +3,7 @@ import { chmodSync, readdirSync } from "node:fs";
 import { execFileSync } from "node:child_process";
 import { Client } from "pg";
 import { startPostgres } from "../test/postgres.ts";
-import { cpuTime, readEndedCpuTime, readParent } from "./process-figures.ts";
+import { cpuTime, readEndedCpuTime, readParent } from "./processFigures.ts";
 import type { BenchResources } from "./benchResources.ts";
 
 /** A PostgreSQL server that the bench has started. */

@@ -21,6 +21,7 @@ const sizes = [1, 10, 100] as const;
 
 type Measured = { name: string; turns: TurnResult[] };
 
+/** The benchmark of publishes to URL groups. */
 export const fanout = question({
   asks: "deliveries/s through URL groups of 1, 10 and 100 endpoints, against single publishes",
   options: {

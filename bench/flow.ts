@@ -102,6 +102,7 @@ type Entry = { server: Server; load: Load; target: PublishTarget };
 /** `maxWaitlist` is the longest waitlist of a hot key in its warm-up, or null for loads without one. */
 type Measured = { name: string; maxWaitlist: number | null; turns: TurnResult[]; latencies: TurnResult[] };
 
+/** The benchmark of flow control and queues. */
 export const flow = question({
   asks:
     "throughput, CPU and latency with flow-control keys and queues, against plain messages; " +

@@ -11,6 +11,7 @@ import { startWaypost } from "./waypost.ts";
 
 type IdleResult = { server: string; when: "fresh" | "after work"; threads: ThreadActivity[] };
 
+/** The benchmark of a server that has nothing to do. */
 export const idle = question({
   asks: "wake-ups and CPU time without work, beside a bare Node server",
   options: {

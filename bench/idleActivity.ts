@@ -1,5 +1,5 @@
 /** The activity of idle servers. */
-import { threads } from "./process-figures.ts";
+import { threads } from "./processFigures.ts";
 import { pause, waitUntilQuiet, type Server } from "./server.ts";
 
 /** The activity of a thread: its context switches per second, and its CPU time in microseconds per second. */

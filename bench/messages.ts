@@ -10,7 +10,7 @@ import {
 } from "./benchSetup.ts";
 import { mebibytes, type Summary, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import type { common, Given } from "./options.ts";
-import { type Memory, memory } from "./process-figures.ts";
+import { type Memory, memory } from "./processFigures.ts";
 import { question } from "./question.ts";
 import type { Server } from "./server.ts";
 import { startWaypost } from "./waypost.ts";
@@ -39,6 +39,7 @@ type Latency = {
 };
 type Competitor = { server: Server; idle: Memory; turns: TurnResult[]; latencies: Latency[] };
 
+/** The benchmark of plain messages, against a server that stores nothing. */
 export const messages = question({
   asks: "durable messages/s, CPU, memory and latency, against a server that stores nothing",
   options,

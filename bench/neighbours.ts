@@ -8,7 +8,7 @@ import type { AttackerAnswers } from "./attacker.ts";
 import { attacks } from "./attacks.ts";
 import { mebibytes, type Spread, formatTable } from "./figures.ts";
 import type { AttackCount } from "./hostile.ts";
-import { parseSize, MemoryLimit } from "./memory-limit.ts";
+import { parseSize, MemoryLimit } from "./memoryLimit.ts";
 import type { NeighbourAnswers, NeighbourReport, NeighbourRun } from "./neighbour.ts";
 import type { BenchProcess } from "./benchProcess.ts";
 import { question } from "./question.ts";
@@ -33,6 +33,7 @@ type Trial = {
 
 type Plan = { memory: number; rate: number; quiet: number; seconds: number; patience: number };
 
+/** The benchmark of attacks by one account while another account publishes. */
 export const neighbours = question({
   asks:
     "publish and arrival times of one account while another attacks: each attack alone, and all at once, " +

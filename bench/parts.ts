@@ -4,6 +4,7 @@ import { summarize, formatSummary, formatTable } from "./figures.ts";
 import { question } from "./question.ts";
 import type { Server } from "./server.ts";
 
+/** The benchmark of the load and the sink, without a server. */
 export const parts = question({
   asks: "speed of the load and the sink without a server, which limits all other figures",
   options: {

@@ -52,6 +52,7 @@ type Contestant = { server: Server; database: string | null; drive: Workload };
 type DatabaseTurn = TurnResult & { statements: number | null; databaseCpu: number };
 type Measured = { name: string; turns: DatabaseTurn[] };
 
+/** The benchmark of nodes that share one PostgreSQL database. */
 export const postgres = question({
   asks:
     "messages/s with 1, 2 and 3 nodes on one PostgreSQL, statements, dead rows and backlog, " +

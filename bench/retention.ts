@@ -25,7 +25,7 @@ import type { Store } from "../src/store/store.ts";
 import type { Value } from "../src/store/sql/tables.ts";
 import { tables } from "../src/store/sql/tables.ts";
 import { startPostgres } from "../test/postgres.ts";
-import { cpuTime } from "./process-figures.ts";
+import { cpuTime } from "./processFigures.ts";
 
 const entries = 300_000;
 const account = "acc";

@@ -13,7 +13,7 @@ import {
 } from "./benchSetup.ts";
 import { mebibytes, formatTable } from "./figures.ts";
 import type { common, Given } from "./options.ts";
-import { cpuTime, memory } from "./process-figures.ts";
+import { cpuTime, memory } from "./processFigures.ts";
 import { question } from "./question.ts";
 import { formatActivity, activityHeads, type ThreadActivity, watchIdle } from "./idleActivity.ts";
 import { pause, waitUntilQuiet, type Server } from "./server.ts";
@@ -54,6 +54,7 @@ type Figures = {
 const minute = 60_000;
 const halfAYear = 182 * 24 * 60 * minute;
 
+/** The benchmark of many schedules. */
 export const schedules = question({
   asks:
     "idle cost and memory of many schedules, and the time to fire all that are due in one minute; " +

@@ -1,5 +1,5 @@
 import { request } from "undici";
-import { cpuTime } from "./process-figures.ts";
+import { cpuTime } from "./processFigures.ts";
 
 /** A server to measure: it accepts a publish and calls the sink. */
 export type Server = {

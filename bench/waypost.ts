@@ -61,15 +61,13 @@ export async function startWaypost(
   };
 }
 
-/**
- * Returns the figure of the server's health report, at any place in it. Older versions name it `unsettled`.
- */
+/** Returns the number of messages in flight from the server's health report, or null if it has none. */
 async function unsettled(port: number): Promise<number | null> {
   const headers = { authorization: `Bearer ${devToken}` };
   const { statusCode, body } = await request(`http://127.0.0.1:${port}/v2/health`, { headers });
   const text = await body.text();
   if (statusCode !== 200) return null;
-  const figure = /"(?:inFlight|unsettled)":\s*(\d+)/.exec(text)?.[1];
+  const figure = /"inFlight":\s*(\d+)/.exec(text)?.[1];
   return figure === undefined ? null : Number(figure);
 }
 

@@ -6,7 +6,7 @@ import { startPassThrough } from "./benchSetup.ts";
 import { mebibytes, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import type { common, Given } from "./options.ts";
 import type { BenchProcess } from "./benchProcess.ts";
-import { cpuTime, memory } from "./process-figures.ts";
+import { cpuTime, memory } from "./processFigures.ts";
 import { question } from "./question.ts";
 import { waitUntilQuiet, type Server } from "./server.ts";
 import type { BenchResources } from "./benchResources.ts";
@@ -37,6 +37,7 @@ type Turn = {
 
 const defaultLoad = { steps: 3, rate: null, batch: 1, sleep: null } as const;
 
+/** The benchmark of workflow runs. */
 export const workflows = question({
   asks:
     "steps/s of workflow runs, their latency, long histories, and memory of sleeping runs; " +

@@ -1,5 +1,5 @@
 /**
- * Writes docs/messages.md: all error texts, log lines and help texts of `src` as tables, so that they can be
+ * Writes docs/messages.md: the error texts, log lines and help texts of `src` as tables, so that they can be
  * reviewed together.
  *
  *   npm run messages             write the file
@@ -7,22 +7,56 @@
  */
 import { existsSync, globSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { parseSync } from "oxc-parser";
 import { makeTable } from "./markdown.ts";
+import {
+  bindParameters,
+  find,
+  isNode,
+  readName,
+  readSourceFile,
+  readText,
+  type Scope,
+  type SyntaxNode,
+  visitNodes,
+} from "./textsInCode.ts";
 
 /**
- * A text that a person reads. `folder` is below `src`. `kind` is the code of an error, or the level of a log
- * line.
+ * A text that a person reads. `folder` is below `src`. `kind` is the code of an error, the level of a log
+ * line, or the command, option or setting that a help text describes.
  */
 type Message = { table: "errors" | "logs" | "help"; folder: string; kind: string; text: string };
 
-type SyntaxNode = { type: string; [field: string]: unknown };
+/** A text before it has its folder. */
+type Found = Omit<Message, "folder">;
 
-/** Errors whose constructors take the text first. Those of `Refusal` take a code before it. */
-const textErrors =
-  /^(?:\w+Refused|CannotStart|CallRejection|Unsendable|BadResponse|EgressRefusal|Unavailable|ConnectionLost)$/;
+/** An expression in its file. `field` is the nearest property around it that names a field, or "". */
+type Place = { node: SyntaxNode; scope: Scope; field: string };
+
+/** Errors whose constructors take the text first. The constructor of `Refusal` takes a code before it. */
+const textErrors = new RegExp(
+  String.raw`^(?:\w+Refused|CannotStart|CallRejection|Unsendable|BadResponse|EgressRefusal|Unavailable|` +
+    String.raw`ConnectionLost)$`,
+);
 
 const levels = /^(?:debug|info|warn|error|fatal)$/;
+
+/** The levels of functions that log their text. */
+const logFunctions = new Map([
+  ["logFailure", "error"],
+  ["failure", "error"],
+  ["onDamage", "error"],
+  ["onOutdated", "fatal"],
+]);
+
+/** Properties of schemas and rows, which are not fields. */
+const notFields = new RegExp(
+  String.raw`^(?:error|message|help|takes|read|text|path|params|query|body|input|schema|fields|handle|code|` +
+    String.raw`needs|row|parameters|documentation)$`,
+);
+
+/** Texts that follow the name of a field, which other code adds. */
+const isProblem = (text: string): boolean =>
+  /^(?:must|is|are|has|contains|requires|ends|exceeds) /.test(text);
 
 /** Error texts that must stay as they are. */
 const fixedTexts: readonly (readonly string[])[] = [
@@ -38,83 +72,165 @@ const fixedTexts: readonly (readonly string[])[] = [
   ["`internal error…`", "clients and tools look for its beginning"],
 ];
 
-const isNode = (value: unknown): value is SyntaxNode =>
-  typeof value === "object" && value !== null && "type" in value;
-
 /**
- * Returns the text of an expression. Parts that are computed are `…`. Returns null if nothing of it is known.
+ * Returns a text with its field. Returns nothing if the text has no words apart from its field, or names
+ * neither its field nor the values.
  */
-function readText(node: unknown): string | null {
-  if (!isNode(node)) return null;
-  if (node.type === "Literal") return typeof node["value"] === "string" ? node["value"] : null;
-  if (node.type === "TemplateLiteral") {
-    const parts = node["quasis"] as { value: { cooked: string } }[];
-    return parts.map(({ value }) => value.cooked).join("…");
-  }
-  if (node.type === "BinaryExpression" && node["operator"] === "+") {
-    const [left, right] = [readText(node["left"]), readText(node["right"])];
-    return left === null && right === null ? null : `${left ?? "…"}${right ?? "…"}`;
-  }
-  if (node.type === "ConditionalExpression") {
-    const [first, second] = [readText(node["consequent"]), readText(node["alternate"])];
-    return first === null ? second : second === null ? first : `${first} / ${second}`;
-  }
-  return null;
+function makeFound(
+  table: Message["table"],
+  kind: string,
+  { text, field }: { text: string | null; field: string },
+): Found[] {
+  if (text === null || !/[a-z]{3}/i.test(text.replace(/^[\w.-]+:/, ""))) return [];
+  const isBare = table === "errors" && isProblem(text);
+  if (isBare && field === "" && text === "must be one of …") return [];
+  return [{ table, kind, text: isBare ? `${field === "" ? "…" : field}: ${text}` : text }];
 }
 
-/** Returns the messages of one expression, if it makes an error, logs, or describes an option. */
-function readMessage(node: SyntaxNode, folder: string): Message[] {
-  const message = (table: Message["table"], kind: string, expression: unknown): Message[] => {
-    const text = readText(expression);
-    return text === null || !/[a-z]/i.test(text) ? [] : [{ table, folder, kind, text }];
-  };
-  const list = (node["arguments"] ?? []) as unknown[];
-  const callee = node["callee"];
-  if (node.type === "NewExpression" && isNode(callee)) {
-    const name = String(callee["name"]);
-    if (name === "Refusal") return message("errors", readText(list[0]) ?? "…", list[1]);
-    return textErrors.test(name) ? message("errors", name, list[0]) : [];
-  }
-  if (node.type === "CallExpression" && isNode(callee)) {
-    const property = isNode(callee["property"]) ? String(callee["property"]["name"]) : "";
-    const object = isNode(callee["object"]) ? callee["object"] : undefined;
-    const objectName = String(
-      object?.["name"] ?? (isNode(object?.["property"]) ? object["property"]["name"] : ""),
-    );
-    if (levels.test(property) && /log$/i.test(objectName))
-      return message(
-        "logs",
-        property,
-        list.find((argument) => readText(argument) !== null),
-      );
-    if (property === "description") return message("help", "", list[0]);
-    return callee["name"] === "refuseText" ? message("errors", "invalid", list[1]) : [];
-  }
-  if (node.type === "Property" && isNode(node["key"])) {
-    const name = node["key"]["name"];
-    if (name === "help") return message("help", "", node["value"]);
-    return name === "error" || name === "message" ? message("errors", "", node["value"]) : [];
-  }
-  return [];
+/** Returns the text of `new Refusal(code, text)` and of other errors. */
+function readError({ node, scope }: Place): Found[] {
+  const name = readName(node["callee"]);
+  const [first, second] = node["arguments"] as unknown[];
+  if (name === "Refusal")
+    return makeFound("errors", readText(first, scope) ?? "…", { text: readText(second, scope), field: "" });
+  return textErrors.test(name) ? makeFound("errors", name, { text: readText(first, scope), field: "" }) : [];
 }
 
-/** Collects the messages below a node of the syntax tree. */
-function collect(node: unknown, folder: string, found: Message[]): void {
+/** Returns the text of a call such as `refuse(text)`, as the called function completes it. */
+function readRefusal({ node, scope, field }: Place): Found[] {
+  const given = node["arguments"] as unknown[];
+  const called = find(readName(node["callee"]), "functions", scope.file);
+  const found: Found[] = [];
+  if (called) {
+    const inside = { file: called.file, parameters: bindParameters(called.node, given, scope) };
+    visitNodes(called.node["body"], (part) => {
+      if (part.type === "NewExpression") found.push(...readError({ node: part, scope: inside, field }));
+    });
+  }
+  const problem = given.map((argument) => readText(argument, scope)).find((text) => text?.includes(" "));
+  if (problem === undefined || problem === null) return [];
+  const complete = found.filter(({ text }) => text.endsWith(problem));
+  if (complete.length > 0) return complete;
+  const text = isProblem(problem) ? problem : `…: ${problem}`;
+  return makeFound("errors", "invalid", { text, field });
+}
+
+/** Returns the text of a log line. */
+function readLogLine({ node, scope }: Place): Found[] {
+  const callee = node["callee"] as SyntaxNode;
+  const given = node["arguments"] as unknown[];
+  const isLogger = callee.type === "MemberExpression" && /log$/i.test(readName(callee["object"]));
+  const isComputed = isLogger && callee["computed"] === true;
+  const name = readName(callee);
+  const level = isComputed ? "…" : isLogger && levels.test(name) ? name : logFunctions.get(name);
+  if (level === undefined) return [];
+  const texts = given.map((argument) => readText(argument, scope) ?? readProperty(argument, scope));
+  return makeFound("logs", level, { text: texts.find((text) => text !== null) ?? null, field: "" });
+}
+
+/** Returns the property `text` of an object. */
+function readProperty(node: unknown, scope: Scope): string | null {
+  if (!isNode(node) || node.type !== "ObjectExpression") return null;
+  const property = (node["properties"] as SyntaxNode[]).find(({ key }) => readName(key) === "text");
+  return property ? readText(property["value"], scope) : null;
+}
+
+/** Returns the help text of `.option(…)`, `.argument(…)`, `.description(…)`, or `command(usage, text)`. */
+function readHelp({ node, scope }: Place): Found[] {
+  const callee = node["callee"] as SyntaxNode;
+  const [first, second] = node["arguments"] as unknown[];
+  const name = readName(callee);
+  if (name === "description") {
+    const text = readText(first, scope);
+    return makeFound("help", findCommand(callee["object"], scope), { text, field: "" });
+  }
+  if (name !== "option" && name !== "argument" && name !== "command") return [];
+  const kind = readText(first, scope) ?? "…";
+  const found = makeFound("help", kind, { text: readText(second, scope), field: "" });
+  if (found.length > 0 || !isNode(second) || second.type !== "MemberExpression") return found;
+  // A text from a table, such as `aboutLimits[name]`.
+  const rows = find(readName(second["object"]), "constants", scope.file)?.node["properties"] ?? [];
+  return (rows as SyntaxNode[]).flatMap(({ key, value }) =>
+    makeFound("help", readName(key), { text: readText(value, scope), field: "" }),
+  );
+}
+
+/** Returns the command that a chain of calls describes: `program.command("start").argument(…)`. */
+function findCommand(node: unknown, scope: Scope): string {
+  if (!isNode(node) || node.type !== "CallExpression") return "";
+  if (readName(node["callee"]) === "command")
+    return readText((node["arguments"] as unknown[])[0], scope) ?? "…";
+  return findCommand((node["callee"] as SyntaxNode)["object"], scope);
+}
+
+/** Returns the texts of a call. */
+function readCall(place: Place, folder: string): Found[] {
+  const { node, scope, field } = place;
+  const callee = node["callee"] as SyntaxNode;
+  const name = readName(callee);
+  if (folder === "cli" && /^(?:option|argument|description|command)$/.test(name)) return readHelp(place);
+  if (callee.type === "Identifier" && /^refuse(?:$|[A-Z])/.test(name)) return readRefusal(place);
+  const lines = readLogLine(place);
+  if (lines.length > 0 || callee.type !== "MemberExpression") return lines;
+  // Schemas take a text as their last argument: `z.array(z.string(), "is not a list")`.
+  const text = readText((node["arguments"] as unknown[]).at(-1), scope);
+  return text !== null && isProblem(text) ? makeFound("errors", "invalid", { text, field }) : [];
+}
+
+/** Returns the texts of the properties `error`, `message` and `help` of an object. */
+function readObject({ node, scope, field }: Place): Found[] {
+  const properties = node["properties"] as SyntaxNode[];
+  const readValue = (name: string): string | null =>
+    readText(properties.find(({ key }) => readName(key) === name)?.["value"], scope);
+  const code = readValue("refused") ?? (readValue("code") === "custom" ? "invalid" : "");
+  return [
+    ...makeFound("help", field, { text: readValue("help"), field }),
+    ...["error", "message"].flatMap((name) => makeFound("errors", code, { text: readValue(name), field })),
+  ];
+}
+
+/** Collects the texts below a node of the syntax tree. */
+function collect(place: Omit<Place, "node"> & { node: unknown }, folder: string, found: Message[]): void {
+  const { node, scope } = place;
   if (typeof node !== "object" || node === null) return;
-  if (isNode(node)) found.push(...readMessage(node, folder));
-  for (const child of Object.values(node)) collect(child, folder, found);
+  let { field } = place;
+  if (isNode(node)) {
+    const here: Place = { node, scope, field };
+    if (node.type === "NewExpression") add(readError(here));
+    if (node.type === "CallExpression") add(readCall(here, folder));
+    if (node.type === "ObjectExpression") add(readObject(here));
+    const name = node.type === "Property" ? readName(node["key"]) : "";
+    if (name !== "" && !notFields.test(name)) field = name;
+  }
+  for (const child of Object.values(node)) collect({ node: child, scope, field }, folder, found);
+
+  function add(texts: readonly Found[]): void {
+    found.push(...texts.map((text) => ({ ...text, folder })));
+  }
 }
 
 const home = join(import.meta.dirname, "..");
 
-/** Returns all messages of `src`, each text once per folder. */
+/** Returns the messages of `src`, each text once per folder. */
 function readMessages(): Message[] {
   const found: Message[] = [];
-  for (const file of globSync("src/**/*.ts", { cwd: home }).toSorted()) {
-    const { program } = parseSync(file, readFileSync(join(home, file), "utf8"));
-    collect(program, dirname(file).replace(/^src\//, ""), found);
+  for (const name of globSync("src/**/*.ts", { cwd: home }).toSorted()) {
+    const file = readSourceFile(join(home, name));
+    const folder = dirname(name).replace(/^src\//, "");
+    collect({ node: file.program, scope: { file }, field: "" }, folder, found);
   }
-  return [...new Map(found.map((message) => [JSON.stringify(message), message])).values()];
+  const byText = new Map<string, Message>();
+  // The same text may be found at a call and in the function that is called, which knows its code.
+  for (const message of found) {
+    const key = JSON.stringify([
+      message.table,
+      message.folder,
+      message.table === "errors" ? "" : message.kind,
+      message.text,
+    ]);
+    if ((byText.get(key)?.kind ?? "") === "") byText.set(key, message);
+  }
+  return [...byText.values()];
 }
 
 const opening = `# Messages
@@ -122,10 +238,17 @@ const opening = `# Messages
 <!-- Generated by scripts/messages.ts from the code. Change the texts there and run: npm run messages -->
 <!-- plain-english: off -->
 
-All texts that callers and operators read, in one place for review. \`…\` stands for a value.
+The texts that callers and operators read, in one place for review. \`…\` is the place of a value.
 [Style](style.md) has the rules:
 \`field: what is wrong; what to do\` for errors, what failed and what happens next for log
 lines, a noun phrase for help.
+
+These texts are not included:
+
+* texts that several functions compute together;
+* results and progress that commands print;
+* texts of libraries and of the database;
+* errors of the program itself (\`new Error\`), which only its log shows.
 
 ## Fixed texts
 
@@ -136,7 +259,7 @@ These texts stay byte for byte as they are.
 function makeTables(messages: readonly Message[], head: readonly string[]): string[] {
   const byFolder = Map.groupBy(messages, ({ folder }) => folder);
   return [...byFolder].flatMap(([folder, rows]) => {
-    const cells = rows.map(({ kind, text }) => (head.length === 1 ? [text] : [kind, text]));
+    const cells = rows.map(({ kind, text }) => [kind, text]);
     return ["", `### ${folder}`, ""].concat(makeTable(head, cells));
   });
 }
@@ -150,7 +273,7 @@ function makeDocument(): string {
     ...makeTable(["Text", "Reason"], fixedTexts),
     ...["", "## Errors", ...makeTables(select("errors"), ["Code", "Text"])],
     ...["", "## Log lines", ...makeTables(select("logs"), ["Level", "Text"])],
-    ...["", "## Help", ...makeTables(select("help"), ["Text"])],
+    ...["", "## Help", ...makeTables(select("help"), ["Subject", "Text"])],
   ];
   return `${lines.join("\n")}\n`;
 }

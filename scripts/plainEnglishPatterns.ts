@@ -13,8 +13,11 @@ const atStart = (rest: string): RegExp => new RegExp(sentenceStart + rest, "gm")
 export const patterns: readonly Pattern[] = [
   {
     name: "who-subject",
-    pattern:
-      /\b[Ww]hoever\b|(?<=^|[.;:]\s)Who (?!is|are|was|else|does|did|sends|can|may|will|has)[a-z]+s?\b(?![^.?!]*\?)/gm,
+    pattern: new RegExp(
+      String.raw`\b[Ww]hoever\b|(?<=^|[.;:]\s)Who (?!is|are|was|else|does|did|sends|can|may|will|` +
+        String.raw`has)[a-z]+s?\b(?![^.?!]*\?)`,
+      "gm",
+    ),
     advice: "name the actor: the caller, a message, a node",
   },
   {
@@ -59,14 +62,20 @@ export const patterns: readonly Pattern[] = [
   { name: "ask-again", pattern: /\bask again\b/g, advice: "retry" },
   {
     name: "told",
-    pattern:
-      /\b(?:(?:is|are|was|were|be|been) told|tells? (?:of|that|how|what|apart)|told of|say(?:s)? so|said of|in words)\b/g,
+    pattern: new RegExp(
+      String.raw`\b(?:(?:is|are|was|were|be|been) told|tells? (?:of|that|how|what|apart)|told of|` +
+        String.raw`say(?:s)? so|said of|in words)\b`,
+      "g",
+    ),
     advice: "reports, receives, returns, distinguishes",
   },
   {
     name: "come-of",
-    pattern:
-      /\b(?:came|comes?|become|became) of\b|\bcomes? to (?:so|an?|its end|more|[\dX])|\b(?:come|comes|came) through\b/g,
+    pattern: new RegExp(
+      String.raw`\b(?:came|comes?|become|became) of\b|\bcomes? to (?:so|an?|its end|more|[\dX])|` +
+        String.raw`\b(?:come|comes|came) through\b`,
+      "g",
+    ),
     advice: "the result of; amounts to; succeeds",
   },
   { name: "goes-on", pattern: /\b(?:go|goes|went|gone|going) on\b/g, advice: "continues, resumes" },
@@ -82,8 +91,11 @@ export const patterns: readonly Pattern[] = [
   },
   {
     name: "is-no",
-    pattern:
-      /(?<!\b[Tt]here )\b(?:is|are|was|were) (?:no|none)\b(?! (?:longer|more|need|way|reason|room|problem)\b)/g,
+    pattern: new RegExp(
+      String.raw`(?<!\b[Tt]here )\b(?:is|are|was|were) (?:no|none)\b(?! (?:longer|more|need|way|` +
+        String.raw`reason|room|problem)\b)`,
+      "g",
+    ),
     advice: "is not a …",
   },
   {
@@ -93,14 +105,17 @@ export const patterns: readonly Pattern[] = [
   },
   {
     name: "could-apply",
-    pattern:
-      /(?<!\bso )\bthat (?:it|they|he) could\b|\b[Tt]here (?:is|are) no such\b|\bwith no such\b|\bthose there are\b|\bthat there (?:is|are) (?:not|of|now)\b/g,
+    pattern: new RegExp(
+      String.raw`(?<!\bso )\bthat (?:it|they|he) could\b|\b[Tt]here (?:is|are) no such\b|` +
+        String.raw`\bwith no such\b|\bthose there are\b|\bthat there (?:is|are) (?:not|of|now)\b`,
+      "g",
+    ),
     advice: "requires …; does not exist; unknown …",
   },
   {
     name: "of-own",
     pattern: /\bof (?:its|their|his|your|our) own\b/g,
-    advice: "'its own X' instead of 'an X of its own'",
+    advice: "put 'own' before the noun: 'its own X'",
   },
   {
     name: "stand",
@@ -109,8 +124,11 @@ export const patterns: readonly Pattern[] = [
   },
   {
     name: "anew",
-    pattern:
-      /\b(?:anew|meanwhile\.|once more|thereby|hence|shall|whom|for ever|anyhow|in vain|beside (?:it|them)|mend(?:s|ed)?)\b/g,
+    pattern: new RegExp(
+      String.raw`\b(?:anew|meanwhile\.|once more|thereby|hence|shall|whom|for ever|anyhow|in vain|` +
+        String.raw`beside (?:it|them)|mend(?:s|ed)?)\b`,
+      "g",
+    ),
     advice: "again, at the same time, must, fix, futile",
   },
   {
@@ -120,8 +138,12 @@ export const patterns: readonly Pattern[] = [
   },
   {
     name: "retired",
-    pattern:
-      /(?<!\b(?:by|in) )(?<!\b[Dd]ead[ -])(?<!\bbare )\b(?:hands?(?= (?:for|is|free|were)\b)|hands(?! out| over| on| it| its)|letters?(?! or\b| case)|envelopes?|shelf|desk|sightings?|allowances?|onward|put aside|puts? aside|linger|folding)\b/g,
+    pattern: new RegExp(
+      String.raw`(?<!\b(?:by|in) )(?<!\b[Dd]ead[ -])(?<!\bbare )\b(?:hands?(?= (?:for|is|free|` +
+        String.raw`were)\b)|hands(?! out| over| on| it| its)|letters?(?! or\b| case)|envelopes?|shelf|` +
+        String.raw`desk|sightings?|allowances?|onward|put aside|puts? aside|linger|folding)\b`,
+      "g",
+    ),
     advice: "the word of docs/vocabulary.md: capacity, input, stored message, …",
   },
   {

@@ -25,6 +25,7 @@ declare module "vitest" {
   }
 }
 
+/** A PostgreSQL server that runs for the tests. */
 export type Postgres = {
   url: string;
   /** The process that it is now. */

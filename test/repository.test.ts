@@ -41,6 +41,20 @@ test("the README and the package name the compatible API, and deny any affiliati
   );
 });
 
+test("no key of package.json is repeated", () => {
+  // The keys of a file that npm formatted: a key has the indentation of its object, which ends with a brace.
+  const repeated: string[] = [];
+  const open: Set<string>[] = [];
+  for (const line of text("package.json").split("\n")) {
+    const key = /^\s*("[^"]+"):/.exec(line)?.[1];
+    if (key !== undefined && open.at(-1)?.has(key)) repeated.push(key);
+    if (key !== undefined) open.at(-1)?.add(key);
+    if (/[{[]$/.test(line)) open.push(new Set());
+    if (/^\s*[}\]]/.test(line)) open.pop();
+  }
+  expect(repeated, "JSON.parse and npm silently use the last of two values.").toEqual([]);
+});
+
 test("unknown addresses are reserved placeholders", () => {
   for (const name of [
     "SECURITY.md",

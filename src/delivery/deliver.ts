@@ -43,7 +43,7 @@ export type DeliverOptions = {
      * Should equal the delivery capacity: a call that waits for a connection here uses up its own timeout.
      */
     connectionsPerOrigin: number;
-    /** Most sockets to all destinations. Absent: no limit. */
+    /** The maximum number of sockets to all destinations. Absent: no limit. */
     sockets?: number;
   };
   region: string;
@@ -64,8 +64,8 @@ export function createDeliver(options: DeliverOptions): { deliver: Deliver; clos
     const { promise: outcome, resolve } = Promise.withResolvers<Outcome>();
     const url = parseUrl(delivery.message.url);
     const attempt = new DeliveryAttempt({ delivery, host: url?.host ?? "", options, resolve, room });
-    // Answers to publishers are already queued and go first: making and signing a request takes longer than
-    // an answer.
+    // Answers to publishers are already queued and go first: composing and signing a request takes longer
+    // than sending an answer.
     process.nextTick(() => attempt.begin(connections, url));
     return { outcome, abort: () => attempt.end(abortedError) };
   };
@@ -98,7 +98,7 @@ class DeliveryAttempt implements RequestCaller {
   #body: ResponseBody | null = null;
   /** Bytes of a body that is not kept. */
   #discardedBytes = 0;
-  /** Some header fields, or part of the body, were dropped. */
+  /** Whether some header fields, or a part of the body, were dropped. */
   #isCut = false;
 
   constructor({ delivery, host, options, resolve, room }: AttemptOptions) {
@@ -177,7 +177,7 @@ class DeliveryAttempt implements RequestCaller {
   }
 
   /**
-   * Fails the call. A cut response would not do: the workflow step would continue with half of it and could
+   * Fails the call. A cut response is not enough: the workflow step would continue with half of it, and would
    * not know.
    */
   #endTooLarge(): void {
@@ -189,8 +189,9 @@ class DeliveryAttempt implements RequestCaller {
   }
 
   /**
-   * The most bytes of the body. The response of a third party is a step of a workflow, and may be as large as
-   * a message. A callback, which contains the response in base64, can carry three quarters of that.
+   * The maximum size of the body, in bytes. The response of a third party is a step of a workflow, and may be
+   * as large as a message. A callback, which contains the response in base64, can carry three quarters of
+   * that.
    */
   get #maxBytes(): number {
     const { responseBytes } = this.#options.limits;

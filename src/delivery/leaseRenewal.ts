@@ -12,7 +12,7 @@ type LeaseRenewalOptions = {
   running: RunningDeliveries;
 };
 
-/** Keeps the leases of running deliveries. */
+/** Renews the leases of running deliveries, so that they do not expire. */
 export class LeaseRenewal {
   readonly #options: LeaseRenewalOptions;
   #isRenewing = false;
@@ -44,8 +44,8 @@ export class LeaseRenewal {
   }
 
   /**
-   * Renews leases that are three quarters over. This happens when the clock was set forward or the process
-   * was suspended; the next claim would otherwise treat them as lost.
+   * Renews leases of which three quarters have passed. This happens when the clock was set forward or the
+   * process was suspended; the next claim would otherwise treat them as lost.
    */
   async renewOverdue(): Promise<void> {
     const before = this.#options.clock.now() - (3 * spans.lease) / 4;

@@ -37,14 +37,14 @@ export class SessionLeaseGuard {
   }
 
   /**
-   * Reports whether this node may send. It may not while leases are being given back, because a retry could
-   * give back a lease that was taken again.
+   * Reports whether this node may send. It may not send while leases are being given back, because a repeated
+   * attempt could give back a lease that this node has taken again.
    */
   get maySend(): boolean {
     return this.#options.sessionLease.isHeld() && this.#returning.size === 0;
   }
 
-  /** Gives leases back. It retries until the storage accepts that or the leases expire. */
+  /** Gives leases back. Retries until the storage accepts this or the leases expire. */
   returnLeases(leases: readonly LeaseRef[]): void {
     const returning: Promise<void> = this.#returnLeases(leases).then(() => {
       this.#returning.delete(returning);

@@ -23,8 +23,8 @@ export async function deleteAccountData(
   if (account.state !== "passive")
     throw new Refusal(
       "invalid",
-      `${id}: the account is active; run "waypost account disable ${id}" first and check that it is ` +
-        "not missed",
+      `${id}: the account is active; run "waypost account disable ${id}" first and check that ` +
+        "nothing still uses it",
     );
   await deleteResources(store, id);
   // First runs, then messages: a run whose account is disabled can still invoke others, and a running

@@ -18,10 +18,13 @@ import type { Prices } from "../../src/core/accounts/statistics.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
 
+/** The main token of the default account. */
 export const token = "eyJVc2VySUQiOiJ1c2VyIiwiUGFzc3dvcmQiOiJwYXNzIn0=";
+/** The token of the second account of tests. */
 export const otherToken = "b3RoZXI=";
 /** The password of the operator. */
 export const operatorPassword = "operator-password";
+/** The time at which the clock of a test server starts. */
 export const testTime = 1_800_000_000_000;
 
 /** `body` is the parsed JSON. Each test states what it expects of it. */
@@ -37,6 +40,7 @@ const fastPath = process.env["FAST_PATH"];
 /** Requests that the fast path answers, unless something about them is unusual. */
 const onFastPath = /^(POST \/v2\/(publish|batch)|DELETE \/v2\/workflows\/runs\/)/i;
 
+/** A server on a store in memory, whose clock the test sets. */
 export type TestServer = {
   api: FastifyInstance;
   store: Store;

@@ -10,10 +10,10 @@ export const againOnFastPath = [
   "test/api/publishing/refusedHosts.test.ts",
   "test/api/settings/forward.test.ts",
   "test/api/routes/accounts/{limits,passive,storageQuota}.test.ts",
-  "test/api/routes/messages/{batch,batch-items,deduplication,group-publish}.test.ts",
-  "test/api/routes/messages/{keep-response,publish-schedule}.test.ts",
-  "test/api/routes/messages/{standard-webhooks,truncated}.test.ts",
-  "test/api/routes/workflows/{workflow-invoke,workflow-post,workflow-post-refused}.test.ts",
+  "test/api/routes/messages/{batch,batchItems,deduplication,groupPublish}.test.ts",
+  "test/api/routes/messages/{keepResponse,publishSchedule}.test.ts",
+  "test/api/routes/messages/{standardWebhooks,truncated}.test.ts",
+  "test/api/routes/workflows/{workflowInvoke,workflowPost,workflowPostRefused}.test.ts",
   "test/api/server/repeatedPublish.test.ts",
 ];
 

@@ -3,6 +3,7 @@ import { connect } from "node:net";
 import type { TestServer } from "./testServer.ts";
 import { portOf } from "./testServer.ts";
 
+/** A response as it was read from the connection. */
 export type WireReply = { status: number; head: string; body: string };
 
 /** Makes a server listen on loopback. Returns the port. */

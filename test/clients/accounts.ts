@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
+/** Tests keys and tokens with the published client. */
 export function accounts(createUser: () => TestUser): void {
   test("the token contains the id of its account", () => {
     const { token } = createUser();

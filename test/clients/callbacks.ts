@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { eventually, startVerifyingDestination } from "./clientTestServer.ts";
 
+/** Tests callbacks with the published client. */
 export function callbacks(createUser: () => TestUser): void {
   test("each attempt has a callback, and one failure callback names the dead letter", async () => {
     const user = createUser();

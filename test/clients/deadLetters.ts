@@ -31,6 +31,7 @@ async function createDeadLetters(user: TestUser, paths: readonly string[], more:
   return { client, url: destination.url, ids, messages, entry };
 }
 
+/** Tests the dead-letter queue with the published client. */
 export function deadLetters(createUser: () => TestUser): void {
   testListing(createUser);
   testDeleting(createUser);

@@ -9,6 +9,7 @@ import {
 
 const key = "shop 7: ü";
 
+/** Tests flow control with the published client. */
 export function flowControl(createUser: () => TestUser): void {
   test("a key exists right after its first publish, with all fields of its type", async () => {
     const { client } = createUser();

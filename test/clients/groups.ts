@@ -7,6 +7,7 @@ const endpoints = [
   { name: "second", url: "https://two.example" },
 ];
 
+/** Tests URL groups with the published client. */
 export function groups(createUser: () => TestUser): void {
   test("a group is created with its endpoints, listed and read", async () => {
     const { client } = createUser();

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { eventually, delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
+/** Tests the log with the published client. */
 export function log(createUser: () => TestUser): void {
   test("the log has an entry for each step, with the labels", async () => {
     const user = createUser();

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { eventually, delayedDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
+/** Tests reads and cancellation of messages with the published client. */
 export function messages(createUser: () => TestUser): void {
   test("a message can be read with all its settings", async () => {
     const { clientWith } = createUser();

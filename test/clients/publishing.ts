@@ -11,6 +11,7 @@ import {
 
 const anId = expect.stringMatching(/^msg_/);
 
+/** Tests publishes with the published client. */
 export function publishing(createUser: () => TestUser): void {
   testDelivery(createUser);
   testProviders(createUser);

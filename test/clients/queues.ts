@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 import { eventually, startHeldDestination, startVerifyingDestination } from "./clientTestServer.ts";
 
+/** Tests queues with the published client. */
 export function queues(createUser: () => TestUser): void {
   testSettings(createUser);
   testDelivery(createUser);

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { TestUser } from "./clientTestServer.ts";
 
+/** Tests schedules with the published client. */
 export function schedules(createUser: () => TestUser): void {
   test("a schedule is created, read, listed, paused, resumed and deleted", async () => {
     const { client } = createUser();

@@ -48,6 +48,7 @@ type Invokable = ReturnType<typeof createWorkflow>;
 /** Returns a workflow by its name, for workflows that invoke it. It works only while one of them runs. */
 type WorkflowsByName = (name: string) => Invokable;
 
+/** A server for the published workflow client. */
 export type WorkflowTestServer = { url: string; createUser(): WorkflowUser; close(): Promise<void> };
 
 /**

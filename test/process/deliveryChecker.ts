@@ -14,6 +14,7 @@ export const parallelism: Readonly<Record<string, number>> = {
 /** Milliseconds per call: long enough for the limits to be reached. */
 const durations: Readonly<Record<string, number>> = { "queue-three": 150, "key-two": 60 };
 
+/** A kind of message: how it is published, and the limiter that counts its deliveries. */
 export type Kind = {
   limiter: string;
   path: string;

@@ -26,6 +26,7 @@ const fences = new RegExp(
   "gms",
 );
 
+/** Returns the code blocks of a document, with the expectations in the comments before them. */
 export function parseBlocks(text: string): Block[] {
   return [...text.matchAll(fences)].flatMap(
     ([, comment = "", language = "", commands = "", inComment, inBlock]): Block[] => {

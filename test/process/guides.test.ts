@@ -56,9 +56,9 @@ describe("the commands print what the document shows", () => {
     for (const block of blocks) await expectAsWritten(place, block, name);
   };
 
-  test.each(quick)("%s", { timeout: 600_000 }, (name) => expectFollowed(name));
+  test.each(quick)("%s works as written", { timeout: 600_000 }, (name) => expectFollowed(name));
   test.each(documents.filter((name) => !quick.includes(name)))(
-    "%s",
+    "%s works as written",
     { tags: "long", timeout: 600_000 },
     (name) => expectFollowed(name),
   );

@@ -116,8 +116,9 @@ type DeliveryChecker = Awaited<ReturnType<typeof startDeliveryChecker>>;
 const maxBehind = (limiter: string): number => (limiter === "key-rate" ? 8 : 20);
 const publishers = 6;
 
-/** Clients have little patience and retry. Requests that set up the test have more. */
+/** How long a client waits for a response, in milliseconds, before it retries. */
 export const client = { patience: 2_000 };
+/** How long a request that sets up the test waits for its response, in milliseconds. */
 export const builder = { patience: 30_000 };
 
 /**

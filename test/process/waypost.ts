@@ -14,6 +14,7 @@ const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 /** The token of the well-known account of `waypost dev`. */
 export const developmentToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
 
+/** The result of a process that has ended. */
 export type Ended = { code: number | null; signal: NodeJS.Signals | null; out: string; err: string };
 /** `leave` closes the pipes that its output is read from. */
 type Running = {
@@ -23,6 +24,7 @@ type Running = {
   kill(signal: NodeJS.Signals): void;
   ended: Promise<Ended>;
 };
+/** A running server. */
 export type Process = Running & { url: string };
 
 /**
@@ -88,6 +90,7 @@ export function temporaryFolder(): string {
   return folder;
 }
 
+/** A request that a destination received. */
 export type Arrival = { path: string; method: string; headers: IncomingMessage["headers"]; body: Buffer };
 type Answer = { status: number; headers?: Record<string, string>; body?: string; after?: number };
 

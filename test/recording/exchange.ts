@@ -1,6 +1,7 @@
 import type { Agent } from "node:http";
 import { request } from "node:http";
 
+/** A header line. */
 export type Header = readonly [name: string, value: string];
 
 /** `chunked`: the body is sent in chunks, which the fast path for publishes leaves to the framework. */
@@ -12,6 +13,7 @@ export type Sent = {
   chunked: boolean;
 };
 
+/** A response with its body as text. */
 export type Reply = { status: number; headers: readonly Header[]; text: string };
 
 /** Sends a request with its path exactly as written. Headers of the response keep their case. */

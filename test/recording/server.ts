@@ -8,6 +8,7 @@ import { createInterface } from "node:readline";
 /** The password of the operator of a recorded server. */
 export const operatorPassword = "password-of-the-recording";
 
+/** A server that is recorded. */
 export type Server = { url: string; stop(): Promise<void> };
 
 /**

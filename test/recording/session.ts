@@ -27,6 +27,7 @@ type Recorded = { label: string; method: string; path: string; reply: Reply };
 /** The response to wait for, and the token of the requests. */
 export type Expectation = { isExpected: (json: Answer["json"]) => boolean; token: string };
 
+/** The tokens and the password of an account. */
 export type Credentials = {
   id: string;
   name: string;
@@ -190,6 +191,7 @@ const normalised = (line: Line, normalise: (text: string) => string): Line => ({
   body: normalise(line.body),
 });
 
+/** Returns the id of the message that a destination received, if it has one. */
 export const messageIdOf = ({ headers }: Arrival): string | undefined =>
   headers.find(([name]) => /^(svc|upstash)-message-id$/i.test(name))?.[1];
 

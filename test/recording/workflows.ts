@@ -2,8 +2,10 @@ import type { Area } from "./area.ts";
 import { startArea } from "./area.ts";
 import type { Answer, Session } from "./session.ts";
 
+/** The prefix of headers, in one of its two spellings. */
 export type Brand = "Svc" | "Upstash";
 
+/** The features that a current workflow client reports. */
 export const features = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig";
 
 /** Headers of what an endpoint posts for a run. */

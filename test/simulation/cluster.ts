@@ -1,16 +1,17 @@
 import type { Retention } from "../../src/core/commands/retention.ts";
-import type { BatchScheduler } from "./batchScheduler.ts";
-import type { SimulatedHosts } from "./destinations.ts";
-import type { Endpoints } from "./endpoints.ts";
-import type { InvariantChecker } from "./invariantChecker.ts";
-import type { SimulatedNode } from "./node.ts";
-import type { SharedSessions } from "./nodeSessions.ts";
-import type { Storage } from "./storage.ts";
+import type { BatchScheduler } from "./storage/batchScheduler.ts";
+import type { SimulatedHosts } from "./actors/destinations.ts";
+import type { Endpoints } from "./actors/endpoints.ts";
+import type { InvariantChecker } from "./checkers/invariantChecker.ts";
+import type { SimulatedNode } from "./actors/node.ts";
+import type { SharedSessions } from "./actors/nodeSessions.ts";
+import type { Storage } from "./storage/storage.ts";
 import type { VirtualTime } from "./virtualTime.ts";
 
 /** The probability of each fault, from 0 to 1. */
 export type Faults = Record<(typeof faultNames)[number], number>;
 
+/** The faults that a simulation can have. */
 export const faultNames = [
   "refusedBatch",
   "lostAnswer",
@@ -20,6 +21,7 @@ export const faultNames = [
   "lateReport",
 ] as const;
 
+/** No faults at all. */
 export const noFaults: Faults = {
   refusedBatch: 0,
   lostAnswer: 0,

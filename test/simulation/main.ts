@@ -1,9 +1,9 @@
 import { parseArgs } from "node:util";
 import { simulate } from "./simulation.ts";
 import { freshDatabase, startPostgres } from "../postgres.ts";
-import { postgresStorage } from "./postgresStorage.ts";
-import type { Storage } from "./storage.ts";
-import { memoryStorage, sqliteStorage } from "./storage.ts";
+import { postgresStorage } from "./storage/postgresStorage.ts";
+import type { Storage } from "./storage/storage.ts";
+import { memoryStorage, sqliteStorage } from "./storage/storage.ts";
 
 const usage = `Runs simulations and prints their results. Exits with code 1 if an invariant is broken.
 

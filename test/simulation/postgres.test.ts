@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { freshDatabase } from "../postgres.ts";
-import { postgresStorage } from "./postgresStorage.ts";
+import { postgresStorage } from "./storage/postgresStorage.ts";
 import type { Report } from "./simulation.ts";
 import { simulate } from "./simulation.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { simulate } from "./simulation.ts";
-import { memoryStorage, sqliteStorage } from "./storage.ts";
+import { memoryStorage, sqliteStorage } from "./storage/storage.ts";
 
 // Accounts that exceed their storage quota, with all other faults. Everything that has started must end, and
 // the counted bytes must be correct.

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Report } from "./simulation.ts";
 import { simulate } from "./simulation.ts";
-import { memoryStorage, sqliteStorage } from "./storage.ts";
+import { memoryStorage, sqliteStorage } from "./storage/storage.ts";
 
 // A failure names its seed. `npm run simulate -- --seed N` runs the seed again and prints its trace.
 

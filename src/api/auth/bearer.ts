@@ -30,7 +30,7 @@ export type GivenTokens = {
 
 /**
  * How long a looked-up token is used. A change on another node takes effect within this time, even if the
- * notice of it was lost.
+ * notification of the change was lost.
  */
 const cacheTime: Millis = 5 * second;
 /** While the storage is unavailable, a token that was valid within this time stays valid. */
@@ -110,7 +110,8 @@ class TokenCache {
   /** Look-ups in flight. All requests with one token share one look-up. */
   readonly #pending = new Map<string, Promise<Holder | null>>();
   /**
-   * Incremented when the cache is cleared. A look-up that began before is out of date and must not be cached.
+   * Incremented when the cache is cleared. A look-up that began before the cache was cleared is out of date
+   * and must not be cached.
    */
   #generation = 0;
 

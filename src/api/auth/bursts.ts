@@ -3,8 +3,8 @@ import { countInBurst, readRequestRateLimit, toSecond } from "../../core/account
 import type { Account, AccountId, Millis } from "../../core/model/message.ts";
 
 /**
- * Counts the requests of accounts at this node alone in the current second. Nothing is kept of earlier
- * seconds, so there is at most one count for each account with a request within the second.
+ * Counts the requests of each account in the current second, at this node only. Counts of earlier seconds are
+ * dropped, so there is at most one count per account.
  */
 export class Bursts {
   #second = 0;

@@ -4,14 +4,14 @@ import type { Millis } from "../../core/model/message.ts";
 import { toNetwork } from "../http/address.ts";
 
 /**
- * Addresses that have their own count in a second. Further addresses share one count, because none of them
- * has shown valid credentials.
+ * The maximum number of addresses that are counted separately in a second. Further addresses share one count,
+ * because none of them has shown valid credentials.
  */
 const maxAddresses = 10_000;
 
 /**
- * Requests of one address in a second that may be refused or have no valid token. Further ones get one short
- * response.
+ * The maximum number of requests of one address in a second that are refused or have no valid token. Further
+ * requests of the address get a short refusal.
  */
 export const defaultRefusedPerSecond = 100;
 

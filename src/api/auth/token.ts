@@ -2,8 +2,8 @@ import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Account } from "../../core/model/message.ts";
 
 /**
- * Returns base64 of a JSON with `UserID` and `Password`. Existing clients read the user id from a token, so
- * it must have this form.
+ * Returns a token: the base64 of a JSON object with `UserID` and `Password`. Existing clients read the user
+ * id from a token, so it must have this form.
  */
 export const makeToken = (id: string, password: string): string =>
   Buffer.from(JSON.stringify({ UserID: id, Password: password })).toString("base64");
@@ -46,6 +46,6 @@ function fieldIn(token: string, name: string): string | null {
 
 const longestToken = 2_000;
 
-/** Reports whether two secrets are equal. The time it takes does not depend on them. */
+/** Reports whether two secrets are equal. The time does not depend on the secrets. */
 export const isSameSecret = (one: string, other: string): boolean =>
   timingSafeEqual(Buffer.from(hashToken(one)), Buffer.from(hashToken(other)));

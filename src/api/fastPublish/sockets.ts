@@ -31,9 +31,9 @@ export type HandOver = (begun: Begun & { isSilent: boolean }) => void;
 export type PlainService = {
   server: Server;
   /**
-   * Admits a request before its body has arrived. Returns null if Node's parser must read it. Returns a
-   * promise if `admit` must be called again once the promise has resolved; then it decides at once.
-   * `callerIp` is the other end of the connection.
+   * Admits a request before its body has arrived. Returns null if Node's parser must read the request.
+   * Returns a promise if the caller must wait for it and then call `admit` again; the second call decides at
+   * once. `callerIp` is the other end of the connection.
    */
   admit(head: PlainHead, callerIp: string | null): AdmittedBody | null | Promise<unknown>;
   now(): Millis;
@@ -163,7 +163,7 @@ export class PlainSocket {
     this.#pending = null;
     this.#isBusy = true;
     const end = head.headBytes + head.length;
-    // The next request gets its turn when this one is answered.
+    // The next request is read after this one has its response.
     if (missing < 0) this.#unread(bytes.subarray(end));
     // The body is copied, so that the rest of the request is not kept in memory.
     const response = admitted.respond(Buffer.from(bytes.subarray(head.headBytes, end)));
@@ -197,7 +197,8 @@ export class PlainSocket {
   }
 
   /**
-   * Reads the bytes at hand in another turn of the event loop, so that other connections are read in between.
+   * Reads the bytes that have already arrived in another turn of the event loop, so that other connections
+   * are read in between.
    */
   #resumeReading(): void {
     const socket = this.#socket;
@@ -219,7 +220,7 @@ export class PlainSocket {
     return `${head}Date: ${formatDate(now)}\r\n${connectionHeaders}\r\n\r\n`;
   }
 
-  /** Writes a response. Returns false if more bytes wait to be sent than should. */
+  /** Writes a response. Returns false if the write buffer of the socket is full. */
   #write(head: string, text: string, gone: (() => void) | undefined): boolean {
     const socket = this.#socket;
     if (Buffer.byteLength(text) === text.length) return socket.write(head + text, "latin1", gone);
@@ -229,7 +230,7 @@ export class PlainSocket {
   /** Handles the end of the connection: the other side sends no more. */
   #handleEnd(): void {
     this.#hasEnded = true;
-    // Node's parser refuses a body that breaks off.
+    // Node's parser refuses a body that ends early.
     if (this.#pending) this.#handOver(this.#pending.pieces);
     else if (!this.#isBusy) this.#socket.end();
   }
@@ -264,7 +265,7 @@ function destroy(this: Socket): void {
 
 let date = { second: Number.NaN, text: "" };
 
-/** Returns a time as the header Date has it. The text is made once a second. */
+/** Returns a time as the header Date has it. The text is formatted at most once a second. */
 function formatDate(now: Millis): string {
   const second = Math.floor(now / 1000);
   if (second !== date.second) date = { second, text: new Date(second * 1000).toUTCString() };

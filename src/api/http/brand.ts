@@ -38,8 +38,8 @@ export const findTokenBrand = (name: string): Brand | null =>
   brands.find((brand) => brandNames[brand].queryToken === name) ?? null;
 
 /**
- * Returns the brand of a request that shows these brands. The other brand is chosen only if the request does
- * not show the neutral one.
+ * Returns the brand of a request that shows these brands: `svc` if it shows that, otherwise `upstash` if it
+ * shows that, otherwise the fallback.
  */
 export const pickBrand = (shown: readonly Brand[], fallback: Brand = "svc"): Brand =>
   shown.includes("svc") ? "svc" : shown.includes("upstash") ? "upstash" : fallback;

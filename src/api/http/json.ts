@@ -27,9 +27,8 @@ export function readJson(body: Bytes, max: JsonLimits = {}): unknown {
 }
 
 /**
- * Limits of a JSON object with settings. They allow 10,000 endpoints, more than a URL group may have. Kept
- * headers have at most 64 KiB together, so there are fewer of them. A schema takes up to 30 µs to check each
- * part.
+ * Limits of a JSON object with settings. They allow 10,000 endpoints, more than a URL group may have, and
+ * more headers than the 64 KiB of kept headers can contain. A schema takes up to 30 µs to check each part.
  */
 const maxOfSettings = { parts: 40_000, names: 20_000 };
 
@@ -167,14 +166,14 @@ type JsonListOptions<T> = {
   owner: AccountId;
   max?: JsonLimits;
   sliceBytes?: number;
-  /** Converts some of the items. `text` is the list of these items as written. */
+  /** Converts the items of one slice. `text` is the list of these items as written. */
   convert(items: unknown[], text: Bytes): T[];
 };
 
 /**
- * Reads a JSON list like `readJson`, but in slices. Otherwise a list of 8 MiB would delay all others by a
- * tenth of a second. Only a single long item is read in one go. Returns null if the body is not a list.
- * Throws `Refusal` like `readJson`.
+ * Reads a JSON list like `readJson`, but in slices. Otherwise a list of 8 MiB would delay all other requests
+ * by a tenth of a second. An item that is longer than a slice is read as a whole. Returns null if the body is
+ * not a list. Throws `Refusal` like `readJson`.
  */
 export async function readJsonList<T>(body: Bytes, options: JsonListOptions<T>): Promise<T[] | null> {
   const { max = {}, sliceBytes = defaultSliceBytes, convert } = options;

@@ -1,6 +1,6 @@
 /**
- * Returns the known name that a misspelt one probably means, or null. At most a third of its characters may
- * differ.
+ * Returns the known name that a misspelt one probably means, or null. The names may differ in at most a third
+ * of the characters, or in one character of a short name.
  */
 export function findNearest(name: string, known: readonly string[]): string | null {
   if (name.length > 64) return null;

@@ -67,7 +67,7 @@ export const boundedCount = ({ max, defaultCount }: { max: number; defaultCount:
 /** A whole number of at least 1. */
 export const positiveNumber = () => once(digits.pipe(z.int().min(1, "must be at least 1")));
 
-/** A time in unix milliseconds. */
+/** A time in Unix milliseconds. */
 export const timestamp = () => once(digits.pipe(z.int().min(0).max(8_640_000_000_000_000)));
 
 /**

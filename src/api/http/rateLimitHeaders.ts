@@ -13,8 +13,8 @@ export const rateLimitHeaders = ({ limit, remaining, resetAt }: RemainingQuota):
 });
 
 /**
- * Returns the headers of the response to a publish: the daily limit if there is one, and the warnings of it
- * and `otherWarnings`.
+ * Returns the headers of the response to a publish: the daily limit if there is one, the warning of that
+ * limit, and `otherWarnings`.
  */
 export function makeResultHeaders(
   results: readonly PublishResult[],

@@ -56,9 +56,9 @@ export class RequestBodyLimits {
   }
 
   /**
-   * Returns the body, which takes room as it arrives, in pieces that are not small. It fails with a `Refusal`
-   * if there is no more room, or if its chunks have only a few bytes. Call `release` as soon as the body is
-   * gone.
+   * Returns the body with its small chunks joined. The body takes room as it arrives. It fails with a
+   * `Refusal` if there is no more room, or if its chunks have only a few bytes. Call `release` as soon as the
+   * body is gone.
    */
   countBody(owner: BodyOwner, body: Readable): { body: Readable; release(): void } {
     let taken = 0;
@@ -78,7 +78,7 @@ export class RequestBodyLimits {
       },
       flush: (pass) => pass(null, pieces.takeRest()),
     });
-    // A pipe does not report a body that breaks off.
+    // A pipe does not report a body that ends early.
     body.once("error", (error) => counter.destroy(error));
     return { body: body.pipe(counter), release: () => this.#release(owner, taken) };
   }

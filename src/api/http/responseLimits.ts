@@ -13,8 +13,8 @@ const minCountedBytes = 64 * 1024;
 const maxConcurrentReads = 4;
 
 /**
- * Limits the memory of long responses in flight. An account that requests many of them at once, or reads none
- * of them, is refused more for a while. Other accounts are not affected.
+ * Limits the memory of long responses in flight. If an account requests many of them at once, or reads none
+ * of them, its further requests are refused for a while. Other accounts are not affected.
  */
 export class ResponseLimits {
   readonly #limit: number;
@@ -66,7 +66,7 @@ export class ResponseLimits {
   async #withPlace<T>(account: AccountId, make: () => Promise<T>): Promise<T> {
     const reads = this.#reads.get(account) ?? { count: 0, waiting: [] };
     this.#reads.set(account, reads);
-    // A finished read passes its place on.
+    // A read that finishes passes its place to the next one.
     if (reads.count < maxConcurrentReads) reads.count++;
     else await new Promise<void>((resolve) => reads.waiting.push(resolve));
     try {

@@ -3,7 +3,7 @@ import { choice } from "../http/parameters.ts";
 
 const maxCounted = 10_000;
 const pageSize = 500;
-/** Most pages that are read. A filter that finds little may read many rows for each page. */
+/** The maximum number of pages that are read. A filter that finds little may read many rows for each page. */
 const maxPages = 200;
 const maxShown = 10;
 

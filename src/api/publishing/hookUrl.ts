@@ -42,5 +42,5 @@ export async function checkHook(store: Store, { userId, workflowRunId, eventId }
     (await findCurrentRunId(store, toEventAddress({ userId, workflowRunId, eventId }))) !== null
   )
     return;
-  throw new Refusal("not-found", "path: does not exist, or no longer");
+  throw new Refusal("not-found", "path: does not exist or no longer exists");
 }

@@ -22,8 +22,8 @@ export function toSettings(headers: HeaderList): Record<string, string | string[
 }
 
 /**
- * Returns the settings with which a source publishes: its own, and `header-forward` unless its settings have
- * that.
+ * Returns the settings with which a source publishes: its own settings, and `header-forward: true` unless
+ * they set `header-forward`.
  */
 export function readSourceDefaults(
   { headers }: Pick<WebhookSource, "headers">,

@@ -5,7 +5,7 @@ import { parseBrandedHeader } from "../http/brand.ts";
 /**
  * Reads a post of an endpoint for its run. The endpoint's client takes status 400 to mean that the run has
  * ended, and would leave an active run waiting forever. A permanent error of a step is therefore refused with
- * `step-refused`, on which the client gives up the run.
+ * `step-refused`, which makes the client give up the run.
  */
 export async function readStep<T>(isStep: boolean, read: () => T | Promise<T>): Promise<T> {
   try {
@@ -23,8 +23,8 @@ const permanentErrors: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found",
 const isText = (expected: string, value = ""): boolean => value.trim().toLowerCase() === expected;
 
 /**
- * Reports whether headers, names and values in turn, are those of a step: of a run that continues or that
- * invokes another run.
+ * Reports whether a request with these headers is a step of a run, which continues the run or invokes another
+ * one. Names and values alternate in the list.
  */
 export function isStepRequest(headers: readonly string[]): boolean {
   let hasRun = false;

@@ -191,11 +191,11 @@ function readCallStepHead(forwarded: HeaderList): StepHead | null {
 }
 
 /**
- * Longest step of an invocation, in characters of JSON. The step is kept in three places until its result
- * returns.
+ * The maximum length of the step of an invocation, in characters of JSON. The step is kept in three places
+ * until its result arrives.
  */
 const longestStep = 16 * 1024;
-/** Most names in the JSON of an invocation. Its headers cannot have that many. */
+/** The maximum number of names in the JSON of an invocation. Its headers cannot have that many. */
 const maxNames = 20_000;
 const textMissing = "is missing or not a string";
 
@@ -203,7 +203,7 @@ const invokeSchema = z.object({
   body: z.string("is not a string").optional(),
   headers: headersSchema.default({}),
   workflowRunId: z.string(textMissing),
-  workflowRunCreatedAt: z.int("is not a unix time in milliseconds").min(0).default(0),
+  workflowRunCreatedAt: z.int("is not a Unix time in milliseconds").min(0).default(0),
   workflowUrl: z.string(textMissing),
   step: z.record(z.string(), z.unknown(), "is missing or not a JSON object"),
 });

@@ -143,6 +143,7 @@ const aboutNames: Readonly<Record<string, string>> = {
     "A URL with http:// or https://, not percent-encoded. The rest of the request target, including the " +
     "query, is used byte for byte.",
   messageId: "The id of a message.",
+  scheduleId: "The id of a schedule.",
   workflowRunId: "The id of a run, percent-encoded.",
   eventId: "The id of an event, percent-encoded.",
   userId: "The id of the account.",

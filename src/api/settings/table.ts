@@ -324,10 +324,10 @@ function readWindow(text: string): Millis {
   return refuseText(text, `is not between 1s and ${limits.deduplicationWindow / day}d`);
 }
 
-/** Reads a unix time in seconds, up to the year 9999. Fractions are rounded to a second, as clients do. */
+/** Reads a Unix time in seconds, up to the year 9999. Fractions are rounded to a second, as clients do. */
 function readSeconds(text: string): Millis {
   const seconds = /^\d{1,12}(\.\d{1,20})?$/.test(text) ? Math.round(Number(text)) : Number.NaN;
-  return seconds <= 253_402_300_799 ? seconds * 1000 : refuseText(text, "is not a unix time in seconds");
+  return seconds <= 253_402_300_799 ? seconds * 1000 : refuseText(text, "is not a Unix time in seconds");
 }
 
 /**

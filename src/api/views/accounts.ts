@@ -8,7 +8,8 @@ import { makeReadOnlyToken } from "../auth/token.ts";
 /** The brand in the paths of the account API. The names of plans begin with it. */
 export type AccountBrand = "svc" | "qstash";
 
-const integer = z.int();
+/** All numbers of an account are at least 0. */
+const integer = z.int().min(0);
 
 /** An account as its owner sees it. */
 export const accountRecordSchema = z.object({
@@ -25,26 +26,30 @@ export const accountRecordSchema = z.object({
     "When the plan was last upgraded, in Unix seconds. 0 if it never was.",
   ),
   max_message_size: integer.describe("The largest body of a message, in bytes."),
-  max_requests_per_day: integer.describe("Messages per day. Above this number, responses have a warning."),
-  max_requests_per_day_hard: integer.describe("Messages per day. Above this number, publishing is refused."),
-  max_endpoints_per_topic: integer.describe("The most endpoints of a URL group."),
+  max_requests_per_day: integer.describe("Requests per day. Above this number, responses have a warning."),
+  max_requests_per_day_hard: integer.describe("Requests per day. Above this number, publishing is refused."),
+  max_endpoints_per_topic: integer.describe("The maximum number of endpoints of a URL group."),
   max_requests_per_second: integer.describe("Requests per second. Publishing does not count."),
-  max_dlq_size: integer.describe("The most dead letters. Above this number, the oldest are deleted."),
-  max_retries: integer.describe("The most retries of a message."),
-  max_topics: integer.describe("The most URL groups."),
-  max_schedules: integer.describe("The most schedules."),
+  max_dlq_size: integer.describe(
+    "The maximum number of dead letters. Above this number, the oldest are deleted.",
+  ),
+  max_retries: integer.describe("The maximum number of retries of a message."),
+  max_topics: integer.describe("The maximum number of URL groups."),
+  max_schedules: integer.describe("The maximum number of schedules."),
   max_events_size: integer.describe(
-    "The most rows of the log. Above this number, the oldest are deleted. One row can record several " +
-      "states: a message delivered at the first attempt has one row.",
+    "The maximum number of rows of the log. Above this number, the oldest are deleted. One row can record " +
+      "several states: a message delivered at the first attempt has one row.",
   ),
   max_dlq_retention_time_milis: integer.describe("How long dead letters are kept, in milliseconds."),
   max_delay: integer.describe("The longest delay of a message, in seconds."),
   max_parallelism: integer.describe(
-    "The highest parallelism of a queue, and the most deliveries in flight to one endpoint. Further " +
-      "deliveries wait.",
+    "The highest parallelism of a queue, and the maximum number of deliveries in flight to one endpoint. " +
+      "Further deliveries wait.",
   ),
-  max_global_parallelism: integer.describe("The most deliveries in flight in all. Further deliveries wait."),
-  max_queues: integer.describe("The most queues."),
+  max_global_parallelism: integer.describe(
+    "The maximum number of deliveries in flight in all. Further deliveries wait.",
+  ),
+  max_queues: integer.describe("The maximum number of queues."),
   dropped_dlq_messages: integer.describe(
     "Dead letters deleted because there were more than max_dlq_size, since the account was created.",
   ),
@@ -54,7 +59,7 @@ export const accountRecordSchema = z.object({
   storage_bytes: integer.describe(
     "Bytes stored now: bodies, logs, dead letters, runs, schedules and the audit log.",
   ),
-  max_storage_bytes: integer.describe("The quota of stored bytes. Above it, publishing is refused."),
+  max_storage_bytes: integer.describe("The quota of stored bytes. Above this number, publishing is refused."),
   prod_pack_enabled: z
     .boolean()
     .describe("Whether the production pack is enabled. It has no effect on this server."),

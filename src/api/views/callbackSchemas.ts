@@ -10,24 +10,29 @@ export const callbackSchema = z.object({
     .string()
     .describe("The body of the response, in base64. Without a response, the reason, in base64."),
   retried: z.int().describe("The number of retries before this attempt: 0 for the first attempt."),
-  maxRetries: z.int().describe("The most retries of the message."),
-  sourceMessageId: z.string().describe("The id of the message that this is about."),
-  topicName: z.string().optional().describe("The URL group that it was published to."),
+  maxRetries: z.int().min(0).describe("The maximum number of retries of the message."),
+  sourceMessageId: z.string().describe("The id of the message that the callback reports on."),
+  topicName: z.string().optional().describe("The URL group that the message was published to."),
   endpointName: z.string().optional().describe("The name of the endpoint in the URL group."),
   url: z.string().describe("The destination of the message."),
   method: z.string().describe("The HTTP method of the message."),
   sourceHeader: headers.describe("The headers of the message: names to lists of values."),
   sourceBody: z.string().describe("The body of the message, in base64."),
-  notBefore: z.string().describe("The earliest time of its first attempt: Unix milliseconds, as a text."),
-  createdAt: z.string().describe("When it was published: Unix milliseconds, as a text."),
-  scheduleId: z.string().optional().describe("The schedule that published it."),
-  callerIP: z.string().optional().describe("The IP address of the client that published it, if it is known."),
-  workflowRunId: z.string().optional().describe("The workflow run that it belongs to."),
+  notBefore: z
+    .string()
+    .describe("The earliest time of the first attempt of the message: Unix milliseconds, as a text."),
+  createdAt: z.string().describe("When the message was published: Unix milliseconds, as a text."),
+  scheduleId: z.string().optional().describe("The id of the schedule that published the message."),
+  callerIP: z
+    .string()
+    .optional()
+    .describe("The IP address of the client that published the message, if it is known."),
+  workflowRunId: z.string().optional().describe("The id of the workflow run that the message belongs to."),
   truncated: z
     .literal(true)
     .optional()
     .describe("The response or the body of the message was too large and is cut."),
-  workflowCreatedAt: z.int().optional().describe("When that run was created, in Unix milliseconds."),
+  workflowCreatedAt: z.int().optional().describe("When the run was created, in Unix milliseconds."),
 });
 
 /** The body of a failure callback. */

@@ -48,8 +48,8 @@ export const entrySchema = deadLetterSchema.extend({
     .string()
     .optional()
     .describe(
-      "The name of the failed step, as the endpoint reports it or as its message was for it. Absent if it " +
-        "is unknown.",
+      "The name of the failed step: the step that the endpoint reported, or else the step of the failed " +
+        "message. Absent if it is unknown.",
     ),
   afterStep: z
     .string()

@@ -11,7 +11,7 @@ import type { FailureCallbackInfo } from "../../core/model/deadLetter.ts";
 import { sha256 } from "../http/sha256.ts";
 import { redactBody, redactHeaders } from "../../core/model/redaction.ts";
 import { defaults, logBodyBytes } from "../../core/values/limits.ts";
-import type { LogEvent } from "../../store/queries/logs.ts";
+import type { LogEntry } from "../../store/queries/logs.ts";
 import type { DeadLetterEntry } from "../../store/queries/deadLetters.ts";
 import { base64 } from "../../core/values/base64.ts";
 
@@ -131,7 +131,7 @@ export const isCut = ({ digest, cut }: Cut, redaction: Redaction | null): boolea
  * Returns a log entry as the API shows it. Bodies are in base64 and cut, because a page has up to 1000
  * entries.
  */
-export function eventJson({ time, state, message, row }: LogEvent): Record<string, unknown> {
+export function eventJson({ time, state, message, row }: LogEntry): Record<string, unknown> {
   const { redaction } = message;
   const showsAnswer = row !== null && (state === "ERROR" || state === "CANCELLED" || state === "DELIVERED");
   const isBodyCut = redaction?.body !== true && message.body.length > logBodyBytes;
@@ -163,7 +163,7 @@ export function eventJson({ time, state, message, row }: LogEvent): Record<strin
   });
 }
 
-function attemptFields({ state, message, row }: LogEvent): Record<string, unknown> {
+function attemptFields({ state, message, row }: LogEntry): Record<string, unknown> {
   if (state === "CREATED")
     return { nextDeliveryTime: message.notBefore > message.createdAt ? message.notBefore : null };
   if (!row) return {};

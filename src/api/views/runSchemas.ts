@@ -48,13 +48,18 @@ const failedAttempt = z.object({
   body: z.string().optional().describe("The body of the response as text, cut to 16 KiB."),
   bodyBase64: z.string().optional().describe("The body in base64, if it is not UTF-8."),
   headers: headers("Headers of the response").optional(),
-  status: z.int().optional().describe("The HTTP status of the response. Absent if there was no response."),
+  status: z
+    .int()
+    .min(200)
+    .max(999)
+    .optional()
+    .describe("The HTTP status of the response. Absent if there was no response."),
   truncated,
   time: millis("When the attempt failed"),
 });
 
 const attempts = {
-  retries: z.int().describe("The most retries."),
+  retries: z.int().min(0).describe("The maximum number of retries."),
   retryDelay: z
     .string()
     .optional()
@@ -97,7 +102,7 @@ const invokedFields = {
 
 /** A step of a run, as the API shows it. */
 const stepSchema = z.object({
-  stepId: z.int().optional().describe("The number of the step. Absent for the initial step."),
+  stepId: z.int().min(0).optional().describe("The number of the step. Absent for the initial step."),
   stepName: z.string().describe("The name of the step."),
   stepType: z
     .string()
@@ -117,7 +122,7 @@ const stepSchema = z.object({
         "WaitForWebhook, the event in base64, as the endpoint receives it.",
     ),
   outBase64: z.string().optional().describe("The result in base64, if it is not UTF-8."),
-  concurrent: z.int().describe("The number of steps that run in parallel, including this one."),
+  concurrent: z.int().min(0).describe("The number of steps that run in parallel, including this one."),
   state: z.enum(stepStates).describe(aboutStepStates),
   createdAt: millis("When the step was accepted"),
   ...attempts,
@@ -181,19 +186,26 @@ const failureFunction = z.object({
     .describe("The id of the run in the dead letter queue, as long as it is there."),
   failStatus: z
     .int()
+    .min(200)
+    .max(999)
     .optional()
     .describe("The HTTP status of the response that made the run fail. Absent if there was no response."),
-  failHeaders: headers("Headers of that response").optional(),
-  failResponse: z.string().optional().describe("The body of that response, if it is UTF-8, cut to 16 KiB."),
+  failHeaders: headers("Headers of the response that made the run fail").optional(),
+  failResponse: z
+    .string()
+    .optional()
+    .describe("The body of the response that made the run fail, if it is UTF-8, cut to 16 KiB."),
   failResponseBase64: z.string().optional().describe("The body in base64, if it is not UTF-8."),
   responseStatus: z
     .int()
+    .min(200)
+    .max(999)
     .optional()
     .describe("The HTTP status of the last response to the failure callback."),
   responseHeaders: headers("Headers of the last response").optional(),
   responseBody: z.string().optional().describe("The body of the last response."),
   truncated,
-  maxRetries: z.int().describe("The most retries of the failure callback."),
+  maxRetries: z.int().min(0).describe("The maximum number of retries of the failure callback."),
   errors: attempts.errors,
   nextDeliveryTime: attempts.nextDeliveryTime,
 });
@@ -220,7 +232,10 @@ export const runSchema = z.object({
   workflowUrl: z.string().describe("The URL of the workflow."),
   workflowState: z.enum(runStates).describe(aboutRunStates),
   workflowRunCreatedAt: millis("When the run was created"),
-  workflowRunCompletedAt: millis("When the run ended. Absent for an active run").optional(),
+  workflowRunCompletedAt: z
+    .int()
+    .optional()
+    .describe("When the run ended, in Unix milliseconds. Absent for an active run."),
   workflowRunCallerIp: z
     .string()
     .optional()
@@ -266,7 +281,7 @@ export const runEventSchema = z.object({
     ),
   nextDeliveryTime: attempts.nextDeliveryTime,
   error: z.string().optional().describe("Why the attempt, the message or the run failed."),
-  responseStatus: z.int().optional().describe("The HTTP status of the response."),
+  responseStatus: z.int().min(200).max(999).optional().describe("The HTTP status of the response."),
   responseBody: z.string().optional().describe("The body of the response, cut to 16 KiB."),
   responseHeaders: headers("Headers of the response").optional(),
   truncated,
@@ -274,11 +289,14 @@ export const runEventSchema = z.object({
     .string()
     .optional()
     .describe("For RUN_STARTED, the id of the run that invoked this one."),
-  invokerWorkflowUrl: z.string().optional().describe("For RUN_STARTED, the URL of that run's workflow."),
+  invokerWorkflowUrl: z
+    .string()
+    .optional()
+    .describe("For RUN_STARTED, the URL of the invoking run's workflow."),
   invokerWorkflowCreatedAt: z
     .int()
     .optional()
-    .describe("For RUN_STARTED, when that run was created, in Unix milliseconds."),
+    .describe("For RUN_STARTED, when the invoking run was created, in Unix milliseconds."),
   workflowRunResponse: z
     .string()
     .optional()

@@ -80,7 +80,7 @@ export const scheduleSchema = z.object({
   cron: z
     .string()
     .describe(
-      "When the schedule fires: a cron expression of five fields. UTC, unless CRON_TZ=<zone> precedes it.",
+      "When the schedule fires: a cron expression of five fields, in UTC unless CRON_TZ=<zone> precedes it.",
     ),
   createdAt: millis("When the schedule was created or last replaced"),
   destination: z.string().describe("The URL or the name of the URL group that the schedule publishes to."),
@@ -90,7 +90,7 @@ export const scheduleSchema = z.object({
     .describe("The headers of its messages: names to lists of values."),
   body: z.string().optional().describe("The body of its messages, if it is UTF-8. Absent if it is empty."),
   bodyBase64: z.string().optional().describe("The body in base64, if it is not UTF-8."),
-  retries: z.int().describe("The most retries of each message."),
+  retries: z.int().min(0).describe("The maximum number of retries of each message."),
   retryDelayExpression: z
     .string()
     .optional()
@@ -100,8 +100,16 @@ export const scheduleSchema = z.object({
   failureCallback: z.string().optional().describe("The URL of the failure callback."),
   queueName: z.string().optional().describe("The name of the queue that its messages go through."),
   flowControlKey: z.string().optional().describe("The flow-control key of its messages."),
-  parallelism: z.int().optional().describe("The most deliveries of the key in flight at once."),
-  rate: z.int().optional().describe("The most deliveries of the key that start in one period."),
+  parallelism: z
+    .int()
+    .min(1)
+    .optional()
+    .describe("The maximum number of deliveries of the key in flight at once."),
+  rate: z
+    .int()
+    .min(1)
+    .optional()
+    .describe("The maximum number of deliveries of the key that start in one period."),
   period: z.int().optional().describe("The period of the rate, in seconds."),
   callerIp: z.string().optional().describe("The IP address of the client that created the schedule."),
   callerIP: z.string().optional().describe("Alias of callerIp."),
@@ -109,7 +117,10 @@ export const scheduleSchema = z.object({
   labels: z.array(z.string()).optional().describe("All labels of its messages."),
   isPaused: z.boolean().describe("Whether the schedule is paused. A paused schedule does not fire."),
   lastScheduleTime: millis("When the schedule last fired").optional(),
-  nextScheduleTime: millis("When the schedule fires next. Absent while it is paused").optional(),
+  nextScheduleTime: z
+    .int()
+    .optional()
+    .describe("When the schedule fires next, in Unix milliseconds. Absent while it is paused."),
   lastScheduleStates: z
     .record(z.string(), z.enum(["IN_PROGRESS", "SUCCESS", "FAIL"]))
     .optional()
@@ -117,6 +128,9 @@ export const scheduleSchema = z.object({
       "The states of the last firing's messages, by message id, as far as they are known. IN_PROGRESS: not " +
         "finished. SUCCESS: delivered. FAIL: failed for good.",
     ),
-  lastScheduleError: z.string().optional().describe("Why the last firing published nothing."),
+  lastScheduleError: z
+    .string()
+    .optional()
+    .describe("Why the last firing published nothing. Absent if it published a message."),
   damaged,
 });

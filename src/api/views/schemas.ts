@@ -16,7 +16,7 @@ const identityFields = {
 };
 
 const sendFields = {
-  maxRetries: z.int().describe("The most retries of the message."),
+  maxRetries: z.int().min(0).describe("The maximum number of retries of the message."),
   retryDelayExpression: z
     .string()
     .optional()
@@ -49,12 +49,14 @@ export const messageSchema = z.object({
   flowControlKey: z.string().optional().describe("The flow-control key of the message."),
   parallelism: z
     .int()
+    .min(1)
     .optional()
-    .describe("The most deliveries of the key in flight at once, as the message set it."),
+    .describe("The maximum number of deliveries of the key in flight at once, as the message set it."),
   rate: z
     .int()
+    .min(1)
     .optional()
-    .describe("The most deliveries of the key that start in one period, as the message set it."),
+    .describe("The maximum number of deliveries of the key that start in one period, as the message set it."),
   period: z.number().optional().describe("The period of the rate, in seconds."),
 });
 
@@ -63,6 +65,8 @@ export const deadLetterSchema = messageSchema.extend({
   dlqId: z.string().describe("The id of the dead letter."),
   responseStatus: z
     .int()
+    .min(200)
+    .max(999)
     .optional()
     .describe("The HTTP status of the last response. Absent if there was none; error gives the reason."),
   responseHeader: headers("Headers of the last response").optional(),
@@ -86,6 +90,8 @@ export const deadLetterSchema = messageSchema.extend({
         ),
       responseStatus: z
         .int()
+        .min(200)
+        .max(999)
         .optional()
         .describe("The HTTP status of the last response. Absent if there was none."),
       responseBody: z.string().optional().describe("The body of the last response."),
@@ -114,6 +120,8 @@ export const logEventSchema = z.object({
   nextDeliveryTime: millis("When the next attempt is due").optional(),
   responseStatus: z
     .int()
+    .min(200)
+    .max(999)
     .optional()
     .describe(
       "The HTTP status of the response. Present for ERROR, DELIVERED and CANCELLED if there was a response.",

@@ -18,16 +18,20 @@ export const sourceSchema = z.object({
   verification: z
     .object({
       scheme: z.string().describe("The signature scheme of the sender, such as github."),
-      secrets: z.int().describe("The number of secrets. The secrets themselves are never shown."),
+      secrets: z.int().min(1).describe("The number of secrets. The secrets themselves are never shown."),
     })
     .nullable()
     .describe("How calls are verified. null means that they are not verified."),
   deduplicate: z.boolean().describe("Whether a repeated call is published only once."),
   paused: z.boolean().describe("Whether the source is paused. A paused source refuses all calls."),
   createdAt: millis("When the source was created"),
-  acceptedAt: millis("When a call was last accepted, to the minute. Absent if none was").optional(),
+  acceptedAt: z
+    .int()
+    .optional()
+    .describe("When a call was last accepted, in Unix milliseconds, to the minute. Absent if none was."),
   rejected: z
     .int()
+    .min(0)
     .describe(
       "The number of calls rejected since the source was created. Rejected calls that are not kept are " +
         "counted when the next one is kept.",
@@ -49,6 +53,7 @@ export const rejectionSchema = z.object({
   callerIP: z.string().optional().describe("The IP address of the caller, if it is known."),
   notKept: z
     .int()
+    .min(0)
     .optional()
     .describe("The number of calls that were rejected shortly before this one and not kept."),
 });

@@ -6,7 +6,7 @@ import type { CountName, Counts } from "../../core/model/counts.ts";
 import type { AccountBrand } from "./accounts.ts";
 
 const x = z.string().describe("The start of the point, such as 2026-01-31 12:00:00.000 +0000 UTC.");
-const integerPoint = z.object({ x, y: z.int().describe("The value of the point.") });
+const integerPoint = z.object({ x, y: z.int().min(0).describe("The value of the point.") });
 const series = z.array(
   z.object({
     id: z
@@ -25,8 +25,8 @@ export const makeStatisticsSchema = (brand: AccountBrand) =>
     daily_requests: z
       .array(
         integerPoint.extend({
-          workflow_message: z.int().describe("Messages of workflows."),
-          workflow_run: z.int().describe("Runs that were started."),
+          workflow_message: z.int().min(0).describe("Messages of workflows."),
+          workflow_run: z.int().min(0).describe("Runs that were started."),
         }),
       )
       .describe(
@@ -48,7 +48,7 @@ export const makeStatisticsSchema = (brand: AccountBrand) =>
     daily_workflow_messages: series.describe(
       "Outcomes of messages of workflows, for each point of the period.",
     ),
-    dlq_message_count: z.int().describe("The number of dead letters now."),
+    dlq_message_count: z.int().min(0).describe("The number of dead letters now."),
     storage_bytes: z
       .int()
       .describe("Bytes stored now: bodies, logs, dead letters, runs, schedules and the audit log."),

@@ -12,10 +12,10 @@ const endpointSchema = z.object({
 /** A URL group, as the API shows it. */
 export const groupSchema = z.object({
   name: z.string().describe("Name of the URL group."),
-  createdAt: z.int().describe("Time of creation, in unix milliseconds."),
+  createdAt: z.int().describe("Time of creation, in Unix milliseconds."),
   updatedAt: z
     .int()
-    .describe("Time of the last change of its endpoints or default headers, in unix milliseconds."),
+    .describe("Time of the last change of its endpoints or default headers, in Unix milliseconds."),
   endpoints: z
     .array(endpointSchema)
     .describe("Endpoints of the group. Empty in a response to a token without the verb `read`."),

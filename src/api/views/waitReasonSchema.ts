@@ -17,13 +17,14 @@ export const waitReasonSchema = z.object({
   reason: z
     .enum(waitReasonNames)
     .describe(
-      "Why the message is not finished. not-due: its time has not come. retry: the next attempt is not " +
-        "due yet. due: a node will take it next. queue: all slots of its queue are taken. " +
+      "Why the message is not finished. not-due: its time has not come. retry: the next attempt is " +
+        "not due yet. due: a node will take it next. queue: all slots of its queue are taken. " +
         "key-parallelism, key-rate: its flow-control key is at its limit of deliveries in flight or per " +
         "period. queue-paused, key-paused: its queue or key is paused. account, account-endpoint: the " +
-        "account is at its limit of deliveries in flight, in all or to this endpoint. host: no node has " +
-        "capacity for its destination. turn: it was held, and nothing holds it any more. sending: it is in " +
-        "flight. lease-over: the node that was sending it has stopped; it is sent again.",
+        "account is at its limit of deliveries in flight, in all or to this endpoint. host: there is no " +
+        "free delivery capacity for its host. turn: it was held, and nothing holds it any more. " +
+        "sending: it is in flight. lease-over: the node that was sending it has stopped; it is sent " +
+        "again.",
     ),
   text: z.string().describe("The reason as a sentence, with its numbers."),
   since: millis("Since when the reason applies"),
@@ -38,16 +39,35 @@ export const waitReasonSchema = z.object({
         "than 512 characters.",
     ),
   host: z.string().optional().describe("The host of the destination."),
-  node: z.string().optional().describe("The id of the node that sends the message."),
-  used: z.int().optional().describe("How much of the limit is used: slots, deliveries or retries."),
-  limit: z.int().optional().describe("The limit: slots, deliveries or retries."),
+  node: z
+    .string()
+    .optional()
+    .describe("For sending and lease-over, the id of the node that sends or sent the message."),
+  used: z
+    .int()
+    .min(0)
+    .optional()
+    .describe(
+      "For queue, key-parallelism, key-rate, account, account-endpoint and retry: how many slots, " +
+        "deliveries or retries of the limit are used.",
+    ),
+  limit: z
+    .int()
+    .min(0)
+    .optional()
+    .describe("The limit that used counts towards: slots, deliveries or retries."),
   position: z
     .int()
     .optional()
-    .describe("The number of messages before it in the waitlist, counted up to 1000."),
-  more: z.literal(true).optional().describe("More messages are before it than were counted."),
-  status: z.int().optional().describe("The HTTP status of the response to the last attempt."),
-  error: z.string().optional().describe("Why the last attempt had no response."),
+    .describe("The number of messages ahead of it in the waitlist, counted up to 1000."),
+  more: z.literal(true).optional().describe("Present if more messages are ahead of it than position says."),
+  status: z
+    .int()
+    .min(200)
+    .max(999)
+    .optional()
+    .describe("For retry, the HTTP status of the response to the last attempt."),
+  error: z.string().optional().describe("For retry, why the last attempt had no response."),
   behind: z
     .array(blockerSchema)
     .optional()

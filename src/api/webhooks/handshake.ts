@@ -10,12 +10,18 @@ import { echoChallenge, CallRejection } from "./verificationResult.ts";
 export const handshakeSchema = z
   .discriminatedUnion("kind", [
     z.strictObject({
-      kind: z.literal("hub"),
-      verifyToken: secretText.describe("The token that is also entered at the sender."),
+      kind: z.literal("hub").describe("The sender asks with hub.challenge and hub.verify_token, like Meta."),
+      verifyToken: secretText.describe(
+        "The verify token that is entered at the sender, at most 1024 characters.",
+      ),
     }),
     z.strictObject({
-      kind: z.literal("echo"),
-      parameter: z.string().min(1).max(64).describe("The query parameter whose value is the answer."),
+      kind: z.literal("echo").describe("The sender asks with a query parameter to echo, like Dropbox."),
+      parameter: z
+        .string()
+        .min(1)
+        .max(64)
+        .describe("The query parameter whose value is the response, such as challenge."),
     }),
   ])
   .describe(

@@ -19,7 +19,7 @@ const timestamp = z.strictObject({
   unit: z
     .enum(["seconds", "milliseconds"])
     .default("seconds")
-    .describe("The unit of the time, counted from 1970."),
+    .describe("The unit of the time, which counts from 1970 (Unix time)."),
   toleranceSeconds: z
     .int()
     .min(1)
@@ -31,14 +31,19 @@ const timestamp = z.strictObject({
 /** The settings for a sender that signs with its own HMAC format. */
 export const hmacSchema = makeSchemeSchema("hmac", {
   header: headerName.describe("The header with the signature."),
-  algorithm: z.enum(["sha1", "sha256", "sha512"]).default("sha256"),
-  encoding: z.enum(["hex", "base64"]).default("hex"),
+  algorithm: z
+    .enum(["sha1", "sha256", "sha512"])
+    .default("sha256")
+    .describe("The hash function of the HMAC."),
+  encoding: z.enum(["hex", "base64"]).default("hex").describe("The encoding of the signature in its header."),
   prefix: z
     .string()
     .max(64)
     .default("")
     .describe("The text before the signature in its header, such as sha256=."),
-  timestamp: timestamp.optional().describe("Required for senders that sign the time as well."),
+  timestamp: timestamp
+    .optional()
+    .describe("The time of signing. Give it if the sender signs the time as well."),
   signed: z
     .string()
     .max(256)
@@ -54,8 +59,9 @@ export const hmacSchema = makeSchemeSchema("hmac", {
     .enum(["eventId", "signature"])
     .optional()
     .describe(
-      "Default: eventId. signature: two calls with the same signature are one event. This requires a " +
-        "timestamp, and a sender that never has two events with the same time and body.",
+      "How repeated calls for one event are recognised. eventId (default): by eventIdHeader. signature: " +
+        "two calls with the same signature are one event. This requires a timestamp, and a sender that " +
+        "never has two events with the same time and body.",
     ),
   handshake: handshakeSchema.optional(),
 }).superRefine((given, context) => {

@@ -7,11 +7,24 @@ import type { VerificationResult } from "./verificationResult.ts";
  */
 export type Scheme<Stored> = { check(verification: Stored, call: WebhookCall): VerificationResult };
 
+const aboutSchemes = {
+  stripe: "Verifies the header Stripe-Signature, at most 5 minutes old.",
+  github: "Verifies the header X-Hub-Signature-256.",
+  slack: "Verifies the header X-Slack-Signature, at most 5 minutes old, and responds to the URL check.",
+  shopify: "Verifies the header X-Shopify-Hmac-Sha256.",
+  twilio: "Verifies the header X-Twilio-Signature. Requires the server's public URL.",
+  linear: "Verifies the header Linear-Signature, at most 1 minute old.",
+  standard: "Verifies Standard Webhooks: headers webhook-… or svix-…, at most 5 minutes old.",
+  microsoft: "Compares clientState in each notification, and responds to the validation token.",
+  hmac: "Verifies a signature as the other fields describe it.",
+} as const;
+
 /** Returns the schema of a scheme's stored settings: its name, its secret and its options. */
-export const makeSchemeSchema = <Name extends string, Options extends z.core.$ZodShape>(
+export const makeSchemeSchema = <Name extends keyof typeof aboutSchemes, Options extends z.core.$ZodShape>(
   name: Name,
   options: Options,
-) => z.strictObject({ scheme: z.literal(name), secret: secretSchema, ...options });
+) =>
+  z.strictObject({ scheme: z.literal(name).describe(aboutSchemes[name]), secret: secretSchema, ...options });
 
 /** The secret that the sender signs with, or several while it is being replaced. */
 export type Secret = string | string[];

@@ -21,7 +21,12 @@ const secretSchema = secretText
  * Standard Webhooks 1.0: https://www.standardwebhooks.com, with `webhook-…` headers, or `svix-…` ones.
  * Signatures are `v1` (HMAC-SHA256, secrets `whsec_…`) or `v1a` (Ed25519, public keys `whpk_…`).
  */
-export const standardSchema = makeSchemeSchema("standard", { secret: oneOrSeveral(secretSchema) });
+export const standardSchema = makeSchemeSchema("standard", {
+  secret: oneOrSeveral(secretSchema).describe(
+    "The secret as the sender shows it, or a list of 1 to 4 secrets while it is being replaced. A secret " +
+      "is whsec_ and base64, or whpk_ and base64 of an Ed25519 public key.",
+  ),
+});
 
 /** Verifies calls of senders of Standard Webhooks. */
 export const standard: Scheme<{ secret: Secret }> = {

@@ -141,8 +141,9 @@ export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed
 
 /**
  * Removes a dead letter. If the log entry that ended its message has expired, everything that was kept of the
- * message for the dead letter is removed as well. The oldest dead letters do not name that entry: for them,
- * it counts as expired if the dead letter is older than `logBefore`. The caller has loaded `removalNeeds`.
+ * message for the dead letter is removed as well. A damaged dead letter does not name that entry: for it, the
+ * entry counts as expired if the dead letter is older than `logBefore`. The caller has loaded
+ * `removalNeeds`.
  */
 export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLetter>, logBefore: Millis): void {
   const { account, id, logId } = deadLetter;

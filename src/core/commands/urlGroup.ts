@@ -127,7 +127,7 @@ function checkBytes(endpoints: readonly Endpoint[]): void {
   if (length > limits.groupLength)
     throw new Refusal(
       "limit-exceeded",
-      `endpoints: ${length} characters of names and URLs exceeds the limit of ${limits.groupLength} ` +
+      `endpoints: ${length} characters of names and URLs exceed the limit of ${limits.groupLength} ` +
         "for a URL group",
     );
 }

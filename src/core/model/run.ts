@@ -117,8 +117,8 @@ export type Step = {
   headers: HeaderList;
   body: Bytes;
   /**
-   * For the result of a wait: when the wait began, its deadline, and the run that was waited for. Absent in
-   * old runs.
+   * When the wait began, its deadline, and the run that was waited for. Present only for the result of a
+   * wait that the server ended.
    */
   waited?: CompletedWait;
   damaged?: Damaged;

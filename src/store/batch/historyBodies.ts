@@ -28,7 +28,7 @@ const formatMissingHistory = ({ message: { account, id }, unsendable }: Delivery
 
 type HistoryCarrier = Delivery & { message: { run: NonNullable<Delivery["message"]["run"]> } };
 
-/** An endpoint fetches a history of size 0 itself. */
+/** If the size is 0, the endpoint fetches the history itself. */
 const carriesHistory = (delivery: Delivery): delivery is HistoryCarrier => {
   const { run } = delivery.message;
   return run !== undefined && run.size > 0 && (run.kind === "step" || run.kind === "result");

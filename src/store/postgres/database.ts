@@ -46,8 +46,9 @@ import { createSequencer } from "../sequencer.ts";
 
 /**
  * Returns a store on PostgreSQL, which any number of equal nodes can share. One connection writes, a few
- * read, and one listens to the other nodes. Time is the database's, so that nodes agree; it does not go back
- * if the database's clock does. Due times use it too: a dispatcher knows how its own clock differs.
+ * read, and one listens to the other nodes. The store uses the time of the database, so that nodes
+ * agree. This time does not go back if the clock of the database does. Due times use it as well, because a
+ * dispatcher knows by how much its own clock differs.
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
@@ -103,7 +104,8 @@ const createPause =
     clock.sleep(clock.now() + time, wake);
 
 /**
- * Returns the access of one node to a database that has its tables. It does not hear from the other nodes.
+ * Returns the access of one node to a database that has its tables. It receives no notifications from the
+ * other nodes.
  */
 export function createPostgresBackend(
   readers: Readers,
@@ -149,7 +151,7 @@ export async function openPostgresReads(
  */
 const isContention = (error: unknown): boolean =>
   ["40001", "40P01", "55P03"].includes(readSqlState(error) ?? "");
-/** The SQLSTATE if another node has created the same row. */
+/** The SQLSTATE of the error if another node has created the same row. */
 const uniqueViolation = "23505";
 
 const countedRoundTrips = 5;
@@ -335,7 +337,8 @@ export class PostgresDatabase implements Database {
   }
 
   /**
-   * Measures by the fastest of five round trips, because a single slow one may be a pause of this process.
+   * Measures the latency by the fastest of five round trips. A single slow one may be a pause of this
+   * process.
    */
   #noteRoundTrip(roundTrip: Millis): void {
     const isFirst = this.#roundTrips.length === 0;

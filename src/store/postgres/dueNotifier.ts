@@ -2,13 +2,13 @@ import type { Millis } from "../../core/model/message.ts";
 
 /**
  * Announces due times. Commits that notify wait for each other across all nodes, so announcements are sent
- * beside the batches and kept few. They are sent one at a time, and only if the others would not look in time
- * anyway. After an announcement of a future time, the others look at that time and then find whatever is due
- * later. So 1,000 leases per second cause one announcement per lease time.
+ * outside the batches, and few are sent. They are sent one at a time, and only if the others would not look
+ * in time anyway. After an announcement of a future time, the others look at that time and then find whatever
+ * is due later. So 1,000 leases per second cause one announcement per lease time.
  */
 export class DueNotifier {
   readonly #notify: (at: Millis) => Promise<void>;
-  /** When the others will look, as far as this node has told them. */
+  /** When the other nodes will look next, as far as this node has announced it. */
   #notifiedFor: Millis | null = null;
   #next: Millis | null = null;
   #isSending = false;

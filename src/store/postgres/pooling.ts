@@ -11,8 +11,8 @@ import { StorageRefused } from "../store.ts";
  */
 const ownerSetting = "waypost.owner";
 /**
- * The number of checks. A busy pooler may lend different connections each time and pass a check: in 400
- * starts under load, three checks missed it once.
+ * The number of checks. Behind a busy pooler, a check can miss that connections are lent: in 400 starts under
+ * load, three checks missed it once.
  */
 const checks = 10;
 
@@ -27,7 +27,7 @@ type PoolingCheck = {
 const defaultCheck = { advice: "start with --database-pooling transaction", kind: "look" } as const;
 
 /**
- * Ensures that connections belong to this process for as long as they are open, unless `pooling` is
+ * Checks that connections belong to this process for as long as they are open. Checks nothing if `pooling` is
  * "transaction". Behind a pooler that lends connections for one transaction at a time, some features fail
  * without an error: a node would listen and hear nothing, and others would get its settings. Throws
  * `StorageRefused`.

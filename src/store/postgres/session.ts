@@ -187,7 +187,7 @@ async function prepareConnection(
     const [row] = mustWrite ? await runPlain(client, "show transaction_read_only") : [];
     if (row && row.transaction_read_only !== "off")
       throw new Unavailable(
-        "no host of the database takes changes; the last one tried is a standby: check the hosts in its URL",
+        "no host of the database accepts writes; the last one tried is a standby; check the hosts in its URL",
       );
     if (keepsSettings) await runPlain(client, sessionSettingsSql);
   } catch (error) {

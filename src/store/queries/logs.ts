@@ -15,9 +15,9 @@ import { withKeptLog } from "./wholeLog.ts";
  * One entry of the log as the API shows it. `row` is null if the stored message itself is the source of the
  * event: CREATED, and the ACTIVE of a message that was sent at once.
  */
-export type LogEvent = { time: Millis; state: LogState; message: StoredMessage; row: LogRow | null };
+export type LogEntry = { time: Millis; state: LogState; message: StoredMessage; row: LogRow | null };
 /** A page of the log. `cursor` is null at the end. */
-export type LogPage = { events: LogEvent[]; cursor: string | null };
+export type LogPage = { events: LogEntry[]; cursor: string | null };
 
 /**
  * A position in the log. The log consists of the stored messages (rank 0, for their creation) and the log
@@ -54,7 +54,7 @@ export async function readLogPage(storageReads: StorageReads, query: ListQuery):
  * Returns the bytes by which an event makes a page larger. Events of one message share its stored message.
  */
 function countNewBytes(
-  { message, row }: LogEvent,
+  { message, row }: LogEntry,
   sizes: ReadonlyMap<string, number>,
   countedMessages: Set<string>,
 ): number {
@@ -67,8 +67,8 @@ function countNewBytes(
 async function withBodies(
   storageReads: StorageReads,
   account: AccountId,
-  events: readonly LogEvent[],
-): Promise<LogEvent[]> {
+  events: readonly LogEntry[],
+): Promise<LogEntry[]> {
   const messages = new Map(
     (
       await storageReads.rows(
@@ -141,7 +141,7 @@ function comparePositions(a: LogPosition, b: LogPosition): number {
 const isPastPosition = (position: LogPosition, from: LogPosition, order: ListQuery["order"]): boolean =>
   order === "latestFirst" ? comparePositions(position, from) < 0 : comparePositions(position, from) > 0;
 
-type PositionedEvent = { position: LogPosition; event: LogEvent };
+type PositionedEvent = { position: LogPosition; event: LogEntry };
 
 function makeCreationEvents(message: StoredMessage): PositionedEvent[] {
   const states: LogState[] = message.startedAtOnce ? ["CREATED", "ACTIVE"] : ["CREATED"];

@@ -190,9 +190,7 @@ class KeyRingCipher implements SecretCipher {
     this.#reloadIfChanged();
     const found = find();
     if (found) return found;
-    throw new StorageRefused(
-      `keys: key ${version} is missing, which encrypted ${subject}; ${restoreKeysHint}`,
-    );
+    throw new StorageRefused(`keys: key ${version} is missing; it encrypted ${subject}; ${restoreKeysHint}`);
   }
 
   #reloadIfChanged(): void {

@@ -35,7 +35,7 @@ create table tokens (
   primary key (account, id)
 ) /*sqlite: without rowid */;
 
--- Who changed which setting of an account. An id sorts by time.
+-- Changes of an account's settings, and the callers that made them. An id sorts by time.
 create table audit (
   account text not null,
   id text not null,
@@ -226,8 +226,8 @@ create table dead_letters (
 
 -- ----- The log of messages, and the tags of lists ----------------------------------------------------------
 
--- What happened to messages, in order of time. On PostgreSQL there is one partition for each day, which is
--- created before it is needed and dropped as a whole; see `logPartitions.ts`.
+-- The events of messages, in order of time. On PostgreSQL there is one partition for each day. It is created
+-- before it is needed, and dropped as a whole; see `logPartitions.ts`.
 create table log (
   account text not null,
   id text not null,

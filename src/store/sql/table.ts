@@ -16,8 +16,8 @@ export type TableSchema = {
   /** Columns, in addition to the key, that never change after the row was inserted. */
   constant?: readonly string[];
   /**
-   * Rows are read without a lock, because they never change or are changed only by comparing them with what
-   * was read.
+   * Rows are read without a lock, because they never change, or because an update applies only if the row is
+   * still as it was read.
    */
   unlocked?: true;
   /**
@@ -26,8 +26,8 @@ export type TableSchema = {
    */
   contested?: true;
   /**
-   * Compares two ids of one account, for tables whose rows are not locked and inserted in the order of their
-   * ids.
+   * Compares two ids of one account. Set for tables whose rows are locked and inserted in another order than
+   * that of their ids.
    */
   compareIds?: (a: string, b: string) => number;
   /**

@@ -48,8 +48,8 @@ function keepLogCopy(path: string, { frame, frames, checkpointed }: LogDamage, o
   onDamage({
     isFile: false,
     text:
-      `${path}-wal: damaged at frame ${frame}; ${lost}: after a power failure these were not acknowledged; ` +
-      `compare the last published messages with the stored ones; ${copy}`,
+      `${path}-wal: damaged at frame ${frame}; ${lost}; if the cause is a power failure, they were never ` +
+      `acknowledged; otherwise compare the last published messages with the stored ones; ${copy}`,
   });
 }
 

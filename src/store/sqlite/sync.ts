@@ -15,8 +15,8 @@ import type { Millis } from "../../core/model/message.ts";
 /** The disk of a database: brings written data to it. */
 export type Disk = {
   /**
-   * Resolves when everything written before is on the disk. Rejects if that is unknown; it will then never be
-   * known.
+   * Resolves when everything written before is on the disk. Rejects if this is unknown. A later sync cannot
+   * make it known.
    */
   sync(): Promise<void>;
   /** Returns how many bytes can be written before the disk is full. */

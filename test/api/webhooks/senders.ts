@@ -25,6 +25,7 @@ type Given = {
   now?: number;
 };
 
+/** Returns a call to a source, with its headers as a flat list of names and values. */
 export const makeCall = ({
   url = "https://waypost.example/v2/in/s3cr3t",
   method = "POST",
@@ -47,6 +48,7 @@ export function withHeader(call: WebhookCall, name: string, value: string | null
   return { ...call, headers: value === null ? kept : [...kept, name, value] };
 }
 
+/** Returns the value of a header of a call, whose name must have the same case, or an empty text. */
 export const getHeader = (call: WebhookCall, name: string): string =>
   call.headers[call.headers.indexOf(name) + 1] ?? "";
 
@@ -85,8 +87,11 @@ const github: Sender = {
   tolerance: null,
 };
 
+/** The signing secret in the documentation of Slack. */
 export const slackSecret = "8f742231b10e8888abcd99yyyzzz85a5";
+/** The time of that example, in Unix seconds. */
 export const slackTime = 1_531_420_618;
+/** Returns a call from Slack at the time of the example. */
 export const slackCall = (body: string, signature: string): WebhookCall =>
   makeCall({
     headers: { "X-Slack-Request-Timestamp": String(slackTime), "X-Slack-Signature": signature },
@@ -214,6 +219,7 @@ const asymmetric: Sender = {
   ),
 };
 
+/** A JSON body that is not valid UTF-8. */
 export const notUtf8 = Uint8Array.from([
   ...new TextEncoder().encode('{"test":"ok '),
   0xff,
@@ -270,11 +276,13 @@ const hmacTimed: Sender = {
   tolerance: 30,
 };
 
+/** All senders whose calls tests verify. */
 export const senders: readonly Sender[] = [
   ...[stripe, github, slack, shopify, twilio, twilioJson, linear],
   ...[standard, svix, asymmetric, hmacPlain, hmacTimed],
 ];
 
+/** Returns the sender with this name, which must exist. */
 export const findSender = (name: string): Sender => {
   const found = senders.find((sender) => sender.name === name);
   if (!found) throw new Error(`no sender ${name}`);

@@ -6,6 +6,7 @@ import { eventually } from "../clientTestServer.ts";
 /** Header lines in the order and the case in which a client writes them. A name may occur more than once. */
 export type Lines = readonly (readonly [name: string, value: string])[];
 
+/** A request before the client adds its own header lines. */
 export type Request = { method: string; path: string; headers: Lines; body: string | undefined };
 
 /** Returns the header lines of a call, including those that the client writes itself. */
@@ -66,6 +67,7 @@ export type Row = {
   keep?: (response: never) => Memory;
 };
 
+/** Values of earlier responses, by name, that later calls refer to. */
 export type Memory = Record<string, string>;
 
 type Account = { url: string; token: string };

@@ -146,9 +146,12 @@ describe("the Go client", () => {
 
   afterAll(() => house.close());
 
-  test.each(Object.entries({ ...messageCalls, schedules, keys }))("%s", async (_, rows) => {
-    await expectReplay(go, house.createUser(), { rows });
-  });
+  test.each(Object.entries({ ...messageCalls, schedules, keys }))(
+    "accepts the responses to its calls about %s",
+    async (_, rows) => {
+      await expectReplay(go, house.createUser(), { rows });
+    },
+  );
 
   test("reads delivered and failed messages", async () => {
     const destination = await startDestination(({ path }) =>

@@ -213,9 +213,12 @@ describe("the Python client", () => {
 
   afterAll(() => house.close());
 
-  test.each(Object.entries({ ...messageCalls, schedules, others }))("%s", async (_, rows) => {
-    await expectReplay(python, house.createUser(), { rows });
-  });
+  test.each(Object.entries({ ...messageCalls, schedules, others }))(
+    "accepts the responses to its calls about %s",
+    async (_, rows) => {
+      await expectReplay(python, house.createUser(), { rows });
+    },
+  );
 
   test("reads delivered and failed messages", async () => {
     const newcomer = house.createUser();

@@ -29,6 +29,7 @@ type CallOptions = {
   headers?: Record<string, string>;
   retries?: number;
 };
+/** The response of a third party, as `context.call` returns it. */
 export type CallResult = { status: number; body: Json; header: Record<string, string[]> };
 
 /** The context that a workflow in Python uses. */

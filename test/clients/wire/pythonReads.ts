@@ -3,15 +3,22 @@ import { z } from "zod";
 // The responses that the parsers of the Python client accept. A parser fails if a member that it indexes is
 // missing. Members that it reads with a default may be missing.
 
+/** A text. */
 export const text = z.string();
+/** A whole number. */
 export const whole = z.int();
 const lists = z.record(text, z.array(text));
 
+/** The response to a publish. */
 export const sent = z.object({ messageId: text, deduplicated: z.boolean().optional() });
+/** The response to a publish to a URL group. */
 export const sentToGroup = z.array(sent.extend({ url: text }));
+/** The response to a batch. */
 export const sentInBatch = z.array(z.union([sent, sentToGroup]));
 
+/** The flow control of a message. */
 export const flowControl = { flowControlKey: text, parallelism: whole, rate: whole, period: whole };
+/** A message. */
 export const message = z.object({
   messageId: text,
   url: text,
@@ -32,11 +39,13 @@ export const message = z.object({
   callerIP: text.optional(),
   label: text.optional(),
 });
+/** A dead letter without its id. */
 export const deadLetter = message.extend({
   responseStatus: whole,
   responseHeader: lists.optional(),
   responseBody: text.optional(),
 });
+/** A page of dead letters. */
 export const deadLetters = z.object({
   cursor: text.optional(),
   messages: z.array(deadLetter.extend({ dlqId: text })),
@@ -60,7 +69,9 @@ const logEntry = z.object({
   url: text,
   header: lists.optional(),
 });
+/** A page of the log. */
 export const log = z.object({ cursor: text.optional(), events: z.array(logEntry) });
+/** A queue. */
 export const queue = z.object({
   name: text,
   parallelism: whole,
@@ -70,12 +81,14 @@ export const queue = z.object({
   paused: z.boolean(),
 });
 const endpoint = z.object({ url: text, name: text.optional() });
+/** A URL group. */
 export const group = z.object({
   name: text,
   createdAt: whole,
   updatedAt: whole,
   endpoints: z.array(endpoint),
 });
+/** A schedule. */
 export const schedule = z.object({
   scheduleId: text,
   destination: text,
@@ -89,7 +102,9 @@ export const schedule = z.object({
   callerIP: text.optional(),
   body: text.optional(),
 });
+/** The signing keys. */
 export const keys = z.object({ current: text, next: text });
+/** The state of a flow-control key. */
 export const flowControlState = z.object({
   flowControlKey: text,
   waitListSize: whole,

@@ -232,7 +232,7 @@ describe("with other gates", () => {
     }
   });
 
-  test("no more messages of an endpoint wait for the account than could start, all in order", async () => {
+  test("at most as many messages of an endpoint as its limit wait for the account, in order", async () => {
     await allow({ parallelism: 2, globalParallelism: 1 });
     await broker.send("x", at("two"));
     await broker.send("a1 a2 a3 a4", at("one"));

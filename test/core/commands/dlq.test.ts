@@ -114,7 +114,7 @@ describe("a deleted dead letter", () => {
     expect(envelope(id)).toBeUndefined();
   });
 
-  test("removes its stored message once the log has expired, if it names no log entry", async () => {
+  test("removes its stored message once the log has expired, if it is damaged", async () => {
     const { deadLetters } = broker.memory.tables;
     for (const [key, { logId: _logId, ...letter }] of deadLetters) deadLetters.set(key, letter);
     broker.now += logRetention + 1;

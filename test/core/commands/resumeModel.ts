@@ -3,8 +3,9 @@ import type { ResumePlan } from "../../../src/core/commands/resumePlan.ts";
 import { readRunPart, toStepId } from "../../../src/core/model/stepId.ts";
 import type { CallType, Step } from "../../../src/core/model/run.ts";
 
-/** A workflow: groups of steps, one after another. The steps of a group run in parallel. */
+/** The kind of a step. */
 export type Kind = "run" | "sleep" | "wait" | "call" | "invoke";
+/** A workflow: groups of steps, one after another. The steps of a group run in parallel. */
 export type Program = readonly (readonly Kind[])[];
 
 type Posted = { callType: CallType; head: StepHead | null; dueAt: Millis | null };

@@ -125,7 +125,7 @@ describe("adding endpoints", () => {
     );
     await expect(add(broker, long)).rejects.toThrow(
       `endpoints: ${16 * 8 * 1024 + a.length} characters of names and URLs ` +
-        "exceeds the limit of 131072 for a URL group",
+        "exceed the limit of 131072 for a URL group",
     );
     expect(groupOf(broker)?.endpoints).toEqual(bare(a));
     await add(broker, many(limits.endpoints - 1));

@@ -16,7 +16,7 @@ describe("the reason of a failure", () => {
     [of("[1]"), "the endpoint answered with status 500"],
     [of("nonsense", "", 404), "the endpoint answered with status 404"],
     [of(JSON.stringify({ message: "x".repeat(100_000) })), "the endpoint answered with status 500"],
-  ])("%s", (reason, expected) => {
+  ])("is %j", (reason, expected) => {
     expect(reason).toBe(expected);
   });
 

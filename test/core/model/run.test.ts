@@ -11,6 +11,7 @@ const answersAsWorkflow = {
   body: bytes("{}"),
 } as const;
 
+/** Returns the request that starts a run. */
 export const startOf = (runId: string, more: Partial<MessageInput> = {}): MessageInput =>
   makeInput({
     url: endpoint,
@@ -21,6 +22,7 @@ export const startOf = (runId: string, more: Partial<MessageInput> = {}): Messag
     ...more,
   });
 
+/** Returns the request that posts a step of a run. */
 export const stepOf = (
   runId: string,
   step: Record<string, unknown>,

@@ -36,7 +36,7 @@ describe("parseCron keeps", () => {
     "TZ=europe/berlin  @daily",
     "CRON_TZ=Etc/GMT+5 0 4 * * *",
     "CRON_TZ=UTC * * * * *",
-  ])("%s", (text) => {
+  ])('the expression "%s" as it is', (text) => {
     expect(parseCron(text)).toBe(text);
     expect(parseCron(` \t${text}  \n`)).toBe(text);
   });

@@ -21,7 +21,7 @@ describe("parseDuration", () => {
     ["30m1d", 88_200_000],
     ["100y", 36_500 * day],
     [`${36_500 * 86_400}`, 36_500 * day],
-  ])("%s", (text, millis) => {
+  ])("%s is %i ms", (text, millis) => {
     expect(parseDuration(text)).toBe(millis);
   });
 
@@ -84,7 +84,7 @@ describe("parseGoDuration", () => {
     ["1.001s", 1001],
     ["1.0001s", 1001],
     ["0.3333333333333333333333h", 1_200_000],
-  ])("%s", (text, millis) => {
+  ])("%s is %i ms", (text, millis) => {
     expect(parseGoDuration(text)).toBe(millis);
   });
 

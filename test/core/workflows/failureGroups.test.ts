@@ -25,7 +25,7 @@ describe("an error without its varying parts", () => {
     ['a step: history has "a", the endpoint ran "b"', 'step …: history has "a", the endpoint ran "b"'],
     ['order 2: history has "a", the endpoint ran "b"', "order …: history has …, the endpoint ran …"],
     ["", ""],
-  ])("%s", (text, expected) => {
+  ])("of %j is %j", (text, expected) => {
     expect(normalizeError(text)).toBe(expected);
   });
 

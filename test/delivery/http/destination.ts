@@ -32,6 +32,7 @@ async function listen(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
+/** Starts an HTTP destination. Returns the port. */
 export const httpDestination = (listener: RequestListener): Promise<number> =>
   listen(createHttpServer(listener));
 
@@ -45,6 +46,7 @@ export const scriptedDestination = (...texts: string[]): Promise<number> =>
     socket.once("data", () => texts.forEach((text) => socket.write(text, "latin1"))),
   );
 
+/** Returns the whole body of a request. */
 export async function readBody(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk as Buffer);
@@ -67,6 +69,7 @@ export function createConnections(options: Omit<ConnectionPoolOptions, "longWork
   return connections;
 }
 
+/** A response with its body as text. */
 export type ReceivedResponse = { status: number; headers: HeaderList; body: string };
 
 /** Sends a request and returns its response. Rejects with the error of the request. */
@@ -88,8 +91,10 @@ export function ask(
   });
 }
 
+/** The key that signs the deliveries of `makeDelivery`. */
 export const signingKey = "sig_test";
 
+/** Returns a delivery of a message to a URL. */
 export function makeDelivery(url: string, changes: Partial<StoredMessage> = {}, attempt = 0): Delivery {
   const message: StoredMessage = {
     account: "acc",
@@ -123,6 +128,7 @@ export function makeDelivery(url: string, changes: Partial<StoredMessage> = {}, 
   return { message, attempt, signingKey };
 }
 
+/** The limits and rules of a deliverer that a test changes. */
 export type Setup = Partial<DeliverOptions["limits"]> & {
   allow?: string[];
   resolve?: Resolve;
@@ -154,6 +160,7 @@ export function start(setup: Setup = {}): (delivery: Delivery) => Promise<Outcom
   return (delivery) => deliver(delivery).outcome;
 }
 
+/** Delivers one message and returns the outcome. */
 export const call = (
   url: string,
   changes: Partial<StoredMessage> = {},

@@ -24,6 +24,7 @@ export function read(pieces: readonly string[], { method = "POST", ended = false
   return { ...heard, reuse, isWhole };
 }
 
-/** The beginning of responses with 200, and of those in chunks. */
+/** The beginning of a response with 200. */
 export const ok = "HTTP/1.1 200 OK\r\n";
+/** The head of a response with 200 whose body is in chunks. */
 export const chunked = `${ok}Transfer-Encoding: chunked\r\n\r\n`;

@@ -70,7 +70,7 @@ export async function recordQueues(session: Session): Promise<void> {
   await area.ask("POST", `/v2/enqueue/bad%20name/${area.url("200", "never")}`);
 }
 
-/** Flow control keys. */
+/** Flow-control keys. */
 export async function recordFlowControl(session: Session): Promise<void> {
   const area = await startArea(session, "flow");
   const flow = (value: string) => ({ "Svc-Flow-Control-Key": "a/b", "Svc-Flow-Control-Value": value });

@@ -6,6 +6,7 @@ import type { OpenStore } from "../storeFixture.ts";
 
 const url = "https://app.example/flow";
 const features = { lazyFetch: true, initialBody: true, detect: false, captured: true };
+/** Returns the request that starts a run whose first failure is final. */
 export const makeStartInput = (runId: string, overrides: Partial<MessageInput> = {}): MessageInput =>
   makeInput({
     url,

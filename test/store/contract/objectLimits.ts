@@ -45,8 +45,10 @@ export const objectMakers = {
   queues: ({ store }: StoreFixture, name: string) => store.execute("upsertQueue", { account: "acc", name }),
 } as const;
 
+/** A kind of object whose number is limited. */
 export type Kind = keyof typeof objectMakers;
 
+/** Sets limits of the account of the fixture. */
 export const limitTo = ({ store }: StoreFixture, limits: Partial<AccountLimits>): Promise<unknown> =>
   store.execute("changeAccount", { account: "acc", change: { limits } });
 

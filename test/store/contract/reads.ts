@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Filter } from "../../../src/core/search/filter.ts";
-import type { LogEvent } from "../../../src/store/queries/logs.ts";
+import type { LogEntry } from "../../../src/store/queries/logs.ts";
 import {
   makeCallback,
   makeOldestFirstQuery,
@@ -11,7 +11,7 @@ import {
 } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
-const formatEvent = ({ message, state }: LogEvent): string => `${message.labels[0]} ${state}`;
+const formatEvent = ({ message, state }: LogEntry): string => `${message.labels[0]} ${state}`;
 
 /** Returns every page of the log, and runs a function between two pages. */
 async function readAllPages(
@@ -19,7 +19,7 @@ async function readAllPages(
   query: Parameters<typeof makeLogQuery>[0],
   between: () => Promise<unknown> = async () => undefined,
 ) {
-  const events: LogEvent[] = [];
+  const events: LogEntry[] = [];
   let cursor: string | null = null;
   for (let page = 0; page < 100; page++) {
     const found = await fixture.store.read.log(makeLogQuery({ ...query, cursor }));

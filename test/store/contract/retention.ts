@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { spans } from "../../../src/core/values/limits.ts";
 import { bucketSizes } from "../../../src/core/accounts/usage.ts";
 import type { Filter } from "../../../src/core/search/filter.ts";
-import type { LogEvent, LogPage } from "../../../src/store/queries/logs.ts";
+import type { LogEntry, LogPage } from "../../../src/store/queries/logs.ts";
 import { bytes, makeLogQuery, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
@@ -97,7 +97,7 @@ export function describeRetention(open: OpenStore): void {
       const seen = async (order: "earliestFirst" | "latestFirst", count: number) =>
         Promise.all(
           filters.map(async (filter) => {
-            const events: LogEvent[] = [];
+            const events: LogEntry[] = [];
             for (let cursor: string | null = null; ;) {
               const page: LogPage = await fixture.store.read.log({
                 account: "acc",

@@ -8,6 +8,7 @@ import type { OpenStore } from "../storeFixture.ts";
 const url = "https://flow.example/f";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
 
+/** Returns the request that starts a run. */
 export const makeRunStart = (runId: string, overrides: Partial<MessageInput> = {}): MessageInput =>
   makeInput({
     url,
@@ -16,6 +17,7 @@ export const makeRunStart = (runId: string, overrides: Partial<MessageInput> = {
     ...overrides,
   });
 
+/** Returns the request that posts a step of a run. */
 export const makeRunStep = (
   runId: string,
   stepId: number,
@@ -35,6 +37,7 @@ const makeStepHead = (stepId: number): StepHead => ({
   concurrent: 1,
 });
 
+/** Returns the request of a step that waits for an event. */
 export const makeWaiter = (stepId: number, overrides: Partial<WaitPost> = {}): WaitPost => ({
   kind: "event",
   event: "paid",
@@ -56,18 +59,21 @@ export const listHistory = ({ message: { body } }: Delivery): string[] =>
     Buffer.from(entry.body, "base64").toString(),
   );
 
+/** Opens a store that has an account. */
 export async function openWithAccount(open: OpenStore): Promise<StoreFixture> {
   const fixture = await StoreFixture.open(open);
   await fixture.account();
   return fixture;
 }
 
+/** Returns an active run, which must exist. */
 export async function readActiveRun(fixture: StoreFixture, runId: string): Promise<Run> {
   const found = await fixture.store.read.activeRun("acc", runId);
   if (!found) throw new Error(`${runId} is not an active run`);
   return found.run;
 }
 
+/** Returns the position and the key of each step of a run. */
 export const listPositions = async (fixture: StoreFixture, run: string): Promise<string[]> =>
   (await fixture.store.read.history("acc", run)).map(({ position, id }) => `${position} ${id.split("/")[1]}`);
 

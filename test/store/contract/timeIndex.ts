@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Filter } from "../../../src/core/search/filter.ts";
 import { matchesFilter } from "../../../src/core/search/filter.ts";
-import type { LogEvent } from "../../../src/store/queries/logs.ts";
+import type { LogEntry } from "../../../src/store/queries/logs.ts";
 import { makeOldestFirstQuery, makeLogQuery, StoreFixture } from "../storeFixture.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
@@ -59,8 +59,8 @@ const filters: Filter[] = [
 async function readAllPages(
   fixture: StoreFixture,
   query: Parameters<typeof makeLogQuery>[0],
-): Promise<LogEvent[]> {
-  const events: LogEvent[] = [];
+): Promise<LogEntry[]> {
+  const events: LogEntry[] = [];
   for (let cursor: string | null = null; ;) {
     const page = await fixture.store.read.log(makeLogQuery({ ...query, cursor }));
     events.push(...page.events);
@@ -69,7 +69,7 @@ async function readAllPages(
   }
 }
 
-const formatEvents = (events: readonly LogEvent[]): string[] =>
+const formatEvents = (events: readonly LogEntry[]): string[] =>
   events.map(({ message, state, time }) => `${time} ${message.id} ${state}`);
 
 /**

@@ -33,7 +33,7 @@ test.each([
   ],
   ["postgres://one/db?sslmode=no-verify", ["postgres://one/db?sslmode=no-verify"], false],
   ["postgres://u:a,b%40c@one/db", ["postgres://u:a,b%40c@one/db"], false],
-])("%s", (url, urls, mustWrite) => {
+])("%s gives a URL for each host", (url, urls, mustWrite) => {
   expect(parseDatabaseUrl(url)).toEqual({ urls, mustWrite });
 });
 

@@ -53,11 +53,11 @@ test("a node uses the one of several hosts that answers", async () => {
   expect(await world.store.read.accounts()).toHaveLength(1);
 });
 
-test("a database that takes no changes is refused", async () => {
+test("a database that accepts no writes is refused", async () => {
   const url = await freshDatabase();
   await ask(url, `alter database ${new URL(url).pathname.slice(1)} set default_transaction_read_only = on`);
   await expect(nodeAt(`${url}?target_session_attrs=read-write`, {})).rejects.toThrow(
-    "no host of the database takes changes",
+    "no host of the database accepts writes",
   );
 });
 

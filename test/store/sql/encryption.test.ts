@@ -160,7 +160,7 @@ describe("a store with keys", () => {
       null,
       /keys: missing, but secrets are encrypted with key 1; set WAYPOST_KEYS or WAYPOST_KEYS_FILE/,
     ],
-    ["keys without the one it needs", { keyRing: two }, /key 1 is missing, which encrypted account acc0/],
+    ["keys without the one it needs", { keyRing: two }, /key 1 is missing; it encrypted account acc0/],
     ["another key of the same version", { keyRing: makeKeyLine(1) }, /key 1 cannot decrypt account acc0/],
   ])("reports %s and changes nothing", async (_, keys, said) => {
     const path = join(createTestFolder(), "store.db");

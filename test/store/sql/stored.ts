@@ -23,6 +23,7 @@ const weighedColumns = {
 } as const satisfies { [T in TableName]?: readonly ("detail" | "body")[] };
 
 type WeighedTable = keyof typeof weighedColumns;
+/** The tables whose rows count towards stored bytes. */
 export const weighedNames = Object.keys(weighedColumns) as WeighedTable[];
 
 /** Returns the weight of a row from its columns. */
@@ -71,6 +72,7 @@ export function expectStoredBytes(rowsOf: <T extends TableName>(table: T) => rea
   );
 }
 
+/** Expects the stored bytes of accounts to equal the weight of all rows in memory. */
 export const expectStoredBytesInMemory = ({ tables: rows }: Memory): void =>
   expectStoredBytes(<T extends TableName>(table: T) => [...(rows[table] as Map<string, Rows[T]>).values()]);
 

@@ -22,7 +22,10 @@ const doneResponse: RouteResponse = {
   headers: { "Content-Type": "application/json; charset=utf-8" },
 };
 
-/** Returns the account if it has this id. Throws `Refusal`: for an account, other accounts do not exist. */
+/**
+ * Returns the account if it has this id. Otherwise throws `Refusal` "not-found", so that an account does not
+ * learn which other ids exist.
+ */
 export function requireOwnAccount(account: Account, id: string): Account {
   if (account.id === id) return account;
   throw new Refusal("not-found", `id: there is no account ${JSON.stringify(id.slice(0, 200))}`);
@@ -182,7 +185,7 @@ const makeSettingRoutes = (brand: AccountBrand): Route[] => [
       path: `/v2/${brand}/update-budget/{id}`,
       summary: "Set the budget of an account",
       about:
-        "When the cost of the month reaches the budget, nothing more is published, also not by schedules. " +
+        "When the cost of the month reaches the budget, nothing more is published, not even by schedules. " +
         "Accepted messages and active runs continue. The cost follows from the server's prices; without " +
         "prices it is always 0.",
       body: describeBody("The new budget.", budgetSchema),
@@ -209,9 +212,10 @@ const makeSigningRoutes = (brand: AccountBrand): Route[] =>
         method: "POST",
         path: `/v2/${brand}/${signsStandard ? "enable" : "disable"}-standard-webhooks/{id}`,
         summary: `Turn ${signsStandard ? "on" : "off"} the signatures of Standard Webhooks`,
-        about:
-          "Deliveries have the signatures in the headers webhook-id, webhook-timestamp and " +
-          "webhook-signature, in addition to the other signature. GET /v2/keys returns the secrets.",
+        about: signsStandard
+          ? "Deliveries then have these signatures in the headers webhook-id, webhook-timestamp and " +
+            "webhook-signature, in addition to the other signature. GET /v2/keys returns the secrets."
+          : "Deliveries then have no headers webhook-id, webhook-timestamp and webhook-signature.",
       },
       () => ({ signsStandard }),
     ),

@@ -7,6 +7,7 @@ import {
 import type { AccountRequest } from "../../../core/commands/accountRequest.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import type { Account } from "../../../core/model/message.ts";
+import { aboutLimits } from "../../../core/accounts/aboutLimits.ts";
 import { defaultTimeout, limitNames, planNames, readPlan } from "../../../core/accounts/plans.ts";
 import { readServerLimits } from "../../../core/commands/retention.ts";
 import type { LimitName } from "../../../core/model/accountTerms.ts";
@@ -23,7 +24,7 @@ const accountsPath = "/v2/admin/accounts";
 const byName = z.object({ account: z.string().describe("The id or the name of the account.") });
 
 const makeLimitFields = (about: (name: LimitName) => string) =>
-  Object.fromEntries(limitNames.map((name) => [name, z.int().describe(about(name))] as const));
+  Object.fromEntries(limitNames.map((name) => [name, z.int().min(0).describe(about(name))] as const));
 
 const accountSchema = z.object({
   id: z.string().describe("The id of the account."),
@@ -41,8 +42,9 @@ const accountSchema = z.object({
   defaultTimeout: z.int().describe("The timeout of a message that sets none, in milliseconds."),
   limits: z
     .object(
-      makeLimitFields((name) =>
-        isDurationLimit(name) ? "The limit that applies, in milliseconds." : "The limit that applies.",
+      makeLimitFields(
+        (name) =>
+          `The limit that applies${isDurationLimit(name) ? ", in milliseconds" : ""}: ${aboutLimits[name]}.`,
       ),
     )
     .describe(
@@ -115,8 +117,8 @@ const limitsSchema = z
           })
           .optional()
           .describe(
-            `${isDurationLimit(name) ? "A duration such as 7d, or a number of seconds." : "A number."} ` +
-              "null restores the limit of the plan.",
+            `${isDurationLimit(name) ? "A duration such as 7d, or a number of seconds" : "A number"}: ` +
+              `${aboutLimits[name]}. null restores the limit of the plan.`,
           ),
       ]),
     ),

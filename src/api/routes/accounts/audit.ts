@@ -20,6 +20,7 @@ const entrySchema = z.object({
     ),
   count: z
     .int()
+    .min(0)
     .optional()
     .describe("The number of changed objects. Present only for actions that can change several."),
   fields: z.array(z.string()).optional().describe("The names of the changed fields or limits."),
@@ -86,8 +87,8 @@ export const audit = route({
   tag: "Audit log",
   summary: "Read the audit log",
   about:
-    "The changes to the configuration, the tokens, the keys and the dead letters of the account, and bulk " +
-    "actions; newest first. Publishing, and requests that continue a run, are in the message log instead. " +
+    "Returns the changes to the configuration, the tokens, the keys and the dead letters of the account, " +
+    "and bulk actions, newest first. Publishing, and requests that continue a run, are in the message log. " +
     "A page can have few or no entries and still have a cursor.",
   query,
   answers: {

@@ -11,6 +11,7 @@ const healthSchema = z.looseObject({
   status: z.literal("ok").describe("Always ok. A server that is not healthy responds with an error instead."),
   inFlight: z
     .int()
+    .min(0)
     .optional()
     .describe(
       "The number of deliveries of this node that are in flight or whose outcome is not stored yet. " +

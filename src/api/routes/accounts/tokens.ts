@@ -4,6 +4,7 @@ import { parseDuration } from "../../../core/values/duration.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { limits } from "../../../core/values/limits.ts";
 import type { Millis } from "../../../core/model/message.ts";
+import { maxPatterns } from "../../../core/model/destinations.ts";
 import type { Token } from "../../../core/model/rights.ts";
 import { verbs } from "../../../core/model/rights.ts";
 import { count, singleText } from "../../http/parameters.ts";
@@ -27,8 +28,14 @@ const tokenSchema = z.object({
     ),
   destinations: z.array(z.string()).describe("Where the token may publish to. Empty means everywhere."),
   createdAt: millis("When the token was created"),
-  expiresAt: millis("When the token expires. Absent if it never does").optional(),
-  usedAt: millis("When the token was last used, to the minute. Absent if it never was").optional(),
+  expiresAt: z
+    .int()
+    .optional()
+    .describe("When the token expires, in Unix milliseconds. Absent if it never does."),
+  usedAt: z
+    .int()
+    .optional()
+    .describe("When the token was last used, in Unix milliseconds, to the minute. Absent if it never was."),
   madeBy: z
     .string()
     .optional()
@@ -71,15 +78,19 @@ const creationSchema = z.strictObject({
     .describe("The rights of the token: publish, read, manage. At least one."),
   destinations: z
     .array(z.string("is not a string"), "is not a list")
-    .max(100, "has more than 100 values")
+    .max(maxPatterns, {
+      error: ({ input }) =>
+        `${Array.isArray(input) ? input.length : "the list"} exceeds the limit of ${maxPatterns}; ` +
+        "patterns can end in a star",
+    })
     .default([])
     .describe(
       "Where the token may publish to, such as https://example.com/in/*, https://*.example.com/*, " +
-        "queue:orders or group:orders-*. Callbacks are also restricted. At most 100 entries. Empty means " +
-        "everywhere.",
+        "queue:orders or group:orders-*. Callbacks are also restricted. At most " +
+        `${maxPatterns} patterns. Empty means everywhere.`,
     ),
   expires: z
-    .union([z.int(), z.string()], "is neither a duration nor unix milliseconds")
+    .union([z.int(), z.string()], "is neither a duration nor Unix milliseconds")
     .optional()
     .describe(
       "When the token expires: a duration from now such as 30d, or Unix milliseconds. Default: never.",

@@ -19,11 +19,13 @@ const runIds = z
   .max(maxFilterValues, `has more than ${maxFilterValues} values`);
 const callbackStates = textList().pipe(z.array(callbackStateSchema));
 
-/** The filters that only failed runs have, not messages. */
+/** The filters that apply to failed runs but not to messages. */
 export const runOnlyFilters = {
   workflowRunId: runIds
     .optional()
-    .describe("The id of the run. Several runs can have had the same id. Repeat it for several ids."),
+    .describe(
+      "The id of the run. Several runs may have used the same id. Repeat the parameter for several ids.",
+    ),
   workflowUrl: textList("https?://").optional().describe("The URL of the workflow, exactly as it was given."),
   workflowCreatedAt: numberList()
     .optional()
@@ -75,7 +77,7 @@ type EntriesQuery = {
   bodies?: false;
 };
 
-/** Reads a page of the dead letter queue. Throws `Refusal` if the cursor is not one of the list. */
+/** Reads a page of the dead letter queue. Throws `Refusal` if the cursor is not an id of a dead letter. */
 export function readEntries(
   { store }: RouteContext,
   account: AccountId,

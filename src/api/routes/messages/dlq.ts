@@ -85,7 +85,7 @@ const get = route({
 });
 
 const deletedSchema = z.object({
-  deleted: z.int().describe("Number of dead letters that were deleted."),
+  deleted: z.int().min(0).describe("Number of dead letters that were deleted."),
   failed: notDoneSchema,
   cursor: nextPage,
 });

@@ -27,14 +27,15 @@ const keySchema = z.object({
   flowControlKey: z.string().describe("Name of the key."),
   waitListSize: z
     .int()
+    .min(0)
     .describe("Number of messages in the waitlist. A delayed message counts as soon as it is due."),
-  waitlistSize: z.int().describe("Another spelling of waitListSize."),
-  parallelismMax: z.int().describe("Most deliveries in flight at once. 0: no limit."),
-  parallelismCount: z.int().describe("Number of deliveries in flight."),
-  rateMax: z.int().describe("Most deliveries that may start in each period. 0: no limit."),
+  waitlistSize: z.int().min(0).describe("Another spelling of waitListSize."),
+  parallelismMax: z.int().describe("Maximum number of deliveries in flight at once. 0: no limit."),
+  parallelismCount: z.int().min(0).describe("Number of deliveries in flight."),
+  rateMax: z.int().describe("Maximum number of deliveries that may start in each period. 0: no limit."),
   rateCount: z.int().describe("Number of deliveries started in the current period. 0 without a rate limit."),
   ratePeriod: z.int().describe("Length of a period, in seconds. 0 without a rate limit."),
-  ratePeriodStart: z.int().describe("Start of the current period, in unix seconds. 0 without a rate limit."),
+  ratePeriodStart: z.int().describe("Start of the current period, in Unix seconds. 0 without a rate limit."),
   isPaused: z.boolean().describe("Whether the key is paused, so that none of its messages is sent."),
   isPinnedParallelism: z
     .boolean()
@@ -245,10 +246,10 @@ const pin = makeKeyRoute({
   query: z.object({
     parallelism: positiveNumber()
       .optional()
-      .describe(`Most deliveries in flight at once, from 1 to ${limits.parallelism}.`),
+      .describe(`Maximum number of deliveries in flight at once, from 1 to ${limits.parallelism}.`),
     rate: positiveNumber()
       .optional()
-      .describe(`Most deliveries that may start in each period, from 1 to ${limits.rate}.`),
+      .describe(`Maximum number of deliveries that may start in each period, from 1 to ${limits.rate}.`),
     period: singleText()
       .transform((text, context) => {
         const period = parseDuration(text);
@@ -319,8 +320,8 @@ const global = route({
         parallelismMax: z
           .int()
           .describe(
-            "Most deliveries that the account may have in flight at once; other messages wait. " +
-              "0: no limit but the capacity of the server.",
+            "Maximum number of deliveries that the account may have in flight at once; other messages " +
+              "wait. 0: no limit but the capacity of the server.",
           ),
         parallelismCount: z
           .int()

@@ -192,7 +192,7 @@ const removeSome = route({
   answers: {
     200: {
       about: "The endpoints were removed.",
-      schema: z.object({ removed: z.int().describe("Number of endpoints that were removed.") }),
+      schema: z.object({ removed: z.int().min(0).describe("Number of endpoints that were removed.") }),
     },
   },
   refusals: ["not-found", "limit-exceeded"],

@@ -19,7 +19,7 @@ import { waitReasonSchema } from "../../views/waitReasonSchema.ts";
 
 const byId = z.object({ messageId: z.string() });
 const cancelledSchema = z.object({
-  cancelled: z.int().describe("Number of unfinished messages that were cancelled."),
+  cancelled: z.int().min(0).describe("Number of unfinished messages that were cancelled."),
 });
 const cancelledManySchema = cancelledSchema.extend({ failed: notDoneSchema });
 
@@ -118,9 +118,9 @@ const cancelMany = route({
     `One request cancels at most ${maxCancelled} messages.`,
   query: messageFilters.extend({
     count: boundedCount({ max: 500, defaultCount: meansAll }).describe(
-      "Most messages to cancel, from 1 to 500. Without it, all matching messages are cancelled. " +
-        `${meansAll} also means all, because clients send that value for all. Ignored if messageIds is ` +
-        "given.",
+      "The maximum number of messages to cancel, from 1 to 500. Without it, all matching messages are " +
+        `cancelled. ${meansAll} also means all, because clients send that value for all. Ignored if ` +
+        "messageIds is given.",
     ),
     ...dryRunParameter,
   }),

@@ -14,12 +14,13 @@ import { day } from "../../../core/values/time.ts";
 
 const queueSchema = z.object({
   name: z.string().describe("Name of the queue."),
-  createdAt: z.int().describe("Time of creation, in unix milliseconds."),
-  updatedAt: z.int().describe("Time of the last change of its settings, in unix milliseconds."),
-  parallelism: z.int().describe("Most messages that hold a slot of the queue at once."),
+  createdAt: z.int().describe("Time of creation, in Unix milliseconds."),
+  updatedAt: z.int().describe("Time of the last change of its settings, in Unix milliseconds."),
+  parallelism: z.int().min(0).describe("Maximum number of messages that hold a slot of the queue at once."),
   paused: z.boolean().describe("Whether the queue is paused, so that it sends no messages."),
   lag: z
     .int()
+    .min(0)
     .describe(
       "Number of messages in the queue: those that wait for a slot, and those that hold one. " +
         "A message holds its slot while it is being sent, waits for a retry, or has unfinished callbacks. " +
@@ -50,7 +51,9 @@ const settingsSchema = z.strictObject({
     .int("is not a whole number")
     .min(1, "must be at least 1")
     .optional()
-    .describe(`Most messages that hold a slot at once, from 1 to ${limits.parallelism}. Default: 1.`),
+    .describe(
+      `Maximum number of messages that hold a slot at once, from 1 to ${limits.parallelism}. Default: 1.`,
+    ),
   paused: z
     .boolean("is neither true nor false")
     .optional()
@@ -210,7 +213,7 @@ const remove = route({
   answers: {
     200: {
       about: "The queue does not exist any more.",
-      schema: z.object({ cancelled: z.int().describe("Number of messages that were cancelled.") }),
+      schema: z.object({ cancelled: z.int().min(0).describe("Number of messages that were cancelled.") }),
     },
   },
   refusals: ["busy"],

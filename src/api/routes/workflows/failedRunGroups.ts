@@ -26,7 +26,7 @@ const groupSchema = z.object({
   error: z
     .string()
     .describe("The error. The parts that differ between runs (numbers, ids, quoted texts) appear as …"),
-  count: z.int().describe("The number of failed runs in the group."),
+  count: z.int().min(1).describe("The number of failed runs in the group."),
   firstFailedAt: z.int().describe("When the first run of the group failed, in Unix milliseconds."),
   lastFailedAt: z.int().describe("When the latest run of the group failed, in Unix milliseconds."),
   dlqId: z.string().describe("The id of the latest failed run of the group in the dead letter queue."),
@@ -51,7 +51,7 @@ export const groupFailedRuns = route({
       about: "The groups.",
       schema: z.object({
         groups: z.array(groupSchema).describe("The groups, the largest first."),
-        entries: z.int().describe("The number of failed runs that this response groups."),
+        entries: z.int().min(0).describe("The number of failed runs that this response groups."),
         more: z
           .literal(true)
           .optional()

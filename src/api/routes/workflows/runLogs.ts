@@ -96,9 +96,9 @@ const cursor = z
   .optional()
   .describe("The cursor to pass for the next page. Absent on the last page.");
 const aboutRuns =
-  "Runs with the log of their steps, newest first. Bodies that the run hides (redact-fields) appear as " +
-  "REDACTED and a hash. Active runs are always shown. Runs that have ended are shown until the log " +
-  "retention ends, and failed runs also as long as they can be resumed.";
+  "Returns runs with the log of their steps, newest first. Bodies that the run hides (redact-fields) " +
+  "appear as REDACTED and a hash. Active runs are always shown. Runs that have ended are shown until the " +
+  "log retention ends, and failed runs also as long as they can be resumed.";
 const aboutEvents =
   "Returns the events of runs, grouped by run. The newest run comes first, with its events from the " +
   "oldest to the newest.";
@@ -143,7 +143,7 @@ const events = route({
   path: "/v2/workflows/events",
   tag: "Workflow runs",
   summary: "Read the logs or the events of runs",
-  about: `With groupBy=workflowRunId, returns the same as /v2/workflows/logs. Otherwise: ${aboutEvents}`,
+  about: `With groupBy=workflowRunId, returns the same as /v2/workflows/logs. Without it: ${aboutEvents}`,
   query: z.object({
     ...flatFields,
     groupBy: byRun.describe("Lists runs instead of events."),

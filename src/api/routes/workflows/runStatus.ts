@@ -37,7 +37,7 @@ const reasonSchema = z.object({
         "and posted no further step.",
     ),
   text: z.string().describe("The reason as a sentence."),
-  stepId: z.int().optional().describe("The number of the step that waits, if it is known."),
+  stepId: z.int().min(0).optional().describe("The number of the step that waits, if it is known."),
   stepName: z.string().optional().describe("The name of the step that waits, if it is known."),
   since: millis("When the wait began").optional(),
   until: millis("When the wait ends at the latest").optional(),
@@ -54,11 +54,17 @@ const reasonSchema = z.object({
 
 const failureSchema = z.object({
   messageId: z.string().describe("The id of the message that failed."),
-  stepId: z.int().optional().describe("The number of the failed step, if the message was for a known step."),
+  stepId: z
+    .int()
+    .min(0)
+    .optional()
+    .describe("The number of the failed step, if the message was for a known step."),
   stepName: z
     .string()
     .optional()
-    .describe("The name of the failed step, as the endpoint reports it or as the message was for it."),
+    .describe(
+      "The name of the failed step: the step that the endpoint reported, or else the step of the message.",
+    ),
   afterStep: z
     .string()
     .optional()
@@ -70,6 +76,8 @@ const failureSchema = z.object({
   error: z.string().describe("Why the run failed."),
   responseStatus: z
     .int()
+    .min(200)
+    .max(999)
     .optional()
     .describe("The HTTP status of the last response. Absent if there was no response."),
   failureCallbackState: z
@@ -91,14 +99,17 @@ const statusSchema = z.object({
         "RUN_CANCELED: cancelled.",
     ),
   workflowRunCreatedAt: millis("When the run was created"),
-  workflowRunCompletedAt: millis("When the run ended. Absent for an active run").optional(),
+  workflowRunCompletedAt: z
+    .int()
+    .optional()
+    .describe("When the run ended, in Unix milliseconds. Absent for an active run."),
   text: z.string().describe("The whole status as one sentence."),
   labels: z.array(z.string()).optional().describe("The labels of the run."),
   flowControlKey: z.string().optional().describe("The flow-control key of the run."),
-  stepsDone: z.int().describe("The number of steps that have a result and are not asleep."),
+  stepsDone: z.int().min(0).describe("The number of steps that have a result and are not asleep."),
   lastStep: z
     .object({
-      stepId: z.int().describe("The number of the step."),
+      stepId: z.int().min(0).describe("The number of the step."),
       stepName: z.string().describe("The name of the step."),
       stepType: z.string().describe("The type of the step, such as Run, Call or SleepFor."),
       time: millis("When the result of the step was accepted"),
@@ -117,7 +128,7 @@ const statusSchema = z.object({
         kind: z
           .enum(["event", "webhook"])
           .describe("event: a notification. webhook: a call to a webhook of the run."),
-        count: z.int().describe("How many were kept."),
+        count: z.int().min(0).describe("The number of kept events or calls with this id."),
       }),
     )
     .optional()
@@ -143,8 +154,8 @@ export const runStatus = route({
   tag: "Workflow runs",
   summary: "Read why a run waits",
   about:
-    "How far a run is and what it waits for, or how it ended. If several runs have had this id, shows the " +
-    "newest.",
+    "Returns how far a run is and what it waits for, or how it ended. If several runs have had this id, " +
+    "shows the newest.",
   params: z.object({ workflowRunId: z.string().describe("The id of the run.") }),
   answers: { 200: { about: "The status of the run.", schema: statusSchema } },
   refusals: ["not-found"],

@@ -19,7 +19,7 @@ import { notDoneSchema } from "../../views/schemas.ts";
 
 const byId = z.object({ workflowRunId: z.string().describe("The id of the run.") });
 const cancelledSchema = z.object({
-  cancelled: z.int().describe("The number of active runs that were cancelled."),
+  cancelled: z.int().min(0).describe("The number of active runs that were cancelled."),
 });
 const cancelledManySchema = cancelledSchema.extend({ failed: notDoneSchema });
 
@@ -162,8 +162,9 @@ const selectionSchema = z.object({
   fromDate: timestamp().optional().describe("The earliest creation time, inclusive, in Unix milliseconds."),
   toDate: timestamp().optional().describe("The latest creation time, inclusive, in Unix milliseconds."),
   count: boundedCount({ max: 1_000, defaultCount: meansAll }).describe(
-    `The most runs to cancel, from 1 to 1000. Without it, or with ${meansAll}, all runs that pass are ` +
-      "cancelled: clients send this value to cancel all. Ignored if workflowRunIds is given.",
+    `The maximum number of runs to cancel, from 1 to 1000. Without it, or with ${meansAll}, all matching ` +
+      "runs are cancelled, because clients send this value to cancel all runs. Ignored " +
+      "if workflowRunIds is given.",
   ),
   ...dryRunParameter,
 });
@@ -173,7 +174,7 @@ const cancelMany = route({
   path: "/v2/workflows/runs",
   tag: "Workflow runs",
   summary: "Cancel many runs",
-  instead: "GET /v2/workflows/logs lists runs, and DELETE cancels active runs",
+  instead: "GET /v2/workflows/logs lists runs, and DELETE cancels all active runs, unless it has filters",
   about:
     "Cancels the active runs with the given ids, or those that pass all filters, newest first. Without " +
     "filters, cancels all active runs. Runs that do not exist or have ended are not counted; `failed` " +

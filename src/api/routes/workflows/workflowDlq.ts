@@ -38,9 +38,10 @@ const list = route({
   tag,
   summary: "List failed workflow runs",
   about:
-    "Runs that have failed for good. An entry shows the message that failed, its last response, the run " +
-    "with its initial payload as body, and the state of its failure callback. fromDate and toDate are " +
-    "compared with the time of the failure. GET /v2/dlq?source=workflow returns the same list.",
+    "Returns the runs that have failed for good. An entry shows the message that failed, its last " +
+    "response, the run with its initial payload as body, and the state of its failure callback. fromDate " +
+    "and toDate are compared with the time of the failure. GET /v2/dlq?source=workflow returns the same " +
+    "list.",
   query: failedRunFilters.extend({
     order: orderParameter("earliestFirst"),
     count: portion("A page has fewer if bodies are large."),
@@ -83,7 +84,7 @@ const get = route({
 });
 
 const deletedSchema = z.object({
-  deleted: z.int().describe("The number of failed runs that were deleted."),
+  deleted: z.int().min(0).describe("The number of failed runs that were deleted."),
   failed: notDoneSchema,
   cursor: nextPage,
 });

@@ -148,13 +148,13 @@ function openCallText({ id, head }: Step): string | null {
 }
 
 /** Returns the purpose of a call to the endpoint. */
-function callText(step: Step | undefined): string {
+function callText(step: Step | undefined, verb: "is" | "was" = "is"): string {
   const kind = step ? parseStepId(step.id).kind : "unreadable";
   const name = formatStepName(step?.head ?? null);
-  if (kind === "initial") return "the endpoint is called for the first time";
-  if (kind === "plan") return `the endpoint is called to run ${name}`;
-  if (kind === "answer") return `the endpoint is sent the response to the call of ${name}`;
-  return `the endpoint is called to continue after ${name}`;
+  if (kind === "initial") return `the endpoint ${verb} called for the first time`;
+  if (kind === "plan") return `the endpoint ${verb} called to run ${name}`;
+  if (kind === "answer") return `the endpoint ${verb} sent the response to the call of ${name}`;
+  return `the endpoint ${verb} called to continue after ${name}`;
 }
 
 function describeWaiter({ kind, event, step, child, createdAt, dueAt }: Waiter): RunWaitReason {
@@ -210,7 +210,7 @@ function failureText({ failure, continuedBy, redaction }: Run, steps: readonly S
   if (!failure) return ", for an unknown reason";
   const step = steps.find(({ messageId }) => messageId === failure.messageId);
   const { stepName } = findFailedStep(step && readRunPart(step.id), step?.head, failure.headers);
-  const called = callText(step).replace("is called", "was called").replace("is sent", "was sent");
+  const called = callText(step, "was");
   const where = stepName === null ? `when ${called}` : `at step ${JSON.stringify(stepName)}`;
   const callback = failure.callback ? `; its failure callback is in state ${failure.callback.state}` : "";
   const next = continuedBy ? `; resumed as ${continuedBy.runId}` : "";

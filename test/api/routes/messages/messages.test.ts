@@ -296,7 +296,8 @@ test.each([
   ],
   [
     "/v2/workflows/runs",
-    "method: GET is not allowed here; GET /v2/workflows/logs lists runs, and DELETE cancels active runs",
+    "method: GET is not allowed here; GET /v2/workflows/logs lists runs, and DELETE cancels all " +
+      "active runs, unless it has filters",
   ],
 ])("the refusal of GET %s names the list and what DELETE does", async (path, error) => {
   const { ask } = await createTestServer();

@@ -4,8 +4,10 @@ import type { Run, Step, Waiter } from "../../../../src/core/model/run.ts";
 import type { KnownRun } from "../../../../src/core/workflows/log/view.ts";
 import { bytes, callbackTo, noon } from "../../commandRunner.ts";
 
+/** The endpoint of the run. */
 export const endpoint = "https://app.example/order";
 
+/** An active run. */
 export const run: Run = {
   account: "acme",
   id: "run_1",
@@ -27,6 +29,7 @@ export const run: Run = {
   body: noBytes,
 };
 
+/** Returns the rows of the run from which its log is made. */
 export const known = (steps: readonly Step[], more: Partial<KnownRun> = {}): KnownRun => ({
   run,
   steps,
@@ -40,6 +43,7 @@ export const known = (steps: readonly Step[], more: Partial<KnownRun> = {}): Kno
   ...more,
 });
 
+/** Returns a step in the history of the run. */
 export const entry = (slot: string, position: number, more: Partial<Step> = {}): Step => ({
   account: "acme",
   id: `run_1/${slot}`,
@@ -55,6 +59,7 @@ export const entry = (slot: string, position: number, more: Partial<Step> = {}):
   ...more,
 });
 
+/** The initial step of the run. */
 export const initial = entry("i", 0, { body: bytes("payload") });
 
 /** Returns a step as an endpoint posts it. */
@@ -71,6 +76,7 @@ export const result = (position: number, stepId: number, concurrent = 1): Step =
 export const plan = (position: number, targetStep: number, concurrent: number): Step =>
   posted(position, { stepId: 0, targetStep, stepName: `s${targetStep}`, stepType: "Run", concurrent });
 
+/** Returns the state of a message in flight. */
 export const message = (id: string, more: Partial<MessageState> = {}): MessageState => ({
   timeKeys: "",
   endpoint: "https://app.example/",
@@ -93,6 +99,7 @@ export const message = (id: string, more: Partial<MessageState> = {}): MessageSt
   ...more,
 });
 
+/** Returns a log row of a message. */
 export const line = (messageId: string, states: LogState[], more: Partial<LogRow> = {}): LogRow => ({
   account: "acme",
   id: `1-${messageId}`,
@@ -109,6 +116,7 @@ export const line = (messageId: string, states: LogState[], more: Partial<LogRow
   ...more,
 });
 
+/** Returns a step of the run that waits for an event. */
 export const waiter = (stepId: number, concurrent: number): Waiter => ({
   account: "acme",
   id: `run_1/${stepId}`,

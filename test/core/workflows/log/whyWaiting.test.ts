@@ -332,6 +332,12 @@ describe("a run that has ended", () => {
   };
   const steps = [stepAt("i", null), stepAt("r1", { stepId: 1, stepName: "pay" })];
 
+  test("quotes the name of a step as it is", () => {
+    const named = [stepAt("i", null), stepAt("r1", { stepId: 1, stepName: "invoice is sent" })];
+    const run: Run = { ...base, state: "RUN_FAILED", failure };
+    expect(formatRunStatus({ run, steps: named, ...alone }, [])).toContain('after step 1 "invoice is sent"');
+  });
+
   test.each<[Partial<Run>, string]>([
     [{ state: "RUN_SUCCESS" }, `ended at ${later}, 1 step done`],
     [{ state: "RUN_CANCELED" }, `was cancelled at ${later}, 1 step done`],

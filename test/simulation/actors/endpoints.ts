@@ -1,0 +1,269 @@
+import { Refusal } from "../../../src/core/values/errors.ts";
+import type { Delivery, HeaderList, StepHead } from "../../../src/core/model/message.ts";
+import type { CallType } from "../../../src/core/model/run.ts";
+import type { Store } from "../../../src/store/store.ts";
+import type { RandomSource } from "../randomSource.ts";
+import type { Move, Program, Work } from "./programs.ts";
+import { makeRunOutput, getProgram, replay, readHistory, stepTypes, workflowUrl } from "./programs.ts";
+import { makeCallInput, reusedRunIds, sdkHeaders, makeStartInput, makeStepInput } from "./runClients.ts";
+import type { VirtualTime } from "../virtualTime.ts";
+
+/** The response of an endpoint. Status null: the connection broke. */
+export type EndpointAnswer = { status: number | null; headers: HeaderList; body: string };
+
+/** How workflow endpoints interact with the rest of the simulation. */
+type EndpointContext = {
+  virtualTime: VirtualTime;
+  /** Hosts of third parties. */
+  hosts: readonly string[];
+  /** Sends a request to any node that accepts requests. */
+  ask<T>(request: (store: Store) => Promise<T>): Promise<T>;
+  /** Called when a step is run for its result. */
+  stepRan(run: string, stepId: number): void;
+  reportViolation(why: string): void;
+  cover(what: string): void;
+  /** Returns the id of a run that has ended, if there is one. */
+  endedRun(account: string): string | null;
+};
+
+const ok: EndpointAnswer = { status: 200, headers: sdkHeaders, body: "{}" };
+const failing: EndpointAnswer = {
+  status: 500,
+  headers: sdkHeaders,
+  body: '{"error":"Error","message":"it broke"}',
+};
+const refusing: EndpointAnswer = {
+  status: 489,
+  headers: [["Upstash-Nonretryable-Error", "true"], ...sdkHeaders],
+  body: "{}",
+};
+const owner = "endpoint";
+type EndpointCall = {
+  run: NonNullable<Delivery["message"]["run"]>;
+  account: string;
+  url: string;
+  delivery: Delivery;
+};
+
+/**
+ * Workflow endpoints that speak the protocol as the client does. During the phase with faults they also make
+ * mistakes.
+ */
+export class Endpoints {
+  /** The probability of mistakes, from 0 to 1. */
+  failure = 0;
+  readonly #context: EndpointContext;
+  readonly #random: RandomSource;
+  #children = 0;
+
+  constructor(context: EndpointContext) {
+    this.#context = context;
+    this.#random = context.virtualTime.random;
+  }
+
+  /** Responds to one call. It may never end. */
+  async respond(delivery: Delivery): Promise<EndpointAnswer> {
+    const { virtualTime } = this.#context;
+    const { run, account, url } = delivery.message;
+    const often = (share: number): boolean => this.#random.isHit(this.failure * share);
+    await this.#wait(
+      often(0.05) ? this.#random.integerBetween(5_000, 70_000) : this.#random.integerBetween(1, 80),
+    );
+    if (!run) return failing;
+    if (run.kind === "failure") return often(0.4) ? failing : ok;
+    if (run.first !== undefined && often(0.05))
+      return { ...ok, headers: run.first === "rest" ? sdkHeaders.slice(0, 1) : [] };
+    if (often(0.12))
+      return this.#random.of([
+        failing,
+        failing,
+        { ...failing, status: null },
+        { ...failing, status: 404 },
+        refusing,
+      ]);
+    if (often(0.08)) await this.#postToEnded(account);
+    const answer = await this.#work({ run, account, url, delivery }, often(0.1));
+    if (often(0.1)) await this.#wait(this.#random.integerBetween(5_000, 70_000));
+    virtualTime.note(`${url} answers ${answer.status} to ${delivery.message.id}`);
+    // The endpoint has posted and then fails, or its response is lost.
+    return often(0.1) ? this.#random.of([failing, { ...failing, status: null }]) : answer;
+  }
+
+  #wait(delay: number): Promise<void> {
+    return this.#context.virtualTime.wait(delay, { owner, what: "endpoint" });
+  }
+
+  async #work(called: EndpointCall, twice: boolean): Promise<EndpointAnswer> {
+    const program = getProgram(called.url);
+    const text = new TextDecoder().decode(called.delivery.message.body);
+    if (called.run.kind === "result") return this.#post(this.#makeCallResultRequest(called, text), twice);
+    const history = (JSON.parse(text) as { body: string; callType: CallType }[]).map(
+      ({ body, callType }) => ({
+        callType,
+        body: Buffer.from(body, "base64"),
+      }),
+    );
+    const move = replay(program, readHistory(history));
+    this.#context.virtualTime.note(
+      `${called.url} has ${history.length} steps of ${called.run.runId}: ${move.kind}`,
+    );
+    if (move.kind === "wrong" && !reusedRunIds.includes(called.run.runId))
+      this.#context.reportViolation(`${called.run.run}: ${move.why}`);
+    if (move.kind === "work" && move.stepId === program.brokenStep && this.#random.isHit(0.7))
+      return this.#random.of([failing, refusing]);
+    return this.#post(this.#makeRequest(called, move), twice);
+  }
+
+  /** Posts once, or twice at the same time. A refused post means that the run has ended (protocol 6.14). */
+  async #post(request: (store: Store) => Promise<unknown>, twice: boolean): Promise<EndpointAnswer> {
+    if (twice) this.#context.cover("posted twice");
+    const all = Array.from({ length: twice ? 2 : 1 }, () => this.#context.ask(request));
+    const late = this.#wait(20_000).then(() => {
+      throw new Error("no response");
+    });
+    try {
+      await Promise.race([Promise.all(all), late]);
+      return ok;
+    } catch (error) {
+      // A retriable refusal says nothing about the run.
+      if (
+        !(error instanceof Refusal) ||
+        ["unavailable", "stopping", "storage-quota-exceeded"].includes(error.code)
+      )
+        return failing;
+      this.#context.cover("refused post");
+      return ok;
+    } finally {
+      for (const one of [...all, late]) one.catch(() => undefined);
+    }
+  }
+
+  async #postToEnded(account: string): Promise<void> {
+    const runId = this.#context.endedRun(account);
+    if (runId === null) return;
+    const head = { stepId: 1, stepName: "s1", stepType: "Run", concurrent: 1 };
+    await this.#post(
+      (store) =>
+        store.execute("publish", {
+          account,
+          inputs: [makeStepInput(this.#random, { runId, url: workflowUrl(1), head, out: "late" })],
+        }),
+      false,
+    );
+  }
+
+  #makeRequest({ account, url, run }: EndpointCall, move: Move): (store: Store) => Promise<unknown> {
+    const { runId } = run;
+    const random = this.#random;
+    if (move.kind === "plan") {
+      this.#context.cover("group");
+      const inputs = move.group.map((work, index) => {
+        const head = {
+          ...makeStepHead(move.first + index, work, move.group.length),
+          stepId: 0,
+          targetStep: move.first + index,
+        };
+        return makeStepInput(random, {
+          runId,
+          url,
+          head,
+          ...(work.kind === "sleep" ? { delay: work.delay } : {}),
+        });
+      });
+      return (store) => store.execute("publish", { account, inputs });
+    }
+    if (move.kind === "finish") {
+      const body = new TextEncoder().encode(formatResult(move.outs));
+      return (store) => store.execute("finishRun", { account, runId, body });
+    }
+    if (move.kind !== "work") return () => Promise.resolve();
+    this.#context.stepRan(run.run, move.stepId);
+    return this.#makeWorkRequest({ account, url, run }, move);
+  }
+
+  #makeWorkRequest(
+    { account, url, run }: Omit<EndpointCall, "delivery">,
+    { stepId, work, concurrent }: Extract<Move, { kind: "work" }>,
+  ) {
+    const { runId } = run;
+    const random = this.#random;
+    const head = makeStepHead(stepId, work, concurrent);
+    const isAlone = concurrent === 1;
+    const publish = (input: ReturnType<typeof makeStepInput>) => (store: Store) =>
+      store.execute("publish", { account, inputs: [input] });
+    switch (work.kind) {
+      case "run":
+        return publish(makeStepInput(random, { runId, url, head, out: makeRunOutput(stepId) }));
+      case "sleep":
+        return publish(
+          makeStepInput(random, { runId, url, head, ...(isAlone ? { delay: work.delay } : {}) }),
+        );
+      case "call":
+        return publish(
+          makeCallInput(random, { runId, url, head, to: `https://${random.of(this.#context.hosts)}/third` }),
+        );
+      case "invoke": {
+        const invoker = { runId, createdAt: run.createdAt, url, headers: sdkHeaders.slice(0, 1), step: head };
+        return publish(
+          makeStartInput(random, { runId: `child-${++this.#children}`, url: work.url, invoker }),
+        );
+      }
+      case "wait": {
+        const { event, wait, of: kind } = work;
+        const waiter = {
+          kind,
+          event,
+          wait,
+          url,
+          headers: [],
+          given: [],
+          timeout: `${wait / 1000}s`,
+          step: head,
+          timeoutUrl: url,
+          timeoutHeaders: [],
+          timeoutGiven: [],
+        };
+        return (store: Store) => store.execute("wait", { account, runId, waiter });
+      }
+    }
+  }
+
+  /** Makes the response of a third party the result of its step. */
+  #makeCallResultRequest(
+    { account, url, run, delivery }: EndpointCall,
+    text: string,
+  ): (store: Store) => Promise<unknown> {
+    const { status, sourceMessageId } = JSON.parse(text) as { status: number; sourceMessageId: string };
+    const stepId = Number(run.stepKey.slice(1));
+    if (
+      run.stepKey !== `f${stepId}` ||
+      !delivery.message.headers.some(([name]) => name === "Upstash-Workflow-Callback")
+    )
+      this.#context.reportViolation(`${run.run}: a response comes as ${run.stepKey}`);
+    const { work, concurrent } = findWork(getProgram(url), stepId);
+    const out = JSON.stringify({ status, sourceMessageId });
+    const input = makeStepInput(this.#random, {
+      runId: run.runId,
+      url,
+      head: makeStepHead(stepId, work, concurrent),
+      out,
+    });
+    return (store) => store.execute("publish", { account, inputs: [input] });
+  }
+}
+
+function findWork({ groups }: Program, stepId: number): { work: Work; concurrent: number } {
+  const all = groups.flatMap((group) => group.map((work) => ({ work, concurrent: group.length })));
+  return all[stepId - 1] ?? { work: { kind: "call" }, concurrent: 1 };
+}
+
+const makeStepHead = (stepId: number, work: Work, concurrent: number): StepHead => ({
+  stepId,
+  stepName: `s${stepId}`,
+  stepType: stepTypes[work.kind],
+  concurrent,
+});
+
+/** Returns the result of a workflow: the results of all its steps. */
+export const formatResult = (outs: readonly (string | undefined)[]): string =>
+  JSON.stringify(outs.map((out) => out ?? null));

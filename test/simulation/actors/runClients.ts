@@ -1,0 +1,162 @@
+import type { CommandInput } from "../../../src/core/commands/index.ts";
+import type {
+  AccountId,
+  CallbackSettings,
+  HeaderList,
+  InvokerPost,
+  MessageInput,
+  RunPost,
+  StepHead,
+} from "../../../src/core/model/message.ts";
+import type { RandomSource } from "../randomSource.ts";
+import { keys } from "./clients.ts";
+import { events, workflowUrl } from "./programs.ts";
+import type { Tables } from "../storage/changes.ts";
+
+const features = { lazyFetch: false, initialBody: true, detect: true, captured: true };
+/** The response headers of workflow endpoints. */
+export const sdkHeaders: HeaderList = [
+  ["Upstash-Workflow-Sdk-Version", "1"],
+  ["Upstash-Workflow-Sdk", "v1.0.0"],
+];
+const callbackHeader = ["Upstash-Workflow-Callback", "true"] as const;
+
+/**
+ * Ids that several runs use, one after another. An endpoint names its run only by id, so a late post may
+ * reach another run. These runs may differ from their workflows.
+ */
+export const reusedRunIds: readonly string[] = ["run-1", "run-2", "run-3"];
+
+type Start = { runId: string; url: string; invoker: InvokerPost | null };
+
+/** Returns an input that starts a run. */
+export function makeStartInput(random: RandomSource, { runId, url, invoker }: Start): MessageInput {
+  const post: RunPost = {
+    kind: "start",
+    runId,
+    url,
+    features,
+    origin: random.of(["sdk", "sdk", "rest"]),
+    invoker,
+  };
+  const failureCallback: CallbackSettings | null = random.isHit(0.5)
+    ? { ...settings(random), url, callback: null, failureCallback: null }
+    : null;
+  return {
+    ...makeRunInput(random, url),
+    post,
+    failureCallback,
+    delay: random.of([null, null, null, 5_000]),
+    flowControl: random.isHit(0.15)
+      ? { key: random.of(keys), parallelism: random.integerBetween(1, 3), rate: null, period: null }
+      : null,
+  };
+}
+
+/** Returns an input by which an endpoint continues its run. */
+export const makeStepInput = (
+  random: RandomSource,
+  of: { runId: string; url: string; head: StepHead; out?: string; delay?: number },
+): MessageInput => ({
+  ...makeRunInput(random, of.url),
+  post: { kind: "step", runId: of.runId, head: of.head },
+  delay: of.delay ?? null,
+  body: new TextEncoder().encode(
+    JSON.stringify({ ...of.head, ...(of.out === undefined ? {} : { out: of.out }) }),
+  ),
+});
+
+/** Returns a request of a run to a third party. */
+export function makeCallInput(
+  random: RandomSource,
+  of: { runId: string; url: string; head: StepHead; to: string },
+): MessageInput {
+  const callback = {
+    ...settings(random),
+    headers: [callbackHeader],
+    url: of.url,
+    callback: null,
+    failureCallback: null,
+  };
+  return { ...makeRunInput(random, of.to), post: { kind: "call", runId: of.runId, head: of.head }, callback };
+}
+
+const settings = (random: RandomSource) => ({
+  method: "POST" as const,
+  headers: [],
+  retries: random.integerBetween(0, 3),
+  retryDelay: random.of(["0", "1000", "3000 * (1 + retried)"]),
+  timeout: random.of([8_000, 40_000]),
+  flowControl: null,
+});
+
+const makeRunInput = (random: RandomSource, url: string): MessageInput => ({
+  ...settings(random),
+  brand: "upstash",
+  url,
+  group: null,
+  endpoint: null,
+  queue: null,
+  scheduleId: null,
+  callback: null,
+  failureCallback: null,
+  delay: null,
+  notBefore: null,
+  deduplication: null,
+  labels: [],
+  redaction: null,
+  callerIp: null,
+  reportsOn: null,
+  body: new TextEncoder().encode("go"),
+});
+
+/** A client request about runs. */
+export type RunRequest = { [N in RequestName]: { name: N; input: CommandInput<N> } }[RequestName];
+type RequestName = "publish" | "notify" | "cancelRuns" | "resumeRun" | "repeatFailureCallback";
+
+/** Returns a random request about the workflow runs of an account. */
+export function randomRunRequest(random: RandomSource, account: AccountId, tables: Tables): RunRequest {
+  const known = inOrder(tables.runs, account).slice(-8);
+  const runId = known.length > 0 && random.isHit(0.95) ? random.of(known).runId : "never-was";
+  const failed = inOrder(tables.deadLetters, account)
+    .flatMap((one) => (one.run ? [one.id] : []))
+    .slice(-6);
+  const dlqId = failed.length > 0 ? random.of(failed) : "never-was";
+  const what = failed.length > 0 && random.isHit(0.25) ? 1 : random.next();
+  if (what < 0.4) {
+    const runId = random.isHit(0.4) ? random.of(reusedRunIds) : `once-${random.integerBetween(1, 1e9)}`;
+    const one = makeStartInput(random, {
+      runId,
+      url: workflowUrl(random.integerBetween(1, 40)),
+      invoker: null,
+    });
+    return { name: "publish", input: { account, inputs: random.isHit(0.1) ? [one, one] : [one] } };
+  }
+  if (what < 0.65) return { name: "notify", input: randomNotify(random, { account, runId, tables }) };
+  if (what < 0.77) return { name: "cancelRuns", input: { account, runIds: [runId, "never-was", runId] } };
+  if (what < 0.82) return { name: "repeatFailureCallback", input: { account, dlqId } };
+  const overrides = random.of([{}, {}, { retries: 1 }, { delay: 2_000 }, { runId: random.of(reusedRunIds) }]);
+  const from = random.of(["failure", "failure", "beginning"] as const);
+  return { name: "resumeRun", input: { account, dlqId, from, overrides, logRetention: 3_600_000 } };
+}
+
+/** Sorts rows, because stores keep them in different orders. */
+const inOrder = <Row extends { account: string; id: string }>(
+  rows: ReadonlyMap<string, Row>,
+  account: AccountId,
+): Row[] =>
+  [...rows.values()].filter((row) => row.account === account).sort((a, b) => (a.id < b.id ? -1 : 1));
+
+/** Returns an event whose body is unique. */
+function randomNotify(
+  random: RandomSource,
+  of: { account: AccountId; runId: string; tables: Tables },
+): CommandInput<"notify"> {
+  const { account, runId, tables } = of;
+  const event = random.of(events);
+  const body = new TextEncoder().encode(`${event} ${runId} ${random.integerBetween(1, 1e9)}`);
+  const waiting = inOrder(tables.waiters, account).filter((one) => one.event === event);
+  if (waiting.length > 0 && random.isHit(0.4))
+    return { account, event, body, waiterIds: waiting.slice(0, 5).map(({ id }) => id) };
+  return { account, event, body, runId, kind: random.of(["event", "event", "webhook"]) };
+}

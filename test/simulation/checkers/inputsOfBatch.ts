@@ -1,0 +1,55 @@
+import type { Retried } from "../../../src/core/commands/dlq.ts";
+import type { MessageInput } from "../../../src/core/model/message.ts";
+import type { PublishResult } from "../../../src/core/commands/publish.ts";
+import type { Batch, ObservedBatch, AssertHolds } from "./observedBatch.ts";
+import type { Tables } from "../storage/changes.ts";
+
+/** Returns the messages made by retrying dead letters, with the dead letters. */
+export function mapRetried({ calls, result }: Batch): Map<string, string> {
+  const answers = calls.flatMap(({ name }, index) => {
+    const reply = result.replies[index];
+    return name === "retryDeadLetters" && reply && "answer" in reply ? (reply.answer as Retried[]) : [];
+  });
+  return new Map(answers.map(({ messageId, dlqId }) => [messageId, dlqId]));
+}
+
+/**
+ * Returns the inputs of the messages that a batch accepted. An input for a group makes a message for each
+ * endpoint.
+ */
+export function mapInputs(
+  { calls, result, changes }: ObservedBatch,
+  { urlGroups }: Tables,
+  assertHolds: AssertHolds,
+): Map<string, MessageInput> {
+  const inputs = new Map<string, MessageInput>();
+  calls.forEach(({ name, input }, index) => {
+    const reply = result.replies[index];
+    if (name !== "publish" || !reply || !("answer" in reply)) return;
+    const { account, inputs: inputsOfCall } = input as { account: string; inputs: MessageInput[] };
+    (reply.answer as PublishResult[]).forEach((one, at) => {
+      const messageInput = inputsOfCall[at];
+      if (!messageInput || "refused" in one) return;
+      const all = "each" in one ? one.each : [one];
+      for (const { messageId, deduplicated } of all) if (!deduplicated) inputs.set(messageId, messageInput);
+      const endpoints = urlGroups.get(`${account}\n${messageInput.group}`)?.endpoints ?? [];
+      const isAll =
+        !("each" in one) ||
+        JSON.stringify(one.each.map(({ url }) => url)) === JSON.stringify(endpoints.map(({ url }) => url));
+      assertHolds(
+        isAll || changes.urlGroups.length > 0,
+        `an input for a group makes a message per endpoint: ${JSON.stringify(one)}`,
+      );
+      assertHolds(
+        (messageInput.group === null) === !("each" in one),
+        `the response names the URLs of an input: ${JSON.stringify(one)}`,
+      );
+    });
+  });
+  return inputs;
+}
+
+/** Reports whether a refusal of one input is expected: for these reasons, a spent budget, or a quota. */
+export const isExpectedRefusal = ({ refused, message }: { refused: string; message: string }): boolean =>
+  ["not-found", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"].includes(refused) ||
+  message.startsWith("budget: ");

@@ -1,0 +1,229 @@
+import { nodeEndedDueAt } from "../../../src/core/nodes/takeover.ts";
+import type {
+  StoredMessage,
+  LogRow,
+  LogState,
+  MessageState,
+  CallbackSubject,
+} from "../../../src/core/model/message.ts";
+import type { AssertHolds } from "./observedBatch.ts";
+import { isLease, isLost } from "./observedBatch.ts";
+import type { Tables } from "../storage/changes.ts";
+
+/**
+ * The states that may follow a state in the log of a message. `ACTIVE` after itself: its lease was returned.
+ */
+const followers: Record<LogState, readonly LogState[]> = {
+  CREATED: ["ACTIVE", "CANCEL_REQUESTED"],
+  ACTIVE: ["DELIVERED", "ERROR", "CANCEL_REQUESTED"],
+  ERROR: ["RETRY", "FAILED"],
+  RETRY: ["ACTIVE", "CANCEL_REQUESTED"],
+  CANCEL_REQUESTED: ["CANCELLED"],
+  DELIVERED: [],
+  FAILED: [],
+  CANCELLED: [],
+};
+
+/** The end of its run ends a message that is not in flight. Later outcomes change nothing. */
+const followersInRun: Record<LogState, readonly LogState[]> = {
+  ...followers,
+  CREATED: ["ACTIVE", "CANCELLED"],
+  ACTIVE: ["DELIVERED", "ERROR", "CANCELLED"],
+  ERROR: ["RETRY", "FAILED", "CANCELLED"],
+  RETRY: ["ACTIVE", "CANCELLED"],
+};
+
+const endings: Partial<Record<LogState, "delivered" | "failed" | "cancelled">> = {
+  DELIVERED: "delivered",
+  FAILED: "failed",
+  CANCELLED: "cancelled",
+};
+
+/** Everything that happened to one message, and what must have happened. */
+export class MessageHistory {
+  readonly message: StoredMessage;
+  ended: "delivered" | "failed" | "cancelled" | null = null;
+  endedAt = 0;
+  /** When its deduplication id became free: the message failed or was cancelled. */
+  freedAt: number | null = null;
+  dlqId: string | null = null;
+  deadLetters = 0;
+  readonly #notBefore: number;
+  readonly #assert: AssertHolds;
+  readonly #states: LogState[];
+  #loggedAt: number;
+  #retryAt = 0;
+  /** Attempts that ended, and how many of them were lost. */
+  #errors = 0;
+  #lost = 0;
+  #reported = 0;
+  #leases = 0;
+  #calls = 0;
+  #released = 0;
+  #callbacks = 0;
+  #failureCallbacks: (string | null)[] = [];
+
+  constructor(of: { message: StoredMessage; notBefore: number; assertHolds: AssertHolds }) {
+    this.message = of.message;
+    this.#notBefore = of.notBefore;
+    this.#assert = of.assertHolds;
+    this.#loggedAt = of.message.createdAt;
+    this.#states = of.message.startedAtOnce ? ["CREATED", "ACTIVE"] : ["CREATED"];
+  }
+
+  /** Reports whether a run depends on the message. A failure callback only reports on a run. */
+  get isOfRun(): boolean {
+    return this.message.run !== undefined && this.message.run.kind !== "failure";
+  }
+
+  log(row: LogRow, now: number): void {
+    this.#assertHolds(
+      this.ended === null,
+      `a message ends once: ${this.ended}, then ${row.states.join(" ")}`,
+    );
+    this.#assertHolds(row.time >= this.#loggedAt && row.time <= now, "log times increase");
+    this.#loggedAt = row.time;
+    for (const state of row.states) {
+      const last = this.#states.at(-1) ?? "CREATED";
+      const again =
+        last === "ACTIVE" &&
+        state === "ACTIVE" &&
+        this.#states.filter((one) => one === "ACTIVE").length < this.#maxLeases();
+      this.#assertHolds(
+        again || (this.isOfRun ? followersInRun : followers)[last].includes(state),
+        `log states follow each other: ${this.#states.join(" ")} then ${state}`,
+      );
+      this.#states.push(state);
+      this.ended = endings[state] ?? this.ended;
+      if (state === "FAILED" || state === "CANCEL_REQUESTED") this.freedAt = now;
+    }
+    if (this.ended) this.endedAt = now;
+    if (row.states.includes("RETRY")) this.#errors++;
+    this.#retryAt = row.nextDueAt ?? this.#retryAt;
+    if (isLost(row)) this.#lost++;
+    else if (row.states.includes("ERROR") || row.states.includes("DELIVERED")) this.#reported++;
+    if (this.ended === "failed") this.dlqId = row.dlqId;
+  }
+
+  state(
+    before: MessageState | undefined,
+    after: MessageState,
+    { now, names, node }: { now: number; names: Set<string>; node: string },
+  ): void {
+    this.#assertHolds(this.ended === null, "an ended message is not sent");
+    const isCancelled = this.#states.at(-1) === "CANCEL_REQUESTED";
+    this.#assertHolds(
+      (after.state === "cancelling") === isCancelled,
+      `a cancelled message stays cancelled: ${after.state}`,
+    );
+    this.#assertHolds(
+      after.attempts === this.#errors && after.lostAttempts === this.#lost,
+      `attempts are counted: ${after.attempts} (${after.lostAttempts} lost), ` +
+        `the log has ${this.#errors} (${this.#lost})`,
+    );
+    const returned =
+      before?.state === "active" && after.state === "pending" && after.attempts === before.attempts;
+    if (returned) {
+      this.#assertHolds(names.has("returnLeases"), "only the lease holder returns a lease");
+      this.#released++;
+    }
+    if (
+      before &&
+      before.leasedBy !== null &&
+      after.leasedBy !== null &&
+      before.attempts === after.attempts &&
+      before.dueAt !== after.dueAt
+    ) {
+      const renewed = before.leasedBy === after.leasedBy && names.has("renew") && before.leasedBy === node;
+      const takenOver = names.has("takeOver") && after.dueAt === nodeEndedDueAt;
+      this.#assertHolds(
+        renewed || takenOver || names.has("reclaim"),
+        `a lease belongs to one node: ${before.leasedBy} → ${after.leasedBy}`,
+      );
+    }
+    // Within one batch, an attempt may be lost or retried, and then leased again.
+    if (!isLease(before, after)) return;
+    this.#leases++;
+    const free = before === undefined || before.dueAt === null || before.dueAt <= now || names.has("settle");
+    this.#assertHolds(free, `a message is not sent before it is due: ${before?.dueAt} at ${now}`);
+    this.#assertHolds(
+      this.#notBefore <= now,
+      `a message is not sent before its delay ends: ${this.#notBefore} at ${now}`,
+    );
+    this.#assertHolds(
+      this.#retryAt <= now,
+      `a retry is not sent before its delay ends: ${this.#retryAt} at ${now}`,
+    );
+    const logged = isCancelled ? this.#states.at(-2) : this.#states.at(-1);
+    this.#assertHolds(logged === "ACTIVE", "a leased message is logged as active");
+    this.#assertHolds(
+      this.#leases <= this.#maxLeases(),
+      `attempts do not exceed the retries: ${this.#leases} leases`,
+    );
+  }
+
+  call(attempt: number, now: number): void {
+    this.#calls++;
+    this.#assertHolds(
+      this.#calls <= this.#leases,
+      `every call has a lease: ${this.#calls} calls, ${this.#leases} leases`,
+    );
+    this.#assertHolds(attempt - this.#lost <= this.message.retries, "attempts do not exceed the retries");
+    this.#assertHolds(this.#notBefore <= now, "no call is made before the delay ends");
+  }
+
+  /** Called when a callback about this message is created. */
+  noteReport({ kind, dlqId }: CallbackSubject, { createdAt, notBefore }: StoredMessage): void {
+    const delay = this.message[kind]?.delay ?? 0;
+    if (!this.message.run)
+      this.#assertHolds(notBefore === createdAt + delay, `a callback has its requested delay: ${delay} ms`);
+    if (kind === "callback") this.#callbacks++;
+    else this.#failureCallbacks.push(dlqId);
+  }
+
+  /**
+   * Checks callbacks: one for every attempt that was reported or that ended the message, and one failure
+   * callback for a failure.
+   */
+  checkCallbacks({ deadLetters }: Tables): void {
+    if (this.isOfRun) return;
+    const { callback, failureCallback, account } = this.message;
+    const expected = callback ? this.#reported : 0;
+    this.#assertHolds(
+      this.#callbacks === expected,
+      `one callback for every attempt: ${this.#callbacks} of ${expected}`,
+    );
+    const failures = failureCallback && this.ended === "failed" ? [this.dlqId] : [];
+    this.#assertHolds(
+      JSON.stringify(this.#failureCallbacks) === JSON.stringify(failures),
+      `one failure callback: ${this.#failureCallbacks.join(" ")} instead of ${failures.join(" ")}`,
+    );
+    const { reportsOn } = this.message;
+    if (reportsOn?.kind !== "failureCallback" || !this.ended) return;
+    const told = deadLetters.get(`${account}\n${reportsOn.dlqId}`);
+    const state = { delivered: "CALLBACK_SUCCESS", failed: "CALLBACK_FAIL", cancelled: "CALLBACK_CANCELED" }[
+      this.ended
+    ];
+    this.#assertHolds(
+      !told || told.failureCallback?.state === state,
+      `the dead letter records its failure callback: ${told?.failureCallback?.state} instead of ${state}`,
+    );
+  }
+
+  /** Checks the end of the message, when everything has ended. */
+  checkEnd(): void {
+    this.#assertHolds(this.ended !== null, `every message ends: ${this.#states.join(" ")}`);
+    const kind = this.message.run?.kind;
+    const isDead = this.ended === "failed" && kind !== "call" && kind !== "failure";
+    this.#assertHolds((isDead ? 1 : 0) === this.deadLetters, "a failed message has one dead letter");
+    this.#assertHolds(this.ended !== "delivered" || this.#calls > 0, "a delivered message was called");
+  }
+
+  #maxLeases(): number {
+    return 1 + this.#errors + this.#released;
+  }
+
+  #assertHolds(holds: boolean, promise: string): void {
+    if (!holds) this.#assert(false, `${promise} (${this.message.id})`);
+  }
+}

@@ -1,0 +1,41 @@
+import type { DeliveryCapacity } from "../../../src/core/admission/capacity.ts";
+import type { LogRow, MessageState } from "../../../src/core/model/message.ts";
+import type { BatchResult, CommandCall } from "../../../src/store/store.ts";
+import type { Changes } from "../storage/changes.ts";
+
+/** The commands of a batch and their results. */
+export type Batch = {
+  node: string;
+  calls: readonly CommandCall[];
+  result: BatchResult;
+  capacity: DeliveryCapacity;
+};
+
+/** A batch with its changes. */
+export type ObservedBatch = Batch & { changes: Changes };
+
+/** Checks an invariant. If it does not hold, the run has found a fault. */
+export type AssertHolds = (holds: boolean, promise: string) => void;
+
+/** Reports whether a log row records an expired lease, after which the message is sent again. */
+export const isLost = ({ states, error }: LogRow): boolean =>
+  states.includes("RETRY") && error !== null && error.startsWith("no report: ");
+
+/** Reports whether a batch leased the message. */
+export const isLease = (
+  before: MessageState | undefined,
+  after: MessageState | undefined,
+): after is MessageState =>
+  after !== undefined &&
+  after.leasedBy !== null &&
+  (!before || before.leasedBy === null || before.attempts !== after.attempts);
+
+/** Reports whether a batch changes rows of runs other than their own. */
+export const concernsRuns = ({ changes }: ObservedBatch): boolean =>
+  changes.messages.some(({ before, after }) => (after ?? before)?.run !== null) ||
+  changes.deadLetters.some(({ after }) => after?.run !== undefined) ||
+  changes.storedMessages.some(({ after }) => after?.run !== undefined);
+
+/** Reports whether a log row ends an attempt that its node has reported. */
+export const endsReportedAttempt = (row: LogRow): boolean =>
+  ["ERROR", "DELIVERED", "CANCELLED"].includes(row.states[0] ?? "") && !isLost(row);

@@ -1,0 +1,35 @@
+import { describe, expect, test } from "vitest";
+import type { Commands } from "../../../src/core/commands/index.ts";
+import { simulate } from "../simulation.ts";
+
+// Every mutant is a mistake that could be made. A simulation that does not detect it would not detect the
+// mistake either.
+
+/** The first seeds detect rare faults. */
+const seeds = [72, 103, 71, 61, 67, 94, 69, 73, ...Array.from({ length: 60 }, (_, index) => index + 1)];
+
+type Mutant = readonly [name: string, decisions: Commands];
+
+/**
+ * Tests that each mutant is caught by one of a few simulations. `runs` is the share of workflow runs in them.
+ * The first `quick` mutants belong to `npm test`, the others to the long tests.
+ */
+export function expectMutantsCaught(
+  mutants: readonly Mutant[],
+  { runs, quick }: { runs: number; quick: number },
+): void {
+  test.each(mutants.slice(0, quick))("is caught: %s", (_, decisions) => expectFailure(decisions, runs));
+  describe("in the long run", { tags: "long", timeout: 600_000 }, () => {
+    test.each(mutants.slice(quick))("is caught: %s", (_, decisions) => expectFailure(decisions, runs));
+  });
+}
+
+async function expectFailure(decisions: Commands, runs: number): Promise<void> {
+  const failures = [];
+  for (const seed of seeds) {
+    const { failure } = await simulate({ seed, actions: 100, runs, decisions });
+    if (failure !== null) failures.push(failure);
+    if (failures.length > 0) break;
+  }
+  expect(failures, `none of ${seeds.length} seeds found anything wrong`).not.toEqual([]);
+}
