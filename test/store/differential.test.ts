@@ -254,8 +254,7 @@ async function compareTables(contestants: readonly Contestant[], effects: Effect
 const textOf = (body: Uint8Array): string => new TextDecoder().decode(body);
 
 async function inMemory(clock: TestClock, seed: number): Promise<Contestant> {
-  // SQLite reads at once, PostgreSQL in rounds and with hints. So this one has neither.
-  const memory = new Memory({ readsAtOnce: false, usesHints: false });
+  const memory = new Memory();
   const dump = async (): Promise<Dump> => dumpOf(async (name) => [...memory.tables[name].values()]);
   return contestant(memoryStore(createSource(clock, "nod_a", seed), memory), clock, dump);
 }

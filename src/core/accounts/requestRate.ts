@@ -52,6 +52,7 @@ const maxExtraShare = 1 / 8;
  * many requests need not query for each. Returns null if the account has no limit or does not exist.
  */
 export const takeBurst: Decision<ShareRequest, BurstShare | null> = {
+  needs: ({ account }) => ({ accounts: [[account]], secondCounts: [[account]] }),
   decide: ({ account: id, needed, wanted }, draft, { now }) => {
     const account = draft.get("accounts", id);
     const limit = account && account.deletedAt === undefined ? readRequestRateLimit(account) : null;

@@ -72,6 +72,7 @@ export const hasStorageQuota = (account: Terms): boolean =>
  * stores. A change within a level is not recorded, so an account is written only if its rights change.
  */
 export const noteStorage: Decision<{ account: AccountId; bytes: number }, { noted: boolean }> = {
+  needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, bytes }, draft) => {
     const account = draft.get("accounts", id);
     if (!account || readStorageLevel(account) === toStorageLevel(account, bytes)) return { noted: false };

@@ -1,10 +1,10 @@
-import type { Draft, Moment } from "../decision/command.ts";
+import type { Draft, Key, Moment } from "../decision/command.ts";
 import type { Account, AccountId, MessageState } from "../model/message.ts";
 import type { Limiter } from "../model/limiter.ts";
 import { readEndpointParallelism, readAccountParallelism } from "../accounts/plans.ts";
 import type { AccountLimit } from "./gate.ts";
 import { accountGate, endpointGate } from "./gate.ts";
-import { findLimiter, putLimiter, readLimiter } from "./limiter.ts";
+import { findLimiter, putLimiter, readLimiter, toLimiterKey } from "./limiter.ts";
 
 // How many deliveries an account may have in flight, to one endpoint and in total: two gates between the key
 // of a message and the capacity of the node. A limiter exists only if the account has the limit, so other
@@ -42,6 +42,10 @@ export function readAccountLimiters(
 const withParallelism = (limiter: Limiter, parallelism: number): Limiter =>
   limiter.parallelism === parallelism ? limiter : { ...limiter, parallelism };
 
+/** Reports whether an account has a limit after a change that it did not have before. */
+export const gainsAccountLimit = (before: Account, after: Account): boolean =>
+  Object.values(readLimit).some((limit) => limit(before) === null && limit(after) !== null);
+
 /** Sets the limit of a limiter to that of its account, which may have been changed or removed. */
 export function refreshAccountLimit(
   draft: Draft,
@@ -52,4 +56,27 @@ export function refreshAccountLimit(
   const owner = draft.get("accounts", name.account);
   const parallelism = owner ? readLimit[name.gate.kind](owner) : null;
   if (limiter && limiter.parallelism !== parallelism) putLimiter(draft, moment, { ...limiter, parallelism });
+}
+
+/**
+ * Returns the limiters to load with these accounts and endpoints. A command that reads an account may send
+ * any of its messages, so it reads the limiter of the account as well. A command that names an endpoint reads
+ * the limiter of that endpoint. There are none for accounts without a limit.
+ */
+export function listAccountLimiterKeys(
+  draft: Draft,
+  accounts: Iterable<AccountId>,
+  endpoints: readonly (readonly Key[])[],
+): Key[] {
+  const keys: Key[] = [];
+  const limitedByEndpoint = new Set<AccountId>();
+  for (const id of accounts) {
+    const account = draft.get("accounts", id);
+    if (account && readLimit.account(account) !== null)
+      keys.push(toLimiterKey({ account: id, gate: accountGate }));
+    if (account && readLimit.endpoint(account) !== null) limitedByEndpoint.add(id);
+  }
+  if (limitedByEndpoint.size === 0) return keys;
+  for (const key of endpoints.flat()) if (limitedByEndpoint.has(key[0])) keys.push(key);
+  return keys;
 }

@@ -1,7 +1,8 @@
-import { refreshAccountLimit } from "../admission/accountLimits.ts";
+import { gainsAccountLimit, refreshAccountLimit } from "../admission/accountLimits.ts";
 import { accountGate } from "../admission/gate.ts";
+import { toLimiterKey } from "../admission/limiter.ts";
 import type { Decision, Draft } from "../decision/command.ts";
-import { Refusal } from "../values/errors.ts";
+import { RetryInNextBatch, Refusal } from "../values/errors.ts";
 import { spans } from "../values/limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "../model/message.ts";
 import { isRecentRotation } from "../accounts/standardWebhooks.ts";
@@ -21,6 +22,7 @@ import { carriedBalancesId } from "../accounts/usage.ts";
  * while rows of a deleted account with this id are left, so that no one else gets them.
  */
 export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
+  needs: ({ id }) => ({ accounts: [[id]] }),
   decide: (account, draft, moment) => {
     const present = draft.get("accounts", account.id);
     if (present?.deletedAt !== undefined)
@@ -92,6 +94,10 @@ function mergeLimitChanges(
  * set. Throws `Refusal`, also if the account does not exist.
  */
 export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
+  needs: ({ account }) => ({
+    accounts: [[account]],
+    limiters: [toLimiterKey({ account, gate: accountGate })],
+  }),
   decide: ({ account: id, change }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
     if (change.plan !== undefined && account.isPlanHeld && change.isPlanHeld === undefined)
@@ -105,6 +111,9 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
       ...withChange(account, change),
       ...(isUpgrade ? { upgradedAt: moment.now } : {}),
     };
+    // Other commands of the batch have not loaded the limiters of a limit that the account did not have
+    // before.
+    if (gainsAccountLimit(account, changed) && !draft.isAlone()) throw new RetryInNextBatch();
     draft.put("accounts", changed);
     refreshAccountLimit(draft, moment, { account: id, gate: accountGate });
     return changed;
@@ -121,6 +130,7 @@ export const rotateToken: Decision<
   { account: AccountId; replaces?: string } & Pick<Account, "password" | "token" | "tokenHash">,
   Account
 > = {
+  needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, replaces, ...secrets }, draft) => {
     const account = requireAccount(draft.get("accounts", id));
     if (isDeleted(account))
@@ -138,6 +148,7 @@ export const rotateToken: Decision<
  * credentials and without its owner. Throws `Refusal` for an active account.
  */
 export const deleteAccount: Decision<{ account: AccountId }, Account> = {
+  needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]], secondCounts: [[account]] }),
   decide: ({ account: id }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
     if (account.state !== "passive")
@@ -177,6 +188,12 @@ export const removableAt = ({ deletedAt }: Terms): Millis | null =>
  * account by itself.
  */
 export const removeAccount: Decision<{ account: AccountId; remaining: AccountId }, { removed: boolean }> = {
+  needs: ({ account, remaining }) => ({
+    accounts: [[account], [remaining]],
+    dayCounts: [[account]],
+    secondCounts: [[account]],
+    usage: [[account, carriedBalancesId]],
+  }),
   decide: ({ account: id, remaining }, draft, moment) => {
     const account = draft.get("accounts", id);
     const at = account ? removableAt(account) : null;
@@ -201,6 +218,7 @@ function dropCounts(draft: Draft, account: AccountId): void {
  * rotation. So a second rotation within a day is refused unless it is forced. Throws `Refusal`.
  */
 export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, SigningKeys> = {
+  needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, force = false }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
     if (!force) checkRotation(account, moment.now);

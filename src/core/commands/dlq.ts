@@ -1,7 +1,8 @@
 import { mustAfford } from "../accounts/budget.ts";
-import type { Decision, Draft } from "../decision/command.ts";
+import type { Decision, Draft, Key, Needs } from "../decision/command.ts";
 import type { NotDone } from "../values/errors.ts";
 import { toFailedMember, Refusal } from "../values/errors.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
 import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
@@ -15,7 +16,7 @@ import type {
 } from "../model/message.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Overrides } from "./overrides.ts";
-import { applyOverrides } from "./overrides.ts";
+import { mergeFlowControl, applyOverrides } from "./overrides.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "./sendingLimits.ts";
 import { mergeRedactions } from "../model/redaction.ts";
@@ -37,6 +38,28 @@ type DlqSelection = { account: AccountId; dlqIds: readonly string[]; logRetentio
  * into several commands.
  */
 export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides }, Retried[]> = {
+  needs: ({ account, dlqIds }) => ({
+    accounts: [[account]],
+    withoutBodies: { deadLetters: toKeys(account, dlqIds) },
+  }),
+  further: ({ account, dlqIds, overrides }, draft) => {
+    const deadLetters = findDeadLetters(draft, { account, dlqIds });
+    const messageIds = deadLetters.map(({ messageId }) => messageId);
+    const messages = messageIds.flatMap((id) => draft.get("storedMessages", account, id) ?? []);
+    return {
+      storedMessages: toKeys(account, messageIds),
+      ...removalNeeds(deadLetters),
+      // The overrides may name a key that none of the messages had.
+      limiters: listLimiterKeysFor(account, [
+        ...messages,
+        { queue: null, flowControl: mergeFlowControl(null, overrides.flowControl) },
+      ]),
+      ...destinationNeeds(
+        account,
+        messages.map(({ url }) => url),
+      ),
+    };
+  },
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
     mustAfford(account, moment.now);
@@ -64,6 +87,8 @@ export const damagedDeadLetterRefusal = (dlqId: string): Refusal =>
     `dlqId: ${dlqId.slice(0, 100)} is damaged in the store and cannot be sent again; ` +
       "restore a backup, or delete it",
   );
+
+const toKeys = (account: AccountId, ids: readonly string[]): Key[] => ids.map((id) => [account, id] as const);
 
 /** Returns the input that creates a message like this one now. */
 function toMessageInput(message: StoredMessage): MessageInput {
@@ -96,6 +121,8 @@ function applyRetryOverrides(
  * until its retention ends.
  */
 export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed?: NotDone[] }> = {
+  needs: ({ account, dlqIds }) => ({ withoutBodies: { deadLetters: toKeys(account, dlqIds) } }),
+  further: (selected, draft) => removalNeeds(findDeadLetters(draft, selected)),
   decide: ({ account, dlqIds, logRetention }, draft, moment) => {
     let deleted = 0;
     const failed: NotDone[] = [];
@@ -115,7 +142,8 @@ export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed
 /**
  * Removes a dead letter. If the log entry that ended its message has expired, everything that was kept of the
  * message for the dead letter is removed as well. A damaged dead letter does not name that entry: for it, the
- * entry counts as expired if the dead letter is older than `logBefore`.
+ * entry counts as expired if the dead letter is older than `logBefore`. The caller has loaded
+ * `removalNeeds`.
  */
 export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLetter>, logBefore: Millis): void {
   const { account, id, logId } = deadLetter;
@@ -124,3 +152,20 @@ export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLette
   const isLogGone = logId === undefined ? readIdTime(id) < logBefore : !draft.get("log", account, logId);
   if (isLogGone) forgetMessage(draft, deadLetter);
 }
+
+/**
+ * Returns the rows to load before these dead letters are removed: the log entries that ended their messages,
+ * and the kept logs of those messages.
+ */
+export const removalNeeds = (
+  deadLetters: readonly WithoutBody<DeadLetter>[],
+): Required<Pick<Needs, "log" | "keptLogMessages">> => ({
+  log: deadLetters.flatMap(({ account, logId }): Key[] => (logId === undefined ? [] : [[account, logId]])),
+  keptLogMessages: deadLetters.map(({ account, messageId }) => [account, messageId] as const),
+});
+
+const findDeadLetters = (
+  draft: Draft,
+  { account, dlqIds }: Pick<DlqSelection, "account" | "dlqIds">,
+): WithoutBody<DeadLetter>[] =>
+  dlqIds.flatMap((id) => draft.getWithoutBody("deadLetters", account, id) ?? []);

@@ -103,7 +103,7 @@ export function mustMergeFlowControl(
 }
 
 /** Returns the key and its limits, each from `changed` or else from `old`. Null: neither has a key. */
-function mergeFlowControl(
+export function mergeFlowControl(
   old: FlowControl | null,
   changed: Partial<FlowControl> | undefined,
 ): FlowControl | null {

@@ -1,5 +1,5 @@
-import type { Decision, Draft, ExpiredRows } from "../decision/command.ts";
-import { removeDeadLetter } from "./dlq.ts";
+import type { Decision, Draft, Key, Needs } from "../decision/command.ts";
+import { removalNeeds, removeDeadLetter } from "./dlq.ts";
 import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
 import type { AccountId, LogRow, Millis, RunKey } from "../model/message.ts";
@@ -8,7 +8,12 @@ import type { Run, Step } from "../model/run.ts";
 import { hasStorageQuota } from "../accounts/storageQuota.ts";
 import { toDayNumber, readTimeIndexDay } from "../search/timeIndex.ts";
 import type { AccountLimits, Terms } from "../model/accountTerms.ts";
-import { isExpiredBucket, listExpiredBucketRanges, removeBuckets } from "../accounts/usage.ts";
+import {
+  carriedBalancesId,
+  isExpiredBucket,
+  listExpiredBucketRanges,
+  removeBuckets,
+} from "../accounts/usage.ts";
 import { day } from "../values/time.ts";
 
 /** How long history is kept. Without `audit`, the audit log is kept for `defaultAuditRetention`. */
@@ -62,19 +67,27 @@ export const expire: Decision<
   { account: AccountId; retention: Retention; now: Millis; limit: number },
   ExpiryResult
 > = {
+  needs: ({ account, retention, now, limit }) => ({
+    accounts: [[account]],
+    usage: [[account, carriedBalancesId]],
+    expired: [
+      {
+        account,
+        limit,
+        keptLogBefore: 0,
+        logBefore: now - retention.log,
+        deadLettersBefore: now - retention.deadLetters,
+        deduplicationsBefore: now,
+        auditBefore: now - readAuditRetention(retention),
+        timeIndexBefore: now - retention.log,
+        ...runsBefore(now, retention),
+        usage: listExpiredBucketRanges(now),
+      },
+    ],
+  }),
+  further: ({ account }, draft) => expiryNeeds(draft.expired(account)),
   decide: ({ account, retention, now, limit }, draft, moment) => {
-    const found = draft.expired({
-      account,
-      limit,
-      keptLogBefore: 0,
-      logBefore: now - retention.log,
-      deadLettersBefore: now - retention.deadLetters,
-      deduplicationsBefore: now,
-      auditBefore: now - readAuditRetention(retention),
-      timeIndexBefore: now - retention.log,
-      ...runsBefore(now, retention),
-      usage: listExpiredBucketRanges(now),
-    });
+    const found = draft.expired(account);
     const expired = selectExpired(found, retention, Math.min(now, moment.now));
     const { log, deadLetters, deduplications, audit, runs, steps, usage, timeIndex } = expired;
     for (const deadLetter of deadLetters) removeDeadLetter(draft, deadLetter, moment.now - retention.log);
@@ -96,6 +109,28 @@ export const expire: Decision<
 
 /** Returns how long the audit log is kept. */
 export const readAuditRetention = ({ audit = defaultAuditRetention }: Retention): Millis => audit;
+
+/**
+ * Returns the rows to load before these are removed: for log entries that ended a message, its dead letter
+ * and its entries in the kept log.
+ */
+function expiryNeeds({
+  log,
+  keptLog,
+  deadLetters,
+}: Pick<ReturnType<Draft["expired"]>, "log" | "keptLog" | "deadLetters">): Needs {
+  const ends = log.filter(hasEnded);
+  const removal = removalNeeds(deadLetters);
+  return {
+    withoutBodies: {
+      deadLetters: ends.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])),
+    },
+    log: removal.log,
+    keptLogMessages: [...ends, ...keptLog]
+      .map(({ account, messageId }): Key => [account, messageId])
+      .concat(removal.keptLogMessages),
+  };
+}
 
 /**
  * Removes the oldest entries of the log, each with the whole log of its message. If the message has not ended
@@ -163,7 +198,6 @@ export function readListLimit(account: Terms, list: LimitedList): number | null 
  */
 type OverLimit = Record<LimitedList, OverLimitEntry | null>;
 type OverLimitEntry = { id: string; limit: number };
-type TrimInput = { account: AccountId; tooMany: OverLimit; limit: number };
 
 /**
  * Trims the log, the kept log, the audit log and the dead letters of an account to their limits. Removes the
@@ -171,7 +205,26 @@ type TrimInput = { account: AccountId; tooMany: OverLimit; limit: number };
  * have a dead letter move to the kept log. The account counts the removed entries, except those of its audit
  * log. If the limit of the account has been raised since, nothing is removed.
  */
-export const trim: Decision<TrimInput, ExpiryResult> = {
+export const trim: Decision<{ account: AccountId; tooMany: OverLimit; limit: number }, ExpiryResult> = {
+  needs: ({ account, tooMany: { log, deadLetters, keptLog, audit }, limit }) => ({
+    accounts: [[account]],
+    expired: [
+      {
+        account,
+        limit,
+        logBefore: afterIdTime(log),
+        deadLettersBefore: afterIdTime(deadLetters),
+        keptLogBefore: afterIdTime(keptLog),
+        auditBefore: afterIdTime(audit),
+        deduplicationsBefore: 0,
+        runsBefore: 0,
+        failedRunsBefore: 0,
+        timeIndexBefore: 0,
+        usage: [],
+      },
+    ],
+  }),
+  further: (input, draft) => expiryNeeds(listOverLimit(draft, input)),
   decide: (input, draft) => {
     const account = draft.get("accounts", input.account);
     const found = account
@@ -217,20 +270,8 @@ function recheckOverLimit(account: Terms, tooMany: OverLimit): OverLimit {
   };
 }
 
-function listOverLimit(draft: Draft, { account, tooMany, limit }: TrimInput) {
-  const { log, keptLog, deadLetters, audit } = draft.expired({
-    account,
-    limit,
-    logBefore: afterIdTime(tooMany.log),
-    deadLettersBefore: afterIdTime(tooMany.deadLetters),
-    keptLogBefore: afterIdTime(tooMany.keptLog),
-    auditBefore: afterIdTime(tooMany.audit),
-    deduplicationsBefore: 0,
-    runsBefore: 0,
-    failedRunsBefore: 0,
-    timeIndexBefore: 0,
-    usage: [],
-  });
+function listOverLimit(draft: Draft, { account, tooMany }: { account: AccountId; tooMany: OverLimit }) {
+  const { log, keptLog, deadLetters, audit } = draft.expired(account);
   return {
     audit: audit.filter(({ id }) => id <= (tooMany.audit?.id ?? "")),
     log: log.filter(({ id }) => id <= (tooMany.log?.id ?? "")),
@@ -274,7 +315,7 @@ function removeRuns(
  * limit was reached, these are the run of the last step and all later runs.
  */
 function findIncompleteRuns(
-  { runs, steps }: Pick<ExpiredRows, "runs" | "steps">,
+  { runs, steps }: Pick<ReturnType<Draft["expired"]>, "runs" | "steps">,
   limit: number,
 ): ReadonlySet<RunKey> {
   if (steps.length < limit) return new Set();
@@ -285,7 +326,11 @@ function findIncompleteRuns(
  * Returns the rows that have expired by the time of the store. The clock of the caller may be ahead, and
  * history would be removed too early.
  */
-function selectExpired(rows: ExpiredRows, retention: Retention, now: Millis): ExpiredRows {
+function selectExpired(
+  rows: ReturnType<Draft["expired"]>,
+  retention: Retention,
+  now: Millis,
+): ReturnType<Draft["expired"]> {
   const { log, deadLetters } = retention;
   const before = runsBefore(now, retention);
   const runs = rows.runs.filter(

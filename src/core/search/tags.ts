@@ -108,7 +108,7 @@ export const retaggedTables: ReadonlySet<TableName> = new Set(["runs"]);
 
 /**
  * Removes everything that is kept of a finished message: the stored message, and its entries in the kept log.
- * Returns the number of these entries.
+ * Returns the number of these entries. They must be loaded (`Needs.keptOf`).
  */
 export function forgetMessage(
   draft: Draft,

@@ -32,6 +32,9 @@ type AcceptInput = { account: Account; input: SingleInput; slot?: MessageId | nu
  * Creates a message and returns it as stored. If the message is due, passes all gates and overtakes no other
  * message, it is leased to this node and passed to the dispatcher in the same transaction. If it is due but a
  * limiter stops it, it is held in the waitlist of that limiter. Otherwise it is left for a claim.
+ *
+ * The caller must have loaded what its destination needs (`destinationNeeds`), its limiters and, for a
+ * callback, the slot that it shares.
  */
 export function accept(
   draft: Draft,

@@ -47,8 +47,8 @@ export type RemainingQuota = { limit: number; remaining: number; resetAt: number
 type RetryHints = { remainingQuota?: RemainingQuota | undefined; retryAfter?: number | undefined };
 
 /**
- * A decision cannot run together with the other commands of its batch. It changes nothing, and runs again in
- * its own batch.
+ * A decision needs more rows than its batch has loaded. It changes nothing, and is decided again in its own
+ * batch.
  */
 export class RetryInNextBatch extends Error {}
 

@@ -6,15 +6,14 @@ import type { Step } from "../model/run.ts";
 type StepWithHead = Pick<Step, "head">;
 type ProblemInput = {
   outcome: DestinationResponse;
-  /** Returns the steps of the history. Called only if the problem may be in the history. */
-  listSteps: () => readonly StepWithHead[];
+  steps: readonly StepWithHead[];
   first?: "detect" | "rest";
 };
 
 /** Returns why a run cannot continue, so that retries would be futile; null if it can. */
-export function findRunProblem({ outcome, listSteps, first }: ProblemInput): string | null {
+export function findRunProblem({ outcome, steps, first }: ProblemInput): string | null {
   if (isSuccess(outcome)) return first === undefined ? null : findDetectionProblem(outcome, first);
-  return outcome.status === 500 ? findHistoryMismatch(outcome.body, listSteps) : null;
+  return outcome.status === 500 ? findHistoryMismatch(outcome.body, steps) : null;
 }
 
 /**
@@ -39,14 +38,14 @@ const hasProtocolHeader = (headers: DestinationResponse["headers"], name: string
  * Returns how the history and the code of the endpoint differ, from the message of the client; null if the
  * message reports no difference.
  */
-function findHistoryMismatch(body: Bytes, listSteps: ProblemInput["listSteps"]): string | null {
+function findHistoryMismatch(body: Bytes, steps: readonly StepWithHead[]): string | null {
   const { message } = readError(body);
   if (!message.startsWith("Incompatible ")) return null;
   const [, field, ran, had] =
     /Incompatible step (name|type)\. Expected '([^']*)', got '([^']*)' from the request/.exec(message) ?? [];
   if (field === undefined || ran === undefined || had === undefined)
     return `the code does not fit the history: ${message.slice(0, 500)}`;
-  const step = listSteps().find(
+  const step = steps.find(
     ({ head }) => head && (field === "name" ? head.stepName : head.stepType) === had && head.stepId > 0,
   );
   const where = step?.head ? `step ${step.head.stepId}` : "a step";

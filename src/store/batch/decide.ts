@@ -1,28 +1,29 @@
-import type { Decision, Hint, Moment } from "../../core/decision/command.ts";
+import { listAccountLimiterKeys } from "../../core/admission/accountLimits.ts";
+import { waitlistHeadNeeds } from "../../core/admission/waitlist.ts";
+import type { Decision, DueNeed, Key, WaitlistHead, Moment, Needs } from "../../core/decision/command.ts";
 import { commands } from "../../core/commands/index.ts";
 import type { Commands } from "../../core/commands/index.ts";
 import { RetryInNextBatch, Refusal } from "../../core/values/errors.ts";
+import { laneName } from "../../core/admission/capacity.ts";
 import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
-import { createIdGenerator } from "../../core/values/ids.ts";
-import type { IdKind, Millis } from "../../core/model/message.ts";
-import { RowsMissing, WorkingSet } from "./workingSet.ts";
+import type { AccountId, Millis } from "../../core/model/message.ts";
+import { WorkingSet } from "./workingSet.ts";
 import type { Loader } from "./loader.ts";
 import { RecentTimeIndex } from "./recentTimeIndex.ts";
 import type { BatchResult, CommandCall, CommandReply, MomentSource } from "../store.ts";
 
 /**
- * A command runs at most this often. Each time, it reads further, because what it read the time before is
- * loaded.
+ * The maximum number of loading rounds. No decision needs more: each round loads the rows that the rows of
+ * the round before lead to.
  */
-const maxRuns = 50;
+const maxRounds = 12;
 
-/** A command and its decision. */
-type PendingCall = CommandCall & { decision: Decision<unknown, unknown> };
+/** A call of a batch. `earlyReply`: the reply of a call that failed before its decision. */
+type PendingCall = CommandCall & { decision: Decision<unknown, unknown>; earlyReply: CommandReply | null };
 
 /**
- * The context of a batch. `startTime`: resolves to the time of the transaction when it has begun, or to null
- * if the time is that of `momentSource`. The rows of hints are requested together with the beginning.
- * `usesHints`: false if nothing is loaded before a decision asks for it, which tests use.
+ * `startTime` resolves once the transaction has begun: to its time if nodes must agree on it, or to null if
+ * the time comes from the moment source. Most of the first rows are read together with the beginning.
  */
 type BatchContext = {
   loader: Loader;
@@ -31,69 +32,82 @@ type BatchContext = {
   startTime: Promise<Millis | null>;
   decisions?: Commands;
   recentTimeIndex?: RecentTimeIndex;
-  usesHints?: boolean;
 };
 
 /**
- * Runs commands one after another. A command that is refused or fails makes no changes. The caller writes the
- * changes of the returned set.
- *
- * If a command reads what is not loaded, it is stopped, and the commands after it run once for a trial, only
- * to find out what they read. Everything that is missing is then loaded together, and the command runs again.
+ * Runs calls one after another on rows that are loaded together. The first round loads the rows that the
+ * calls name, and later rounds the rows that those lead to. A call that is refused or fails changes nothing.
+ * The caller writes the changes of the set.
  */
 export async function decideBatch(
   calls: readonly CommandCall[],
-  context: BatchContext,
+  {
+    loader,
+    capacity,
+    momentSource,
+    startTime,
+    decisions = commands,
+    recentTimeIndex = new RecentTimeIndex(),
+  }: BatchContext,
 ): Promise<{ set: WorkingSet; replies: CommandReply[]; now: Millis }> {
-  const { loader, capacity, momentSource, startTime, decisions = commands, usesHints = true } = context;
-  const { recentTimeIndex = new RecentTimeIndex() } = context;
-  // The table of commands is typed by name; here, inputs and answers are plain data.
-  const pending = calls.map((call): PendingCall => ({ ...call, decision: decisions[call.name] }));
-  const set = new WorkingSet(loader, capacity, { isAlone: calls.length === 1, recentTimeIndex });
-  const hints = usesHints ? pending.flatMap(({ decision, input }) => readHint(decision, input)) : [];
-  const loading = set.loadHints(hints);
-  // Both have ended before an error is thrown, because a statement that was sent later would be part of
-  // another transaction.
+  // The table of commands is typed by name, but calls are plain data.
+  const pending = calls.map((call): PendingCall => ({
+    ...call,
+    decision: decisions[call.name],
+    earlyReply: null,
+  }));
+  const set = new WorkingSet(capacity, { isAlone: calls.length === 1, recentTimeIndex });
+  const requested: RequestedKeys = { accounts: new Set(), endpoints: [] };
+  const first = collectNeeds(pending, ({ decision, input }) => decision.needs(input));
+  // Due rows cannot be loaded before the time is known.
+  const loading = first.due ? null : set.load(loader, first, 0);
+  // All statements must have completed when this function returns, even if the beginning has failed. A
+  // statement that is sent after the end of the transaction would run outside of it.
   await Promise.allSettled([startTime, loading]);
   const now = (await startTime) ?? momentSource.now();
-  await loading;
-  const replies: CommandReply[] = [];
-  for (const [number, call] of pending.entries()) {
-    const moment = new ReplayedMoment(momentSource, now, set.isMissing);
-    let reply = decideCall(set, number, { call, moment });
-    for (let runs = 1; reply === null; runs++) {
-      if (runs === maxRuns) throw new Error(`${call.name} still read missing rows after ${maxRuns} runs`);
-      for (const [later, { decision, input }] of pending.entries())
-        if (later > number)
-          set.tryCommand(later, () => decision.decide(input, set, makeTrialMoment(momentSource, now)));
-      await set.loadMissing(now);
-      moment.restart();
-      reply = decideCall(set, number, { call, moment });
+  await (loading ?? set.load(loader, first, now));
+  recordRequested(requested, first);
+  const unfinished = pending.filter(({ decision }) => decision.further);
+  for (let round = 1; unfinished.length > 0; round++) {
+    const needs = withWaitlistHeads(
+      set,
+      collectNeeds(unfinished, ({ decision, input }) => decision.further?.(input, set) ?? {}),
+    );
+    recordRequested(requested, needs);
+    const loaded = await set.load(loader, withAccountLimiters(set, needs, requested), now);
+    if (!loaded) break;
+    if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
+  }
+  const moment: Moment = {
+    now,
+    node: momentSource.node,
+    newId: (kind) => momentSource.newId(kind, now),
+    random: () => momentSource.random(),
+  };
+  return { set, replies: pending.map((call) => call.earlyReply ?? decideCall(call, set, moment)), now };
+}
+
+/**
+ * Returns the merged needs of calls. A call whose needs throw gets its reply here and takes no further part.
+ */
+function collectNeeds(calls: readonly PendingCall[], readNeeds: (one: PendingCall) => Needs): Needs {
+  const found: Needs[] = [];
+  for (const call of calls) {
+    if (call.earlyReply) continue;
+    try {
+      found.push(readNeeds(call));
+    } catch (error) {
+      call.earlyReply = toFailureReply(error);
     }
-    replies.push(reply);
   }
-  return { set, replies, now };
+  return mergeNeeds(found);
 }
 
-/** Returns the hint of a decision. A hint that throws is left to the decision, which throws as well. */
-function readHint({ hint }: Decision<unknown, unknown>, input: unknown): Hint[] {
+function decideCall({ decision, input }: PendingCall, set: WorkingSet, moment: Moment): CommandReply {
   try {
-    return hint ? [hint(input)] : [];
-  } catch {
-    return [];
-  }
-}
-
-/** Runs a command. Returns null if it has read something that is not loaded. */
-function decideCall(
-  set: WorkingSet,
-  number: number,
-  { call: { decision, input }, moment }: { call: PendingCall; moment: Moment },
-): CommandReply | null {
-  try {
-    return { answer: set.runCommand(number, () => decision.decide(input, set, moment)) };
+    return { answer: set.runCommand(() => decision.decide(input, set, moment)) };
   } catch (error) {
-    return error instanceof RowsMissing ? null : toFailureReply(error);
+    return toFailureReply(error);
   }
 }
 
@@ -106,63 +120,92 @@ function toFailureReply(error: unknown): CommandReply {
   return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }
 
+/** The accounts and endpoints whose rows were requested. */
+type RequestedKeys = { accounts: Set<AccountId>; endpoints: (readonly Key[])[] };
+
+function recordRequested({ accounts, endpoints }: RequestedKeys, needs: Needs): void {
+  for (const [account] of needs.accounts ?? none) accounts.add(account);
+  if (needs.endpoints?.length) endpoints.push(needs.endpoints);
+}
+
+function withAccountLimiters(set: WorkingSet, needs: Needs, { accounts, endpoints }: RequestedKeys): Needs {
+  const limiters = listAccountLimiterKeys(set, accounts, endpoints);
+  return limiters.length === 0 ? needs : mergeNeeds([needs, { limiters }]);
+}
+
 /**
- * The moment of one command, which may run several times. Each run gets the same ids and random numbers, so
- * that the result does not depend on what was loaded. Everything that a run draws after it has missed a row
- * is discarded with the run.
+ * Adds the needs of waitlist heads for all calls together, because a hundred outcomes of one key name the
+ * same hundred messages of its waitlist.
  */
-class ReplayedMoment implements Moment {
-  readonly now: Millis;
-  readonly node: string;
-  readonly #source: MomentSource;
-  readonly #isMissing: () => boolean;
-  readonly #ids: string[] = [];
-  readonly #numbers: number[] = [];
-  #idsUsed = 0;
-  #numbersUsed = 0;
+const withWaitlistHeads = (set: WorkingSet, needs: Needs): Needs =>
+  needs.waitlistHeads?.length ? mergeNeeds([needs, waitlistHeadNeeds(set, needs.waitlistHeads)]) : needs;
 
-  constructor(source: MomentSource, now: Millis, isMissing: () => boolean) {
-    this.now = now;
-    this.node = source.node;
-    this.#source = source;
-    this.#isMissing = isMissing;
+/** Merges needs. Limits of lists that several calls read from the beginning are added up. */
+function mergeNeeds(all: readonly Needs[]): Needs {
+  if (all.length === 1 && all[0]) return all[0];
+  const lists: Record<string, unknown[]> = {};
+  const merged: { -readonly [K in keyof Needs]: Needs[K] } = {};
+  for (const needs of all) {
+    appendLists(lists, needs);
+    if (needs.due) merged.due = merged.due ? addDueNeeds(merged.due, needs.due) : needs.due;
+    if (needs.leasedByOthers) merged.leasedByOthers = needs.leasedByOthers;
   }
-
-  /** Begins another run. */
-  restart(): void {
-    this.#idsUsed = 0;
-    this.#numbersUsed = 0;
+  Object.assign(merged, lists);
+  const withoutBodies = all.flatMap((needs) => needs.withoutBodies ?? none);
+  if (withoutBodies.length > 0) {
+    merged.withoutBodies = {
+      storedMessages: withoutBodies.flatMap(({ storedMessages }) => storedMessages ?? none),
+      deadLetters: withoutBodies.flatMap(({ deadLetters }) => deadLetters ?? none),
+      steps: withoutBodies.flatMap(({ steps }) => steps ?? none),
+    };
   }
+  // All outcomes of one host name the same waitlist.
+  if (merged.toSendFromWaitlists)
+    merged.toSendFromWaitlists = [
+      ...new Map(
+        merged.toSendFromWaitlists.map((waitlist) => [
+          laneName(waitlist.account, waitlist.waitlist),
+          waitlist,
+        ]),
+      ).values(),
+    ];
+  if (merged.waitlistHeads) merged.waitlistHeads = mergeHeads(merged.waitlistHeads);
+  return merged;
+}
 
-  newId(kind: IdKind): string {
-    const known = this.#ids[this.#idsUsed++];
-    if (known !== undefined) return known;
-    if (this.#isMissing()) return makeDiscardedId(kind, this.now);
-    const id = this.#source.newId(kind, this.now);
-    this.#ids.push(id);
-    return id;
-  }
-
-  random(): number {
-    const known = this.#numbers[this.#numbersUsed++];
-    if (known !== undefined) return known;
-    if (this.#isMissing()) return 0.5;
-    const number = this.#source.random();
-    this.#numbers.push(number);
-    return number;
+/**
+ * Appends the lists of a call's needs. Only the properties that exist are visited, because a call names few
+ * of them and this function runs for every message.
+ */
+function appendLists(lists: Record<string, unknown[]>, needs: Needs): void {
+  for (const name in needs) {
+    const list: unknown = needs[name as keyof Needs];
+    if (!Array.isArray(list) || list.length === 0) continue;
+    const existing = lists[name];
+    if (existing) for (const item of list) existing.push(item);
+    else lists[name] = Array.from<unknown>(list);
   }
 }
 
-/** Returns the moment of a command whose changes are discarded. */
-const makeTrialMoment = ({ node }: MomentSource, now: Millis): Moment => ({
-  now,
-  node,
-  newId: (kind) => makeDiscardedId(kind, now),
-  random: () => 0.5,
+const addDueNeeds = (a: DueNeed, b: DueNeed): DueNeed => ({
+  limit: a.limit + b.limit,
+  hostWaitlists: a.hostWaitlists + b.hostWaitlists,
+  limiters: a.limiters + b.limiters,
+  schedules: a.schedules + b.schedules,
+  waiters: a.waiters + b.waiters,
+  turns: { ...a.turns, ...b.turns },
 });
 
-/** Returns an id of a row that is never stored. */
-const makeDiscardedId = createIdGenerator(() => 0);
+const none: readonly never[] = [];
+
+function mergeHeads(all: readonly WaitlistHead[]): WaitlistHead[] {
+  const heads = new Map<string, WaitlistHead>();
+  for (const head of all) {
+    const lane = laneName(head.account, head.waitlist);
+    heads.set(lane, { ...head, limit: head.limit + (heads.get(lane)?.limit ?? 0) });
+  }
+  return [...heads.values()];
+}
 
 /**
  * Returns the result of a batch: its deliveries, the leases to abort, and the due time of the earliest row

@@ -1,4 +1,5 @@
 import type { CountNeed, Key, TableName } from "../../core/decision/command.ts";
+import { RetryInNextBatch } from "../../core/values/errors.ts";
 import type { QuotaName } from "../../core/sending/quotas.ts";
 import { toQuotaName, readQuotaRange } from "../../core/sending/quotas.ts";
 import type { AccountId } from "../../core/model/message.ts";
@@ -52,9 +53,14 @@ export class QuotaCounts {
     this.#undo.push(() => this.#counts.set(key, count));
   }
 
-  /** Returns a count; undefined if the rows were not counted yet. */
-  readCount({ account, name }: Pick<CountNeed, "account" | "name">): number | undefined {
-    return this.#counts.get(toQuotaKey(account, name));
+  /**
+   * Returns a count. Throws `RetryInNextBatch` if the count was not requested, because the need for it was
+   * not known in time.
+   */
+  readCount(account: AccountId, name: QuotaName): number {
+    const count = this.#counts.get(toQuotaKey(account, name));
+    if (count === undefined) throw new RetryInNextBatch();
+    return count;
   }
 }
 

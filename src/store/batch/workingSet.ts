@@ -1,41 +1,35 @@
 import type {
-  BodyTableName,
   Draft,
-  DueNeed,
-  DueRows,
-  Hint,
   Key,
-  LeasedNeed,
+  Needs,
+  BodyTableName,
   Rows,
-  RunNeed,
   RunRows,
   RunTableName,
   TableName,
-  WaitlistHead,
 } from "../../core/decision/command.ts";
+import { RetryInNextBatch } from "../../core/values/errors.ts";
 import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
 import { hasBacklog, laneName } from "../../core/admission/capacity.ts";
 import { hasLimiter, parseGate } from "../../core/admission/gate.ts";
 import { makeTagIds, retaggedTables } from "../../core/search/tags.ts";
 import { readIndexInterval, listTimeIndexIds } from "../../core/search/timeIndex.ts";
 import type { AccountId, Delivery, LeaseRef, MessageState, Millis } from "../../core/model/message.ts";
-import type { WithoutBody, RunKey } from "../../core/model/message.ts";
+import type { Limiter, HostWaitlist } from "../../core/model/limiter.ts";
+import type { WithoutBody, RunKey, Schedule } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
-import type { Step } from "../../core/model/run.ts";
+import type { Step, Waiter } from "../../core/model/run.ts";
 import { toStepId } from "../../core/model/stepId.ts";
+import type { Turns } from "../../core/fairness/turns.ts";
 import { toKey } from "../queries/keys.ts";
-import { BatchReads } from "./batchReads.ts";
 import { Effects } from "./effects.ts";
-import { selectStillExpired } from "./expirations.ts";
 import type { Loader } from "./loader.ts";
+import { NeedsLoader } from "./needsLoader.ts";
 import type { Change } from "./overlay.ts";
 import { Overlay } from "./overlay.ts";
 import type { RecentTimeIndex, TimeIndexEntry } from "./recentTimeIndex.ts";
 import { BatchCapacity } from "./takenCapacity.ts";
 import { UndoLog } from "./undoLog.ts";
-
-/** A command has read something that is not loaded. It made no changes, and runs again when all is loaded. */
-export class RowsMissing extends Error {}
 
 /**
  * The rows that the decisions of one batch read and change. The loader adds rows to the overlay, the overlay
@@ -45,81 +39,48 @@ export class WorkingSet implements Draft {
   readonly #undo = new UndoLog();
   readonly #overlay = new Overlay(this.#undo);
   readonly effects = new Effects(this.#undo);
-  readonly #reads: BatchReads;
+  readonly #loaded: NeedsLoader;
   readonly #capacity: DeliveryCapacity;
   readonly #takenCapacity: BatchCapacity;
+  readonly #isAlone: boolean;
   readonly #recentTimeIndex: RecentTimeIndex;
   /** Messages that the running command has taken out of a waitlist. */
   #leftWaitlist: MessageState[] = [];
 
   constructor(
-    loader: Loader,
     capacity: DeliveryCapacity,
     { isAlone, recentTimeIndex }: { isAlone: boolean; recentTimeIndex: RecentTimeIndex },
   ) {
-    this.#reads = new BatchReads(this.#overlay, loader, {
+    this.#loaded = new NeedsLoader(this.#overlay, {
       undo: this.#undo,
       bytes: capacity.bytes.perBatch,
       isAlone,
     });
     this.#capacity = capacity;
     this.#takenCapacity = new BatchCapacity(capacity);
+    this.#isAlone = isAlone;
     this.#recentTimeIndex = recentTimeIndex;
   }
 
-  /** Loads the rows of hints. */
-  loadHints(hints: readonly Hint[]): Promise<void> {
-    return this.#reads.loadHints(hints);
+  /** Loads what is not loaded yet. Returns false if everything was loaded. */
+  load(loader: Loader, needs: Needs, now: Millis): Promise<boolean> {
+    return this.#loaded.load(loader, needs, now);
   }
 
-  /** Loads the rows and lists that commands looked for and did not find. */
-  loadMissing(now: Millis): Promise<void> {
-    return this.#reads.loadWanted(now);
-  }
-
-  /**
-   * Runs the command with this number in the batch: either all of its changes are made, or none if it throws.
-   * Throws `RowsMissing`, and makes no changes, if the command has read something that is not loaded.
-   */
-  runCommand<Answer>(number: number, run: () => Answer): Answer {
-    this.#begin(number);
+  /** Runs one command: either all of its changes are made, or none if it throws. */
+  runCommand<Answer>(run: () => Answer): Answer {
+    this.#undo.begin();
+    this.#leftWaitlist = [];
     try {
-      const result = this.effects.usage.countDuring(() => this.#throwIfMissing(run()));
+      const result = this.effects.usage.countDuring(run);
       // Otherwise a hundred outcomes of one host would skip each other's messages again and again.
       for (const message of this.#leftWaitlist)
-        if (this.#findWaitlist(message) !== message.waitlist) this.#reads.waitlistHeads.leave(message);
+        if (this.#findWaitlist(message) !== message.waitlist) this.#loaded.waitlistHeads.leave(message);
       return result;
     } catch (error) {
       this.#undo.rollBack();
-      throw this.#reads.isMissing ? new RowsMissing() : error;
+      throw error;
     }
-  }
-
-  /** Runs a command and discards its changes, to find out what it reads. */
-  tryCommand(number: number, run: () => unknown): void {
-    this.#begin(number);
-    try {
-      this.effects.usage.countDuring(() => {
-        run();
-        throw new RowsMissing();
-      });
-    } catch {
-      this.#undo.rollBack();
-    }
-  }
-
-  /** Reports whether the running command has looked for something that is not loaded. */
-  isMissing = (): boolean => this.#reads.isMissing;
-
-  #begin(number: number): void {
-    this.#undo.begin();
-    this.#leftWaitlist = [];
-    this.#reads.begin(number);
-  }
-
-  #throwIfMissing<Answer>(answer: Answer): Answer {
-    if (this.#reads.isMissing) throw new RowsMissing();
-    return answer;
   }
 
   /** Returns the tables whose rows were loaded or written. */
@@ -133,22 +94,18 @@ export class WorkingSet implements Draft {
   }
 
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
-    return this.#reads.row(table, key);
+    return this.#overlay.get(table, key);
   }
 
   getWithoutBody<T extends BodyTableName>(table: T, ...key: Key): WithoutBody<Rows[T]> | undefined {
-    return this.#reads.rowWithoutBody(table, key);
-  }
-
-  /** Returns a row if it is known, and reads nothing. */
-  peek<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
-    return this.#overlay.get(table, key);
+    const entry = this.#overlay.entry(table, key);
+    return entry ? entry.now : this.#loaded.getWithoutBody(table, key);
   }
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
     const key = toKey[table](row);
     const before = this.#set(table, key, row);
-    if (before === undefined) this.#reads.quotaCounts.change(table, key, 1);
+    if (before === undefined) this.#loaded.quotaCounts.change(table, key, 1);
     const toTagIds = makeTagIds[table];
     if (toTagIds && (before === undefined || retaggedTables.has(table)))
       this.#updateTags(key[0], before ? toTagIds(before) : [], toTagIds(row));
@@ -157,7 +114,7 @@ export class WorkingSet implements Draft {
 
   drop(table: TableName, ...key: Key): void {
     for (const id of this.#listTags(table, key)) this.#set("tags", [key[0], id], undefined);
-    if (this.#set(table, key, undefined) !== undefined) this.#reads.quotaCounts.change(table, key, -1);
+    if (this.#set(table, key, undefined) !== undefined) this.#loaded.quotaCounts.change(table, key, -1);
   }
 
   moveToKeptLog: Draft["moveToKeptLog"] = (row) => {
@@ -166,9 +123,12 @@ export class WorkingSet implements Draft {
   };
 
   listKeptLog: Draft["listKeptLog"] = (account, messageId) =>
-    this.#reads.keptLogIds(account, messageId).flatMap((id) => this.peek("keptLog", account, id) ?? []);
+    this.#overlay.keptEntries
+      .listIds(account, messageId)
+      .flatMap((id) => this.get("keptLog", account, id) ?? []);
 
-  readQuotaCount: Draft["readQuotaCount"] = (need) => this.#reads.readQuotaCount(need);
+  readQuotaCount: Draft["readQuotaCount"] = (account, name) =>
+    this.#loaded.quotaCounts.readCount(account, name);
 
   indexTime: Draft["indexTime"] = (account, id, timeKeys) => {
     const entry: TimeIndexEntry = { account, at: readIndexInterval(id), timeKeys };
@@ -177,7 +137,7 @@ export class WorkingSet implements Draft {
       entry.timeKeys = undefined;
     if (this.#recentTimeIndex.has(entry)) return;
     const ids = listTimeIndexIds(entry.timeKeys, entry.at).filter(
-      (name) => !this.peek("timeIndex", account, name),
+      (name) => !this.get("timeIndex", account, name),
     );
     for (const name of ids) this.#set("timeIndex", [account, name], { account, id: name });
     if (ids.length > 0) this.effects.add(this.effects.newTimeIndexEntries, entry);
@@ -185,53 +145,50 @@ export class WorkingSet implements Draft {
 
   count: Draft["count"] = (account, counts) => this.effects.usage.count(account, counts);
 
-  due(need: DueNeed): DueRows {
-    const { at, turns, ...found } = this.#reads.due(need);
-    const isDue = ({ dueAt }: { dueAt: Millis | null }): boolean => dueAt !== null && dueAt <= at;
-    return {
-      turns,
-      messages: this.#readCurrent("messages", found.messages).filter(isDue),
-      hostWaitlists: found.hostWaitlists
-        .flatMap(({ account, host }) => this.peek("hostWaitlists", account, host) ?? [])
-        .filter(isDue),
-      limiters: this.#readCurrent("limiters", found.limiters).filter(isDue),
-      schedules: this.#readCurrent("schedules", found.schedules).filter(isDue),
-      waiters: this.#readCurrent("waiters", found.waiters).filter(isDue),
-    };
+  due(): readonly MessageState[] {
+    const { messages, at } = this.#loaded.due;
+    return this.#readCurrent(messages).filter(({ dueAt }) => dueAt !== null && dueAt <= at);
   }
 
-  listRunRows<T extends RunTableName>(
-    table: T,
-    { account, run }: RunNeed,
-    event?: string,
-  ): readonly RunRows[T][] {
-    const need = { account, run, table, ...(event !== undefined && { event }) };
-    const findRow = (id: string): RunRows[T] | undefined =>
-      (table === "notifications" || table === "steps"
-        ? this.#reads.knownWithoutBody(table, [account, id])
-        : this.peek(table, account, id)) as RunRows[T] | undefined;
-    return this.#reads
-      .runRowIds(need)
-      .flatMap((id) => findRow(id) ?? [])
-      .filter((row) => row.run === run && (event === undefined || !("event" in row) || row.event === event));
+  dueHostWaitlists(): readonly HostWaitlist[] {
+    const { hostWaitlists: waitlists, at } = this.#loaded.due;
+    return waitlists
+      .flatMap((waitlist) => this.get("hostWaitlists", waitlist.account, waitlist.host) ?? [])
+      .filter(({ dueAt }) => dueAt <= at);
   }
+
+  dueLimiters = (): readonly Limiter[] => this.#listStillDue("limiters", this.#loaded.due.limiters);
+  dueSchedules = (): readonly Schedule[] => this.#listStillDue("schedules", this.#loaded.due.schedules);
+  dueWaiters = (): readonly Waiter[] => this.#listStillDue("waiters", this.#loaded.due.waiters);
+  turns = (): Turns => this.#loaded.due.turns;
+
+  listRunRows<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][] {
+    const findRow = (table === "notifications" || table === "steps" ? this.getWithoutBody : this.get) as (
+      ...key: unknown[]
+    ) => RunRows[T] | undefined;
+    const ids = this.#overlay.runIndex.listIds(table, { account, run });
+    return ids.flatMap((id) => findRow.call(this, table, account, id) ?? []).filter((row) => row.run === run);
+  }
+
+  mayEndRun = (account: AccountId, run: RunKey): boolean =>
+    this.#overlay.runIndex.wereRowsAsked({ account, run, table: "messages" });
 
   listSteps(account: AccountId, run: RunKey, stepKey?: string): readonly Step[] {
-    if (stepKey !== undefined) {
-      const step =
-        this.#reads.hasHistory({ account, run, stepKey }) &&
-        this.peek("steps", account, toStepId(run, stepKey));
-      return step ? [step] : [];
-    }
-    return this.#reads.historyIds({ account, run }).flatMap((id) => this.peek("steps", account, id) ?? []);
+    const need = { account, run, ...(stepKey === undefined ? {} : { stepKey }) };
+    if (this.#loaded.historyBytes.isSkipped(need)) throw new RetryInNextBatch();
+    if (stepKey !== undefined) return [this.get("steps", account, toStepId(run, stepKey)) ?? []].flat();
+    if (!this.#overlay.runIndex.wasHistoryAsked(need)) return [];
+    return this.#overlay.runIndex
+      .listIds("steps", need)
+      .flatMap((id) => this.get("steps", account, id) ?? []);
   }
 
-  waitlistHead(head: WaitlistHead): Iterable<MessageState> {
-    return this.#reads.waitlistHead(head, this.isWholeWaitlist(head.account, head.waitlist));
+  waitlistHead(account: AccountId, waitlist: string): Iterable<MessageState> {
+    return this.#loaded.waitlistHead(account, waitlist);
   }
 
   isWholeWaitlist(account: AccountId, waitlist: string): boolean {
-    const isKnownWhole = this.#reads.waitlistHeads.isWhole(account, waitlist);
+    const isKnownWhole = this.#loaded.waitlistHeads.isWhole(account, waitlist);
     if (isKnownWhole !== undefined) return isKnownWhole;
     // A waitlist that the storage does not have is empty.
     const gate = parseGate(waitlist);
@@ -247,15 +204,12 @@ export class WorkingSet implements Draft {
     return waitlistEntry !== undefined && waitlistEntry.loaded && waitlistEntry.before === undefined;
   }
 
-  leasedByOthers = (need: LeasedNeed): readonly MessageState[] =>
-    this.#readCurrent("messages", this.#reads.leasedByOthers(need));
+  leasedByOthers = (): readonly MessageState[] => this.#readCurrent(this.#loaded.leasedByOthers);
 
-  expired: Draft["expired"] = (need) =>
-    selectStillExpired(this.#reads.expired(need), {
-      peek: (table, id) => this.peek(table, need.account, id),
-      peekDeadLetter: (id) => this.#reads.knownWithoutBody("deadLetters", [need.account, id]),
-      isUntouched: (table, row) => this.#overlay.isUntouched(table, row),
-    });
+  expired: Draft["expired"] = (account) =>
+    this.#loaded.expirations.readExpired(account, this, (table, row) =>
+      this.#overlay.isUntouched(table, row),
+    );
 
   hasCapacity(account: AccountId, host: string): boolean {
     return this.#takenCapacity.hasCapacity(laneName(account, host));
@@ -270,14 +224,17 @@ export class WorkingSet implements Draft {
     return true;
   }
 
-  loadBody = (message: MessageState): boolean => this.#reads.loadBody(message);
+  isBodyLoaded({ account, id }: Pick<MessageState, "account" | "id">): boolean {
+    return this.#overlay.entry("storedMessages", [account, id]) !== undefined;
+  }
 
   isNewcomer = (account: AccountId, host: string): boolean =>
     this.#takenCapacity.isNewcomer(laneName(account, host));
+  isAlone = (): boolean => this.#isAlone;
   hasBacklog = (account: AccountId): boolean => hasBacklog(this.#capacity, account);
   hasChanged = (): boolean => !this.#undo.isEmpty();
   isOverByteShare = (message: Pick<MessageState, "account" | "host">): boolean =>
-    this.#reads.bodiesToLoad.isOverByteShare(message);
+    this.#loaded.bodiesToLoad.isOverByteShare(message);
   fault = (message: string): void => this.effects.add(this.effects.faults, message);
   deliver = (delivery: Delivery): void => this.effects.add(this.effects.deliveries, delivery);
   abort = (lease: LeaseRef): void => this.effects.add(this.effects.abortedLeases, lease);
@@ -298,7 +255,7 @@ export class WorkingSet implements Draft {
   #listTags<T extends TableName>(table: T, key: Key): readonly string[] {
     const row = this.#overlay.get(table, key);
     if (row) return makeTagIds[table]?.(row) ?? [];
-    const deadLetter = table === "deadLetters" ? this.#reads.knownWithoutBody("deadLetters", key) : undefined;
+    const deadLetter = table === "deadLetters" ? this.getWithoutBody("deadLetters", ...key) : undefined;
     return (deadLetter && makeTagIds.deadLetters?.({ ...deadLetter, body: noBytes })) ?? [];
   }
 
@@ -308,17 +265,22 @@ export class WorkingSet implements Draft {
    */
   #addToWaitlist(state: MessageState): void {
     if (state.waitlist !== null && this.isWholeWaitlist(state.account, state.waitlist))
-      this.#reads.waitlistHeads.join(state);
+      this.#loaded.waitlistHeads.join(state);
   }
 
   #findWaitlist = ({ account, id }: MessageState): string | null | undefined =>
-    this.peek("messages", account, id)?.waitlist;
+    this.get("messages", account, id)?.waitlist;
 
-  /** Returns loaded rows as they are now, without those that no longer exist. */
-  #readCurrent<T extends "messages" | "limiters" | "schedules" | "waiters">(
+  #listStillDue<T extends "limiters" | "schedules" | "waiters">(
     table: T,
-    rows: readonly Rows[T][],
+    due: readonly Rows[T][],
   ): Rows[T][] {
-    return rows.flatMap(({ account, id }) => this.peek(table, account, id) ?? []);
+    const rows = due.flatMap(({ account, id }) => this.get(table, account, id) ?? []);
+    return rows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#loaded.due.at);
+  }
+
+  /** Returns loaded states as they are now, without removed ones. */
+  #readCurrent(states: readonly MessageState[]): MessageState[] {
+    return states.flatMap((state) => this.get("messages", state.account, state.id) ?? []);
   }
 }
