@@ -79,7 +79,7 @@ test(
     writeFileSync(keys, (await run("keys", "new", "2")).out);
     expect(await run("start", "--port", "0", ...where)).toMatchObject({
       code: 2,
-      err: expect.stringContaining("key 2 does not open"),
+      err: expect.stringContaining("key 2 cannot decrypt"),
     });
     rmSync(keys);
     renameSync(join(data, "elsewhere"), keys);
