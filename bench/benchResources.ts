@@ -40,11 +40,15 @@ export class BenchResources {
     return path;
   }
 
-  /** Starts a part of the bench from its file in this folder. */
-  part<A extends BenchHandlers>(name: string, side: Side): BenchProcess<A> {
+  /**
+   * Starts a part of the bench from its file in this folder. `within` is the start of a command that runs it,
+   * for example in a network namespace.
+   */
+  part<A extends BenchHandlers>(name: string, side: Side, within: readonly string[] = []): BenchProcess<A> {
     const file = fileURLToPath(new URL(`./${name}.ts`, import.meta.url));
-    const pinned = { execPath: "taskset", execArgv: ["-c", cores[side], process.execPath] };
-    return new BenchProcess<A>(name, this.#track(fork(file, this.#pinned ? pinned : {})));
+    const pin = this.#pinned ? ["taskset", "-c", cores[side]] : [];
+    const [execPath = "", ...execArgv] = [...pin, ...within, process.execPath, ...process.execArgv];
+    return new BenchProcess<A>(name, this.#track(fork(file, { execPath, execArgv })));
   }
 
   /** Starts a server as its own process. Its output goes to the file `log`. */
@@ -54,6 +58,18 @@ export class BenchResources {
     const child = spawn(program, rest, { cwd: home, stdio: ["ignore", out, out] });
     closeSync(out);
     return this.#track(child);
+  }
+
+  /** Starts processes. If that fails, ends those that it has started, so that they do not disturb others. */
+  async attempt<T>(start: () => Promise<T>): Promise<T> {
+    const before = new Set(this.#children);
+    try {
+      return await start();
+    } catch (error) {
+      const started = [...this.#children].filter((child) => !before.has(child));
+      await Promise.all(started.map((child) => end(child, "SIGKILL")));
+      throw error;
+    }
   }
 
   #track<C extends ChildProcess>(child: C): C {

@@ -7,7 +7,7 @@ import type { LoadAnswers, LoadReport, LoadRun } from "./load.ts";
 import type { BenchProcess } from "./benchProcess.ts";
 import type { PassThroughAnswers } from "./passThrough.ts";
 import { type PublishTarget, sinkUrl } from "./payload.ts";
-import { cpuTime } from "./processFigures.ts";
+import { startCpuClock } from "./processFigures.ts";
 import { pause, waitUntilQuiet, type Server } from "./server.ts";
 import type { SinkAnswers, SinkReport } from "./sink.ts";
 import { end, type BenchResources } from "./benchResources.ts";
@@ -36,7 +36,10 @@ export type TurnResult = {
   /** The number of deliveries: as many as publishes, unless there are copies. */
   messages: number;
   perSecond: number;
-  /** CPU time of the server in microseconds per message, including its work after the last delivery. */
+  /**
+   * CPU time of the server in microseconds per message, including its work after the last delivery. It
+   * includes `databaseCpu`.
+   */
   cpuPerMessage: number;
   /** How the end was measured: by the server's own figure, or by the last arrival at the sink. */
   settledBy: "server" | "sink";
@@ -79,7 +82,7 @@ export async function runTurn(setup: BenchSetup, server: Server, workload: Workl
   const { patience = 60_000, copies = 1 } = workload;
   const round = ++setup.rounds;
   const before = await server.unsettled();
-  const cpuBefore = sumCpuTime(server);
+  const readCpu = startCpuClocks(server);
   await setup.sink.ask("begin", { id: round, messages: workload.messages, copies });
   const load = await sendLoad(setup, server, { ...workload, round });
   const messages = load.sent * copies;
@@ -92,16 +95,22 @@ export async function runTurn(setup: BenchSetup, server: Server, workload: Workl
   return {
     messages,
     perSecond: (messages * 1e6) / (endedAt - load.firstSentAt),
-    cpuPerMessage: (sumCpuTime(server) - cpuBefore) / messages,
+    cpuPerMessage: readCpu() / messages,
     settledBy: settledAt === null ? "sink" : "server",
     load,
     sink,
   };
 }
 
-/** Returns the CPU time of all nodes of a server. */
-const sumCpuTime = (server: Server): number =>
-  [server, ...(server.others ?? [])].reduce((sum, { pid }) => sum + cpuTime(pid), 0);
+/**
+ * Starts to measure the CPU time of all nodes of a server, and of its database if the server knows it. The
+ * returned function returns it in microseconds.
+ */
+function startCpuClocks({ pid, others = [], databaseCpu = () => 0 }: Server): () => number {
+  const clocks = [startCpuClock(pid), ...others.map((node) => startCpuClock(node.pid))];
+  const before = databaseCpu();
+  return () => clocks.reduce((sum, read) => sum + read(), databaseCpu() - before);
+}
 
 /** Sends only the requests of a turn, without waiting for their effects. Throws if one is refused. */
 export async function sendLoad(

@@ -22,9 +22,10 @@ import {
 import { mebibytes, summarize, ratio, formatSummary, formatTable } from "./figures.ts";
 import type { common, Given } from "./options.ts";
 import { question } from "./question.ts";
-import type { RivalAnswers, RivalName } from "./rival.ts";
+import type { RivalName } from "./rival.ts";
+import { startRival } from "./rivalServer.ts";
 import type { Server } from "./server.ts";
-import { end, type BenchResources } from "./benchResources.ts";
+import type { BenchResources } from "./benchResources.ts";
 import { startWaypost, type Waypost } from "./waypost.ts";
 
 const options = {
@@ -173,28 +174,19 @@ async function measureRivals(
   if (given["rival-messages"] === 0) return [];
   const contestants = [one];
   for (const name of ["pg-boss", "graphile-worker"] as const)
-    contestants.push(await startRival(resources, database, { name, given }));
+    contestants.push(await startContestant(resources, database, { name, given }));
   const measured = await measure(setup, database, { contestants, rounds: given.rounds });
   for (const { server } of contestants.slice(1)) await server.stop();
   return measured;
 }
 
-async function startRival(
+async function startContestant(
   resources: BenchResources,
   database: DatabaseServer,
   { name, given }: { name: RivalName; given: Options },
 ): Promise<Contestant> {
   const url = await database.database(name.replace("-", "_"));
-  const part = resources.part<RivalAnswers>("rival", "server");
-  const { port } = await part.ask("listen", { name, database: url, connections: given.connections }, 60_000);
-  const server: Server = {
-    name,
-    pid: part.process.pid ?? Number.NaN,
-    port,
-    token: "none",
-    unsettled: () => part.ask("unsettled", undefined),
-    stop: () => end(part.process, "SIGTERM"),
-  };
+  const server = await startRival(resources, { name, database: url, connections: given.connections });
   const workload: Workload = {
     connections: given.connections,
     messages: given["rival-messages"],

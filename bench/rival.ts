@@ -1,7 +1,7 @@
 /**
- * Other job queues in PostgreSQL, in their own process. A publish over HTTP becomes a job, which is in the
- * database when the answer is sent. The job sends one signed request to the destination. They are set up as
- * their guides advise for many small jobs.
+ * Other job queues in PostgreSQL or Redis, in their own process. A publish over HTTP becomes a job, which is
+ * in the database when the answer is sent. The job sends one signed request to the destination. They are set
+ * up as their guides advise for many small jobs.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -10,6 +10,7 @@ import { Client } from "pg";
 import { PgBoss } from "pg-boss";
 import { Agent, request as send } from "undici";
 import { serveDriver } from "./benchProcess.ts";
+import { loadPackage } from "./rivalPackages.ts";
 import { pause } from "./server.ts";
 import { makeHeaders, newId } from "./signing.ts";
 
@@ -20,14 +21,28 @@ export type RivalName = keyof typeof rivals;
 
 type Job = { id: string; url: string; contentType: string; body: string };
 type Deliver = (job: Job) => Promise<void>;
-type Plan = { database: string; connections: number; deliver: Deliver };
+/** `database` is its URL. `packages` is the folder of packages that are not dependencies, or empty. */
+type Place = { database: string; connections: number; packages: string };
+type Plan = Place & { deliver: Deliver };
+
+/** The part of `bullmq` that this file uses. */
+type BullMq = {
+  Queue: new (
+    name: string,
+    options: object,
+  ) => {
+    add(name: string, job: Job): Promise<unknown>;
+    getJobCountByTypes(...states: string[]): Promise<number>;
+  };
+  Worker: new (name: string, work: (job: { data: Job }) => Promise<void>, options: object) => object;
+};
 
 const prefix = "/v2/publish/";
 /** Connections to the database. More do not make it faster. */
 const pool = 20;
 
-/** How a job is stored, and the SQL statement that counts unfinished jobs. */
-type Rival = { store: Deliver; unsettled: string };
+/** How a job is stored, and how unfinished jobs are counted. */
+type Rival = { store: Deliver; unsettled: () => Promise<number> };
 
 /** Each function starts a rival. */
 const rivals = {
@@ -44,8 +59,10 @@ const rivals = {
     }
     return {
       store: async (job) => void (await boss.send("deliveries", job)),
-      unsettled:
+      unsettled: await openCounter(
+        database,
         "select count(*)::integer as jobs from pgboss.job where name = 'deliveries' and state < 'completed'",
+      ),
     };
   },
   "graphile-worker": async ({ database, connections, deliver }: Plan): Promise<Rival> => {
@@ -65,10 +82,33 @@ const rivals = {
     });
     return {
       store: async (job) => void (await utils.addJob("deliver", job)),
-      unsettled: "select count(*)::integer as jobs from graphile_worker._private_jobs",
+      unsettled: await openCounter(
+        database,
+        "select count(*)::integer as jobs from graphile_worker._private_jobs",
+      ),
+    };
+  },
+  bullmq: async ({ database, connections, packages, deliver }: Plan): Promise<Rival> => {
+    const { Queue, Worker } = loadPackage(packages, "bullmq") as BullMq;
+    const connection = { host: "127.0.0.1", port: Number(new URL(database).port) };
+    const settings = { attempts: 4, backoff: { type: "exponential", delay: 1_000 }, removeOnComplete: true };
+    const queue = new Queue("deliveries", { connection, defaultJobOptions: settings });
+    const work = async ({ data }: { data: Job }): Promise<void> => deliver(data);
+    const worker = { connection: { ...connection, maxRetriesPerRequest: null }, concurrency: connections };
+    void new Worker("deliveries", work, worker);
+    return {
+      store: async (job) => void (await queue.add("deliver", job)),
+      unsettled: () => queue.getJobCountByTypes("waiting", "active", "delayed"),
     };
   },
 };
+
+/** Opens a connection that counts unfinished jobs with an SQL statement. */
+async function openCounter(database: string, statement: string): Promise<() => Promise<number>> {
+  const counter = new Client({ connectionString: database });
+  await counter.connect();
+  return async () => (await counter.query<{ jobs: number }>(statement)).rows[0]?.jobs ?? Number.NaN;
+}
 
 /** Milliseconds between two counts, because each scans a table that is in use. */
 const restBetween = 20;
@@ -79,15 +119,8 @@ const answers = {
     await pause(restBetween);
     return count();
   },
-  listen: async ({
-    name,
-    database,
-    connections,
-  }: {
-    name: RivalName;
-    database: string;
-    connections: number;
-  }): Promise<{ port: number }> => {
+  listen: async ({ name, ...place }: Place & { name: RivalName }): Promise<{ port: number }> => {
+    const { connections } = place;
     const agent = new Agent({ connections, pipelining: 1 });
     const deliver = async ({ id, url, contentType, body }: Job): Promise<void> => {
       const bytes = Buffer.from(body);
@@ -95,10 +128,8 @@ const answers = {
       const answered = await send(url, { method: "POST", headers, body: bytes, dispatcher: agent });
       await answered.body.dump();
     };
-    const rival = await rivals[name]({ database, connections, deliver });
-    const counter = new Client({ connectionString: database });
-    await counter.connect();
-    count = async () => (await counter.query<{ jobs: number }>(rival.unsettled)).rows[0]?.jobs ?? Number.NaN;
+    const rival = await rivals[name]({ ...place, deliver });
+    count = rival.unsettled;
     const server = createServer((request, response) => take(rival.store, request, response));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", 4096, resolve));
     return { port: (server.address() as AddressInfo).port };

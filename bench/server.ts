@@ -9,6 +9,8 @@ export type Server = {
   token: string;
   /** The other nodes, if there are several on one database. */
   others?: readonly Server[];
+  /** Returns the CPU time so far of its database, if that is a separate process, in microseconds. */
+  databaseCpu?: () => number;
   /**
    * Returns the number of accepted messages that are not settled, or null if the server has no such figure,
    * for example because it stores nothing.

@@ -71,7 +71,8 @@ async function unsettled(port: number): Promise<number | null> {
   return figure === undefined ? null : Number(figure);
 }
 
-async function freePort(): Promise<number> {
+/** Returns a TCP port that nothing listens on. */
+export async function freePort(): Promise<number> {
   const probe = createServer();
   await new Promise<void>((resolve) => probe.listen(0, "127.0.0.1", resolve));
   const { port } = probe.address() as AddressInfo;

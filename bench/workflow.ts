@@ -8,6 +8,7 @@ import { Pool } from "undici";
 import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
 import { serveDriver } from "./benchProcess.ts";
+import { StepGaps, stepResult } from "./stepTurn.ts";
 
 /** One turn of workflow runs. */
 export type WorkflowRun = {
@@ -40,8 +41,12 @@ export type WorkflowReport = {
   lastAt: number;
   /** From the trigger to the end of the run. */
   latency: Spread;
-  /** Share of one core that this process used. */
+  /** From the end of a step to the start of the next step of the same run. */
+  between: Spread;
+  /** Share of one core that the process used which starts the runs. */
   cpu: number;
+  /** Share of one core of the process that executes the steps, if it is another one. */
+  endpointCpu: number | null;
 };
 
 /** The requests that the endpoint handles. */
@@ -62,6 +67,9 @@ class RunTurn {
   readonly #url: string;
   readonly #startedAt: Float64Array;
   readonly #latencies: Float64Array;
+  /** When the last step of each run ended. */
+  readonly #stepEndedAt: Float64Array;
+  readonly #gaps: StepGaps;
   readonly #firstAt = microseconds();
   readonly #cpuAtStart = process.cpuUsage();
   #lastAt = 0;
@@ -75,6 +83,8 @@ class RunTurn {
     this.#server = new Pool(`http://127.0.0.1:${of.port}`, { connections: 128, pipelining: 1 });
     this.#startedAt = new Float64Array(of.runs);
     this.#latencies = new Float64Array(of.runs);
+    this.#stepEndedAt = new Float64Array(of.runs);
+    this.#gaps = new StepGaps(of.runs * of.steps);
   }
 
   begin(): void {
@@ -90,6 +100,8 @@ class RunTurn {
     const step = parseLastStep(body) + 1;
     const { sleep, steps } = this.of;
     if (step > steps) return this.#finish(runId, number);
+    if (step > 1) this.#gaps.add(this.#stepEndedAt[number] ?? 0);
+    this.#stepEndedAt[number] = microseconds();
     await this.#post(
       step === 1 && sleep !== null
         ? sleepItem(this.#url, { runId, sleep })
@@ -108,7 +120,9 @@ class RunTurn {
       firstAt: this.#firstAt,
       lastAt: this.#lastAt,
       latency: spread(this.#latencies, this.#over),
+      between: this.#gaps.report(),
       cpu,
+      endpointCpu: null,
     };
   }
 
@@ -190,7 +204,7 @@ const stepItem = (url: string, { runId, step }: { runId: string; step: number })
     stepId: step,
     stepName: `step ${step}`,
     stepType: "Run",
-    out: '"result"',
+    out: JSON.stringify(stepResult),
     concurrent: 1,
   }),
 });

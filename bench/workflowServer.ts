@@ -1,0 +1,157 @@
+/** Servers that run workflows: Waypost, the pass-through, Restate and DBOS. Each executes the same runs. */
+import { existsSync, readlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { BenchProcess } from "./benchProcess.ts";
+import type { BenchResources } from "./benchResources.ts";
+import { startDatabase } from "./database.ts";
+import type { DbosAnswers } from "./dbosService.ts";
+import { canIsolate, inNewNamespace, joinNamespace } from "./networkNamespace.ts";
+import type { RestateAnswers } from "./restateService.ts";
+import { installRival } from "./rivalPackages.ts";
+import type { RunLoadAnswers } from "./runLoad.ts";
+import { pause, type Server } from "./server.ts";
+import type { stepAnswers } from "./stepTurn.ts";
+import { freePort } from "./waypost.ts";
+import type { WorkflowAnswers, WorkflowReport, WorkflowRun } from "./workflow.ts";
+
+/** The runs of a turn. */
+export type WorkflowLoad = Omit<WorkflowRun, "port" | "token" | "round">;
+
+/** A server that runs workflows. `note` says how it runs, if that is not obvious. */
+export type WorkflowServer = Pick<Server, "name" | "pid" | "databaseCpu"> & {
+  note?: string;
+  run(load: WorkflowLoad): Promise<WorkflowReport>;
+};
+
+/** The rivals that run workflows. */
+export const workflowRivals = ["restate", "dbos"] as const;
+
+const startLimit = 10_000;
+const listenLimit = 90_000;
+const runLimit = ({ runs, steps }: WorkflowLoad): number => 60_000 + runs * steps * 20;
+
+let rounds = 0;
+
+/** Returns a server of the workflow protocol that Waypost has, with its endpoint. */
+export const callEndpoint = (endpoint: BenchProcess<WorkflowAnswers>, server: Server): WorkflowServer => ({
+  name: server.name,
+  pid: server.pid,
+  run: (load) =>
+    endpoint.ask("run", { ...load, port: server.port, token: server.token, round: ++rounds }, runLimit(load)),
+});
+
+/** Starts a rival. Throws if it cannot be installed or started. */
+export function startWorkflowRival(
+  resources: BenchResources,
+  name: (typeof workflowRivals)[number],
+  { pinned }: { pinned: boolean },
+): Promise<WorkflowServer> {
+  return name === "restate" ? startRestate(resources) : startDbos(resources, pinned);
+}
+
+/**
+ * Starts Restate with its default settings, a service, and a load. All are in one network namespace, if this
+ * user may create one, because the server looks for updates.
+ */
+async function startRestate(resources: BenchResources): Promise<WorkflowServer> {
+  const packages = await installRival("restate");
+  const folder = resources.folder("restate");
+  const [ingressPort, adminPort, nodePort] = [await freePort(), await freePort(), await freePort()];
+  const settings = join(folder, "restate.toml");
+  writeFileSync(settings, restateSettings({ folder, ingressPort, adminPort, nodePort }));
+  const platform = `restate-server-${process.platform}-${process.arch}`;
+  const program = join(packages, "node_modules/@restatedev", platform, "bin/restate-server");
+  if (!existsSync(program)) throw new Error(`there is no ${platform} package`);
+  const isIsolated = canIsolate();
+  const command = [program, "--no-logo", "--config-file", settings];
+  const child = resources.server(isIsolated ? inNewNamespace(command) : command, join(folder, "output.txt"));
+  const pid = child.pid ?? Number.NaN;
+  await waitForProgram(pid, program);
+  const within = isIsolated ? joinNamespace(pid) : [];
+  const service = resources.part<RestateAnswers>("restateService", "others", within);
+  const load = resources.part<RunLoadAnswers>("runLoad", "others", within);
+  await service.ask("listen", { folder: packages, adminPort }, listenLimit);
+  return {
+    name: "restate",
+    pid,
+    note: isIsolated
+      ? "restate runs in a separate network namespace, with its telemetry disabled."
+      : "restate runs with its telemetry disabled, because no network namespace could be created.",
+    run: (turn) => runRivalTurn({ service, load, port: ingressPort, path: "/bench/run" }, turn),
+  };
+}
+
+/** Waits until a process runs this program. The command that starts it first sets up its environment. */
+async function waitForProgram(pid: number, program: string): Promise<void> {
+  const deadline = performance.now() + startLimit;
+  while (readProgram(pid) !== program) {
+    if (performance.now() > deadline || readProgram(pid) === null)
+      throw new Error(`${program} did not start.`);
+    await pause(10);
+  }
+}
+
+/** Returns the path of the program that a process runs, or null if the process has ended. */
+function readProgram(pid: number): string | null {
+  try {
+    return readlinkSync(`/proc/${pid}/exe`);
+  } catch {
+    return null;
+  }
+}
+
+const restateSettings = ({
+  folder,
+  ingressPort,
+  adminPort,
+  nodePort,
+}: Record<"ingressPort" | "adminPort" | "nodePort", number> & { folder: string }): string =>
+  [
+    `base-dir = "${join(folder, "data")}"`,
+    'node-name = "bench"',
+    "disable-telemetry = true",
+    'listen-mode = "tcp"',
+    `bind-address = "127.0.0.1:${nodePort}"`,
+    `advertised-address = "http://127.0.0.1:${nodePort}"`,
+    "[admin]",
+    `bind-address = "127.0.0.1:${adminPort}"`,
+    "[ingress]",
+    `bind-address = "127.0.0.1:${ingressPort}"`,
+    "",
+  ].join("\n");
+
+/** Starts DBOS on its own PostgreSQL server. It stores everything there, so both together are the server. */
+async function startDbos(resources: BenchResources, pinned: boolean): Promise<WorkflowServer> {
+  const folder = await installRival("dbos");
+  const database = await startDatabase(resources, { pinned });
+  const service = resources.part<DbosAnswers>("dbosService", "server");
+  const load = resources.part<RunLoadAnswers>("runLoad", "others");
+  const url = await database.database("dbos");
+  const { port } = await service.ask("listen", { folder, database: url }, listenLimit);
+  return {
+    name: "dbos",
+    pid: service.process.pid ?? Number.NaN,
+    note: "dbos is a library: its figures include its steps, its HTTP server and its PostgreSQL.",
+    databaseCpu: () => database.cpu(),
+    run: (turn) => runRivalTurn({ service, load, port, path: "/run" }, turn),
+  };
+}
+
+type RivalParts = {
+  service: BenchProcess<typeof stepAnswers>;
+  load: BenchProcess<RunLoadAnswers>;
+  port: number;
+  path: string;
+};
+
+/** Runs one turn of a rival. */
+async function runRivalTurn(
+  { service, load, port, path }: RivalParts,
+  turn: WorkflowLoad,
+): Promise<WorkflowReport> {
+  const { runs, steps, atOnce, rate } = turn;
+  await service.ask("begin", { steps: runs * steps });
+  const done = await load.ask("run", { port, path, runs, steps, atOnce, rate }, runLimit(turn));
+  const { between, cpu: endpointCpu } = await service.ask("finish", undefined);
+  return { ...done, between, endpointCpu };
+}
