@@ -187,7 +187,10 @@ async function makeReply(request: AdminRequest, admin: ServerAdmin): Promise<Adm
 function executeRequest(request: AdminRequest, admin: ServerAdmin): Promise<unknown> {
   const { ask } = request;
   if (!operationNames.includes(ask))
-    throw new Refusal("invalid", `${ask}: unknown to this server; use its own version of waypost`);
+    throw new Refusal(
+      "invalid",
+      `${ask}: unknown to this server; use the waypost version that the server runs`,
+    );
   const perform = admin[ask] as (...args: readonly unknown[]) => Promise<unknown>;
   return perform(...operations[ask].names.map((name) => request[name]));
 }

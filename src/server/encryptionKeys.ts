@@ -28,8 +28,8 @@ export function findKeySource({ databaseUrl, data, keys, keysFile }: KeySettings
 
 /**
  * Returns where the keys are, before a store is opened. The first start of a server in a folder creates its
- * keys. If the store already has encrypted secrets, missing keys are lost and no new ones are created. Throws
- * `StorageRefused`.
+ * keys. If the store already has encrypted secrets and the keys file is missing, no new keys are created.
+ * Throws `StorageRefused`.
  */
 export async function prepareKeys(settings: KeySettings): Promise<KeySource> {
   const source = findKeySource(settings);
@@ -163,8 +163,9 @@ export async function checkKeys(read: Store["read"], source: KeySource): Promise
 }
 
 /**
- * Encrypts with the first key all secrets that are not, in batches. Returns how many rows that were. If it is
- * interrupted, secrets encrypted with another key stay readable, and the next run continues.
+ * Encrypts, in batches, all secrets that are not yet encrypted with the first key. Returns the number of
+ * rows that were not. If it is interrupted, secrets encrypted with another key stay readable, and the next
+ * run continues.
  */
 export async function reencrypt(store: Store, source: NonNullable<KeySource>): Promise<number> {
   const [{ version: current }] = readKeyRing(source);

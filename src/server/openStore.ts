@@ -99,11 +99,11 @@ const slowDatabaseWarning =
 
 const clockJumpWarning =
   "the clock of the database jumped by more than 5 s (jump in ms); if it went back, " +
-  "message time runs at nine tenths " +
-  "of its speed until the clock has caught up: synchronize the clocks of all database hosts (NTP)";
+  "the times that this server gives to messages advance at nine tenths of normal speed " +
+  "until the clock has caught up: synchronize the clocks of all database hosts (NTP)";
 
 const lostChangesError =
-  "the database lost changes that it had acknowledged to this node between these two times, " +
+  "the database lost changes that it had acknowledged to this node between the times `from` and `to`, " +
   "as after a failover to " +
   "a standby that was behind; the server continues with what is left: " +
   "compare it with what was published in that time";

@@ -145,7 +145,8 @@ class AccountShare {
     this.#available = (isSame ? this.#available : 0) + share.granted;
     this.#granted = (isSame ? this.#granted : 0) + share.granted;
     this.#share = share;
-    // The store answered after it was asked, so the second ends at this time at the earliest.
+    // `endsIn` counts from the store's answer, which came after `askedAt`, so the second ends at `#until` or
+    // later.
     this.#from = askedAt;
     this.#until = askedAt + share.endsIn;
   }

@@ -16,8 +16,8 @@ export type PlainHead = {
 
 /**
  * Returns the head of a POST or a DELETE at the beginning of these bytes. Returns null if the head is
- * incomplete, is ambiguous or asks for more than an answer. A full HTTP parser must read such a request. A
- * head that is returned means the same under RFC 9112.
+ * incomplete, is ambiguous, or asks for another protocol or a `100 Continue`. A full HTTP parser must read
+ * such a request. Returned heads are read exactly as RFC 9112 requires.
  */
 export function parsePlainHead(bytes: Buffer): PlainHead | null {
   const end = bytes.indexOf("\r\n\r\n");
@@ -52,8 +52,8 @@ const requestLine = /^(POST|DELETE) (\/[\x21-\x7e]*) HTTP\/1\.1$/;
 type Special = { "content-length"?: string; connection?: string; authorization?: string };
 
 /**
- * Fields that decide how a request is read, or ask for something else. A field that is read here may occur
- * once.
+ * `readNames`: fields that this parser reads, at most once each. `unsupportedNames`: fields that need a full
+ * parser.
  */
 const readNames: ReadonlySet<string> = new Set(["content-length", "connection", "authorization"]);
 const unsupportedNames: ReadonlySet<string> = new Set([

@@ -9,8 +9,8 @@ import { isValidKey } from "../settings/table.ts";
 export type HookParams = { userId: string; workflowRunId: string; eventId: string };
 
 /**
- * Reads the parts of a webhook's URL from the parameters of its path. Clients write the id of their run as
- * they read it from a header, in Latin-1, so it is decoded.
+ * Reads the parts of a webhook's URL from the parameters of its path. Clients read the run id from a
+ * header, as Latin-1, and put that text into the URL. It is decoded to UTF-8.
  */
 export const parseHookParams = ({
   userId = "",

@@ -231,8 +231,8 @@ function readInvoke({ body, headers }: MessageInput): { payload: Bytes; invoker:
 }
 
 /**
- * Throws `Refusal` if runs that invoke each other are nested deeper than `limits.invokeDepth`. The client
- * counts the runs above the new run and forwards the number.
+ * Throws `Refusal` if runs are nested by invocations deeper than `limits.invokeDepth`. The client counts the
+ * runs above the new run and forwards the number.
  */
 function checkInvokeDepth(headers: HeaderList): void {
   const count = headers.find(([name]) => /^(svc|upstash)-workflow-invoke-count$/i.test(name))?.[1] ?? "0";
@@ -240,6 +240,6 @@ function checkInvokeDepth(headers: HeaderList): void {
   if (Number(count) < limits.invokeDepth) return;
   throw new Refusal(
     "limit-exceeded",
-    `workflow-invoke-count: ${count} runs invoke each other, the limit is ${limits.invokeDepth}`,
+    `workflow-invoke-count: runs are nested ${count} deep by invocations, the limit is ${limits.invokeDepth}`,
   );
 }

@@ -100,10 +100,10 @@ const maxPause: Millis = 1_000;
 export type Begun = { bytes: Buffer; hasEnded: boolean };
 
 /**
- * A connection that passes its bytes on in pieces with the head of little more than one request each, and
- * passes on nothing while a request is being answered. Node's parser alone reads and begins all requests that
- * have arrived, and only their responses wait for each other. A few connections that never wait for a
- * response would then fill the memory.
+ * A connection that passes its bytes on in pieces, each with about one request head, and passes on nothing
+ * while a request is being answered. Without this, Node's parser would begin all requests that have arrived
+ * and hold only their responses back. A few connections that never wait for a response would then
+ * fill the memory.
  */
 export class PacedSocket extends Duplex {
   readonly #socket: Socket;

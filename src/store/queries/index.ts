@@ -183,7 +183,7 @@ const createSetUpQueries = (storageReads: StorageReads) => ({
   ): Promise<Rows[T] | null> => rowsOneByOne(storageReads)(table, account, id),
   /**
    * Returns rows in the order of their ids or names. `before` and `after` are exclusive. If schedules or URL
-   * groups are large, fewer rows than requested are returned. No rows are returned only at the end.
+   * groups are large, fewer rows than requested are returned. An empty result means the end.
    */
   listResources: async <T extends ResourceTableName>(table: T, range: Range): Promise<readonly Rows[T][]> => {
     if (table !== "schedules" && table !== "urlGroups") return storageReads.range(table, range);
@@ -200,8 +200,9 @@ const createSetUpQueries = (storageReads: StorageReads) => ({
 /** Queries of upkeep: rows to remove or to encrypt again. */
 const createUpkeepQueries = (storageReads: StorageReads) => ({
   /**
-   * Returns the newest row of an account behind `limit` newer ones, or null if it has at most `limit` rows.
-   * Also returns its number of rows, counted up to `limit`. The query reads that many entries of an index.
+   * Returns the newest row of an account beyond its first `limit` rows, counted from the newest, or null if
+   * it has at most `limit` rows. Also returns its number of rows, counted up to `limit`. The query reads that
+   * many entries of an index.
    */
   findOverLimit: async (table: LimitedList, account: AccountId, limit: number): Promise<OverLimitRow> => {
     const id = await storageReads.findIdBehind(table, account, limit);
@@ -215,7 +216,7 @@ const createUpkeepQueries = (storageReads: StorageReads) => ({
     table: EncryptedTableName,
     range: EncryptionRange,
   ): Promise<readonly EncryptionStatus[]> => storageReads.encryptionStatus(table, range),
-  /** Returns when the retention of the next row of an account ends, so that `expire` removes it. */
+  /** Returns the earliest time at which `expire` can remove a row of an account. */
   nextExpiryAt: (account: AccountId, retention: Retention): Promise<Millis | null> =>
     findNextExpiry(storageReads, account, retention),
   /**

@@ -60,7 +60,7 @@ function requireTornLog(path: string, { frame, frames, commits, checkpointed }: 
     `copy both files, cut the log there (truncate -s <bytes> ${path}-wal, see docs/security.md), ` +
     'and check with "pragma integrity_check"';
   throw new StorageRefused(
-    `${finding}; restore both files from a backup; or, to lose these changes: ${lastBytes}`,
+    `${finding}; restore both files from a backup; or, to continue without these changes: ${lastBytes}`,
   );
 }
 
