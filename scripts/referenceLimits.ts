@@ -1,5 +1,6 @@
 // The section of the reference on limits.
 import { limits } from "../src/core/values/limits.ts";
+import { maxPatterns } from "../src/core/model/destinations.ts";
 import { makeTable } from "./markdown.ts";
 
 const formatCount = (value: number): string => value.toLocaleString("en");
@@ -58,6 +59,7 @@ export function makeLimitsSection(): string[] {
     about,
     show(limits[name as keyof typeof limits]),
   ]);
+  rows.push(["Destination patterns of a token", formatCount(maxPatterns)]);
   return [
     "## Limits",
     "",

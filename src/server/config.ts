@@ -98,7 +98,7 @@ export const serverSettings = {
     takes: integer(1, 100_000),
     default: "512",
     value: "<n>",
-    help: "deliveries that may run at once to one host",
+    help: "deliveries of one account that may run at once to one host",
   },
   connectTimeout: {
     takes: duration(100),

@@ -194,6 +194,7 @@ const internalCommands: ReadonlySet<CommandName> = new Set<CommandName>([
   "rewrite",
   "noteTokenUse",
   "noteSpending",
+  "noteStorage",
   "noteAcceptance",
 ]);
 

@@ -101,6 +101,7 @@ test("commands of the server itself have no caller", () => {
     "listDue",
     "noteAcceptance",
     "noteSpending",
+    "noteStorage",
     "noteTokenUse",
     "quarantine",
     "reclaim",
