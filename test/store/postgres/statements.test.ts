@@ -5,6 +5,8 @@ import { postgresStore } from "../../../src/store/postgres/database.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
 import { openNode } from "./postgresDatabase.ts";
+import type { Cost } from "./counting.ts";
+import { counting } from "./counting.ts";
 import { makeStartInput } from "../contract/failedRuns.ts";
 import {
   makeAccount,
@@ -20,38 +22,7 @@ import {
 
 const original = Client.prototype.query;
 
-type Cost = { statements: number; trips: number };
 type Putting = Client & { connectionParameters?: { application_name?: string } };
-
-/**
- * Counts the statements of writing connections, and their round trips. A statement sent after the answers of
- * n round trips belongs to round trip n + 1.
- */
-function counting(): { during(work: () => Promise<unknown>): Promise<Cost> } {
-  let cost: Cost = { statements: 0, trips: 0 };
-  let answered = 0;
-  const counted = function (this: Putting, ...given: unknown[]) {
-    const answer: unknown = Reflect.apply(original, this, given);
-    if (this.connectionParameters?.application_name !== "waypost writer") return answer;
-    const mine = cost;
-    const trip = answered + 1;
-    mine.statements++;
-    mine.trips = Math.max(mine.trips, trip);
-    return Promise.resolve(answer).finally(
-      () => (answered = mine === cost ? Math.max(answered, trip) : answered),
-    );
-  } as typeof original;
-  const spy = vi.spyOn(Client.prototype, "query").mockImplementation(counted);
-  onTestFinished(() => spy.mockRestore());
-  return {
-    during: async (work) => {
-      cost = { statements: 0, trips: 0 };
-      answered = 0;
-      await work();
-      return { ...cost };
-    },
-  };
-}
 
 /**
  * Returns the costs of the life of messages: published, settled while others wait behind them, claimed and

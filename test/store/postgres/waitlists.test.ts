@@ -1,0 +1,127 @@
+import { Client } from "pg";
+import { expect, onTestFinished, test, vi } from "vitest";
+import type { MessageInput } from "../../../src/core/model/message.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { openNode } from "./postgresDatabase.ts";
+import type { Cost } from "./counting.ts";
+import { counting } from "./counting.ts";
+import { closeAfterTest, makeInput, StoreFixture, TestClock } from "../storeFixture.ts";
+
+// A waitlist may hold messages of many keys and hosts. Their rows are read and locked together.
+
+const withKey = (index: number, parallelism: number): Partial<MessageInput> => ({
+  flowControl: { key: `k${String(index).padStart(3, "0")}`, parallelism, rate: null, period: null },
+});
+
+async function openFixture(): Promise<StoreFixture> {
+  const clock = new TestClock();
+  const store = closeAfterTest(await openNode(await freshDatabase(), clock));
+  const fixture = new StoreFixture(store, clock, "nod_a");
+  await fixture.account();
+  return fixture;
+}
+
+test("a claim sends a waitlist of one host in which each message has another key", async () => {
+  const fixture = await openFixture();
+  fixture.capacity = { total: 1_000, perHost: 1 };
+  await fixture.publish([makeInput()]);
+  const [sent] = fixture.delivered();
+  await fixture.publish(Array.from({ length: 100 }, (_, index) => makeInput(withKey(index, 5))));
+  await fixture.claim(1_000);
+  fixture.forgetDelivery(sent?.message.id ?? "");
+  fixture.capacity = { total: 1_000, perHost: 1_000 };
+  fixture.clock.now += 20_000;
+  expect(await fixture.claim(1_000)).toHaveLength(100);
+});
+
+/** Returns the cost of settling `count` deliveries while as many messages wait for each of them to end. */
+async function settleCost(
+  count: number,
+  { perHost, over }: { perHost: number; over: (index: number) => Partial<MessageInput> },
+): Promise<Cost> {
+  const fixture = await openFixture();
+  fixture.capacity = { total: 2_000, perHost };
+  const inputs = Array.from({ length: count }, (_, index) => makeInput(over(index)));
+  const { during } = counting();
+  // The first batch finds or creates a partition of the log.
+  await fixture.store.execute("claim", { limit: 1 });
+  await fixture.publish(inputs);
+  const sent = fixture.delivered();
+  expect(sent).toHaveLength(count);
+  await fixture.publish(inputs);
+  await fixture.claim(1_000);
+  const cost = await during(() => Promise.all(sent.map((delivery) => fixture.settle(delivery))));
+  expect(fixture.delivered()).toHaveLength(count);
+  return cost;
+}
+
+test("outcomes of one host take as many round trips for 64 waiting messages as for 4", async () => {
+  const [few, many] = [
+    await settleCost(4, { perHost: 4, over: () => ({}) }),
+    await settleCost(64, { perHost: 64, over: () => ({}) }),
+  ];
+  expect(many).toEqual(few);
+});
+
+test("outcomes of one key take as many round trips for messages to 64 hosts as to 4", async () => {
+  const over = (count: number) => (index: number) => ({
+    url: `https://host-${index}.example/`,
+    flowControl: { key: "k", parallelism: count, rate: null, period: null },
+  });
+  const [few, many] = [
+    await settleCost(4, { perHost: 2_000, over: over(4) }),
+    await settleCost(64, { perHost: 2_000, over: over(64) }),
+  ];
+  expect(many).toEqual(few);
+});
+
+/** Returns the codes of statements that failed because two transactions wanted the same rows. */
+function noteConflicts(): string[] {
+  const original = Client.prototype.query;
+  const noted: string[] = [];
+  const watched = function (this: Client, ...given: unknown[]) {
+    const answer: unknown = Reflect.apply(original, this, given);
+    void Promise.resolve(answer).catch((error: unknown) => {
+      const code = error instanceof Error && "code" in error ? String(error.code) : "";
+      if (["40P01", "55P03", "40001"].includes(code)) noted.push(code);
+    });
+    return answer;
+  } as typeof original;
+  const spy = vi.spyOn(Client.prototype, "query").mockImplementation(watched);
+  onTestFinished(() => spy.mockRestore());
+  return noted;
+}
+
+test("two nodes that serve the same keys in opposite order have no deadlocks", async () => {
+  const count = 64;
+  const clock = new TestClock();
+  const url = await freshDatabase();
+  const [a, b] = [
+    new StoreFixture(closeAfterTest(await openNode(url, clock, { node: "nod_a" })), clock, "nod_a"),
+    new StoreFixture(closeAfterTest(await openNode(url, clock, { node: "nod_b", seed: 2 })), clock, "nod_b"),
+  ];
+  await a.account();
+  const hosts = [
+    { node: a, url: "https://aa.example/", keyOf: (index: number) => index },
+    { node: b, url: "https://bb.example/", keyOf: (index: number) => count - 1 - index },
+  ];
+  const sent = [];
+  for (const host of hosts) {
+    host.node.capacity = { total: 2_000, perHost: count };
+    await host.node.publish(Array.from({ length: count }, () => makeInput({ url: host.url })));
+    sent.push({ node: host.node, deliveries: host.node.delivered() });
+  }
+  for (const { node, url: to, keyOf } of hosts) {
+    await node.publish(
+      Array.from({ length: count }, (_, index) => makeInput({ url: to, ...withKey(keyOf(index), 2) })),
+    );
+    await node.claim(1_000);
+  }
+  for (const { node } of hosts) node.delivered();
+  const conflicts = noteConflicts();
+  await Promise.all(
+    sent.flatMap(({ node, deliveries }) => deliveries.map((delivery) => node.settle(delivery))),
+  );
+  expect(hosts.reduce((sum, { node }) => sum + node.delivered().length, 0)).toBe(2 * count);
+  expect(conflicts).toEqual([]);
+});
