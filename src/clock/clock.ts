@@ -8,8 +8,8 @@ export interface Clock {
   now(): Millis;
   /**
    * Resolves at `until`, or as soon as `wake` is aborted. Never rejects. A clock that is set back does not
-   * prolong the wait. A clock that is set forward may shorten it, because a machine that was asleep has
-   * missed due times.
+   * prolong the wait. If the clock is set forward, the wait may become shorter. A machine that was asleep
+   * looks the same, and must catch up on due times.
    */
   sleep(until: Millis, wake: AbortSignal): Promise<void>;
 }

@@ -124,7 +124,10 @@ export function refuseWorkflowSettings({ workflow, callback, failureCallback }: 
   if (failureCallback) refuseWorkflowSettings(failureCallback);
 }
 
-/** Throws `Refusal` if `asked` contains a deduplication window, and nothing to deduplicate by is given. */
+/**
+ * Throws `Refusal` if `asked` has a deduplication window but neither a deduplication id nor content-based
+ * deduplication.
+ */
 export function refuseLoneWindow({ values, written }: MessageSettings, asked: readonly GivenSetting[]): void {
   if (
     values["deduplication-window"] === undefined ||
@@ -156,8 +159,8 @@ const noSettings = (firstWritten: string): MessageSettings => ({
 
 /**
  * Returns each setting once, from the first layer that has it. Forwarded headers may occur repeatedly. The
- * forwarded headers of a callback often contain a credential for the URL in the same layer. They are dropped
- * if an earlier layer replaces that URL.
+ * forwarded headers of a callback often contain a credential for the callback URL that the same layer sets.
+ * They are dropped if an earlier layer replaces that URL.
  */
 function mergeLayers(layers: readonly (readonly GivenSetting[])[]): readonly GivenSetting[] {
   const [first = [], ...others] = layers.filter((layer) => layer.length > 0);
@@ -217,8 +220,8 @@ function mergeValues(one: GivenSetting, other: GivenSetting): GivenSetting {
 }
 
 /**
- * Settings whose values are comma-separated lists. Several of them are joined, like such headers (RFC 9110,
- * 5.3).
+ * Settings whose values are comma-separated lists. If such a setting is given several times, its values are
+ * joined, like repeated list headers (RFC 9110, 5.3).
  */
 const listSettings: ReadonlySet<string> = new Set<MessageSettingName | WorkflowSettingName>([
   "label",

@@ -53,8 +53,8 @@ function answerToHub(verifyToken: string, call: WebhookCall): VerificationResult
 }
 
 /**
- * Returns a query parameter as the answer, or null. A call with a body is not a handshake, so that no event
- * is lost, regardless of its URL.
+ * Returns a query parameter as the answer, or null. A call with a body is never treated as a handshake,
+ * regardless of its URL, because it may be an event.
  */
 export function answerToEcho(parameter: string, call: WebhookCall): VerificationResult | null {
   const challenge = call.body.length === 0 ? parseCallQuery(call).get(parameter) : null;

@@ -47,7 +47,10 @@ export function parseAccountChange(
 /** The highest price of a plan, in dollars. */
 const maxDollars = 1_000_000;
 
-/** Returns a price in dollars. Null: the word `plan`, so that the price of the plan applies again. */
+/**
+ * Returns a price in dollars. Returns null for the word `plan`, which means that the price of the plan
+ * applies again.
+ */
 function parsePrice(written: string, field: string): number | null {
   if (written === "plan") return null;
   const price = /^\d{1,7}(\.\d{1,6})?$/.test(written) ? Number(written) : Number.NaN;

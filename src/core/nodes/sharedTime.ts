@@ -19,18 +19,18 @@ export const maxClockJump: Millis = 5_000;
 export type BatchStart = {
   /** The clock of the database. */
   clock: Millis;
-  /** The last time this node used, stored or not. */
+  /** The latest shared time that this node used, whether or not it was stored. */
   own: UsedTime | null;
   /** The latest time that is stored, and whether this node stored it. */
   stored: (UsedTime & { isOwn: boolean }) | null;
-  /** The least time since this node used `own`, by a clock that is never set. */
+  /** The minimum time that has passed since this node used `own`, in milliseconds, by a monotonic clock. */
   sinceOwn?: Millis;
 };
 
 /**
- * Returns the time of a batch. It never goes back. While it is ahead of the clock, it is later than the times
- * that other nodes have stored. The ids of two nodes therefore sort in the order of their batches. If the
- * clock has gone back, time continues from the latest time used.
+ * Returns the time of a batch. It never goes back. While shared time is ahead of the database clock, the
+ * returned time is later than every time that another node has stored. The ids of two nodes therefore sort in
+ * the order of their batches. If the clock has gone back, time continues from the latest time used.
  */
 export function nextBatchTime({ clock, own, stored, sinceOwn = 0 }: BatchStart): UsedTime {
   const last = own !== null && (stored === null || own.usedAt > stored.usedAt) ? own : stored;

@@ -16,7 +16,7 @@ type HostWatchOptions = {
   pause(time: Millis, wake: AbortSignal): Promise<void>;
 };
 
-/** The error if the host of a connection does not answer on a second connection either. */
+/** Thrown if a host answers neither on the connection in use nor on a second connection. */
 export class HostSilent extends Unavailable {}
 
 /**

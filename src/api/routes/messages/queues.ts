@@ -226,8 +226,8 @@ const remove = route({
 });
 
 /**
- * Deletes a queue and cancels its messages. Returns how many were cancelled. Pauses the queue first, so that
- * no message starts because the one before it was cancelled.
+ * Deletes a queue and cancels its messages. Returns how many were cancelled. Pauses the queue first.
+ * Otherwise, cancelling one message would start the next one.
  */
 async function removeQueue(store: Store, account: AccountId, name: string): Promise<number> {
   await store.execute("pauseLimiter", { account, id: formatGate(queueGate(name)) });
