@@ -1,6 +1,6 @@
 import { brandNames } from "../core/values/brand.ts";
 import { deliveryHeaders, standardHeaders, type DeliveryHeaderName } from "../core/values/deliveryHeaders.ts";
-import { headerValue, toLatin1 } from "../core/values/headers.ts";
+import { connectionHeaders, headerValue, toLatin1 } from "../core/values/headers.ts";
 import type { Brand, Delivery, IdKind } from "../core/model/message.ts";
 import { type ParsedUrl, requestPath } from "../core/values/url.ts";
 import type { Clock } from "../clock/clock.ts";
@@ -131,19 +131,7 @@ const ownNames: Record<Brand, ReturnType<typeof makeHeaderNames>> = {
  * own.
  */
 const reserved: ReadonlySet<string> = new Set([
-  "host",
-  "content-length",
-  "transfer-encoding",
-  "connection",
-  "keep-alive",
-  "upgrade",
-  "te",
-  "trailer",
-  "expect",
-  "http2-settings",
-  "proxy-connection",
-  "proxy-authenticate",
-  "proxy-authorization",
+  ...connectionHeaders,
   ...Object.values(ownNames).flatMap((names) => Object.values(names).map((name) => name.toLowerCase())),
 ]);
 

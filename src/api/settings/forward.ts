@@ -2,27 +2,10 @@ import { brandNames } from "../../core/values/brand.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { HeaderList } from "../../core/model/message.ts";
-import { canonicalName } from "../../core/values/headers.ts";
+import { canonicalName, connectionHeaders } from "../../core/values/headers.ts";
 import type { Proof } from "../auth/bearer.ts";
 import { parseBrandedName } from "../http/brand.ts";
 import { parsePassword } from "../auth/token.ts";
-
-/** Headers of one connection, and headers that every delivery sets itself. They are never forwarded. */
-const connectionHeaders = [
-  "host",
-  "content-length",
-  "transfer-encoding",
-  "connection",
-  "keep-alive",
-  "upgrade",
-  "te",
-  "trailer",
-  "expect",
-  "http2-settings",
-  "proxy-connection",
-  "proxy-authenticate",
-  "proxy-authorization",
-];
 
 /** Headers under both brands that only this service may set on a delivery. */
 const serviceHeaders = Object.values(brandNames).flatMap(({ prefix }) =>

@@ -23,3 +23,20 @@ export const canonicalName = memoize((name) =>
 /** Returns the value of the first header of a canonical name. */
 export const headerValue = (headers: HeaderList, name: string): string | undefined =>
   headers.find(([key]) => key === name)?.[1];
+
+/** Headers of one connection, and headers that every delivery sets itself. They are never forwarded. */
+export const connectionHeaders: readonly string[] = [
+  "host",
+  "content-length",
+  "transfer-encoding",
+  "connection",
+  "keep-alive",
+  "upgrade",
+  "te",
+  "trailer",
+  "expect",
+  "http2-settings",
+  "proxy-connection",
+  "proxy-authenticate",
+  "proxy-authorization",
+];

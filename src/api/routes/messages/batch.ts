@@ -29,7 +29,7 @@ import { isStepRequest, readStep } from "../../publishing/stepRefusal.ts";
 import { checkName, checkUrl, isUrl } from "../../http/target.ts";
 import { batchBody, parseItems, readMembers, refuseUnknownMembers } from "./batchItems.ts";
 import type { Item } from "./batchItems.ts";
-import { publishedSchema, publishedJson, publishedToEachSchema } from "./publish.ts";
+import { publishedSchema, publishedJson, publishedToEachSchema, publishing } from "./publish.ts";
 
 const refusedSchema = z.object({
   error: z.string().describe("Why the message was refused, as `field: what is wrong; what to do`."),
@@ -63,14 +63,7 @@ export const batch = route({
       schema: z.array(z.union([publishedSchema, publishedToEachSchema, refusedSchema])),
     },
   },
-  refusals: [
-    "not-found",
-    "limit-exceeded",
-    "day-limit-exceeded",
-    "storage-quota-exceeded",
-    "step-refused",
-    "forbidden",
-  ],
+  refusals: publishing.refusals,
   handle: async ({ account, incoming, context }) => {
     const { store, maxQueues } = context;
     const { read, ignored } = await readItems(incoming, { account, context, purpose: "messages" });
