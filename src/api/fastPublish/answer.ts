@@ -63,7 +63,7 @@ export function admit(
   }
 }
 
-/** Answers a request that Node's parser has read, if the fast path can. Returns true if it does. */
+/** Responds to a request that Node's parser has read, if the fast path can. Returns true if it does. */
 export function answerParsed(request: IncomingMessage, response: ServerResponse, fast: FastParts): boolean {
   const head = readHead(request);
   const admitted = head && admit(head, findAddress(request.socket.remoteAddress), fast);

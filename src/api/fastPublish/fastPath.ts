@@ -6,10 +6,10 @@ import type { HandOver, PlainService } from "./sockets.ts";
 import { PlainSocket } from "./sockets.ts";
 
 /**
- * Answers the requests of a few routes itself (`onFastPath` in the route table). They are nearly all requests
- * of a busy server. A full HTTP parser and a framework would add a fifth to the processor time of a message.
- * All other requests, and those with anything unusual, go to Node's parser and the framework. Both paths use
- * the same route table, the same admission policy and the same route, so they give the same answers
+ * Responds to the requests of a few routes itself (`onFastPath` in the route table). They are nearly all
+ * requests of a busy server. A full HTTP parser and a framework would add a fifth to the processor time of a
+ * message. All other requests, and those with anything unusual, go to Node's parser and the framework. Both
+ * paths use the same route table, the same admission policy and the same route, so their responses are equal
  * (docs/decisions/0063).
  */
 export class FastPath {
@@ -41,8 +41,8 @@ export class FastPath {
   }
 
   /**
-   * Answers a request that Node's parser has read, on a connection that was handed over. Returns true if the
-   * fast path answers it.
+   * Responds to a request that Node's parser has read, on a connection that was handed over. Returns true if
+   * the fast path responds to it.
    */
   answer(request: IncomingMessage, response: ServerResponse): boolean {
     return answerParsed(request, response, this.#fast);

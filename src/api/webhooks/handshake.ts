@@ -39,8 +39,8 @@ export const answerHandshake = (handshake: Handshake, call: WebhookCall): Verifi
     : answerToEcho(handshake.parameter, call);
 
 /**
- * Answers a verification as https://www.w3.org/TR/websub/#hub-verifies-intent describes it, with Meta's
- * token. A caller without the token gets no answer.
+ * Returns the answer to a verification as https://www.w3.org/TR/websub/#hub-verifies-intent describes it,
+ * with Meta's token. Returns null for a caller without the token.
  */
 function answerToHub(verifyToken: string, call: WebhookCall): VerificationResult | null {
   const query = parseCallQuery(call);
