@@ -37,6 +37,28 @@ export function ratio(b: readonly number[], a: readonly number[]): Summary {
   return summarize(b.map((value, round) => value / (a[round] ?? Number.NaN)));
 }
 
+/** 97.5 % quantiles of Student's t-distribution, by degrees of freedom, from 1 to 30. */
+const studentQuantiles = [
+  12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131,
+  2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+/**
+ * Returns the geometric mean of the ratios of paired rounds, with its 95 % confidence interval: Student's
+ * t-test of the logarithms. One pair has no interval (NaN).
+ */
+export function estimateRatio(
+  b: readonly number[],
+  a: readonly number[],
+): { mean: number; low: number; high: number } {
+  const logs = b.map((value, round) => Math.log(value / (a[round] ?? Number.NaN)));
+  const mean = logs.reduce((sum, value) => sum + value, 0) / logs.length;
+  const variance = logs.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (logs.length - 1);
+  const quantile = studentQuantiles[Math.min(logs.length - 1, studentQuantiles.length) - 1] ?? Number.NaN;
+  const margin = quantile * Math.sqrt(variance / logs.length);
+  return { mean: Math.exp(mean), low: Math.exp(mean - margin), high: Math.exp(mean + margin) };
+}
+
 /** Formats bytes as whole mebibytes. */
 export const mebibytes = (bytes: number): string => (bytes / 2 ** 20).toFixed(0);
 

@@ -155,7 +155,7 @@ function namedLoads(given: Options): [string, Load][] {
 }
 
 const toContestants = (entries: readonly Entry[], drive: Workload): Omit<Contestant, "warmUp">[] =>
-  entries.map(({ server, target }) => ({ server, drive: { ...drive, aim: target } }));
+  entries.map(({ server, target }) => ({ server, drive: { ...drive, target } }));
 
 /** Warms a load up. Returns its longest waitlist. Throws if the load is not what its name says. */
 async function warmUp(

@@ -18,6 +18,7 @@ import { postgres } from "./postgres.ts";
 import type { Question } from "./question.ts";
 import { schedules } from "./schedules.ts";
 import { root, BenchResources } from "./benchResources.ts";
+import { versions } from "./versions.ts";
 import { workflows } from "./workflows.ts";
 
 const questions: Record<string, Question> = {
@@ -32,6 +33,7 @@ const questions: Record<string, Question> = {
   neighbours,
   postgres,
   parts,
+  versions,
 };
 
 async function answer(name: string, asked: Question, args: readonly string[]): Promise<void> {
