@@ -37,7 +37,7 @@ type ServerAdminOptions = {
   keys: KeySource;
   /** Returns random text, as for a signing key. */
   newSecret(): string;
-  /** Returns where clients reach the server, or would reach it if it were running. */
+  /** Returns the URL at which clients reach the server while it runs. */
   url(): string;
 };
 
@@ -46,7 +46,7 @@ type Tools = ServerAdminOptions & { store: Store; audited: Store };
 
 type Names<Args extends readonly unknown[]> = { readonly [At in keyof Args]: string };
 
-/** Defines an operation: what it does, and the names of its arguments on the socket. */
+/** Defines an operation: its function, and the names of its arguments on the socket. */
 const operation = <Args extends readonly unknown[], Result>(
   run: (tools: Tools, ...args: Args) => Promise<Result>,
   ...names: Names<NoInfer<Args>>
@@ -84,7 +84,7 @@ const operations = {
       deleteAccountData(store, account, { logRetention, actor }),
     "account",
   ),
-  /** Returns where clients reach the server. */
+  /** Returns the URL at which clients reach the server. */
   url: operation(async ({ url }) => url()),
   /** Lists the tokens of an account, except its main and read-only tokens. */
   tokens: operation(
@@ -126,7 +126,7 @@ const createAdmin = (perform: Perform): ServerAdmin =>
 
 const operationNames = Object.keys(operations) as OperationName[];
 
-/** The server that uses the data folder does not respond to commands. The text says what to do. */
+/** Thrown if the server that uses the data folder does not respond to commands. The text says what to do. */
 export class ServerAdminRefused extends Error {}
 
 /** Returns the administration of a store that this process has opened. */
@@ -152,8 +152,9 @@ type AdminRequest = { ask: OperationName } & Readonly<Record<string, unknown>>;
 type AdminReply = { answer: unknown } | { refused: string };
 
 /**
- * Listens for the command line in the data folder of this process. Everyone who may read the store may write
- * to the socket: the user of this process. Returns the listening server, or null if no socket is possible.
+ * Listens for the command line in the data folder of this process. Only the user of this process can write to
+ * the socket, and that user can read the store anyway. Returns the listening server, or null if no socket is
+ * possible.
  */
 export async function listenForAdmin(folder: string, admin: ServerAdmin): Promise<Server | null> {
   const path = toSocketPath(folder);

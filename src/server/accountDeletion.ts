@@ -9,9 +9,9 @@ import type { Store } from "../store/store.ts";
 const batchSize = 100;
 
 /**
- * Deletes a disabled account and everything it has: its resources, unfinished messages and dead letters. Its
- * log and audit log stay until their retention ends, and its row until they are gone. The last audit entry
- * names who deleted it. An interrupted deletion can be repeated. Throws `Refusal`.
+ * Deletes a disabled account with its resources, unfinished messages and dead letters. Its log and audit log
+ * are kept until their retention ends, and the row of the account until both logs are empty. The last audit
+ * entry names who deleted the account. An interrupted deletion can be repeated. Throws `Refusal`.
  */
 export async function deleteAccountData(
   store: Store,
@@ -27,7 +27,7 @@ export async function deleteAccountData(
         "nothing still uses it",
     );
   await deleteResources(store, id);
-  // First runs, then messages: a run whose account is disabled can still invoke others, and a running
+  // Runs are cancelled before messages: a run of a disabled account can still invoke others, and a running
   // delivery creates callbacks.
   await repeatUntilDone(() => cancelRuns(store, id));
   await repeatUntilDone(() => cancelMessages(store, id));
@@ -58,8 +58,8 @@ async function deleteResources({ read, execute }: Store, account: AccountId): Pr
 }
 
 /**
- * Repeats a pass over a list until it removes nothing. Messages and runs in flight can still create rows
- * behind the cursor.
+ * Repeats a pass over a list until it removes nothing. While a pass runs, messages and runs in flight can
+ * create rows that it has already passed.
  */
 async function repeatUntilDone(runOnce: () => Promise<number>): Promise<void> {
   while ((await runOnce()) > 0);
@@ -124,8 +124,8 @@ async function deleteDeadLetters(
 }
 
 /**
- * Deletes queues, and resumes and unpins keys. An idle key is removed later by itself, but not while it is
- * paused or pinned.
+ * Deletes queues, and resumes and unpins keys. Idle keys are later removed by the retention task, which keeps
+ * keys that are paused or pinned.
  */
 async function deleteLimiters({ read, execute }: Store, account: AccountId): Promise<void> {
   for (let after = ""; ;) {

@@ -253,12 +253,12 @@ export const toFlag = (name: ServerSettingName): string => `--${toKebabCase(name
 export const toVariable = (name: ServerSettingName): string =>
   `WAYPOST_${toKebabCase(name).replaceAll("-", "_").toUpperCase()}`;
 
-/** The settings are not usable. The text names the setting, where it was set, and what is accepted. */
+/** Thrown for an unusable setting. The text names the setting, where it was set, and what is accepted. */
 export class ConfigRefused extends Error {}
 
 /**
- * Reads all settings: a flag overrides the environment, which overrides the default. Unknown `WAYPOST_`
- * variables are refused.
+ * Reads all settings. A flag overrides an environment variable, which overrides the default. Unknown
+ * `WAYPOST_` variables are refused.
  */
 export function readConfig(
   flags: Partial<Record<ServerSettingName, string>>,
@@ -280,7 +280,10 @@ export function readConfig(
   return Object.fromEntries(serverSettingNames.map((name) => [name, readSetting(name)])) as ServerConfig;
 }
 
-/** Variables that `waypost credentials` prints for clients. They may be set for the server, too. */
+/**
+ * Variables that `waypost credentials` prints for clients. They may also be set in the environment of the
+ * server.
+ */
 const clientVariables: ReadonlySet<string> = new Set([
   "WAYPOST_URL",
   "WAYPOST_TOKEN",

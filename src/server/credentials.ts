@@ -75,8 +75,8 @@ function makeDevelopmentAccount(
 }
 
 /**
- * Returns lines for a shell or an `.env` file: with the names of Waypost, and with those that QStash clients
- * read.
+ * Returns the credentials as lines for a shell or an `.env` file, under Waypost's own names and under the
+ * names that QStash clients read.
  */
 export function formatEnvironment(account: NewAccount, url: string): string {
   const { token, signingKeys, id, name, password } = account;

@@ -16,10 +16,10 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { minute } from "../core/values/time.ts";
 
-/** The data folder cannot be used. The text gives the reason and what to do. */
+/** Thrown if the data folder cannot be used. The text gives the reason and what to do. */
 export class DataFolderRefused extends Error {}
 
-/** Another server uses the folder. */
+/** Thrown if another server uses the folder. */
 export class FolderTaken extends DataFolderRefused {}
 
 /** Returns the path of the embedded store. */
@@ -35,9 +35,9 @@ export const hasStore = (folder: string): boolean => existsSync(toStorePath(fold
 const [groupWriteBit, othersWriteBit] = process.platform === "win32" ? [0, 0] : [0o020, 0o002];
 
 /**
- * Returns the folder that a server uses for this setting. If every user can write to the folder, as to
- * `/tmp`, that is its own subfolder, because others could replace the files. A store that already exists
- * is used where it is.
+ * Returns the folder that a server uses for this setting. If every user can write to the given folder, such
+ * as `/tmp`, others could replace the files in it. The server then uses a subfolder, unless the given folder
+ * already has a store.
  */
 export function resolveDataFolder(folder: string): string {
   return allCanWrite(folder) && !hasStore(folder) ? join(folder, "waypost") : folder;
@@ -94,12 +94,14 @@ function requireOwnFolder(folder: string): void {
 }
 
 const temporaryPrefix = "waypost-dev-";
-/** A younger folder may be about to be locked by its server. */
+/**
+ * The minimum age of a folder that is removed as abandoned. A server may be about to lock a younger folder.
+ */
 const abandonedAfter = minute;
 
 /**
- * Returns a new folder for a server that keeps nothing. Also removes the folders that killed servers left
- * behind.
+ * Returns a new folder for a server that keeps no data after it ends. Also removes the folders of servers
+ * that were killed.
  */
 export function createTemporaryDataFolder(now: number): string {
   for (const name of readdirSync(tmpdir()).filter((entry) => entry.startsWith(temporaryPrefix)))
@@ -118,8 +120,9 @@ function removeAbandoned(folder: string, now: number): void {
 }
 
 /**
- * Creates the folder if necessary, readable only by this user, and locks it for this process. The lock is the
- * operating system's, so it ends with the process in any case. Returns a function that releases it.
+ * Creates the folder if necessary, readable only by this user, and locks it for this process. The operating
+ * system holds the lock and releases it when the process ends for any reason. Returns a function that
+ * releases it.
  */
 export function lockDataFolder(folder: string): () => void {
   // Files created from here on are readable only by this user, also in an existing folder: they contain
@@ -153,9 +156,9 @@ function makeFolder(folder: string): void {
 }
 
 /**
- * Locks the folder by a separate file, so that tools can still open the database. A lock file may have been
- * deleted while its server runs. So a new lock file is marked as checked only after no other process had the
- * database open.
+ * Locks the folder with a separate file, so that tools can still open the database. If someone deletes the
+ * lock file of a running server, another server can create and lock a new one. A new lock file is therefore
+ * marked as checked only after a check that no other process has the database open.
  */
 function lockFolder(folder: string): () => void {
   const file = new DatabaseSync(join(folder, "waypost.lock"));
@@ -183,7 +186,7 @@ function lockFolder(folder: string): () => void {
 
 /** The mark of a lock file whose folder was checked for another server. */
 const checkedVersion = 1;
-/** Longer than tools need to read a list, in milliseconds. */
+/** How long to wait for other processes, in milliseconds. Tools need less time to read a list. */
 const busyTimeout = 2_000;
 
 /**

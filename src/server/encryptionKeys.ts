@@ -12,12 +12,12 @@ import { StorageRefused } from "../store/store.ts";
 
 type KeySettings = Pick<ServerConfig, "databaseUrl" | "data" | "keys" | "keysFile">;
 
-/** The keys cannot be used, or cannot be changed as requested. The text says what to do. */
+/** Thrown if the keys cannot be used, or cannot be changed as requested. The text says what to do. */
 export class KeysRefused extends Error {}
 
 const toKeysFile = (folder: string): string => join(folder, "keys");
 
-/** Returns where the keys of a store are. Null: the store is in PostgreSQL and no keys are set. */
+/** Returns where the keys of a store are. Returns null if the store is in PostgreSQL and no keys are set. */
 export function findKeySource({ databaseUrl, data, keys, keysFile }: KeySettings): KeySource {
   if (keys !== "" && keysFile !== "")
     throw new KeysRefused("WAYPOST_KEYS and WAYPOST_KEYS_FILE: both are set; remove one");
@@ -163,9 +163,9 @@ export async function checkKeys(read: Store["read"], source: KeySource): Promise
 }
 
 /**
- * Encrypts, in batches, all secrets that are not yet encrypted with the first key. Returns the number of
- * rows that were not. If it is interrupted, secrets encrypted with another key stay readable, and the next
- * run continues.
+ * Encrypts, in batches, all secrets that are not yet encrypted with the first key. Returns the number of rows
+ * that it encrypted. If it is interrupted, secrets encrypted with another key stay readable, and the next run
+ * continues.
  */
 export async function reencrypt(store: Store, source: NonNullable<KeySource>): Promise<number> {
   const [{ version: current }] = readKeyRing(source);
@@ -192,6 +192,6 @@ export async function reencrypt(store: Store, source: NonNullable<KeySource>): P
   return reencrypted;
 }
 
-/** Returns the lines of a keys file in the form in which they are written again. */
+/** Returns the keys in the text of a keys file, as lines that can be written to a keys file again. */
 export const formatKeyLines = (text: string, where: string): string[] =>
   parseKeyRing(text, where).map(({ version, key }) => `${version}:${key.toString("base64")}`);

@@ -14,8 +14,8 @@ import type { Store } from "../store/store.ts";
 import { minute } from "../core/values/time.ts";
 
 /**
- * An opened store. `asFirstNode` runs what only the first of several starting nodes must do: one node after
- * another.
+ * An opened store. Nodes that start together run the function of `asFirstNode` one after another, so that
+ * only the first of them creates what a new store needs.
  */
 export type OpenedStore = {
   store: Store;
@@ -31,15 +31,15 @@ type OpenStoreOptions = {
   reclaims?: boolean;
   /** Called when another version has replaced the tables. */
   onOutdated?: (message: string) => void;
-  /** Called when the disk has failed. Nothing is stored from then on. */
+  /** Called when the disk has failed. From then on, nothing is stored. */
   onBroken?: (error: Error) => void;
   /** Called once for each damaged part that is found. */
   onDamage?: OnDamage;
 };
 
 /**
- * Opens the store of the settings. A data folder belongs to one process, so messages leased by a dead one are
- * due at once, unless `reclaims` is false.
+ * Opens the store of the settings. Only one process uses a data folder, so messages that an earlier process
+ * has leased are made due at once, unless `reclaims` is false.
  */
 export async function openStore(settings: ServerConfig, options: OpenStoreOptions): Promise<OpenedStore> {
   const opened =
@@ -158,8 +158,8 @@ async function openFolder(
 const reclaimLimit = 1000;
 
 /**
- * Makes the messages that a dead process had leased due. A row that the storage refuses must not keep the
- * server from starting.
+ * Makes the messages that an earlier process had leased due. If storage refuses a row, the server starts
+ * anyway.
  */
 async function reclaimLeases(store: Store, { node, log }: { node: NodeId; log: Logger }): Promise<void> {
   try {

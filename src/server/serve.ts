@@ -333,9 +333,9 @@ function formatUrl(host: string, address: { port: number } | string | null): str
 }
 
 /**
- * Turns off a V8 optimization that puts objects of a kind into the old generation once many of them have
- * lived for a while. Messages live for milliseconds, and such objects are freed only by a full garbage
- * collection (docs/decisions/0034).
+ * Turns off a V8 optimization that creates objects of a kind directly in the old generation if many earlier
+ * ones lived for a while. Messages live for milliseconds, but only a full garbage collection frees objects
+ * there (docs/decisions/0034).
  */
 function disablePretenuring(): void {
   setFlagsFromString("--no-allocation-site-pretenuring");

@@ -3,24 +3,25 @@ import type { Run, Waiter } from "../../core/model/run.ts";
 import { listRunBounds } from "../../core/model/stepId.ts";
 import type { Store } from "../../store/store.ts";
 
-/** Most times that a run may have been resumed so that an event for the first run still reaches the last. */
+/** The maximum number of resumes that are followed from a run to the run that continues it now. */
 const maxResumes = 100;
-/** Most runs with one id that are searched, newest first. */
+/** The maximum number of runs with the same id that are searched, newest first. */
 const maxRunsWithId = 20;
 /**
- * Most waiters for the event in one run that are searched. More are not needed, because a waiter for a
- * webhook has a unique event.
+ * The maximum number of waiters for one event that are searched in one run. A webhook has a unique event, so
+ * few steps of a run wait for it.
  */
 const maxWaiters = 20;
 
-/** The recipient of an event: a run by its id, and the waiters there for this event and of this kind. */
+/** The recipient of an event: a run by its id, and the event and the kind of the waiters in that run. */
 export type EventAddress = { account: AccountId; runId: string } & Pick<Waiter, "event" | "kind">;
 
 /**
- * Returns the id of the active run that an event is for. That is the run with the given id, or the run that
- * resumed it after a failure. So the id of a run and the URL of a webhook stay valid when a run is resumed,
- * even if another run has been given its id since. If several runs qualify, a run that waits for the event
- * comes first, then the run with the given id, then the newest. Returns null if no such run is active.
+ * Returns the id of the active run that an event is for: the run with the given id, or the run that continues
+ * it after a resume. The id of a run and the URL of a webhook therefore stay valid when the run is resumed,
+ * even if another run has received the same id since. If several runs qualify, the first choice is a run that
+ * waits for the event, then the run with the given id, then the newest run. Returns null if none of these
+ * runs is active.
  */
 export async function findCurrentRunId({ read }: Store, address: EventAddress): Promise<string | null> {
   const { account, runId } = address;

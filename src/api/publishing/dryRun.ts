@@ -24,12 +24,12 @@ export const dryRunSchema = z.object({
   more: z.literal(true).optional().describe("Present if there may be more entries than were counted."),
 });
 
-/** A page of the ids that a filter finds. `cursor`: where the next page begins; null on the last page. */
+/** A page of the ids that a filter finds. `cursor`: the start of the next page; null on the last page. */
 export type IdPage = { ids: readonly string[]; cursor: string | null };
 
 /**
- * Counts the entries that a bulk action would change, page by page. `max`: the most entries that the action
- * changes.
+ * Counts the entries that a bulk action would change, page by page. `max`: the maximum number of entries that
+ * the action changes.
  */
 export async function dryRun(
   readPage: (cursor: string | null, count: number) => Promise<IdPage>,

@@ -16,8 +16,8 @@ import { sha256 } from "../http/sha256.ts";
 export type KeptSettings = Readonly<Record<string, string | readonly string[]>>;
 
 /**
- * Returns settings as a list of headers. Throws `Refusal`, which names `field`, for a name that is not a
- * setting, for a redacted value, and for more than `limits.headerBytes` characters in total.
+ * Returns settings as a list of headers. Throws `Refusal` if a name is not a setting, if a value is redacted,
+ * or if the settings have more than `limits.headerBytes` characters in total. The refusal names `field`.
  */
 export function toSettingHeaders(field: string, settings: KeptSettings): HeaderList {
   const headers = Object.entries(settings).flatMap(([name, values]) =>
@@ -32,7 +32,7 @@ export function toSettingHeaders(field: string, settings: KeptSettings): HeaderL
     );
   }
   for (const [name, value] of headers) {
-    // A caller that writes back what it has read would replace the value with its redaction.
+    // A caller that reads the settings and writes them back must not replace a value with its redaction.
     if (/^REDACTED:[0-9a-f]{64}$/.test(value))
       throw new Refusal(
         "invalid",
@@ -48,8 +48,8 @@ export function toSettingHeaders(field: string, settings: KeptSettings): HeaderL
 }
 
 /**
- * Returns settings as the API shows them: their own `redact-fields` are applied, also to forwarded headers of
- * callbacks.
+ * Returns settings as the API shows them: redacted by the setting `redact-fields` among them, which also
+ * applies to the forwarded headers of callbacks.
  */
 export const redactSettings = (headers: HeaderList): HeaderList =>
   redactForwarded(headers, readRedaction(headers));
@@ -71,8 +71,8 @@ export const readRedaction = (headers: HeaderList): Redaction | null =>
     .values["redact-fields"] ?? null;
 
 /**
- * Returns the URLs of callbacks among settings, nested ones included. Throws `Refusal` for malformed
- * settings.
+ * Returns the URLs of the callbacks in settings, and of the callbacks of these callbacks. Throws `Refusal`
+ * for malformed settings.
  */
 export const listCallbackUrls = (headers: HeaderList): string[] =>
   listUrls(readSettings(listKeptSettings(headers)).settings);

@@ -54,14 +54,14 @@ export type PublishOptions = {
   defaults?: HeaderList;
   /** Decides which settings are valid. Default: `kept` with `defaults`, otherwise `messages`. */
   purpose?: Purpose;
-  /** The brand of a request that shows none. */
+  /** The brand of a request that does not show its brand. */
   brand?: Brand | undefined;
 };
 
 /**
- * The use of a publish request, which decides which settings are valid. `kept`: its settings were stored
- * earlier and are used repeatedly, as with a source. Neither such a request nor a schedule belongs to a
- * workflow run. Such a request cannot create a schedule.
+ * The use of a publish request, which decides which settings are valid. `kept`: the settings were stored
+ * earlier and are used for many messages, such as those of a source. Requests for `kept` and `schedules`
+ * cannot belong to a workflow run. A request for `kept` cannot create a schedule.
  */
 export type Purpose = "messages" | "schedules" | "kept" | "triggers";
 
@@ -119,8 +119,8 @@ export function makePublishRequest(
   const { settings, ignored } = readAllSettings(
     ...(isTrigger ? triggerLayers(layers, post.destination) : layers),
   );
-  // A window alone is valid in the last layer, which is that of the URL group, and in a source, whose sender
-  // gives ids.
+  // A deduplication window without an id is valid in the last layer, which is that of the URL group. It is
+  // also valid in a source, because the sender gives the ids.
   if (purpose !== "kept") refuseLoneWindow(settings, layers.slice(0, -1).flat());
   if (purpose !== "schedules") refuseScheduleSettings(settings);
   if (purpose === "schedules" || purpose === "kept") refuseWorkflowSettings(settings);
@@ -143,21 +143,21 @@ export const listKeptSettings = (headers: HeaderList | undefined): readonly Give
   headers?.length ? listHeaderSettings(headers.flat()) : nothing;
 
 /**
- * Returns the brand of the first list that shows any brand, or the fallback. The list of the request comes
- * before that of its URL group.
+ * Returns the brand of the first list that shows any brand, or the fallback. The list of the request must
+ * precede the list of its URL group.
  */
 export const pickFirstBrand = (shown: readonly (readonly Brand[])[], fallback: Brand): Brand =>
   pickBrand(shown.find((brands) => brands.length > 0) ?? [], fallback);
 
-/** Returns the brand that the name of a token parameter shows, or none. */
+/** Returns the brand that the name of a token parameter shows, or an empty list. */
 export function listTokenBrands(tokenName: string | null): readonly Brand[] {
   const brand = tokenName === null ? null : findTokenBrand(tokenName);
   return brand === null ? [] : [brand];
 }
 
 /**
- * Returns the brand of a request that shows none. For triggers it is `upstash`, the only brand that their
- * client knows.
+ * Returns the brand of a request that does not show its brand. For triggers it is `upstash`, the only brand
+ * that the client of triggers knows.
  */
 export const defaultBrand = (purpose: Purpose, serverBrand: Brand = "svc"): Brand =>
   purpose === "triggers" ? "upstash" : serverBrand;
@@ -197,7 +197,7 @@ type FanOut = { messages: number; bytes: number };
 const maxFanOut: FanOut = { messages: 10_000, bytes: limits.fanOutBytes };
 
 /**
- * Adds the messages of a body, one for each endpoint of a group, to the total of the request. Throws
+ * Adds to the total of a request the messages and bytes of one body for all endpoints of a group. Throws
  * `Refusal` if the total would exceed `maxFanOut`.
  */
 export function checkFanOut({ name, endpoints }: UrlGroup, total: FanOut, body: Bytes): void {

@@ -10,14 +10,14 @@ type WarningContext = {
 };
 type DeliveredUrls = Pick<MessageInput, "url" | "group" | "callback" | "failureCallback">;
 
-/** Most hosts that one warning names, and most characters of each. */
+/** The maximum number of hosts that one warning names, and the maximum length of each name. */
 const maxNamed = 5;
 const longestName = 100;
 
 /**
  * Returns the warnings for destinations that the server refuses to deliver to, callbacks included. Messages
- * that were not accepted are skipped. No warning contains an address from a name server. For a token with its
- * own rights, a warning contains only URLs that the request contained.
+ * that were not accepted are skipped. No warning contains an address that a name server returned. If the
+ * token has restricted rights, a warning contains only URLs that the request contained.
  */
 export function makePublishWarnings(
   warningContext: WarningContext,
@@ -36,7 +36,7 @@ function listResultDestinations(input: DeliveredUrls, result: PublishResult | un
 }
 
 /**
- * A URL that receives deliveries. `group`: the URL group whose endpoints or default headers it may come from.
+ * A URL that receives deliveries. `group`: the URL group whose endpoints or default headers may contain it.
  */
 type Destination = { url: string; group: string | null };
 

@@ -21,8 +21,8 @@ export type SourceCall = {
 };
 
 /**
- * Keeps a rejected call for the owner of the source. Calls that come too fast are only counted; the next call
- * that is kept has their number.
+ * Keeps a rejected call for the owner of the source. If calls arrive too fast, some are only counted. The
+ * next call that is kept has the number of these.
  */
 export async function storeRejection(
   { source, secret, call, incoming, context: { store } }: SourceCall,
@@ -54,7 +54,7 @@ export async function storeRejection(
 
 const longestReason = 1000;
 
-/** By store and source: the number of rejected calls since the last call that was kept. */
+/** The number of rejected calls since the last call that was kept, by store and source. */
 const unkeptCounts = new WeakMap<Store, BoundedMap<string, number>>();
 const maxCounts = 10_000;
 
@@ -79,7 +79,9 @@ const credentials = /^(authorization|proxy-authorization|cookie)$/i;
 const maxHeaders = 100;
 const longestValue = 1024;
 
-/** Returns the headers of a call as the owner of the source may see them: cut, and without credentials. */
+/**
+ * Returns the headers of a call as the owner of the source may see them: shortened, and without credentials.
+ */
 function redactCallHeaders(rawHeaders: readonly string[], secret: string): HeaderList {
   const headers: [string, string][] = [];
   for (let at = 0; at + 1 < rawHeaders.length && headers.length < maxHeaders; at += 2) {
@@ -95,8 +97,8 @@ function redactCallHeaders(rawHeaders: readonly string[], secret: string): Heade
 }
 
 /**
- * Returns the beginning of a body, with the secret of the source masked. Events about the webhook itself
- * contain its URL, and so its secret.
+ * Returns the beginning of a body, with the secret of the source masked. Some senders send events about the
+ * webhook itself. Such events contain its URL, and therefore the secret.
  */
 function redactCallBody(body: Bytes, secret: string): Bytes {
   const beginning = Buffer.from(body.subarray(0, logBodyBytes + secret.length)).toString("latin1");

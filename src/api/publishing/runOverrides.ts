@@ -70,7 +70,8 @@ export function readRunOverrides(
 }
 
 /**
- * Returns the limit that overrides exceed, if any. It is checked before the first of several runs is changed.
+ * Returns the limit of the account that the overrides exceed, or null. It is checked before any run is
+ * changed, because a request can be for several runs.
  */
 function findBrokenLimit(account: Account, { retries, retryDelay, delay, flowControl }: RunOverrides) {
   return findSendingRefusal(
@@ -92,8 +93,8 @@ function findBrokenLimit(account: Account, { retries, retryDelay, delay, flowCon
 }
 
 /**
- * Returns the name, as the caller wrote it, of the first setting that cannot be changed. Null if there is
- * none.
+ * Returns the first setting that cannot be changed, by the name that the caller wrote. Returns null if all
+ * can be changed.
  */
 function findUnsupported({
   values,

@@ -44,9 +44,9 @@ export function readSourceDefaults(
 type SourceTarget = Pick<WebhookSource, "destination" | "headers"> & { owner: Account };
 
 /**
- * Reads the settings of a source as a call would. A setting that prevents publishing is thus refused when the
- * owner sets it, and not when a sender calls. Returns the names of the unknown settings of the other brand.
- * Throws `Refusal`.
+ * Reads the settings of a source as a call to it would, and throws the same `Refusal`. The owner who sets an
+ * invalid setting thus sees the refusal, and not the sender that calls. Returns the names of the unknown
+ * settings of the other brand.
  */
 export async function checkSourceTarget(
   incoming: IncomingRequest,

@@ -19,9 +19,9 @@ export const makeSourceUrl = (origin: string, secret: string): string =>
   `${origin}${sourceCallPath}${secret}`;
 
 /**
- * Returns the source of a secret. It is read for each call, so that a revoked secret is invalid at once.
- * Throws the `Refusal` of an unknown path if there is no source, so that the response does not reveal which
- * paths exist.
+ * Returns the source of a secret. It is read again for each call, so that a revoked secret is invalid at
+ * once. If there is no source, throws the same `Refusal` as for an unknown path. The response therefore does
+ * not reveal which paths exist.
  */
 export async function findSourceBySecret(store: Store, secret: string): Promise<WebhookSource> {
   const source = await store.read.sourceBySecret(hashSourceSecret(secret));

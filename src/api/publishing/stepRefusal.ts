@@ -4,7 +4,7 @@ import { parseBrandedHeader } from "../http/brand.ts";
 
 /**
  * Reads a post of an endpoint for its run. The endpoint's client takes status 400 to mean that the run has
- * ended, and would leave an active run waiting forever. A permanent error of a step is therefore refused with
+ * ended, so an active run would wait forever. A permanent error of a step is therefore refused with
  * `step-refused`, which makes the client give up the run.
  */
 export async function readStep<T>(isStep: boolean, read: () => T | Promise<T>): Promise<T> {
@@ -17,7 +17,10 @@ export async function readStep<T>(isStep: boolean, read: () => T | Promise<T>): 
   }
 }
 
-/** Errors that a retry cannot fix. `too-large` is among them because the client would retry forever. */
+/**
+ * Errors that a retry cannot fix. `too-large` is one of them because otherwise the client would retry
+ * forever.
+ */
 const permanentErrors: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "too-large"] as const);
 
 const isText = (expected: string, value = ""): boolean => value.trim().toLowerCase() === expected;

@@ -9,8 +9,8 @@ import { toRunInput } from "./workflowPost.ts";
 import type { WorkflowValues } from "../settings/workflow.ts";
 
 /**
- * Returns the input that starts a workflow run which was triggered without a client library. This server adds
- * the settings that the client would have sent (protocol 6.4.3). Throws `Refusal`.
+ * Returns the input that starts a workflow run which was triggered without a client library. The server adds
+ * the settings that the client library would have sent (protocol 6.4.3). Throws `Refusal`.
  */
 export function toTriggerInput(input: MessageInput, settings: MessageSettings): MessageInput {
   const { "workflow-runid": runId, "workflow-unknown-sdk": unknown = false } = readTriggerSettings(settings);
@@ -37,7 +37,8 @@ export function toTriggerInput(input: MessageInput, settings: MessageSettings): 
 }
 
 /**
- * The settings of a workflow run that a caller may give with a trigger. The trigger sets the others itself.
+ * The settings of a workflow run that a caller may give with a trigger. The trigger sets all other settings
+ * of a run.
  */
 export const triggerSettings = ["workflow-runid", "workflow-unknown-sdk"] as const;
 
@@ -56,12 +57,12 @@ function readTriggerSettings({
 
 const modernFeatures: RunFeatures = { lazyFetch: true, initialBody: true, detect: true, captured: true };
 
-/** Placeholder for the id that a run without one receives when it starts. */
+/** Placeholder for the id of a run. A run that is triggered without an id receives one when it starts. */
 const placeholderRunId = "-";
 
 /**
- * Returns layers of settings with a default failure callback: the endpoint itself, because endpoints have a
- * function for their own failures. An empty `failure-callback` counts as not given.
+ * Adds a default failure callback to layers of settings. The default is the endpoint itself, because the code
+ * of a workflow handles its own failures there. An empty `failure-callback` counts as not given.
  */
 export const triggerLayers = (
   layers: readonly (readonly GivenSetting[])[],
@@ -93,8 +94,8 @@ function makeTriggerHeaders(
 }
 
 /**
- * Returns the failure callback with the headers of the run. It takes the retry delay and the flow control of
- * the run, unless it has its own.
+ * Returns the failure callback with the headers of the run. If the failure callback has no retry delay or no
+ * flow control, it takes those of the run.
  */
 function makeFailureCallback(
   { headers, retryDelay, flowControl }: MessageInput,

@@ -23,9 +23,9 @@ import type { WorkflowSettingName } from "../settings/workflow.ts";
 import { checkNewRunId, workflowSettingNames } from "../settings/workflow.ts";
 
 /**
- * Returns a message input with its post for a workflow run, if its settings have the id of a run. Returns any
- * other input unchanged. Throws `Refusal` for a setting that has no meaning without a run or is not valid for
- * a run.
+ * Returns a message input with its post for a workflow run if its settings have the id of a run. Returns any
+ * other input unchanged. Throws `Refusal` for a setting that requires a run and has none, or that is not
+ * valid for a run.
  */
 export function toRunInput(input: MessageInput, settings: MessageSettings): MessageInput {
   const runId = settings.workflow?.values["workflow-runid"];
@@ -135,8 +135,8 @@ function checkRunTarget(
 }
 
 /**
- * Throws `Refusal` if a callback names another run than its message. A response belongs to the run of its
- * message.
+ * Throws `Refusal` if a callback names a different run than its message, because a response belongs to the
+ * run of the message.
  */
 function checkCallbackRunIds({ callback, failureCallback }: MessageSettings, runId: string): void {
   for (const child of [callback, failureCallback]) {
@@ -164,8 +164,8 @@ function refuseSettings(
 const shortenSetting = (written = "setting"): string => written.slice(0, 200);
 
 /**
- * Returns the head of the step in a body, or null if it cannot be read. Such a body is stored as well,
- * because only the endpoint must understand it.
+ * Returns the head of the step in a body, or null if the head cannot be read. A body that cannot be read is
+ * stored as well, because only the endpoint must understand it.
  */
 function readStepHead(body: Bytes): StepHead | null {
   try {
@@ -195,7 +195,7 @@ function readCallStepHead(forwarded: HeaderList): StepHead | null {
  * until its result arrives.
  */
 const longestStep = 16 * 1024;
-/** The maximum number of names in the JSON of an invocation. Its headers cannot have that many. */
+/** The maximum number of names in the JSON of an invocation. The limit of its headers is lower. */
 const maxNames = 20_000;
 const textMissing = "is missing or not a string";
 
@@ -231,8 +231,8 @@ function readInvoke({ body, headers }: MessageInput): { payload: Bytes; invoker:
 }
 
 /**
- * Throws `Refusal` if runs are nested by invocations deeper than `limits.invokeDepth`. The client counts the
- * runs above the new run and forwards the number.
+ * Throws `Refusal` if invocations nest runs more deeply than `limits.invokeDepth`. The client counts the runs
+ * above the new run and forwards the number in a header.
  */
 function checkInvokeDepth(headers: HeaderList): void {
   const count = headers.find(([name]) => /^(svc|upstash)-workflow-invoke-count$/i.test(name))?.[1] ?? "0";

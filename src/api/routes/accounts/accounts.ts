@@ -173,7 +173,7 @@ const makeSettingRoutes = (brand: AccountBrand): Route[] => [
       path: `/v2/${brand}/set-plan/{id}`,
       summary: "Set the plan of an account",
       about:
-        "Limits that the account has instead of those of its plan do not change. A plan that the operator " +
+        "Limits that replace those of the plan for this account do not change. A plan that the operator " +
         "of the server has set cannot be changed.",
       body: describeBody("The new plan.", planSchema),
     },
@@ -186,8 +186,8 @@ const makeSettingRoutes = (brand: AccountBrand): Route[] => [
       summary: "Set the budget of an account",
       about:
         "When the cost of the month reaches the budget, nothing more is published, not even by schedules. " +
-        "Accepted messages and active runs continue. The cost follows from the server's prices; without " +
-        "prices it is always 0.",
+        "Accepted messages and active runs continue. The cost depends on the prices that the server has; " +
+        "without prices, the cost is always 0.",
       body: describeBody("The new budget.", budgetSchema),
     },
     ({ incoming }) => ({ budget: readObject(budgetSchema, incoming).budget }),
@@ -213,9 +213,10 @@ const makeSigningRoutes = (brand: AccountBrand): Route[] =>
         path: `/v2/${brand}/${signsStandard ? "enable" : "disable"}-standard-webhooks/{id}`,
         summary: `Turn ${signsStandard ? "on" : "off"} the signatures of Standard Webhooks`,
         about: signsStandard
-          ? "Deliveries then have these signatures in the headers webhook-id, webhook-timestamp and " +
-            "webhook-signature, in addition to the other signature. GET /v2/keys returns the secrets."
-          : "Deliveries then have no headers webhook-id, webhook-timestamp and webhook-signature.",
+          ? "Deliveries then also have a Standard Webhooks signature in the headers webhook-id, " +
+            "webhook-timestamp and webhook-signature. The other signature stays. GET /v2/keys returns the " +
+            "secrets."
+          : "Deliveries then no longer have the headers webhook-id, webhook-timestamp and webhook-signature.",
       },
       () => ({ signsStandard }),
     ),

@@ -32,7 +32,7 @@ const accountSchema = z.object({
   state: z
     .enum(["active", "passive"])
     .describe("active: not restricted. passive: the account can read, and change nothing."),
-  plan: z.enum(planNames).describe("The plan, which sets the limits that the account does not have itself."),
+  plan: z.enum(planNames).describe("The plan. Its limits apply unless the account has its own."),
   standardWebhooks: z.boolean().describe("Whether deliveries also have the signatures of Standard Webhooks."),
   createdAt: z.int().describe("When the account was created, in Unix milliseconds."),
   reservedPrice: z
@@ -51,7 +51,9 @@ const accountSchema = z.object({
       "The limits that apply: the account's own, or those of its plan, capped by the settings of the " +
         "server. Durations are in milliseconds.",
     ),
-  ownLimits: z.array(z.string()).describe("The names of the limits that the account has itself."),
+  ownLimits: z
+    .array(z.string())
+    .describe("The names of the limits that the account has instead of those of its plan."),
   storedBytes: z.int().describe("The bytes that the account stores now. The quota is limits.storageBytes."),
 });
 
@@ -248,7 +250,7 @@ const change = operatorRoute({
   tag,
   summary: "Change the plan or the limits of an account",
   about:
-    "The account itself cannot change a plan that was set here. The limits are " +
+    "If the operator sets the plan, the account itself can no longer change it. The limits are " +
     `${limitNames.join(", ")}.`,
   params: byName,
   body: describeBody("The fields to change. Omitted fields keep their values.", changeSchema),

@@ -88,7 +88,7 @@ export const audit = route({
   summary: "Read the audit log",
   about:
     "Returns the changes to the configuration, the tokens, the keys and the dead letters of the account, " +
-    "and bulk actions, newest first. Publishing, and requests that continue a run, are in the message log. " +
+    "and bulk actions, newest first. Publishes and posts of workflow steps are in the message log instead. " +
     "A page can have few or no entries and still have a cursor.",
   query,
   answers: {

@@ -57,7 +57,7 @@ const clientReadiness = openRoute({
   path: "/v2/readiness",
   tag: "Health",
   summary: "Check that the server can take requests, with the response that clients expect",
-  about: "Ready and not ready under the same conditions as `GET /v2/health/ready`.",
+  about: "Checks the same conditions as `GET /v2/health/ready`.",
   answers: {
     200: {
       about: "The server can take requests.",

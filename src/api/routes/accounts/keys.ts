@@ -64,7 +64,7 @@ const makeRotateRoute = (method: "GET" | "POST", summary: string) =>
     }),
     answers: {
       200: {
-        about: "The keys from now on. Both are empty for a token without the verb read.",
+        about: "The keys after the rotation. Both are empty if the token does not have the verb read.",
         schema: keysSchema,
       },
     },

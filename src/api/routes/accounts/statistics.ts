@@ -30,7 +30,9 @@ const makeStatisticsRoute = (brand: AccountBrand): Route =>
       "are in UTC.",
     params: z.object({ id: z.string().describe("The id of the account.") }),
     query: z.object({
-      period: choice(periods).default("1h").describe("How far back the series of the period go."),
+      period: choice(periods)
+        .default("1h")
+        .describe("The length of the time that the series of the period cover, up to now."),
     }),
     answers: { 200: { about: "The statistics of the account.", schema: makeStatisticsSchema(brand) } },
     refusals: ["invalid", "not-found"],

@@ -11,7 +11,10 @@ import { textList, numberList } from "../../http/parameters.ts";
 import { callbackStateSchema } from "../../views/failedRuns.ts";
 import type { RouteContext } from "../../route/route.ts";
 
-/** Run ids. Callers choose them, so they may contain commas and are not split. */
+/**
+ * A parameter with run ids. Its values are not split at commas: callers choose run ids, so an id may contain
+ * a comma.
+ */
 const runIds = z
   .array(
     z.string().min(1, "is empty").max(limits.nameLength, `is longer than ${limits.nameLength} characters`),
@@ -50,8 +53,8 @@ export const continuedRunFilters = chosenRunFilters.extend({
 type FailedRunParameters = z.output<typeof deadLetterFilters> & Partial<z.output<typeof failedRunFilters>>;
 
 /**
- * Returns the filter for the given parameters. `runIds` says whether a run id must match as a whole or may be
- * a prefix. Throws `Refusal` if `fromDate` is later than `toDate`.
+ * Returns the filter for the given parameters. `runIds` says whether a run id must be equal or only begin
+ * with the given text. Throws `Refusal` if `fromDate` is later than `toDate`.
  */
 export function toFailedRunFilter(
   parameters: FailedRunParameters,

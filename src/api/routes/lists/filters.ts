@@ -28,8 +28,8 @@ const urlPartFields = {
 };
 
 /**
- * The key filter of bulk actions. It does not split values at commas: that would miss keys with a comma and
- * affect other keys.
+ * The flow-control key as a filter of bulk actions. Its values are not split at commas, because a key may
+ * contain a comma. If they were split, an action would skip such keys and change the messages of other keys.
  */
 export const actionKeyFilters = {
   flowControlKey: wholeTextList()

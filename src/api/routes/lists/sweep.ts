@@ -10,7 +10,7 @@ export type Sweep = {
   ids: string[];
   /** The cursor of the next request. Null if nothing is left. */
   cursor: string | null;
-  /** Reports whether this page of the action covers the position of this entry. */
+  /** Reports whether the position of an entry is within this page. */
   covers: (dlqId: string) => boolean;
   /** Returns the cursor for a request that stopped after this id. */
   cursorAfter(dlqId: string): string;
@@ -19,10 +19,10 @@ export type Sweep = {
 type SweepQuery = { filter: Filter; cursor?: string | null | undefined; count: number };
 
 /**
- * Reads the next entries of a bulk action, oldest first. The action covers the entries that existed at its
- * first request, so a cursor also contains the last of those entries. Otherwise a client that repeats the
- * request until there is no cursor would never finish: a message that is retried and fails again becomes a
- * new entry. Throws `Refusal` if the cursor is not one of the list.
+ * Reads the next entries of a bulk action, oldest first. The action covers only the entries that existed at
+ * its first request, so its cursor also contains the id of the newest of them. Without this bound, a client
+ * that repeats the request until there is no cursor might never finish: a message that is retried and fails
+ * again becomes a new entry. Throws `Refusal` if the cursor is invalid.
  */
 export async function readSweep(
   context: RouteContext,

@@ -41,7 +41,7 @@ export const batch = route({
   path: "/v2/batch",
   operation: "step",
   onFastPath: true,
-  unaudited: "it publishes, which the log of messages records",
+  unaudited: "publishes messages, which the message log records",
   tag: "Publish",
   summary: "Publish many messages",
   about:
@@ -84,9 +84,9 @@ export const batch = route({
 });
 
 /**
- * Publishes a list part by part, so that other callers do not wait for all of it. If a later part cannot be
- * stored, the refusal names the first message that was not stored. A caller that sends the whole list again
- * without deduplication ids publishes the earlier messages twice.
+ * Publishes a list part by part, so that other callers do not wait for the whole list. If a later part cannot
+ * be stored, the refusal names the first message that was not stored. A caller that then sends the whole list
+ * again without deduplication ids publishes the earlier messages twice.
  */
 async function publishInParts(
   store: Store,
@@ -112,8 +112,8 @@ async function publishInParts(
 }
 
 /**
- * Items that are read before other work gets a turn. Some items take milliseconds, and leases must be renewed
- * in the meantime.
+ * The number of items that are read before other work gets a turn. Reading an item can take milliseconds, and
+ * leases must be renewed in the meantime.
  */
 const itemsPerTurn = 16;
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -123,8 +123,8 @@ type BatchContext = { account: Account; context: RouteContext; purpose: Purpose 
 type ReadItems = { read: (MessageInput | Refusal)[]; ignored: string[] };
 
 /**
- * Reads the items of a batch. A refused item does not affect the others. Throws `Refusal` for the whole batch
- * if a refused item belongs to a workflow run, because a run posts all of its steps or none.
+ * Reads the items of a batch. A refused item does not affect the others, unless it belongs to a workflow run.
+ * In that case, throws `Refusal` for the whole batch, because a run posts all of its steps or none.
  */
 export async function readItems(incoming: IncomingRequest, batchContext: BatchContext): Promise<ReadItems> {
   const items = await parseItems(incoming, batchContext);
@@ -163,8 +163,8 @@ async function readEach(
 }
 
 /**
- * Throws `Refusal` for a setting among the headers of the request itself, because it would apply to no
- * message. Returns the names of such settings of the other brand, which are ignored.
+ * Throws `Refusal` for a `Svc-` setting in the headers of the request itself, because it would apply to no
+ * message. `Upstash-` settings there are ignored, and their names are returned.
  */
 function listIgnoredHeaders({ rawHeaders }: IncomingRequest): string[] {
   const given = listHeaderSettings(rawHeaders).filter(({ name }) => !ignoredSettings.test(name));
@@ -189,8 +189,8 @@ function makeItemRefusal(results: readonly unknown[], at: number): Refusal {
 }
 
 /**
- * Returns a function that finds URL groups and reads each of them once. It throws `Refusal` if the messages
- * to all groups exceed the limit of one request.
+ * Returns a function that finds URL groups and reads each of them once. The function throws `Refusal` if the
+ * messages to all groups exceed the limit of one request.
  */
 function createGroupFinder(store: Store, account: AccountId): GroupFinder {
   const known = new Map<string, Promise<GroupTarget>>();
@@ -204,7 +204,7 @@ function createGroupFinder(store: Store, account: AccountId): GroupFinder {
   };
 }
 
-/** Returns the brands that the request itself shows. They apply to messages that show none. */
+/** Returns the brands that the request itself shows. They apply to messages that do not show a brand. */
 const listRequestBrands = ({ rawHeaders, query }: IncomingRequest): readonly Brand[] => [
   ...listHeaderSettings(rawHeaders).map(({ brand }) => brand),
   ...listTokenBrands(query.tokenName),

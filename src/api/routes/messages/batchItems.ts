@@ -5,7 +5,7 @@ import { readMemberTexts, readJsonList } from "../../http/json.ts";
 import { parseObject } from "../../route/readObject.ts";
 import type { IncomingRequest, RouteContext } from "../../route/route.ts";
 
-/** Most messages in one request. */
+/** The maximum number of messages in one request. */
 const maxItems = 10_000;
 
 const itemSchema = z.strictObject({
@@ -51,20 +51,20 @@ export const batchBody = {
 };
 
 /**
- * Most headers of one item. A request has fewer, because the HTTP server bounds its headers. Reading a
- * million headers takes seconds.
+ * The maximum number of headers of one item. Reading a million headers would take seconds. A message that is
+ * published alone always has fewer, because the HTTP server limits the size of a request's headers.
  */
 const maxHeaders = 10_000;
 
 /**
- * Most headers of all items together: 30 for each of `maxItems` items. Reading a million different headers
- * would delay other requests.
+ * The maximum number of headers of all items together: 30 for each of `maxItems` items. Reading a million
+ * different headers would delay other requests.
  */
 const maxNames = 30 * maxItems;
 
 /**
- * An item of the list. `given` has the known members that are not empty, `unknownMembers` the others.
- * `headers` has names and values in turn, as far as they can be read.
+ * An item of the list. `given` has the known members that are not empty, and `unknownMembers` has the other
+ * members. `headers` alternates between names and values; a value that cannot be read is empty.
  */
 export type Item = {
   given: unknown;
@@ -115,8 +115,8 @@ const isStructured = (given: unknown): given is { body: object } =>
   typeof given === "object" && given !== null && "body" in given && typeof given.body === "object";
 
 /**
- * Returns items whose JSON bodies are replaced by their texts, so that they are delivered as they were
- * written.
+ * Returns the items, with each JSON body replaced by its text in the request, so that it is delivered exactly
+ * as it was written.
  */
 const withBodyTexts = (items: readonly Item[], texts: ReadonlyMap<number, string>): Item[] =>
   items.map((one, at) =>
@@ -124,7 +124,8 @@ const withBodyTexts = (items: readonly Item[], texts: ReadonlyMap<number, string
   );
 
 /**
- * Most unknown members of an item that are kept. The first is refused, or all of them are named as ignored.
+ * The maximum number of unknown members that are kept of an item. The first one is named in a refusal, or all
+ * are named in the header `Waypost-Ignored`.
  */
 const maxUnknownMembers = 100;
 
@@ -185,8 +186,8 @@ export function refuseUnknownMembers({
 }
 
 /**
- * Reports whether a value matches `itemSchema`, five times as fast as the schema, which then describes other
- * values.
+ * Reports whether a value matches `itemSchema`. This check is five times as fast as the schema. The schema
+ * then only describes what is wrong with a value that does not match.
  */
 function isItem(given: unknown): given is z.output<typeof itemSchema> {
   if (typeof given !== "object" || given === null || Array.isArray(given)) return false;

@@ -69,14 +69,14 @@ const retryMany = route({
   about:
     "Retries the dead letters with the given ids, or those that match all filters, oldest first. " +
     `Without a filter, every dead letter of a message matches. ${aboutRetry} ` +
-    "A dead letter that cannot be retried stays, and `failed` has the reason, " +
-    "such as more retries than the account may have now. " +
-    "If the storage fails in between, the response has the messages published before, and a cursor.",
+    "A dead letter that cannot be retried stays. The member `failed` has the reason, " +
+    "for example that the message has more retries than the account may now use. " +
+    "If the storage fails after some messages were published, the response has these and a cursor.",
   settings: "retry",
   query: selectionSchema,
   answers: {
     201: {
-      about: "The new messages. With dryRun=true, the number of messages that there would be.",
+      about: "The new messages. With dryRun=true, the number of messages that would be published.",
       schema: z.union([
         z.object({
           cursor: z.string().describe("Cursor of the next request. Empty at the end."),
@@ -99,7 +99,7 @@ const retryMany = route({
     const { ids, cursor, cursorAfter } = await selectEntries(context, account, query);
     const { responses, refused, stoppedAt } = await retryAll(context, { account, overrides, dlqIds: ids });
     const seen = new Set([...responses, ...refused].map(({ dlqId }) => dlqId));
-    // After a storage failure, the store cannot report why other entries were not retried.
+    // After a storage failure, the reasons why other entries were not retried cannot be read.
     const unseen =
       stoppedAt === null ? [...new Set(listChosenIds(query))].filter((dlqId) => !seen.has(dlqId)) : [];
     const failed = [...refused, ...(await explainNotRetried(context, account, unseen))].map(
@@ -115,7 +115,7 @@ const retryMany = route({
 
 /**
  * Reads the settings that a retry changes. Throws `Refusal` for settings that no message of the account may
- * have, before any dead letter is changed.
+ * have. No dead letter has been changed at that time.
  */
 function readRetryChanges(
   incoming: IncomingRequest,
@@ -138,9 +138,9 @@ function readRetryChanges(
 type Portion = { account: Account; overrides: Overrides; dlqIds: readonly string[] };
 
 /**
- * Retries dead letters in portions. If a portion fails after others succeeded, returns the results of those,
- * and the last id before the failure in `stoppedAt`. A request that continues there meets the error first,
- * and reports it.
+ * Retries dead letters in portions. If a portion fails after others succeeded, returns the results of the
+ * earlier portions, and their last id as `stoppedAt`. If the client continues from there and the error
+ * persists, the first portion fails and the response reports the error.
  */
 async function retryAll(context: RouteContext, { account, overrides, dlqIds }: Portion) {
   const done: RetryResult = { responses: [], refused: [] };
@@ -163,8 +163,8 @@ type RetryResult = { responses: z.output<typeof retriedSchema>[]; refused: NotRe
 type NotRetried = { dlqId: string; error: Refusal };
 
 /**
- * Retries one portion in a transaction. If that is refused, retries each dead letter by itself. Throws an
- * error that does not concern a single dead letter.
+ * Retries one portion in a transaction. If the transaction is refused, retries each dead letter in its own
+ * transaction. Throws errors that do not concern a single dead letter.
  */
 async function retryPortion(
   context: RouteContext,
@@ -194,7 +194,7 @@ async function retryPortion(
   return done;
 }
 
-/** Most dead letters in one portion. Their bodies are in memory at the same time. */
+/** The maximum number of dead letters in one portion. Their bodies are in memory at the same time. */
 const maxTogether = 4;
 
 const splitPortions = (ids: readonly string[]): string[][] =>

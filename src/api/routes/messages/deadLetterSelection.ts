@@ -56,13 +56,13 @@ export const listChosenIds = ({ dlqIds = [], cursor }: Selection): string[] =>
   dlqIds.slice(cursor === undefined ? 0 : dlqIds.indexOf(cursor) + 1);
 
 /**
- * Returns the filter of a selection. Given ids may be of messages and runs; any other filter finds only
- * messages.
+ * Returns the filter of a selection. Given `dlqIds` may be ids of messages and of runs. All other filters
+ * find only messages.
  */
 export const toMessageFilter = (query: z.output<typeof deadLetterFilters>): Filter =>
   query.dlqIds ? { dlqIds: query.dlqIds.filter(isId) } : { ...toFilter(query), belongsToRun: false };
 
-/** Counts the dead letters that a request would change, as a dry run. `only` restricts its filter further. */
+/** Counts the dead letters that a request would change. `only` further restricts the request's filter. */
 export function countSelected(
   context: RouteContext,
   account: Account,

@@ -8,13 +8,13 @@ export const enqueue = route({
   method: "POST",
   path: "/v2/enqueue/{queue}/{destination}",
   operation: "publish",
-  unaudited: "it publishes, which the log of messages records",
+  unaudited: "publishes messages, which the message log records",
   tag: "Publish",
   summary: "Publish a message through a queue",
   about:
     "Like POST /v2/publish/{destination}, except that the message waits for its turn in the queue. " +
     "A queue that does not exist is created with a parallelism of 1, so it sends one message at a time. " +
-    "With a delay, the message takes its place in the queue when the delay is over.",
+    "A message with a delay joins the queue when the delay is over.",
   ...publishing,
   handle: async ({ account, incoming, context }) => {
     const queue = checkName("queue", incoming.params["queue"] ?? "");

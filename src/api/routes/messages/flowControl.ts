@@ -66,9 +66,9 @@ function keyJson(limiter: Limiter, now: Millis): z.output<typeof keySchema> {
   };
 }
 
-/** Most limiters in one response. */
+/** The maximum number of limiters in one response. */
 const maxListed = 10_000;
-/** Most limiters that are searched for one response. */
+/** The maximum number of limiters that are searched for one response. */
 const maxSearched = 100_000;
 
 const list = route({
@@ -108,8 +108,8 @@ type LimiterList = {
 };
 
 /**
- * Returns the pages of an account's queues or keys, in the order of their names. Rows without any wanted
- * limiter make no page. Searches at most `maxSearched` limiters.
+ * Returns the pages of an account's queues or keys, in the order of their names. Pages without a wanted
+ * limiter are skipped. Searches at most `maxSearched` limiters.
  */
 export async function* listLimiterPages(
   store: Store,
@@ -215,7 +215,7 @@ function readKeyParameter(text: string): string {
   }
 }
 
-const madeIfMissing = "Creates the key if it does not exist, so that this works before its first message.";
+const madeIfMissing = "Creates the key if it does not exist, so you can do this before the first message.";
 const notMade = "Has no effect if the key does not exist.";
 
 const pause = makeKeyRoute({
@@ -241,7 +241,7 @@ const pin = makeKeyRoute({
   summary: "Pin limits of a flow-control key",
   about:
     "Sets limits of the key immediately. Messages cannot change pinned limits until they are unpinned. " +
-    "Give at least one limit. Rate and period are pinned together: the one not given keeps its value, " +
+    "Give at least one limit. Rate and period are always pinned together: an omitted one keeps its value, " +
     `and a new period starts. ${madeIfMissing}`,
   query: z.object({
     parallelism: positiveNumber()
@@ -303,7 +303,7 @@ const reset = makeKeyRoute({
   name: "reset",
   summary: "Reset the counters of a flow-control key",
   about:
-    "Starts a new rate period. The count of deliveries in flight stays, because those deliveries exist. " +
+    "Starts a new rate period. The count of deliveries in flight does not change, because they still run. " +
     `Setting it to 0 would allow more deliveries at once than the parallelism. ${notMade}`,
   change: (store, keyRef) => store.execute("resetRate", keyRef),
 });
@@ -339,8 +339,8 @@ const global = route({
       store.read.countInFlight(account.id, now()),
       max === null ? null : store.read.findResource("limiters", account.id, formatGate(accountGate)),
     ]);
-    // The limiter also counts deliveries of a node that is gone. It does not count deliveries that started
-    // before the account had a limit.
+    // The larger count is shown. The limiter also counts deliveries of a node that is gone. It does not count
+    // deliveries that started before the account had a limit.
     return {
       status: 200,
       body: { parallelismMax: max ?? 0, parallelismCount: Math.max(leased, limiter?.running ?? 0) },

@@ -5,18 +5,15 @@ import type { Store } from "../../../store/store.ts";
 import { groupJson } from "../../views/urlGroups.ts";
 
 /**
- * Most URL groups in one list. Groups created at the same moment may exceed the limit of an account a little.
+ * The maximum number of URL groups in one list. If groups are created at the same moment, an account can have
+ * slightly more groups than its limit.
  */
 const maxListed = 2 * limits.groups;
 
 /** The position of a group in the list, and the length of its JSON in characters. */
 type GroupPosition = Pick<UrlGroup, "name" | "updatedAt"> & { length: number };
 
-/**
- * Returns the pages of all groups, the most recently changed first. The store has them in another order, so
- * all rows are read once to find the order and then again, a few at a time. No row is kept in memory while a
- * page is being sent.
- */
+/** The sort keys of a group, and the length of its JSON in characters. */
 export async function* listGroupPages(
   store: Store,
   account: AccountId,
@@ -69,7 +66,10 @@ function* splitPages(positions: readonly GroupPosition[]): Generator<string[]> {
   }
 }
 
-/** Returns groups as they are shown, in this order, without groups that were deleted in between. */
+/**
+ * Returns the groups with these names as the API shows them, in the order of the names. Skips groups that
+ * were deleted since their names were read.
+ */
 async function readShownGroups(
   store: Store,
   account: AccountId,

@@ -61,7 +61,7 @@ const remove = route({
   params: byName,
   answers: {
     200: {
-      about: "The group does not exist any more.",
+      about: "The group no longer exists.",
       schema: z.object({
         deleted: z.int().describe("1 if the group was deleted, 0 if it did not exist."),
       }),
@@ -145,8 +145,8 @@ function readEndpoint({ name = "", url }: { name?: string | undefined; url: stri
 }
 
 /**
- * Returns the valid name of an endpoint. It is never part of a path, so it may be any text that every
- * database keeps unchanged. Throws `Refusal` for any other text.
+ * Returns the valid name of an endpoint. The name is never part of a path, so it may be any text that every
+ * database stores unchanged. Throws `Refusal` for any other text.
  */
 function checkEndpointName(field: string, name: string): string {
   if (isValidKey(name)) return name;
@@ -233,9 +233,9 @@ const setHeaders = route({
   tag,
   summary: "Set the default headers of a URL group",
   about:
-    "Sets the settings that apply to every request to the group unless the request has them, header by " +
-    "header. They replace all previous default headers. A schedule keeps the default headers of the time " +
-    "at which it is created.",
+    "Sets settings that apply to every request to the group. If a request has one of these headers itself, " +
+    "that header applies. The new default headers replace all previous ones. A schedule keeps " +
+    "the default headers that the group had when the schedule was created.",
   params: byName,
   body: {
     about: "Default headers: names, each with a value or a list of values.",

@@ -30,7 +30,7 @@ const makeHookRoute = (method: (typeof methods)[number]): Route => ({
     "If several steps wait, the first continues. " +
     "If no step waits yet, the call is kept for the next one; " +
     `a run keeps at most ${limits.notifications} calls and events. ` +
-    "The URL of a run that has ended does not exist any more, unless the run was resumed. " +
+    "After the run has ended, the URL is no longer valid, unless the run was resumed. " +
     "HEAD and OPTIONS do not count as calls: browsers and link previews send them first, and the run would " +
     "continue.",
   params: z.object({}),
@@ -73,9 +73,9 @@ async function receiveCall(
 }
 
 /**
- * Returns a call as JSON, as the endpoint reads it (protocol 6.13). The endpoint makes a request from it, for
- * the URL that was called. Throws `Refusal` if no request can be made from it, because such a call would fail
- * the run.
+ * Returns a call as the JSON that the endpoint reads (protocol 6.13). The endpoint's client turns the JSON
+ * into a request to the URL that was called. Throws `Refusal` if that is not possible, because such a call
+ * would fail the run.
  */
 function formatCall(method: string, { target, origin, rawHeaders, body }: IncomingRequest): Bytes {
   const [, proto, host] = /^(https?):\/\/([^/?#@]+)$/i.exec(origin) ?? [];

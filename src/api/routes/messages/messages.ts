@@ -61,9 +61,9 @@ const cancel = route({
   tag: "Messages",
   summary: "Cancel a message",
   about:
-    "Cancels an unfinished message. If it is being sent, its request is aborted, but may have reached the " +
-    "destination. It keeps its place in its queue and under its flow-control key until the request has " +
-    "ended. The log then shows CANCELLED. " +
+    "Cancels an unfinished message. If it is being sent, the request is aborted, but may have reached the " +
+    "destination. The message keeps its place in its queue and under its flow-control key until that " +
+    "request has ended. The log then shows CANCELLED. " +
     "A message that a workflow run waits for cannot be cancelled; cancel the run instead.",
   params: byId,
   answers: {
@@ -97,11 +97,14 @@ async function refuseRunMessage(
   );
 }
 
-/** The count that clients send to cancel all messages. It must not limit the request, which has no cursor. */
+/**
+ * The `count` that clients send to cancel all messages. It must not limit the request, because the response
+ * has no cursor to continue with.
+ */
 const meansAll = 100;
-/** Most messages that one transaction cancels. */
+/** The maximum number of messages that one transaction cancels. */
 const portion = 500;
-/** Most messages that one request cancels. */
+/** The maximum number of messages that one request cancels. */
 const maxCancelled = 1_000_000;
 
 const cancelMany = route({
@@ -155,7 +158,8 @@ const createPageReader =
   };
 
 /**
- * Cancels the messages with these ids. `failed` in the result has the reason for each that was not cancelled.
+ * Cancels the messages with these ids. `failed` in the result has the reason for each message that was not
+ * cancelled.
  */
 async function cancelNamed(
   context: RouteContext,
@@ -180,8 +184,8 @@ async function cancelNamed(
 }
 
 /**
- * Cancels unfinished messages, oldest first, until there were `max` or no more match. Returns how many were
- * cancelled.
+ * Cancels unfinished messages, oldest first, until `max` messages are cancelled or no more match. Returns the
+ * number of cancelled messages.
  */
 async function cancelOldest(
   context: RouteContext,

@@ -76,14 +76,14 @@ export const publish = route({
   path: "/v2/publish/{destination}",
   operation: "step",
   onFastPath: true,
-  unaudited: "it publishes, which the log of messages records",
+  unaudited: "publishes messages, which the message log records",
   tag: "Publish",
   summary: "Publish a message",
   about:
     "Stores one message and delivers it to the destination. " +
     "For a URL group, stores one message for each of its endpoints, or none. " +
-    "The destination is the rest of the path with the query, byte for byte, without the query parameters " +
-    "of this API. The body and its content type are delivered unchanged. " +
+    "The destination is the rest of the path with the query, byte for byte. Query parameters of this API " +
+    "are removed from it. The body and its content type are delivered unchanged. " +
     "With Svc-Cron, the request creates a schedule instead and has the response of POST " +
     "/v2/schedules/{destination}.",
   ...publishing,
@@ -147,7 +147,9 @@ const oneJson = (
   ...(deduplicated ? { deduplicated: true as const } : {}),
 });
 
-/** Returns the status of a response: 202 if all messages are duplicates, so that nothing was stored. */
+/**
+ * Returns the status of the response. It is 202 if all messages are duplicates, so that nothing was stored.
+ */
 export const toStatus = (result: PublishResult | undefined): 200 | 202 => {
   const all = !result || "refused" in result ? [] : "each" in result ? result.each : [result];
   return all.length > 0 && all.every(({ deduplicated }) => deduplicated) ? 202 : 200;

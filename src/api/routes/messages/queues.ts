@@ -69,7 +69,7 @@ const upsert = route({
     "A queue sends its messages in order of arrival. " +
     "A message holds a slot of the queue until it is delivered or has failed, including all its retries " +
     "and callbacks. With a parallelism of 1, the next message waits until then. " +
-    "For a queue that exists, settings that are left out keep their values.",
+    "If the queue exists, omitted settings keep their values.",
   body: {
     about: "Name and settings of the queue.",
     contentType: "application/json",
@@ -94,7 +94,7 @@ const upsert = route({
   },
 });
 
-/** Most queues in one response. */
+/** The maximum number of queues in one response. */
 const maxListed = 10_000;
 
 const list = route({
@@ -192,9 +192,9 @@ const resume = route({
   },
 });
 
-/** Most messages that one transaction cancels. */
+/** The maximum number of messages that one transaction cancels. */
 const portion = 500;
-/** Most such transactions in one request. */
+/** The maximum number of such transactions in one request. */
 const maxPortions = 200;
 
 const remove = route({
@@ -212,7 +212,7 @@ const remove = route({
   params: byName,
   answers: {
     200: {
-      about: "The queue does not exist any more.",
+      about: "The queue no longer exists.",
       schema: z.object({ cancelled: z.int().min(0).describe("Number of messages that were cancelled.") }),
     },
   },

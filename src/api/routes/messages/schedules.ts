@@ -15,7 +15,7 @@ import type { IncomingRequest } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { readScope } from "../../route/scope.ts";
 
-/** Most messages whose states one list contains. */
+/** The maximum number of messages whose states one list contains. */
 const maxStates = 1_000;
 
 const tag = "Schedules";
@@ -39,7 +39,7 @@ const create = route({
     "Publishes the body to the destination, with the settings of this request, at the times of Svc-Cron. " +
     "For a URL group, each firing uses the endpoints at that time, and the default headers at the time of " +
     "this request. Svc-Schedule-Id replaces the whole schedule with that id and sets a new createdAt. " +
-    "If its cron expression stays the same, a time that is due and has not fired yet is kept. " +
+    "If the cron expression does not change, a firing that is due but has not happened yet is kept. " +
     "If firings were missed while the server was down, the schedule fires once, late, and then at its next " +
     "time. Deduplication applies to the creation of schedules, not to the messages that they publish.",
   settings: "all",
@@ -137,7 +137,7 @@ const remove = route({
   params: byId,
   answers: {
     200: {
-      about: "The schedule does not exist any more.",
+      about: "The schedule no longer exists.",
       schema: z.object({
         deleted: z.int().describe("1 if the schedule was deleted, 0 if it did not exist."),
       }),
@@ -168,7 +168,7 @@ const makeStateRoute = (method: "PATCH" | "POST", { action, command, about }: St
     params: byId,
     answers: {
       200: {
-        about: `The schedule is ${action === "pause" ? "paused" : "active"}, also if it was before.`,
+        about: `The schedule is ${action === "pause" ? "paused" : "active"}, whether or not it was before.`,
         schema: z.object({
           scheduleId: z.string().describe("Id of the schedule."),
           isPaused: z.boolean().describe("Whether the schedule is paused, so that it does not fire."),
@@ -187,17 +187,19 @@ const changes: readonly StateChange[] = [
   {
     action: "resume",
     command: "resumeSchedule",
-    about: "The schedule fires next at its next time. Times that passed while it was paused are skipped.",
+    about: "The schedule fires again at its next time. Times that passed while it was paused are skipped.",
   },
 ];
 
-/** Returns a valid id. Throws `Refusal`, as for an unknown schedule, for a text that cannot be an id. */
+/** Returns a valid id. If a text cannot be an id, throws the same `Refusal` as for an unknown schedule. */
 function checkScheduleId(id: string): string {
   if (!isName(id)) throw noSchedule(id);
   return id;
 }
 
-/** Most schedules that are read at once. The store returns fewer if their bodies are large. */
+/**
+ * The maximum number of schedules that are read at once. The store returns fewer if their bodies are large.
+ */
 const limit = 500;
 
 /** The last id and the totals of the pages so far. */

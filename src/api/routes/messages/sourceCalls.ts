@@ -34,7 +34,7 @@ const makeSourceCallRoute = (
   params: z.object({}),
   query: z.object({}),
   ...description,
-  unaudited: "it publishes, which the log of messages records",
+  unaudited: "publishes messages, which the message log records",
   refusals: ["unauthorized", "not-found", "unavailable"],
   respond: (incoming, context) => respondToCall(method, incoming, context),
 });
@@ -60,7 +60,7 @@ export const sourceCalls = [
       200: {
         about:
           "The message is stored. For a URL group, the response is a list. " +
-          "For a handshake, the response is what the sender expects.",
+          "The response to a handshake has the form that the sender expects.",
         schema: z.union([acceptedSchema, z.array(acceptedSchema)]),
       },
       202: {

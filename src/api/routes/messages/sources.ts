@@ -21,7 +21,7 @@ import { verificationSchema } from "../../webhooks/verification.ts";
 
 const byId = z.object({ sourceId: z.string() });
 
-/** Most values of one setting, such as a header that is forwarded repeatedly. */
+/** The maximum number of values of one setting, such as a header that is forwarded repeatedly. */
 const maxValues = 32;
 
 const settingsSchema = z
@@ -88,7 +88,7 @@ const create = route({
   about:
     "Creates a URL for one sender of webhooks, which can publish to one destination and do nothing else. " +
     "A call to the URL is verified and published with the settings of the source. " +
-    "The sender cannot change any setting.",
+    "The sender cannot change these settings.",
   body: describeBody("Properties of the source.", creationSchema),
   answers: { 201: { about: "The source, with its URL.", schema: sourceWithUrlSchema } },
   refusals: ["limit-exceeded", "forbidden"],
@@ -116,8 +116,8 @@ const create = route({
 const publishedContent = "what the source publishes";
 
 /**
- * Returns a source as a token may see it. A token that may not read receives no more than the result of its
- * change.
+ * Returns a source as a token may see it. For a token that may not read, the result shows only whether the
+ * change succeeded, not the stored properties.
  */
 const redactForToken = (incoming: IncomingRequest, shown: Record<string, unknown>): Record<string, unknown> =>
   mayRead(incoming) ? shown : { ...shown, name: "", destination: "", settings: {}, verification: null };
@@ -203,9 +203,7 @@ const patch = route({
   path: "/v2/sources/{sourceId}",
   tag: "Sources",
   summary: "Change a source",
-  about:
-    "Properties that are left out keep their values. Settings and verification are each replaced as a " +
-    "whole.",
+  about: "Omitted properties keep their values. Settings and verification are each replaced as a whole.",
   params: byId,
   body: describeBody("Properties to change.", changeSchema),
   answers: { 200: { about: "The source after the change.", schema: sourceSchema } },
@@ -310,7 +308,7 @@ const rejections = route({
   summary: "List the calls that a source rejected",
   about:
     `Returns at most the last ${maxRejections} kept calls, newest first. ` +
-    "Of many rejected calls in a short time, only some are kept; the others are counted.",
+    "If many calls are rejected in a short time, only some are kept; the others are only counted.",
   params: byId,
   answers: {
     200: {

@@ -18,7 +18,7 @@ const groupSchema = z.object({
   stepName: z
     .string()
     .optional()
-    .describe("The name of the step that failed. Absent if neither the endpoint nor its message names it."),
+    .describe("The name of the step that failed. Absent if neither the endpoint nor the message names it."),
   afterStep: z
     .string()
     .optional()
@@ -32,7 +32,10 @@ const groupSchema = z.object({
   dlqId: z.string().describe("The id of the latest failed run of the group in the dead letter queue."),
 });
 
-/** The most failed runs that one request groups. Reading also stops when the bodies exceed `memory.page`. */
+/**
+ * The maximum number of failed runs that one request groups. Reading also stops when the bodies exceed
+ * `memory.page`.
+ */
 const maxGrouped = 1_000;
 
 /** Groups failed runs by workflow, step and error. */

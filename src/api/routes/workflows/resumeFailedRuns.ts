@@ -27,8 +27,8 @@ import {
 } from "./failedRunEntries.ts";
 
 /**
- * The most runs that one request resumes or restarts. It handles them one after another, because each one
- * loads its history into memory.
+ * The maximum number of runs that one request resumes or restarts. The request handles the runs one after
+ * another, because the history of each run is loaded into memory.
  */
 const maxTogether = 50;
 
@@ -37,7 +37,7 @@ const resumedSchema = z.object({
   workflowCreatedAt: z.int().describe("When the new run was created, in Unix milliseconds."),
   dlqId: z
     .string()
-    .describe("The id that the failed run had in the dead letter queue. The entry no longer exists."),
+    .describe("The id of the failed run in the dead letter queue, from which it has been removed."),
 });
 const resumedManySchema = z.object({
   workflowRuns: z.array(resumedSchema).describe("The new runs, in the order of their entries."),
@@ -58,8 +58,8 @@ const continuations: Record<ContinueFrom, { name: "resume" | "restart"; summary:
     name: "resume",
     summary: "Resume",
     about:
-      "Continues at the failed step, as a new run with a new id. Steps that have a result keep it; the " +
-      "others run again. The workflow's code may have changed only after the failed step. The entry is " +
+      "Continues at the failed step, as a new run with a new id. Steps that have a result keep it; all " +
+      "others run again. Change the workflow's code only after the failed step. The entry is " +
       `removed from the dead letter queue. ${aboutSettings}`,
   },
   beginning: {
@@ -156,7 +156,7 @@ async function continueSelected(
 }
 
 /**
- * Returns the next ids of those that the request names, oldest first. Ids that do not exist are included;
+ * Returns the next of the ids that the request names, oldest first. Ids that do not exist are included;
  * `continueEach` reports them as failed.
  */
 function selectNamed(dlqIds: readonly string[], cursor = "", max: number): Portion {
@@ -173,8 +173,8 @@ type Portion = Omit<Sweep, "covers">;
 type ContinueRequest = { account: Account; from: ContinueFrom; overrides: RunOverrides };
 
 /**
- * Resumes or restarts runs one by one. If the storage fails after the first, returns what was done and the
- * cursor to continue with.
+ * Resumes or restarts runs one by one. If the storage fails after the first run, returns the results so far
+ * and the cursor with which to continue.
  */
 async function continueEach(
   context: RouteContext,

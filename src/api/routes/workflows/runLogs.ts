@@ -227,7 +227,7 @@ async function readRunPage(
     for (const known of page.runs) if (isWanted(known)) runs.push(runJson(known, shown));
     before = page.cursor;
     byteLimit -= page.bytes;
-    // If every run passes, a page is short only because of its bodies.
+    // If every run of the page passed the filter, the page is short only because its bodies are large.
     if (
       before === null ||
       runs.length === logQuery.count ||
@@ -240,8 +240,8 @@ async function readRunPage(
 }
 
 /**
- * The most runs that one request examines. If few of them pass the filter, the page ends early and the next
- * page continues.
+ * The maximum number of runs that one request examines. If few of them pass the filter, the response has a
+ * short page and a cursor with which to continue.
  */
 const maxExaminedRuns = 200;
 
@@ -269,7 +269,7 @@ async function readEventPage(
       ...toMessageFilter(logQuery),
     });
     for (const known of page.runs) {
-      // This run was cut to fit behind the events already on the page. The next page has room for all of it.
+      // Only a part of this run fits behind the events already on the page. All of it fits on the next page.
       if (known.cut.size > 0 && shown.length > 0) return toPage(before);
       const all = listRunEvents(known, now());
       for (const [index, event] of all.entries()) {
@@ -294,7 +294,10 @@ function createEventFilter({ state, messageId }: LogQuery): (event: RunEvent) =>
     (states === null || states.has(event.state) || (event.item !== null && states.has(event.item.state)));
 }
 
-/** Returns where a page begins: after a run, or within a run after `skip` of its events. Throws `Refusal`. */
+/**
+ * Returns where a page begins: after a run, or within a run after `skip` of the run's events. Throws
+ * `Refusal`.
+ */
 function parseCursor(written: string | undefined): { before: string | null; skip: number } {
   if (written === undefined) return { before: null, skip: 0 };
   const [, key, skip] = /^(run_[1-9A-Za-z]{20})(?::(\d{1,7}))?$/.exec(written) ?? [];

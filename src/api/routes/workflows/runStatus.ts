@@ -106,7 +106,10 @@ const statusSchema = z.object({
   text: z.string().describe("The whole status as one sentence."),
   labels: z.array(z.string()).optional().describe("The labels of the run."),
   flowControlKey: z.string().optional().describe("The flow-control key of the run."),
-  stepsDone: z.int().min(0).describe("The number of steps that have a result and are not asleep."),
+  stepsDone: z
+    .int()
+    .min(0)
+    .describe("The number of steps that have a result. A sleep counts when it is over."),
   lastStep: z
     .object({
       stepId: z.int().min(0).describe("The number of the step."),
@@ -144,7 +147,7 @@ const statusSchema = z.object({
   ...lineageSchema,
 });
 
-/** The most messages, and the most waiters, that are shown. */
+/** The maximum number of messages, and of waiters, that are shown. */
 const maxShown = 50;
 
 /** The route that reads how far a run is and why it waits. */
@@ -178,8 +181,8 @@ export const runStatus = route({
 type RunStatusData = { waitState: RunWaitState; more: boolean; kept: readonly Notification[] };
 
 /**
- * Reads the status of a run. Reads the run itself last: if it ends during the reads, it is shown as ended and
- * not as active without anything to wait for.
+ * Reads the status of a run. The run itself is read last. If it ends during the reads, it is therefore shown
+ * as ended, and not as active with nothing to wait for.
  */
 async function readRunStatus(
   { store: { read }, now }: RouteContext,
@@ -223,8 +226,8 @@ const listAsleep = (states: readonly MessageState[], now: number): MessageId[] =
   states.filter((state) => isDelayed(state, now)).map(({ id }) => id);
 
 /**
- * Returns the messages that were asleep when the run ended. Checks the last 50 sleeps; earlier ones had
- * ended.
+ * Returns the messages that were asleep when the run ended. Checks only the last 50 sleeps, because earlier
+ * ones had already ended.
  */
 async function listAsleepAtEnd(
   read: Store["read"],

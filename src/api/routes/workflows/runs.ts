@@ -132,11 +132,17 @@ const endRun = route({
   },
 });
 
-/** The `count` that means no limit: clients send it to cancel all runs, and receive no cursor to continue. */
+/**
+ * The `count` that clients send to cancel all runs. It must not limit the request, because the client
+ * receives no cursor to continue with.
+ */
 const meansAll = 100;
-/** The most runs that one transaction cancels. Each one also cancels its messages. */
+/**
+ * The maximum number of runs that one transaction cancels. The messages of each run are cancelled in the same
+ * transaction.
+ */
 const portion = 50;
-/** The most runs that one request cancels. */
+/** The maximum number of runs that one request cancels. */
 const maxCancelled = 100_000;
 
 const selectionSchema = z.object({
@@ -201,8 +207,8 @@ const cancelMany = route({
 type Selection = z.output<typeof selectionSchema>;
 
 /**
- * Returns the filter for the given parameters. Throws `Refusal` if `fromDate` is later than `toDate`, or
- * for an exact match without a URL.
+ * Returns the filter for the given parameters. Throws `Refusal` if `fromDate` is later than `toDate`, or if
+ * an exact match is requested without a URL.
  */
 function toRunFilter(parameters: Selection): RunFilter {
   if ((parameters.fromDate ?? 0) > (parameters.toDate ?? Infinity))
@@ -262,7 +268,7 @@ async function cancelNamed(
 }
 
 /**
- * Cancels the runs of a list, up to `max`, and returns how many. Each page of the list is one transaction.
+ * Cancels the runs of a list, up to `max`, and returns the number. Each page of the list is one transaction.
  */
 async function cancelAll(
   { store }: RouteContext,

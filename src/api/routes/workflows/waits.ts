@@ -152,9 +152,9 @@ function readTimeout(text: string): Millis {
   );
 }
 
-/** The most waiters that one transaction notifies. */
+/** The maximum number of waiters that one transaction notifies. */
 const portion = 50;
-/** The most bytes of events that one transaction stores. */
+/** The maximum number of bytes of events that one transaction stores. */
 const portionBytes = 16 * 1024 * 1024;
 
 const moreWaiters =
@@ -196,8 +196,8 @@ const notifyAll = route({
 type EventNotice = { event: string; body: Bytes; mayRead: boolean };
 
 /**
- * Notifies the waiters that exist at the start of the request. A notified run may wait for the same event
- * again, so later waiters are left out: otherwise the request might never end.
+ * Notifies the waiters that exist at the start of the request. Waiters that are created later are left out.
+ * Otherwise the request might never end, because a notified run may wait for the same event again.
  */
 async function notifyWaiters(
   context: RouteContext,
@@ -224,8 +224,8 @@ async function notifyWaiters(
 }
 
 /**
- * Returns a response with a JSON array. The elements are already JSON, which avoids building a large
- * object.
+ * Returns a response with a JSON array. The elements are already JSON text, so no large object has to be
+ * built.
  */
 const toListResponse = (texts: readonly string[], isMore: boolean): RouteResponse => ({
   status: 200,
