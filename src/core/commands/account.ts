@@ -18,8 +18,8 @@ import type { LimitName, Terms } from "../model/accountTerms.ts";
 import { carriedBalancesId } from "../accounts/usage.ts";
 
 /**
- * Creates an account and returns it. If an account with this id exists, returns that one. Throws `Refusal`
- * while rows of a deleted account with this id are left, so that no one else gets them.
+ * Creates an account and returns it. If an account with this id exists, returns the existing account. Throws
+ * `Refusal` while rows of a deleted account with this id remain, so that no other account gets these rows.
  */
 export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
   needs: ({ id }) => ({ accounts: [[id]] }),
@@ -56,8 +56,8 @@ export type AccountChange = Partial<
 > & { limits?: { readonly [L in LimitName]?: number | null } };
 
 /**
- * Returns the account with a change. Throws `Refusal` if the daily warning is above the number of requests at
- * which they are refused, because it could never be shown.
+ * Returns the account with a change. Throws `Refusal` if the number of requests for the daily warning exceeds
+ * the number at which requests are refused, because the warning could never be shown.
  */
 export function withChange<A extends Terms>(account: A, { limits, ...change }: AccountChange): A {
   const changed = {
@@ -90,8 +90,8 @@ function mergeLimitChanges(
 
 /**
  * Changes the given fields of an account and leaves the others, so that two callers who change different
- * fields at once do not undo each other's changes. Only the operator changes a plan that the operator has
- * set. Throws `Refusal`, also if the account does not exist.
+ * fields at once do not undo each other's changes. Only the operator may change a plan that the operator has
+ * set. Throws `Refusal` for other callers, and if the account does not exist.
  */
 export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
   needs: ({ account }) => ({
@@ -173,19 +173,19 @@ export const deleteAccount: Decision<{ account: AccountId }, Account> = {
 export const isDeleted = ({ deletedAt }: Terms): boolean => deletedAt !== undefined;
 
 /**
- * Returns when the row of a deleted account may be removed at the earliest: by then, none of its deliveries
- * can report any more. Null: the account was not deleted.
+ * Returns the earliest time at which the row of a deleted account may be removed. By then, none of its
+ * deliveries can report an outcome any more. Null: the account was not deleted.
  */
 export const removableAt = ({ deletedAt }: Terms): Millis | null =>
   deletedAt === undefined ? null : deletedAt + spans.afterDeletion;
 
 /**
- * Removes the row of a deleted account when its time has come. The caller has checked that nothing else of
- * the account is left. Nothing can be added: the account has no credentials, and the report of a message that
- * is gone changes nothing.
+ * Removes the row of a deleted account once its `removableAt` has passed. The caller has checked that nothing
+ * else of the account is left. Nothing can be added: the account has no credentials, and the report of a
+ * message that is gone changes nothing.
  *
- * Does nothing unless another account remains: a store without an account is a new one, and creates its first
- * account by itself.
+ * Does nothing unless another account remains. A store without an account counts as new, and the server would
+ * create a first account in it.
  */
 export const removeAccount: Decision<{ account: AccountId; remaining: AccountId }, { removed: boolean }> = {
   needs: ({ account, remaining }) => ({
@@ -214,8 +214,9 @@ function dropCounts(draft: Draft, account: AccountId): void {
 
 /**
  * Rotates the signing keys: the next key becomes the current one, and a new key becomes the next one.
- * Receivers that know the old pair still verify signatures with their next key, but not after a second
- * rotation. So a second rotation within a day is refused unless it is forced. Throws `Refusal`.
+ * Receivers that know only the old pair can still verify signatures, because their next key is now the
+ * current key. After a second rotation they could not. A second rotation within a day is therefore refused
+ * unless it is forced. Throws `Refusal`.
  */
 export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, SigningKeys> = {
   needs: ({ account }) => ({ accounts: [[account]] }),

@@ -72,14 +72,14 @@ function parsePlan(written: string, field: string): PlanName {
 }
 
 /**
- * Returns the shortest duration of a limit. With a shorter timeout no attempt could succeed, and with a
- * shorter retention history would be gone before anyone could read it. The same bounds apply to a message and
- * to the settings of the server.
+ * Returns the minimum of a limit that is a duration. With a shorter timeout, no attempt could succeed. With a
+ * shorter retention, history would be removed before anyone could read it. The same bounds apply to a message
+ * and to the settings of the server.
  */
 const minDuration = (name: LimitName): Millis =>
   name === "timeout" ? second : name.endsWith("Retention") ? minute : 0;
 
-/** Limits that would stop all deliveries or requests if they were 0. For the other limits, 0 means none. */
+/** Limits that would stop all deliveries or requests if they were 0. Any other limit may be 0. */
 const nonZeroLimits: ReadonlySet<LimitName> = new Set([
   "parallelism",
   "globalParallelism",
@@ -123,7 +123,7 @@ export function mustFindAccount(accounts: readonly Account[], idOrName: string):
   );
 }
 
-/** Throws `Refusal` if a name cannot be that of a new account. */
+/** Throws `Refusal` if a name is invalid, or if it is the name or the id of an existing account. */
 export function checkAccountName(accounts: readonly Account[], name: string): void {
   if (!/^[^\p{Cc}\p{Cs}:]{1,100}$/u.test(name))
     throw new Refusal(

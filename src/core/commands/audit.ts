@@ -4,7 +4,7 @@ import type { Decision } from "../decision/command.ts";
 import { parseGate } from "../admission/gate.ts";
 import type { AccountId } from "../model/message.ts";
 
-/** The caller of a command, given if the audit log must record the call. */
+/** The caller of a command. It is present only if the audit log must record the call. */
 export type ActorInput = { by?: Actor };
 
 /**
@@ -46,7 +46,7 @@ const readName = (input: Named): string =>
   "key" in input ? input.key : "name" in input ? input.name : input.id;
 
 /**
- * Makes a note about something that has an id, a name or a key. Makes none if the answer says that nothing
+ * Makes a note about something that has an id, a name or a key. Returns null if the answer says that nothing
  * was found.
  */
 export const noteNamed =
@@ -70,7 +70,7 @@ export const noteLimiter =
       : { what: `${kind === "key" ? "flowControl" : "queue"}.${verb}`, object: name };
   };
 
-/** Makes a note with the number of things that the command changed. Makes none if it changed nothing. */
+/** Makes a note with the number of things that the command changed. Returns null if it changed nothing. */
 export const noteMany =
   <Input, Answer>(
     action: string,

@@ -44,7 +44,7 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
       } else {
         draft.put("messages", { ...state, state: "cancelling" });
         log(draft, moment, { message: state, row: { states: ["CANCEL_REQUESTED"] } });
-        // Any other node learns it when it renews the lease.
+        // If another node sends the message, that node aborts the request when it renews the lease.
         if (state.leasedBy === moment.node) draft.abort(toLeaseRef(state));
       }
       releaseDeduplication(draft, message);

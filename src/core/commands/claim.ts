@@ -37,15 +37,15 @@ import { endExpiredWaits, wakeNeeds } from "../workflows/wait.ts";
 
 /**
  * The result of a claim. `more`: more rows may be due than the claim looked at. `now`: the time of the claim,
- * by the clock of the store. `turns`: what to give the next claim, so that all accounts have their turn.
- * `backlogged`: accounts that may have more due messages.
+ * by the clock of the store. `turns`: the value to pass to the next claim, so that all accounts get their
+ * turn. `backlogged`: accounts that may have more due messages.
  */
 export type Claimed = { more: boolean; now: Millis; turns: Turns; backlogged: readonly AccountId[] };
 
 /**
  * How much one claim looks at: messages, waitlists of hosts, limiters, schedules, and waiters. `heads` limits
- * the messages of all waitlists together. `only` and `except`: only these due rows, or all but these.
- * `backlogged`: the accounts that had more due messages at the previous claim.
+ * the messages of all waitlists together. `only`: the claim looks at no other due rows. `except`: the claim
+ * skips these due rows. `backlogged`: the accounts that had more due messages at the previous claim.
  */
 export type ClaimLimits = ClaimWindow & {
   heads?: number;
@@ -87,17 +87,17 @@ function toDueNeed(limits: ClaimWindow): DueNeed {
  * other accounts in turn. A message that meets a closed gate is held in its waitlist, so that later claims do
  * not meet it again.
  *
- * Waitlists of hosts that have not been served for a while are served as well: at most `hostWaitlists` of
- * them, and no more than there is free capacity. A waitlist that is served without effect would lose its
- * place before the others. Limiters that are open again let the first messages of their waitlists pass, due
- * schedules fire, and waits end whose time is over.
+ * Also serves waitlists of hosts that have not been served for a while. At most `hostWaitlists` of them are
+ * served, and no more than the free capacity allows: a waitlist that is served without a delivery would lose
+ * its turn. Limiters that are open again let the first messages of their waitlists pass, due schedules fire,
+ * and waits whose deadline has passed end.
  */
 export const claim: Decision<ClaimLimits, Claimed> = {
   needs: (limits) => ({ due: toDueNeed(limits) }),
   further: (limits, draft) => {
     const { due, hostWaitlists, limiters, schedules, waiters } = selectDue(draft, limits);
     const maxHeads = limits.heads ?? fillDueLimits(limits).hostWaitlists;
-    // The heads of all waitlists together are at most as many messages as there can be capacity for.
+    // All waitlists together load no more messages than there can be capacity for.
     const waitlistHeads = [
       ...listHostHeads(hostWaitlists, maxHeads),
       ...listWaitlistHeads(limiters, maxHeads),
@@ -235,8 +235,8 @@ function selectDue(draft: Draft, limits: ClaimLimits) {
     orderInRounds(!only && except.length === 0 ? all : all.filter((one) => isSelected(toRow(one))));
   return {
     due: select(draft.due(), toDueRow.messages),
-    // At most as many waitlists as there is free capacity: a waitlist without a delivery would lose its
-    // place.
+    // No more waitlists than the free capacity allows: a waitlist that is served without a delivery would
+    // lose its turn.
     hostWaitlists: select(draft.dueHostWaitlists(), toDueRow.hostWaitlists).slice(
       0,
       limits.hostWaitlists ?? limits.limit,
@@ -249,8 +249,8 @@ function selectDue(draft: Draft, limits: ClaimLimits) {
 
 /**
  * Reports whether a message will not be sent again: its lease expired for the last time, or its run has
- * ended. In the first case the message fails, with all that follows from that. In the second case it is not
- * needed.
+ * ended. If its lease expired for the last time, the message fails. If its run has ended, the message is no
+ * longer needed.
  */
 const isLostForGood = (draft: Draft, message: MessageState): boolean =>
   message.state === "active" && (message.lostAttempts >= maxLostAttempts || hasRunEnded(draft, message));
@@ -260,7 +260,7 @@ const isLostForGood = (draft: Draft, message: MessageState): boolean =>
  * not loaded.
  */
 function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
-  // The message may have ended with its run, in this same claim.
+  // The message no longer exists if its run has ended in this same claim.
   const current = draft.get("messages", due.account, due.id);
   if (!current) return true;
   if (isLostForGood(draft, current) && !draft.isBodyLoaded(current)) return false;
@@ -300,7 +300,7 @@ function formatMissingReport({ leasedBy, dueAt }: MessageState): string {
 
 /**
  * Counts an expired lease as an attempt without a report: its node ended or was cut off. The message is due
- * again at once and this does not use up its retries. The number of such attempts is limited, because the
+ * again at once, and the attempt does not use up a retry. The number of such attempts is limited, because the
  * message may be what makes the nodes fail. Returns null if the message has ended.
  */
 function retryLostLease(draft: Draft, moment: Moment, state: MessageState): MessageState | null {

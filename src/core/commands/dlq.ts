@@ -27,15 +27,15 @@ import { countDeadLetters } from "../accounts/usage.ts";
 export type Retried = { dlqId: string; messageId: MessageId };
 
 /**
- * The dead letters of a command. `logRetention`: if the log of a message has expired, only its dead letter is
- * left of it, so the message is removed with its dead letter.
+ * The dead letters of a command. `logRetention` says when the log of a message has expired. After that, only
+ * the dead letter needs the stored message, so both are removed together.
  */
 type DlqSelection = { account: AccountId; dlqIds: readonly string[]; logRetention: Millis };
 
 /**
  * Creates a new message from each of these dead letters and removes the dead letter. Missing dead letters and
- * failed runs are skipped. The bodies of all of them are in memory at once, so a caller with many splits them
- * into several commands.
+ * failed runs are skipped. All their bodies are in memory at once, so a caller splits a long list into
+ * several commands.
  */
 export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides }, Retried[]> = {
   needs: ({ account, dlqIds }) => ({
@@ -140,10 +140,9 @@ export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed
 };
 
 /**
- * Removes a dead letter. If the log entry that ended its message has expired, everything that was kept of the
- * message for the dead letter is removed as well. A damaged dead letter does not name that entry: for it, the
- * entry counts as expired if the dead letter is older than `logBefore`. The caller has loaded
- * `removalNeeds`.
+ * Removes a dead letter. If the log entry that ended its message has expired, everything else that was kept
+ * of the message is removed as well. A damaged dead letter does not name the entry. The entry then counts as
+ * expired if the dead letter is older than `logBefore`. The caller has loaded `removalNeeds`.
  */
 export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLetter>, logBefore: Millis): void {
   const { account, id, logId } = deadLetter;

@@ -44,13 +44,18 @@ export const pauseLimiter: Decision<LimiterRef & QueueLimit, Limiter> = {
   },
 };
 
-/** Returns the name of a queue by the id of its limiter, or null if the limiter is that of another gate. */
+/**
+ * Returns the name of a queue by the id of its limiter, or null if the limiter does not belong to a queue.
+ */
 function readQueueName(id: string): string | null {
   const { kind, name } = parseGate(id);
   return kind === "queue" ? name : null;
 }
 
-/** Resumes a queue or a key with its oldest message. Null: it does not exist, so nothing holds it back. */
+/**
+ * Resumes a queue or a key; its oldest message goes first. Null: the queue or key does not exist, so it was
+ * not paused.
+ */
 export const resumeLimiter: Decision<LimiterRef, Limiter | null> = {
   needs: limiterNeeds,
   decide: ({ account, id }, draft, moment) => {
@@ -82,9 +87,9 @@ export type PinnedLimits = {
 };
 
 /**
- * Pins limits of a key, which need not exist: messages cannot change them until they are unpinned. Rate and
- * period are pinned together and start a new window. Throws `Refusal` for limits beyond those of
- * `core/values/limits.ts`, and for a period without a rate.
+ * Pins limits of a key: messages cannot change them until they are unpinned. Creates the key if it does not
+ * exist. Rate and period are pinned together and start a new window. Throws `Refusal` for limits beyond those
+ * of `core/values/limits.ts`, and for a period without a rate.
  */
 export const pinFlowControl: Decision<FlowControlKeyRef & PinnedLimits, Limiter> = {
   needs: keyLimiterNeeds,
@@ -119,7 +124,7 @@ export const pinFlowControl: Decision<FlowControlKeyRef & PinnedLimits, Limiter>
 
 /**
  * Unpins limits of a key, so that messages can change them again. The limits stay as they are until a message
- * does. Null: the key does not exist.
+ * changes them. Null: the key does not exist.
  */
 export const unpinFlowControl: Decision<
   FlowControlKeyRef & { parallelism: boolean; rate: boolean },

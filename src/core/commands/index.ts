@@ -40,7 +40,7 @@ import { wakeHostWaitlists } from "../admission/waitlist.ts";
 import { returnLeases, renew } from "./leases.ts";
 import { settle } from "./settle.ts";
 
-/** All commands. Changes of settings, and changes of many things at once, are recorded in the audit log. */
+/** All commands. The audit log records those that are wrapped in `audited`. */
 export const commands = {
   publish,
   claim,

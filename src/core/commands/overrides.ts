@@ -7,13 +7,16 @@ import type { CallbackSettings, FlowControl, Millis, Redaction, SendSettings } f
  * same name.
  */
 type SendOverrides = Partial<Omit<SendSettings, "flowControl" | "callback" | "failureCallback">> & {
-  /** A key without limits keeps the limits that the message had, and limits without a key keep its key. */
+  /** If only a key is given, the message keeps its limits. If only limits are given, it keeps its key. */
   flowControl?: Partial<FlowControl>;
   callback?: CallbackOverrides;
   failureCallback?: CallbackOverrides;
 };
 
-/** Settings of a callback. With a URL it is a new callback that keeps nothing of the old one. */
+/**
+ * Settings of a callback. If `url` is given, they describe a new callback, which keeps no setting of the old
+ * one.
+ */
 type CallbackOverrides = SendOverrides & Partial<Pick<CallbackSettings, "url" | "delay" | "labels">>;
 
 /** The settings that a retry may replace. */
@@ -23,13 +26,13 @@ export type Overrides = SendOverrides & {
   labels?: readonly string[];
   keepResponse?: boolean;
   /**
-   * Fields that are hidden in addition to those that were. A caller who may retry a message must not learn
-   * what was hidden.
+   * Fields to hide in addition to those that are already hidden. A caller who retries a message must not
+   * learn what was hidden.
    */
   redaction?: Redaction;
 };
 
-/** Returns the URLs of new callbacks, and of the callbacks of callbacks. */
+/** Returns the URLs of new callbacks, including callbacks of callbacks. */
 export function listOverrideUrls({ callback, failureCallback }: SendOverrides): string[] {
   const found: string[] = [];
   for (const one of [callback, failureCallback]) {
@@ -53,8 +56,8 @@ export const defaultCallback = (url: string): CallbackSettings => ({
 });
 
 /**
- * Returns the settings with the overrides. Throws `Refusal` for settings of a key or of a callback that does
- * not exist.
+ * Returns the settings with the overrides. Throws `Refusal` if they change a key or a callback that the
+ * message does not have.
  */
 export function applyOverrides<S extends SendSettings>(settings: S, changed: SendOverrides): S {
   const { headers = [], flowControl: changedControl, callback, failureCallback, ...others } = changed;
@@ -88,8 +91,8 @@ export function expandOverrides(changed: SendOverrides): SendSettings {
 }
 
 /**
- * Returns the key and its limits, each from `changed` or else from `old`. Throws `Refusal` if a key would
- * have no limits, or limits no key, as a publish does.
+ * Returns the key and its limits, each from `changed` or else from `old`. Like a publish, throws `Refusal` if
+ * a key would have no limits, or if limits would have no key.
  */
 export function mustMergeFlowControl(
   old: FlowControl | null,

@@ -62,8 +62,7 @@ type PublishedToEach = { each: readonly Published[] };
  *
  * An input for a URL group goes to all endpoints of the group, or to none. An input whose deduplication key
  * was used within its window creates no message and returns the older one. Each input beyond the account's
- * requests per day is refused. `scope` has the rights of the token, if the caller has one with limited
- * rights.
+ * requests per day is refused. `scope` has the rights of a limited token. It is absent for other callers.
  */
 export const publish: Decision<
   { account: AccountId; inputs: readonly MessageInput[]; scope?: Scope } & QueueLimit,
@@ -155,8 +154,8 @@ function hideOlderUrls(
 }
 
 /**
- * Returns why the queue of an input cannot be created, or null. No refusal is needed if the queue exists, the
- * account may have one more, or all messages of the input are duplicates.
+ * Returns why the queue of an input cannot be created, or null. Returns null if the queue exists, if the
+ * account may have another queue, or if all messages of the input are duplicates.
  */
 function findQueueRefusal(
   publishing: Publishing,
@@ -185,7 +184,10 @@ function publishWithinDayLimit(publishing: Publishing, input: MessageInput, day:
   return { ...result, remainingQuota: toRemainingQuota(account, day) };
 }
 
-/** Returns how many requests an input counts as. Duplicates, and what continues a run, do not count. */
+/**
+ * Returns how many requests an input counts as. Duplicates do not count, and neither do inputs that continue
+ * a run.
+ */
 function countRequests(publishing: Publishing, input: MessageInput): number {
   const { draft, account } = publishing;
   if (hasRunPost(input))
@@ -201,7 +203,7 @@ function countRequests(publishing: Publishing, input: MessageInput): number {
 function findTokenRefusal(publishing: Publishing, scope: Scope, input: MessageInput): Refused | null {
   const { draft, account } = publishing;
   const all = listRecipients(draft, account.id, input);
-  // The URL group is unknown; the caller reports that.
+  // The URL group does not exist or is empty; `publishOne` reports that.
   if (all.length === 0) return null;
   for (const one of all) {
     const refusal = findScopeRefusal(scope, one);
@@ -334,8 +336,8 @@ function findLimitRefusal(account: Account, input: MessageInput, now: Millis): R
 }
 
 /**
- * Reports whether the endpoint of a run posted an input. Its client would retry a refused post again and
- * again.
+ * Reports whether the endpoint of a run posted an input. The code `step-refused` makes its client give up the
+ * run; after another refusal, the client would retry again and again.
  */
 const isPostedByRun = ({ post }: MessageInput): boolean =>
   post !== undefined && (post.kind !== "start" || post.invoker !== null);

@@ -48,8 +48,9 @@ export const upsertQueue: Decision<QueueName & QueueSettings & QueueLimit, Limit
 };
 
 /**
- * Removes a queue if no message waits there or is in flight. Returns false if there are any. The given slots
- * of finished messages leave the queue: callbacks and aborted requests that still use them end without it.
+ * Removes a queue if none of its messages waits or is in flight; otherwise returns false. The given slots
+ * belong to finished messages. They leave the queue, and callbacks and aborted requests that still use them
+ * continue without it.
  */
 export const deleteQueue: Decision<QueueName & { slots: readonly MessageId[] }, { deleted: boolean }> = {
   needs: ({ account, name, slots }) => {

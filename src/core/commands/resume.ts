@@ -44,8 +44,8 @@ export type RunOverrides = {
   retries?: number;
   retryDelay?: string;
   /**
-   * A key without limits keeps the limits that the run had, and limits without a key keep its key. If the run
-   * had neither, both are needed.
+   * If only a key is given, the run keeps its limits. If only limits are given, it keeps its key. If the run
+   * had neither, both must be given.
    */
   flowControl?: Partial<FlowControl>;
   labels?: readonly string[];
@@ -68,9 +68,9 @@ type ResumeInput = {
 };
 
 /**
- * Resumes a failed run as a new run (protocol 6.16) and removes its dead letter. From the failure, steps with
- * a result keep it, and steps without a result are sent again. Throws `Refusal` if the run has no dead
- * letter, or its history is incomplete.
+ * Resumes a failed run as a new run (protocol 6.16) and removes its dead letter. If the new run starts from
+ * the failure, steps with a result keep it, and steps without a result are sent again. Throws `Refusal` if
+ * the run has no dead letter, or its history is incomplete.
  */
 export const resumeRun: Decision<ResumeInput, Resumed> = {
   needs: ({ account, dlqId }) => ({
@@ -135,7 +135,10 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
   },
 };
 
-/** An expired history is removed in parts, and its dead letter may exist a little longer. */
+/**
+ * An expired history is removed in parts. The dead letter of the run may still exist when parts are already
+ * gone.
+ */
 const noHistoryRefusal = (dlqId: string): Refusal =>
   new Refusal(
     "invalid",
@@ -179,8 +182,8 @@ const readFlowControl = ({ settings }: Run, { flowControl }: RunOverrides): Flow
 const findInitialStep = (steps: readonly Step[]): Step | undefined => steps.find(isInitial);
 
 /**
- * Returns how the response to the initial payload is checked: as it was before or, if that is no longer
- * known, as for most runs.
+ * Returns how the response to the initial payload is checked. The check is that of the failed run or, if its
+ * first message no longer exists, that of most runs.
  */
 function readFirstCheck(
   draft: Draft,
@@ -224,7 +227,7 @@ function copyHistory(
   let firstMessage = "";
   plan.forEach(({ step, resend }, position) => {
     size += historySize(step.body.byteLength);
-    // An unreadable step is named by its position, which is another one if a step before it was left out.
+    // The key of an unreadable step is its position, which changes if a step before it was left out.
     const stepKey =
       parseStepId(step.id).kind === "unreadable"
         ? formatStepKey({ kind: "unreadable", number: position })
@@ -256,8 +259,8 @@ function copyHistory(
 }
 
 /**
- * Returns when a step is sent: a step that slept continues to sleep. Null: it may be sent at the earliest
- * time.
+ * Returns the time before which a step must not be sent: a step that slept continues to sleep. Null: the step
+ * may be sent at `earliest`.
  */
 const pickLater = (at: Millis | null, earliest: Millis): Millis | null =>
   at !== null && at > earliest ? at : null;
@@ -298,8 +301,8 @@ function withLabel(headers: HeaderList, brand: Brand, labels: readonly string[])
 }
 
 /**
- * Returns the failure callback of a resumed run. A run that had none gets what a client would have set
- * (protocol 6.4.1).
+ * Returns the failure callback of a resumed run. If the run had none, the new callback gets the headers that
+ * a client would have set (protocol 6.4.1).
  */
 function makeFailureCallback(
   { settings, brand, labels }: Run,

@@ -4,8 +4,8 @@ import type { StepKind } from "../model/stepId.ts";
 import { formatStepKey, isInitial, parseStepId, readRunPart } from "../model/stepId.ts";
 
 /**
- * The steps that a new run begins with, in order. `resend` is set for the steps that are sent again: when
- * they may be sent at the earliest, or null for at once.
+ * The steps that a new run begins with, in order. `resend` is null for a step that is not sent again.
+ * `notBefore` is the earliest time at which a step may be sent, or null for at once.
  */
 export type ResumePlan = readonly { step: Step; resend: { notBefore: Millis | null } | null }[];
 
@@ -19,11 +19,12 @@ export const planRestart = (steps: readonly Step[]): ResumePlan =>
  * - A step with a result keeps it and is never run again.
  * - For a step without a result, the response of its third party is sent again if there is one, and otherwise
  *   its plan.
- * - A request to a third party that has no response is left out, because the endpoint will make another one.
- * - If every known step has its result, the last result is sent again, or the initial payload: the next step
- *   follows from that. The earlier response of the endpoint to it was not a result.
- * - A result that later steps have followed is not sent again, nor is one that waits for other branches: its
- *   endpoint would ignore it until they have finished.
+ * - A request to a third party that has no response is left out, because the endpoint will make another
+ *   request.
+ * - If every known step has its result, the last result is sent again, or the initial payload if there is no
+ *   result. The endpoint received it before, but failed without posting the next step.
+ * - A result is not sent again if later steps have followed it. It is also not sent again if it waits for
+ *   other parallel steps: the endpoint would ignore it until these steps have finished.
  */
 export function planResume(
   steps: readonly Step[],

@@ -23,8 +23,8 @@ export type Retention = { log: Millis; deadLetters: Millis; audit?: Millis };
 const defaultAuditRetention: Millis = 90 * day;
 
 /**
- * Returns how long the history of an account is kept: as long as on the server, but no longer than the limits
- * of the account.
+ * Returns how long the history of an account is kept: the retention of the server, or the limit of the
+ * account if that is shorter.
  */
 export const retentionFor = (account: Terms, retention: Retention): Required<Retention> => ({
   log: Math.min(retention.log, readLimits(account).logRetention),
@@ -32,10 +32,7 @@ export const retentionFor = (account: Terms, retention: Retention): Required<Ret
   audit: Math.min(readAuditRetention(retention), readLimits(account).auditRetention),
 });
 
-/**
- * The result of a removal. `removed` is the number of rows. `more`: there may be more to remove than one
- * command does.
- */
+/** The result of a removal. `removed` is the number of rows. `more`: more rows may be left to remove. */
 export type ExpiryResult = { removed: number; more: boolean };
 
 /**
@@ -61,7 +58,8 @@ export function readServerLimits(
  * Removes expired rows of an account: log rows, dead letters, deduplication keys, usage buckets, audit
  * entries, ended runs and the time index. Removes at most `limit` rows of each, the oldest first.
  *
- * The log of a message goes as a whole, and with it all that is kept of the message: see `removeLogEntries`.
+ * The log of a message is removed as a whole, together with everything else that is kept of the message: see
+ * `removeLogEntries`.
  */
 export const expire: Decision<
   { account: AccountId; retention: Retention; now: Millis; limit: number },
@@ -133,9 +131,10 @@ function expiryNeeds({
 }
 
 /**
- * Removes the oldest entries of the log, each with the whole log of its message. If the message has not ended
- * with one of these entries, or has a dead letter, the entry moves to the kept log. It is removed with the
- * entry that ends the message, or with the dead letter. Returns the number of removed entries.
+ * Removes the oldest entries of the log. If the entry that ended a message is among them and the message has
+ * no dead letter, the whole log of the message is removed. Entries of other messages move to the kept log.
+ * They are removed later, with the entry that ends their message, or with its dead letter. Returns the number
+ * of removed entries.
  */
 function removeLogEntries(draft: Draft, rows: readonly LogRow[]): number {
   const endsByMessage = new Map(
@@ -179,8 +178,8 @@ export const limitedLists = {
 export type LimitedList = keyof typeof limitedLists;
 
 /**
- * The number of audit entries that an account with a storage quota keeps, unless its limit is lower: audit
- * entries are never refused.
+ * The number of audit entries that an account with a storage quota keeps, unless its limit is lower. A quota
+ * never refuses audit entries, so their number is limited instead.
  */
 const auditEntriesWithQuota = 100_000;
 
@@ -193,8 +192,8 @@ export function readListLimit(account: Terms, list: LimitedList): number | null 
 }
 
 /**
- * For each list, the newest entry that exceeds a limit, with that limit. All older entries exceed it as well.
- * Null: no entry does.
+ * For each list, the newest entry that exceeds a limit, with that limit. All older entries exceed the limit
+ * as well. Null: no entry exceeds it.
  */
 type OverLimit = Record<LimitedList, OverLimitEntry | null>;
 type OverLimitEntry = { id: string; limit: number };
@@ -250,8 +249,8 @@ export const trim: Decision<{ account: AccountId; tooMany: OverLimit; limit: num
 };
 
 /**
- * Returns the end of the millisecond of an entry. Several entries can have the same millisecond; their ids
- * decide which of them are removed.
+ * Returns the end of the millisecond in which an entry was written. Several entries can have the same
+ * millisecond; their ids decide which of them are removed.
  */
 const afterIdTime = (last: OverLimitEntry | null): Millis => (last === null ? 0 : readIdTime(last.id) + 1);
 
@@ -293,8 +292,8 @@ const runsBefore = (
 });
 
 /**
- * Removes steps of runs, and the runs that have no steps left, so not the `incomplete` ones. Returns the
- * number of removed rows.
+ * Removes steps of runs, and the runs that then have no steps left. Runs that are `incomplete` may have more
+ * steps, so they are kept. Returns the number of removed rows.
  */
 function removeRuns(
   draft: Draft,
@@ -323,8 +322,8 @@ function findIncompleteRuns(
 }
 
 /**
- * Returns the rows that have expired by the time of the store. The clock of the caller may be ahead, and
- * history would be removed too early.
+ * Returns the rows that have expired by the time of the store. The clock of the caller may be ahead; with its
+ * time, history would be removed too early.
  */
 function selectExpired(
   rows: ReturnType<Draft["expired"]>,

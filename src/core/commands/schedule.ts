@@ -36,9 +36,9 @@ type Named = { account: AccountId; id: string };
 
 /**
  * Creates a schedule, which first fires at the next time of its expression after now. A schedule with the
- * same id is replaced as a whole, with its history. A token with limited rights needs the verb `manage` for
- * that. If the expression stays the same, a firing of the old schedule that is due is kept, so that a program
- * that creates its schedules at each start misses none.
+ * same id is replaced as a whole, with its history. A limited token needs the verb `manage` to replace a
+ * schedule. If the old schedule is due and the expression stays the same, the new schedule fires at once. A
+ * program that creates its schedules at each start therefore misses no firing.
  *
  * Deduplication applies to the creation of schedules, not to what they publish, and only to schedules with
  * the same expression. Throws `Refusal`.
@@ -121,7 +121,7 @@ function checkSchedule(account: Account, { id, messageInput, body }: ScheduleInp
 }
 
 /**
- * Throws `Refusal` if the token may not create this schedule. A group may get other endpoints until the
+ * Throws `Refusal` if the token may not create this schedule. A group may get other endpoints before the
  * schedule fires, so the token must name the group itself. A token that may only publish cannot replace an
  * existing schedule.
  */
@@ -135,8 +135,8 @@ function mustBeInScope(scope: Scope, { account, id, messageInput }: ScheduleInpu
 
 function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): Millis | null {
   const isOverdue = replaced && replaced.cron === cron && replaced.dueAt !== null && replaced.dueAt <= now;
-  // A claim in this batch has loaded what the old schedule needs. The next claim loads what the new one
-  // needs.
+  // A claim in this batch has loaded rows only for the old schedule, so the new schedule fires in the next
+  // claim.
   return isOverdue ? now + 1 : nextCronTime(cron, now);
 }
 
@@ -160,7 +160,10 @@ export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
   },
 };
 
-/** Resumes a paused schedule at its next time. If the clock went back, that is later than its last firing. */
+/**
+ * Resumes a paused schedule at its next time. If the clock went back, its next time is still after its last
+ * firing.
+ */
 export const resumeSchedule: Decision<Named, { scheduleId: string }> = {
   needs: deleteSchedule.needs,
   decide: ({ account, id }, draft, moment) => {
@@ -191,8 +194,8 @@ export const noSchedule = (id: string): Refusal =>
   new Refusal("not-found", `scheduleId: schedule ${JSON.stringify(id.slice(0, 200))} does not exist`);
 
 /**
- * Returns the rows to load before these schedules fire: first their groups, then those for the destinations
- * of their messages.
+ * Returns the rows to load before these schedules fire: first their groups, then the rows for the
+ * destinations of their messages.
  */
 export function firingNeeds(draft: Draft, schedules: readonly Schedule[]) {
   const inputs = schedules.flatMap(({ account, messageInput }) =>
@@ -208,8 +211,8 @@ export function firingNeeds(draft: Draft, schedules: readonly Schedule[]) {
 }
 
 /**
- * The most messages, and bytes of their bodies, that the schedules of one claim create together. A schedule
- * creates one message for every endpoint of its group.
+ * The maximum number of messages, and of bytes of their bodies, that the schedules of one claim create
+ * together. A schedule creates one message for every endpoint of its group.
  */
 const maxFired = { messages: 1_000, bytes: memory.batch };
 
@@ -232,13 +235,13 @@ export function fireSchedules(draft: Draft, moment: Moment, schedules: readonly 
 }
 
 /**
- * Publishes the messages of a schedule once, however late the firing is and however many firings were missed,
- * and sets the time of the next firing after now. A problem with one schedule does not stop the others.
+ * Publishes the messages of a schedule once, even if the firing is late or several firings were missed. Sets
+ * the next firing to a time after now. A problem with one schedule does not stop the others.
  *
  * In these cases a schedule publishes nothing now, and fires again at its next time:
  *
  * - Its group is gone or empty.
- * - All copies of the body exceed what a request may have.
+ * - All copies of the body together exceed `limits.fanOutBytes`.
  * - Its account may publish nothing.
  */
 function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
@@ -274,8 +277,8 @@ function pauseDamaged(draft: Draft, schedule: Schedule): void {
 }
 
 /**
- * Returns why a schedule of the account skips a firing, as a publish request would be refused now. Null: it
- * fires.
+ * Returns why a schedule of the account skips a firing: the reason for which a publish request would be
+ * refused now. Null: the schedule fires.
  */
 const findSkipReason = (account: Account, now: Millis): string | null =>
   account.state === "passive"
@@ -311,7 +314,10 @@ const listSendable = <L extends Omit<MessageInput, "body">>(
   input: L,
 ): L[] => listRecipients(draft, account, input).filter(({ url }) => URL.canParse(url));
 
-/** Returns the next time of a schedule, or pauses it if there is none: a time zone may have been removed. */
+/**
+ * Returns the next time of a schedule. If the time cannot be computed, for example because its time zone was
+ * removed, returns a paused schedule.
+ */
 function findNextTime(
   draft: Draft,
   { account, id, cron }: Schedule,

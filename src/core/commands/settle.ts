@@ -58,8 +58,8 @@ import { readLimits } from "../accounts/plans.ts";
 import { countRetries, decideNextAction } from "../sending/retry.ts";
 
 /**
- * The result of an attempt. `late`: the lease was lost before, so the outcome changed nothing. `cancelled`:
- * the message was cancelled, so nothing followed from the outcome.
+ * The result of an attempt. `late`: the lease was lost before the outcome arrived, so the outcome changed
+ * nothing. `cancelled`: the message was cancelled, so nothing followed from the outcome.
  */
 export type Settled = { became: "delivered" | "retry" | "failed" | "cancelled" | "late" };
 
@@ -174,8 +174,8 @@ function listAwaited(draft: Draft, state: MessageState | null | undefined): Limi
 }
 
 /**
- * Returns the rows that change when these messages fail or report on others, and those for the destinations
- * of their callbacks.
+ * Returns the rows that change when these messages fail, or when these callbacks report on other messages.
+ * Also returns the rows for the destinations to which their callbacks go.
  */
 export function consequenceNeeds(messages: readonly WithoutBody<StoredMessage>[]) {
   return {
@@ -239,9 +239,9 @@ function applyOutcome(draft: Draft, moment: Moment, { account, state, outcome }:
 }
 
 /**
- * Applies an outcome to a message whose stored content is damaged, so that its retries and callbacks are not
- * known. A message that arrived is recorded as delivered, without its callback. Any other message is left to
- * the next claim, which fails it.
+ * Applies an outcome to a message whose stored content is damaged. Its retries and callbacks are not known. A
+ * message that arrived is recorded as delivered, without its callback. Any other message is left to the next
+ * claim, which fails it.
  */
 function applyToDamaged(draft: Draft, moment: Moment, { account, state, outcome }: SettledAttempt): Settled {
   if (!isSuccess(outcome) || state.run !== null) {
@@ -262,7 +262,7 @@ export function failMessage(draft: Draft, moment: Moment, failure: Failure): voi
   const { account, message, state, outcome } = failure;
   if (belongsToRun(message)) return failRunMessage(draft, moment, { ...failure, message });
   const id = moment.newId("dlq");
-  // The dead letter of the run shows the outcome of its failure callback.
+  // A failure callback of a run gets no dead letter. Its outcome is shown in the dead letter of the run.
   const dlqId = message.run ? null : id;
   const logId = log(draft, moment, {
     message: state,
@@ -316,7 +316,7 @@ export function releaseDeduplication(draft: Draft, message: WithoutBody<StoredMe
 }
 
 /**
- * Records the state of a failure callback in the dead letter that it reports, as long as that exists, and in
+ * Records the state of a failure callback in the dead letter that it reports, if that still exists, and in
  * its run.
  */
 export function reportCallback(
@@ -353,7 +353,7 @@ function createCallback(draft: Draft, moment: Moment, { account, message, state,
 }
 
 /**
- * Returns the queue slot that a callback shares, or null. A callback with a delay shares none, so that the
+ * Returns the queue slot that a callback shares, or null. A callback with a delay shares no slot, so that the
  * queue does not wait for it.
  */
 const sharedSlot = ({ delay = 0 }: CallbackSettings, { slot }: MessageState): string | null =>

@@ -70,7 +70,7 @@ export const deleteSource: Decision<Named, { deleted: boolean }> = {
   },
 };
 
-/** The number of rejections that are kept for each source: the latest ones. */
+/** The number of rejections that are kept for each source. Older rejections are replaced. */
 export const maxRejections = 100;
 
 /** The number of rejections of a source that are kept at once. After that, one is kept per interval. */
@@ -82,7 +82,8 @@ const interval: Millis = 1_000;
  * URL of a source can make any number of bad calls.
  *
  * This is a leaky bucket as a meter: each rejection moves `keptUntil` forward by the interval, to at most a
- * burst ahead of now. If it is farther ahead, the clock has gone back.
+ * burst ahead of now. If `keptUntil` is more than two bursts ahead, the clock has gone back, and the
+ * rejection is kept.
  */
 export function mayKeepRejection({ keptUntil }: Pick<WebhookSource, "keptUntil">, now: Millis): boolean {
   const usedAhead = keptUntil - now;
@@ -112,7 +113,7 @@ export const keepRejection: Decision<RejectedCall, { kept: boolean }> = {
   needs: ({ account, id }) => ({ sources: [[account, id]] }),
   further: ({ account, id }, draft) => {
     const source = draft.get("sources", account, id);
-    // Other commands of the batch take places as well, but all of them at most a burst at one moment.
+    // Other commands of the batch take places as well, but all of them together take at most a burst.
     return source
       ? { rejections: Array.from({ length: burst }, (_, ahead) => rejectionKey(source, source.kept + ahead)) }
       : {};
@@ -147,7 +148,8 @@ export const rejectionRange = (sourceId: string): { after: string; before: strin
 });
 
 /**
- * The last accepted call of a source is recorded to the minute, so that a busy source costs next to nothing.
+ * The last accepted call of a source is recorded at most once a minute, so that a busy source causes few
+ * writes.
  */
 const acceptanceInterval: Millis = minute;
 

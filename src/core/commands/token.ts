@@ -13,8 +13,8 @@ import { minute } from "../values/time.ts";
 export type TokenRequest = Pick<Token, "name" | "verbs" | "destinations" | "expiresAt">;
 
 /**
- * Creates a token, for the account itself or for one of its tokens, which can give only rights that it has.
- * Throws `Refusal`.
+ * Creates a token for the account itself, or for the holder of one of its tokens. A token can give only
+ * rights that it has itself. Throws `Refusal`.
  */
 export const createToken: Decision<
   { account: AccountId; hash: string; scope: Scope | null } & TokenRequest,
@@ -100,7 +100,7 @@ export const revokeToken: Decision<Named, { revoked: boolean }> = {
   },
 };
 
-/** The last use of a token is recorded to the minute, so that a busy token costs next to nothing. */
+/** The last use of a token is recorded at most once a minute, so that a busy token causes few writes. */
 const useInterval: Millis = minute;
 
 /** Reports whether it is time to record the use of a token. */

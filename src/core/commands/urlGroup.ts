@@ -8,8 +8,8 @@ import { requireActiveAccount, formatRaiseHint, readLimits } from "../accounts/p
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 
 /**
- * Returns the inputs that result from an input: itself, or a copy for each endpoint of its group as the group
- * is now. A deduplication key applies to each endpoint separately.
+ * Returns the input itself or, if it names a group, a copy for each current endpoint of the group. A
+ * deduplication key applies to each endpoint separately.
  */
 export function listRecipients<L extends Omit<MessageInput, "body">>(
   draft: Draft,
@@ -61,7 +61,7 @@ export const damagedGroupRefusal = (name: string): Refusal =>
       `add all of them again (POST /v2/topics/${name}/endpoints), delete the group, or restore a backup`,
   );
 
-/** A database key cannot be as long as a URL. */
+/** The maximum length of a URL in a deduplication key. A database key cannot be as long as a URL. */
 const maxUrlInKey = 512;
 
 /** A group of an account. Its name has been validated. */

@@ -6,7 +6,7 @@ import type { Scope } from "../model/rights.ts";
 import { findDisclosureRefusal } from "../model/rights.ts";
 
 type ContentRefusal = ReturnType<typeof findDisclosureRefusal>;
-/** A message to be published with a token that has its own rights. */
+/** A message that is published with a limited token. */
 type ScopedPublish = {
   scope: Scope;
   account: AccountId;
@@ -15,8 +15,8 @@ type ScopedPublish = {
 
 /**
  * Returns why a token may not publish a message that would send stored content to a URL that the caller
- * chose; null if it may. The URL of the message itself may be any URL if it receives only content from the
- * caller.
+ * chose. Returns null if the token may publish the message. If the URL of the message receives only content
+ * from the caller, this function allows any URL.
  */
 export function findContentRefusal(draft: Draft, publish: ScopedPublish): ContentRefusal {
   const { scope, account, input } = publish;
@@ -48,8 +48,8 @@ function findRunContentRefusal(draft: Draft, publish: ScopedPublish, post: RunPo
 type StartPost = Extract<RunPost, { kind: "start" }>;
 
 /**
- * Only the endpoint of an active run may start that run again. A new run may be sent only to the URL at which
- * it starts.
+ * Returns why a token may not start a run. It may start an active run again only with URLs that the run
+ * already has. The history of a new run may be sent only to the URL of its first message.
  */
 function findStartContentRefusal(
   draft: Draft,

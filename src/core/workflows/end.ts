@@ -18,8 +18,8 @@ import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /**
- * Returns what the end of a run needs: all rows of the run, and the rows that the run which invoked it then
- * changes.
+ * Returns what the end of a run needs: all rows of the run. If another run invoked it, also returns the rows
+ * of that run which change.
  */
 export function endingNeeds(draft: Draft, account: AccountId, key: RunKey): Needs {
   const run = draft.get("runs", account, key);
@@ -42,7 +42,7 @@ export function endingNeeds(draft: Draft, account: AccountId, key: RunKey): Need
   };
 }
 
-/** The tables whose rows are removed with a run. */
+/** The tables whose rows are removed when a run ends. */
 const runTables = ["messages", "waiters", "notifications"] as const;
 
 const none: readonly Key[] = [];
@@ -131,9 +131,9 @@ export const hasRunEnded = (draft: Draft, { account, run }: MessageState): boole
 type EndOfInvokedRun = { account: Account; ended: Run; invoker: Invoker; messageId: MessageId };
 
 /**
- * Gives the step that invoked a run its result, so that the invoking run continues. If the invoking run has
- * ended, the result is only recorded (protocol 6.12, 5). Throws `Refusal` if the result does not fit into the
- * history of the invoking run.
+ * Stores the result of the step that invoked a run, so that the invoking run continues. If the invoking run
+ * has ended, the result is only recorded (protocol 6.12, 5). Throws `Refusal` if the result does not fit into
+ * the history of the invoking run.
  */
 function reportToInvoker(
   draft: Draft,
@@ -207,8 +207,7 @@ const namedEndingNeeds = ({ account, runIds }: Named, draft: Draft): Needs =>
 
 /**
  * Ends a run successfully, with the body that it returned. Does nothing for a run that has ended. `scope` has
- * the rights of a token that has its own: it may end only runs whose endpoint it may publish to. Throws
- * `Refusal`.
+ * the rights of a limited token. Throws `Refusal` if such a token may not publish to the endpoint of the run.
  */
 export const finishRun: Decision<
   { account: AccountId; runId: string; body: Bytes; scope?: Scope },
@@ -230,7 +229,7 @@ export const finishRun: Decision<
 
 /**
  * Cancels runs on request. Runs that do not exist or have ended are reported as failed. If `keys` is given,
- * only runs with these keys are cancelled, so a later run with the same run id is not.
+ * only runs with these keys are cancelled. A later run with the same run id then continues.
  */
 export const cancelRuns: Decision<Named & { keys?: readonly RunKey[] }, Cancelled> = {
   needs: namedRunNeeds,

@@ -18,8 +18,8 @@ export type FailureGroup = FailedStep & {
 };
 
 /**
- * Groups failures by step and error. The largest group comes first; of equal groups, the one with the latest
- * failure. `dlqId` is the id of the latest failure of the group.
+ * Groups failures by step and error. The largest group comes first. If two groups are equally large, the
+ * group with the latest failure comes first. `dlqId` is the id of the latest failure of the group.
  */
 export function groupFailures(failures: Iterable<FailureSummary>): FailureGroup[] {
   const groups = new Map<string, FailureGroup>();
@@ -47,13 +47,14 @@ export function groupFailures(failures: Iterable<FailureSummary>): FailureGroup[
   return [...groups.values()].sort((a, b) => b.count - a.count || (a.dlqId < b.dlqId ? 1 : -1));
 }
 
-/** The largest number of characters of an error that are shown. */
+/** The maximum length of a shown error, in characters. */
 const maxShownLength = maxErrorLength / 4;
 
 /**
  * Returns the first line of an error without the parts that vary: quoted texts, identifiers, numbers and
- * hexadecimals. The line is cut to its limit. Errors with equal results belong to one group. If the code does
- * not fit the history, the quoted names of the steps stay, because they identify the cause.
+ * hexadecimals. The line is cut to its limit. Errors with equal results belong to one group. If the error
+ * says that the code does not fit the history, the quoted names of the steps stay, because they identify the
+ * cause.
  */
 export function normalizeError(text: string): string {
   const [line = ""] = text
@@ -75,7 +76,7 @@ const withoutValues = (line: string): string =>
     .trim();
 
 /**
- * Reports whether a word is the same each time. A word with a digit is not, and neither is a word of at least
- * 8 characters from a to f.
+ * Reports whether a word is plain text and not a value. A word is a value if it contains a digit, or if it
+ * consists of at least 8 characters from a to f.
  */
 const isPlainWord = (word: string): boolean => !/\p{N}/u.test(word) && !/^[a-f]{8,}$/i.test(word);

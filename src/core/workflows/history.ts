@@ -43,8 +43,8 @@ export function findRunIfOngoing(
 }
 
 /**
- * Returns the active run with this run id. Throws `Refusal` if there is none; clients treat that as the end
- * of the run.
+ * Returns the active run with this run id. Throws `Refusal` if there is none; clients treat this refusal as
+ * the end of the run.
  */
 export function mustFindOngoingRun(draft: Draft, account: AccountId, runId: string): OngoingRun {
   const ongoing = findOngoingRun(draft, account, runId);
@@ -129,8 +129,8 @@ type StepMessage = Pick<NewStep, "body" | "url" | "headers" | "delay" | "notBefo
   Pick<RunPart, "kind" | "stepKey" | "position" | "size">;
 
 /**
- * The longest history, in bytes, that is sent. A history can exceed its limit because of messages in flight.
- * A history longer than this would not fit into memory.
+ * The longest history, in bytes, that a message carries. Messages in flight can make a history longer than
+ * its limit. The endpoint fetches a history above this length, because it would not fit into memory.
  */
 const maxSentBytes = 2 * limits.historyBytes;
 
@@ -166,7 +166,7 @@ function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput 
     endpoint: null,
     queue: null,
     scheduleId: null,
-    // All other bodies are in the history.
+    // The bodies of all other messages are in the history.
     body: part.kind === "call" ? step.body : noBytes,
     headers: joinHeaders(
       part.kind === "result"
@@ -196,8 +196,8 @@ function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput 
 const protocolVersion = /^(svc|upstash)-workflow-sdk-version$/i;
 
 /**
- * Checks that the history of a run has room for steps from its endpoint. The steps that the server itself
- * appends follow from these steps, so they are not checked. Throws `Refusal`.
+ * Checks that the history of a run has room for steps from its endpoint. Steps that the server itself appends
+ * are not checked, because each of them follows from a checked step. Throws `Refusal`.
  */
 export function checkHistory({ active: { runId, steps, size } }: OngoingRun): void {
   const runLabel = `of the run ${runId.slice(0, 200)}`;
@@ -221,7 +221,10 @@ export const fitsHistory = ({ active: { size } }: OngoingRun, bytes: number): bo
 export const noRoomRefusal = (ongoing: OngoingRun, field: string): Refusal =>
   new Refusal("limit-exceeded", `${field}: ${formatNoRoom(ongoing, "it")}`);
 
-/** Returns the text that a step does not fit into the history, for an error or for the failure of a run. */
+/**
+ * Returns the text for a step that does not fit into the history. It is used in errors and in failures of
+ * runs.
+ */
 export const formatNoRoom = ({ active: { runId, size } }: OngoingRun, subject: string): string =>
   `${subject} does not fit into the history of the run ${runId.slice(0, 200)}, ` +
   `which has ${size} bytes; the limit is ${limits.historyBytes}`;
@@ -251,8 +254,8 @@ export const stepNeeds = (
 };
 
 /**
- * Accepts a step that an endpoint posted for its run. A step that was posted before changes nothing; the
- * result names its message. An endpoint posts a step again if it did not learn that the step was accepted.
+ * Accepts a step that an endpoint posted for its run. An endpoint posts a step again if it did not learn that
+ * the step was accepted. The second post changes nothing, and its result names the message of the first post.
  * Throws `Refusal` if the run has ended.
  */
 export function postStep(

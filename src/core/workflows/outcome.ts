@@ -44,8 +44,8 @@ import { findRunProblem } from "./problem.ts";
 export type WithRun<E> = E & { run: RunPart };
 
 /**
- * Reports whether the run of a message depends on its outcome. It does not for a failure callback, because
- * its run has ended.
+ * Reports whether a run depends on the outcome of this message. No run depends on the outcome of a failure
+ * callback, because its run has ended.
  */
 export const belongsToRun = <E extends WithoutBody<StoredMessage>>(message: E): message is WithRun<E> =>
   message.run !== undefined && message.run.kind !== "failure";
@@ -58,8 +58,8 @@ type ExpectedOutcome = {
 };
 
 /**
- * Returns what the outcome of a message of a run needs: the run and, if the run may end with it, everything
- * that its end changes, which may be a lot.
+ * Returns what the outcome of a message of a run needs: the run and, if the outcome may end the run, all rows
+ * that the end of the run changes.
  */
 export function runOutcomeNeeds(draft: Draft, { message, outcome, state }: ExpectedOutcome): Needs {
   const { account, run: part } = message;
@@ -95,8 +95,9 @@ export function runOutcomeNeeds(draft: Draft, { message, outcome, state }: Expec
 }
 
 /**
- * Reports whether the response of a third party certainly fits into the history. This is an estimate, made
- * before the step is written. The step has the request and the response in base64, and the headers of both.
+ * Reports whether the response of a third party certainly fits into the history. The size is estimated,
+ * because the step does not exist yet. The step will contain the request and the response in base64, and the
+ * headers of both.
  */
 const certainlyFits = (ongoing: OngoingRun, { size }: RunPart, { body }: DestinationResponse): boolean =>
   fitsHistory(ongoing, 2 * (body.byteLength + size) + 1024 * 1024);
@@ -219,8 +220,8 @@ function appendCallResult(
   // This response is the last one. A client that sees remaining retries would expect another response, and
   // would wait for it.
   const retries = isSuccess(outcome) ? message.retries : retried;
-  // A step never continues with a part of a response. A response that is too long for the history is refused
-  // below.
+  // The response is not cut here, because a run never continues with a part of a response. Below, a response
+  // that is too long for the history fails the run.
   const content = {
     message: { ...readWithBody(draft, message), retries },
     retried,

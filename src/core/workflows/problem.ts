@@ -18,8 +18,8 @@ export function findRunProblem({ outcome, steps, first }: ProblemInput): string 
 
 /**
  * Returns why the first response does not come from a suitable workflow; null if it does. A response without
- * the header of the protocol does not come from a workflow (protocol 6.6). A response without the header of
- * the client comes from a client that is too old for a plain trigger.
+ * `Workflow-Sdk-Version` does not come from a workflow (protocol 6.6). A response without `Workflow-Sdk`
+ * comes from a client that is too old for a plain trigger (`rest`).
  */
 function findDetectionProblem({ headers }: DestinationResponse, first: "detect" | "rest"): string | null {
   if (first === "rest" && !hasProtocolHeader(headers, "Workflow-Sdk"))
@@ -35,8 +35,8 @@ const hasProtocolHeader = (headers: DestinationResponse["headers"], name: string
   ["Svc", "Upstash"].some((prefix) => headerValue(headers, `${prefix}-${name}`) !== undefined);
 
 /**
- * Returns how the history and the code of the endpoint differ, from the message of the client; null if the
- * message reports no difference.
+ * Returns how the history differs from the code of the endpoint. This is taken from the error message of the
+ * client; null if the message reports no difference.
  */
 function findHistoryMismatch(body: Bytes, steps: readonly StepWithHead[]): string | null {
   const { message } = readError(body);

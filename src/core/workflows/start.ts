@@ -24,7 +24,7 @@ type StartPost = Extract<RunPost, { kind: "start" }>;
 /** A message that starts a workflow run. */
 export type StartInput = MessageInput & { post: StartPost };
 
-/** Returns the run ids that a post needs: its own, and that of the run that invokes it. */
+/** Returns the run ids that a post needs: the id of its run, and the id of the run that invokes this run. */
 export const listNamedRuns = (account: AccountId, post: RunPost): (readonly [AccountId, string])[] => [
   ...(post.runId === "" ? [] : [[account, post.runId] as const]),
   ...(post.kind === "start" && post.invoker ? [[account, post.invoker.runId] as const] : []),
@@ -59,14 +59,14 @@ export function startNeeds(draft: Draft, account: AccountId, { post, url, flowCo
 }
 
 /**
- * Starts a run. The run exists from now on, even if its first message is delayed. Without a run id, it gets a
- * new one.
+ * Starts a run. The run exists from now on, even if its first message is delayed. If the post names no run
+ * id, the run gets a new id.
  *
  * If a run with this id is active, no run is created, and the result names the active run. If the endpoint of
  * the active run starts it again, the run gets a new first message with other headers (protocol 6.4.4).
  *
- * Throws `Refusal` if the run that invokes this one has ended. Also throws `Refusal` if the invoking run
- * would wait for an active run that was not started for it.
+ * Throws `Refusal` if the run that invokes this one has ended. Also throws `Refusal` if a run is invoked with
+ * the id of an active run, because that run was not started for the invoking run.
  */
 export function startRun(
   draft: Draft,
@@ -183,8 +183,8 @@ const restartHeaders: ReadonlySet<string> = new Set(
 function restartRun(draft: Draft, moment: Moment, { account, ongoing, input }: RunStart): RunPostResult {
   const { run, active } = ongoing;
   const { retries, retryDelay, flowControl, failureCallback } = input;
-  // A client removes this header only under one of its names. Under the other name it would forward the
-  // header again, and the run would restart without end.
+  // The header has a name for each brand, and a client removes only one of them. It would forward the other
+  // one again, and the run would restart without end.
   const headers = input.headers.filter(([name]) => !restartHeaders.has(name.toLowerCase()));
   const { settings } = run;
   const changed = {
@@ -224,8 +224,8 @@ function restartRun(draft: Draft, moment: Moment, { account, ongoing, input }: R
 }
 
 /**
- * Returns the run that waits for the new run. Throws `Refusal` if it has ended. If the post says when its run
- * began, a later run with the same id does not count. Other posts do not say it.
+ * Returns the run that waits for the new run. Throws `Refusal` if the waiting run has ended. If the post says
+ * when the waiting run began, a later run with the same id is refused. A post may omit this time.
  */
 function findInvoker(draft: Draft, account: AccountId, post: InvokerPost): Invoker {
   const ongoing = mustFindOngoingRun(draft, account, post.runId);
@@ -238,7 +238,9 @@ function findInvoker(draft: Draft, account: AccountId, post: InvokerPost): Invok
   return { ...post, run: ongoing.run.id };
 }
 
-/** The run would report its end to another run, and the step would wait without end. */
+/**
+ * The active run would not report its end to the invoking run, and the invoking step would wait without end.
+ */
 const activeInvokedRunRefusal = (runId: string): Refusal =>
   new Refusal(
     "step-refused",

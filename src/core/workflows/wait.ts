@@ -39,13 +39,13 @@ export type WaitPost = Pick<
   | "step"
 > & { kind: "event" | "webhook"; wait: Millis };
 
-/** `scope` has the rights of the token, if the token has its own. */
+/** `scope` has the rights of a limited token. It is absent for any other token. */
 type WaitInput = { account: AccountId; runId: string; waiter: WaitPost; scope?: Scope };
 
 /**
  * Lets a step of a run wait for an event. An event that arrived earlier ends the wait at once. A step that
  * already waits, or has its result, is not changed. Throws `Refusal` if the run has ended, or if the token
- * may not send the result to that URL.
+ * may not send the history to the URLs of the post.
  */
 export const wait: Decision<WaitInput, { waits: boolean }> = {
   needs: ({ account, runId }) => ({ accounts: [[account]], activeRuns: [[account, runId]] }),
@@ -187,11 +187,12 @@ type NotifyInput = { account: AccountId; event: string; body: Bytes } & (
 );
 
 /**
- * Wakes the steps that wait for an event. An event wakes all of them; a call to a webhook wakes the first.
- * Steps that no longer wait are skipped, and so are steps of runs whose history has no room for the event.
+ * Wakes the steps that wait for an event. An event wakes all of them; a call to a webhook wakes only the step
+ * that began to wait first. Waiters given by id are skipped if they no longer wait, or if the history of
+ * their run has no room for the event.
  *
- * If the event is for one run, throws `Refusal` if that run has ended, stores too many events, or has no room
- * in its history. Nothing is woken then.
+ * An event for one run wakes no step and throws `Refusal` if that run has ended, stores too many events, or
+ * has no room in its history.
  */
 export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boolean }> = {
   needs: (input) => {

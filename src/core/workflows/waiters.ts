@@ -11,7 +11,8 @@ export function putWaiter(draft: Draft, waiter: Waiter): void {
 }
 
 /**
- * Ends the wait of a step. Returns false if it did not wait. The waiter and its active run must be loaded.
+ * Ends the wait of a step. Returns false if the step did not wait. The waiter and its active run must be
+ * loaded.
  */
 export function dropWaiter(draft: Draft, account: AccountId, id: string): boolean {
   const waiter = draft.get("waiters", account, id);

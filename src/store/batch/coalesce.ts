@@ -11,7 +11,7 @@ const maxPolls = 16;
 /**
  * Calls `begin` once all callers that were about to make a call have made it: after two consecutive polls
  * without a new call, or after 16 polls. `count` returns the number of calls so far. A poll without new calls
- * takes some microseconds, and the smallest batch takes some hundred: see docs/decisions/0039.
+ * takes a few microseconds, and the smallest batch takes a few hundred: see docs/decisions/0039.
  */
 export function coalesce(afterPoll: AfterNextPoll, count: () => number, begin: () => void): void {
   let polls = 0;

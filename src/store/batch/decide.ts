@@ -22,8 +22,9 @@ const maxRounds = 12;
 type PendingCall = CommandCall & { decision: Decision<unknown, unknown>; earlyReply: CommandReply | null };
 
 /**
- * `startTime` resolves once the transaction has begun: to its time if nodes must agree on it, or to null if
- * the time comes from the moment source. Most of the first rows are read together with the beginning.
+ * `startTime` resolves once the transaction has begun. It resolves to the time of the transaction if nodes
+ * must agree on it, and to null if the time comes from `momentSource`. Most rows of the first round are
+ * requested earlier, together with the beginning of the transaction.
  */
 type BatchContext = {
   loader: Loader;
@@ -36,8 +37,8 @@ type BatchContext = {
 
 /**
  * Runs calls one after another on rows that are loaded together. The first round loads the rows that the
- * calls name, and later rounds the rows that those lead to. A call that is refused or fails changes nothing.
- * The caller writes the changes of the set.
+ * calls name. Each later round loads the rows that the loaded rows lead to. A call that is refused or fails
+ * changes nothing. The caller writes the changes of the returned set.
  */
 export async function decideBatch(
   calls: readonly CommandCall[],
@@ -61,7 +62,7 @@ export async function decideBatch(
   const first = collectNeeds(pending, ({ decision, input }) => decision.needs(input));
   // Due rows cannot be loaded before the time is known.
   const loading = first.due ? null : set.load(loader, first, 0);
-  // All statements must have completed when this function returns, even if the beginning has failed. A
+  // All statements must have completed when this function returns, even if the transaction could not begin. A
   // statement that is sent after the end of the transaction would run outside of it.
   await Promise.allSettled([startTime, loading]);
   const now = (await startTime) ?? momentSource.now();
@@ -88,7 +89,8 @@ export async function decideBatch(
 }
 
 /**
- * Returns the merged needs of calls. A call whose needs throw gets its reply here and takes no further part.
+ * Returns the merged needs of calls. If the needs of a call throw, the call gets its reply here and is not
+ * decided.
  */
 function collectNeeds(calls: readonly PendingCall[], readNeeds: (one: PendingCall) => Needs): Needs {
   const found: Needs[] = [];
@@ -140,7 +142,7 @@ function withAccountLimiters(set: WorkingSet, needs: Needs, { accounts, endpoint
 const withWaitlistHeads = (set: WorkingSet, needs: Needs): Needs =>
   needs.waitlistHeads?.length ? mergeNeeds([needs, waitlistHeadNeeds(set, needs.waitlistHeads)]) : needs;
 
-/** Merges needs. Limits of lists that several calls read from the beginning are added up. */
+/** Merges needs. If several calls read the same list, their limits are added up. */
 function mergeNeeds(all: readonly Needs[]): Needs {
   if (all.length === 1 && all[0]) return all[0];
   const lists: Record<string, unknown[]> = {};

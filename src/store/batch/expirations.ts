@@ -12,9 +12,9 @@ export class Expirations {
   readonly #found = new Map<AccountId, ExpiredRows | "several">();
 
   /**
-   * Returns the needs of accounts that were not requested before. If several needs name one account, each
-   * would see the rows that were loaded for the other, and draw wrong conclusions about further rows. Such
-   * calls are run again one by one.
+   * Returns the needs of accounts that were not requested before. If several calls name one account, each
+   * would also see the rows that were loaded for the others, and could not tell whether more rows are left.
+   * Such calls are run again one by one.
    */
   pickUnasked(needs: readonly ExpiredNeed[]): ExpiredNeed[] {
     const isDuplicate = (account: AccountId, at: number): boolean =>
@@ -51,7 +51,7 @@ export class Expirations {
       usage: keepPresent("usage", usage),
       timeIndex: keepPresent("timeIndex", timeIndex),
       deadLetters: deadLetters.flatMap((row) => draft.getWithoutBody("deadLetters", account, row.id) ?? []),
-      // An id that was used again has a new expiry.
+      // A deduplication id that was used again has a new expiry.
       deduplications: deduplications.filter((row) => isUntouched("deduplications", row)),
       runs: runs.filter((row) => isUntouched("runs", row)),
     };

@@ -29,8 +29,8 @@ const tickInterval: Millis = 500;
  */
 const doubtfulTicks = 4;
 /**
- * The number of ticks, 10 s, after which a call is refused if a caller waits for it and it has not joined a
- * batch.
+ * The number of ticks, 10 s, after which a call that still waits for a batch is refused, if a caller waits
+ * for its result.
  */
 const maxTicks = 20;
 /** The minimum time between two probes of the storage. */
@@ -38,7 +38,7 @@ const probePause: Millis = 1_000;
 
 /**
  * `weight`: the cost of the call for a transaction, see `core/fairness/weight.ts`. `ticks`: how long the call
- * has waited for a batch.
+ * has waited for a batch, in ticks.
  */
 type WaitingCall = CommandCall & {
   weight: number;
@@ -54,7 +54,7 @@ export type StoreBackend = {
   runBatch: RunBatch;
   read: Queries;
   nextDueAt(): Promise<Millis | null>;
-  /** Stores a change that has no meaning, as durably as a batch. Rejects if that is not possible. */
+  /** Stores a change without effect, as durably as a batch. Rejects if that is not possible. */
   probe?(): Promise<void>;
   /**
    * Waits for this many milliseconds. If it is missing, a batch may take any time, and calls wait without a
@@ -71,8 +71,8 @@ export type StoreBackend = {
   /** If it is missing, a batch starts after the current turn of the event loop. */
   afterNextPoll?: AfterNextPoll;
   /**
-   * Waits for the time for which calls with `canWait` wait for other calls. If it is missing, they do not
-   * wait.
+   * Waits for as long as calls with `canWait` are delayed, so that other calls can share their batch. If it
+   * is missing, these calls are not delayed.
    */
   coalesceDelay?: () => Promise<void>;
   close(): Promise<void>;
@@ -225,7 +225,7 @@ class GroupCommit {
 
   /**
    * A successful batch does not prove that the storage takes changes, because a full disk accepts a batch
-   * that changes nothing.
+   * that changes nothing. Only a probe proves it.
    */
   async takesChanges(): Promise<boolean> {
     if (this.#isBatchLate()) return false;
@@ -235,7 +235,7 @@ class GroupCommit {
     return !this.#isUnavailable;
   }
 
-  /** Also starts a probe, because `takesChanges` may not be called. */
+  /** Also starts a probe, because it is possible that nothing calls `takesChanges`. */
   isInDoubt(): boolean {
     if (this.#isUnavailable) this.#probing ??= this.#probeStorage();
     return this.#isUnavailable || this.#isBatchLate();
@@ -330,7 +330,7 @@ class GroupCommit {
     for (const delivery of result.deliveries) this.#sink?.deliver(delivery);
     for (const lease of result.abortedLeases) this.#sink?.abort(lease);
     if (result.dueAt !== null) this.#notifyDue(result.dueAt);
-    // The call needs more rows than could be loaded in addition to those of the other calls.
+    // These calls need rows that could not be loaded together with the rows of the other calls.
     for (const call of retried) await this.#runBatch([call]);
   }
 

@@ -6,10 +6,10 @@ import type { HistoryNeed, Loader } from "./loader.ts";
 import type { BatchResult } from "../store.ts";
 
 /**
- * Returns the result of a stored batch in which deliveries that carry the history of a run have their bodies.
- * A body contains everything up to the step that the message is for, and nothing after it (protocol 6.7). If
- * a part of the history is missing, the message must not be sent, because the endpoint would take the rest
- * for the whole.
+ * Returns the result of a stored batch, with bodies for the deliveries that carry the history of a run. A
+ * body contains everything up to the step that the message is for, and nothing after it (protocol 6.7). If a
+ * part of the history is missing, the message must not be sent, because the endpoint would treat the rest as
+ * the whole history.
  */
 export async function withHistoryBodies(
   loader: Pick<Loader, "rows" | "histories">,
@@ -79,8 +79,8 @@ function longestHistoryNeed(deliveries: readonly HistoryCarrier[]): HistoryNeed[
 
 /**
  * Returns a function that returns a history up to a position, or undefined if the history has a gap or ends
- * before it. Thousands of messages may carry the history of one run, so it is formatted once and each message
- * gets a slice. Entries contain only ASCII, so characters are bytes.
+ * before that position. Thousands of messages may carry the history of one run, so it is formatted once and
+ * each message gets a slice. Entries contain only ASCII, so characters are bytes.
  */
 function sliceHistory(steps: readonly SentStep[]): (position: number) => Bytes | undefined {
   const gapAt = steps.findIndex(({ position }, index) => position !== index);

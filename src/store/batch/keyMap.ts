@@ -2,8 +2,8 @@ import type { Key } from "../../core/decision/command.ts";
 import type { AccountId } from "../../core/model/message.ts";
 
 /**
- * Rows by key, with one map per account. A joined text of account and id would be created and hashed at every
- * lookup, and a batch looks up about 40 rows per message.
+ * Rows by key, with one map per account. A single map would need a joined text of account and id, which would
+ * be created and hashed at every lookup. A batch looks up about 40 rows per message.
  */
 export class KeyMap<Row> {
   /** Created with the first row: a batch has a map for each of many tables, and most of them stay empty. */

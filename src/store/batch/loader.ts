@@ -38,7 +38,7 @@ export interface Loader {
   keptLog(messages: readonly Key[]): Promise<readonly LogRow[]>;
   /**
    * Returns the counts in the order of the needs. On a shared database, other transactions that count the
-   * same wait until this transaction ends.
+   * same rows wait until this transaction ends.
    */
   quotaCounts(needs: readonly CountNeed[]): Promise<readonly number[]>;
   /** Returns rows of runs, without their bodies. */

@@ -93,7 +93,7 @@ export class NeedsLoader {
       ...this.#loadHistories(loader, needs),
       ...this.#loadWithoutBodies(loader, needs),
     ];
-    // Bodies are loaded last, because only all other rows show which bodies are needed.
+    // Bodies are loaded last, because the needed bodies are known only once all other rows are loaded.
     const bodies =
       loads.length === 0 ? this.bodiesToLoad.selectKeys(this.#listToSend(needs), this.#hasBody) : [];
     if (bodies.length > 0) loads.push(this.#loadRows(loader, "storedMessages", bodies));

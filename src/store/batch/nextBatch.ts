@@ -13,8 +13,8 @@ type QueuedCall = { input: unknown; weight: number; passedOver: number };
 /**
  * Removes the calls of the next batch from the waiting calls, and returns them in order of arrival. If not
  * all of them fit, accounts take turns, and light calls go first in each round. The first call of an account
- * that was passed over precedes them. So a light call waits for at most one heavy call of each other account,
- * and a heavy call for at most one batch of light calls.
+ * goes before all of them if earlier batches passed it over. A light call therefore waits for at most one
+ * heavy call of each other account, and a heavy call waits for at most one batch of light calls.
  */
 export function takeNextBatch<Call extends QueuedCall>(waiting: Call[]): Call[] {
   if (countFitting(waiting) === waiting.length) return waiting.splice(0);

@@ -8,8 +8,8 @@ export type TimeIndexEntry = { account: AccountId; at: Millis; timeKeys: TimeKey
 
 /**
  * The maximum number of entries that one node distinguishes within 5 s, for one account and for all accounts.
- * A new entry costs as much as a message, because its rows are on their own pages. Beyond these limits, it is
- * only recorded that the interval may contain any key.
+ * A new entry costs as much as a message, because its rows are on their own pages. Beyond these limits, the
+ * node records only that the interval may contain any key.
  */
 const maxEntries = { perAccount: 1_000, total: 4_000 } as const;
 
@@ -27,8 +27,8 @@ export class RecentTimeIndex {
   }
 
   /**
-   * Reports whether no more entries are distinguished. `pending` is the number of entries of the batch that
-   * are not stored yet.
+   * Reports whether the limits are reached, so that a new entry is recorded without its keys. `pending` is
+   * the number of entries of the batch that are not stored yet.
    */
   isFull({ account, at }: TimeIndexEntry, pending: number): boolean {
     const [accountCount, totalCount] =

@@ -28,7 +28,7 @@ export class RunIndex {
     return this.#asked.has(formatAskKey(formatHistoryKind(need), need));
   }
 
-  /** Returns false if it was requested before. */
+  /** Returns false if the need was requested before. */
   #markAsked(kind: string, need: RunNeed): boolean {
     const name = formatAskKey(kind, need);
     const isNew = !this.#asked.has(name);

@@ -73,7 +73,8 @@ export class WorkingSet implements Draft {
     this.#leftWaitlist = [];
     try {
       const result = this.effects.usage.countDuring(run);
-      // Otherwise a hundred outcomes of one host would skip each other's messages again and again.
+      // Without this, each of a hundred outcomes of one host would skip the messages that the others have
+      // sent.
       for (const message of this.#leftWaitlist)
         if (this.#findWaitlist(message) !== message.waitlist) this.#loaded.waitlistHeads.leave(message);
       return result;

@@ -66,8 +66,8 @@ function listUnitEvents(view: RunView, unit: StepUnit, reported: Set<MessageId>)
     });
   }
   for (const step of [unit.plan, unit.call, unit.answer, unit.result]) {
-    // A result that an invoked run reported after the end of this run has no message. It has the id of the
-    // other run's message instead.
+    // If an invoked run reports its result after this run has ended, no message carries the result. The
+    // result then has the id of the first message of the invoked run.
     if (
       !step ||
       reported.has(step.messageId) ||
@@ -86,8 +86,8 @@ function listUnitEvents(view: RunView, unit: StepUnit, reported: Set<MessageId>)
 type MessageEvent = Pick<RunEvent, "time" | "state" | "messageId" | "row">;
 
 /**
- * Returns the events of a message. A message that was sent when it was created has no log row for that, so
- * its ACTIVE event is derived from later rows.
+ * Returns the events of a message. If a message was sent as soon as it was created, no log row records this.
+ * Its ACTIVE event is derived from its later rows.
  */
 function listMessageEvents(view: RunView, messageId: MessageId, createdAt: Millis): MessageEvent[] {
   const rows = view.listLog(messageId);

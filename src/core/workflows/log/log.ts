@@ -47,8 +47,8 @@ export function listStepGroups(known: KnownRun, now: Millis): StepGroup[] {
 }
 
 /**
- * Adds a step to its group. Parallel steps say only how many they are, so neighbours of the same size form a
- * group until it is full.
+ * Adds a step to its group. A parallel step names only the size of its group. Neighbouring steps that name
+ * the same size therefore form a group until it is full.
  */
 function addToGroups(groups: StepGroup[], item: StepItem): void {
   const last = groups.at(-1);
@@ -65,8 +65,8 @@ function addToGroups(groups: StepGroup[], item: StepItem): void {
 type Next = { id: MessageId; state: StepItem["state"] };
 
 /**
- * Returns the messages that call the endpoint for a step that is not known yet, or called it when the run
- * ended.
+ * Returns the messages that call the endpoint for a step that is not known yet. For a run that has ended,
+ * returns the messages that did so when it ended.
  */
 function listNextMessages(view: RunView, units: readonly StepUnit[]): Next[] {
   const { run, steps } = view;
@@ -77,7 +77,7 @@ function listNextMessages(view: RunView, units: readonly StepUnit[]): Next[] {
       ? []
       : [{ id, state: "STEP_FAILED" }];
   }
-  // The last of several parallel steps to end continues the run.
+  // If steps run in parallel, the message of the step that ends last continues the run.
   const last = units.every(({ result }) => result)
     ? steps.findLast(({ callType }) => callType === "step")
     : undefined;

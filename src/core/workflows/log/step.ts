@@ -136,7 +136,7 @@ function readStepName({ result, plan, call, answer, waiter }: StepUnit): Name {
   const head = heads[0] ?? parseStepHead(waiter?.step);
   if (!head) return { stepId: null, stepName: "", stepType: "", concurrent: 1 };
   const { stepId, targetStep, stepName, stepType } = head;
-  // A request to a third party does not say how many steps are parallel to it; its plan does.
+  // Only the plan of a request to a third party says how many steps run in parallel.
   return {
     stepId: stepId || (targetStep ?? 0),
     stepName,
@@ -155,8 +155,8 @@ function readStepState(view: RunView, unit: StepUnit): StepState {
 }
 
 /**
- * Returns the state of the message that a step without a result waits for. A plan has done its work once
- * another row of the step exists.
+ * Returns the state of the message that a step without a result waits for. The message of a plan does not
+ * count once another row of the step exists.
  */
 function openMessage(view: RunView, { answer, call, plan, waiter }: StepUnit) {
   const step = answer ?? call ?? (waiter ? undefined : plan);
@@ -182,7 +182,7 @@ function listStepHeaders(
   return joinHeaders(settings.headers, (step ?? plan ?? waiter)?.headers ?? []);
 }
 
-/** Returns the output of a step. Endpoints post a text; older ones post JSON instead. */
+/** Returns the output of a step. Endpoints post it as a text; older endpoints post it as JSON. */
 function readStepOutput(step: Step, stepBody: StepBody, cut: ReadonlySet<string>): string | Bytes | null {
   if (cut.has(step.id)) return null;
   if (isInitial(step) || !step.head) return step.body.byteLength === 0 ? null : step.body;
@@ -219,7 +219,9 @@ function makeWaitDetail({ result, waiter }: StepUnit, stepBody: StepBody): WaitD
   };
 }
 
-/** Returns the event in the result of a wait, which has it in base64 (protocol 6.10). */
+/**
+ * Returns the event that ended a wait. The result of the wait contains the event in base64 (protocol 6.10).
+ */
 function readEvent(out: unknown): Bytes | null {
   const event = decodeBase64(out);
   return event.byteLength > 0 && base64(event) === out ? event : null;
@@ -249,8 +251,8 @@ function makeCallDetail({ findStoredMessage, cut }: RunView, { call, answer }: S
 }
 
 /**
- * Returns the response as the callback reports it. If there was none, its status is 0 and its body is the
- * reason.
+ * Returns the response as the callback reports it. If there was no response, the status is 0 and the body is
+ * the reason.
  */
 const makeCallResponse = (status: number, answerBody: StepBody): CallDetail["response"] => ({
   status,

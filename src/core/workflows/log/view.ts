@@ -18,8 +18,8 @@ export type KnownRun = {
   /** The log rows of the messages of the run, within the retention. */
   log: readonly LogRow[];
   /**
-   * The messages that have their own settings: requests to third parties, and all messages of a run whose
-   * settings do not apply to its messages.
+   * The messages that have their own settings. These are requests to third parties and, if
+   * `features.captured` is false, all messages of the run.
    */
   storedMessages: readonly StoredMessage[];
   children: readonly Child[];
@@ -27,8 +27,8 @@ export type KnownRun = {
 };
 
 /**
- * The run that this run resumed or restarted, and the run that resumed or restarted this one; null if it does
- * not exist any more.
+ * `origin` is the run that this run resumed or restarted. `next` is the run that resumed or restarted this
+ * run. Each is null if it never existed or has been removed.
  */
 export type RunLineage = { origin: Run | null; next: Run | null };
 
@@ -86,7 +86,7 @@ export function groupUnits({ steps, waiters }: Pick<KnownRun, "steps" | "waiters
     if (known) return known;
     const unit: StepUnit = { runner };
     units.set(number, unit);
-    // The other branches of a parallel group came from the same call.
+    // The other steps of a parallel group came from the same call; only the first step shows it.
     runner = null;
     return unit;
   };
@@ -116,13 +116,13 @@ export const listUnitMessages = ({ plan, call, answer }: StepUnit): MessageId[] 
 export const isFailedBy = (unit: StepUnit, messageId: MessageId): boolean =>
   !unit.result && listUnitMessages(unit).includes(messageId);
 
-/** Returns the state that an unfinished message is shown with. */
+/** Returns the state in which the log shows an unfinished message. */
 export const toProgressState = ({ state, attempts }: MessageState): "STEP_PROGRESS" | "STEP_RETRY" =>
   state !== "active" && attempts > 0 ? "STEP_RETRY" : "STEP_PROGRESS";
 
 /**
- * Reports whether the call of the endpoint with this step still waits for its time, or waited when the run
- * ended.
+ * Reports whether the call to the endpoint that carries this step waits for its due time. For a run that has
+ * ended, reports whether the call waited when the run ended.
  */
 export function isAsleep(view: RunView, step: Step): boolean {
   if (!isInitial(step) && !isSleep(step)) return false;
@@ -131,7 +131,7 @@ export function isAsleep(view: RunView, step: Step): boolean {
   return state !== undefined && isDelayed(state, view.now);
 }
 
-/** Reports whether a message waits for its time and has never been sent. */
+/** Reports whether a message waits for its due time and has never been sent. */
 export const isDelayed = ({ state, attempts, dueAt }: MessageState, now: Millis): boolean =>
   state === "pending" && attempts === 0 && (dueAt ?? 0) > now;
 

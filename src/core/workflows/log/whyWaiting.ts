@@ -19,7 +19,7 @@ export type RunWaitState = {
   waiters: readonly Waiter[];
   /** The unfinished messages of the run. */
   messages: readonly WaitState[];
-  /** The messages that wait for their time, or waited when the run ended. */
+  /** The messages that wait for their due time, or waited for it when the run ended. */
   delayed: ReadonlySet<MessageId>;
   lineage: RunLineage;
 };
@@ -54,7 +54,7 @@ export type RunWaitReason = {
 
 /**
  * Returns the steps that have a result. The result of a sleep is posted before the sleep ends, so it counts
- * only after that.
+ * only once the sleep has ended.
  */
 export const listDoneSteps = ({ steps, delayed }: Pick<RunWaitState, "steps" | "delayed">): Step[] =>
   steps.filter(
@@ -62,9 +62,9 @@ export const listDoneSteps = ({ steps, delayed }: Pick<RunWaitState, "steps" | "
   );
 
 /**
- * Returns why a run has not ended: one reason for each message and each waiter, messages first. If there is
- * neither, the endpoint has responded and asked for nothing more, so the run continues only when its endpoint
- * posts again. Returns nothing for a run that has ended.
+ * Returns why a run has not ended: one reason for each message and each waiter, messages first. If the run
+ * has neither, its endpoint has responded without posting a next step. The run then continues only when the
+ * endpoint posts again. Returns nothing for a run that has ended.
  */
 export function listRunWaitReasons(
   { run, steps, waiters, messages }: RunWaitState,
@@ -136,8 +136,8 @@ function describeMessageWait(waitState: WaitState, { step, last, run, now }: Cal
 }
 
 /**
- * Returns the text for a call that the endpoint has not responded to although it has already posted the next
- * step; null if that does not apply.
+ * Returns the text for a call that is still open: the endpoint has already posted the next step, but has not
+ * responded yet. Returns null if the step does not call the endpoint in this way.
  */
 function openCallText({ id, head }: Step): string | null {
   const { kind } = parseStepId(id);
