@@ -4,8 +4,8 @@ import type { AccountId, Millis } from "../model/message.ts";
 import { toMonthRange } from "./statistics.ts";
 import type { Terms } from "../model/accountTerms.ts";
 
-// The spending of an account in a month is the cost of what it has used, at the prices of the server. Adding
-// it up for each message would cost more than the message. A duty adds it up now and then, and records the
+// The spending of an account in a month is the cost of what it has used, at the prices of the server. To add
+// it up for each message would cost more than the message. A duty adds it up at intervals, and records the
 // result in the account.
 
 /**

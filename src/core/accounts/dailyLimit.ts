@@ -5,8 +5,8 @@ import { formatRaiseHint, readLimits, plans } from "./plans.ts";
 import { day as dayLength } from "../values/time.ts";
 
 // The daily limit counts the messages and runs that clients request. Retries, callbacks, steps of a run and
-// firings of a schedule are not requests, so the limit never refuses them. Only limited accounts have a row.
-// Every node locks the row, so the count is exact.
+// firings of a schedule are not requests, so the limit never refuses them. Only accounts with a daily limit
+// have a row of `dayCounts`. Every node locks this row, so the count is exact.
 
 /**
  * The requests of an account on one day, and their limits. Requests beyond `soft` cause a warning, and
@@ -25,7 +25,10 @@ function isLimited(account: Account): boolean {
 export const listDayCountKeys = (account: Account | undefined): Key[] =>
   account && isLimited(account) ? [[account.id]] : [];
 
-/** Returns the daily limit of an account and its use; null if it has none. Days are in UTC. */
+/**
+ * Returns the daily limit of an account and the requests made today; null if the account has no daily limit.
+ * Days are in UTC.
+ */
 export function readDayLimit(draft: Draft, { now }: Moment, account: Account): DayLimit | null {
   if (!isLimited(account)) return null;
   const { requestsPerDay: soft, requestsPerDayHard: hard } = readLimits(account);

@@ -1,7 +1,7 @@
 import type { Millis } from "../model/message.ts";
 import { minute } from "../values/time.ts";
 
-/** The failed attempts to authenticate from one place. `since` is the time of the first one. */
+/** The failed attempts to authenticate from one origin. `since` is the time of the first attempt. */
 export type Failures = { count: number; since: Millis };
 
 /**
@@ -20,7 +20,7 @@ export function addFailure(known: Failures | undefined, now: Millis): Failures {
     : { count: known.count + 1, since: known.since };
 }
 
-/** Returns how long a failed caller must wait; 0 if it need not wait. */
+/** Returns how long a caller with these failures must wait; 0 if it need not wait. */
 export function lockoutRemaining(known: Failures, now: Millis): Millis {
   return known.count <= maxFailures || isOver(known, now) ? 0 : known.since + window - now;
 }

@@ -125,8 +125,8 @@ export const planNames = [
 export const readPlan = ({ plan = "selfHosted" }: Terms): PlanName => plan;
 
 /**
- * Returns the limits of an account. Its own limits replace those of its plan, and no limit exceeds what the
- * server can bear.
+ * Returns the limits of an account. The account's own limits replace those of its plan. No limit exceeds that
+ * of the server.
  */
 export function readLimits(account: Terms): Readonly<AccountLimits> {
   const planLimits = plans[readPlan(account)];
@@ -150,7 +150,7 @@ function mergeLimits(planLimits: AccountLimits, ownLimits: Partial<AccountLimits
   return mergedLimits;
 }
 
-/** Returns one limit of an account. It merges no other limits, which suits reads of many accounts. */
+/** Returns one limit of an account. It is cheaper than `readLimits` for code that reads many accounts. */
 export function readLimit({ plan = "selfHosted", limits }: Terms, name: LimitName): number {
   return Math.min(limits?.[name] ?? plans[plan][name], selfHosted[name]);
 }
@@ -163,16 +163,16 @@ export const defaultTimeout = (account: Terms): Millis =>
   Math.min(defaults.timeout, readLimit(account, "timeout"));
 
 /**
- * Returns how many deliveries an account may have in flight; null if that is not limited. An account that may
- * have none to any endpoint may have none in all. Its messages then wait in one waitlist instead of one for
- * each endpoint.
+ * Returns how many deliveries an account may have in flight; null if that is not limited. If the limit per
+ * endpoint is 0, the limit in total is 0 as well. The messages then wait in one waitlist instead of one
+ * waitlist per endpoint.
  */
 export const readAccountParallelism = (account: Terms): number | null =>
   findLimit(account, "parallelism") === 0 ? 0 : findLimit(account, "globalParallelism");
 
 /**
- * Returns how many deliveries an account may have in flight to one endpoint; null if that is not limited
- * separately.
+ * Returns how many deliveries an account may have in flight to one endpoint; null if they are limited only in
+ * total, or not at all.
  */
 export const readEndpointParallelism = (account: Terms): number | null =>
   findLimit(account, "parallelism") || null;
@@ -182,7 +182,7 @@ function findLimit(account: Terms, name: LimitName): number | null {
   return limit < selfHosted[name] ? limit : null;
 }
 
-/** Returns the largest value that an account may be given for a limit, which is what the server can bear. */
+/** Returns the largest value that an account may be given for a limit, which is the limit of the server. */
 export const serverLimit = (name: LimitName): number => selfHosted[name];
 
 /** The names of all limits. */
@@ -193,8 +193,8 @@ export const toLimitFlag = (name: string): string =>
   name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
 /**
- * Returns the advice to raise a limit, as the end of an error. It is empty if the limit is that of the
- * server.
+ * Returns the advice to raise a limit, as the end of an error. It is empty if the account has the limit of
+ * the server.
  */
 export function formatRaiseHint(account: LimitHolder, name: LimitName): string {
   if (readLimits(account)[name] >= selfHosted[name]) return "";

@@ -6,9 +6,9 @@ import { formatRaiseHint, readLimit, plans } from "./plans.ts";
 import { second } from "../values/time.ts";
 
 // The requests of an account are counted per second of the clock. A single node counts them in memory.
-// Several nodes share a row for each account that has such a limit. A node claims some requests of the second
-// at a time, and admits them without another query. So all nodes together never exceed the limit, and one
-// node alone can still use all of it.
+// Several nodes share a row for each account that has such a limit. A node claims several requests of the
+// second at a time, and admits them without another query. All nodes together therefore never exceed the
+// limit, and one node alone can still use all of it.
 
 /** Returns the number of a second, counted from 1970. */
 export const toSecond = (now: Millis): number => Math.floor(now / second);
@@ -16,7 +16,7 @@ export const toSecond = (now: Millis): number => Math.floor(now / second);
 /** The state of a second after one more request. `resetAt` is in Unix seconds. */
 export type Burst = { taken: boolean; limit: number; remaining: number; resetAt: number };
 
-/** Counts one more request in this second. `asked` is the number of earlier requests in it. */
+/** Counts one more request in this second. `asked` is the number of earlier requests in this second. */
 export function countInBurst(limit: number, asked: number, now: Millis): Burst {
   const taken = asked < limit;
   return { taken, limit, remaining: Math.max(0, limit - asked - 1), resetAt: toSecond(now) + 1 };
@@ -41,15 +41,16 @@ export type ShareRequest = { account: AccountId; needed: number; wanted: number 
 export type BurstShare = { granted: number; left: number; limit: number; second: number; endsIn: Millis };
 
 /**
- * The largest part of the remaining requests that a node may claim, unless it needs more. Other nodes may
- * need the rest.
+ * The largest part of the remaining requests that a node may claim beyond those that wait at it. Other nodes
+ * may need the rest.
  */
 const maxExtraShare = 1 / 8;
 
 /**
- * Claims requests of the current second for a node: as many as it needs or, if that is more, as many as it
- * has had in this second, up to an eighth of the rest. A node with few requests claims few, and a node with
- * many requests need not query for each. Returns null if the account has no limit or does not exist.
+ * Claims requests of the current second for a node: as many as wait at the node. A node that has had more
+ * requests in this second claims as many as it has had, up to an eighth of the rest. A node with few requests
+ * therefore claims few, and a node with many requests need not query for each. Returns null if the account
+ * has no limit or does not exist.
  */
 export const takeBurst: Decision<ShareRequest, BurstShare | null> = {
   needs: ({ account }) => ({ accounts: [[account]], secondCounts: [[account]] }),

@@ -1,10 +1,7 @@
 import { spans } from "../values/limits.ts";
 import type { Account, Millis } from "../model/message.ts";
 
-/**
- * Returns the secret that a receiver of Standard Webhooks gets for a signing key: the same key, in the form
- * of that standard.
- */
+/** Returns a signing key in the form that receivers of Standard Webhooks use as their secret. */
 export const toStandardSecret = (signingKey: string): string => `whsec_${btoa(signingKey)}`;
 
 /**
@@ -21,7 +18,7 @@ export function standardWebhookKeys(
 }
 
 /**
- * Reports whether receivers may not know yet about a rotation. A clock that is set back does not prolong that
- * time.
+ * Reports whether a rotation is so recent that receivers may not know it. A clock that is set back does not
+ * prolong that time.
  */
 export const isRecentRotation = (at: Millis, now: Millis): boolean => Math.abs(now - at) < spans.rotation;

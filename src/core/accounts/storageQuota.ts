@@ -5,14 +5,14 @@ import { toLimitFlag, readLimit, serverLimit } from "./plans.ts";
 import type { Terms } from "../model/accountTerms.ts";
 
 // Counts the bytes that an account stores, and refuses requests if they exceed its quota. Each transaction
-// adds the weight of the rows it wrote to the buckets of `core/accounts/usage.ts`. Adding them up for each
-// message would cost more than the message. A duty adds them up, and records in the account whether it
-// exceeds its quota.
+// adds the weight of the rows it wrote to the buckets of `core/accounts/usage.ts`. To add up these buckets
+// for each message would cost more than the message. A duty adds them up at intervals, and records in the
+// account whether the account exceeds its quota.
 
 /**
- * The tables with which an account can fill the disk: bodies, logs, dead letters, runs, and rows that people
- * set up. Tags, waitlists, limiters and similar rows are not weighed, because they belong to weighed rows or
- * their number is limited.
+ * The tables with which an account can fill the disk: bodies, logs, dead letters, runs, and settings such as
+ * schedules. Tags, waitlists, limiters and similar rows are not weighed, because they belong to weighed rows
+ * or their number is limited.
  */
 const weighedColumns: { readonly [T in TableName]?: WeighedColumns } = {
   storedMessages: ["detail", "body"],
@@ -68,8 +68,9 @@ export const hasStorageQuota = (account: Terms): boolean =>
   account.deletedAt === undefined && readLimit(account, "storageBytes") < serverLimit("storageBytes");
 
 /**
- * Records whether an account exceeds its quota, or 125 % of it, or is within it again. `bytes` is what it
- * stores. A change within a level is not recorded, so an account is written only if its rights change.
+ * Records whether an account exceeds its quota, or 125 % of it, or is within it again. `bytes` is the number
+ * of bytes that the account stores. A change within a level is not recorded, so the row of an account is
+ * written only if its level changes.
  */
 export const noteStorage: Decision<{ account: AccountId; bytes: number }, { noted: boolean }> = {
   needs: ({ account }) => ({ accounts: [[account]] }),

@@ -4,20 +4,22 @@ import { countNames, noCounts } from "../model/counts.ts";
 import type { AccountId, LogState, Millis, NodeId } from "../model/message.ts";
 import { day, hour, minute } from "../values/time.ts";
 
-// The usage of an account is a set of numbers that only grow by addition. Decisions say what to add, and
-// never read the numbers for that. Each transaction adds its counts to one row for each size of bucket. Each
-// node has its own rows, so that nodes do not wait for each other. The usage of a period is the sum of its
-// rows.
+// The usage of an account is a set of counts. Decisions only say what to add, and never read the counts. Each
+// transaction adds its counts to one row for each size of bucket. Each node has its own rows, so that nodes
+// do not wait for each other. The usage of a period is the sum of its rows.
 
 // Messages are counted as follows (protocol 8). Each publish, retry and callback is one message. In a
-// workflow, each step is one message. The plan of a branch and the response of a third party are also one
-// message each, so a call counts two, and a branch one more.
+// workflow, each step is one message. The plan of a parallel step and the response of a third party are also
+// one message each. A call to a third party therefore counts two, and a parallel step one more.
 
 const message: Partial<Counts> = { messages: 1 };
 const workflowMessage: Partial<Counts> = { workflowMessages: 1 };
 const workflowRun: Partial<Counts> = { workflowRuns: 1 };
 
-/** The counts of a log row by its last state: outside workflows, and for a run. */
+/**
+ * The counts of a log row by its last state. The first entry is for messages outside workflows, the second
+ * for messages of a run.
+ */
 const countsByState: { readonly [S in LogState]?: readonly [Partial<Counts>, Partial<Counts>] } = {
   RETRY: [message, workflowMessage],
   DELIVERED: [{ delivered: 1 }, { workflowDelivered: 1 }],
@@ -62,8 +64,9 @@ export function countDeadLetters(draft: Draft, account: AccountId, change: numbe
 }
 
 /**
- * The sizes of buckets: their length, how long they are kept, and how much longer they may stay so that many
- * can be removed at once. They are kept for the periods of statistics that use them, and for the whole month.
+ * The sizes of buckets: their length, how long they are kept, and how much longer they may stay, so that one
+ * command removes many buckets. They are kept for the periods of statistics that use them, and for the whole
+ * month.
  */
 export const bucketSizes = {
   "1m": { span: minute, kept: 6 * hour, spare: 6 * hour },
@@ -98,8 +101,9 @@ function parseBucketId(id: string): { size: BucketSize; startsAt: Millis } {
 export const readBucketStart = ({ id }: Pick<Usage, "id">): Millis => parseBucketId(id).startsAt;
 
 /**
- * Returns the rows that a node adds its counts to. Only the largest buckets have all balances. The smallest
- * buckets also have stored bytes, to show whether an account has changed within the last minutes.
+ * Returns the rows to which a node adds its counts. Only the largest buckets have both balances (dead letters
+ * and stored bytes). The smallest buckets also have stored bytes, to show whether an account has changed
+ * within the last minutes.
  */
 export const makeBuckets = (
   account: AccountId,

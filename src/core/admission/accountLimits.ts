@@ -7,9 +7,9 @@ import { accountGate, endpointGate } from "./gate.ts";
 import { findLimiter, putLimiter, readLimiter, toLimiterKey } from "./limiter.ts";
 
 // How many deliveries an account may have in flight, to one endpoint and in total: two gates between the key
-// of a message and the capacity of the node. A limiter exists only if the account has the limit, so other
-// accounts pay nothing for it. As with a key, the place is the lease itself. A lease from before the account
-// had the limit is not counted; the state of the message records that.
+// of a message and the capacity of the node. A limiter exists only if the account has the limit, so it costs
+// other accounts nothing. As with a key, a message has its place for as long as its lease. If the message was
+// leased before the account had the limit, it is not counted; `counted` and `countedToEndpoint` record that.
 
 /** Return the limit of an account for one kind of gate, or null if the account has no such limit. */
 const readLimit: Record<AccountLimit["kind"], (account: Account) => number | null> = {
@@ -42,11 +42,11 @@ export function readAccountLimiters(
 const withParallelism = (limiter: Limiter, parallelism: number): Limiter =>
   limiter.parallelism === parallelism ? limiter : { ...limiter, parallelism };
 
-/** Reports whether an account has a limit after a change that it did not have before. */
+/** Reports whether a change gives an account a limit that it did not have before. */
 export const gainsAccountLimit = (before: Account, after: Account): boolean =>
   Object.values(readLimit).some((limit) => limit(before) === null && limit(after) !== null);
 
-/** Sets the limit of a limiter to that of its account, which may have been changed or removed. */
+/** Copies the current limit of an account to its limiter. The limit may have been changed or removed. */
 export function refreshAccountLimit(
   draft: Draft,
   moment: Moment,
@@ -60,8 +60,8 @@ export function refreshAccountLimit(
 
 /**
  * Returns the limiters to load with these accounts and endpoints. A command that reads an account may send
- * any of its messages, so it reads the limiter of the account as well. A command that names an endpoint reads
- * the limiter of that endpoint. There are none for accounts without a limit.
+ * any of its messages, so the limiter of the account is loaded as well. For each endpoint, the limiter of the
+ * endpoint is loaded. An account without limits needs no limiters.
  */
 export function listAccountLimiterKeys(
   draft: Draft,

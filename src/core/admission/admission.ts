@@ -37,13 +37,13 @@ import { findLimiter, freeRoom, readLimiter, unreservedRoom } from "./limiter.ts
 // already wait, the message is held in that gate's waitlist. Waitlists are ordered by message id, which is
 // the order of acceptance.
 //
-// A message that waits for capacity (5) uses up none of the limits before it, so other messages can. A
-// message that waits for a limit of its account (3 or 4) reserves a place at the earlier gates that count
-// deliveries. Without these reservations, the waitlists of the account would fill up with messages of a key
-// or an endpoint that is at its limit. Each of these messages would be sent back when its turn came, ahead of
-// messages that could have been sent.
+// A message that waits for capacity (5) uses up none of the limits at gates 2 to 4, so other messages can use
+// them. A message that waits for a limit of its account (3 or 4) reserves a place at the earlier gates that
+// count deliveries. Without these reservations, the waitlists of the account would fill up with messages of a
+// key or an endpoint that is at its limit. Each of these messages would be sent back when its turn came,
+// ahead of messages that could have been sent.
 
-/** A message as far as it has come, and the gate that stops it; null: it may be sent. */
+/** The new state of a message, and the gate that stops it; null if it may be sent. */
 export type Advanced = { state: MessageState; stoppedAt: Gate | null };
 
 /**
@@ -67,8 +67,8 @@ export function advance(draft: Draft, moment: Moment, initial: MessageState): Ad
 
 /**
  * Reports whether a message may pass a gate now. A message with a reservation needs a free place. Any other
- * message needs an unreserved one, and waits behind those already there unless it was in this waitlist or a
- * later one itself.
+ * message needs an unreserved place. It also waits behind the messages in the waitlist, unless it comes from
+ * this waitlist or from that of a later gate.
  */
 function mayPass(limiter: Limiter, state: MessageState, { now }: Moment): boolean {
   const gate = parseGate(limiter.id);
@@ -99,7 +99,7 @@ export function mightPass(draft: Draft, state: MessageState): boolean {
   const { account, queue, slot, waitlist } = state;
   const limiter =
     queue === null || slot !== null ? undefined : findLimiter(draft, { account, gate: queueGate(queue) });
-  // A limiter that does not exist yet is open at any time, so any time will do.
+  // `now` has no effect here: rates are ignored, and a limiter that does not exist yet is open at any time.
   const limiters = [...(limiter ? [limiter] : []), ...listDeliveryLimiters(draft, { now: 0 }, state)];
   return !limiters.some((one) => isCertainlyClosed(one, waitlist === null)) && hasCapacity(draft, state);
 }
@@ -130,8 +130,8 @@ export function hold(
 
 /**
  * Releases everything that a finished message has: its places at the limiters, its place in a waitlist, and
- * its share of a queue slot. Create the message's callbacks first; they take a share of the slot, which is
- * otherwise freed here.
+ * its share of a queue slot. The caller must create the message's callbacks first. They share the slot;
+ * without them, the slot is freed here.
  */
 export function release(draft: Draft, moment: Moment, state: MessageState): void {
   countEnd(draft, moment, state);

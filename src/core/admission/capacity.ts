@@ -17,8 +17,8 @@ export type DeliveryCapacity = {
   /** No destination gets more than this, even if the node is idle. */
   perHost: number;
   /**
-   * The accounts whose due messages wait for a claim, so that a new message must not overtake them: all,
-   * none, or these.
+   * The accounts whose due messages wait for a claim, so that a new message must not overtake them. True
+   * means all accounts, false none.
    */
   backlog: boolean | ReadonlySet<AccountId>;
   /** Running deliveries by destination (`laneName`). */
@@ -36,13 +36,14 @@ export type DeliveryCapacity = {
 export type CapacityHoldings = { total: number; byAccount: ReadonlyMap<AccountId, number> };
 
 /**
- * Bytes of bodies. `free` may be negative: the last body taken may exceed the limit, so that a large body
- * never waits without end.
+ * Bytes of bodies. `free` may be negative, because the last body taken may exceed the limit. Without that, a
+ * large body could wait without end.
  */
 export type ByteCapacity = {
   free: number;
   /**
-   * The most bytes that one batch loads for messages that it may send. The first message is always loaded.
+   * The maximum number of bytes that one batch loads for messages that it may send. The first message is
+   * always loaded.
    */
   perBatch: number;
   /** Bytes of running deliveries by destination (`laneName`). */
@@ -50,8 +51,8 @@ export type ByteCapacity = {
 };
 
 /**
- * Deliveries that were promised since the capacity was counted: `account` and `accountBytes` to the account
- * of the destination.
+ * Deliveries and bytes that were taken since the capacity was counted: in all (`all`, `bytes`), by the
+ * destination (`lane`, `laneBytes`), and by its account (`account`, `accountBytes`).
  */
 export type TakenCapacity = {
   all: number;
@@ -101,9 +102,9 @@ function hasBytes({ free, byLane }: ByteCapacity, taken: TakenCapacity, lane: st
 }
 
 /**
- * Reports whether a delivery to a destination may begin before it is known which others wait. Nothing is
- * running to it, and more deliveries are free than destinations are being sent to, so that it takes none from
- * another.
+ * Reports whether a delivery to a destination may begin before it is known which other messages wait. This is
+ * allowed if no delivery to the destination is running, and if the free deliveries outnumber the destinations
+ * with running deliveries. The delivery then takes nothing from another destination.
  */
 export function isNewcomer(
   capacity: DeliveryCapacity,

@@ -90,9 +90,9 @@ export function releaseSlot(draft: Draft, moment: Moment, state: MessageState): 
 }
 
 /**
- * Removes a queue if no message waits there or is in flight. The given slots of finished messages no
- * longer count: their callbacks, or their aborted requests, end without the queue. Returns false if the
- * queue is still needed.
+ * Removes a queue if none of its messages waits or is in flight; otherwise returns false. Slots of finished
+ * messages among the given slots no longer count. Their callbacks and aborted requests continue without the
+ * queue.
  */
 export function removeQueue(
   draft: Draft,
@@ -126,14 +126,14 @@ export function countStart(draft: Draft, moment: Moment, state: MessageState): M
 }
 
 /**
- * A message whose delivery has ended. `nextAt` is when the message is due for its retry. Absent: it is not
- * delayed or not sent again.
+ * A message whose delivery has ended. `nextAt` is when the message is due for its retry. It is absent if the
+ * message is due at once or is not sent again.
  */
 export type EndedDelivery = MessageState & { nextAt?: Millis };
 
 /**
  * Counts the end of a delivery, whether it finished or was given up. Does nothing for a message that is not
- * leased. The message's key is not forgotten before `nextAt`.
+ * leased. The limiters of the message are not removed before `nextAt`.
  */
 export function countEnd(draft: Draft, moment: Moment, state: EndedDelivery): void {
   const { account, leasedBy, flowControlKey, counted, countedToEndpoint, nextAt = 0 } = state;
@@ -147,7 +147,7 @@ export function countEnd(draft: Draft, moment: Moment, state: EndedDelivery): vo
 
 /**
  * Counts a message that enters a waitlist and, if a limit of its account holds it, reserves a place at the
- * gates before that one.
+ * earlier gates.
  */
 export function enterWaitlist(
   draft: Draft,
@@ -227,7 +227,7 @@ function decrement(draft: Draft, moment: Moment, { account, gate, counter, nextA
   });
 }
 
-/** Returns the keys of the limiters that these messages pass, or have passed. */
+/** Returns the keys of the limiters that these messages will pass, or that count them. */
 export function listLimiterKeys(
   states: Iterable<Pick<MessageState, "account" | "queue" | "flowControlKey"> & Partial<MessageState>>,
 ): Key[] {

@@ -2,20 +2,20 @@ import type { MessageState } from "../model/message.ts";
 
 /**
  * A gate is something that a due message must pass before it is sent. A message passes its gates in the order
- * of `gateKinds`, and is held in the waitlist of the first one that is closed.
+ * of `gateKinds`, and is held in the waitlist of the first closed gate.
  *
  * The first four gates have a limiter, a row of `limiters`. Its counters are sums over the other rows of the
  * account:
  *
- * - `running` is, for a queue, the number of its slots; for the others, the number of leased messages that
- *   they count.
+ * - `running` is, for a queue, the number of its slots; for any other gate, the number of leased messages
+ *   that it counts.
  * - `waiting` is the number of held messages in the waitlist of the gate.
  * - `waitingDownstream` is the number of held messages that wait for a limit of their account (`endpoint` or
- *   `account`) and reserve a place at this earlier gate. They always reserve one at their key, and one at
- *   their endpoint if `countedToEndpoint` is set. A reserved place counts as taken for messages that have not
- *   reserved one themselves.
+ *   `account`) and reserve a place at this earlier gate. They always reserve a place at their key, and also
+ *   at their endpoint if `countedToEndpoint` is set. For messages without a reservation, a reserved place
+ *   counts as taken.
  *
- * Only `counters.ts` changes them. `test/model/counters.ts` computes them from the rows.
+ * Only `counters.ts` changes these counters. `test/model/counters.ts` computes them from the rows.
  */
 export type Gate = Queue | FlowControlKey | AccountEndpoint | WholeAccount | Capacity;
 
@@ -88,16 +88,16 @@ export const isAccountLimit = (gate: Gate): gate is AccountLimit =>
 /** Reports whether two gates are the same. */
 export const isSameGate = (a: Gate, b: Gate): boolean => a.kind === b.kind && a.name === b.name;
 
-/** Returns two texts between which the ids of all gates of one kind are, and no others. */
+/** Returns two texts. The ids of all gates of one kind sort between them, and no other ids do. */
 export const listGateBounds = (kind: GateKind): { after: string; before: string } => ({
   after: `${kind}:`,
   before: `${kind};`,
 });
 
 /**
- * The order in which a transaction locks limiters, which is not that of the gates. A batch knows the queues
- * and keys of its messages first, then the accounts, and the endpoints of the messages in a waitlist last.
- * Locked in the order in which they become known, limiters do not make two transactions wait for each other.
+ * The order in which a transaction locks limiters. It differs from the order of the gates. A batch knows the
+ * queues and keys of its messages first, then the accounts, and last the endpoints of the messages in a
+ * waitlist. If all transactions lock limiters in this order, no two of them wait for each other.
  */
 const lockOrder: readonly GateKind[] = ["key", "queue", "account", "endpoint", "capacity"];
 

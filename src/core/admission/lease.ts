@@ -6,13 +6,13 @@ import type { Account, StoredMessage, LeaseRef, MessageState, Millis } from "../
 import { countStart } from "./counters.ts";
 
 /**
- * The `dueAt` of a lease whose node ended with its server, and did not let it expire: the message is due at
+ * The `dueAt` of a lease that was ended by a restart of the server, before it expired. The message is due at
  * any time.
  */
 export const serverEndedDueAt: Millis = 0;
 
 /**
- * Leases a message to this node and hands it to the dispatcher. The caller has taken delivery capacity for
+ * Leases a message to this node and passes it to the dispatcher. The caller has taken delivery capacity for
  * it.
  */
 export function lease(
@@ -46,8 +46,8 @@ export const toLeaseRef = ({ account, id, attempts }: MessageState): LeaseRef =>
 });
 
 /**
- * Returns the message if this node still holds the lease of exactly this attempt, or null. The attempt number
- * is the fence: a report that arrives after the lease was lost changes nothing.
+ * Returns the message if this node still holds the lease of exactly this attempt, or null. A report that
+ * arrives after the lease was lost names an older attempt, so it changes nothing.
  */
 export function findLeased(
   draft: Draft,

@@ -5,16 +5,16 @@ import type { Limiter } from "../model/limiter.ts";
 import type { LimiterGate } from "./gate.ts";
 import { formatGate, parseGate } from "./gate.ts";
 
-// A limiter is the row of a gate that counts: limits, counters, and the time at which its waitlist must be
+// A limiter is the row of a gate: its limits, its counters, and the time at which its waitlist must be
 // checked. Queues, flow-control keys and the limits of accounts are limiters. This file has the arithmetic of
-// one row; `counters.ts` says when it counts what.
+// one row; `counters.ts` decides which event changes which counter.
 
 /** The limiter of an account that belongs to a gate. */
 export type LimiterName = { account: AccountId; gate: LimiterGate };
 
 /**
- * Returns a limiter that has counted nothing. A queue lets one message through at a time; any other gate has
- * no limits yet.
+ * Returns a limiter that has counted nothing. A new queue has a parallelism of 1; any other gate has no
+ * limits yet.
  */
 export function newLimiter({ account, gate }: LimiterName, now: Millis): Limiter {
   return {
@@ -48,8 +48,8 @@ export const readLimiter = (draft: Draft, { now }: Pick<Moment, "now">, name: Li
   findLimiter(draft, name) ?? newLimiter(name, now);
 
 /**
- * Returns the rate period of a limiter at `now`. A new one starts when the last one is over; a clock that was
- * set back does not prolong it.
+ * Returns the rate period of a limiter at `now`. A new period starts at the first look after the last period
+ * has ended. A clock that was set back does not prolong a period.
  */
 export function readWindow(
   { windowStart, windowUsed, period }: Limiter,
@@ -67,7 +67,7 @@ export function freeRoom(limiter: Limiter, now: Millis): number {
   return Math.max(0, Math.min(parallelRoom(limiter), rateRoom));
 }
 
-/** Returns how many more messages may pass that have not reserved a place. */
+/** Returns how many more messages without a reservation may pass. */
 export const unreservedRoom = (limiter: Limiter, now: Millis): number =>
   Math.max(0, freeRoom(limiter, now) - (limiter.waitingDownstream ?? 0));
 
@@ -92,27 +92,28 @@ function nextCheck(limiter: Limiter, kind: LimiterGate["kind"] | "capacity", now
   if (limiter.waiting === 0)
     return isIdle(limiter) ? Math.max(now + idle, limiter.lastDueAt + idle, windowEnd(limiter)) : null;
   if (unreservedRoom(limiter, now) > 0) return now;
-  // Messages with a reservation are the next ones here. When one of them moves, the limiter is written again.
+  // Messages with a reservation pass next here. When one of them moves, the limiter is written again.
   const reserved = limiter.waitingDownstream ?? 0;
   const isOnlyRateClosed =
     !limiter.paused && parallelRoom(limiter) > reserved && limiter.rate !== null && limiter.rate > reserved;
   if (isOnlyRateClosed) return readWindow(limiter, now).windowStart + limiter.period;
-  // A command that changes the limit of an account does not know its endpoints, so the limiter is checked
-  // again. If all places are reserved by messages in the waitlist of the account, the limiter is written when
-  // one of them moves. So no more limiters are checked than deliveries are in flight.
+  // A command that changes the limit of an account does not know the endpoints of the account, so the limiter
+  // of a busy endpoint is checked at intervals. If all places are reserved by messages in the waitlist of the
+  // account, the limiter is written when one of them moves. The number of checked limiters is therefore at
+  // most the number of deliveries in flight.
   return kind === "endpoint" && limiter.running > 0 ? now + spans.waitlistCheck : null;
 }
 
 /**
- * The limiter counts the deliveries of its period until then. A key that is forgotten earlier would allow
+ * Returns the end of the current rate period. If the row of a key were removed earlier, the key would allow
  * more than its rate.
  */
 const windowEnd = ({ rate, windowStart, period }: Limiter): Millis =>
   rate === null ? 0 : windowStart + period;
 
 /**
- * Reports whether a limiter counts nothing and has no setting made by hand, so that the next message would
- * create the same one.
+ * Reports whether a limiter counts nothing, is not paused and has no pinned limits. The next message would
+ * create the same limiter.
  */
 export const isIdle = ({ running, waiting, waitingDownstream = 0, paused, pinned }: Limiter): boolean =>
   running === 0 && waiting === 0 && waitingDownstream === 0 && !paused && !pinned.parallelism && !pinned.rate;

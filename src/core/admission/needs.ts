@@ -8,8 +8,8 @@ import { toLimiterKey } from "./limiter.ts";
 // The rows that a decision must load before messages pass gates.
 
 /**
- * Returns the slots and limiters to load before these messages move. A slot leads to the limiter of its
- * queue, which is named only once the slot is loaded; the store calls this until it names nothing new.
+ * Returns the slots and limiters to load before these messages move. The limiter of a slot's queue is known
+ * only once the slot is loaded. The store calls this function until it returns nothing new.
  */
 export function admissionNeeds(
   draft: Draft,

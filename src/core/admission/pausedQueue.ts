@@ -13,8 +13,8 @@ export const isQueuePaused = (draft: Draft, { account, id, queue, slot }: Messag
   queue !== null && slot === id && findLimiter(draft, { account, gate: queueGate(queue) })?.paused === true;
 
 /**
- * Postpones a message that has a slot of a paused queue, by `spans.pausedQueueCheck`. It leaves the waitlist
- * it was in, so that it does not block the messages behind it. Returns false if its queue is not paused.
+ * Postpones a message that has a slot of a paused queue, by `spans.pausedQueueCheck`. The message leaves its
+ * waitlist, so that it does not block the messages behind it. Returns false if its queue is not paused.
  */
 export function deferIfQueuePaused(draft: Draft, moment: Moment, state: MessageState): boolean {
   if (!isQueuePaused(draft, state)) return false;

@@ -20,8 +20,8 @@ import { admissionNeeds, stateDestinationNeeds } from "./needs.ts";
 export const headLimit = 2;
 
 /**
- * Returns the waitlist for delivery capacity to a host, if there is one. A new message must wait behind those
- * in it.
+ * Returns the waitlist for delivery capacity to a host, if there is one. A new message must wait behind the
+ * messages in it.
  */
 export const findHostWaitlist = (
   draft: Draft,
@@ -32,8 +32,9 @@ export const findHostWaitlist = (
  * Sends the first messages of a host's waitlist as far as there is capacity. The waitlist is removed with its
  * last message.
  *
- * The waitlist is served after each delivery to its host, so normally no message waits until `dueAt`. `dueAt`
- * is for capacity that other hosts free, and for a node that ended with all deliveries to the host.
+ * The waitlist is served after each delivery to its host, so normally no message waits until `dueAt`. The
+ * check at `dueAt` is needed if other hosts free capacity, or if all deliveries to the host ended with their
+ * node.
  */
 export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: HostWaitlist): void {
   const { account, host } = waitlist;
@@ -41,7 +42,7 @@ export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: HostWa
   const first = findFirstNotServed(draft, moment, { account, gate });
   if (!first && draft.isWholeWaitlist(account, formatGate(gate)))
     return draft.drop("hostWaitlists", account, host);
-  // If there is capacity left for messages behind the loaded ones, the waitlist is checked again at once.
+  // If capacity is left after all loaded messages have moved, the waitlist is checked again at once.
   const isOutOfCapacity = first && !draft.hasCapacity(account, host);
   const untilCheck = draft.isDenied(account, host) ? spans.deniedWaitlistCheck : spans.waitlistCheck;
   draft.put("hostWaitlists", { ...waitlist, dueAt: moment.now + (isOutOfCapacity ? untilCheck : 0) });
@@ -49,10 +50,10 @@ export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: HostWa
 
 /**
  * Lets the first messages of a limiter's waitlist pass as far as the limiter is open. A limiter that has been
- * idle for long is removed.
+ * idle for long enough is removed.
  *
- * A limiter becomes due when it opens, so that a claim serves its waitlist. Outcomes open limiters most
- * often, so an outcome serves the waitlist at once.
+ * A limiter becomes due when it opens, so that a claim serves its waitlist. Most limiters are opened by an
+ * outcome, so an outcome serves the waitlist at once.
  */
 export function serveLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): void {
   const gate = parseGate(id);
@@ -75,8 +76,8 @@ export function serveLimiter(draft: Draft, moment: Moment, { account, id }: Limi
 
 /**
  * Delays the next check of a limiter whose messages all moved on to waitlists of hosts without capacity. If
- * the other messages followed at once, they would come back as soon as there is capacity and the key is full,
- * and so back and forth. Some messages have moved on, so the others can wait.
+ * the other messages followed at once, they would move back as soon as the host has capacity and the key is
+ * at its limit, and so on. Enough messages have moved on, so the others can wait.
  */
 function restLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): void {
   const limiter = draft.get("limiters", account, id);
@@ -85,8 +86,8 @@ function restLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): vo
 }
 
 /**
- * Returns the heads of the waitlists of due limiters: as many messages as these let pass, and at most `max`
- * in all.
+ * Returns the heads of the waitlists of due limiters: as many messages as these limiters let pass, and at
+ * most `max` in all.
  */
 export const listWaitlistHeads = (limiters: readonly Limiter[], max: number): WaitlistHead[] =>
   limiters.flatMap((limiter) => {
@@ -136,15 +137,15 @@ export const withCapacity = (
 
 /**
  * Leaves a waitlist to the next claim, which serves waitlists in the order in which they became due. If
- * capacity is short, a host that freed some must not take it again before hosts that have waited longer.
+ * capacity is short, a host that has freed capacity must not take it again before hosts that have waited
+ * longer.
  */
 export function checkSoon(draft: Draft, moment: Moment, waitlist: HostWaitlist): void {
   if (waitlist.dueAt > moment.now) draft.put("hostWaitlists", { ...waitlist, dueAt: moment.now });
 }
 
 /**
- * Has the waitlists of these hosts served by the next claim, because their account may have more deliveries
- * again.
+ * Makes the next claim serve the waitlists of these hosts, because their account may start deliveries again.
  */
 export const wakeHostWaitlists: Decision<
   { account: AccountId; hosts: readonly string[] },

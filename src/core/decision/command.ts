@@ -69,8 +69,8 @@ export type Key = readonly [account: AccountId, id?: string];
 export type WaitlistHead = { account: AccountId; waitlist: string; limit: number };
 
 /**
- * The expired rows of an account to load, at most `limit` of each table. The positions in the log and in the
- * dead letter queue begin with their time.
+ * The expired rows of an account to load, at most `limit` of each table. The ids of log entries and dead
+ * letters begin with their time.
  */
 export type ExpiredNeed = {
   account: AccountId;
@@ -100,7 +100,7 @@ export type RunRows = {
 export type RunTableName = keyof RunRows;
 /** A run of an account. */
 export type RunNeed = { account: AccountId; run: RunKey };
-/** The rows of a run in one table. `event` selects those of one event, in the tables that have events. */
+/** The rows of a run in one table. `event` selects the rows of one event, in the tables that have events. */
 export type RunRowsNeed = RunNeed & { table: RunTableName; event?: string };
 
 /** The number of rows of a kind that an account has, counted up to `limit`. */
@@ -117,8 +117,8 @@ export type StepsNeed = RunNeed & { stepKey?: string };
 export type BodyTableName = "storedMessages" | "deadLetters" | "notifications" | "steps";
 
 /**
- * The most due rows to load from each table, the oldest first. `limit` is for messages. `turns`: also load
- * rows of other accounts in turn, see `core/fairness/turns.ts`.
+ * The maximum number of due rows to load from each table, the oldest first. `limit` is for messages. `turns`:
+ * also load rows of other accounts in turn, see `core/fairness/turns.ts`.
  */
 export type DueNeed = {
   limit: number;
@@ -135,8 +135,8 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   readonly withoutBodies?: { readonly [T in "storedMessages" | "deadLetters" | "steps"]?: readonly Key[] };
   /**
    * Messages that may be sent now. Their stored messages are loaded in this order, as far as the bytes of a
-   * batch allow. The others are left for the next claim. They are loaded after all other rows, so that no
-   * more are requested than needed.
+   * batch allow; other messages are left for the next claim. Stored messages are loaded after all other rows,
+   * so that only those that are needed are requested.
    */
   readonly toSend?: readonly MessageState[];
   /**
@@ -155,9 +155,9 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   readonly waitlistHeads?: readonly WaitlistHead[];
   /**
    * Messages that are leased by other nodes. Without a `session`, these are the messages of all other nodes;
-   * use this only if no other node can be alive. With a `session`, they are those that `node` leased until a
-   * time between `after` and `until`, if it still has this session. The session then stays the same until the
-   * transaction ends.
+   * omit it only if no other node can be alive. With a `session`, these are the messages whose leases by
+   * `node` end between `after` and `until`, if `node` still has this session. The session then stays the same
+   * until the transaction ends.
    */
   readonly leasedByOthers?: LeasedNeed;
   /** Expired rows of accounts. */
@@ -179,8 +179,8 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
 };
 
 /**
- * The rows that a decision reads and changes: those that it asked for, with the changes of earlier commands
- * in the batch.
+ * The rows that a decision reads and changes. They are the rows that it asked for, with the changes of
+ * earlier commands in the batch.
  */
 export interface Draft {
   /** Returns a row, or undefined if it does not exist. */
@@ -214,7 +214,10 @@ export interface Draft {
   turns(): Turns;
   /** Returns the rows of a run that were asked for, in the order of their ids. */
   listRunRows<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][];
-  /** Reports whether all unfinished messages of a run were asked for. They are if the run may end. */
+  /**
+   * Reports whether all unfinished messages of a run were asked for. A decision must ask for them before it
+   * ends the run.
+   */
   mayEndRun(account: AccountId, run: RunKey): boolean;
   /**
    * Returns the history of a run, or one entry of it, in no particular order. Throws `RetryInNextBatch` if
@@ -222,12 +225,13 @@ export interface Draft {
    */
   listSteps(account: AccountId, run: RunKey, stepKey?: string): readonly Step[];
   /**
-   * Returns the first messages that are still in a waitlist, of those that were asked for. A caller that
+   * Returns the messages at the head of a waitlist that were asked for and are still in it. A caller that
    * needs only one message stops after it.
    */
   waitlistHead(account: AccountId, waitlist: string): Iterable<MessageState>;
   /**
-   * Reports whether `waitlistHead` returns the whole waitlist. False: there may be more messages behind it.
+   * Reports whether `waitlistHead` returns the whole waitlist. False: more messages may follow those that it
+   * returns.
    */
   isWholeWaitlist(account: AccountId, waitlist: string): boolean;
   /** Returns the messages of `Needs.leasedByOthers`. */
@@ -263,8 +267,8 @@ export interface Draft {
   /** Takes capacity for a delivery to a host, and `size` bytes of memory. Returns false if there is none. */
   takeCapacity(account: AccountId, host: string, size: number): boolean;
   /**
-   * Reports whether the stored message of a message to send has been looked up. False: others came first, and
-   * the message is left for the next claim.
+   * Reports whether the stored message of a message to send has been looked up. False: other messages used up
+   * the bytes of the batch, and this message is left for the next claim.
    */
   isBodyLoaded(message: Pick<MessageState, "account" | "id">): boolean;
   /**
@@ -296,8 +300,8 @@ export interface Draft {
   /** Gives a leased message to this node's dispatcher when the batch has been stored. */
   deliver(delivery: Delivery): void;
   /**
-   * Tells this node's dispatcher, when the batch has been stored, that the outcome of an attempt is no longer
-   * needed, so that it may abort the request.
+   * When the batch has been stored, tells this node's dispatcher that the outcome of an attempt is no longer
+   * needed. The dispatcher may then abort the request.
    */
   abort(lease: LeaseRef): void;
 }
@@ -320,8 +324,8 @@ export type Decision<Input, Answer> = {
   /** Returns the rows to load for an input. */
   needs(input: Input): Needs;
   /**
-   * Returns the rows to load in addition, when the first ones are loaded. Called again until it names nothing
-   * new.
+   * Returns more rows to load, once the rows that were asked for before are loaded. It is called until it
+   * returns nothing new.
    */
   further?(input: Input, draft: Draft): Needs;
   /** Writes the changes to the draft and returns the answer. */

@@ -5,9 +5,9 @@
 const destinationShare = 1 / 2;
 
 /**
- * Returns how many deliveries a node may run at once, and how many sockets to destinations it may have,
- * including idle ones, if it is configured for `capacity` deliveries. `descriptors` is the file descriptor
- * limit of the process, or null if it is not known.
+ * Returns how many deliveries a node that is configured for `capacity` deliveries may run at once. Also
+ * returns how many sockets to destinations it may have, including idle ones. `descriptors` is the file
+ * descriptor limit of the process, or null if it is not known.
  */
 export function limitToDescriptors(
   descriptors: number | null,

@@ -1,10 +1,10 @@
-/** The last part of a capacity, which an account that holds more than this part must leave free. */
+/** The part of a capacity that must stay free if an account that already holds this much takes more. */
 const lastPart = 1 / 8;
 
 /**
  * Reports whether an account that holds `own` of a capacity may take `wanted` more without harm to other
- * accounts. An account that holds more than an eighth must leave the last eighth free. The rest goes to any
- * account that has work. A capacity below 8 has no last eighth.
+ * accounts. An account may always take up to an eighth. To hold more, it must leave the last eighth free. A
+ * capacity below 8 has no last eighth.
  */
 export function leavesReserve(
   { total, free }: { total: number; free: number },

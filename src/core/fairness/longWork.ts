@@ -15,8 +15,8 @@ export type LongWorkParts = {
 
 /**
  * Shares the event loop between long work and all other work. Work that would block all other requests is cut
- * into slices of less than a millisecond. Each turn of the event loop runs one slice, and more until they
- * have taken a millisecond together. Owners take turns.
+ * into slices of less than a millisecond. Each turn of the event loop runs slices until they have taken a
+ * millisecond together, but at least one. Owners take turns.
  */
 export class LongWork {
   readonly #parts: LongWorkParts;
@@ -28,8 +28,8 @@ export class LongWork {
   }
 
   /**
-   * Adds a slice of an owner's work. `expected` is the time that the slice causes after it has returned, for
-   * example for a read that it starts. `run` must not throw.
+   * Adds a slice of an owner's work. `expected` is the time of the work that the slice causes after it has
+   * returned, for example of a read that it starts. `run` must not throw.
    */
   next(owner: string, run: () => void, expected: Millis = 0): void {
     const slices = this.#waiting.get(owner);

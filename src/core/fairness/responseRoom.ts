@@ -2,8 +2,8 @@ import { leavesReserve } from "./lastPart.ts";
 
 /**
  * The memory of a node for bodies, in bytes: `total` is all of it, `sending` is held by messages in flight,
- * and `responses` by responses. `granted` is the number of responses that were given room for all of their
- * bytes and are not stored yet.
+ * and `responses` by responses. `granted` is the number of responses that have room for all of their bytes
+ * and are not stored yet.
  */
 export type BodyMemory = { total: number; sending: number; responses: number; granted: number };
 
@@ -11,7 +11,8 @@ export type BodyMemory = { total: number; sending: number; responses: number; gr
 export const smallResponse = 16 * 1024;
 
 /**
- * The part of the memory that messages in flight leave to responses. Otherwise all could wait for each other.
+ * The part of the memory that messages in flight leave to responses. Without it, messages and responses could
+ * wait for each other without end.
  */
 const responseShare = 1 / 4;
 
@@ -21,9 +22,9 @@ export const freeForResponses = ({ total, sending, responses }: BodyMemory): num
 
 /**
  * Reports whether a response may take room for all of its `wanted` bytes. `accountBytes` is what the
- * responses of its account hold. A response that was given room never waits again, so a waiting response
- * continues when one of those is stored or times out. If there are none of those, the response always gets
- * its room.
+ * responses of its account hold. A response that has room never waits again, so each of these responses is
+ * stored or times out, and then frees its room for a waiting response. If no response has room, the next one
+ * always gets it.
  */
 export const hasResponseRoom = (memory: BodyMemory, accountBytes: number, wanted: number): boolean => {
   const free = freeForResponses(memory);

@@ -12,10 +12,10 @@ export type DueTable = (typeof dueTables)[number];
 export type Turns = { readonly [T in DueTable]?: AccountId };
 
 /**
- * The limits of one turn, which looks at more rows than the oldest: at most `accounts` accounts that have due
- * rows, and at most `rows` rows of each. To find these accounts, a turn passes at most `skippedAccounts`
- * accounts that have only rows that are due later. So the backlog of one account delays another by one turn,
- * and accounts with nothing pending cost nothing.
+ * The limits of one turn. In addition to the oldest rows, a turn looks at no more than `accounts` accounts
+ * that have due rows, and at no more than `rows` rows of each. To find these accounts, it passes over at most
+ * `skippedAccounts` accounts whose rows are all due later. The backlog of one account therefore delays
+ * another account by one turn, and accounts without pending rows cost nothing.
  */
 export const turnLimits = { accounts: 16, rows: 16, skippedAccounts: 256 };
 
@@ -42,8 +42,8 @@ export function orderInRounds<Row extends { account: AccountId }>(
 
 /**
  * Returns the accounts that may have more due rows, after a claim that did not see all of them: the accounts
- * of `before`, and those of these rows. An account that had its turn, after `from` and up to `to` ("" for the
- * last one), and showed fewer rows than a turn looks at, has no backlog.
+ * of `before`, and those of these rows. The turn went through the accounts after `from` up to `to` ("": up to
+ * the last account). An account in this range with fewer rows than a turn looks at has no backlog.
  */
 export function listBackloggedAccounts(
   rows: readonly { account: AccountId }[],

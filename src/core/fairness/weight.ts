@@ -2,21 +2,26 @@ import { limits } from "../values/limits.ts";
 import type { MessageInput } from "../model/message.ts";
 
 /**
- * The limit of one transaction, about 1,024 rows, because other commands wait for it. A heavier command is
- * stored alone. Bodies count as rows by their bytes, so at most 4 MiB of bodies go together.
+ * The limit of one transaction, about 1,024 rows. It is limited because other commands wait for the
+ * transaction. A heavier command is stored alone. Bodies count as one row per 4 KiB, so one transaction
+ * stores at most 4 MiB of bodies.
  */
 export const transaction = { rows: 1024, bytesPerRow: 4 * 1024 } as const;
 
-/** The rows that a message writes, besides one for each of its labels. */
+/** The rows that a message writes, in addition to one row for each of its labels. */
 const rowsPerMessage = 2;
 
-/** The rows of one part of a long list of messages. Other commands are stored between the parts. */
+/**
+ * The maximum weight, in rows, of one part of a long list of messages. Other commands are stored between the
+ * parts.
+ */
 const maxPartRows = transaction.rows / 4;
 
 type WeighedInput = Pick<MessageInput, "group" | "labels" | "body">;
 
 /**
- * Returns the most messages that an input can create: for a group, the most endpoints that a group can have.
+ * Returns the maximum number of messages that an input can create. For a group, this is the maximum number of
+ * endpoints of a group.
  */
 const maxMessageCount = ({ group }: Pick<MessageInput, "group">): number =>
   group === null ? 1 : limits.endpoints;
@@ -33,7 +38,7 @@ export function countBodyBytes(command: unknown): number {
   return "body" in command && command.body instanceof Uint8Array ? command.body.byteLength : 0;
 }
 
-/** Returns how many rows a command is worth in a transaction. */
+/** Returns the weight of a command in a transaction, in rows. */
 export function weighCommand(command: unknown): number {
   if (typeof command === "object" && command !== null && hasInputs(command)) {
     let weight = 0;

@@ -33,10 +33,7 @@ export type AccountLimits = {
 /** The name of a limit. */
 export type LimitName = keyof AccountLimits;
 
-/**
- * The name of a plan. `selfHosted` allows as much as the server can bear. An account without a plan has this
- * plan.
- */
+/** The name of a plan. `selfHosted` has the limits of the server. An account without a plan has this plan. */
 export type PlanName = "selfHosted" | "free" | "paid" | "fixed_1m" | "fixed_10m" | "fixed_100m";
 
 /**
@@ -45,7 +42,7 @@ export type PlanName = "selfHosted" | "free" | "paid" | "fixed_1m" | "fixed_10m"
  */
 export type AccountState = "active" | "passive";
 
-/** The terms of an account: its grants, and records about its use. Every field is optional. */
+/** The terms of an account: what it may use, and records of what it has used. Every field is optional. */
 export type Terms = {
   plan?: PlanName;
   /** The operator set the plan, so the account itself cannot change it. */

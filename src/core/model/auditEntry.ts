@@ -20,7 +20,7 @@ export type Actor = {
 /** An action: a word such as `queue.delete`, and its object. */
 export type AuditNote = {
   what: string;
-  /** The name or id of the object. If there are several, it is the first. Null means the account itself. */
+  /** The name or id of the object, or of the first of several objects. Null means the account itself. */
   object: string | null;
   /** The number of objects, if a request can affect several. */
   count?: number;

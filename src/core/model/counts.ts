@@ -1,6 +1,6 @@
 import type { AccountId, Millis } from "./message.ts";
 
-/** The counts of an account. Bytes are those of bodies. */
+/** The counts of an account. Bytes are bytes of bodies, except in `storedBytes`. */
 export type Counts = {
   /**
    * Messages outside workflows: one for each message that was accepted or created, including callbacks, and

@@ -7,7 +7,7 @@ export type CallbackState =
   | "CALLBACK_SUCCESS"
   | "CALLBACK_FAIL"
   | "CALLBACK_CANCELED";
-/** The state of a failure callback and the response to it, as both are shown with the dead letter. */
+/** The state of a failure callback and the response to it, as the API shows them with the dead letter. */
 export type FailureCallbackInfo = {
   state: CallbackState;
   responseStatus?: number;

@@ -3,7 +3,8 @@ import type { AccountId, MessageInput, MessageId, Millis } from "./message.ts";
 
 /**
  * A deduplication key, which belongs to one message or one schedule until `expiresAt`. `made` has the time of
- * acceptance and, for a message, its URL. For the key of a signature, it has the topics that came with it.
+ * acceptance and, for a message, its URL. For the key of a signature, `made` has the topics that came with
+ * the signature.
  */
 export type Deduplication = {
   account: AccountId;

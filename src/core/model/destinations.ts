@@ -68,9 +68,9 @@ function parseUrlPattern(text: string, refuse: (problem: string) => never): stri
 }
 
 /**
- * Reports whether a receiver may take a path for another path. Reasons are dot segments in any spelling, with
- * or without text after the dots, double encoding, and invalid UTF-8 that some receivers read as dots and
- * slashes. A path is delivered unchanged, so it is checked unchanged.
+ * Reports whether a receiver may interpret a path as another path. Such a path has dot segments in any
+ * spelling (with or without text after the dots), double encoding, or invalid UTF-8 that some receivers read
+ * as dots and slashes. A path is checked unchanged, because it is delivered unchanged.
  */
 const isAmbiguousPath = (path: string): boolean =>
   /(^|\/)\.{1,2}(?![\w~.-]|%(25)*[89a-f])|\\|%(25)*(2e|2f|5c|00|u|c[01]|e0%(25)*[89]|f0%(25)*8)/i.test(path);
@@ -131,8 +131,8 @@ type CallbackTarget = {
 };
 
 /**
- * Returns the part of a target that is not among the allowed destinations, as text for an error; null if all
- * of it is allowed.
+ * Returns the part of a target that is not allowed, as text for an error. Returns null if all parts are
+ * allowed.
  */
 export function findForbiddenDestination(
   { urls, groups, queues }: AllowedDestinations,
@@ -150,7 +150,8 @@ export function findForbiddenDestination(
   const forbidden = all.find((url) => !matchesUrl(urls, url));
   if (forbidden === undefined) return null;
   if (target.group === null || forbidden !== target.url) return shortenUrl(forbidden);
-  // A caller that may publish to a group need not know its endpoints.
+  // The error does not name the endpoint, because a caller that publishes to a group need not know its
+  // endpoints.
   return `${forbidden === "" ? "" : "an endpoint of "}the URL group ${target.group}`;
 }
 

@@ -4,12 +4,15 @@ import { truncateText } from "../values/name.ts";
 import type { RunFailure } from "./run.ts";
 import { parseStepKey } from "./stepId.ts";
 
-/** The name of the step that failed or, if that is not known, of the last step before it. */
+/**
+ * The name of the step that failed (`stepName`). If it is not known, `afterStep` is the name of the last step
+ * before the failure.
+ */
 export type FailedStep = { stepName: string | null; afterStep: string | null };
 
 /**
- * Returns what is known about the step at which a run failed. The response of the endpoint counts first, if
- * its client names the step. Otherwise the step of the failed message counts.
+ * Returns what is known about the step at which a run failed. If the response of the endpoint names the step,
+ * that name is used. Otherwise the step of the failed message is used.
  */
 export function findFailedStep(
   stepKey: string | undefined,
@@ -43,7 +46,7 @@ export const formatFailure = (
 ): string => formatRunFailure({ error: error ?? "", status, ...readFailureMessage(body) }, redaction);
 
 /**
- * Returns why a run failed, from what the run keeps of its failure. The redaction applies as in
+ * Returns why a run failed, from the failure that the run records. The redaction applies as in
  * `formatFailure`.
  */
 export function formatRunFailure(

@@ -2,7 +2,7 @@ import type { AccountId, MessageId, Millis } from "../values/basics.ts";
 
 /**
  * The limiter of a gate: its limits and its counters. `id` is the id of the gate. `core/admission/gate.ts`
- * defines what each counter is the sum of. A limit that is null does not apply.
+ * defines what each counter counts. A limit that is null does not apply.
  */
 export type Limiter = {
   account: AccountId;
@@ -33,7 +33,8 @@ export type Limiter = {
   /** The number of deliveries that began in the window. */
   windowUsed: number;
   /**
-   * The latest known time at which one of its messages is due. The limiter is not removed before that time.
+   * The latest time at which a known message of the limiter is due. The limiter is not removed before that
+   * time.
    */
   lastDueAt: Millis;
   /** The limits that a person has set. A queue that a person has set up also counts as pinned. */

@@ -27,8 +27,8 @@ export type SendSettings = {
 export type CallbackSettings = { url: string; delay?: Millis; labels?: readonly string[] } & SendSettings;
 
 /**
- * The key under which a message shares limits with others, and the limits it brings. A limit that is null was
- * not given.
+ * The key under which messages share limits, and the limits that this message sets for the key. Null: the
+ * message does not set this limit.
  */
 export type FlowControl = {
   key: string;
@@ -208,9 +208,9 @@ export type WithoutBody<Row extends { body: Bytes }> = Omit<Row, "body">;
  * - `pending`: the message waits for `dueAt`, its send time.
  * - `active`: a node has leased the message and is sending it. `dueAt` is the end of the lease; after that
  *   time the message is due again.
- * - `cancelling`: the message was cancelled while it was active. For all other purposes it has finished. The
- *   row keeps the lease, and the places of the request that still runs, until the request has an outcome or
- *   the lease ends.
+ * - `cancelling`: the message was cancelled while it was active. It counts as finished, but its request still
+ *   runs. The row keeps the lease and the places at the gates until the request has an outcome or the lease
+ *   ends.
  * - `held`: the message is due, but a gate is closed. It is in the waitlist of that gate and has no due time:
  *   see `core/admission/gate.ts`.
  */
@@ -221,14 +221,14 @@ export type MessageState = {
   dueAt: Millis | null;
   /**
    * The number of attempts that have ended, including lost ones. It is also the number of the running
-   * attempt, and the fence of its lease.
+   * attempt. A report with another number does not belong to the current lease and changes nothing.
    */
   attempts: number;
   /** The number of these attempts that ended without a report, because the lease expired. */
   lostAttempts: number;
   /**
    * The node that is sending the message; null if none is. `counted` and `countedToEndpoint` record that the
-   * message counts towards an account limit, in all or to its endpoint.
+   * message counts towards the limit of its account: in total, or for its endpoint.
    */
   leasedBy: NodeId | null;
   counted?: true;
@@ -240,7 +240,7 @@ export type MessageState = {
   timeKeys: TimeKeys;
   host: string;
   endpoint: string;
-  /** The bytes of the body, which are what the message occupies while it is sent. */
+  /** The number of body bytes that the message occupies in memory while it is sent. */
   size: number;
   /**
    * Whether the outcome must be reported. If not, a success can be settled without loading the stored
@@ -263,12 +263,15 @@ export type MessageState = {
 };
 
 /**
- * Reports whether a message is unfinished. A cancelled message whose request still runs has finished; its row
- * only keeps its places.
+ * Reports whether a message is unfinished. A cancelled message whose request still runs counts as finished;
+ * its row only keeps its places at the gates.
  */
 export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean => state !== "cancelling";
 
-/** A named set of endpoints. `headers` are the settings of every request to the group, as they were given. */
+/**
+ * A named set of endpoints. `headers` are the default headers of every request to the group, as they were
+ * given.
+ */
 export type UrlGroup = {
   account: AccountId;
   name: string;
@@ -336,15 +339,15 @@ export type LogRow = {
 };
 
 /**
- * An entry of a search index: a row has something that lists are searched by, or something was recorded about
- * it in a period of time. See `core/search/tags.ts` and `core/search/timeIndex.ts`.
+ * An entry of a search index: either a row has a property by which lists are searched, or a URL or a similar
+ * key occurred in a period of time. See `core/search/tags.ts` and `core/search/timeIndex.ts`.
  */
 export type Tag = { account: AccountId; id: string };
 
 /** The keys of the time index for everything that is recorded about a message: words separated by spaces. */
 export type TimeKeys = string;
 
-/** The keys that deliveries are signed with. After a rotation, `next` becomes `current`. */
+/** The keys with which deliveries are signed. After a rotation, `next` becomes `current`. */
 export type SigningKeys = { current: string; next: string };
 
 /** One tenant. All other rows belong to an account. */
@@ -354,7 +357,7 @@ export type Account = {
   name: string;
   password: string;
   token: string;
-  /** SHA-256 of the token in hex. Requests are looked up by it. */
+  /** SHA-256 of the token in hex. The account of a request is found by it. */
   tokenHash: string;
   signingKeys: SigningKeys;
   /** When the signing keys were last rotated, and the key that was current until then. */

@@ -3,7 +3,7 @@ import { canonicalName } from "../values/headers.ts";
 import type { Bytes, HeaderList, Redaction } from "./message.ts";
 
 /**
- * Returns SHA-256 in hex of bytes, or of text as UTF-8. The caller supplies it, because core has no
+ * Returns SHA-256 of bytes, or of the UTF-8 of a text, in hex. The caller supplies it, because core has no
  * cryptography.
  */
 export type Hash = (value: string | Bytes) => string;
@@ -61,5 +61,5 @@ export function redactHeaders(headers: HeaderList, redaction: Redaction | null, 
   return headers.map(([name, value]) => [name, names.has(name) ? redactValue(value, hash) : value]);
 }
 
-/** Equal values have equal replacements. Nothing else about a value can be seen. */
+/** Equal values have equal replacements. A replacement shows nothing else about its value. */
 const redactValue = (value: string | Bytes, hash: Hash): string => `REDACTED:${hash(value)}`;

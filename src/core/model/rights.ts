@@ -24,7 +24,7 @@ export type Token = {
   destinations: readonly string[];
   createdAt: Millis;
   expiresAt: Millis | null;
-  /** When the token was last used, to the minute. */
+  /** When the token was last used. It is written at most once a minute. */
   usedAt: Millis | null;
   /** The id of the token that created this one. Null means that the account itself created it. */
   madeBy: string | null;
@@ -51,8 +51,7 @@ export function mustHaveVerb(scope: Scope, verb: Verb): void {
 }
 
 /**
- * Throws `Refusal` if a token is restricted to destinations. `action` says where the request goes, for the
- * error.
+ * Throws `Refusal` if a token is restricted to destinations. `action` is the problem that the error reports.
  */
 export function mustBeUnrestricted({ destinations }: Scope, action: string): void {
   if (destinations.length > 0)
@@ -63,8 +62,8 @@ export function mustBeUnrestricted({ destinations }: Scope, action: string): voi
 }
 
 /**
- * Returns why a token may not publish a message; null if it may. The verb must have been checked already.
- * `subject` names what is sent, for the error.
+ * Returns why a token may not publish a message; null if it may. The caller has checked the verb already.
+ * `subject` is the subject of the error.
  */
 export function findScopeRefusal(
   { destinations }: Scope,
@@ -80,8 +79,8 @@ export function findScopeRefusal(
 }
 
 /**
- * `content` names the content that would be sent, for the error. `allowedUrls` receive the content in any
- * case.
+ * `content` is the description of the content in the error. `urls` would receive the content. `allowedUrls`
+ * may always receive it.
  */
 type ContentTarget = { content: string; urls: readonly string[]; allowedUrls: readonly string[] };
 

@@ -30,7 +30,7 @@ export type Run = {
   account: AccountId;
   /** The internal key, which sorts by creation. */
   id: RunKey;
-  /** The id that its caller gave it. Earlier runs may have had the same id. */
+  /** The id that the caller gave to the run. Earlier runs may have had the same id. */
   runId: string;
   url: string;
   createdAt: Millis;
@@ -38,12 +38,12 @@ export type Run = {
   endedAt: Millis | null;
   brand: Brand;
   features: RunFeatures;
-  /** The settings of every message of the run. Its failure callback is that of the run. */
+  /** The settings of every message of the run. The failure callback in them is that of the run. */
   settings: SendSettings;
   labels: readonly string[];
   redaction: Redaction | null;
   callerIp: string | null;
-  /** Whether the log keeps the responses of successful deliveries, for every message of the run. */
+  /** Whether the log keeps the responses of successful deliveries of the run's messages. */
   keepResponse?: boolean;
   invoker: Invoker | null;
   /** The run that this run resumes or restarts. */
@@ -70,7 +70,7 @@ export type RunFailure = {
   said?: string;
   status: number | null;
   headers: HeaderList;
-  /** The other messages that were unfinished at that time, and when they were due. */
+  /** The other messages that were unfinished when the run failed, and when they were due. */
   unfinished: readonly { messageId: MessageId; dueAt: Millis | null }[];
   /** The state of the failure callback. */
   callback: (FailureCallbackInfo & { messageId: MessageId; url: string }) | null;
@@ -145,8 +145,8 @@ export type Waiter = {
   dueAt: Millis | null;
   url: string;
   /**
-   * The headers that the result is sent with. `given` are all headers that the endpoint asked for, as they
-   * are shown.
+   * The headers with which the result is sent. `given` are all headers that the endpoint asked for; the API
+   * shows them.
    */
   headers: HeaderList;
   given: HeaderList;
@@ -156,7 +156,7 @@ export type Waiter = {
   timeoutGiven: HeaderList;
   /** The redaction of the run, if it has one. */
   redaction?: Redaction;
-  /** The step as it was posted. Its result has more members. */
+  /** The step as it was posted. The result of the step has more members. */
   step: Readonly<Record<string, unknown>>;
   child: { run: RunKey; runId: string; url: string; createdAt: Millis; messageId: MessageId } | null;
 };
@@ -193,7 +193,7 @@ export function parseStepHead(step: unknown): StepHead | null {
 /** Reports whether a step is a sleep, until a time or for a time. */
 export const isSleep = ({ head }: Pick<Step, "head">): boolean => head?.stepType.startsWith("Sleep") === true;
 
-/** Throws `Refusal` if a step that will get its result later does not describe itself as a step. */
+/** Throws `Refusal` if a step that will get its result later has no valid number, name and type. */
 export function mustBeStep(step: unknown): void {
   const head = parseStepHead(step);
   if (!head || head.stepId === 0)

@@ -2,8 +2,8 @@ import type { RunKey, StepHead } from "./message.ts";
 import type { CallType } from "./run.ts";
 
 // The id of a row that belongs to a run is `<run>/<part>`. For a step, the part is its key: its kind and its
-// number, such as `p3`. A result that is posted twice has one key, so it is kept once. For a waiter, the part
-// is the number of its step, because no step waits twice.
+// number, such as `p3`. A result that is posted twice has the same key both times, so it is kept once. For a
+// waiter, the part is the number of its step, because no step waits twice.
 
 /**
  * The content of a step: the initial payload, the plan of a step, its result, a request to a third party, or
@@ -44,7 +44,7 @@ export function parseStepKey(key: string): ParsedStepKey {
 /** The key of the initial payload. */
 export const initialStepKey = formatStepKey({ kind: "initial", number: 0 });
 
-/** Returns the key of a posted step. A step that cannot be read is named by its position. */
+/** Returns the key of a posted step. The key of a step that cannot be read is its position. */
 export function toStepKey(callType: CallType, head: StepHead | null, position: number): string {
   const number = head && (head.stepId || head.targetStep);
   if (!number) return formatStepKey({ kind: "unreadable", number: position });
@@ -79,8 +79,8 @@ export const parseStepId = (id: string): ParsedStepKey => parseStepKey(readRunPa
 export const isInitial = ({ id }: { id: string }): boolean => readRunPart(id) === initialStepKey;
 
 /**
- * Returns two texts that enclose the ids of all rows of a run, and no other ids. The character 0 follows the
- * slash in ASCII.
+ * Returns two texts. The ids of all rows of a run sort between them, and no other ids do. In ASCII, `0`
+ * follows the slash.
  */
 export const listRunBounds = (run: RunKey): { after: string; before: string } => ({
   after: `${run}/`,

@@ -19,14 +19,14 @@ export type WebhookSource = {
   paused: boolean;
   createdAt: Millis;
   /**
-   * The number of calls that were ever rejected. `kept` is the number of rejections that were kept, and the
-   * number of the next one.
+   * The number of calls that were ever rejected. `kept` is the number of rejections that were ever kept. The
+   * next kept rejection gets this number.
    */
   rejected: number;
   kept: number;
   /** The time until which the kept rejections use up the allowed rate: see `mayKeepRejection`. */
   keptUntil: Millis;
-  /** When a call was last accepted, to the minute. */
+  /** When a call was last accepted. It is written at most once a minute. */
   acceptedAt: Millis | null;
 };
 
@@ -43,7 +43,7 @@ export type Rejection = {
   method: string;
   headers: HeaderList;
   callerIp: string | null;
-  /** Bytes of the body as it came; `body` is cut. */
+  /** The number of bytes of the body as it arrived; `body` is cut. */
   size: number;
   body: Bytes;
   /** The headers are cut. */

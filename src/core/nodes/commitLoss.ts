@@ -4,8 +4,8 @@ import type { Millis } from "../model/message.ts";
 export type Progress = { counter: number; usedAt: Millis };
 
 /**
- * The commits of a node that a database has lost: at most `batches`, from the time `from` (null: not known)
- * to the time `to`.
+ * The commits of a node that a database has lost. They are at most `batches`. The first was made after `from`
+ * (null: not known), the last at `to`.
  */
 export type CommitLoss = { batches: number; from: Millis | null; to: Millis };
 
@@ -14,8 +14,9 @@ export const nodeRetention: Millis = 30 * 24 * 3600 * 1000;
 
 /**
  * Returns the commits that the database acknowledged to a node and then lost, or null if it lost none.
- * `found` is the row of the node now. A commit whose outcome is not known does not count as acknowledged, so
- * its loss is not reported. A row that was removed because of its age proves nothing.
+ * `found` is the progress in the row of the node, as it is now. A commit whose outcome is not known does not
+ * count as acknowledged, so its loss is not reported. A row that was removed because of its age proves
+ * nothing.
  */
 export function detectLoss(
   acknowledged: Progress | null,

@@ -9,7 +9,7 @@ import type { Millis } from "../model/message.ts";
  */
 export type UsedTime = { usedAt: Millis; clockOffset: Millis; clockOffsetAt: Millis };
 
-/** While shared time is ahead, it runs at 0.9 of the speed of the clock. */
+/** While shared time is ahead of the clock, it runs at 0.9 of the speed of the clock. */
 const catchUpDivisor = 10;
 
 /** A clock that jumps by more than this is reported. */
@@ -40,8 +40,8 @@ export function nextBatchTime({ clock, own, stored, sinceOwn = 0 }: BatchStart):
     last.clockOffset - Math.floor(Math.max(0, clock - last.clockOffsetAt) / catchUpDivisor),
   );
   const offsetTime = clock + remainingOffset;
-  // Without an offset, two nodes can use the same millisecond only for batches that do not know of each
-  // other.
+  // If there is no offset, two nodes can use the same millisecond only if neither batch has read the stored
+  // time of the other.
   const isOther =
     stored !== null &&
     !stored.isOwn &&
@@ -54,7 +54,8 @@ export function nextBatchTime({ clock, own, stored, sinceOwn = 0 }: BatchStart):
       : { usedAt: offsetTime, clockOffset: last.clockOffset, clockOffsetAt: last.clockOffsetAt };
   const ownTime = own === null ? 0 : own.usedAt + sinceOwn - Math.floor(sinceOwn / catchUpDivisor);
   const usedAt = Math.max(earliest, ownTime);
-  // Keeping the old start keeps progress of less than a millisecond.
+  // The old start of the offset is kept. Otherwise the fraction of a millisecond by which the offset has
+  // already shrunk would be lost.
   const clockOffsetAt = remainingOffset > 0 && clock >= last.clockOffsetAt ? last.clockOffsetAt : clock;
   return {
     usedAt,
@@ -67,8 +68,8 @@ export function nextBatchTime({ clock, own, stored, sinceOwn = 0 }: BatchStart):
 export type ClockReading = { clock: Millis; from: Millis; to: Millis };
 
 /**
- * Returns the least by which the clock of the database has jumped between two readings, in ms: negative if it
- * has gone back, 0 if a jump cannot be proved.
+ * Returns the smallest jump of the database clock that explains two readings, in milliseconds. The result is
+ * negative if the clock has gone back, and 0 if no jump is needed to explain them.
  */
 export function measureClockJump(before: ClockReading, now: ClockReading): Millis {
   const elapsed = now.clock - before.clock;

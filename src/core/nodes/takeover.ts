@@ -15,9 +15,10 @@ export type SessionSnapshot = {
   at: Millis;
 };
 /**
- * All that a node has seen of the others on one `server`. `heldAt`: the first check from which on a session
- * lease was always held. `heldFor`: how long it was seen held. `goneAt`: when it was first seen gone, or last
- * taken over; null if it is held. `takeovers`: how often it was taken over.
+ * All that a node has seen of other nodes on one `server`. `heldAt`: the check from which on a session lease
+ * was seen held without a break. `heldFor`: how long it was seen held. `goneAt`: when the session lease was
+ * first seen gone, or when it was last taken over; null if it is held. `takeovers`: how often it was taken
+ * over.
  */
 export type SessionHistory = { server: string; seen: ReadonlyMap<NodeId, SeenSession> };
 type SeenSession = {
@@ -29,16 +30,16 @@ type SeenSession = {
 };
 
 /**
- * How long a session lease must have been seen held before its loss counts. In that time its node has checked
- * as well and knows that there is another node. A node that has seen no other node continues to send without
- * its session lease.
+ * How long a session lease must have been seen held before its loss counts. In that time, the other node has
+ * also checked and has seen this node. A node that has seen no other node would continue to send without its
+ * session lease.
  */
 const minSeenHeld: Millis = 1_500;
 /** How long a session lease must be gone before the leases of its node end. */
 export const takeoverDelay: Millis = 2_000;
 /**
- * A node that has lost its session lease for this long ends its deliveries. This is shorter than
- * `takeoverDelay` by the time that ending them takes.
+ * A node that has lost its session lease for this long ends its deliveries. The difference to `takeoverDelay`
+ * is the time in which the deliveries end.
  */
 export const sessionLossTimeout: Millis = 1_500;
 
@@ -68,13 +69,13 @@ export function observeSessions(
 }
 
 /**
- * How often a session is taken over, 2 s apart. At the first time, a row may be locked, or the last commit of
- * the node may still be running.
+ * How often a session is taken over, at intervals of 2 s. The first takeover may miss messages, because a row
+ * is locked or the last commit of the node is still running.
  */
 const maxTakeovers = 3;
 
 /**
- * Returns what a node has seen after it has taken a session over. After the last time, the session is
+ * Returns what a node has seen, after it has taken a session over. After the last takeover, the session is
  * forgotten.
  */
 export function recordTakeover(
@@ -107,9 +108,9 @@ export const hasOtherNodes = (seen: SessionHistory | null): boolean => (seen?.se
 export const nodeEndedDueAt: Millis = 1;
 
 /**
- * Makes the messages that a node has leased due, if its session is still the one that was seen gone. The
- * claim counts each attempt as lost. `now` may be wrong by the duration of a lease: messages that this misses
- * are sent when their leases expire.
+ * Makes the messages that a node has leased due, if the node still has the session that was seen gone. The
+ * next claim counts each attempt as lost. `now` may be wrong by the duration of a lease. If it is wrong by
+ * more, messages may be missed; these are sent when their leases expire.
  */
 export const takeOver: Decision<NodeSession & { now: Millis; limit: number }, { reclaimed: number }> = {
   needs: ({ node, session, now, limit }) => ({

@@ -19,11 +19,11 @@ export type Filter = {
   scheduleIds?: readonly string[];
   flowControlKeys?: readonly string[];
   /**
-   * For dead letters: only those of workflow runs, or none of them. For unfinished messages, `false` excludes
-   * messages of runs.
+   * For dead letters, `true` selects only those of workflow runs, and `false` excludes them. For unfinished
+   * messages, `false` excludes messages of runs.
    */
   belongsToRun?: boolean;
-  /** For dead letters of runs. */
+  /** Matches only dead letters of runs. */
   runIds?: readonly string[];
   /** A run matches by its id or by the beginning of its id. */
   runIdStarts?: readonly string[];
@@ -31,8 +31,8 @@ export type Filter = {
   runsCreatedAt?: readonly Millis[];
   callbackStates?: readonly CallbackState[];
   /**
-   * Limits the time of the creation, of the failure or of the log entry, depending on the list. `from` and
-   * `to` are inclusive.
+   * Limits the time of the listed item: of the creation, of the failure or of the log entry, depending on the
+   * list. `from` and `to` are inclusive.
    */
   from?: Millis;
   to?: Millis;

@@ -18,7 +18,7 @@ export type RunFilter = {
   /** Matches exactly these runs, because several runs may have one id. */
   runs?: readonly { runId: string; createdAt: Millis }[];
   createdAt?: Millis;
-  /** Limits the time of the creation. `from` and `to` are inclusive. */
+  /** Limits the time of the run's creation. `from` and `to` are inclusive. */
   from?: Millis;
   to?: Millis;
 };

@@ -5,8 +5,8 @@ import { fingerprint } from "../values/fingerprint.ts";
 
 // Lists are searched by tags. A tag says that a row of a list has a property that people search for: a label,
 // a queue, a key, a schedule or a URL group. A dead letter also has tags for its URL and similar properties.
-// A message without any of these has no tag. The draft adds and removes tags with their rows, so commands do
-// not handle them.
+// A message without any of these properties has no tag. The draft adds and removes tags with their rows, so
+// commands do not handle them.
 
 /** The lists that can be searched: unfinished messages, stored messages, log rows, dead letters and runs. */
 export type TaggedList = "unfinished" | "born" | "log" | "dlq" | "runs";
@@ -55,7 +55,7 @@ const escapeTag = (text: string): string =>
 
 type TagSource = Pick<StoredMessage, "labels" | "queue" | "flowControl" | "scheduleId" | "group">;
 
-/** Returns the tags of a message. Its log rows and its dead letter have them too. */
+/** Returns the tags of a message. Its log rows and its dead letter have these tags too. */
 export const makeTags = ({ labels, queue, flowControl, scheduleId, group }: TagSource): string[] => [
   ...new Set(labels.map(toTag.label)),
   ...(queue === null ? [] : [toTag.queue(queue)]),
@@ -65,8 +65,8 @@ export const makeTags = ({ labels, queue, flowControl, scheduleId, group }: TagS
 ];
 
 /**
- * The states that are rare enough to be tags. The states of a message that is delivered at its first attempt
- * are not.
+ * The states that are rare enough to be tags. A message that is delivered at its first attempt has none of
+ * them.
  */
 export const taggedStates: ReadonlySet<string> = new Set([
   "RETRY",
@@ -108,7 +108,7 @@ export const retaggedTables: ReadonlySet<TableName> = new Set(["runs"]);
 
 /**
  * Removes everything that is kept of a finished message: the stored message, and its entries in the kept log.
- * Returns the number of these entries. They must be loaded (`Needs.keptOf`).
+ * Returns the number of these entries. The entries must be loaded (`Needs.keptLogMessages`).
  */
 export function forgetMessage(
   draft: Draft,
@@ -120,7 +120,9 @@ export function forgetMessage(
   return kept.length;
 }
 
-/** Removes a stored message, by the tags that are left of it. */
+/**
+ * Removes a stored message and its tags. The tags are passed, because the stored message need not be loaded.
+ */
 function dropStoredMessage(
   draft: Draft,
   message: { account: AccountId; messageId: MessageId; tags: readonly string[] },

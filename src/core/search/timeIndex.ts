@@ -8,9 +8,9 @@ import { memoize } from "../values/memoize.ts";
 import { day } from "../values/time.ts";
 
 // Every message has a URL, a host, a path and usually a caller. Tags for these would cost every message
-// several rows at its creation and at each log row. The time index records instead that something was
-// recorded about a URL within an interval of five seconds. A search for the URL reads only these intervals,
-// and not the whole log. See docs/decisions/0043.
+// several rows at its creation and at each log row. Instead, the time index records in which intervals of
+// five seconds a URL occurred. A search for the URL reads only the log of these intervals, and not the whole
+// log. See docs/decisions/0043.
 
 /** A period of time, from `from` (inclusive) to `to` (exclusive). */
 export type Span = { from: Millis; to: Millis };
@@ -25,7 +25,7 @@ const toTimeKey = {
   caller: (ip: string) => `caller:${fingerprint(ip)}`,
 } as const;
 
-/** Replaces the keys of an interval in which too many different keys occurred to record each. */
+/** Replaces the keys of an interval in which more different keys occurred than are recorded. */
 const anyTimeKey = "any";
 
 /** Most messages go to known URLs and come from known callers. */
@@ -56,7 +56,7 @@ export const startOfDay = (days: number): Millis => days * day;
 export const dayPrefix = (days: number): string => `${String(days).padStart(6, "0")} `;
 /** Returns the number of the day in the id of an entry. */
 export const readTimeIndexDay = (id: string): number => Number(id.slice(0, id.indexOf(" ")));
-/** Returns the prefix of the ids of a time key on a day. They are adjacent, in the order of time. */
+/** Returns the prefix of the ids of a time key on a day. These ids are adjacent, in the order of time. */
 export const timeIndexPrefix = (days: number, timeKey: string): string => `${dayPrefix(days)}${timeKey} `;
 /** Returns a time in the form that ids have. */
 export const formatIndexTime = (at: Millis): string => String(at).padStart(13, "0");
@@ -64,16 +64,16 @@ const toTimeIndexId = (timeKey: string, at: Millis): string =>
   `${timeIndexPrefix(toDayNumber(at), timeKey)}${formatIndexTime(at)}`;
 
 /**
- * Returns the ids of the entries for time keys in the interval that begins at `at`. If the keys are not
- * given, the entry is that of any key.
+ * Returns the ids of the entries for time keys in the interval that begins at `at`. Without keys, returns the
+ * id of the entry for any key.
  */
 export const listTimeIndexIds = (timeKeys: TimeKeys | undefined, at: Millis): string[] =>
   (timeKeys ?? anyTimeKey).split(" ").map((timeKey) => toTimeIndexId(timeKey, at));
 
 /**
  * Returns groups of time keys, one group for each part of a filter. In the interval of a matching row, at
- * least one key of every group occurred. A part without a group allows any time, or has too many values to
- * look up one by one.
+ * least one key of every group occurred. A part of the filter has no group if it is absent, or if it has too
+ * many values to look up one by one.
  */
 export function listWantedTimeKeys({ urls, hosts, paths, callerIps }: Filter): string[][] {
   const wanted = [

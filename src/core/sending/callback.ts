@@ -53,8 +53,8 @@ export function makeCallbackInput({
     queue: null,
     scheduleId: null,
     // The body reports the headers and the body of the original. If the original hides any of them, the whole
-    // body of the callback is hidden. The headers of the callback are shown with the original, so they are
-    // hidden as there.
+    // body of the callback is hidden. The headers of the callback are hidden as in the original, because the
+    // original shows them too.
     redaction: message.redaction && { ...message.redaction, body: true },
     callerIp: message.callerIp,
     reportsOn,
@@ -64,7 +64,7 @@ export function makeCallbackInput({
 /**
  * Returns the body of a callback (protocol 4.3), at most `maxBytes` bytes. If the destination gave no
  * response, `status` is 0 and `body` is the reason. `retried` is 0 after the first attempt. Times are texts,
- * as clients know them. `truncated` is true if not everything fits, or if the response was not read
+ * because clients expect texts. `truncated` is true if not everything fits, or if the response was not read
  * completely.
  */
 function formatCallbackBody({
@@ -145,8 +145,8 @@ function cutToFit<F extends Fields>(
 
 const jsonSize = (value: unknown): number => Buffer.byteLength(JSON.stringify(value));
 /**
- * The number of base64 characters of a number of bytes, and the number of bytes that fit into a number of
- * characters.
+ * The first function returns the number of base64 characters for a number of bytes. The second returns the
+ * number of bytes that fit into a number of characters.
  */
 const base64Length = (bytes: number): number => Math.ceil(bytes / 3) * 4;
 const decodedLength = (characters: number): number => Math.floor(characters / 4) * 3;

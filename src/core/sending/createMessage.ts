@@ -33,7 +33,7 @@ type AcceptInput = { account: Account; input: SingleInput; slot?: MessageId | nu
  * message, it is leased to this node and passed to the dispatcher in the same transaction. If it is due but a
  * limiter stops it, it is held in the waitlist of that limiter. Otherwise it is left for a claim.
  *
- * The caller must have loaded what its destination needs (`destinationNeeds`), its limiters and, for a
+ * The caller must have loaded the rows for its destination (`destinationNeeds`), its limiters and, for a
  * callback, the slot that it shares.
  */
 export function accept(
@@ -141,7 +141,7 @@ function newState(
 
 /**
  * Creates the queue and the key of a message, if they do not exist. They exist from their first message on,
- * even if it is delayed. The key gets the limits of the message.
+ * even if that message is delayed. The key gets the limits of the message.
  */
 function createLimiters(
   draft: Draft,
@@ -164,8 +164,8 @@ function createLimiters(
 
 /**
  * Reports whether a message may be sent at once. While other messages of its account are due and not claimed,
- * their hosts are unknown. Then only a message to a host without deliveries is sent at once, so that a
- * backlog of one host does not block others.
+ * it is unknown to which hosts they go. Until they are claimed, a message is sent at once only to a host
+ * without running deliveries. A backlog of one host therefore does not block other hosts.
  */
 const maySendAtOnce = (draft: Draft, { account, host }: MessageState): boolean =>
   !draft.hasBacklog(account) || draft.isNewcomer(account, host);

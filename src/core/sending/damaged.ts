@@ -16,8 +16,8 @@ const noSettings: Omit<StoredMessage, KnownField> = {
   callback: null,
   failureCallback: null,
   flowControl: null,
-  // The redaction is unknown, so everything is hidden. A dead letter stores its response separately from the
-  // message.
+  // The redaction is unknown, so everything is hidden. This also hides the response in the dead letter of the
+  // message, which may be intact.
   redaction: { body: true, headers: true },
   labels: [],
   callerIp: null,
@@ -124,7 +124,7 @@ export function isContentDamaged(draft: Draft, state: MessageState): boolean {
 }
 
 /**
- * Returns a damaged message and its outcome, so that it can be failed. Its callbacks are removed, because
+ * Returns a damaged message and its outcome, so that it can be failed. Its callbacks are not sent, because
  * they would carry unknown content. If its run is loaded, the run fails with the message.
  */
 export function toDamagedFailure(

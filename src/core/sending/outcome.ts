@@ -45,8 +45,8 @@ export function recordDelivery(draft: Draft, moment: Moment, { state, outcome }:
 }
 
 /**
- * Schedules a retry at this time. If its account exceeds its storage quota, the log does not keep the body of
- * the response, because a message may have 1,000 retries.
+ * Schedules a retry at the time `at`. If the account exceeds its storage quota, the log does not keep the
+ * body of the response, because a message may have 1,000 retries.
  */
 export function scheduleRetry(
   draft: Draft,
@@ -72,7 +72,7 @@ export function scheduleRetry(
 
 /**
  * Records that the request of a cancelled message has ended, regardless of its outcome. The places of the
- * message become free.
+ * message at the gates become free.
  */
 export function recordCancellation(draft: Draft, moment: Moment, { state, outcome }: EndedAttempt): void {
   draft.drop("messages", state.account, state.id);
@@ -118,8 +118,8 @@ export const toDeadLetterResponse = ({
 });
 
 /**
- * Returns at most `maxBytes` bytes of a body. A shorter result is a copy, so that the rest of a large body is
- * not kept in memory.
+ * Returns at most `maxBytes` bytes of a body. If bytes are left out, the result is a copy, so that the rest
+ * of a large body is not kept in memory.
  */
 const firstBytes = (body: Bytes, maxBytes: number): Bytes =>
   body.byteLength > maxBytes ? new Uint8Array(body.subarray(0, maxBytes)) : body;

@@ -8,8 +8,8 @@ import type { Account, AccountId } from "../model/message.ts";
 import { formatRaiseHint, readLimits } from "../accounts/plans.ts";
 
 // Quotas limit how many queues, schedules, sources, tokens and URL groups an account may have. Existing rows
-// are counted in the transaction that creates another one. So the limit holds on all nodes, even if several
-// rows are created at the same time.
+// are counted in the transaction that creates another one. The limit therefore holds on all nodes, even if
+// several rows are created at the same time.
 
 /** A text that sorts after every id. */
 const highestId = "\uffff";
@@ -38,7 +38,7 @@ export function toQuotaName(table: TableName, id: string): QuotaName | null {
   return table === "limiters" && parseGate(id).kind === "queue" ? "queues" : null;
 }
 
-/** The number of queues that any account may have, as set by the operator. */
+/** The limit on the number of queues of each account, as set by the operator. */
 export type QueueLimit = { maxQueues?: number | undefined };
 
 type QuotaRequest = { name: QuotaName } & QueueLimit;
@@ -62,8 +62,8 @@ export function quotaNeeds(
 }
 
 /**
- * Returns what messages to queues need, if one of these queues does not exist yet. The account must be
- * loaded.
+ * Returns what messages to queues need: the number of existing queues if one of these queues is new,
+ * otherwise nothing. The account must be loaded.
  */
 export function queueQuotaNeeds(
   draft: Draft,

@@ -23,8 +23,8 @@ type Attempt = {
 /**
  * Returns what follows from an attempt. A status from 200 to 299 means delivered. After any other outcome,
  * including no response, the message is retried while retries are left, unless the destination forbids it.
- * The wait is the time that the destination asks for or, without one, the retry delay of the message or,
- * without one, the default backoff.
+ * The wait is the first of these that exists: the time that the destination asks for, the retry delay of the
+ * message, the default backoff.
  */
 export function decideNextAction({ message, outcome, retried, now }: Attempt): NextAction {
   const { status, headers } = outcome;
@@ -43,8 +43,8 @@ export const backoff = (n: number): Millis => Math.floor(Math.min(day, Math.exp(
 const nonRetryable = ["Svc-NonRetryable-Error", "Upstash-NonRetryable-Error"].map(canonicalName);
 
 /**
- * Reports whether a response forbids a retry. It needs status 489 and the header, under either brand,
- * regardless of the brand of the message. Neither is enough alone.
+ * Reports whether a response forbids a retry. The response must have status 489 and also the header, under
+ * either brand, regardless of the brand of the message.
  */
 const forbidsRetry = ({ status, headers }: Attempt["outcome"]): boolean =>
   status === 489 && nonRetryable.some((name) => headerValue(headers, name)?.trim().toLowerCase() === "true");
@@ -58,8 +58,8 @@ const delayHeaders = [
 
 /**
  * Returns the wait that the destination asks for, from the first usable header; null if there is none. A
- * header that is malformed or asks for more than a day counts as absent, so the next one is used. A proxy's
- * odd `Retry-After` does not hide the limit of the server behind it.
+ * header that is malformed or asks for more than a day counts as absent, and the next header is used. A
+ * malformed `Retry-After` of a proxy therefore does not hide the limit of the server behind it.
  */
 function requestedDelay(headers: HeaderList, now: Millis): Millis | null {
   for (const name of delayHeaders) {
@@ -99,9 +99,9 @@ function parseDate(value: string, now: Millis): Millis | null {
 }
 
 /**
- * Returns the wait of the message itself. Its expression was checked when the message was accepted. If a
- * stored expression cannot be parsed, the default applies, so that one message does not stop the others of
- * its batch.
+ * Returns the retry delay of the message or, if it has none, the default backoff. Its expression was checked
+ * when the message was accepted. If a stored expression cannot be parsed, the default applies, so that one
+ * message does not stop the others of its batch.
  */
 function readOwnDelay({ retryDelay }: Attempt["message"], retried: number): Millis {
   if (retryDelay === null) return backoff(retried + 1);

@@ -3,8 +3,8 @@ import { deduplicationEnd } from "../model/deduplication.ts";
 import type { AccountId, MessageInput, Millis } from "../model/message.ts";
 
 /**
- * The number of topics that one signed body may come with. The topic is not signed, so more topics indicate a
- * replay.
+ * The maximum number of topics with which one signed body may arrive. The topic is not signed, so more topics
+ * indicate a replay.
  */
 const maxTopics = 16;
 
@@ -15,8 +15,8 @@ type SignedCall = {
 };
 
 /**
- * Records the topic of a signed call until the key of the call becomes free. Returns a refusal if the
- * signature came with too many other topics, otherwise null.
+ * Records the topic of a signed call until the key of the call becomes free. Returns a refusal if the same
+ * signature came with too many other topics before; otherwise null.
  */
 export function findTopicRefusal(
   draft: Draft,

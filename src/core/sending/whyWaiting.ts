@@ -28,9 +28,15 @@ export type WaitState = {
   lastEntry: (Pick<LogRow, "time" | "status" | "error" | "nextDueAt"> & { reported?: string }) | null;
   queue: Limiter | null;
   key: Limiter | null;
-  /** The account limit that the message waits for, in all or to its endpoint, if it waits for one. */
+  /**
+   * The account limit that the message waits for: in total, or for its endpoint. Absent or null if it waits
+   * for neither.
+   */
   accountLimiter?: Limiter | null;
-  /** The number of messages ahead of it in the waitlist, or `maxCounted` + 1 if there are more. */
+  /**
+   * The number of messages ahead of it in the waitlist. If there are more than `maxCounted`, it is
+   * `maxCounted` + 1.
+   */
   waitingAhead: number;
   slotHolders: readonly SlotHolders[];
 };
@@ -71,7 +77,8 @@ export type WaitReason = {
   used?: number;
   limit?: number;
   /**
-   * The number of messages ahead of it in the waitlist. `more` means that there are more than were counted.
+   * The number of messages ahead of it in the waitlist. `more` means that more messages are ahead than were
+   * counted.
    */
   position?: number;
   more?: true;
@@ -84,8 +91,8 @@ export type WaitReason = {
 export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; text: string };
 
 /**
- * Returns why a message is unfinished. The first reason applies now. Further reasons are pauses that will
- * certainly stop the message later.
+ * Returns why a message is unfinished. The first reason applies now. Further reasons either also apply now,
+ * or are pauses that will stop the message later.
  */
 export function listWaitReasons(waitState: WaitState, now: Millis): WaitReason[] {
   const { state } = waitState;
@@ -171,7 +178,7 @@ function formatLastResult({ status, error }: Pick<LogRow, "status" | "error">): 
   return error === null ? "" : `, after: ${error}`;
 }
 
-/** Returns the pauses that the message will meet at later gates, unless the gates are resumed first. */
+/** Returns the pauses that will stop the message at later gates, unless they are resumed first. */
 const listLaterPauses = ({ state }: WaitState, limiters: readonly (Limiter | null)[]): WaitReason[] =>
   limiters.flatMap((limiter) =>
     limiter?.paused && !(parseGate(limiter.id).kind === "queue" && isSharedSlot(state))
@@ -285,7 +292,7 @@ const formatWaitingDownstream = ({ waitingDownstream = 0 }: Pick<Limiter, "waiti
 function describeAccountWait(waitState: WaitState, waitlist: AccountLimit): WaitReason {
   const { running = 0, parallelism = null, waitingDownstream = 0 } = waitState.accountLimiter ?? {};
   if (parallelism === null || running + waitingDownstream < parallelism) return describeTurn(waitState);
-  // If an account may have no delivery in flight to any endpoint, it may have none in all.
+  // If the limit per endpoint is 0, the limit in total is 0 as well.
   const names =
     waitlist.kind === "endpoint"
       ? ["parallelism" as const]

@@ -1,6 +1,6 @@
 /**
- * A Unix time or a duration, in milliseconds. The name tells which: `dueAt` and `createdAt` are times,
- * `timeout` and `delay` are durations.
+ * A Unix time or a duration, in milliseconds. Names that end in `At`, such as `dueAt`, are times. Names such
+ * as `timeout` and `delay` are durations.
  */
 export type Millis = number;
 /** Bytes of a body. */
@@ -10,7 +10,8 @@ export type AccountId = string;
 /** The id of a message. */
 export type MessageId = string;
 /**
- * Headers with names in canonical form (`Content-Type`), in order. A repeated header is listed repeatedly.
+ * Headers with names in canonical form (`Content-Type`), in order. A header that occurs twice is listed
+ * twice.
  */
 export type HeaderList = readonly (readonly [name: string, value: string])[];
 
@@ -24,8 +25,8 @@ export type HeaderList = readonly (readonly [name: string, value: string])[];
  * - `nod`: a node.
  * - `jwt`: a signature.
  * - `run`: the internal key of a workflow run.
- * - `wfr`: a run id that its caller did not choose.
- * - `ntf`: a notification that no step has waited for yet.
+ * - `wfr`: a run id that the server made, because the caller gave none.
+ * - `ntf`: an event that arrived before a step waited for it.
  * - `tok`: a token.
  * - `aud`: an entry of the audit log.
  */

@@ -1,7 +1,7 @@
 /**
  * A `Map` that drops its oldest entry if an entry is added while it has `most` entries. A lookup does not
- * make an entry newer, so it costs as much as in a `Map`. Only the number of entries is bounded. If entries
- * differ in size, the caller must bound the size of an entry.
+ * make an entry newer, so a lookup costs as much as in a `Map`. Only the number of entries is bounded. If
+ * entries differ in size, the caller must bound the size of an entry.
  */
 export class BoundedMap<Key, Value> {
   readonly #most: number;

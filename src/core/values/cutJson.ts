@@ -11,7 +11,7 @@ const closeArray = 0x5d;
 const letterU = 0x75;
 const spaces: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
-/** The objects and lists that are open at a position, the innermost first. */
+/** The JSON objects and lists that are open at a position, the innermost first. */
 type OpenContainer = { close: number; depth: number; outer: OpenContainer } | null;
 
 /**
@@ -40,7 +40,7 @@ function findLastCutPoint(body: Bytes, maxBytes: number): CutPoint {
   let isKey = false;
   let expectsKey = false;
   let best: CutPoint = { end: 0, open: null, isInText: false };
-  /** The bytes of the current escape sequence that are still to be read. */
+  /** The number of bytes of the current escape sequence that have not been read yet. */
   let escaped = 0;
   const recordCutPoint = (end: number): void => {
     if (end + (open?.depth ?? 0) + (isInText ? 1 : 0) <= maxBytes) best = { end, open, isInText };

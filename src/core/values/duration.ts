@@ -4,7 +4,7 @@ import { day, hour, minute, second } from "./time.ts";
 /** The longest duration: 100 years, far below the value at which whole milliseconds lose precision. */
 const maxDuration: Millis = 100 * 365 * day;
 
-/** Longer texts are not parsed. They contain only superfluous digits, as in `0000…01s`. */
+/** Longer texts are not parsed. A text that is longer than this has superfluous digits, as in `0000…01s`. */
 const maxTextLength = 64;
 
 const units: ReadonlyMap<string, Millis> = new Map([

@@ -43,7 +43,7 @@ export type ErrorCode = keyof typeof errorCodes;
  */
 export type RemainingQuota = { limit: number; remaining: number; resetAt: number; warning?: string };
 
-/** When a retry of the request may succeed. */
+/** Hints for the caller about when a retry of the request may succeed. */
 type RetryHints = { remainingQuota?: RemainingQuota | undefined; retryAfter?: number | undefined };
 
 /**

@@ -86,7 +86,7 @@ function tokenize(text: string): Token[] {
   });
 }
 
-/** Parses operands while the operators between them are stronger than `before` (after Pratt, 1973). */
+/** Parses an expression up to the first operator whose strength is at most `before` (Pratt parser, 1973). */
 function readExpression(reader: Reader, before: number, depth: number): Expression {
   let left = readOperand(reader, depth);
   for (;;) {

@@ -14,7 +14,7 @@ const pairs = Array.from(
 );
 
 /**
- * Returns a number in base 58. It takes two characters per step, because a division takes longer than a
+ * Returns a number in base 58. Each step computes two characters, because a division takes longer than a
  * look-up.
  */
 function base58(value: number, width: number): string {
@@ -43,8 +43,8 @@ export function readIdTime(id: string): Millis {
 }
 
 /**
- * Reports whether a text may be an id. No other text was ever issued as an id, and some databases reject
- * other texts in queries.
+ * Reports whether a text may be an id. Other texts must not reach the database: they are not ids, and some
+ * databases reject them in queries.
  */
 export const isId = (text: string): boolean => /^[\w-]{1,100}$/.test(text);
 
@@ -77,7 +77,8 @@ const idsPerMillisecond = 10_000;
 export function createIdGenerator(random: () => number): (kind: IdKind, now: Millis) => string {
   let lastTime = 0;
   let counter = 0;
-  // Most ids are created in a millisecond that already has ids, so its prefix is kept.
+  // The prefix of the current millisecond is kept, because most ids are created in a millisecond that already
+  // has ids.
   let timePrefix = { at: lastTime, padded: padNumber(lastTime, 13), base58: base58(lastTime, 8) };
   const randomBelow = (below: number): number => Math.floor(random() * below);
   return (kind, now) => {

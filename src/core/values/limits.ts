@@ -22,8 +22,8 @@ export const limits = {
    */
   hostLength: 255,
   /**
-   * The bytes of all headers that are sent for one message, names and values, including those of its
-   * callbacks. A single setting has the same limit.
+   * The bytes of the names and values of all headers that are sent for one message, including the headers of
+   * its callbacks. A single setting has the same limit.
    */
   headerBytes: 64 * 1024,
   /** How deep callbacks of callbacks can be nested. */
@@ -40,8 +40,8 @@ export const limits = {
   schedules: 200_000,
   groupLength: 128 * 1024,
   /**
-   * The bytes of one request, or one firing of a schedule, if each endpoint of its URL group gets a copy of
-   * the body.
+   * The bytes of all copies of the body that one request, or one firing of a schedule, sends to the endpoints
+   * of its URL group.
    */
   fanOutBytes: 256 * 1024 * 1024,
   sources: 1_000,
@@ -58,7 +58,7 @@ export const limits = {
    */
   notifications: 1_000,
   notificationBytes: 32 * 1024 * 1024,
-  /** The waiters of one event that one request may wake. */
+  /** The number of waiters of one event that one request may wake. */
   waiters: 10_000,
 } as const;
 
@@ -84,15 +84,18 @@ export const spans = {
   /** A message that holds a slot of a paused queue is checked again after this time. */
   pausedQueueCheck: 10 * second,
   /**
-   * If the first messages of a key met no free delivery capacity, more of its messages may pass after this
-   * time (in milliseconds), or when one of its deliveries ends.
+   * If the first messages of a key found no free delivery capacity, more messages of the key may pass after
+   * this time, or when a delivery of the key ends.
    */
   limiterCheck: 100,
   /** How long a deduplication key is held, unless the accepted message asked for another time. */
   deduplication: 10 * minute,
   /** How long calls to a source with the same signature and topic count as one message. */
   signature: day,
-  /** After this time, nothing of a deleted account is in flight. A request or a lease lasts only hours. */
+  /**
+   * This long after its deletion, an account has nothing in flight, because a request or a lease lasts only
+   * hours.
+   */
   afterDeletion: 7 * day,
   /** The time that receivers have to learn new signing keys before the next rotation. */
   rotation: day,
@@ -100,7 +103,7 @@ export const spans = {
   grace: minute,
   /** A flow-control key is removed if it has not been used for this time. */
   idleKey: hour,
-  /** A queue that was not set up explicitly is removed if nothing was sent through it for this time. */
+  /** A queue that was not created explicitly is removed if nothing was sent through it for this time. */
   idleQueue: 7 * day,
 } as const;
 
@@ -123,8 +126,8 @@ export const memory = {
 } as const;
 
 /**
- * The number of times that the lease of a message may expire, without using up its retries, before the
- * message is considered dangerous.
+ * The number of times that the lease of a message may expire without using up a retry. After that, the
+ * message itself may be what makes nodes fail, so it fails.
  */
 export const maxLostAttempts = 5;
 

@@ -4,8 +4,8 @@ const maxKeyLength = 256;
 
 /**
  * Returns a function that does what `make` does and remembers its results. It is meant for texts that nearly
- * every request repeats, such as the names of headers. It remembers at most `most` texts, the newest ones,
- * and none of more than 256 characters.
+ * every request repeats, such as the names of headers. It remembers the newest `most` texts, but no text of
+ * more than 256 characters.
  */
 export function memoize<T extends object | string | number | null>(
   make: (text: string) => T,

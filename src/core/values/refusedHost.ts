@@ -1,8 +1,8 @@
 /**
  * A host that the rules for outgoing requests refuse. `address` is the refused address, or a loopback name.
- * `allow` is the entry of WAYPOST_EGRESS_ALLOW that would allow it; null for addresses that should not be
- * allowed. `isResolved` means that the address came from a name server, so the sender of the URL may not know
- * it.
+ * `allow` is the entry of WAYPOST_EGRESS_ALLOW that would allow the address; null if no entry should allow
+ * it. `isResolved` means that the address came from a name server, so the sender of the URL may not know the
+ * address.
  */
 export type RefusedHost = { address: string; allow: string | null; isResolved: boolean };
 

@@ -21,8 +21,8 @@ export const parseUrl = memoize((text): ParsedUrl | null => {
 });
 
 /**
- * Returns the host and port of a destination, in lower case. Delivery capacity is shared by them. Throws
- * `TypeError` if the text is not a URL.
+ * Returns the host and port of a destination, in lower case. Messages with the same host and port share
+ * delivery capacity. Throws `TypeError` if the text is not a URL.
  */
 export const parseHost = (url: string): string => mustParseUrl(url).host;
 
@@ -34,8 +34,8 @@ function mustParseUrl(url: string): ParsedUrl {
 
 /**
  * Returns the path and query as they were given, byte for byte, because a signed or oddly encoded path must
- * arrive unchanged. Only characters that a request line cannot hold are encoded. Only a URL that is written
- * in an unusual way is normalized.
+ * arrive unchanged. Only characters that a request line cannot hold are encoded. A URL that is written in an
+ * unusual way, such as with backslashes, is normalized.
  */
 export function requestPath(text: string, url: ParsedUrl): string {
   const rest = /^https?:\/\/[^/?#\\\0-\x20]+((?:[/?][^#\0-\x20]*)?)(?:#.*)?$/is.exec(text)?.[1];
@@ -44,7 +44,10 @@ export function requestPath(text: string, url: ParsedUrl): string {
   return path.replace(/[^\x21-\x7e]+/g, (odd) => encodeURIComponent(odd.toWellFormed()));
 }
 
-/** `host` is the result of `parseHost`. Deliveries are counted by `endpoint` if an account limits them. */
+/**
+ * `host` is the result of `parseHost`. `endpoint` is where the deliveries of an account are counted if it
+ * limits them.
+ */
 export type Address = { readonly host: string; readonly endpoint: string };
 
 /**
@@ -56,8 +59,8 @@ const maxEndpointLength = 512;
 /**
  * Returns the host and the endpoint of a destination. An endpoint is scheme, host, port and path, without
  * credentials, query and fragment. The path is exactly the path that is sent. If the endpoint is longer than
- * 512 characters, a space and a fingerprint replace its path; no path contains a space. Throws `TypeError` if
- * the text is not a URL.
+ * 512 characters, a space and a fingerprint replace its path. This cannot be confused with a path, because no
+ * path contains a space. Throws `TypeError` if the text is not a URL.
  */
 export const parseAddress = memoize((url): Address => {
   const parsed = mustParseUrl(url);
