@@ -126,7 +126,7 @@ const formatAccountLine = (account: Account): string =>
 const formatDropped = ({ log, deadLetters }: NonNullable<Account["dropped"]>): string =>
   `${deadLetters} dead letters, ${log} log entries`;
 
-/** Returns the text of `account show`. The password and the main token are left to `waypost credentials`. */
+/** Returns the text of `account show`. It omits the password and the main token, unlike `credentials`. */
 function formatAccount(account: Account): string {
   const limits = readLimits(account);
   const formatLimit = (name: LimitName): string =>

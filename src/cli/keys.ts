@@ -38,7 +38,7 @@ export function addKeyCommands<Flags extends object>(
   keys
     .command("new")
     .description("print a new key for WAYPOST_KEYS or the file in WAYPOST_KEYS_FILE")
-    .argument("[version]", "its version, which no other key of the store may have had", "1")
+    .argument("[version]", "version of the key; must differ from all earlier keys of the store", "1")
     .action((version: string) => {
       if (!/^[1-9]\d{0,8}$/.test(version))
         throw new KeysRefused(`version: ${version} is not a whole number from 1 to 999999999`);
@@ -95,7 +95,10 @@ function requireKeySource(source: KeySource): NonNullable<KeySource> {
 
 const readCurrentVersion = (source: NonNullable<KeySource>): number => readKeyRing(source)[0].version;
 
-/** Returns the keys file, or throws if the keys cannot be changed for all their users at once. */
+/**
+ * Returns the path of the keys file. Throws if several nodes use the keys or if a setting has them, because
+ * this command could not change them everywhere at once.
+ */
 function requireKeysFile({ source, isShared }: { source: KeySource; isShared: boolean }): string {
   const keySource = requireKeySource(source);
   if ("file" in keySource && !isShared) return keySource.file;

@@ -40,7 +40,7 @@ export async function listen({ port, host, status, delay, keys, print }: ListenO
   return server;
 }
 
-/** The most bytes of a body that are printed. */
+/** The maximum number of bytes of a body that are printed. */
 const maxShownBytes = 4096;
 
 async function readBody(request: IncomingMessage): Promise<Buffer> {

@@ -1,12 +1,13 @@
 import { writeSync } from "node:fs";
 import { pino, type DestinationStream } from "pino";
 
-/** The most bytes of the log that wait to be written. Further lines are dropped. */
+/** The maximum number of bytes of the log that wait to be written. Further lines are dropped. */
 const maxBufferedBytes = 4 * 1024 * 1024;
 
 /**
- * Returns the output of the log. It writes asynchronously. An error affects only the log: a closed terminal
- * or a full disk neither ends the server nor keeps it from ending. Writing is tried again with the next line.
+ * Returns the output of the log, which writes asynchronously. An error affects only the log: a closed
+ * terminal or a full disk neither ends the server nor keeps it from ending. After an error, the next line is
+ * written as usual.
  */
 export function createLogOutput(descriptor: number): DestinationStream {
   const output = pino.destination({ fd: descriptor, sync: false, maxLength: maxBufferedBytes });
@@ -14,7 +15,8 @@ export function createLogOutput(descriptor: number): DestinationStream {
   output.on("error", () => (isLost = true));
   output.on("write", () => (isLost = false));
   const flush = output.flushSync.bind(output);
-  // Called as the process ends. It never returns if nothing can be written.
+  // Pino calls this when the process ends. Without the check, it would never return if nothing can be
+  // written.
   output.flushSync = () => {
     if (!isLost && isWritable(descriptor)) flush();
   };

@@ -34,7 +34,7 @@ import { StorageRefused, Unavailable } from "../store/store.ts";
 import { addTokenCommands } from "./token.ts";
 import { hour } from "../core/values/time.ts";
 
-// The reader of the output may have gone; the server continues.
+// The server continues even if the program that reads its output has ended.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", (error: NodeJS.ErrnoException) => {
     if (error.code !== "EPIPE") throw error;
@@ -89,7 +89,7 @@ withSettings(
   });
 });
 
-/** Reads all settings. `data` becomes the folder that is really used. */
+/** Reads all settings. `data` becomes the folder that the server actually uses. */
 function readServerConfig(...sources: Parameters<typeof readGiven>): ServerConfig {
   const settings = readGiven(...sources);
   return settings.databaseUrl === "" ? { ...settings, data: resolveDataFolder(settings.data) } : settings;
@@ -106,8 +106,8 @@ const storeSettings = [
 ] as const satisfies ServerSettingName[];
 
 /**
- * Reads only the settings of the store. Other flags belong to the command, even if a setting has the same
- * name, such as `--log-retention` of an account.
+ * Reads only the settings of the store. All other flags belong to the command, even if a setting has the same
+ * name, such as the flag `--log-retention` of an account.
  */
 const readStoreConfig = (flags: Flags): ServerConfig =>
   readServerConfig(
@@ -144,7 +144,7 @@ withSettings(
   print(`# ${account.name}\n${urlNote}${formatEnvironment(account, url ?? clientUrl(settings))}`);
 });
 
-/** Returns where clients reach the server that uses the data folder, or null if no server responds. */
+/** Returns the URL of the running server that uses the data folder, or null if no server responds. */
 const findServerUrl = ({ data, databaseUrl }: ServerConfig): Promise<string | null> =>
   databaseUrl === ""
     ? connectToServerAdmin(data)
@@ -233,8 +233,8 @@ function withSettings(command: Command, names: readonly ServerSettingName[]): Co
 }
 
 /**
- * Returns the log. It goes to stderr and the output of commands to stdout, so that credentials never get into
- * a log.
+ * Returns the log. The log goes to stderr and the output of commands goes to stdout, so that credentials
+ * never get into a log.
  */
 const createLog = ({ logLevel }: ServerConfig): Logger =>
   pino({ level: logLevel, base: null }, createLogOutput(2));

@@ -11,7 +11,7 @@ import type { MoveEndpoint } from "../store/move/move.ts";
 import { move } from "../store/move/move.ts";
 import { openSqliteForMove } from "../store/move/sqlite.ts";
 
-/** A store cannot be moved from here, or to here. The text is for the operator. */
+/** Thrown if a store cannot be moved from here, or to here. The text is for the operator. */
 export class MoveRefused extends Error {}
 
 /** Adds the command `waypost migrate-store`, which moves everything from one kind of store to the other. */
@@ -45,7 +45,7 @@ export function addMoveCommand(program: Command, { print }: { print(line: string
     });
 }
 
-/** Reports whether a store has encrypted secrets. They were moved as they were, without their keys. */
+/** Reports whether a store has encrypted secrets. A move copies them unchanged, without their keys. */
 async function hasEncryptedSecrets({ query }: MoveEndpoint): Promise<boolean> {
   const found = await Promise.all(
     ["accounts", "sources"].map((table) =>

@@ -55,8 +55,8 @@ function exitBroken(log: Logger, error: Error): never {
 }
 
 /**
- * Throws `CannotStart` if a port is in use. Called before anything is created: a used port must not leave a
- * new store behind.
+ * Throws `CannotStart` if a port is in use. Called before anything is created, so that a failed start does
+ * not leave a new store behind.
  */
 export async function requireFreePort(
   { port, host }: Pick<ServerConfig, "port" | "host">,

@@ -71,8 +71,8 @@ export async function readAccounts(settings: ServerConfig) {
 }
 
 /**
- * Returns null if the keys file is missing, as in a store that was moved here from a database. A command that
- * only reads creates no keys.
+ * Returns null if the keys file is missing, for example because the store was moved here from a database. A
+ * command that only reads must not create keys.
  */
 const withExistingKeys = (keys: KeySource): KeySource =>
   keys && "file" in keys && !existsSync(keys.file) ? null : keys;

@@ -7,9 +7,9 @@ import type { Millis } from "../core/model/message.ts";
 export interface Clock {
   now(): Millis;
   /**
-   * Resolves at `until`, or as soon as `wake` is aborted. Never rejects. A clock that is set back does not
-   * prolong the wait. If the clock is set forward, the wait may become shorter. A machine that was asleep
-   * looks the same, and must catch up on due times.
+   * Resolves at `until`, or as soon as `wake` is aborted. Never rejects. If the clock is set back, the wait
+   * does not become longer. If the clock is set forward, the wait may become shorter, because a machine that
+   * was asleep must catch up on due times and looks the same.
    */
   sleep(until: Millis, wake: AbortSignal): Promise<void>;
 }
@@ -55,8 +55,8 @@ export const createLongWork = (): LongWork =>
 const maxTimer: Millis = 2 ** 31 - 1;
 
 /**
- * Calls `callback` once after `delay`, at most 24.8 days. Returns a function that cancels the call. Costs
- * about 0.3 µs.
+ * Calls `callback` once after `delay`, which is at most 24.8 days. Returns a function that cancels the call.
+ * A call of `alarm` costs about 0.3 µs.
  */
 export function alarm(delay: Millis, callback: () => void): () => void {
   const timer = setTimeout(callback, Math.min(delay, maxTimer));
@@ -64,7 +64,7 @@ export function alarm(delay: Millis, callback: () => void): () => void {
 }
 
 /**
- * Calls `callback` each time a socket has been idle for `after` milliseconds. Returns a function that ends
+ * Calls `callback` each time a socket has been idle for `after` milliseconds. Returns a function that stops
  * this.
  */
 export function idleAlarm(

@@ -7,34 +7,34 @@ import type { Turns } from "../core/fairness/turns.ts";
 import type { Store } from "../store/store.ts";
 import { minute, second } from "../core/values/time.ts";
 
-/** How much one claim looks at. See `core/commands/claim.ts`. */
+/** The maximum number of rows that one claim looks at. See `core/commands/claim.ts`. */
 type ClaimSizes = { limit: number; hostWaitlists: number; turns?: Turns; backlogged?: readonly AccountId[] };
 type ClaimPart = ClaimSizes & { heads: number; only: readonly DueRow[] };
 /** A row that could not be claimed. It is skipped until `pausedUntil`. */
 type FailingRow = { row: DueRow; attempts: number; pausedUntil: Millis };
 
 /**
- * A row is quarantined at the fifth failure, after pauses of 1, 2, 4 and 8 seconds: earlier failures may be
- * temporary.
+ * A row is quarantined at its fifth failure, after pauses of 1, 2, 4 and 8 seconds, because earlier failures
+ * may be temporary.
  */
 const maxAttempts = 5;
 const firstPause: Millis = second;
 /**
- * The pause of a row that cannot be quarantined either. This long after its pause, the failures of a row are
- * forgotten.
+ * The pause of a row that cannot be quarantined either. If a row does not fail for this long after its pause,
+ * its failures are forgotten.
  */
 const longPause: Millis = minute;
 /**
- * The most rows that are tracked as failing, and the most that may fail in one turn. If more fail, the
- * storage is at fault and not the rows.
+ * The maximum number of rows that are tracked as failing, and that may fail in one turn. If more rows fail,
+ * the fault is in the storage and not in the rows.
  */
 const maxFailing = 512;
 const maxFailingPerTurn = 32;
 
 /**
- * Claims due messages. A row that the storage refuses, or that breaks a decision, fails the whole claim, and
- * would fail every later one. So the claimer finds the row by halving the claim, skips it for a while, and
- * quarantines it if it fails again and again. All other rows are claimed meanwhile.
+ * Claims due messages. If the storage refuses one row, or a row breaks a decision, the whole claim fails, and
+ * so would every later claim. The claimer therefore finds the row by halving the claim, skips it for a while,
+ * and quarantines it after repeated failures. Meanwhile all other rows are claimed.
  */
 export class Claimer {
   readonly #store: Store;
@@ -80,8 +80,8 @@ export class Claimer {
   }
 
   /**
-   * Claims halves of the rows until the store accepts them, or a half is a single row with one message of its
-   * waitlist.
+   * Claims halves of the rows until the store accepts them. Stops halving at a single row with one message of
+   * its waitlist.
    */
   async #claimInHalves(part: ClaimPart, failed: { count: number }): Promise<void> {
     const error = await this.#tryClaim(part);

@@ -23,8 +23,8 @@ import { isSuccessStatus } from "../core/values/status.ts";
 export type DeliveryCall = { outcome: Promise<Outcome>; abort(): void };
 
 /**
- * Starts one call to a destination. The response takes its memory from `room`, or without limit if `room` is
- * absent.
+ * Starts one call to a destination. The response takes its memory from `room`. Without `room`, its memory is
+ * not limited.
  */
 export type Deliver = (delivery: Delivery, room?: ResponseRoom) => DeliveryCall;
 
@@ -34,13 +34,14 @@ export type DeliverOptions = {
   clock: Clock;
   limits: {
     /**
-     * A longer response is cut and the rest is not read, unless a callback reports more of it. Dead letters
-     * keep this many bytes.
+     * The maximum size of a response, in bytes. A longer response is cut and the rest is not read, unless a
+     * callback reports more of it. Dead letters keep this many bytes.
      */
     responseBytes: number;
     connectTimeout: Millis;
     /**
-     * Should equal the delivery capacity: a call that waits for a connection here uses up its own timeout.
+     * The maximum number of connections to one origin. It should equal the delivery capacity, because the
+     * timeout of a call includes the time that the call waits for a connection.
      */
     connectionsPerOrigin: number;
     /** The maximum number of sockets to all destinations. Absent: no limit. */
@@ -64,8 +65,8 @@ export function createDeliver(options: DeliverOptions): { deliver: Deliver; clos
     const { promise: outcome, resolve } = Promise.withResolvers<Outcome>();
     const url = parseUrl(delivery.message.url);
     const attempt = new DeliveryAttempt({ delivery, host: url?.host ?? "", options, resolve, room });
-    // Answers to publishers are already queued and go first: composing and signing a request takes longer
-    // than sending an answer.
+    // The responses to publishers are already queued and are sent first, because composing and signing a
+    // request takes longer than sending a response.
     process.nextTick(() => attempt.begin(connections, url));
     return { outcome, abort: () => attempt.end(abortedError) };
   };
@@ -84,7 +85,7 @@ class DeliveryAttempt implements RequestCaller {
   readonly #room: ResponseRoom;
   readonly #host: string;
   /**
-   * When the request was first sent, because it may be resent within the attempt. Before that, when the
+   * When the request was sent for the first time; it may be resent within the attempt. Until then, when the
    * attempt began.
    */
   #startedAt: Millis;
@@ -129,8 +130,8 @@ class DeliveryAttempt implements RequestCaller {
   }
 
   /**
-   * Ends the attempt at its timeout. A response that already exceeds what is kept is cut; any other is a
-   * failure.
+   * Ends the attempt at its timeout. If the response is already longer than what is kept, it is cut and the
+   * attempt counts as complete. Otherwise the attempt fails.
    */
   #expire(timeout: Millis): void {
     const isEnough =
@@ -177,8 +178,8 @@ class DeliveryAttempt implements RequestCaller {
   }
 
   /**
-   * Fails the call. A cut response is not enough: the workflow step would continue with half of it, and would
-   * not know.
+   * Fails the call because its response is too large. A cut response would not do: the workflow step would
+   * continue with a part of it and not notice.
    */
   #endTooLarge(): void {
     this.end(`the response exceeds the limit of ${formatMebibytes(this.#maxBytes)}`);
@@ -189,9 +190,9 @@ class DeliveryAttempt implements RequestCaller {
   }
 
   /**
-   * The maximum size of the body, in bytes. The response of a third party is a step of a workflow, and may be
-   * as large as a message. A callback, which contains the response in base64, can carry three quarters of
-   * that.
+   * The maximum size of the body, in bytes. The response of a third party becomes a step of a workflow, and
+   * may be as large as a message. If a callback reports the response, it contains the response in base64, so
+   * its limit is three quarters of the size of a message.
    */
   get #maxBytes(): number {
     const { responseBytes } = this.#options.limits;
@@ -212,7 +213,7 @@ class DeliveryAttempt implements RequestCaller {
   }
 
   /**
-   * Ends the call with what has been received, or with an error; only the first end counts. Closes the
+   * Ends the call with what has been received, or with an error. Later calls have no effect. Closes the
    * connection unless its request is complete.
    */
   end(error: string | null): void {
@@ -279,8 +280,8 @@ const isResponseNeeded = ({ message }: Delivery, status: number): boolean =>
   ].includes(true);
 
 /**
- * Reports whether a callback may contain the response. A run has one failure callback for all of its
- * messages.
+ * Reports whether a callback may contain the response. All messages of a run share the failure callback of
+ * the run.
  */
 const isReportedByCallback = (
   { message: { callback, failureCallback, run } }: Delivery,

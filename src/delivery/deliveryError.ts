@@ -3,7 +3,7 @@ import { EgressRefusal } from "./http/egress.ts";
 import { PoolClosed } from "./http/pool.ts";
 import { BadResponse } from "./http/response.ts";
 
-/** A message that cannot be sent over HTTP. The text may be shown to the publisher. */
+/** Thrown for a message that cannot be sent over HTTP. The text may be shown to the publisher. */
 export class Unsendable extends Error {}
 
 /** The error of an attempt that was aborted. */

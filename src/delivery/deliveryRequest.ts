@@ -127,8 +127,8 @@ const ownNames: Record<Brand, ReturnType<typeof makeHeaderNames>> = {
 };
 
 /**
- * Headers of the publisher that are not forwarded: they belong to the connection, or would imitate Waypost's
- * own.
+ * Headers of the publisher that are not forwarded, because they belong to the connection or would imitate
+ * Waypost's own headers.
  */
 const reserved: ReadonlySet<string> = new Set([
   ...connectionHeaders,
@@ -136,8 +136,8 @@ const reserved: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Headers that are also reserved if deliveries are signed by Standard Webhooks. Otherwise the publisher's are
- * forwarded.
+ * Headers that are also reserved if Standard Webhooks signatures are on. Otherwise, such headers of the
+ * publisher are forwarded.
  */
 const standardHeaderNames: ReadonlySet<string> = new Set(Object.keys(standardHeaders));
 

@@ -1,17 +1,19 @@
 import { readLaneAccount } from "../core/admission/capacity.ts";
 import type { AccountId } from "../core/model/message.ts";
 
-/** The most hosts noted per account. The waitlists of further hosts are served when they are due. */
+/**
+ * The maximum number of hosts noted per account. The waitlists of further hosts are served when they are due.
+ */
 const maxHosts = 10_000;
-/** The most waitlists that one command wakes. */
+/** The maximum number of waitlists that one command wakes. */
 const maxWokenAtOnce = 256;
 
 type Denied = { hosts: Set<string>; ended: number; isWaking: boolean };
 
 /**
- * Hosts whose messages wait because their account holds its share of this node. Each delivery that ends wakes
- * the waitlist of one such host: of the same account if possible, otherwise of an account that may take the
- * capacity. So no capacity is idle while messages wait for it.
+ * Hosts whose messages wait because their account uses its whole share of this node. Each delivery that ends
+ * wakes the waitlist of one such host. A host of the same account comes first, then a host of an account that
+ * may use the capacity. Capacity is therefore never idle while messages wait for it.
  */
 export class DeniedHosts {
   readonly #wake: (account: AccountId, hosts: readonly string[]) => Promise<unknown>;

@@ -35,22 +35,22 @@ export type DispatcherOptions = {
 };
 
 /**
- * Body bytes: of all running deliveries and their responses, and of the messages that one batch loads to
- * send.
+ * The memory for bodies, in bytes. `total`: for all running deliveries and their responses. `perBatch`: for
+ * the messages that one batch loads to send them.
  */
 type DispatcherBytes = { total: number; perBatch: number };
 
 /**
- * The most messages that one claim looks at. Publishes wait for a claim: during a backlog their p99 was 30 ms
- * with 64, and 80 ms with 256.
+ * The maximum number of messages that one claim looks at. Publishes wait for a claim. During a backlog, their
+ * p99 was 30 ms with 64, and 80 ms with 256.
  */
 const claimLimit = 64;
-/** Below this many running deliveries no host has a waitlist, so outcomes may be stored with a delay. */
+/** With fewer running deliveries, no host has a waitlist, so outcomes may be stored with a delay. */
 const quietBelow = 32;
 const immediately: Millis = 0;
 /** The pause after a storage failure. */
 const retryPause = 1000;
-/** A claim error that repeats is logged once in this time. */
+/** A claim error that repeats is logged at most once in this time. */
 const logInterval: Millis = minute;
 
 /**
@@ -67,12 +67,13 @@ export class Dispatcher {
   /** Deliveries that have ended and whose outcomes are not stored yet. */
   #settling = 0;
   /**
-   * When an outcome last failed to be stored because the storage was unavailable. It is retried soon after.
+   * When an outcome last could not be stored because the storage was unavailable. Storing it is retried soon
+   * after.
    */
   #unavailableAt: Millis = Number.NEGATIVE_INFINITY;
   /** When to claim next, in the store's time. `immediately` is always past. */
   #nextAt: Millis | null = null;
-  /** How far this node's clock is ahead of the store's, estimated at the last claim. */
+  /** How far this node's clock is ahead of the store's clock, estimated at the last claim. */
   #clockOffset: Millis = 0;
   /** The last claim error that was logged, or null after a successful claim. */
   #loggedClaimFailure: { message: string; at: Millis } | null = null;
@@ -93,7 +94,7 @@ export class Dispatcher {
     this.#running = new RunningDeliveries(options.capacity.bytes?.total ?? memory.sending);
     const { store, clock, log } = options;
     this.#leaseRenewal = new LeaseRenewal({ store, clock, log, running: this.#running });
-    // A waitlist that could not be woken is looked at when it is due, a little later.
+    // If waking a waitlist fails, a claim serves it a little later, when it is due.
     this.#deniedHosts = new DeniedHosts((account, hosts) =>
       store.execute("wakeHostWaitlists", { account, hosts }).catch(() => undefined),
     );
@@ -133,7 +134,7 @@ export class Dispatcher {
 
   /**
    * Stops claiming, waits up to `grace` for running deliveries, then aborts the rest and gives their leases
-   * back. Those messages are sent again, by this server or another, and the aborted attempt does not count.
+   * back. The aborted messages are sent again, by this server or another. An aborted attempt does not count.
    */
   async stop(grace: Millis): Promise<void> {
     const { clock } = this.#options;
@@ -184,8 +185,8 @@ export class Dispatcher {
   }
 
   /**
-   * The number of deliveries that are running, or have ended and are not stored yet. Messages that wait, for
-   * example for a retry, are not counted.
+   * The number of deliveries that are running, or have ended and whose outcome is not stored yet. Messages
+   * that wait, for example for a retry, are not counted.
    */
   get inFlight(): number {
     return this.#running.count + this.#settling;
@@ -206,8 +207,8 @@ export class Dispatcher {
       ...this.#claimPosition,
     });
     this.#claimPosition = { turns, backlogged };
-    // The store's `now` lies between the question and the answer. If both clocks can be right, the offset is
-    // 0.
+    // The store read its clock between our request and its response. If the clocks can be equal, the offset
+    // is 0.
     this.#clockOffset = Math.max(askedAt - now, Math.min(0, clock.now() - now));
     this.#backlog = more && new Set(backlogged);
     const next = more ? immediately : await store.nextDueAt();
@@ -252,7 +253,8 @@ export class Dispatcher {
   }
 
   /**
-   * Sleeps until the next claim is due. If the clock is changed, it checks again instead of claiming early.
+   * Sleeps until the next claim is due. After a change of the clock, the due time is checked again, so that
+   * no claim comes too early.
    */
   async #untilDue(): Promise<void> {
     const { clock } = this.#options;
@@ -321,8 +323,8 @@ export class Dispatcher {
   }
 
   /**
-   * Offers the capacity or memory that a delivery has released to a host that waits because its account held
-   * its share.
+   * Offers released capacity or memory to a host whose messages wait because its account used its whole
+   * share.
    */
   #wakeDenied({ message }: Delivery): void {
     const capacity = {
@@ -339,10 +341,10 @@ export class Dispatcher {
   }
 
   /**
-   * Stores an outcome. After a failure it retries until the lease has expired, because then another node may
-   * have sent the message again. While the storage is unavailable it retries for as long as the server runs:
-   * no node can take over the lease then, and the outcome still counts if it is stored first. Returns null if
-   * it gave up.
+   * Stores an outcome. After a failure, retries until the lease has expired, because another node may have
+   * sent the message again by then. While the storage is unavailable, retries for as long as the server runs:
+   * no other node can take over the lease then, and the outcome counts if it is the first to be stored.
+   * Returns null if it gave up.
    */
   async #settle({ message }: Delivery, outcome: Outcome): Promise<Settled | null> {
     const { store, clock, log } = this.#options;
@@ -370,7 +372,10 @@ export class Dispatcher {
     }
   }
 
-  /** Reports whether nothing waits for this node's outcomes, neither for its capacity nor in a backlog. */
+  /**
+   * Reports whether nothing waits for this node's outcomes: no message waits for capacity, and there is no
+   * backlog.
+   */
   #isQuiet(): boolean {
     return !this.#backlog && !this.#isOutOfCapacity && !this.#isStopping && this.#running.count < quietBelow;
   }

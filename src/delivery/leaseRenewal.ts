@@ -44,8 +44,8 @@ export class LeaseRenewal {
   }
 
   /**
-   * Renews leases of which three quarters have passed. This happens when the clock was set forward or the
-   * process was suspended; the next claim would otherwise treat them as lost.
+   * Renews leases of which three quarters have passed. This happens if the clock was set forward or the
+   * process was suspended. Without the renewal, the next claim would treat these leases as lost.
    */
   async renewOverdue(): Promise<void> {
     const before = this.#options.clock.now() - (3 * spans.lease) / 4;
@@ -61,8 +61,8 @@ export class LeaseRenewal {
   }
 
   /**
-   * Runs a command on all leases at once. If that fails it tries halves, so that one bad row does not cost
-   * the others their leases.
+   * Runs a command on all leases at once. If that fails, tries it on each half, so that one bad row does not
+   * cost the others their leases.
    */
   async update(
     command: "renew" | "returnLeases",

@@ -20,8 +20,8 @@ type SessionLeaseGuardOptions = {
 };
 
 /**
- * Aborts the deliveries of a node that has been without its session lease for 1.5 s. Half a second later
- * other nodes may send those messages. See docs/decisions/0051.
+ * Aborts the deliveries of a node that has been without its session lease for 1.5 s. Half a second later,
+ * other nodes may send these messages. See docs/decisions/0051.
  */
 export class SessionLeaseGuard {
   readonly #options: SessionLeaseGuardOptions;

@@ -125,8 +125,8 @@ const maxTokenLength = 65_536;
 const header = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
 
 /**
- * Returns the padded hash: receivers in Go and Rust compare the claim with the padded form, byte for byte.
- * The parts of the token itself have no padding (RFC 7515).
+ * Returns the padded hash, because receivers in Go and Rust compare the claim with the padded form, byte for
+ * byte. The parts of the token itself have no padding (RFC 7515).
  */
 const hashBody = (body: Bytes): string => `${hash("sha256", body, "base64url")}=`;
 

@@ -3,7 +3,7 @@ import type { Delivery, Outcome } from "../core/model/message.ts";
 import { parseHost } from "../core/values/url.ts";
 import type { DeliveryCall } from "./deliver.ts";
 
-/** Returns the call of a message that cannot be sent: it makes no request and fails for good. */
+/** Returns the call of a message that cannot be sent. It makes no request and fails for good. */
 export function failUnsendable({ message, attempt, unsendable = "" }: Delivery): DeliveryCall {
   const attemptFields = {
     account: message.account,

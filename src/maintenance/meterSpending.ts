@@ -8,12 +8,15 @@ import { WorkSignal } from "./workSignal.ts";
 import type { MaintenanceTask } from "./scheduler.ts";
 import { second } from "../core/values/time.ts";
 
-/** How often the spending of accounts is added up while anything is stored, in milliseconds. */
+/**
+ * The interval at which the spending of accounts is added up, in milliseconds. Nothing is added up if nothing
+ * was stored since the last time.
+ */
 const meterInterval: Millis = 30 * second;
 
 /**
- * Returns the task that adds up what accounts with a budget have spent this month. It does nothing if all
- * prices are 0, and skips accounts without a budget.
+ * Returns the task that adds up the spending of accounts with a budget in the current month. The task does
+ * nothing if all prices are 0.
  */
 export function createSpendingDuty({
   store,

@@ -26,13 +26,15 @@ const minPause = 10 * minute;
 /** The pause after a failed run. */
 const failurePause = minute;
 const expireLimit = 500;
-/** Looks for expired short-lived data at the latest this long after something was stored. */
+/** After something was stored, expired short-lived data is looked for at the latest after this time. */
 const shortLivedCheck = hour;
-/** Retention below this is short: such history is removed at most a minute late. */
+/**
+ * A retention below this is short. Such history is removed at most a minute after its retention has ended.
+ */
 const shortRetention = hour;
 const promptPause = 30 * second;
 
-/** Runs every task when its time has come. A failed run is repeated; it never ends other tasks. */
+/** Runs every task when its time has come. A failed run is repeated, and does not affect other tasks. */
 export class MaintenanceScheduler {
   readonly #tasks: readonly MaintenanceTask[];
   readonly #clock: Clock;
@@ -92,8 +94,8 @@ export class MaintenanceScheduler {
  * that it does not delay others.
  *
  * New data may expire long before data stored earlier: deduplication keys live for minutes, the log for days.
- * So the task looks again within an hour after something was stored. If nothing is stored, it sleeps until
- * the next known expiry.
+ * The task therefore looks again within an hour after something was stored. If nothing is stored, it sleeps
+ * until the next known expiry.
  */
 export function createRetentionTask({
   store,
@@ -119,7 +121,7 @@ export function createRetentionTask({
       );
     },
     onWork: (listener) => {
-      // A changed account may now keep its history for a shorter time, even if nothing else happens in it.
+      // A changed account may now have a shorter retention, even if nothing is stored in it.
       const ends = [workSignal.listen(listener), store.onAccounts(listener)];
       return () => ends.forEach((end) => end());
     },
@@ -128,8 +130,9 @@ export function createRetentionTask({
 }
 
 /**
- * Returns the task for accounts that keep some history for less than an hour. It removes that history at most
- * a minute after its retention. It reads no other account, and sleeps if there is none.
+ * Returns the task for accounts that keep some history for less than an hour. The task removes that history
+ * at most a minute after its retention. It reads no other accounts, and sleeps if no account keeps history so
+ * briefly.
  */
 export function createPromptRetentionTask({
   store,
@@ -178,7 +181,7 @@ export function createPromptRetentionTask({
 const minRetention = ({ log, deadLetters, audit }: Required<Retention>): Millis =>
   Math.min(log, deadLetters, audit);
 
-/** Returns when something of an account expires, or null. The row of a deleted account goes last. */
+/** Returns when something of an account expires, or null. The row of a deleted account expires last. */
 async function findNextExpiry(
   account: Account,
   { store, retention, accounts }: { store: Store; retention: Retention; accounts: readonly Account[] },
@@ -190,7 +193,7 @@ async function findNextExpiry(
   return (await store.read.hasData(account.id)) ? null : removableAt(account);
 }
 
-/** Returns an account that is not deleted, or null. Rows of deleted accounts may go only if there is one. */
+/** Returns an account that is not deleted, or null. Without one, rows of deleted accounts must be kept. */
 const findRemainingAccount = (accounts: readonly Account[]): AccountId | null =>
   accounts.find((account) => !isDeleted(account))?.id ?? null;
 

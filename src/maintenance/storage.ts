@@ -10,19 +10,20 @@ import { minute, second } from "../core/values/time.ts";
 /** The time between two checks while accounts change. */
 const checkInterval: Millis = 10 * second;
 /**
- * How long an account counts as changed. Its changes are counted per minute, and the clocks of nodes differ.
+ * How long an account counts as changed. The time is this long because changes are counted per minute, and
+ * because the clocks of nodes differ.
  */
 const recentChange: Millis = 2 * minute;
 /**
- * The list of accounts is read again after this time at the latest, because the announcement of a change by
- * another node may have been lost.
+ * The list of accounts is read again after this time at the latest, because a notification of another node's
+ * change may have been lost.
  */
 const maxListAge: Millis = 10 * minute;
 
 /**
- * Returns the task that records which accounts store more than their quota, at most 10 s after they do. A
- * node whose clock is more than two minutes ahead of the database's does not notice that an account becomes
- * full; another node does.
+ * Returns the task that records which accounts store more than their quota, at most 10 s after they exceed
+ * it. If the clock of a node is more than two minutes ahead of the database clock, that node does not notice
+ * when an account becomes full. Another node does.
  *
  * The task checks accounts with a quota only. It looks for one recent bucket of each. If the account has
  * changed within the last minutes, or is full, it adds up the account's largest buckets, about 300 for each
@@ -35,7 +36,7 @@ export function createStorageTask({ store, clock }: { store: Store; clock: Clock
   let limited: readonly Account[] = [];
   let readAt: Millis | null = null;
   let checkedAt: Millis = -Infinity;
-  /** Whether something may change without an announcement. Deletions cause none. */
+  /** Whether something may change without a notification. Deletions cause no notification. */
   let mustCheck = true;
   store.onAccounts(() => {
     readAt = null;
@@ -52,8 +53,8 @@ export function createStorageTask({ store, clock }: { store: Store; clock: Clock
       readAt = now;
       limited = (await store.read.accounts()).filter(hasStorageQuota);
     }
-    // The stored bytes of an account with a new quota are unknown. A full account is added up at every check.
-    // If the clock of this node is ahead, the newest changes look old, and the account would stay full.
+    // The stored bytes of an account with a new quota are unknown. A full account is added up at every check:
+    // if the clock of this node is ahead, new changes look old, and the account would stay full.
     const needsSum = (account: Account): boolean =>
       before.get(account.id) !== readLimit(account, "storageBytes") || readStorageLevel(account) !== null;
     const since = Math.min(now, checkedAt) - recentChange;

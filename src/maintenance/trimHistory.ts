@@ -8,17 +8,18 @@ import { WorkSignal } from "./workSignal.ts";
 import type { MaintenanceTask } from "./scheduler.ts";
 import { hour, minute, second } from "../core/values/time.ts";
 
-/** Lists may exceed their limits this long after something was stored. */
+/** Lists may exceed their limits for this long after something was stored. */
 const trimDelay = 10 * second;
 /** Lists are checked again after this time at the latest, while anything is stored. */
 const maxCheckInterval = 10 * minute;
 /**
- * Work that began earlier may fail long after the last change, without an announcement. So one more check
- * follows after this time.
+ * Work that began earlier may fail, and create entries, long after the last notification. One more check is
+ * therefore made after this time.
  */
 const followUpDelay = hour;
 /**
- * The assumed maximum of new entries per second. A list with room for more is skipped until it could be full.
+ * The assumed maximum number of new entries per second. A list with room for more is skipped until it could
+ * be full.
  */
 const maxEntriesPerSecond = 1_000;
 const batchSize = 500;
@@ -46,7 +47,7 @@ export function createTrimmingTask({ store, clock }: { store: Store; clock: Cloc
     run: () => {
       followUpAt = workSignal.since === null ? null : clock.now() + followUpDelay;
       return workSignal.handle(async () => {
-        // The announcement of a change by another node may have been lost.
+        // A notification of another node's change may have been lost.
         if (limited === null || clock.now() >= readAt + maxCheckInterval || clock.now() < readAt) {
           readAt = clock.now();
           limited = (await store.read.accounts()).filter(isLimited);

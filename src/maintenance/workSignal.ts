@@ -3,7 +3,7 @@ import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 
 /**
- * Records when something was first stored since a task last ran, so that the task knows that there may be
+ * Records when something was first stored since a task last ran. The task thus knows whether there may be
  * work.
  */
 export class WorkSignal {
@@ -40,7 +40,7 @@ export class WorkSignal {
     });
   }
 
-  /** Runs the work for the changes so far. If it fails, they count as new again. */
+  /** Runs the work for the changes so far. If the work fails, these changes count as new again. */
   async handle(run: () => Promise<void>): Promise<void> {
     const before = this.#since;
     this.#since = null;

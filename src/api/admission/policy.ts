@@ -25,8 +25,8 @@ export type AdmissionParts = Pick<RouteContext, "operator"> & {
   store: Store;
   now(): Millis;
   /**
-   * Shared by all ports of a server, so that another port gives no further attempts. Default: counts for this
-   * port alone.
+   * The counters. All ports of a server share them, so that a client gets no further attempts at another
+   * port. Default: separate counters for this port.
    */
   counted?: AccessCounters;
   /** The limit of request bodies in flight, in bytes. */
@@ -36,7 +36,7 @@ export type AdmissionParts = Pick<RouteContext, "operator"> & {
 };
 
 /**
- * The credentials of a request. `parameter` is the token in its query, and `params` are those of its
+ * The credentials of a request. `parameter` is the token in its query. `params` are the parameters in its
  * path.
  */
 export type Credentials = {
@@ -46,16 +46,16 @@ export type Credentials = {
   address: string | null;
 };
 
-/** The proved sender of a request. The body of the request is counted for `sender`. */
+/** The sender of a request, as its credentials prove. The body of the request is counted for `sender`. */
 export type Caller = { proof: Proof | null; source: WebhookSource | null; sender: BodyOwner };
 
 /** A request to admit, with its sender and its route. */
 export type Entry = {
   caller: Caller;
   route: Route;
-  /** Returns the bytes of the body that take their room at once. It is called when the room is taken. */
+  /** Returns the bytes of the body that take room at once. Called when the room is taken. */
   bytes(): number;
-  /** Called with headers of the response, also if the request is refused. */
+  /** Called with headers for the response, even if the request is refused. */
   tell(headers: Readonly<Record<string, string>>): void;
 };
 
@@ -69,15 +69,15 @@ export type AdmittedAtOnce = { proof: Proof; leave(): void };
  * The admission policy of one port. The framework and the fast path both admit requests by it, and no rule
  * of admission is anywhere else:
  *
- * - Who may: `identify` checks credentials and the lockout after failed attempts. `admit` checks the rights
- *   of the token.
+ * - Who may send: `identify` checks credentials and the lockout after failed attempts. `admit` checks the
+ *   rights of the token.
  * - How much at once: `admit` and `receive` limit the bytes of request bodies in flight, in all and per
  *   account. `responses` limits the long responses in flight of an account.
- * - How fast: `admit` limits the requests of an account in a second. `reasonFor` and `excess` limit the
- *   refused requests of an address in a second.
+ * - How fast: `admit` limits the requests per second of an account. `reasonFor` and `excess` limit the
+ *   refused requests per second of an address.
  *
- * It is built once, when the port is made. A connection has one request in flight at a time on both paths
- * (`api/route/pipelining.ts`).
+ * The policy is built once, when the port is made. On both paths, a connection has one request in flight at a
+ * time (`api/route/pipelining.ts`).
  */
 export class AdmissionPolicy {
   /** Long responses in flight. */
@@ -155,9 +155,9 @@ export class AdmissionPolicy {
   }
 
   /**
-   * Admits a request whose sender is known: checks the rights of the token, counts the request in its
-   * second and takes the room for its body. Throws `Refusal`, or rejects with it. Returns a promise only if
-   * other nodes share the count.
+   * Admits a request whose sender is known: checks the rights of the token, counts the request towards the
+   * limit per second, and takes room for its body. Throws `Refusal`, or rejects with it. Returns a promise
+   * only if other nodes share the count.
    */
   admit(entry: Entry): Leave | Promise<Leave> {
     const { proof } = entry.caller;
@@ -191,15 +191,15 @@ export class AdmissionPolicy {
     return this.#bearer.lookUp(authorization);
   }
 
-  /** Counts a body that is too large to take its room at once, as it arrives. */
+  /** Takes room for a large body while it arrives. */
   receive(sender: BodyOwner, body: Readable): ReturnType<RequestBodyLimits["countBody"]> {
     return this.#bodies.countBody(sender, body);
   }
 
   /**
-   * Returns the error to refuse a request with. The request is counted against its address unless its sender
-   * has proved an account, whose limits apply then. `isExcess`: the address is over its limit, and `reason`
-   * is that refusal.
+   * Returns the error with which to refuse a request. The request counts towards the limit of its address if
+   * its sender has not proved an account. (Limits of the account apply otherwise.) `isExcess`: the address is
+   * over its limit, and `reason` is the refusal that says this.
    */
   reasonFor(
     error: unknown,
@@ -223,8 +223,8 @@ export class AdmissionPolicy {
   }
 
   /**
-   * Counts a request without credentials as a refused one, except for health reports. Throws `Refusal` if the
-   * address is over its limit; `reasonFor` counts that request.
+   * Counts a request that needs no credentials as a refused one, except for health reports. Throws `Refusal`
+   * if the address is over its limit. In that case `reasonFor` counts the request.
    */
   #countOpen({ tag }: Route, address: string | null): void {
     if (tag === "Health") return;
@@ -244,8 +244,8 @@ export class AdmissionPolicy {
 }
 
 /**
- * Publishes, triggers and steps of runs do not count as requests of a second; all other requests of an
- * account do.
+ * Reports whether the requests of a route count towards the requests per second of an account. Publishes,
+ * triggers and steps of runs do not count.
  */
 const isCounted = ({ operation }: Route): boolean => operation === undefined;
 

@@ -9,8 +9,8 @@ import { SharedBursts } from "./sharedBursts.ts";
 export type AccessCounters = { lockout: Lockout; bursts: Bursts | SharedBursts; refused: RefusedRequests };
 
 /**
- * Creates counters at 0. `burstSharing` counts the requests per second together with other nodes, if there
- * can be any. `refusedPerSecond`: see `RefusedRequests`.
+ * Creates counters that start at 0. `burstSharing`: how to count the requests per second together with other
+ * nodes; absent if there can be no other node. `refusedPerSecond`: see `RefusedRequests`.
  */
 export const createAccessCounters = (
   now: () => Millis,

@@ -24,7 +24,7 @@ export type Right = "all" | "read" | Scope;
 export type GivenTokens = {
   authorization: string | undefined;
   parameter: string | null;
-  /** Returns where the tokens came from. */
+  /** Returns the client that sent the tokens. */
   from(): AttemptOrigin;
 };
 
@@ -52,8 +52,9 @@ type Authenticator = {
 };
 
 /**
- * Creates the functions that find the account of a request. The header wins. If the header has an unknown
- * bearer token and the query has a valid token, the header is meant for the destination.
+ * Creates the functions that find the account of a request. The token in the header takes precedence over the
+ * token in the query. If the header has an unknown bearer token and the query has a valid token, the header
+ * is meant for the destination.
  */
 export function createAuthenticator({
   store,
@@ -97,8 +98,8 @@ const missingTokenMessage =
   "token: missing; send the header Authorization: Bearer <token>, or the query parameter svc_token";
 
 /**
- * The account of a token and its rights. `usedToken`: the token, if it has its own scope, with its last use
- * as known to this node.
+ * The account of a token and its rights. `usedToken`: present if the token has its own scope; has the last
+ * use of the token as far as this node knows.
  */
 type Holder = Pick<Proof, "account" | "right"> & { usedToken?: Pick<Token, "account" | "id" | "usedAt"> };
 

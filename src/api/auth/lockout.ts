@@ -24,7 +24,7 @@ export class Lockout {
     this.#now = now;
   }
 
-  /** Counts a failed attempt. Returns `refusal`, or the refusal for too many failed attempts. */
+  /** Counts a failed attempt. Returns `refusal`, or a refusal `too-many-failures` if too many have failed. */
   recordFailure({ address, user }: AttemptOrigin, refusal: Refusal): Refusal {
     const origins = [
       `from ${toNetwork(address)}`,
@@ -38,8 +38,8 @@ export class Lockout {
 
   /**
    * Throws `Refusal` if `maxFailures` attempts with this user name have failed from this client within the
-   * window. Then no further attempt is checked, not even a correct one. Use it for a secret chosen by a
-   * person, which could be guessed in time.
+   * window. The caller must then check no further attempt, not even a correct one. Use this for secrets that
+   * people choose, because such secrets can be guessed if the number of attempts is not limited.
    */
   checkNotLocked(address: string | null, user: string): void {
     const failures = this.#failures.get(formatOrigin(address, user));

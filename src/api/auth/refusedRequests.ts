@@ -17,8 +17,7 @@ export const defaultRefusedPerSecond = 100;
 
 /**
  * Counts requests that were refused or had no valid token, by address, in the current second. Nothing is kept
- * of earlier seconds. Accepted requests are not counted and never limited by this. Each node counts for
- * itself.
+ * of earlier seconds. Accepted requests are neither counted nor limited here. Each node counts for itself.
  */
 export class RefusedRequests {
   readonly #max: number;

@@ -13,7 +13,7 @@ export type BurstSharing = {
 
 /**
  * The longest time that a request waits for other nodes. After that, or if the store fails, this node counts
- * it alone.
+ * the request alone.
  */
 const grace: Millis = 2_000;
 
@@ -71,9 +71,9 @@ class AccountShare {
   readonly #sharing: BurstSharing;
   readonly #account: AccountId;
   #share: BurstShare = { granted: 0, left: 0, limit: 0, second: 0, endsIn: 0 };
-  /** Requests that can be admitted without asking the store. */
+  /** The number of requests that can be admitted without asking the store. */
   #available = 0;
-  /** All requests that this node was granted in this second. */
+  /** The number of requests that this node was granted in this second. */
   #granted = 0;
   /**
    * By the clock of this node, the share's second has certainly begun at `#from` and not ended before
@@ -152,8 +152,8 @@ class AccountShare {
   }
 
   /**
-   * Returns "unknown" if the store does not answer within `grace`. Until the late answer arrives, no request
-   * waits for another one.
+   * Returns "unknown" if the store does not answer within `grace`. Until the late answer arrives, further
+   * requests do not wait for the store.
    */
   async #withTimeout(response: Promise<BurstShare | null>): Promise<BurstShare | null | "unknown"> {
     const settled = response.catch((): "unknown" => "unknown");

@@ -15,8 +15,9 @@ export const makeRandomToken = (id: string): string => makeToken(id, randomBytes
 export const hashToken = (token: string): string => hash("sha256", token, "hex");
 
 /**
- * Returns the read-only token of an account. It is derived from the main token, which cannot be computed from
- * it. So every account has a read-only token, and it expires when the main token is replaced.
+ * Returns the read-only token of an account. It is derived from the main token, but the main token cannot be
+ * derived from it. Every account therefore has a read-only token, which becomes invalid when the main token
+ * is replaced.
  */
 export const makeReadOnlyToken = ({ id, token }: Pick<Account, "id" | "token">): string =>
   makeToken(id, createHmac("sha256", token).update("read-only").digest("base64url"));

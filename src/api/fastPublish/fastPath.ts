@@ -6,11 +6,11 @@ import type { HandOver, PlainService } from "./sockets.ts";
 import { PlainSocket } from "./sockets.ts";
 
 /**
- * Responds to the requests of a few routes itself (`onFastPath` in the route table). They are nearly all
- * requests of a busy server. A full HTTP parser and a framework would add a fifth to the processor time of a
- * message. All other requests, and those with anything unusual, go to Node's parser and the framework. Both
- * paths use the same route table, the same admission policy and the same route, so their responses are equal
- * (docs/decisions/0063).
+ * Responds itself to the requests of a few routes (`onFastPath` in the route table). On a busy server, nearly
+ * all requests are for these routes. A full HTTP parser and a framework would add a fifth to the processor
+ * time of a message. Node's parser and the framework handle all other requests, and those with anything
+ * unusual. Both paths use the same route table, the same admission policy and the same route, so their
+ * responses are equal (docs/decisions/0063).
  */
 export class FastPath {
   readonly #sockets = new Set<PlainSocket>();

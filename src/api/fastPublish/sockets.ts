@@ -50,7 +50,8 @@ export type PlainService = {
 const keepAliveMargin: Millis = 1_000;
 
 /**
- * The maximum number of pieces of a body. A body in more pieces goes to Node's parser, which limits its time.
+ * The maximum number of pieces of a body. A body in more pieces goes to Node's parser, which limits the time
+ * that a body may take to arrive.
  */
 const maxPieces = 4;
 

@@ -1,8 +1,8 @@
 import { isIP, isIPv6 } from "node:net";
 
 /**
- * Returns the first of these texts that is an IP address, or null. An IPv4 address has its own form, even if
- * the socket uses IPv6.
+ * Returns the first of these texts that is an IP address, or null. An IPv4 address is returned in IPv4
+ * notation, even if the socket uses IPv6.
  */
 export function findAddress(...texts: (string | undefined)[]): string | null {
   const address = texts.find((text) => text !== undefined && isIP(text.replace(/%.*/, "")) !== 0);

@@ -4,7 +4,7 @@ import type { AccountId, Bytes } from "../../core/model/message.ts";
 
 /**
  * The maximum number of values and names in a JSON text, and the maximum depth of nesting. A short text can
- * expand to much memory.
+ * take much memory when it is parsed.
  */
 const maxParts = 2_000_000;
 const maxDepth = 32;
@@ -66,7 +66,7 @@ function describeErrorPosition(text: string): string {
   return `error in line ${lines.length} at column ${(lines.at(-1)?.length ?? 0) + 1}`;
 }
 
-/** Reports whether the rest of a cut text can be the beginning of a token. Then it is not an error. */
+/** Reports whether the rest of a cut text can be the beginning of a token, and is thus not an error. */
 const isCutOff = (rest: string): boolean => cutToken.test(rest);
 
 /** The pattern of a JSON text up to its closing quote. */
@@ -97,8 +97,8 @@ function checkSize(body: Bytes, max: JsonLimits): void {
 }
 
 /**
- * Counts the parts of a JSON text before it is parsed, in one pass over the bytes, which can be done in
- * slices.
+ * Counts the parts of a JSON text before the text is parsed. One pass over the bytes is enough, and it can be
+ * done in slices.
  */
 class SizeCheck {
   readonly #body: Bytes;

@@ -21,7 +21,7 @@ const piece = 64 * 1024;
 
 /**
  * Returns the JSON of a list. One page is returned as a text. More pages are returned as a stream, which
- * reads on as fast as the client does.
+ * reads a page only when the client has received the one before.
  */
 export async function toJsonText(
   { pages }: PagedList,

@@ -3,25 +3,28 @@ import type { Readable } from "node:stream";
 import { Refusal } from "../../core/values/errors.ts";
 import type { AccountId } from "../../core/model/message.ts";
 
-/** The maximum number of bytes of request bodies in the server at once, until they are answered. */
+/**
+ * The maximum size of all request bodies in the server together, in bytes. A body counts until it is
+ * answered.
+ */
 const defaultBodyBytes = 512 * 1024 * 1024;
 
 /**
- * A body of at most this declared length takes its room at once. Counting it on arrival would cost more than
- * it saves.
+ * A body of at most this declared length takes room for all of it at once. Counting such a body as it arrives
+ * would cost more than it saves.
  */
 export const maxReservedBytes = 64 * 1024;
 
 /**
- * Smaller chunks are copied into pieces of this size. A chunk kept as received costs 450 bytes more than its
- * content.
+ * Chunks below this size are copied into pieces of this size. A chunk that is kept as received takes 450
+ * bytes more than its content.
  */
 const pieceBytes = 16 * 1024;
 /** The first piece of a body is smaller, because most bodies are small. */
 const firstPieceBytes = 4 * 1024;
 /**
- * A body with more chunks than this needs a minimum average chunk size in bytes. Each chunk costs the time of
- * a few hundred bytes.
+ * If a body has more chunks than this, the chunks must have a minimum average size. Each chunk costs as much
+ * time as a few hundred bytes.
  */
 const uncheckedChunks = 10_000;
 const minAverageBytes = 16;
@@ -34,8 +37,8 @@ export type BodyOwner = AccountId;
  * the server down.
  *
  * A body that finds no room is refused at once and may be sent again. A body takes room only for the bytes
- * that have arrived. The bodies of one owner may take no more room than they leave for others, so slow bodies
- * of one account do not keep out all others.
+ * that have arrived. The bodies of one owner may take at most as much room as remains free. The slow bodies
+ * of one account therefore cannot keep out all other accounts.
  */
 export class RequestBodyLimits {
   readonly #limit: number;

@@ -7,14 +7,14 @@ const maxOutgoingBytes = 4 * memory.page;
 /** Shorter responses are not counted. There are too few connections for them to need much memory. */
 const minCountedBytes = 64 * 1024;
 /**
- * The maximum number of reads of one account that run at once. Each response may be as long as the longest
- * page before its length is known.
+ * The maximum number of reads of one account that run at once. Until the length of a response is known, it
+ * may be as long as the longest page.
  */
 const maxConcurrentReads = 4;
 
 /**
- * Limits the memory of long responses in flight. If an account requests many of them at once, or reads none
- * of them, its further requests are refused for a while. Other accounts are not affected.
+ * Limits the memory of long responses in flight. If an account requests many long responses at once, or does
+ * not read them, its further requests are refused until there is room. Other accounts are not affected.
  */
 export class ResponseLimits {
   readonly #limit: number;

@@ -23,8 +23,8 @@ function getPending(socket: Duplex): PipelinedRequest[] {
 }
 
 /**
- * Runs an action on a connection as soon as all earlier requests on it are answered. A last request that
- * broke off is not answered any more.
+ * Runs an action on a connection as soon as all earlier requests on it are answered. If the last of these
+ * requests broke off, it is no longer answered.
  */
 export function afterResponses(socket: Duplex, act: () => void): void {
   const pending = getPending(socket);
@@ -33,8 +33,8 @@ export function afterResponses(socket: Duplex, act: () => void): void {
 }
 
 /**
- * Returns a listener that begins a request when all earlier requests on its connection are answered. The end
- * of a body and the next head may arrive in one piece.
+ * Returns a listener that begins a request when all earlier requests on its connection are answered. This is
+ * necessary because the end of a body and the next head may arrive in one piece.
  */
 export function inTurn(listener: RequestListener): RequestListener {
   return (request: IncomingMessage, response: ServerResponse) => {

@@ -16,11 +16,11 @@ export type RequestLine = {
 };
 
 /**
- * Returns the path as it may be logged. The path is unchanged unless it contains something that is or may be
- * a secret. From there on it is replaced by `…`. Only scheme and host of a destination are shown, because its
- * path is often a secret, such as that of a webhook. Case and encoding do not matter, because routers accept
- * several spellings and senders mistype. `token` is the token of the request. A path that contains it is not
- * shown at all.
+ * Returns the path as it may be logged. If a part of the path is or may be a secret, `…` replaces the path
+ * from there on. Only the scheme and host of a destination are shown, because the rest is often a secret, as
+ * in the URL of a webhook. Case and encoding do not matter, because routers accept several spellings and
+ * senders mistype. `token` is the token of the request. If the path contains it, nothing of the path is
+ * shown.
  */
 export function shownPath({ path }: Target, token = ""): string {
   const readable = decodeFully(path);

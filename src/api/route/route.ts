@@ -41,7 +41,7 @@ export type RouteContext = {
   maxQueues?: number;
   /** The brand of messages whose publish request shows none. Default: the neutral brand. */
   brand?: Brand;
-  /** The region of this server and the networks that its deliveries come from, for callers who ask. */
+  /** The region of this server and the networks that its deliveries come from. The API reports them. */
   region?: string;
   sendsFrom?: readonly string[];
   /** The prices of usage in statistics, in dollars. Default: usage costs nothing. */
@@ -54,7 +54,7 @@ export type RouteContext = {
   refusedHost?: RefusedHosts;
   /** Returns the figures for the health report. */
   health(): Record<string, unknown>;
-  /** Returns why this server takes no requests, as far as it knows, or null if it does. */
+  /** Returns the known reason why this server takes no requests, or null if it takes requests. */
   notReadyReason(): string | null;
 };
 
@@ -114,12 +114,14 @@ export type RouteDescription = {
   body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; maxBytes: number };
   answers: Readonly<Record<number, { about: string; schema: z.ZodType }>>;
   /**
-   * Whether the route changes anything, if its method does not tell: a GET that does, a POST that does not.
+   * Overrides what the method says: true for a GET that changes something, false for a POST that changes
+   * nothing.
    */
   changes?: boolean;
   /**
-   * Marks work that does not count as requests per second. `step`: steps of workflow runs use the route.
-   * Active runs continue when an account is passive, so the command decides what is refused.
+   * Marks a route whose requests do not count towards the requests per second. `step`: workflow runs post
+   * their steps here. The active runs of a passive account continue, so the command decides what is refused,
+   * and not the route.
    */
   operation?: "publish" | "step";
   /**
@@ -182,8 +184,8 @@ export const requiredVerb = (row: Pick<RouteDescription, "changes" | "method" | 
   row.needs ?? (changesAnything(row) ? "manage" : "read");
 
 /**
- * Reports whether the query parameters may also be in a JSON body. This holds for all routes that change
- * something and have no other body. So every field of a body is obeyed or refused, never ignored.
+ * Reports whether the query parameters may also be in a JSON body. They may in all routes that change
+ * something and have no other body. Every field of such a body is therefore obeyed or refused, never ignored.
  */
 export const takesFieldsInBody = (row: Pick<RouteDescription, "changes" | "method" | "body">): boolean =>
   changesAnything(row) && row.method !== "GET" && row.body === undefined;

@@ -18,9 +18,9 @@ export const mayRead = (incoming: Pick<IncomingRequest, "proof">): boolean =>
   readScope(incoming).scope?.verbs.includes("read") ?? true;
 
 /**
- * Throws `Refusal` if a request would send stored data to one of these URLs, which it has chosen itself, and
- * its token may not read. `content` names the data in the refusal. Each route that takes a URL for stored
- * data calls this, or executes a command that applies the same rule with `scope`.
+ * Throws `Refusal` if a token may not read, and its request would send stored data to one of these URLs,
+ * which the request has chosen. `content` names the data in the refusal. Each route that takes a URL for
+ * stored data calls this, or executes a command that applies the same rule with `scope`.
  */
 export function checkMayReadToSend(
   incoming: Pick<IncomingRequest, "proof">,

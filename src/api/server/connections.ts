@@ -16,8 +16,8 @@ export type Connections = {
 /**
  * Decides who reads each connection of a server, and who answers each request. A connection is read by the
  * fast path, which may hand it over, or by Node's parser. A request that Node's parser has read is answered
- * in its turn by the first of the fast path, the early refusal and the framework. Only this function replaces
- * listeners of the server. It is called once.
+ * in its turn. The first of these that can do so answers it: the fast path, the early refusal, the framework.
+ * Only this function replaces listeners of the server. It is called once.
  */
 export function direct(server: Server, { pacing, fastPath, refuseEarly }: Connections): void {
   const parse = soleListener<(socket: PacedSocket) => void>(server, "connection");

@@ -17,10 +17,10 @@ type EarlyRefusalContext = {
 };
 
 /**
- * Refuses a request without credentials before the framework sees it, if its address is over its limit. The
- * framework would take most of the cost of the request. Returns true if the request was answered. The
- * response is the same as the framework's. The address is the other end of the connection, so do not use this
- * behind proxies.
+ * Refuses a request without credentials before the framework sees it, if its address is over its limit. This
+ * avoids most of the cost of the request, which is that of the framework. Returns true if the request was
+ * answered. The response is the same as the framework's. The address is the other end of the connection, so
+ * do not use this function behind proxies.
  */
 export function refuseEarly(
   request: IncomingMessage,

@@ -222,8 +222,8 @@ function hashContent({ destination, body, headers }: Content): string {
 }
 
 /**
- * Returns the settings that a retry of a dead letter changes, which are only those given. Throws `Refusal`
- * for a setting that a retry cannot change.
+ * Returns only the settings that a request gives, because a retry of a dead letter changes only these. Throws
+ * `Refusal` for a setting that a retry cannot change.
  */
 export function readOverrides(settings: MessageSettings): Overrides {
   const { values, written } = settings;

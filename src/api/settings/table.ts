@@ -184,7 +184,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   },
   "deduplication-id": {
     about:
-      "Id that makes later messages with the same id duplicates, which are not stored again: " +
+      "Deduplication id. Later messages with the same id are duplicates, which are not stored: " +
       `1 to ${limits.nameLength} characters. ` +
       "It is remembered for 10 minutes, or for the Deduplication-Window of the first message.",
     example: "order-1001",
@@ -196,7 +196,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
   "content-based-deduplication": {
     about:
       "`true`: later messages with the same destination, body and forwarded headers are duplicates, " +
-      "which are not stored again. " +
+      "which are not stored. " +
       "The content is remembered for 10 minutes, or for the Deduplication-Window of the first message. " +
       "Deduplication-Id takes precedence. Default: `false`.",
     example: "true",
@@ -283,8 +283,8 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
 };
 
 /**
- * Reports whether a text can be a flow-control key: 1 to `limits.nameLength` characters, without control
- * characters and lone surrogates. A database could not keep those unchanged.
+ * Reports whether a text can be a flow-control key: 1 to `limits.nameLength` characters. Control characters
+ * and lone surrogates are not allowed, because a database could not store them unchanged.
  */
 export const isValidKey = (text: string): boolean =>
   text !== "" && text.length <= limits.nameLength && !/\p{Cc}|\p{Surrogate}/u.test(text);
@@ -298,8 +298,9 @@ export function parseKey(text: string): string {
 }
 
 /**
- * Names of settings that are accepted and ignored. Clients send some of them about themselves. This service
- * sends the others with its deliveries, so that one server can deliver to the publish path of another.
+ * Names of settings that are accepted and ignored. Some of them describe the client that sends them. The
+ * others are headers that this service sends with its deliveries, so that one server can deliver to the
+ * publish path of another.
  */
 export const ignoredSettings =
   /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name|workflow-invoke-count)$/;

@@ -4,9 +4,9 @@ import type { Run } from "../../core/model/run.ts";
 import { formatHistoryEntry } from "../../core/model/run.ts";
 import type { Store } from "../../store/store.ts";
 
-/** The number of bytes that one read aims for, estimated from the entries read before. */
+/** The intended size of one read, in bytes. The size is estimated from the entries that were read before. */
 const maxBytes = 4 * 1024 * 1024;
-/** The most entries of one read. */
+/** The maximum number of entries of one read. */
 const maxEntries = 500;
 
 /**
@@ -41,7 +41,7 @@ async function* writePieces(
     at += together;
     let bytes = 0;
     for (const step of steps) {
-      // The error breaks the connection off, so that the client does not take the part for the whole.
+      // The error closes the connection early. The client therefore notices that the history is incomplete.
       if (step.damaged) throw new Error(`step ${step.id} of account ${account} is damaged in the store`);
       yield `${separator}${formatHistoryEntry(step)}`;
       separator = ",";

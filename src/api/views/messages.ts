@@ -121,8 +121,8 @@ function callbackInfoJson(
 type Cut = { digest?: string | undefined; cut?: true | undefined };
 
 /**
- * Reports whether a response is shown only in part. A hidden body of which the log keeps the beginning is
- * not: the hash shown covers everything that was read.
+ * Reports whether a response is shown only in part. This is not so for a hidden body: its hash covers
+ * everything that was read, even if the log keeps only the beginning.
  */
 export const isCut = ({ digest, cut }: Cut, redaction: Redaction | null): boolean =>
   cut === true || (digest !== undefined && redaction?.body !== true);

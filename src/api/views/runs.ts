@@ -126,8 +126,8 @@ function stepJson(item: StepItem, visibility: Visibility): Fields {
 
 /**
  * Returns how much of a step's result is shown. The result of a call contains all headers of the response,
- * and the result of a webhook wait all headers of the request. So both are hidden as a whole if any header
- * is hidden, as in callbacks.
+ * and the result of a webhook wait contains all headers of the request. As in callbacks, such a result is
+ * therefore hidden as a whole if any header is hidden.
  */
 const toOutVisibility = ({ call, stepType }: StepItem, visibility: Visibility): Visibility =>
   (call || stepType === "WaitForWebhook") && visibility.redaction?.headers

@@ -27,8 +27,8 @@ export const waitReasonSchema = z.object({
         "again.",
     ),
   text: z.string().describe("The reason as a sentence, with its numbers."),
-  since: millis("Since when the reason applies"),
-  until: millis("Until when the reason applies, if it is known"),
+  since: millis("When the reason began to apply"),
+  until: millis("When the reason ends, if that is known"),
   queue: z.string().optional().describe("The name of the queue."),
   key: z.string().optional().describe("The flow-control key."),
   endpoint: z

@@ -30,7 +30,7 @@ export function parseTimestamp(name: string, text: string, unit: Millis = second
   return Number(text) * unit;
 }
 
-/** The tolerance that most senders with a published tolerance require. */
+/** The most common tolerance among senders that publish one. */
 export const defaultTolerance: Millis = 5 * minute;
 
 const toSeconds = (time: Millis): number => Math.round(time / second);

@@ -5,8 +5,9 @@ import { toSecretList, makeSchemeSchema } from "./scheme.ts";
 import { acceptCallOnce } from "./verificationResult.ts";
 
 /**
- * GitHub: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. A ping is an
- * event like any other. GitHub signs neither a delivery id nor a time, so an event is known by its signature.
+ * GitHub: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. A ping is
+ * published like any other event. GitHub signs neither a delivery id nor a time, so an event is recognised by
+ * its signature.
  */
 export const githubSchema = makeSchemeSchema("github", {});
 

@@ -36,8 +36,8 @@ export type Verification = z.output<typeof verificationSchema>;
 export type SchemeName = Verification["scheme"];
 
 /**
- * Reports whether a call comes from the sender of the source. It is pure, takes bounded time, and never
- * throws because of anything that a sender sends.
+ * Reports whether a call comes from the sender of the source. The function is pure, takes bounded time, and
+ * throws for nothing that a sender can send.
  */
 export function verify(verification: Verification, call: WebhookCall): VerificationResult {
   try {

@@ -129,8 +129,8 @@ export class BodyByteBudget {
   }
 
   /**
-   * Grants memory to waiting responses in order. A response that needs more than is free blocks all behind
-   * it. A response whose account has reached its share blocks only those of its account.
+   * Grants memory to waiting responses in order. A response that needs more than is free blocks all responses
+   * behind it. A response whose account has reached its share blocks only other responses of the account.
    */
   #grantWaiting(): void {
     const full = new Set<AccountId>();

@@ -27,13 +27,13 @@ export type RequestCaller = {
   onFailure(error: unknown): void;
 };
 
-/** The connection ended before the response was complete. */
+/** Thrown if the connection ended before the response was complete. */
 export class ConnectionLost extends Error {}
 
 /**
  * Learns when a connection may take another request, and when it is gone. `unanswered` is the caller whose
- * request must be resent over a new connection: the destination may have closed a reused connection before
- * the request arrived. If it ends before the first byte of a response, that is not yet a failure. See
+ * request must be resent over a new connection. A reused connection that ends before the first byte of a
+ * response is not yet a failure, because the destination may have closed it before the request arrived. See
  * docs/decisions/0047.
  */
 export type ConnectionOwner = {
@@ -79,7 +79,7 @@ export const socketReadOptions = {
  * cost with undici (docs/decisions/0035).
  */
 export class HttpConnection {
-  /** For how many more seconds the connection may be idle. */
+  /** The time for which the connection may still be idle, in seconds. */
   idleSeconds = 0;
   readonly #socket: Socket;
   readonly #host: string;
@@ -88,12 +88,12 @@ export class HttpConnection {
   #reader: ResponseReader | null = null;
   #isGone = false;
   #isPaused = false;
-  /** Whether it waits for its turn to read more. */
+  /** Whether the connection waits for its turn to read more. */
   #isWaitingForTurn = false;
   /** Bytes that have been read and wait for their turn. */
   readonly #unread: Buffer[] = [];
   readonly #longWork: LongWork;
-  /** Whether it has carried a request before. */
+  /** Whether the connection has carried a request before. */
   #isReused = false;
   /**
    * Whether the running request must be resent if the connection ends: the connection was reused, and no byte
@@ -144,7 +144,7 @@ export class HttpConnection {
     this.#owner.onGone(this, null);
   }
 
-  /** The connection has ended without being closed by this side. */
+  /** Handles the end of a connection that the other side closed or that broke. */
   #handleLost(error: unknown): void {
     this.#takeUnread();
     if (this.#isGone) return;
@@ -176,8 +176,8 @@ export class HttpConnection {
   }
 
   /**
-   * Takes what was read. Connections with much to read take turns, so that other work is done in between. A
-   * read of many small pieces is taken in several turns.
+   * Takes the bytes that were read. Connections with much to read take turns, so that other work is done in
+   * between. A read of many small pieces is taken in several turns.
    */
   #read(bytes: Buffer): void {
     // TLS delivers what it has decrypted even if the socket is paused.
@@ -187,8 +187,8 @@ export class HttpConnection {
   }
 
   /**
-   * Takes some of the bytes and schedules a turn for the rest. `copy` returns a copy of the rest that may be
-   * kept.
+   * Takes some of the bytes and schedules a turn for the rest. `copy` copies the rest, so that it can be kept
+   * until its turn.
    */
   #readSome(bytes: Buffer, copy: (rest: Buffer) => Buffer): void {
     const account = this.#caller?.account ?? "";
@@ -219,7 +219,7 @@ export class HttpConnection {
   #take(bytes: Buffer, maxPieces = Infinity): number {
     const reader = this.#reader;
     let taken = bytes.length;
-    // The destination sent bytes without a request.
+    // Bytes arrived although no request is running, so the destination is not trusted with another request.
     if (reader === null) this.close(null);
     else {
       this.#mayBeStale = false;

@@ -29,9 +29,9 @@ export type ConnectionAttemptOptions = {
 };
 
 /**
- * Opens one connection. If the process can have no more sockets, it retries for as long as a request waits,
- * because that is not the destination's fault. Nothing more happens after `onOpened`, `onFailed` or
- * `abandon`.
+ * Opens one connection. If the process can have no more sockets, the attempt retries for as long as a request
+ * waits, because the destination is not at fault. After `onOpened`, `onFailed` or `abandon`, nothing more is
+ * called.
  */
 export class ConnectionAttempt {
   readonly #options: ConnectionAttemptOptions;
@@ -65,8 +65,8 @@ export class ConnectionAttempt {
         socket.destroy(new Error("given up"));
       };
     } catch (error) {
-      // A connection that cannot be started fails like any other. An exception would keep its place or end
-      // the process.
+      // A connection that cannot be started must fail like any other. An exception would keep the place, or
+      // end the process.
       handleResult(error, null);
     }
   }

@@ -16,29 +16,30 @@ export const resolvingAccount = new AsyncLocalStorage<AccountId>();
 
 type LookupWays = {
   /**
-   * The system's own lookup. It blocks one of two threads until the name servers respond, or for ten seconds
-   * or more.
+   * The lookup of the operating system. It blocks one of two threads until the name servers respond, which
+   * can take ten seconds or more.
    */
   lookUp: Resolve;
   /**
-   * Returns the addresses that the name servers give, or none if they know none or do not respond. Blocks no
-   * thread.
+   * Returns the addresses that the name servers give. Returns none if the name servers know none or do not
+   * respond. Blocks no thread.
    */
   ask: Resolve;
   /** Reports whether the system knows the name without a name server. */
   isListed(hostname: string): Promise<boolean>;
 };
 
-/** After this time no request waits for the connection any more. */
+/** After this time, no request waits for the connection any longer. */
 const maxWait: Millis = 10_000;
 
 /**
  * Returns a resolver that a silent name server cannot block.
  *
- * The system's own lookup knows all sources of names of a machine, but blocks one of two threads. A few names
- * with silent servers would stop deliveries to all other names, of all accounts. So the name servers are
- * asked first, without blocking a thread. Only names for which they give no address are looked up by the
- * system, one at a time and by account in turn, which blocks one thread (docs/decisions/0057).
+ * The system's own lookup knows all sources of names of a machine, but each lookup blocks one of two threads.
+ * A few names with silent servers would stop deliveries to all other names, of all accounts. The name servers
+ * are therefore asked first, which blocks no thread. The system looks up only names for which the name
+ * servers give no address: one at a time, with accounts in turn, so that only one thread is blocked
+ * (docs/decisions/0057).
  */
 export function createResolver({ lookUp, ask, isListed }: LookupWays): Resolve {
   const lookUpShared = shareLookups(lookUp);

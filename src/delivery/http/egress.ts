@@ -24,10 +24,10 @@ export type Egress = {
   /** Knows addresses, loopback names, and names whose last lookup was refused. */
   refusedHost: RefusedHosts;
   /**
-   * Returns a connector that opens sockets for `HttpConnection`. It resolves a name once per connection. If
-   * any address of the name may not be called, nothing is called. Otherwise it calls one of exactly these
-   * addresses, so a name that changes in between gains nothing. It never uses a proxy, even if the
-   * environment names one: a proxy would resolve the name again.
+   * Returns a connector that opens sockets for `HttpConnection`. The connector resolves a name once per
+   * connection. If any address of the name may not be called, it calls none. Otherwise it calls one of
+   * exactly these addresses, so changing the name in between has no effect. It never uses a proxy, even if
+   * the environment names one, because a proxy would resolve the name again.
    */
   connector(connectTimeout: Millis): buildConnector.connector;
 };
@@ -39,8 +39,8 @@ export type Egress = {
 export type EgressOptions = { allow: readonly string[]; resolve?: Resolve };
 
 /**
- * The connection was refused because of the address. The text may be shown to the publisher: it contains no
- * address from a name server, because internal names are not public.
+ * Thrown if a connection was refused because of its address. The text may be shown to the publisher. It
+ * contains no address from a name server, because internal names are not public.
  */
 export class EgressRefusal extends Error {
   constructor(address: string, hostname: string) {
@@ -108,7 +108,7 @@ type LookupAnswer = { address: string; family: number };
 const loopback = ["127.0.0.1", "::1"];
 const loopbackNetworks = "127.0.0.0/8,::1/128";
 
-/** The most addresses of one name that are tried. */
+/** The maximum number of addresses of one name that are tried. */
 const maxAddresses = 8;
 
 function guardedConnector(
@@ -116,9 +116,9 @@ function guardedConnector(
   lookup: LookupFunction,
   timeout: Millis,
 ): buildConnector.connector {
-  // An address that does not respond gets 500 ms before the next one is tried; Node's 250 ms would cut off
-  // far continents. HTTP/2 is off on purpose: an attempt is one request on one connection, and ends without
-  // affecting another.
+  // An address has 500 ms to respond before the next one is tried. Node's 250 ms are too short for distant
+  // continents. HTTP/2 is off on purpose: an attempt is one request on one connection, and its end does not
+  // affect another attempt.
   const settings = {
     lookup,
     timeout,

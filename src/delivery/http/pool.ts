@@ -11,10 +11,10 @@ import { SocketLimit } from "./sockets.ts";
 /** How connections are opened, and how many. */
 export type ConnectionPoolOptions = {
   connector: buildConnector.connector;
-  /** The most connections to one origin. */
+  /** The maximum number of connections to one origin. */
   perOrigin: number;
   longWork: LongWork;
-  /** The most sockets to all origins, including those being opened. Absent: no limit. */
+  /** The maximum number of sockets to all origins, including those being opened. Absent: no limit. */
   maxSockets?: number;
 };
 
@@ -22,9 +22,9 @@ export type ConnectionPoolOptions = {
 export class PoolClosed extends Error {}
 
 /**
- * The connections of this node. Each origin (`https://shop.example:8443`) has as many as needed, up to a
- * limit. An origin is removed with its last connection, so that the number of origins over time does not
- * matter.
+ * The connections of this node. Each origin (`https://shop.example:8443`) has as many as it needs, up to a
+ * limit. An origin is removed together with its last connection, so the number of origins in memory does not
+ * grow over time.
  */
 export class ConnectionPool {
   readonly #options: ConnectionPoolOptions;
@@ -49,8 +49,8 @@ export class ConnectionPool {
   }
 
   /**
-   * Sends a request as soon as there is a connection. Returns a function that takes the request back while it
-   * waits for one. Throws `PoolClosed`.
+   * Sends a request as soon as a connection is free. Returns a function that takes the request back while it
+   * waits for a connection. Throws `PoolClosed`.
    */
   send(url: ParsedUrl, caller: RequestCaller): () => void {
     if (this.#isClosed) throw new PoolClosed();
@@ -95,7 +95,7 @@ class Origin {
   readonly #options: ConnectionPoolOptions;
   readonly #owner: OriginOwner;
   readonly #open = new Set<HttpConnection>();
-  /** The most recently used connection is taken first, so that unneeded ones expire. */
+  /** Idle connections. The most recently used one is taken first, so that unneeded ones expire. */
   #idle: HttpConnection[] = [];
   /**
    * Connections whose last response ended in this turn of the event loop, or (`#settling`) in the one before.
@@ -137,8 +137,8 @@ class Origin {
   }
 
   /**
-   * Gives up the attempt that has been opening longest if no request needs it: it may never open, and
-   * occupies a socket.
+   * Gives up the attempt that has been opening longest if no request needs it. Such an attempt may never
+   * open, and it occupies a socket.
    */
   #abandonExcess(): void {
     if (this.#isClosed || this.#attempts.size <= this.#missingConnections) return;
@@ -185,8 +185,8 @@ class Origin {
   }
 
   /**
-   * Resends a request over a new connection. Also closes the idle connections: they have been idle for
-   * longer, because the most recently used one is taken first.
+   * Resends a request over a new connection. Also closes the idle connections, because they are even older:
+   * the most recently used one is taken first.
    */
   #resend(caller: RequestCaller): void {
     if (this.#isClosed) return caller.onFailure(new PoolClosed());
@@ -195,10 +195,10 @@ class Origin {
   }
 
   /**
-   * Schedules the reuse of connections after Node has read from them again. Otherwise a
-   * destination that closes a connection silently would cost the next request its attempt, and unrequested
-   * bytes would be taken for its response. One immediate runs after the read in which the response ended, a
-   * second one after the next read.
+   * Schedules the reuse of connections after Node has read from them again. Without this second read, two
+   * faults could happen: if the destination has silently closed the connection, the next attempt would fail,
+   * and unrequested bytes would be taken for the next response. One immediate runs after the read in which
+   * the response ended, and a second one after the next read.
    */
   #scheduleReuse(): void {
     if (this.#isCheckScheduled) return;
@@ -224,7 +224,7 @@ class Origin {
 
   /**
    * The number of requests that need a connection which is not open yet. Reused connections serve waiting
-   * requests, but never resent ones.
+   * requests, but never requests that are resent.
    */
   get #missingConnections(): number {
     const reusable = this.#idle.length + this.#justUsed.length + this.#settling.length;
@@ -232,8 +232,8 @@ class Origin {
   }
 
   /**
-   * Returns the request that a new connection serves first. Resent requests precede: they have used up some
-   * of their time, and no reused connection serves them.
+   * Returns the request that a new connection serves first. Resent requests come first, because they have
+   * used up some of their time and reused connections never serve them.
    */
   #takeNext(): RequestCaller | undefined {
     return takeFirst(this.#resending) ?? takeFirst(this.#waiting);
@@ -282,8 +282,8 @@ class Origin {
   }
 
   /**
-   * Fails the request that has waited longest, unless there is a connection for each. For each other request
-   * a new connection is tried.
+   * Fails the request that has waited longest, unless there are connections for all. The other requests keep
+   * waiting, and a new connection is tried for each.
    */
   #handleFailed(error: unknown): void {
     if (this.#missingConnections > 0) this.#takeNext()?.onFailure(error);

@@ -11,18 +11,21 @@ export type ResponseListener = {
   onBody(bytes: Buffer): void;
 };
 
-/** A response that is not accepted. The text gives the reason, and contains nothing of what was received. */
+/**
+ * Thrown for a response that is not accepted. The text gives the reason, and contains nothing of what was
+ * received.
+ */
 export class BadResponse extends Error {}
 
 const makeInvalidResponse = (problem: string): BadResponse =>
   new BadResponse(`the response is not valid HTTP: ${problem}`);
 
-/** For how many seconds the connection may be reused after the response. Null: it must be closed. */
+/** The time for which the connection may be idle and then be reused, in seconds. Null: it must be closed. */
 export type ConnectionReuse = { seconds: number } | null;
 
-/** The most bytes of the head of a response, and of what follows its last chunk. */
+/** The maximum number of bytes of the head of a response, and of what follows its last chunk. */
 export const maxHeadBytes = 32 * 1024;
-/** The most characters of a line with a chunk size, including extensions. */
+/** The maximum number of characters of a line with a chunk size, including extensions. */
 const maxChunkLine = 1024;
 /**
  * How many bytes are decoded as text at a time. Most heads are shorter, and so is most text between chunks.
@@ -30,8 +33,9 @@ const maxChunkLine = 1024;
 const headReadBytes = 2048;
 const chunkLineReadBytes = 32;
 /**
- * How long a connection may be idle if the response gives no hint, and at most. Idle connections are closed
- * before most servers close them, because a request that meets a closing connection is a failed attempt.
+ * How long a connection may be idle if the response gives no hint, and the maximum. Idle connections are
+ * closed earlier than most servers close them, because an attempt fails if its request meets a closing
+ * connection.
  */
 const defaultIdleSeconds = 4;
 const maxIdleSeconds = 30;
@@ -40,8 +44,8 @@ const maxIdleSeconds = 30;
 const smallPieceBytes = 1024;
 const pieceBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 /**
- * From the 10,001st piece on, the pieces of a body must have at least 16 bytes on average: each piece costs
- * as much time as a few hundred bytes.
+ * Up to this number, the pieces of a body may have any size. If there are more, they must have at least 16
+ * bytes on average, because each piece costs as much time as a few hundred bytes.
  */
 const uncheckedPieces = 10_000;
 const minMeanPieceBytes = 16;
@@ -107,7 +111,7 @@ export class ResponseReader {
     }
     this.#flush();
     if (!this.isWhole || at === bytes.length) return at;
-    // Bytes after the response: do not trust this destination with another request on the connection.
+    // Bytes follow the response, so this destination is not trusted with another request on the connection.
     this.#reuse = null;
     return bytes.length;
   }
@@ -275,11 +279,13 @@ export class ResponseReader {
       () => toHeaderList(this.#fields),
       typeof length === "number" ? length : null,
     );
-    // The fields may occupy ten times their size.
+    // The fields are released, because they may occupy ten times their size in memory.
     this.#fields = [];
   }
 
-  /** Returns the length of the body (RFC 9112, 6.3). Null: until the connection ends. */
+  /**
+   * Returns the length of the body (RFC 9112, 6.3). Returns null if the body lasts until the connection ends.
+   */
   #readLength(status: number): number | "chunked" | null {
     const coding = this.#readField("transfer-encoding");
     const length = this.#readField("content-length");
@@ -339,7 +345,7 @@ export class ResponseReader {
   }
 }
 
-/** The most digits of a chunk size. */
+/** The maximum number of digits of a chunk size. */
 const maxSizeDigits = 12;
 
 const digitValues = new Int8Array(256).fill(-1);

@@ -27,9 +27,9 @@ export type ResponseBodyOptions = {
 };
 
 /**
- * The body of one response. A small body takes its memory as it comes. Before more is read, the body waits
- * for room for its announced length, or for the most that it may have, so that two bodies never wait for each
- * other. Bytes that have been read are always accepted.
+ * The body of one response. A small body takes its memory as it arrives. Before more is read, the body waits
+ * for room for its announced length, or for its maximum length. It takes that room as a whole, so that two
+ * bodies never wait for each other. Bytes that have been read are always accepted.
  */
 export class ResponseBody {
   readonly #options: ResponseBodyOptions;
@@ -151,8 +151,8 @@ export class ResponseBody {
   }
 
   /**
-   * Starts a new piece. A body of known length gets one piece as soon as it has its memory. The first piece
-   * of any other body is as large as the bytes that have come.
+   * Starts a new piece. If the length of the body is known, it gets a single piece as soon as it has room.
+   * The first piece of any other body is as large as the bytes that have arrived.
    */
   #beginPiece(coming: number): void {
     const left = this.#expected - this.#size;
