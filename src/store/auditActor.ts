@@ -5,8 +5,8 @@ import type { Store } from "./store.ts";
 const underlyingStores = new WeakMap<Store, Store>();
 
 /**
- * Returns the store that an audited store wraps, or the store itself. State that is remembered per store is
- * kept once under this key.
+ * Returns the store that an audited store wraps, or the store itself. State that belongs to a store is kept
+ * under this key, so that it exists once.
  */
 export const getUnderlying = (store: Store): Store => underlyingStores.get(store) ?? store;
 

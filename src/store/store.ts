@@ -11,7 +11,7 @@ import type { Queries } from "./queries/index.ts";
  */
 export type ExecuteOptions = { canWait?: boolean };
 
-/** Removes the listener that was added by the call that returned this function. */
+/** Removes a listener. The call that added the listener returned this function. */
 export type Unsubscribe = () => void;
 
 /** The storage of all data. It is implemented in memory, on SQLite and on PostgreSQL. */
@@ -34,8 +34,8 @@ export interface Store {
   nextDueAt(): Promise<Millis | null>;
   /**
    * Reports whether a request would be stored now, as far as is known. The result is false while a batch has
-   * run for more than 2 s. It is also false after a batch found the storage unavailable, until a probe has
-   * been stored. A probe runs only when this function or `isInDoubt` is called, at most once per second.
+   * run for more than 2 s. It is also false from the time a batch found the storage unavailable until a probe
+   * has been stored. A probe runs only when this function or `isInDoubt` is called, at most once per second.
    */
   takesChanges(): Promise<boolean>;
   /**
@@ -56,8 +56,8 @@ export interface Store {
   /** If this property is missing, the leases of this node end only at their due time. */
   readonly sessionLease?: SessionLease;
   /**
-   * Sets the receiver of deliveries. Before this call, the store leases no message in the batch that
-   * publishes it.
+   * Sets the receiver of deliveries. Before this call, a message is never leased in the batch that publishes
+   * it.
    */
   attach(sink: DeliverySink): void;
   /**
@@ -70,8 +70,8 @@ export interface Store {
 }
 
 /**
- * The lock by which other nodes see that this node is alive. While it is held, they do not take over the
- * leases of this node. See docs/decisions/0051.
+ * The lock that shows other nodes that this node is alive. While this node holds the lock, the others do not
+ * take over its leases. See docs/decisions/0051.
  */
 export interface SessionLease {
   /**
@@ -80,7 +80,7 @@ export interface SessionLease {
    */
   isHeld(): boolean;
   /**
-   * Returns for how long other nodes may already have seen the loss when `onChange` was called, in
+   * Returns how long before the call of `onChange` other nodes may already have seen the loss, in
    * milliseconds.
    */
   lostFor(): Millis;
@@ -126,9 +126,9 @@ export type BatchResult = {
 };
 
 /**
- * Runs calls as one transaction. Rejects if the storage failed. In that case nothing was stored, except that
- * after an `Unavailable` which is neither `Interrupted` nor `Outdated` it is unknown whether the batch was
- * stored.
+ * Runs calls as one transaction. Rejects if the storage failed. After an `Unavailable` that is neither
+ * `Interrupted` nor `Outdated`, it is unknown whether the batch was stored. After any other error, nothing
+ * was stored.
  */
 export type RunBatch = (calls: readonly CommandCall[], capacity: DeliveryCapacity) => Promise<BatchResult>;
 

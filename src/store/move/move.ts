@@ -2,9 +2,9 @@ import { createHash } from "node:crypto";
 import { moveMark } from "../sql/schema.ts";
 import { StorageRefused } from "../store.ts";
 
-// A move copies everything from one store to another, whatever tables there are. Both stores have the schema
-// of this version and list their own tables. Rows are copied in the order of their keys, one transaction per
-// batch, so the last key in the target shows where to continue.
+// A move copies all rows of all tables from one store to another. Both stores have the schema of this version
+// and list their own tables. Rows are copied in the order of their keys, one transaction per batch, so the
+// last key in the target shows where an interrupted move continues.
 
 /** A value as a database stores it, without loss: whole numbers are never rounded. */
 export type Cell = string | bigint | number | Uint8Array | null;
@@ -24,11 +24,11 @@ export type TableLayout = {
 
 /** One side of a move. */
 export type MoveEndpoint = {
-  /** The name of the store in lines and errors. */
+  /** The name of the store in progress lines and errors. */
   name: string;
   /** Returns all tables except `unmovedTables`. */
   tables(): Promise<readonly TableLayout[]>;
-  /** Runs a statement. Each `?` is replaced by a value. */
+  /** Runs a statement, with one value for each `?`. */
   query(sql: string, values: readonly Cell[]): Promise<Cell[][]>;
   /** Adds all rows or none. Resolves when they are on the disk. */
   insert(table: TableLayout, rows: readonly Cell[][]): Promise<void>;
@@ -37,15 +37,17 @@ export type MoveEndpoint = {
   close(): Promise<void>;
 };
 
-/** The limits of one batch in rows and, approximately, in bytes. A single row may be larger. */
+/**
+ * The limits of one batch in rows and, approximately, in bytes. A single row may exceed the limit of bytes.
+ */
 const batchRows = 1_000;
 const batchBytes = 16 * 1024 * 1024;
 /** A progress line is reported after every 10 batches. */
 const batchesPerLine = 10;
 
 /**
- * Copies all rows, from where an earlier move was interrupted, and then compares both sides. Throws
- * `StorageRefused` if the target has other data, or if both sides differ in the end. `report` receives
+ * Copies all rows and then compares both stores. If an earlier move was interrupted, continues there. Throws
+ * `StorageRefused` if the target has other data, or if the stores differ after the copy. `report` receives
  * progress lines.
  */
 export async function move({
@@ -98,7 +100,9 @@ function requireSameTables(
   return [...sourceTables].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** Marks an empty store as the target of a move. A store with the mark continues as the target. */
+/**
+ * Marks an empty store as the target of a move. If the store is marked already, the earlier move continues.
+ */
 async function claimTarget(
   to: MoveEndpoint,
   tables: readonly TableLayout[],
@@ -169,7 +173,10 @@ async function* readBatches(
   }
 }
 
-/** Returns a digest that is equal for equal rows, on either side and in any batches. */
+/**
+ * Returns a digest of all rows of a table. Equal rows have equal digests in both stores, regardless of how
+ * the rows are divided into batches.
+ */
 async function digestTable(
   side: MoveEndpoint,
   table: TableLayout,

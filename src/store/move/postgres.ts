@@ -11,12 +11,12 @@ import { readSqlState } from "../postgres/databaseErrors.ts";
 import { connect } from "../postgres/session.ts";
 import { StorageRefused } from "../store.ts";
 
-/** A source that stays locked for longer than this is in use. */
+/** If tables of the source stay locked for longer than this, in milliseconds, the source is in use. */
 const lockTimeout = 5_000;
 
 /**
  * Opens a PostgreSQL database for `move`, and creates its tables if there are none. Throws `StorageRefused`
- * if a server uses it. A source is locked against changes until `close`.
+ * if a server uses it. The tables of a source are locked against changes until `close`.
  */
 export async function openPostgresForMove(
   url: string,
@@ -40,7 +40,9 @@ export async function openPostgresForMove(
   }
 }
 
-/** Deletes log entries that no account can see, and that only wait for their day to be dropped. */
+/**
+ * Deletes log entries that are no longer shown, and whose rows only wait until their partition is dropped.
+ */
 const deleteForgottenLog = `
   delete from log using log_cuts as gone where log.account = gone.account and log.id <= gone.up_to;
   delete from log_cuts`;
@@ -143,8 +145,8 @@ function createPostgresEndpoint(client: Client, name: string): MoveEndpoint {
 }
 
 /**
- * Returns the ids of rows, for which partitions may be missing. The other machine's clock may have been
- * ahead, or the tables may have been created days ago.
+ * Returns the ids of rows. The partitions for these ids may be missing, because the clock of the other
+ * machine was ahead, or because the tables were created days ago.
  */
 function listIds(columns: TableLayout["columns"], rows: readonly Cell[][]): string[] {
   const idColumn = columns.findIndex(({ name }) => name === "id");

@@ -6,7 +6,7 @@ import type { SecretCipher } from "../sql/keyRing.ts";
 import { plaintextCipher } from "../sql/keyRing.ts";
 import type { Columns, ColumnType, Value } from "../sql/tables.ts";
 
-/** The rows of an answer. */
+/** The rows that a statement returned. */
 export type QueryResult = { rows: Columns[] };
 
 type ConnectionOptions = { prepares?: boolean; cipher?: SecretCipher };
@@ -41,8 +41,8 @@ export function createConnection(
 }
 
 /**
- * The limit of bytes in bodies for one statement: 32 MiB. The driver turns them into a text of twice the
- * length, and no text can be longer than 512 MiB.
+ * The maximum number of body bytes in one statement: 32 MiB. The driver converts bodies to a text of twice
+ * the length, and no text can be longer than 512 MiB.
  */
 const statementBytes = 32 * 1024 * 1024;
 
@@ -104,7 +104,7 @@ const dialect: Dialect = {
 
 const statements = new Map<string, { name: string; text: string }>();
 
-/** All texts are kept, because there are only some dozens. */
+/** All texts are kept, because there are only a few dozen. */
 function prepareStatement(sql: string): { name: string; text: string } {
   const known = statements.get(sql);
   if (known) return known;

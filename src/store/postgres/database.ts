@@ -47,8 +47,8 @@ import { createSequencer } from "../sequencer.ts";
 /**
  * Returns a store on PostgreSQL, which any number of equal nodes can share. One connection writes, a few
  * read, and one listens to the other nodes. The store uses the time of the database, so that nodes
- * agree. This time does not go back if the clock of the database does. Due times use it as well, because a
- * dispatcher knows by how much its own clock differs.
+ * agree. This time does not go back if the clock of the database goes back. Due times are in this time too; a
+ * dispatcher knows by how much the clock of its machine differs.
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
@@ -146,8 +146,8 @@ export async function openPostgresReads(
 }
 
 /**
- * Reports whether the error is a serialization failure, a deadlock or a lock timeout. No command causes
- * these, so running the commands of a batch separately would not help.
+ * Reports whether the error is a serialization failure, a deadlock or a lock timeout. No command causes these
+ * errors, so running the commands of a batch separately would not help.
  */
 const isContention = (error: unknown): boolean =>
   ["40001", "40P01", "55P03"].includes(readSqlState(error) ?? "");
@@ -158,7 +158,7 @@ const countedRoundTrips = 5;
 
 /** The longest pause between two tries of a transaction, in milliseconds. */
 const maxPause: Millis = 100;
-/** The longest lock timeout, however often a transaction is tried. */
+/** The longest lock timeout. It applies after many tries of a transaction. */
 const maxLockTimeout: Millis = 2_000;
 
 /**
@@ -170,7 +170,8 @@ class MissingPartition extends Error {
   constructor(created: Promise<void>) {
     super("the log has no partition for this time");
     this.created = created;
-    // The error reaches those that wait for the partition. Without a handler, the process would end.
+    // The error reaches the callers that wait for the partition. If no caller waits yet, an error without a
+    // handler would end the process.
     created.catch(() => undefined);
   }
 }
@@ -231,7 +232,10 @@ export class PostgresDatabase implements Database {
     this.peers?.notifyDue(dueAt, this.now());
   }
 
-  /** Runs transactions one after another. On one connection, a second one would become part of the first. */
+  /**
+   * Runs transactions one after another. On one connection, a second transaction would become part of the
+   * first.
+   */
   transaction<T>(run: TransactionBody<T>): Promise<T> {
     return this.#inSequence(() => this.#withPartition(run));
   }
@@ -322,23 +326,23 @@ export class PostgresDatabase implements Database {
       connection: createConnection((query) => client.query(query), { prepares, cipher: this.#cipher }),
     };
     client.once("end", () => this.#drop(session));
-    // If the process was paused, the reason for the end arrives between two statements. The next statement
-    // only fails because the connection has ended.
+    // If the process was paused, the database may end the connection between two statements. The reason
+    // arrives here, and the error of the next statement does not contain it.
     client.once("error", (error: unknown) => (session.endError = error));
     this.#session = session;
     return session;
   }
 
   #drop(session: WriterSession): void {
-    // The next connection may lead to a standby that has fewer rows.
+    // The next connection may lead to a former standby that has lost rows.
     this.recentTimeIndex.forget();
     if (this.#session === session) this.#session = null;
     cutConnection(session.client);
   }
 
   /**
-   * Measures the latency by the fastest of five round trips. A single slow one may be a pause of this
-   * process.
+   * Measures the latency by the fastest of five round trips, because a single slow round trip may be a pause
+   * of this process.
    */
   #noteRoundTrip(roundTrip: Millis): void {
     const isFirst = this.#roundTrips.length === 0;

@@ -23,12 +23,13 @@ export const isOutOfResources = (error: unknown): boolean =>
 
 /**
  * Connection failures, missing resources, operator intervention, system errors, a standby, and transactions
- * ended for idleness. No statement causes these (PostgreSQL, Appendix A).
+ * that were ended because they were idle (PostgreSQL, Appendix A). No statement causes these errors.
  */
 const outageCodes = /^(08|53|57|58)|^(25006|25P03)/;
 
 /**
- * Converts an error of the driver. It becomes `Unavailable` if it has no database code, or one of an outage.
+ * Converts an error of the driver. It becomes `Unavailable` if it has no database code, or a code in
+ * `outageCodes`.
  */
 function toStorageError(error: unknown): Error {
   if (error instanceof Unavailable) return error;

@@ -1,14 +1,15 @@
 import type { Millis } from "../../core/model/message.ts";
 
 /**
- * Announces due times. Commits that notify wait for each other across all nodes, so announcements are sent
- * outside the batches, and few are sent. They are sent one at a time, and only if the others would not look
- * in time anyway. After an announcement of a future time, the others look at that time and then find whatever
- * is due later. So 1,000 leases per second cause one announcement per lease time.
+ * Announces due times to the other nodes. Commits that notify wait for each other across all nodes.
+ * Announcements are therefore sent outside the batches, one at a time, and only if the other nodes would not
+ * check in time without them. After an announcement of a future time, the other nodes check at that time, and
+ * then find later due times themselves. 1,000 leases per second therefore cause one announcement per lease
+ * time.
  */
 export class DueNotifier {
   readonly #notify: (at: Millis) => Promise<void>;
-  /** When the other nodes will look next, as far as this node has announced it. */
+  /** When the other nodes will check next, as far as this node has announced it. */
   #notifiedFor: Millis | null = null;
   #next: Millis | null = null;
   #isSending = false;
@@ -17,7 +18,7 @@ export class DueNotifier {
     this.#notify = notify;
   }
 
-  /** Announces that something is due at `dueAt`, unless the others will look by then anyway. */
+  /** Announces that something is due at `dueAt`, unless the other nodes will check by then without it. */
   notifyDue(dueAt: Millis, now: Millis): void {
     if (this.#notifiedFor !== null && now < this.#notifiedFor && this.#notifiedFor <= dueAt) return;
     this.#notifiedFor = dueAt;
@@ -26,8 +27,8 @@ export class DueNotifier {
   }
 
   /**
-   * Repeats the announcement on a new connection. It is unknown what was lost with the old one, so this
-   * announces that something is due now.
+   * Repeats the announcement on a new connection. It is unknown which announcements were lost with the old
+   * connection, so this announces that something is due now.
    */
   repeat(): void {
     if (this.#notifiedFor === null) return;
@@ -43,7 +44,7 @@ export class DueNotifier {
         await this.#notify(at);
       }
     } catch {
-      // The connection is lost. `repeat` is called when there is a new one.
+      // The connection is lost. `repeat` is called on the next connection.
     }
     this.#isSending = false;
   }

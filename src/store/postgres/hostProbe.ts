@@ -21,10 +21,11 @@ export class HostSilent extends Unavailable {}
 
 /**
  * Waits for `answer`, which needs `client`. If a host vanishes without closing the connection (packets
- * dropped, processes stopped), only a statement timeout would notice, after 35 s. So every 5 s without an
- * answer, the same host is asked `select 1` on a second connection. If the host does not answer within 3 s,
- * the connection is cut and the next one begins with another host. `answer` then fails like for any lost
- * connection. This function throws `HostSilent`, or the error of `answer` if that is `Interrupted`.
+ * dropped, processes stopped), only a statement timeout would notice it, after 35 s. After every 5 s without
+ * an answer, the same host is therefore asked `select 1` on a second connection. If the host does not answer
+ * within 3 s, the connection is cut, and the next connection is tried with another host first. `answer` then
+ * fails as after any lost connection. This function throws `HostSilent`, or the error of `answer` if that
+ * error is `Interrupted`.
  */
 export async function whileHostAnswers<T>(
   answer: Promise<T>,

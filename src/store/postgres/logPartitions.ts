@@ -20,17 +20,17 @@ import { day, minute } from "../../core/values/time.ts";
  */
 const createAhead = day / 2;
 const minLead: Millis = minute;
-/** Longer than any transaction takes, so no row with an older id is still being added. */
+/** No transaction takes this long, so no row with an id that is older than this is still being added. */
 const completeAfter: Millis = 10 * minute;
 
 /**
  * The partitions of the log. Each covers one day, by the times in the ids. Writers ensure that there is a
- * partition for their time. A partition past its retention that holds nothing still visible is dropped as a
- * whole.
+ * partition for their time. A partition past its retention is dropped as a whole if no account still shows
+ * any of its entries.
  */
 export class LogPartitions implements LogTruncation {
   readonly #options: PostgresOptions;
-  /** The range of times that is covered without a gap: from `from`, to before `to`. */
+  /** The range of times that partitions cover without a gap, from `from` (inclusive) to `to` (exclusive). */
   #covered: { from: Millis; to: Millis } = { from: 0, to: 0 };
   #creating: Promise<void> | null = null;
   #droppedWholeBefore: Millis | null = null;
@@ -52,21 +52,23 @@ export class LogPartitions implements LogTruncation {
     if (isCovered && now + createAhead < to) return null;
     this.#creating ??= this.#create(now).finally(() => (this.#creating = null));
     if (!isCovered) return this.#creating;
-    // The error reaches the writers that wait for the partition in the last minute.
+    // An error is ignored here. If the next attempts fail too, the error reaches the writers that wait for
+    // the partition in the last minute before its day.
     this.#creating.catch(() => undefined);
     return null;
   }
 
   /**
-   * Called if a row had no partition although there should be one. Another node or a person has removed it.
+   * Called if a row had no partition although this node knew one. Another node or a person has removed the
+   * partition.
    */
   forgetCovered(): void {
     this.#covered = { from: 0, to: 0 };
   }
 
   /**
-   * Drops the partitions that end before `time` if no account has anything left in them. From now on, rows of
-   * the day of `time` and of earlier days are not deleted one by one.
+   * Drops the partitions that end before `time` if no account has anything left in them. From now on, log
+   * entries of the day of `time` and of earlier days are not deleted one by one.
    */
   async dropBefore(time: Millis): Promise<void> {
     this.#droppedWholeBefore = (Math.floor(time / day) + 1) * day;
@@ -75,14 +77,14 @@ export class LogPartitions implements LogTruncation {
       for (const { name } of partitions.filter(({ to }) => to <= time)) await this.#drop(name);
       await this.#exclusively(deleteForgottenAccounts);
     } catch (error) {
-      // Somebody reads the log, or another node changes its partitions. The next call drops them.
+      // A long read uses the log, or another node changes its partitions. The next call drops the partitions.
       if (!isLockTimeout(error)) throw error;
     }
   }
 
   async #drop(name: string): Promise<void> {
     await this.#exclusively(async (client) => {
-      // Another node may have dropped it already.
+      // Another node may have dropped this partition already.
       if (!(await listPartitions(client)).some((part) => part.name === name)) return;
       const left = await runPlain(client, stillShownSql(name));
       if (left.length > 0) return;

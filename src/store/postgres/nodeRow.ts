@@ -15,7 +15,10 @@ const raiseCounterSql = `insert into nodes (id, started_at, counter, used_at, cl
 
 const removeOldSql = "delete from nodes where greatest(used_at, started_at) < ?";
 
-/** The row of this node in the table `nodes`. No other node writes to it, so no batch waits for it. */
+/**
+ * The row of this node in the table `nodes`. No other node writes to this row during a batch, so no batch
+ * waits for it.
+ */
 export class NodeRow {
   /** The columns of the select at the beginning of a transaction. */
   readonly columns: string;
@@ -24,7 +27,7 @@ export class NodeRow {
   #acknowledged: Progress | null = null;
   /** The progress written by the current transaction. */
   #written: Progress | null = null;
-  /** The last time that this node used, stored or not. */
+  /** The latest shared time that this node used, whether or not it was stored. */
   #usedTime: UsedTime | null = null;
   #lastReading: ClockReading | null = null;
 
@@ -44,13 +47,13 @@ export class NodeRow {
   }
 
   /**
-   * Takes the row that a transaction read when it began, and returns the time of the batch. Reports the
+   * Returns the time of the batch, from the columns that its transaction read when it began. Reports the
    * batches that the database has lost since the last transaction.
    */
   begin({ counter, used_at: usedAt, latest }: Columns, reading: ClockReading): Millis {
     const { clock } = reading;
     this.#written = null;
-    // A row with only a session, see `sessionLease.ts`, records no batch.
+    // A row that `sessionLease.ts` has created records no batch yet; its counter is 0.
     const found = typeof counter === "number" && counter > 0 ? { counter, usedAt: Number(usedAt) } : null;
     const loss = detectLoss(this.#acknowledged, found, clock);
     if (loss !== null) {
@@ -66,7 +69,7 @@ export class NodeRow {
     const sinceOwn =
       this.#lastReading === null ? 0 : Math.max(0, Math.floor(reading.from - this.#lastReading.to));
     const used = nextBatchTime({ clock, own: ownTime, stored, sinceOwn });
-    // A node that has just started measures a jump from the stored time.
+    // A node that has just started has no reading, so it measures the jump from the stored time.
     const jump =
       this.#lastReading === null
         ? Math.min(0, clock - Math.max(0, (stored?.usedAt ?? 0) - (stored?.clockOffset ?? 0)))

@@ -5,7 +5,10 @@ import { readSqlState } from "./databaseErrors.ts";
 import { runPlain } from "./connection.ts";
 import { day } from "../../core/values/time.ts";
 
-/** A partition of the log: the ids from the first one of `from` to before the first one of `to`. */
+/**
+ * A partition of the log. It contains the entries whose ids were created from `from` (inclusive) to `to`
+ * (exclusive).
+ */
 export type Partition = { name: string; from: Millis; to: Millis };
 
 /**
@@ -14,7 +17,7 @@ export type Partition = { name: string; from: Millis; to: Millis };
  */
 export const lockTimeout: Millis = 200;
 
-/** Reports whether others held a lock for longer than the lock timeout. */
+/** Reports whether other transactions held a lock for longer than the lock timeout. */
 export const isLockTimeout = (error: unknown): boolean => readSqlState(error) === "55P03";
 
 /** Reports whether a row had no partition. */
@@ -53,7 +56,8 @@ export async function createPartitionsFor(client: Client, ids: readonly string[]
 }
 
 /**
- * Creates a table and attaches it, which takes no lock that blocks writers. Creating it as a partition would.
+ * Creates a table and then attaches it as a partition, because this takes no lock that blocks writers.
+ * `create table … partition of` would take such a lock.
  */
 const createPartitionSql = ({ name, from, to }: Partition): string =>
   `create table ${name} (like log including all); alter table log attach partition ${name} ` +

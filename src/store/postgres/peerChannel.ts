@@ -27,7 +27,7 @@ const checkInterval: Millis = 30_000;
 /** How often a node reads the next due time if it cannot listen. */
 const pollInterval: Millis = 1_000;
 /**
- * If a look at the other nodes takes longer than this while another connection answers, the connection and
+ * If a check of the other nodes takes longer than this while another connection answers, this connection and
  * its lock may be lost.
  */
 const checkTimeout: Millis = 300;
@@ -50,7 +50,7 @@ export type PeerChannel = {
   close(): Promise<void>;
 };
 
-/** `connection` is for reading, for a node that cannot listen or no longer can. */
+/** `connection` is a separate connection for reads. A node that cannot listen polls with it. */
 type ListenerOptions = DatabaseLocation &
   Pick<PostgresOptions, "node" | "clock" | "onOutdated"> & {
     connection: DatabaseConnection;
@@ -61,8 +61,8 @@ type ListenerOptions = DatabaseLocation &
 type TakeoverOptions = { sessionLease: NodeSessionLease; takeOver(session: NodeSession): Promise<void> };
 
 /**
- * Opens the channel to the other nodes. It listens if the database and the connection allow that, and
- * otherwise polls every second.
+ * Opens the channel to the other nodes. It listens if the database and the connection allow `listen`;
+ * otherwise it polls every second.
  */
 export async function openPeerChannel(options: ListenerOptions): Promise<PeerChannel> {
   if (options.pooling === "transaction") return startPolling(options);
@@ -86,10 +86,10 @@ async function startListener(options: ListenerOptions): Promise<PeerChannel> {
 }
 
 /**
- * Listens to the other nodes on its own connection, and reconnects until it succeeds. Announcements made in
- * the meantime are lost, so it then reports due time 0: something may be due now. If listening is refused
- * after a reconnect (because a pooler or another database now has the same name), it polls every second from
- * then on.
+ * Listens to the other nodes on its own connection, and reconnects until it succeeds. Announcements made
+ * while it was disconnected are lost, so after a reconnect it reports the due time 0: something may be due
+ * now. If listening is refused after a reconnect (because a pooler or another database now has the same
+ * name), the node polls every second from then on.
  */
 class PeerListener implements PeerChannel {
   readonly #options: ListenerOptions;
@@ -178,8 +178,8 @@ class PeerListener implements PeerChannel {
   }
 
   /**
-   * Observes the sessions of the other nodes. If the connection does not answer while another one does, it is
-   * given up together with its session lease.
+   * Observes the sessions of the other nodes. If this connection does not answer while another connection
+   * does, it is given up together with its session lease.
    */
   async #watchNodes(client: Client, lost: AbortController): Promise<void> {
     const { clock, takeover } = this.#options;
@@ -211,24 +211,24 @@ class PeerListener implements PeerChannel {
       if (answers) break;
       await clock.sleep(clock.now() + checkTimeout, end);
     }
-    // If the look is answered at the same time, that answer counts.
+    // If the check is answered at the same time, its answer is used.
     return new Promise((resolve) => setImmediate(resolve, null));
   }
 
   /**
-   * Takes over one session. A session is taken over at most once at a time; several sessions may wait for the
-   * storage together, and no look waits for them.
+   * Takes over one session. A session is not taken over twice at the same time. Several sessions may be taken
+   * over at once, and checks of the other nodes do not wait for that.
    */
   async #takeOver(session: NodeSession): Promise<void> {
     const { sessionLease, takeOver } = this.#options.takeover;
     const name = `${session.node} ${session.session}`;
     if (this.#takingOver.has(name)) return;
     this.#takingOver.add(name);
-    // If the takeover fails, the next look finds the session gone again.
+    // If the takeover fails, the next check finds the session gone again.
     await takeOver(session).then(
       () => {
         sessionLease.recordTakeover(session);
-        // Messages that the lost node had returned itself were never announced.
+        // The lost node may have returned messages without announcing them.
         this.#dueListener(0);
       },
       () => undefined,
@@ -240,7 +240,7 @@ class PeerListener implements PeerChannel {
   async #withTimeout<T>(time: Millis, result: Promise<T>): Promise<T | null> {
     const { clock } = this.#options;
     const finished = new AbortController();
-    // An answer that arrived while this process was paused counts.
+    // If the answer arrived while this process was paused, it is still used.
     const timeout = clock
       .sleep(clock.now() + time, finished.signal)
       .then(() => new Promise<null>((resolve) => setImmediate(resolve, null)));
@@ -282,7 +282,7 @@ class PeerListener implements PeerChannel {
     return client;
   }
 
-  /** Takes the session lease. If the database refuses a part of it, leases end by time instead. */
+  /** Takes the session lease. If the database refuses it, leases end only at their due time. */
   async #takeSessionLease(client: Client): Promise<void> {
     if (!this.#hasSessionLeases) return;
     try {
@@ -351,14 +351,14 @@ function startPolling({ clock, connection, onOutdated }: ListenerOptions): PeerC
       checkedAt = clock.now();
     }
     const at = await readNextDueAt(connection);
-    // Until the database answers, nothing new is known of accounts.
+    // Called only after the database has answered; before that, nothing new is known about accounts.
     accountsListener();
     if (at !== null) dueListener(at);
   };
   const keepPolling = async (): Promise<void> => {
     while (!end.signal.aborted) {
       await clock.sleep(clock.now() + pollInterval, end.signal);
-      // If the database is unavailable, the next look follows.
+      // If the database is unavailable, the next check follows.
       if (!end.signal.aborted) await check().catch(() => undefined);
     }
   };
@@ -382,7 +382,7 @@ async function connectListener(
   const client = await connect(location, { kind: "listener" });
   client.on("notification", onNotification);
   try {
-    // A node that is notified reads for itself, so a notification that never reaches the disk loses nothing.
+    // A notified node reads the tables itself, so notifications need not wait for the disk.
     await client.query(`listen ${channel}; listen ${accountChannel}; set synchronous_commit = off`);
     return client;
   } catch (error) {

@@ -6,13 +6,13 @@ import { runPlain } from "./connection.ts";
 import { StorageRefused } from "../store.ts";
 
 /**
- * A setting that is written on one connection and must not be read on another. It means nothing to the
- * database.
+ * A setting that is written on one connection. If another connection can read it, the two share a database
+ * connection. The database itself does not use this setting.
  */
 const ownerSetting = "waypost.owner";
 /**
- * The number of checks. Behind a busy pooler, a check can miss that connections are lent: in 400 starts under
- * load, three checks missed it once.
+ * The number of checks. Behind a busy pooler, a check can fail to notice that connections are lent. In 400
+ * starts under load, three checks per start failed to notice it once.
  */
 const checks = 10;
 
@@ -29,8 +29,8 @@ const defaultCheck = { advice: "start with --database-pooling transaction", kind
 /**
  * Checks that connections belong to this process for as long as they are open. Checks nothing if `pooling` is
  * "transaction". Behind a pooler that lends connections for one transaction at a time, some features fail
- * without an error: a node would listen and hear nothing, and others would get its settings. Throws
- * `StorageRefused`.
+ * without an error: a node would listen and receive nothing, and other processes would get its settings.
+ * Throws `StorageRefused`.
  */
 export async function requireOwnConnections(location: DatabaseLocation, check: PoolingCheck): Promise<void> {
   const { name, advice, kind } = { ...defaultCheck, ...check };
@@ -56,8 +56,8 @@ export async function requireOwnConnections(location: DatabaseLocation, check: P
 const lentMessage = "a pooler in front of PostgreSQL lends connections for one transaction at a time";
 
 /**
- * Reports whether two connections are lent: a setting of one is visible on the other, or has gone while the
- * other is in use.
+ * Reports whether two connections are lent: a setting of the first is visible on the second, or it disappears
+ * from the first while the second is in use.
  */
 async function isConnectionLent(one: Client, other: Client, text: string): Promise<boolean> {
   const [onFirst] = await runPlain(one, `set ${ownerSetting} = '${text}'; ${readOwnerSql}`);

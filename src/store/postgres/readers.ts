@@ -21,9 +21,9 @@ export type Readers = { connection: DatabaseConnection; close(): Promise<void> }
 type Pause = (time: Millis, wake: AbortSignal) => Promise<void>;
 
 /**
- * Opens up to four connections for reads, each when it is first needed. A read that meets a lost connection
- * is repeated once. While the database does not answer, a read fails with `Unavailable` after 10 s of
- * waiting for a connection, or 8 s on one; without `pause`, it waits as long as the driver does.
+ * Opens up to four connections for reads, each when it is first needed. If the connection of a read is lost,
+ * the read is repeated once. A read fails with `Unavailable` if it has waited 10 s for a free connection, or
+ * if the database has not answered for 8 s. Without `pause`, a read waits as long as the driver does.
  */
 export function openReaders(location: DatabaseLocation, pause: Pause = untilWoken): Readers {
   const pool = new ReaderPool(location, pause);

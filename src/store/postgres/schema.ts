@@ -16,7 +16,7 @@ export const locks = {
   move: 7_709_812_348,
 };
 
-/** The lock timeout of one try. Others wait behind it meanwhile. */
+/** The lock timeout of one try. While a try waits, other sessions wait behind it. */
 const lockTimeout: Millis = 2_000;
 /** The pause between two tries. */
 const pause: Millis = 1_000;
@@ -65,15 +65,16 @@ const lockNotAvailable = "55P03";
 
 /**
  * Runs `run` while no other node runs it under the same lock. The lock belongs to a transaction, so that it
- * works through any pooler. A stopped node or a lost machine blocks the others for the time of a lease, and
- * not until the database notices.
+ * works through any pooler. A stopped node or a lost machine blocks the others only for the time of a lease,
+ * and not until the database notices the loss.
  */
 export async function alone<T>(
   place: DatabaseLocation,
   lock: keyof typeof locks,
   run: (client: Client) => Promise<T>,
 ): Promise<T> {
-  // Batches wait for a partition of the log, so its creation must end if the database does not answer.
+  // Batches wait for a partition of the log, so its creation needs a time limit in case the database does not
+  // answer.
   const client = await connect(place, { kind: lock === "partitions" ? "reader" : "migration" });
   try {
     const limits =
@@ -89,8 +90,8 @@ export async function alone<T>(
 }
 
 /**
- * Runs `run` on one node at a time, so that each node sees what earlier ones have created. Only the first of
- * all nodes has to create it.
+ * Runs `run` on one node at a time. Each node sees what earlier nodes have created, such as the first
+ * account, so only the first node creates it.
  */
 export async function inFoundation<T>({ clock, ...place }: Placed, run: () => Promise<T>): Promise<T> {
   for (;;) {

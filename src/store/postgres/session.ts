@@ -16,8 +16,8 @@ import { second } from "../../core/values/time.ts";
 /**
  * Where the database is, and how to connect. With `pooling: "session"`, a connection belongs to this process
  * until it ends. With `pooling: "transaction"`, it leads to a pooler, such as PgBouncer, that lends a
- * database connection for one transaction at a time. Nothing that outlives a transaction is then used: no
- * prepared statements, no settings, no listening.
+ * database connection for one transaction at a time. The store then uses nothing that outlives a transaction:
+ * no prepared statements, no settings, no `listen`.
  */
 export type DatabaseLocation = {
   /** `postgres://user:password@host:port/database?sslmode=…`, with one host or several. */
@@ -33,7 +33,7 @@ export type Pooling = "session" | "transaction";
 export type PostgresOptions = DatabaseLocation & {
   node: NodeId;
   random(): number;
-  /** The time of this machine, as the dispatcher knows it, and waiting. */
+  /** The clock of this machine, which the dispatcher uses too, and a function that waits. */
   clock: { now(): Millis; sleep(until: Millis, wake: AbortSignal): Promise<void> };
   /** Replaces the database's clock in tests. */
   now?: () => Millis;
@@ -67,29 +67,29 @@ export type PostgresOptions = DatabaseLocation & {
  */
 const statementTimeout = 30 * second;
 /**
- * How long a node may stay silent during a transaction. Until then it holds its row locks, and other nodes
- * wait for them. The time is short, so that a node with a slow network does not stop the others.
+ * How long a node may stay silent during a transaction. A silent node holds its row locks for this long, and
+ * other nodes wait for them. The time is short, so that a node with a slow network does not stop the others.
  */
 const idleInTransaction = (): Millis => Math.min(2 * second, Math.ceil(spans.lease / 6));
 const connectTimeout = 3 * second;
 
 /**
  * The use of a connection. A `writer` and a `listener` send statements before earlier ones are answered
- * (`pipeline`), a setting that the driver needs when it connects. All others send one statement at a time,
- * except readers behind a transaction pooler. A `migration` has no time limits. A `look` only checks
- * something.
+ * (`pipeline`), which the driver must know when it connects. Readers behind a transaction pooler do so too.
+ * All other connections send one statement at a time. A `migration` has no time limits. A `look` is a short
+ * check.
  */
 export type ConnectionKind = "writer" | "reader" | "listener" | "migration" | "look";
 
 /**
- * The index of the host that each URL led to last. After a failover, the next connection need not wait for a
- * lost host.
+ * For each URL, the index of the host that the last connection led to. After a failover, the next connection
+ * need not wait for a lost host.
  */
 const lastHostByUrl = new Map<string, number>();
 
 const clientSockets = new WeakMap<Client, Socket>();
 
-/** Cuts a connection. Its statements fail at once, while `end` would wait for their answers. */
+/** Cuts a connection. Its statements fail at once; `end` would wait for their answers. */
 export const cutConnection = (client: Client): void => void clientSockets.get(client)?.destroy();
 
 /** The host of each connection, by its index in the URL. */
@@ -101,7 +101,7 @@ const clientHosts = new WeakMap<Client, number>();
  */
 export const slowRoundTrip: Millis = 250;
 
-/** Opens a connection to the first host that accepts one. Throws `Unavailable` if none does. */
+/** Opens a connection to the first host that accepts one. Throws `Unavailable` if no host accepts one. */
 export async function connect(
   { url, pooling }: DatabaseLocation,
   { kind }: { kind: ConnectionKind },
@@ -147,7 +147,10 @@ export async function probeHost(client: Client, { url, pooling }: DatabaseLocati
 const isDatabaseRefusal = (error: unknown): boolean =>
   error instanceof Unavailable ? isDatabaseRefusal(error.cause) : readSqlState(error) !== undefined;
 
-/** Makes the next connection start with a different host than that of `client`, if the URL names several. */
+/**
+ * Makes the next connection start with another host than the host of `client`, if the URL names several
+ * hosts.
+ */
 export function avoidHost(client: Client, { url }: DatabaseLocation): void {
   const hostIndex = clientHosts.get(client);
   if (hostIndex !== undefined && lastHostByUrl.get(url) === hostIndex)
@@ -167,7 +170,8 @@ async function connectTo(
     stream: () => socket,
   });
   clientSockets.set(client, socket);
-  // Callers that wait for an answer get the error too. Without a listener, the process would end.
+  // The error is not lost, because callers that wait for an answer get it too. Without a listener, it would
+  // end the process.
   client.on("error", () => undefined);
   try {
     await client.connect();
@@ -221,15 +225,14 @@ function makeClientConfig(
 
 /**
  * How long a transaction waits for a lock at the first try, in milliseconds. Each retry doubles the time.
- * Nodes that wait for each other in a circle notice it this way, long before the database would
- * (`deadlock_timeout`, 1 s).
+ * With this timeout, nodes notice a deadlock long before the database would (`deadlock_timeout`, 1 s).
  */
 export const firstLockTimeout: Millis = 50;
 
 /**
- * Settings that make writers find rows through keys, whatever the statistics say. The statistics are never
- * right for tables that fill and empty all the time: scanning a small table with thousands of dead rows for
- * 30 live ones took half of the time of a batch.
+ * Settings that make writers find rows through keys, regardless of the statistics. The statistics are never
+ * right for tables that fill and empty all the time. In one case, the scan of a small table with 30 live and
+ * thousands of dead rows took half of the time of a batch.
  */
 const plannerSettings = [
   "enable_seqscan = off",
@@ -238,7 +241,10 @@ const plannerSettings = [
   "jit = off",
 ];
 
-/** Returns the limits of a transaction as SQL, if its connection does not have them. */
+/**
+ * Returns the limits of a transaction as SQL. Returns an empty text if the connection has these limits
+ * already.
+ */
 export const formatTransactionLimits = ({ pooling }: DatabaseLocation): string =>
   pooling === "transaction"
     ? [
@@ -251,8 +257,8 @@ export const formatTransactionLimits = ({ pooling }: DatabaseLocation): string =
     : "";
 
 /**
- * The settings of a connection, so that transactions need not set them. With generic plans, every statement
- * by keys is planned once, for any number of keys.
+ * The settings of a connection, so that transactions need not set them. With `force_generic_plan`, every
+ * statement is planned once, for any number of keys.
  */
 const sessionSettingsSql = [
   ...plannerSettings,

@@ -22,9 +22,9 @@ const otherNodesSql = `select
     ) then 1 else 0 end as held
   from nodes where id <> ? and session > 0`;
 
-/** How often a node looks at the others, in milliseconds. */
+/** How often a node checks the other nodes, in milliseconds. */
 const checkInterval: Millis = 500;
-/** This long after a node has taken its lock, every other node has looked. */
+/** This long after a node has taken its lock, every other node has checked it. */
 const observedByAllAfter: Millis = 3_000;
 
 /**
@@ -44,8 +44,8 @@ type SessionLeaseOptions = { node: NodeId; clock: { now(): Millis }; elapsed?():
 
 /**
  * The session lease of this node: an advisory lock on the connection that listens. Each connection takes a
- * different lock, whose number is in the row of the node. So nobody waits for a connection whose loss the
- * database has not noticed yet.
+ * different lock, whose number is in the row of the node. A new connection therefore does not wait for a lost
+ * connection whose loss the database has not noticed yet.
  */
 export class NodeSessionLease implements SessionLease {
   readonly #options: SessionLeaseOptions;
@@ -55,7 +55,7 @@ export class NodeSessionLease implements SessionLease {
   #isHeld = true;
   #isUsed = false;
   #takenAt: Millis = 0;
-  /** When this connection last sent the database a query that was answered. */
+  /** When this connection sent the last query that the database answered. */
   #answeredAt: Millis = 0;
   #lostFor: Millis = 0;
 
@@ -78,12 +78,12 @@ export class NodeSessionLease implements SessionLease {
 
   /**
    * Takes the lock on a new connection. Rejects if the database refuses something that session leases need;
-   * leases then end by time alone.
+   * leases then end only at their due time.
    */
   async take(client: Client): Promise<void> {
     const connection = createConnection((query) => client.query(query));
     const { node, clock } = this.#options;
-    // Anything that the database refuses, it refuses before another node can see the lock.
+    // This query runs first, so that a database that refuses it does so before another node can see the lock.
     await connection.query(otherNodesSql, [node]);
     const session = await beginSession(connection, node, clock.now());
     this.#isUsed = true;
@@ -98,7 +98,7 @@ export class NodeSessionLease implements SessionLease {
     this.#set(true);
   }
 
-  /** Looks at the other nodes. Returns the sessions whose leases end now. */
+  /** Checks the other nodes. Returns the sessions whose leases end now. */
   async checkOtherNodes(connection: DatabaseConnection): Promise<NodeSession[]> {
     const askedAt = this.#now();
     const found = await connection.query(otherNodesSql, [this.#options.node]);
@@ -111,15 +111,15 @@ export class NodeSessionLease implements SessionLease {
       isHeld: held === 1,
     }));
     const at = this.#now();
-    // Until every other node has looked, it may assume that it is alone. So earlier observations of this node
-    // do not count.
+    // Another node that has not checked since this node took its lock may assume that it is alone.
+    // Observations from that time are therefore not used.
     const previous = at - this.#takenAt < observedByAllAfter ? null : this.#observed;
     const observation = observeSessions(previous, { server: String(first.server), sessions, at });
     this.#observed = observation.watch;
     return observation.gone;
   }
 
-  /** Returns the time until the next look, in milliseconds. */
+  /** Returns the time until the next check, in milliseconds. */
   nextCheckDelay(): Millis {
     return nextCheckDelay(this.#observed, this.#now(), checkInterval);
   }
@@ -129,7 +129,7 @@ export class NodeSessionLease implements SessionLease {
     this.#observed &&= recordTakeover(this.#observed, session, this.#now());
   }
 
-  /** Ends the session when this node shuts down. It has no leases any more. */
+  /** Ends the session when this node shuts down, because it has no leases any more. */
   async end(connection: DatabaseConnection): Promise<void> {
     if (this.#isUsed)
       await connection.query("update nodes set session = 0 where id = ?", [this.#options.node]);
@@ -137,7 +137,7 @@ export class NodeSessionLease implements SessionLease {
 
   /**
    * Ends the use of session leases, because this node will have no lock any more. Raises the session number
-   * first, so that what the other nodes have observed no longer counts.
+   * first, so that the other nodes no longer use what they have observed.
    */
   async abandon(connection: DatabaseConnection): Promise<void> {
     if (!this.#isUsed) return;
@@ -150,16 +150,16 @@ export class NodeSessionLease implements SessionLease {
   }
 
   /**
-   * Loses the lock because the connection does not answer while another one does. The database may have ended
-   * the connection at any time since its last answer.
+   * Called if the connection with the lock does not answer while another connection does. The database may
+   * have ended the connection at any time since its last answer.
    */
   loseUnresponsive(client: Client): void {
     this.#lose(client, this.#now() - this.#answeredAt);
   }
 
   /**
-   * Gives up the lock. Deliveries of this node may continue if it has seen no other node, because nobody can
-   * then end its leases early.
+   * Gives up the lock. If this node has seen no other node, its deliveries continue, because no node can end
+   * its leases early.
    */
   #lose(client: Client, lostFor: Millis): void {
     if (this.#client !== client) return;

@@ -2,11 +2,11 @@ import { StorageRefused } from "../store.ts";
 
 /**
  * The hosts of a database: one URL per host, in the order in which they are tried. With `mustWrite`, only a
- * host that takes changes will do.
+ * host that accepts writes is used.
  */
 export type DatabaseHosts = { urls: readonly [string, ...string[]]; mustWrite: boolean };
 
-/** The values of `target_session_attrs`, as in libpq, and whether the host must take changes. */
+/** The values of `target_session_attrs`, as in libpq, and whether the host must accept writes. */
 const targetSessionAttributes = new Map([
   ["any", false],
   ["read-write", true],
@@ -18,8 +18,8 @@ const weakSslModes = /([?&]sslmode=)(prefer|require|verify-ca)(?=[&#]|$)/;
 
 /**
  * Splits a URL such as `postgres://user:password@one:5432,two:5432/database?target_session_attrs=read-write`
- * into URLs for the driver, which supports one host only. With several hosts, the host must take changes
- * unless the URL says otherwise. Throws `StorageRefused`; the error contains no secret.
+ * into URLs for the driver, which supports one host only. If the URL names several hosts, the host must
+ * accept writes, unless the URL says otherwise. Throws `StorageRefused`; the error contains no secret.
  */
 export function parseDatabaseUrl(url: string): DatabaseHosts {
   const [, head = "", hosts = "", tail = ""] = /^([a-z]+:\/\/(?:[^/?#]*@)?)([^/?#@]*)(.*)$/is.exec(url) ?? [];

@@ -6,7 +6,7 @@ import type { StorageReads } from "./storageReads.ts";
 import { lastTime, scanLimit } from "./storageReads.ts";
 
 /**
- * A request for a page of at most `count` entries of the audit log. `cursor`: the id behind which the page
+ * A request for a page of at most `count` entries of the audit log. `cursor`: the id after which the page
  * starts, or null.
  */
 export type AuditQuery = { account: AccountId; filter: AuditFilter; cursor: string | null; count: number };
@@ -16,8 +16,8 @@ export type AuditPage = { entries: AuditEntry[]; cursor: string | null };
 const chunk = 500;
 
 /**
- * Returns a page of the audit log, newest entries first. At most `scanLimit` entries are visited; `cursor` is
- * set if the page stopped before the end.
+ * Returns a page of the audit log, newest entries first. At most `scanLimit` entries are visited. `cursor` is
+ * set if the page ends before the log does.
  */
 export async function readAuditPage(
   storageReads: StorageReads,

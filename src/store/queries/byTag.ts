@@ -13,13 +13,13 @@ type IdRange = Omit<Range, "limit">;
 
 type TagScan = { list: TaggedList; filter: Filter; range: IdRange };
 
-/** Rows are counted up to this number to find the filter with the fewest. */
+/** Rows are counted up to this number, to find the filter with the fewest rows. */
 export const probeLimit = 100;
 const chunk = 500;
 
 /**
- * Returns the tags by which the fewest rows must be read to find all that pass a filter. Null: the whole list
- * must be read.
+ * Returns the tags with which the fewest rows must be read to find all rows that pass a filter. Null: the
+ * whole list must be read.
  */
 export async function pickTagLookup(
   storageReads: StorageReads,
@@ -39,8 +39,8 @@ export async function pickTagLookup(
 const maxWithPrefix = 500;
 
 /**
- * Returns the tags of runs whose ids begin with one of these texts, or null if there are too many to look up
- * each one.
+ * Returns the tags of runs whose ids begin with one of these texts. Returns null if there are too many tags
+ * to look up one by one.
  */
 async function listRunTags(
   storageReads: StorageReads,
@@ -118,7 +118,7 @@ export async function* readIds(storageReads: StorageReads, source: PrefixedIds):
   }
 }
 
-/** Returns the range of tags for a range of row ids. No row id has a character as high as `~`. */
+/** Returns the range of tags for a range of row ids. All characters of row ids sort before `~`. */
 function toTagRange(
   list: TaggedList,
   tag: string,

@@ -24,8 +24,8 @@ type IdRange = Omit<Range, "limit">;
 type ListScan = { list: TaggedList; kind: "msg" | "log"; filter: Filter; range: IdRange };
 
 /**
- * How to read the rows of a range that pass a filter: by tags, by the parts of the range in which the time
- * index has entries, or, with neither, the whole range.
+ * How to read the rows of a range that pass a filter: by tags (`tagLookup`), or by the parts of the range in
+ * which the time index has entries (`ranges`). If both are null, the whole range is read.
  */
 export type ScanPlan = {
   range: IdRange;
@@ -36,7 +36,10 @@ export type ScanPlan = {
 /** `isSmall`: the span contains few rows regardless of its length. */
 type ScanSpan = Span & { isSmall?: boolean };
 
-/** The number of time index entries that are read together. Consecutive entries form one span. */
+/**
+ * The number of time index entries that are read together. Up to this many consecutive intervals form one
+ * span.
+ */
 const timesPerRead = 500;
 
 /** Returns the plan by which the fewest rows of messages or their log must be read. */
@@ -53,7 +56,7 @@ export async function planScan(storageReads: StorageReads, scan: ListScan): Prom
   return isShorter ? { range, tagLookup: null, ranges: makeRanges() } : { range, tagLookup, ranges: null };
 }
 
-/** Reports whether the spans have fewer intervals of 5 s than the number up to which tags are counted. */
+/** Reports whether the spans have fewer than `probeLimit` intervals of 5 s in all. */
 async function isShortTime(spans: AsyncGenerator<ScanSpan>): Promise<boolean> {
   let intervals = 0;
   for await (const { from, to, isSmall } of spans)
@@ -73,9 +76,10 @@ async function* toIdRanges({ kind, range }: ListScan, spans: AsyncGenerator<Span
 }
 
 /**
- * Returns the spans in which rows may pass the filter, day by day. Time before the first day of the time
- * index and of the log is one span. It contains only the creation of unfinished messages, and the time index
- * of that first day may be partly removed.
+ * Returns the spans in which rows may pass the filter, day by day. The time before the first day that both
+ * the time index and the log have is one span. It is small unless the log has earlier entries: it contains
+ * only messages that are unfinished or have a dead letter. Days of the time index before the first day of the
+ * log are not used, because they may be partly removed.
  */
 async function* listSpans(
   storageReads: StorageReads,
@@ -180,9 +184,9 @@ async function* listTimes(
 type TimeReader = (from: Millis | null) => AsyncGenerator<Millis>;
 
 /**
- * Returns the times that all sources have. Keys that occur often, but never together, would be read to their
- * end. After `timesPerRead` misses, the next time of one source is returned nevertheless, so that its rows
- * are visited and counted (`scanLimit`), and the other sources continue from there.
+ * Returns the times that all sources have. If keys occur often but never together, the sources would be read
+ * to their end. After `timesPerRead` misses, the next time of one source is therefore returned as well. Its
+ * rows are visited and count towards `scanLimit`, and the other sources continue from that time.
  */
 async function* intersectTimes(sources: readonly TimeReader[], descending: boolean): AsyncGenerator<Millis> {
   const running = await Promise.all(

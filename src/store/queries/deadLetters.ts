@@ -11,12 +11,12 @@ import { initialStepKey, toStepId } from "../../core/model/stepId.ts";
 import type { BodyOptions, ListQuery, StorageReads } from "./storageReads.ts";
 import { readMessages, countFittingPage, toKeys, scanLimit } from "./storageReads.ts";
 
-/**
- * A dead letter with its message. `failed`: for a dead letter of a run, the run, the step whose message
- * failed, and the initial payload, as far as they still exist.
- */
+/** A dead letter with its message. `failed` is present for a dead letter of a run. */
 export type DeadLetterEntry = { deadLetter: DeadLetter; message: StoredMessage; failed?: FailedRun };
-/** A failed run, its failed step and its initial payload. Null: the row no longer exists. */
+/**
+ * A failed run, the step whose message failed, and the initial payload of the run. Null: the row no longer
+ * exists.
+ */
 export type FailedRun = { run: Run | null; step: Step | null; payload: Bytes };
 /** A page of dead letters. `cursor` is null at the end. */
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
@@ -32,7 +32,10 @@ export async function listDeadLetters(
   return { entries: await withRuns(storageReads, query.account, entries), cursor };
 }
 
-/** Adds the runs to dead letters that belong to runs. Of their bodies, only the initial payload is loaded. */
+/**
+ * Adds the runs to dead letters that belong to runs. The only body that is loaded is the initial payload of
+ * each run.
+ */
 export async function withRuns(
   storageReads: StorageReads,
   account: AccountId,
@@ -82,7 +85,7 @@ export async function withRuns(
 
 const readStepId = ({ run }: StoredMessage): string => (run ? toStepId(run.run, run.stepKey) : "");
 
-/** Returns the page with its bodies. The page ends early if it would exceed the maximum size. */
+/** Returns the page with the bodies of its rows. The page ends early if it would exceed the maximum size. */
 async function withBodies(
   storageReads: StorageReads,
   account: AccountId,
@@ -126,7 +129,7 @@ async function withBodies(
   const page = entries.slice(0, count).flatMap((entry) => {
     const deadLetter = deadLetters.get(entry.deadLetter.id);
     const message = messages.get(entry.message.id);
-    // The row may have been removed since.
+    // The row may have been removed since it was listed.
     return deadLetter && message ? [{ deadLetter, message }] : [];
   });
   return {
@@ -135,7 +138,7 @@ async function withBodies(
   };
 }
 
-/** Returns the page without its bodies. */
+/** Returns the page without bodies. */
 async function listWithoutBodies(storageReads: StorageReads, query: ListQuery): Promise<DeadLetterPage> {
   const { account, filter, order, cursor, count } = query;
   const descending = order === "latestFirst";

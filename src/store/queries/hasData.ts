@@ -3,7 +3,7 @@ import { carriedBalancesId } from "../../core/accounts/usage.ts";
 import { toKey } from "./keys.ts";
 import type { StorageReads } from "./storageReads.ts";
 
-/** These tables do not keep an account, because their rows are removed together with it. */
+/** Rows of these tables do not count as data, because they are removed together with the account. */
 const {
   accounts: _account,
   dayCounts: _requests,

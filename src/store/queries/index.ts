@@ -67,7 +67,7 @@ const maxSlots = 1_000;
 
 /**
  * Returns all queries of a store. Each query consists of a few plain reads, so that a storage makes no
- * decisions. A new query is one entry in one of the tables below. Creating the queries reads nothing.
+ * decisions. A new query is one entry in one of the functions below. Creating the queries reads nothing.
  */
 export const createQueries = (storageReads: StorageReads) => ({
   ...createAccountQueries(storageReads),
@@ -107,15 +107,16 @@ function createAccountQueries(storageReads: StorageReads) {
       // Twice the lease covers the lease and the difference between the clocks of two nodes.
       storageReads.countLeased({ account, now, until: now + 2 * spans.lease, scan: maxCountedLeases }),
     /**
-     * Returns the usage of an account from a time on, in buckets of one size. The buckets of all nodes are in
-     * the order of their times.
+     * Returns the usage of an account from a time on, in buckets of one size. The buckets of all nodes are
+     * returned in the order of their times.
      */
     usage: (account: AccountId, size: BucketSize, from: Millis): Promise<readonly Usage[]> =>
       readUsage(storageReads, { account, ...bucketRangeFrom(size, from), limit: usagePage }),
     /**
-     * Returns how many bytes accounts store, in no order. Accounts that have stored nothing are omitted. With
-     * `changedSince`, so are accounts whose bytes have not changed since that time. One statement reads 100
-     * accounts: it looks for one bucket of each, and sums some hundred buckets of those that have one.
+     * Returns how many bytes accounts store, in no order. Accounts that have stored nothing are omitted. If
+     * `changedSince` is given, accounts whose bytes have not changed since that time are omitted too. One
+     * statement reads 100 accounts: it looks for one changed bucket of each, and sums a few hundred buckets
+     * of each account that has one.
      */
     storedBytes: (
       accounts: readonly AccountId[],
@@ -144,7 +145,7 @@ function createMessageQueries(storageReads: StorageReads) {
       readWaitState(storageReads, account, id),
     /**
      * Returns unfinished messages that pass the filter, oldest first. With `belongsToRun: false`, messages of
-     * runs are omitted. `cursor` is set if the page stopped before the end.
+     * runs are omitted. `cursor` is set if the page ends before the list does.
      */
     unfinished: (query: Omit<ListQuery, "order">): Promise<UnfinishedPage> =>
       listUnfinished(storageReads, query),
@@ -200,8 +201,8 @@ const createSetUpQueries = (storageReads: StorageReads) => ({
 /** Queries of upkeep: rows to remove or to encrypt again. */
 const createUpkeepQueries = (storageReads: StorageReads) => ({
   /**
-   * Returns the newest row of an account beyond its first `limit` rows, counted from the newest, or null if
-   * it has at most `limit` rows. Also returns its number of rows, counted up to `limit`. The query reads that
+   * Skips the newest `limit` rows of an account and returns the id of the next row, or null if the account
+   * has at most `limit` rows. Also returns the number of rows, counted up to `limit`. The query reads that
    * many entries of an index.
    */
   findOverLimit: async (table: LimitedList, account: AccountId, limit: number): Promise<OverLimitRow> => {
@@ -302,7 +303,7 @@ async function sumStoredBytes(
 
 const usagePage = 5_000;
 
-/** Returns some hundred usage rows, or more if nodes have started and stopped often. */
+/** Returns a few hundred usage rows, or more if nodes have started and stopped often. */
 async function readUsage(storageReads: StorageReads, range: Range): Promise<Usage[]> {
   const rows = [...(await storageReads.range("usage", range))];
   for (let last = rows.at(-1); last && rows.length % range.limit === 0;) {
@@ -338,6 +339,6 @@ async function findNextExpiry(
       Math.max(retention.log, retention.deadLetters),
     ),
   ].filter((time) => typeof time === "number");
-  // A row still exists at the end of its retention.
+  // A row is removed only when its retention has passed, so 1 ms is added.
   return times.length === 0 ? null : Math.min(...times) + 1;
 }

@@ -51,7 +51,8 @@ export async function readLogPage(storageReads: StorageReads, query: ListQuery):
 }
 
 /**
- * Returns the bytes by which an event makes a page larger. Events of one message share its stored message.
+ * Returns the bytes by which an event makes a page larger. A stored message counts once, because all events
+ * of the message share it.
  */
 function countNewBytes(
   { message, row }: LogEntry,
@@ -91,7 +92,7 @@ async function withBodies(
       )
     ).map((row) => [row.id, row]),
   );
-  // Rows that have been removed since are shown without their bodies.
+  // Rows that have been removed since they were listed are shown without their bodies.
   return events.map((event) => ({
     ...event,
     message: messages.get(event.message.id) ?? event.message,
@@ -123,7 +124,10 @@ async function listWithoutBodies(
 
 const formatPosition = ({ time, rank, id, index }: LogPosition): string => `${time}-${rank}${index}-${id}`;
 
-/** Parses a cursor of the list. A client may also start at a time; then all entries of that time follow. */
+/**
+ * Parses a cursor of the list. A client may also give a time as the cursor; the page then includes all
+ * entries of that time.
+ */
 function parsePosition(text: string, order: ListQuery["order"]): LogPosition {
   if (/^\d{1,15}$/.test(text))
     return { time: Number(text), rank: order === "latestFirst" ? 2 : -1, index: 0, id: "" };
@@ -161,8 +165,8 @@ function makeLogEvents(row: LogRow, message: StoredMessage): PositionedEvent[] {
 }
 
 /**
- * Returns the log of some messages. Each message is a source that reads few rows at a time, so that a long
- * log is never in memory as a whole.
+ * Returns the log of some messages. The log of each message is read a few rows at a time, so that a long log
+ * is never in memory as a whole.
  */
 async function* listEventsOfMessages(
   storageReads: StorageReads,
@@ -203,7 +207,9 @@ const precedes =
   (a: PositionedEvent, b: PositionedEvent): boolean =>
     comparePositions(a.position, b.position) < 0 !== descending;
 
-/** Returns the creation of messages and the log rows, as far as they can have a wanted state. */
+/**
+ * Returns the creation of messages and the log rows. Omits either of them if it cannot have a wanted state.
+ */
 async function* listAllEvents(
   storageReads: StorageReads,
   query: ListQuery,
@@ -265,7 +271,7 @@ const inListOrder = (
   { descending }: Omit<Range, "limit">,
 ): PositionedEvent[] => (descending ? positioned.reverse() : positioned);
 
-/** Returns the range of ids that contains the wanted time and lies past the cursor. */
+/** Returns the range of ids that contains the wanted times and starts at the time of the cursor. */
 function toIdRange(
   kind: "msg" | "log",
   { filter, order }: ListQuery,

@@ -11,7 +11,7 @@ const chunk = 500;
 
 /**
  * Returns rows of a table without their bodies, chunk by chunk. `tagLookup`: only rows that have one of its
- * tags. `ranges`: only rows in these parts of the range.
+ * tags are read. `ranges`: only these parts of the range are searched.
  */
 export async function* readChunks<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
   storageReads: StorageReads,
@@ -39,9 +39,9 @@ export async function* readChunks<T extends "storedMessages" | "messages" | "dea
 type SparseScan = { range: IdRange; ranges: AsyncGenerator<IdRange>; limit: number };
 
 /**
- * Returns rows of the ranges, and possibly rows behind them: each read starts at a range and returns as many
- * rows as a read of the whole list would. So the number of reads does not exceed that for the whole range,
- * and ranges that were already read are skipped.
+ * Returns the rows of the ranges, and possibly rows after them. Each read starts at a range and returns as
+ * many rows as a read of the whole list would, and ranges that were already read are skipped. There are
+ * therefore no more reads than for the whole range.
  */
 async function* readSparsely<T extends "storedMessages" | "messages" | "deadLetters" | "log" | "runs">(
   storageReads: StorageReads,
@@ -116,7 +116,7 @@ async function* readMessagesToHost(
 
 /**
  * Returns the items in portions. The first portion has at most 100 items, because a page is often full after
- * a few.
+ * a few items.
  */
 async function* inPortions<Item>(items: AsyncGenerator<Item>, maxSize: number): AsyncGenerator<Item[]> {
   let portion: Item[] = [];
@@ -146,7 +146,7 @@ export async function* withMessages<Row>(
   }
 }
 
-/** Returns the range of ids that a filter's time and a cursor leave to be read. */
+/** Returns the range of ids that is within the times of a filter and starts after a cursor. */
 export function toIdRange(
   kind: "msg" | "dlq",
   { from, to }: Filter,

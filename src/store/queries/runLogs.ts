@@ -19,8 +19,8 @@ import { toKeys } from "./storageReads.ts";
 import { withKeptLog } from "./wholeLog.ts";
 
 /**
- * A request for a page of runs. `messageId`: only the run of this message. `byteLimit`: the maximum size of
- * the page in bytes, for callers that combine pages.
+ * A request for a page of runs. `messageId`: the page contains only the run of this message. `byteLimit`: the
+ * maximum size of the page in bytes, for callers that combine pages.
  */
 export type RunLogQuery = RunQuery & { messageId?: MessageId; byteLimit?: number };
 /** A page of runs. `bytes` is its approximate size. */
@@ -28,7 +28,7 @@ export type RunLogPage = { runs: KnownRun[]; cursor: string | null; bytes: numbe
 
 /**
  * Returns a page of runs with everything that their logs show. The page ends early if it would exceed the
- * maximum size. If a single run exceeds it, the bodies that no longer fit are cut.
+ * maximum size. If the first run alone exceeds the maximum size, the bodies that do not fit are left out.
  */
 export async function readRunLogPage(storageReads: StorageReads, query: RunLogQuery): Promise<RunLogPage> {
   const { account, byteLimit = memory.page } = query;
@@ -78,13 +78,13 @@ type RunWithoutBodies = Pick<
   cut: Set<string>;
 };
 
-/** The maximum number of history rows that are read for one page. All rows of the first run are read. */
+/** The maximum number of history rows that are read for one page. The first run is always read as a whole. */
 const maxSteps = 10_000;
 const maxWaiters = 1_000;
 const maxChildren = 200;
 const chunk = 500;
 
-/** Returns the first runs of a page, as many as have few enough steps in all. */
+/** Returns the first runs of a page, as many as have at most `maxSteps` steps together, but at least one. */
 async function readRunsWithoutBodies(
   storageReads: StorageReads,
   runs: readonly Run[],
@@ -165,8 +165,8 @@ const sortById = <Row extends { id: string }>(rows: readonly Row[]): Row[] =>
   rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
 
 /**
- * Returns the history in order, without bodies. Headers beyond `byteLimit` are omitted, and their steps are
- * marked as cut.
+ * Returns the history in order, without bodies. If all headers together exceed `byteLimit`, the headers of
+ * the last steps are omitted, and these steps are marked as cut.
  */
 async function readSteps(
   storageReads: StorageReads,
@@ -217,8 +217,8 @@ async function readSizes(
 }
 
 /**
- * Returns the requests to third parties without an answer in the history. An answer would describe its
- * request.
+ * Returns the requests to third parties that have no answer in the history. Only their stored messages are
+ * needed, because an answer contains its request.
  */
 function listUnansweredCalls({ steps }: Pick<RunWithoutBodies, "steps">): MessageId[] {
   const slots = new Set(steps.map(({ id }) => readRunPart(id)));
@@ -229,7 +229,7 @@ function listUnansweredCalls({ steps }: Pick<RunWithoutBodies, "steps">): Messag
   );
 }
 
-/** The size of a step in a response in bytes, without its body and its headers. */
+/** The bytes of a step in a response, without its body and its headers. */
 const stepBytes = 500;
 
 const countStepBytes = (step: Step, { run }: RunWithoutBodies, sizes: BodySizes): number =>
@@ -239,7 +239,7 @@ const countStepBytes = (step: Step, { run }: RunWithoutBodies, sizes: BodySizes)
   countHeaderBytes(step.headers) +
   countHeaderBytes(run.settings.headers);
 
-/** Returns how many of the first runs fit on a page as a whole. */
+/** Returns how many of the first runs fit on a page with all their bodies. */
 function countFitting(outlines: readonly RunWithoutBodies[], sizes: BodySizes, byteLimit: number): number {
   let bytesLeft = byteLimit;
   const firstTooLarge = outlines.findIndex((outline) => {
@@ -256,12 +256,12 @@ function countFitting(outlines: readonly RunWithoutBodies[], sizes: BodySizes, b
   return firstTooLarge < 0 ? outlines.length : firstTooLarge;
 }
 
-/** A run and the bodies of it to load. */
+/** A run, and the ids of the rows whose bodies are loaded. */
 type FittingRun = RunWithoutBodies & { bodies: string[]; payloads: string[]; bytes: number };
 
 /**
- * Selects the bodies of a run in order, as far as they fit. A body that is too large does not exclude later
- * ones.
+ * Selects the bodies of a run in order, as far as they fit. If a body does not fit, later bodies may still
+ * fit.
  */
 function fitRun(outline: RunWithoutBodies, sizes: BodySizes, byteLimit: number): FittingRun {
   const { run, steps, children } = outline;
@@ -331,7 +331,7 @@ type LoadedBodies = {
   storedMessages: Map<string, StoredMessage>;
   log: Map<string, LogRow>;
 } & {
-  /** Log entries whose bodies do not fit. */
+  /** The ids of log entries whose bodies do not fit. */
   isLeftOut: ReadonlySet<string>;
 };
 

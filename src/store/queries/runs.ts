@@ -11,7 +11,7 @@ import { pickSmallest } from "./byTag.ts";
 import type { BodyOptions, Range, StorageReads } from "./storageReads.ts";
 import { countFittingPage, toKeys, lastTime, scanLimit } from "./storageReads.ts";
 
-/** A request for a page of at most `count` runs. `cursor`: the id behind which the page starts, or null. */
+/** A request for a page of at most `count` runs. `cursor`: the id after which the page starts, or null. */
 export type RunQuery = { account: AccountId; filter: RunFilter; cursor: string | null; count: number };
 /** A page of runs. `cursor` is null at the end. */
 export type RunPage = { runs: Run[]; cursor: string | null };
@@ -35,7 +35,7 @@ export function createRunQueries(storageReads: StorageReads) {
       return active && found ? { run: found, active } : null;
     },
     /**
-     * Returns runs that pass the filter, newest first. `cursor` is set if the page stopped before the end.
+     * Returns runs that pass the filter, newest first. `cursor` is set if the page ends before the list does.
      */
     runs: (query: RunQuery): Promise<RunPage> => listRuns(storageReads, query),
     /** Returns the history of a run in order. With `bodies: false`, its steps have no bodies. */
@@ -60,7 +60,7 @@ export function createRunQueries(storageReads: StorageReads) {
       readAllRunRows(storageReads, "notifications", { account, run: key, ...options }),
     listRunMessages: (account: AccountId, key: RunKey): Promise<readonly MessageState[]> =>
       storageReads.runMessages(account, key),
-    /** Returns the waiters for an event in any run, in the order of their ids, behind `after`. */
+    /** Returns the waiters for an event in any run with ids after `after`, in the order of their ids. */
     listEventWaiters: (
       account: AccountId,
       event: string,

@@ -16,7 +16,7 @@ import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { Waiter } from "../../core/model/run.ts";
 import type { Token } from "../../core/model/rights.ts";
 
-/** `bodies: false`: rows are read with empty bodies, for searches that need only the rest of many rows. */
+/** `bodies: false`: rows are read with empty bodies. This is for searches that read many rows. */
 export type BodyOptions = { bodies?: false | undefined };
 
 /** A range of a table within one account, by id. `after` and `before` are exclusive. */
@@ -29,8 +29,8 @@ export type Range = {
 } & BodyOptions;
 
 /**
- * The plain reads of a storage, from which all queries are composed. They use their own connection and change
- * nothing.
+ * The plain reads of a storage, from which all queries are composed. They use a separate connection and
+ * change nothing.
  */
 export interface StorageReads {
   rows<T extends TableName>(
@@ -56,7 +56,9 @@ export interface StorageReads {
   accounts(): Promise<readonly Account[]>;
   /** Returns the number of rows of a range, counted up to its limit. */
   count(table: TableName, range: Range): Promise<number>;
-  /** Returns the id of the newest row of an account behind `newer` newer rows, or null if there is none. */
+  /**
+   * Skips the newest `newer` rows of an account and returns the id of the next row, or null if there is none.
+   */
   findIdBehind(
     table: LogName | "deadLetters" | "audit",
     account: AccountId,
@@ -69,17 +71,17 @@ export interface StorageReads {
   /** Returns the oldest unfinished messages of a queue, including those that wait for their due time. */
   queueMessages(need: QueueNeed): Promise<readonly MessageId[]>;
   /**
-   * Counts the messages of the account that are in flight among the first `scan` messages due after `now`.
-   * The due time of such a message is the end of its lease.
+   * Counts the messages of the account that are in flight with a lease that ends after `now` and by `until`.
+   * Looks only at the first `scan` such messages of all accounts.
    */
   countLeased(need: { account: AccountId; now: Millis; until: Millis; scan: number }): Promise<number>;
-  /** Returns the stored bytes of the accounts that have a bucket between two ids, in no order. */
+  /** Returns the stored bytes of the accounts that have a bucket with an id between two ids, in no order. */
   storedBytes(
     accounts: readonly AccountId[],
     changedBuckets: { after: string; before: string },
   ): Promise<readonly StoredSum[]>;
   earliestDeduplicationEnd(account: AccountId): Promise<Millis | null>;
-  /** Returns when the run that ended first ended, among runs that still exist. */
+  /** Returns the earliest end of a run that still exists. */
   earliestRunEnd(account: AccountId, options: { failed: boolean }): Promise<Millis | null>;
   /** Returns the newest log entries of each message, without their bodies, in no order. */
   messageLogs(need: MessageLogsNeed, table?: LogName): Promise<readonly LogRow[]>;
@@ -128,14 +130,14 @@ export type ListQuery = {
   count: number;
 };
 /**
- * The maximum number of rows that one page visits, which takes about 20 ms. A rare match without a tag that
- * is further back is found by following the cursor.
+ * The maximum number of rows that one page visits, which takes about 20 ms. If a match without a tag is
+ * further back, the caller finds it by following the cursor.
  */
 export const scanLimit = 4_000;
 /** The last time that a search distinguishes, in the year 5138. Ids cannot represent times much later. */
 export const lastTime = 1e14;
 
-/** Returns the range that remains past a row. */
+/** Returns the part of a range that follows a row. */
 export const rangePast = (
   id: string,
   { descending }: Pick<Range, "descending">,
@@ -145,7 +147,7 @@ export const rangePast = (
 export const toKeys = (account: AccountId, ids: Iterable<string>): Key[] =>
   [...new Set(ids)].map((id) => [account, id] as const);
 
-/** Returns stored messages by id, without their bodies. Missing ones are omitted. */
+/** Returns stored messages by id, without their bodies. Missing messages are omitted. */
 export async function readMessages(
   storageReads: StorageReads,
   account: AccountId,

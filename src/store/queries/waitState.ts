@@ -64,8 +64,8 @@ export async function readWaitState(
 }
 
 /**
- * Returns the error that a workflow endpoint reported for a failure, unless bodies are redacted. The
- * responses of other destinations are shown in the log.
+ * Returns the error that a workflow endpoint reported for a failure, unless bodies are redacted. Responses of
+ * other destinations are shown only in the log.
  */
 function readReported(
   { run, redaction }: WithoutBody<StoredMessage>,

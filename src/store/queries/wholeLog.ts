@@ -48,7 +48,7 @@ export function withKeptLog(storageReads: StorageReads): StorageReads {
   };
 }
 
-/** Returns the first rows of both, in the order of the range. */
+/** Returns the first rows of both logs together, in the order of the range. */
 function mergeLogs(
   log: readonly LogRow[],
   kept: readonly LogRow[],

@@ -8,7 +8,7 @@ const { usage } = tables;
 
 const statements = new WeakMap<Dialect, string>();
 
-/** Returns a statement that adds to existing rows and inserts missing ones. */
+/** Returns a statement that adds to existing rows and inserts missing rows. */
 function makeStatement(dialect: Dialect): string {
   const known = statements.get(dialect);
   if (known !== undefined) return known;

@@ -15,8 +15,8 @@ import type { Columns, Table, Tables, Value } from "./table.ts";
 const checksumColumns = { checksum: "integer", body_checksum: "integer" } as const;
 
 /**
- * A row whose checksum does not match is marked as damaged. A damaged row has no body, and no settings if the
- * settings may be altered.
+ * A row whose checksum does not match is marked as damaged. It has no body. If more than the body may be
+ * altered, it also has none of its settings.
  */
 type Damageable = { damaged?: true };
 
@@ -50,8 +50,8 @@ export function withChecksums(tables: Tables): Tables {
 }
 
 /**
- * Returns a table whose rows are checked when they are read. A damaged row is read as `makeDamaged` creates
- * it from its columns. If only the body is damaged, the rest of the row is kept.
+ * Returns a table whose rows are checked when they are read. A damaged row is replaced by the result of
+ * `makeDamaged`. If only the body is damaged, the other fields of the row are kept.
  */
 function withRowChecksums<Row extends Damageable>(
   table: Table<Row>,
@@ -74,7 +74,7 @@ function withRowChecksums<Row extends Damageable>(
           ? row
           : { ...table.read({ ...columns, body: null }, cipher), damaged: true };
       } catch (error) {
-        // The row has no checksum, and its detail is no longer valid JSON.
+        // The row has no checksum, and its detail is not valid JSON, so the row is damaged.
         if (error instanceof SyntaxError) return makeDamaged(columns);
         throw error;
       }
@@ -95,8 +95,8 @@ export function clearChecksums(columns: Columns): Columns {
 export const isIntact = (columns: Columns): boolean => isRowIntact(columns) && isBodyIntact(columns);
 
 /**
- * The checksum of the body is one of the columns that the checksum of the row covers, so neither can be lost
- * alone.
+ * The checksum of the row also covers the column with the checksum of the body, so the loss of either is
+ * noticed.
  */
 function addChecksums(columns: Columns): Columns {
   // The order of these assignments is the order of the columns.

@@ -19,7 +19,7 @@ export const readOrNull = <T extends Value>(
 ): T | null => (value === null || value === undefined ? null : read(value));
 /** Returns the fields that `write` of the same table has written as JSON. */
 export const parseDetail = <Row>(row: Columns): Row => JSON.parse(readText(row.detail)) as Row;
-/** Returns the value to store for a body, which is null for an empty one. */
+/** Returns the value to store for a body. It is null if the body is empty. */
 export const toBodyColumn = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : body);
 
 /** Returns the column of a count, such as `workflow_runs` for `workflowRuns`. */
@@ -59,7 +59,7 @@ export const logTable: Omit<Table<LogRow>, "name"> = {
     time: row.time,
     states: row.states.join(" "),
     status: row.status,
-    // A plain success has no detail. It is by far the most frequent row.
+    // The row of a plain success, which is by far the most frequent row, has no detail.
     detail: hasDetail(row) ? formatLogDetail(row) : null,
     body: toBodyColumn(row.body),
   }),

@@ -8,8 +8,8 @@ import type { Columns, ColumnType, Value } from "./tables.ts";
 export interface Database {
   /**
    * Runs `run` as one transaction. `startTime` resolves to the time of the transaction once it has begun.
-   * Statements that are run before then are sent together with the beginning. If the beginning fails, the
-   * transaction fails, regardless of the results of these statements.
+   * Statements that are run before then are sent together with the beginning. If the transaction cannot
+   * begin, it fails, regardless of the results of these statements.
    */
   transaction<T>(
     run: (connection: DatabaseConnection, startTime: Promise<Millis | null>) => Promise<T>,
@@ -19,7 +19,10 @@ export interface Database {
    * node changed a row first, or the connection was lost before the commit.
    */
   isConflict(error: unknown): boolean;
-  /** The rows that this process wrote last. Only set if no other process writes to the database. */
+  /**
+   * A cache of the rows that this process wrote last. It is set only if no other process writes to the
+   * database.
+   */
   recent?: RecentRows;
   /** The time index entries that this process stored recently. */
   readonly recentTimeIndex: RecentTimeIndex;
@@ -29,8 +32,8 @@ export interface Database {
   /** Records in the row of this node that it has changed data. Sent together with the changes. */
   touchNodeRow?(connection: DatabaseConnection): Promise<void>;
   /**
-   * Waits after attempt `race` of a transaction has failed, so that the same transactions do not collide
-   * again.
+   * Waits after attempt `race` of a transaction has failed, so that the transactions that collided do not
+   * collide again.
    */
   pause?(race: number): Promise<void>;
 }
@@ -62,12 +65,12 @@ export type Dialect = {
   };
   /**
    * Returns the clause that locks the selected rows of a table until the transaction ends. With `skip`, rows
-   * that others have locked are left out.
+   * that other transactions have locked are left out.
    */
   lock(table: string, skip?: "skip locked"): string;
   /**
-   * Returns a condition that these columns have these values. Only an index that begins with these columns
-   * can serve the condition.
+   * Returns the condition that these columns have these values. It is written so that the database can use
+   * only an index that begins with these columns.
    */
   isRow(columns: readonly string[], values: readonly string[]): string;
   /**
@@ -83,16 +86,16 @@ export type Dialect = {
   /** Set if rows are stored with checksums. A database that has its own checksums does not need them. */
   checksums?: true;
   /**
-   * Returns SQL for the id up to which the log of an account is removed although the rows still exist.
-   * `account` is the SQL of the account id. Missing if the database deletes rows one by one.
+   * Returns SQL for the id up to which the log of an account counts as removed, although its rows may still
+   * exist. `account` is the SQL of the account id. Missing if the database deletes log entries one by one.
    */
   logForgottenUpTo?(account: string): string;
 };
 
 /**
- * Old parts of the log are dropped as a whole: rows with ids before the returned id are not deleted one by
- * one. For each account, the database stores the id up to which its log is removed, and reads skip these
- * rows. Null: all rows are deleted one by one.
+ * Old parts of the log are dropped as a whole: entries with ids before the returned id are not deleted one by
+ * one. For each account, the database stores the id up to which the log counts as removed, and reads skip the
+ * entries up to that id. Null: all entries are deleted one by one.
  */
 export type LogTruncation = { idDroppedWholeBefore(now: Millis): string | null };
 

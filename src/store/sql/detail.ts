@@ -1,7 +1,7 @@
 import type { StoredMessage, LogRow } from "../../core/model/message.ts";
 
-// Every message has these rows. Fields that are never searched for are stored as JSON, without the fields
-// that are empty in most messages.
+// The JSON in the column `detail` of stored messages and log entries. Every message writes such rows, so
+// fields that are empty in most messages are left out of the JSON.
 
 /**
  * The fields that are empty in most stored messages, with their empty values. Leaving them out of the JSON
@@ -27,7 +27,7 @@ export const emptyFields = {
   null | readonly []
 >;
 
-/** The fields that all stored messages have, and those of messages of runs. */
+/** The fields that are written in any case: those that all stored messages have, `run` and `keepResponse`. */
 type CommonField =
   | "brand"
   | "url"

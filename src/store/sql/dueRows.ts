@@ -11,9 +11,8 @@ import type { Columns, Table } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 /**
- * The rows of a table that wait for a claim, as a condition of the index of its turns, and the order in which
- * they are claimed. `account <> ''` is always true: it tells PostgreSQL which index is meant
- * (docs/decisions/0041).
+ * For each table, the condition of its waiting rows in the index of its turns, and the order in which they
+ * are claimed. `account <> ''` is always true. It tells PostgreSQL which index to use (docs/decisions/0041).
  */
 const dueConditions: { readonly [T in DueTable]: { condition: string; order: string } } = {
   messages: { condition: "leased_by is null and due_at is not null and account <> ''", order: "due_at, id" },
@@ -24,8 +23,8 @@ const dueConditions: { readonly [T in DueTable]: { condition: string; order: str
 };
 
 /**
- * Returns a function that reads rows that are due. It reads the oldest rows of all accounts together. For
- * tables that have a turn, it also reads the oldest rows of some accounts each.
+ * Returns a function that reads due rows. It reads the oldest rows of all accounts together. For each table
+ * in `turns`, it also reads the oldest rows of some accounts.
  */
 export function createDueReader(
   connection: DatabaseConnection,
@@ -143,7 +142,8 @@ type TakeTurn = (
 /**
  * Returns a function that takes a turn through the accounts that have waiting rows in a table, starting after
  * a given account. It moves from account to account in the index, so its cost does not depend on the number
- * of their rows. `end` is where the next turn starts, and "" after the last account.
+ * of rows of an account. `end` is the account after which the next turn starts, or "" if the last account was
+ * reached.
  */
 function createTurnReader(connection: DatabaseConnection): TakeTurn {
   const texts = new Map<DueTable, TurnStatements>();

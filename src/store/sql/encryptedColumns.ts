@@ -13,8 +13,8 @@ type Texts = Record<string, string>;
 type Detail<Row> = Partial<Row> & { sealed?: string };
 
 /**
- * The columns from which accounts were read. Encrypting again would give a different text, and a row is
- * changed only if it still equals what was read.
+ * The columns from which accounts were read. A row is changed only if it still equals the columns that were
+ * read, and a second encryption would give other columns.
  */
 const columnsAsRead = new WeakMap<Account, Texts>();
 

@@ -11,13 +11,13 @@ import { tables } from "./tables.ts";
 
 /**
  * Returns a function that reads the rows of an account whose retention has ended. Nodes that read the same
- * account take turns. Otherwise a node could move an entry to the kept log just after another node has
- * removed the entry that ended its message.
+ * account wait for each other. Otherwise a node could move an entry to the kept log just after another node
+ * has removed the entry that ended the message.
  */
 export function createExpiredReader(connection: DatabaseConnection): Loader["expired"] {
   const readAged = createAgedRowsReader(connection);
   return async (need) => {
-    // The lock is not awaited, because a connection runs statements in order.
+    // The reads need not wait for the answer to the lock, because a connection runs statements in order.
     const locking = lockLog(connection, need.account);
     const [aged] = await Promise.all([readAged(need), locking]);
     return { ...aged, steps: await readStepsOfRuns(connection, aged.runs, need) };

@@ -5,8 +5,8 @@ import { StorageRefused } from "../store.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /**
- * Where the keys that encrypt secrets are: in a file, in a setting, or nowhere. Plain data, so that it can be
- * passed to threads.
+ * Where the keys that encrypt secrets are: in a file, in a setting, or nowhere. It is plain data, so that it
+ * can be passed to threads.
  */
 export type KeySource = { file: string } | { keyRing: string } | null;
 
@@ -14,15 +14,15 @@ export type KeySource = { file: string } | { keyRing: string } | null;
 export type EncryptionKey = { version: number; key: Buffer };
 
 /**
- * Encrypts and decrypts the secrets of a row. `subject` names the row and the field: a secret that was
- * encrypted for another subject cannot be decrypted.
+ * Encrypts and decrypts the secrets of a row. `subject` names the row and the field. A secret can be
+ * decrypted only with the subject for which it was encrypted.
  */
 export type SecretCipher = {
   /** Returns null if there are no keys, so that the value is stored unencrypted. */
   encrypt(value: unknown, subject: string): string | null;
   /**
-   * Throws `StorageRefused` if the key is missing or is a different one. Decrypted values are cached and must
-   * not be changed.
+   * Throws `StorageRefused` if the key is missing, or if it is not the key that encrypted the value.
+   * Decrypted values are cached and must not be changed.
    */
   decrypt(encrypted: string, subject: string): unknown;
 };
@@ -47,8 +47,8 @@ export const withChecksum = (text: string): string => `${text}# checksum: ${comp
 const computeChecksum = (text: string): string => crc32(text).toString(16).padStart(8, "0");
 
 /**
- * Throws `StorageRefused` if a text does not match its checksum. A text without a checksum passes, because
- * people write such files.
+ * Throws `StorageRefused` if a text does not match its checksum. A text without a checksum is accepted,
+ * because people write such files.
  */
 function verifyChecksum(text: string, where: string): void {
   const found = checksumLine.exec(text);
@@ -126,8 +126,8 @@ export const parseKeyVersion = (encrypted: string): number =>
   Number(encrypted.slice(0, encrypted.indexOf(".")));
 
 /**
- * Encrypts with AES-256-GCM and the keys of a source. Every thread and process notices when the key file was
- * changed.
+ * Encrypts with AES-256-GCM and the keys of a source. Each thread and process reads the key file again after
+ * it has changed.
  */
 class KeyRingCipher implements SecretCipher {
   readonly #source: NonNullable<KeySource>;

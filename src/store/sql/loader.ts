@@ -38,7 +38,7 @@ function makeLoader(connection: DatabaseConnection): Loader {
   const readList = createReader(connection);
   const leasedByOthers = `where due_at > ${serverEndedDueAt} and leased_by <> ? order by due_at, id limit ?`;
   const nodeSession = `(select id from nodes where id = ? and session = ?${dialect.lock("nodes")})`;
-  // The bounds exclude rows that are due or are delayed for a long time.
+  // The two bounds exclude rows that are due already and rows that are delayed for a long time.
   const leasedInSession = `where due_at > ? and due_at <= ? and leased_by = ${nodeSession}
     order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
   return {
@@ -61,9 +61,9 @@ function makeLoader(connection: DatabaseConnection): Loader {
 }
 
 /**
- * Returns a function that counts rows up to their limits. Transactions that count below the same limit take
- * turns and then count again, because each statement sees the rows that were stored when it was sent. A
- * transaction that is already at the limit makes no other wait.
+ * Returns a function that counts rows up to their limits. If a count is below its limit, the transaction
+ * waits for other transactions that count the same rows, and then counts again. The second count is needed
+ * because a statement sees only rows that were stored when it was sent. At the limit, no transaction waits.
  */
 function createQuotaCounter(connection: DatabaseConnection): Loader["quotaCounts"] {
   const { dialect } = connection;
@@ -93,7 +93,7 @@ function createQuotaCounter(connection: DatabaseConnection): Loader["quotaCounts
     const belowLimit = [...needs.entries()].filter(([at, { limit }]) => (counts[at] ?? 0) < limit);
     if (!dialect.lockNames || belowLimit.length === 0) return counts;
     const names = belowLimit.map(([, { account, name }]) => [toQuotaKey(account, name)]).sort(compareKeys(1));
-    // The lock is not awaited, because a connection runs statements in order.
+    // The count need not wait for the answer to the lock, because a connection runs statements in order.
     const locking = connection.each(dialect.lockNames(dialect.givenRows(["text"])), ["text"], names);
     const [recounted] = await Promise.all([countNeeds(belowLimit.map(([, need]) => need)), locking]);
     for (const [n, [at]] of belowLimit.entries()) counts[at] = recounted[n] ?? 0;
@@ -102,8 +102,8 @@ function createQuotaCounter(connection: DatabaseConnection): Loader["quotaCounts
 }
 
 /**
- * Returns a function that reads the heads of many waitlists. For each waitlist, the index is read from its
- * beginning.
+ * Returns a function that reads the heads of many waitlists. For each waitlist, only the beginning of its
+ * index is read.
  */
 function createHeadReader(connection: DatabaseConnection): Loader["waitlistHeads"] {
   const { messages } = tables;
@@ -116,7 +116,7 @@ function createHeadReader(connection: DatabaseConnection): Loader["waitlistHeads
     order by waitlist, id${dialect.lock(messages.name)} limit ${column(2)}`;
   const statement = selectEach({ also }, messages.name, headSql);
   return async (heads) => {
-    // All nodes use the same order.
+    // All nodes use the same order, so that they do not deadlock.
     const waitlists = heads
       .map(({ account, waitlist, limit }): [string, string, number] => [account, waitlist, limit])
       .sort(compareWaitlists);
@@ -146,7 +146,7 @@ function createKeptLogReader(connection: DatabaseConnection): Loader["keptLog"] 
     (await connection.each(statement, keyTypes, messages.map(keyValues))).map((row) => keptLog.read(row));
 }
 
-/** The types of the parameters: an account, and a run or a range of ids. */
+/** The types of the parameters of the statements below. The first parameter is always an account. */
 const parameterTypes = {
   run: ["text", "text"],
   range: ["text", "text", "text"],
@@ -156,8 +156,8 @@ const parameterTypes = {
 } as const;
 
 /**
- * Returns a function that reads the rows of runs, each table separately. Of waiters and notifications, it
- * reads only those of one event if no others are needed.
+ * Returns a function that reads the rows of runs, each table separately. If a need names an event, only the
+ * waiters or notifications of that event are read.
  */
 function createRunRowsReader(connection: DatabaseConnection): Loader["runRows"] {
   const { messages, waiters, notifications, steps } = tables;
@@ -204,7 +204,7 @@ function createRunRowsReader(connection: DatabaseConnection): Loader["runRows"] 
       needs
         .filter((need) => need.table === table && (need.event !== undefined) === hasEvent)
         .map(({ account, run, event }) => [account, ...runIdRange(run)].concat(event ?? []))
-        // All nodes use the same order.
+        // All nodes use the same order, so that they do not deadlock.
         .sort(compareKeys(4));
     const readBoth = async (name: keyof typeof eventSql): Promise<Columns[]> => {
       const [whole, part] = await Promise.all([
@@ -284,7 +284,7 @@ function createHistoryReader(
   };
 }
 
-/** Runs no statement if there are no rows. */
+/** Like `each` of a connection, but runs no statement if there are no rows. */
 const runEach = async (
   connection: DatabaseConnection,
   ...[sql, columns, rows]: Parameters<DatabaseConnection["each"]>
@@ -297,7 +297,7 @@ function readIntactStep(connection: DatabaseConnection, { at: _at, ...step }: Co
   return [];
 }
 
-/** Only these columns of a step are needed, and this function runs for every message of a run. */
+/** Reads only the columns of a step that are sent, because this function runs for every message of a run. */
 const toSentStep = ({ position, message_id: messageId, call_type: callType, body }: Columns): SentStep => ({
   position: Number(position),
   messageId: String(messageId),

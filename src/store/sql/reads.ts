@@ -158,8 +158,8 @@ function createQueueReads(
 }
 
 /**
- * Returns a function that sums the stored bytes of accounts. For each account separately, it looks for one
- * changed bucket. If there is one, it sums the 3-hour buckets.
+ * Returns a function that sums the stored bytes of accounts. For each account, it looks for one bucket in the
+ * given range. If the account has one, it sums the 3-hour buckets of the account.
  */
 function createStoredBytesReader(connection: DatabaseConnection): StorageReads["storedBytes"] {
   const types = ["text", "text", "text"] as const;
@@ -178,7 +178,7 @@ function createStoredBytesReader(connection: DatabaseConnection): StorageReads["
   };
 }
 
-/** An account's key is its id. A source's key begins with the account. */
+/** The key of an account is its id. The key of a source is its account and its id. */
 async function readEncryptionStatus(
   connection: DatabaseConnection,
   name: EncryptedTableName,
@@ -215,7 +215,7 @@ async function readRangeSizes(
   return found.map((row) => ({ body: Number(row.body), settings: Number(row.settings) }));
 }
 
-/** Returns the newest log entries of each message. The index is read from its end for each message. */
+/** Returns the newest log entries of each message. For each message, only the end of its index is read. */
 async function readMessageLogs(
   connection: DatabaseConnection,
   { account, messageIds, limit }: MessageLogsNeed,

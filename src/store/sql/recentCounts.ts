@@ -10,8 +10,8 @@ const maxCounts = 1_000;
 const countedTables = ["urlGroups", "limiters", "schedules", "sources", "tokens"] as const;
 
 /**
- * Caches how many queues, schedules and similar rows accounts have, so that not all rows are counted each
- * time one is created. Only for a storage with one writer.
+ * Caches how many queues, schedules and similar rows accounts have, so that the rows are not counted each
+ * time another row is created. Only for a storage with one writer.
  */
 export class RecentCounts {
   readonly #counts = new BoundedMap<string, number>(maxCounts);
@@ -37,7 +37,7 @@ export class RecentCounts {
     this.#counts.clear();
   }
 
-  /** Returns counts from this cache, and loads unknown ones through the loader. */
+  /** Returns a function that takes counts from this cache, and loads unknown counts through the loader. */
   cachedCounts({ quotaCounts }: Pick<Loader, "quotaCounts">): Loader["quotaCounts"] {
     return async (needs) => {
       const known = needs.map(({ account, name }) => this.#counts.get(toQuotaKey(account, name)));
@@ -49,7 +49,7 @@ export class RecentCounts {
     };
   }
 
-  /** Does not cache a count that has reached its limit, because there may be more rows. */
+  /** Does not cache a count that has reached its limit, because rows beyond the limit are not counted. */
   #note({ account, name, limit }: CountNeed, count: number): void {
     if (count < limit) this.#counts.set(toQuotaKey(account, name), count);
   }

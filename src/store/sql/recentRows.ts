@@ -5,14 +5,14 @@ import type { Loader } from "../batch/loader.ts";
 import { RecentCounts } from "./recentCounts.ts";
 import { BoundedMap } from "../../core/values/boundedMap.ts";
 
-/** The tables whose rows change again some milliseconds after they were written. */
+/** The tables whose rows change again a few milliseconds after they were written. */
 const cachedTables = ["messages", "activeRuns", "runs"] as const;
 type CachedTable = (typeof cachedTables)[number];
 
 /**
  * The maximum number of rows per generation. A message takes about 400 bytes. For messages and active runs,
- * the maximum exceeds what this node can have in flight. Runs contain the headers that they were started
- * with, so fewer are kept.
+ * the maximum exceeds what this node can have in flight. Runs contain headers, so fewer rows of runs are
+ * kept.
  */
 const maxRows: { readonly [T in CachedTable]: number } = { messages: 5_000, activeRuns: 5_000, runs: 1_000 };
 const maxAccounts = 1_000;
@@ -20,9 +20,9 @@ const maxAccounts = 1_000;
 const maxHeaderLength = 4_096;
 
 /**
- * Caches the rows that were written last, so that they need not be read again. Most messages are read again
- * some milliseconds later, when their outcome arrives, and runs are read at each step. Only for a storage
- * with one writer. The cache must be cleared when another connection has changed the data.
+ * Caches the rows that were written last, so that they need not be read again. Most messages are read again a
+ * few milliseconds later, when their outcome arrives. Runs are read at each step. Only for a storage with one
+ * writer. The cache must be cleared when another connection has changed the data.
  */
 export class RecentRows {
   readonly #rows = {
@@ -35,7 +35,8 @@ export class RecentRows {
 
   /** Adds the rows of a batch. Must be called after the batch is stored, not before. */
   record(set: Pick<WorkingSet, "changes">): void {
-    // An account is changed only if it still equals what was read, so it must be read from the database.
+    // The next change of an account compares the row with the columns that were read, so a changed account
+    // must be read from the database again.
     for (const { key } of set.changes("accounts")) this.#accounts.delete(key[0]);
     for (const table of cachedTables) this.#recordTable(table, set);
     this.#counts.record(set);
@@ -52,7 +53,7 @@ export class RecentRows {
     this.#accounts.clear();
   }
 
-  /** Returns a loader that reads rows from this cache, and unknown ones through the given loader. */
+  /** Returns a loader that takes rows from this cache, and loads other rows through the given loader. */
   cachedLoader(loader: Loader): Loader {
     const rows = async <T extends TableName>(
       table: T,
@@ -121,8 +122,8 @@ class RowCache<T extends CachedTable> {
 }
 
 /**
- * Reports whether a row is worth caching. A run that has ended does not change again. Few runs have long
- * headers, or an invoker, whose step the row contains.
+ * Reports whether a row is worth caching. A run that has ended does not change again. Runs with long headers,
+ * or with an invoker whose step the row contains, are large and rare.
  */
 const isWorthCaching = (row: Rows[CachedTable]): boolean =>
   !("settings" in row) ||

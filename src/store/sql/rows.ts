@@ -48,7 +48,7 @@ export function toRows<Row>(
   });
 }
 
-/** Rows to read by key. `locking` keeps other nodes from changing them until the transaction ends. */
+/** Rows to read by key. With `locking`, no other node can change the rows until the transaction ends. */
 type KeyRead = { keys: readonly Key[]; mode: "locking" | "plain" } & BodyOptions;
 
 /** A read of one table: the SQL that follows the table's name, and its parameters. */
@@ -64,13 +64,13 @@ export const createReader =
       await connection.query(`select ${listColumns(table, { bodies })} from ${table.name} ${rest}`, values),
     );
 
-/** The condition for a range of ids of an account, in the order of ids. */
+/** The condition and the order of a range of ids of an account. */
 export const idRangeClause = `where account = ? and id > ? and id < ? order by id`;
 type IdRange = Pick<Range, "account" | "after" | "before">;
 
 /**
- * Returns the condition for a range, and the values of its parameters. Entries of the log that are removed as
- * a whole are excluded.
+ * Returns the condition for a range, and the values of its parameters. Log entries that count as removed
+ * (`Dialect.logForgottenUpTo`) are excluded.
  */
 export function makeRangeClause(
   { account, after, before }: IdRange,

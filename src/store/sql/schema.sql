@@ -1,8 +1,8 @@
 -- The schema of the store: one text for SQLite and PostgreSQL.
 --
 -- SQL for one database is in a marked comment, `/*sqlite: ...*/` or `/*postgres: ...*/`; see `schema.ts`.
--- Text is compared byte by byte on both, so ids sort by time. On SQLite, `without rowid` keeps the rows of a
--- table in the order of their primary key.
+-- Both databases compare text byte by byte, so ids sort by time. On SQLite, `without rowid` keeps the rows of
+-- a table in the order of their primary key.
 --
 -- Most tables have the same three columns:
 --   account  the account to which the row belongs
@@ -15,8 +15,8 @@
 --     indexes need not change.
 --   - Tables whose rows come and go quickly are vacuumed early. They are not truncated, because that would
 --     lock them.
---   - Some indexes have a condition that is always true, such as `id <> ''`. It keeps the planner from using
---     such an index for a query that does not name the condition; see docs/decisions/0041.
+--   - Some indexes have a condition that is always true, such as `id <> ''`. The planner uses such an index
+--     only for a query that has the same condition; see docs/decisions/0041.
 
 -- ----- Accounts --------------------------------------------------------------------------------------------
 
@@ -68,7 +68,8 @@ create table usage (
   /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000) */;
 
--- The number of requests in a day, for accounts whose requests are limited. The next day overwrites the row.
+-- The number of requests in a day, for accounts whose requests are limited. The row is overwritten on the
+-- next day.
 create table day_counts (
   account text not null,
   day bigint not null,
@@ -141,8 +142,8 @@ create table messages (
 ) /*sqlite: without rowid */
   /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
--- Leases that end, and messages that wait for a lease, are found through different indexes, so that a backlog
--- of one does not hide the other.
+-- Leases that end and messages that wait for a lease have separate indexes, so that a backlog of one kind
+-- does not hide the other kind.
 create index messages_due on messages (due_at, id)
   where leased_by is null and due_at is not null and id <> '';
 create index messages_leased on messages (due_at, id) where leased_by is not null;
@@ -169,7 +170,7 @@ create index host_waitlists_due on host_waitlists (due_at);
 create index host_waitlists_turn on host_waitlists (account, due_at, host) where host <> '';
 
 -- Queues, flow-control keys and the limits of concurrent deliveries of accounts, with their counters. These
--- rows are updated the most often. Messages that a limiter holds are in the waitlist of its id.
+-- rows are updated more often than any others. Messages that a limiter holds are in the waitlist of its id.
 create table limiters (
   account text not null,
   id text not null,
@@ -241,16 +242,16 @@ create table log (
 ) /*sqlite: without rowid */ /*postgres: partition by range (id) */;
 create index log_message on log (account, message_id, id);
 
--- The id up to which the log of an account was removed although the rows stay until their partition is
--- dropped. The table has rows only on PostgreSQL.
+-- The id up to which the log of an account counts as removed. The rows themselves stay until their partition
+-- is dropped. This table has rows only on PostgreSQL.
 create table log_cuts (
   account text not null,
   up_to text not null,
   primary key (account)
 );
 
--- Log entries that are older than the retention of the log, of messages that are unfinished or have a dead
--- letter; see docs/decisions/0049.
+-- Log entries past the retention of the log that are kept because their messages are unfinished or have a
+-- dead letter; see docs/decisions/0049.
 create table kept_log (
   account text not null,
   id text not null,
@@ -274,8 +275,8 @@ create table tags (
 ) /*sqlite: without rowid */
   /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 
--- A row says that the log has an entry for a URL, a host, a path or a caller within a period of 5 seconds. An
--- id begins with its day; see `core/search/timeIndex.ts`.
+-- Each row says that the log has an entry for a URL, a host, a path or a caller within a certain interval of
+-- 5 seconds. An id begins with its day; see `core/search/timeIndex.ts`.
 create table time_index (
   account text not null,
   id text not null,
@@ -341,8 +342,8 @@ create table runs (
 create index runs_end on runs (account, failed, ended_at, id) where ended_at is not null;
 
 -- Runs that have not ended, by the id that the caller gave (`run_id`). `run` is the id in `runs`. The rows
--- are small, because each step updates a row. `waiting` is the number of waiting steps, which are therefore
--- never counted in `waiters`.
+-- are small, because each step updates a row. `waiting` is the number of waiting steps, so that they need not
+-- be counted in `waiters`.
 create table active_runs (
   account text not null,
   run_id text not null,
@@ -403,9 +404,9 @@ create table notifications (
 -- ----- The database itself: `migrate-store` does not copy these tables -------------------------------------
 
 -- One row for each node on PostgreSQL. Each batch of the node that changes data increases `counter` and sets
--- `used_at` to the time of the batch. `clock_offset` is by how much that time was ahead of the clock of the
--- database when the clock showed `clock_offset_at`; see docs/decisions/0050. `session` counts how often the
--- node has taken the lock that shows other nodes that it is alive; see docs/decisions/0051.
+-- `used_at` to the time of the batch. `clock_offset` is the lead of that time over the clock of the database
+-- when that clock showed `clock_offset_at`; see docs/decisions/0050. `session` counts how often the node has
+-- taken the lock that shows other nodes that it is alive; see docs/decisions/0051.
 create table nodes (
   id text not null primary key,
   started_at bigint not null,

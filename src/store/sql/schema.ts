@@ -21,9 +21,7 @@ const schemas = { sqlite: readSchema("sqlite"), postgres: readSchema("postgres")
 /** Returns the schema for one database. */
 const schemaFor = (database: DatabaseKind): Schema => schemas[database];
 
-/**
- * Comments and whitespace are not part of the schema, so that a store stays usable when only these change.
- */
+/** Comments and whitespace are not part of the schema, so a store stays usable if only these change. */
 function readSchema(database: DatabaseKind): Schema {
   const sql = toDialect(database, text)
     .replace(/--[^\n]*|\/\*.*?\*\//gs, "")
@@ -33,9 +31,9 @@ function readSchema(database: DatabaseKind): Schema {
 }
 
 /**
- * Returns the schema for one database: the comments that are marked for it become statements. Text is
- * compared byte by byte, so that ids sort by time. SQLite compares this way by default, and PostgreSQL does
- * with the collation C.
+ * Returns the schema for one database: the comments that are marked for it become statements. Text must be
+ * compared byte by byte, so that ids sort by time. SQLite does this by default, and PostgreSQL with the
+ * collation C.
  */
 function toDialect(database: DatabaseKind, sql: string): string {
   const own = sql.replace(/\/\*(sqlite|postgres):(.*?)\*\//gs, (comment, name: string, content: string) =>
@@ -55,13 +53,13 @@ const versions =
   "so this version cannot use it";
 
 /**
- * Returns why the store cannot be opened. `name` is the file of the store, or "the database". `place` is what
- * to start with instead.
+ * Returns why the store cannot be opened. `name` is the file of the store, or "the database". `place` names
+ * an empty store, with which the server can start instead.
  */
 const refusal = ({ name, place }: StoreName): string =>
   `${name}: was created by ${versions}; start with ${place}, or use that version`;
 
-/** The error of a server that finds, while it runs, that the tables are no longer those that it created. */
+/** The error of a running server whose tables were replaced by tables of another version. */
 export const replacedSchema =
   "the tables of the database were replaced by those of " + versions + "; start that version";
 
@@ -69,7 +67,7 @@ export const replacedSchema =
 export const isSchemaKnown = (database: DatabaseKind): string =>
   `(select count(*) from ${schemaTable} where hash = '${schemaFor(database).hash}') as is_schema_known`;
 
-/** Reports whether the column `isSchemaKnown` of a row is 0. */
+/** Reports whether a row with the column of `isSchemaKnown` says that this program may not use the tables. */
 export const isReplaced = (row: Readonly<Record<string, unknown>> | undefined): boolean =>
   Number(row?.is_schema_known) === 0;
 
@@ -80,7 +78,7 @@ export type StoreName = { name: string; place: string };
 export type TableCreation = StoreName & {
   run(sql: string): Promise<void>;
   hasTable(name: string): Promise<boolean>;
-  /** True for the target of a move, which is the only case where a partly moved store is accepted. */
+  /** True for the target of a move. In all other cases, a partly moved store is refused. */
   isMoveTarget?: boolean;
 };
 
@@ -96,7 +94,8 @@ export async function createTables(
   const { sql, hash } = schemaFor(database);
   const { run, hasTable, isMoveTarget = false } = creation;
   if (!(await hasTable(schemaTable))) {
-    // All versions of Waypost have this table, and hardly any other program does.
+    // Stores of older versions have no table of schemas, but they have this table. Hardly any other program
+    // has it.
     if (await hasTable("dead_letters")) throw new StorageRefused(refusal(creation));
     await run(`create table ${schemaTable} (hash text not null primary key); ${sql}`);
     await connection.query(`insert into ${schemaTable} (hash) values (?)`, [hash]);

@@ -11,7 +11,9 @@ export type Statements = {
   keyTypes: readonly ColumnType[];
   insert: string;
   update: UpdateStatement;
-  /** Returns the account and the weight of each removed row, for tables whose rows are weighed. */
+  /**
+   * Removes rows. For tables whose rows are weighed, returns the account and the weight of each removed row.
+   */
   remove: string;
   whole: SelectByKey;
   /** Selects rows without their bodies. */
@@ -21,9 +23,10 @@ export type Statements = {
 };
 
 /**
- * Updates rows. The parameters of each row are its changeable columns and its key: the values at `positions`
- * among all columns. If rows are read without a lock, the values of all columns as read follow. The statement
- * then returns the rows that it changed.
+ * Updates rows. The parameters of a row are its changeable columns and its key; `positions` are their
+ * positions among all columns. For tables that are read without a lock, the values of all columns as they
+ * were read follow. The statement then changes only rows that still have these values, and returns one row
+ * for each.
  */
 type UpdateStatement = { sql: string; types: readonly ColumnType[]; positions: readonly number[] };
 
@@ -50,7 +53,7 @@ function makeStatements(dialect: Dialect, name: TableName): Statements {
   const keyTypes = table.key.map((): ColumnType => "text");
   const byKey = dialect.givenRows(keyTypes);
   const isGiven = matchesKey(table, byKey.column);
-  // A log entry that is removed although its row still exists must not be found by its key.
+  // A log entry that counts as removed must not be found by its key, although its row may still exist.
   const stillKept =
     table.name === "log" && dialect.logForgottenUpTo
       ? ` and log.id > ${dialect.logForgottenUpTo("log.account")}`
@@ -82,9 +85,9 @@ function makeStatements(dialect: Dialect, name: TableName): Statements {
 }
 
 /**
- * Returns a select that finds rows for each given row. If the given rows are a relation, each one is looked
- * up in its own subquery. The `offset 0` keeps PostgreSQL from merging the subquery, regardless of its
- * statistics: see docs/decisions/0041.
+ * Returns a select that finds rows for each given row. If the given rows are a relation, each given row is
+ * looked up in a separate subquery. With `offset 0`, PostgreSQL does not merge the subquery into the query,
+ * regardless of its statistics: see docs/decisions/0041.
  */
 export const selectEach = ({ also }: { also: string }, name: string, found: string): string =>
   also === ""
@@ -92,8 +95,8 @@ export const selectEach = ({ also }: { also: string }, name: string, found: stri
     : `select ${name}.* from (select 1 as one) as one${also}, lateral (${found} offset 0) as ${name}`;
 
 /**
- * Returns a condition that a column equals a value, written as a range. If the columns before it are equal
- * and its order is requested, only one index can serve it.
+ * Returns the condition that a column equals a value, written as a range. If the query also orders by this
+ * column, only an index with this column at the right place can be used.
  */
 export const equalsAsRange = (column: string, value: string): string =>
   `${column} >= ${value} and ${column} <= ${value}`;
@@ -139,8 +142,8 @@ const matchesKey = ({ name, key }: TableSchema, value: (index: number) => string
 function makeUpdate(dialect: Dialect, table: TableSchema): UpdateStatement {
   const names = Object.keys(table.columns);
   const types = Object.values(table.columns);
-  // A key never changes. Setting it to the same value would cost as much as moving the row, and setting a
-  // constant column as much as moving the row in its indexes.
+  // A key never changes. To set it to the same value would cost as much as moving the row. To set a constant
+  // column would cost as much as moving the row in its indexes.
   const changing = names.filter((column) => !table.key.includes(column) && !table.constant?.includes(column));
   const updateColumns = [...changing, ...table.key];
   const positions = updateColumns.map((column) => names.indexOf(column));
@@ -182,8 +185,8 @@ const columnNames = ({ name, columns }: TableSchema, bodies: boolean): string =>
 export const keyValues = (key: Key): Value[] => key.filter((part) => part !== undefined);
 
 /**
- * Returns a comparison of rows by their key, which their first values are. Every transaction locks and
- * inserts rows in this order.
+ * Returns a comparison of rows by their key. The first values of each row are its key. Every transaction
+ * locks and inserts rows in this order.
  */
 export function inLockOrder({
   key,

@@ -41,7 +41,10 @@ export class StoredBytes {
     );
   }
 
-  /** Returns a promise for the missing weights, or null if none are missing. */
+  /**
+   * Returns a promise that resolves once the weights of all removed rows are known. Returns null if they are
+   * known already.
+   */
   whenKnown(): Promise<unknown> | null {
     return this.#removals.length === 0 ? null : Promise.all(this.#removals);
   }

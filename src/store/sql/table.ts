@@ -16,18 +16,18 @@ export type TableSchema = {
   /** Columns, in addition to the key, that never change after the row was inserted. */
   constant?: readonly string[];
   /**
-   * Rows are read without a lock, because they never change, or because an update applies only if the row is
-   * still as it was read.
+   * Rows are read without a lock. Either they never change, or an update applies only if the row is still as
+   * it was read.
    */
   unlocked?: true;
   /**
-   * Several nodes may insert the same row at once. They insert rows in the order of the key, so that they do
-   * not deadlock.
+   * Several nodes may insert the same row at the same time. Each node inserts rows in the order of the key,
+   * so that they do not deadlock.
    */
   contested?: true;
   /**
-   * Compares two ids of one account. Set for tables whose rows are locked and inserted in another order than
-   * that of their ids.
+   * Compares two ids of one account. Set for a table whose rows are not locked and inserted in the order of
+   * their ids.
    */
   compareIds?: (a: string, b: string) => number;
   /**

@@ -19,8 +19,8 @@ import { tables } from "./tables.ts";
 
 const maxConflicts = 20;
 /**
- * The maximum number of retries after the connection was lost before the commit. More retries would keep the
- * callers waiting.
+ * The maximum number of retries if the connection was lost before the commit. With more retries, the callers
+ * would wait too long.
  */
 const maxInterruptions = 2;
 
@@ -54,8 +54,8 @@ export async function runSqlBatch(
           idDroppedWholeBefore,
           touchNodeRow: database.touchNodeRow?.bind(database),
         });
-        // The reads of history bodies follow the writes without waiting for them, so that rows are locked for
-        // one round trip less.
+        // The history bodies are requested before the writes are answered, so that rows are locked for one
+        // round trip less.
         const [writeResult, bodyResult] = await Promise.allSettled([
           writing,
           withHistoryBodies(loader, result),
@@ -77,7 +77,7 @@ export async function runSqlBatch(
   }
 }
 
-/** The database that batches are written to, and the source of their time and ids. */
+/** The database to which batches are written, and the source of their time and ids. */
 type BatchRunner = { database: Database; momentSource: MomentSource };
 
 /** `idDroppedWholeBefore`: see `Database.logTruncation`. `touchNodeRow`: see `Database.touchNodeRow`. */
@@ -92,7 +92,7 @@ type WriteOptions = {
  * Writes all tables without waiting for one statement before sending the next, because a connection keeps the
  * order. All statements have completed when this function returns, even if one has failed. Otherwise a late
  * statement could run outside of the transaction. The first error is thrown, because it causes all later
- * ones.
+ * errors.
  */
 async function writeAll(
   connection: DatabaseConnection,
@@ -119,11 +119,11 @@ async function writeAll(
     stored.addTo(set.effects.usage, (account) => set.get("accounts", account)?.deletedAt !== undefined);
     return addUsage(noting, set.effects.usage.rows(options));
   };
-  // The weight of removed rows is known once they are removed. Batches that publish, send or settle remove no
-  // weighed rows, so they do not wait.
+  // The weight of removed rows is known once they are removed. Most batches publish, send or settle. They
+  // remove no weighed rows, so they do not wait.
   writing.push((stored.whenKnown()?.then(count) ?? count()).catch(note));
-  // At this point all statements have been sent, except for the bytes of removed rows. The same transaction
-  // adds those.
+  // At this point, all statements have been sent. Only the usage that counts removed rows may follow, in the
+  // same transaction.
   if (isChange && options.touchNodeRow) writing.push(options.touchNodeRow(connection).catch(note));
   await Promise.all(writing);
   if (faults.length > 0) throw faults[0];
@@ -196,8 +196,8 @@ async function writeTable<T extends TableName>(
 }
 
 /**
- * Keeps the last key of each account. The log of an account is removed from its oldest entry on, so its last
- * key covers all.
+ * Keeps the last key of each account. The log of an account is removed from its oldest entry on, so the last
+ * key covers all keys before it.
  */
 function recordLast(forgotten: Map<string, Value[]>, key: Value[]): void {
   const [account = "", id = ""] = key.map(String);

@@ -14,8 +14,8 @@ import { StorageRefused, Unavailable } from "../store.ts";
 import type { Columns, Value } from "../sql/tables.ts";
 
 /**
- * The dialect of SQLite. It takes rows one by one: a prepared statement in a loop is cheaper than any list of
- * values.
+ * The dialect of SQLite. It takes rows one by one, because a prepared statement in a loop is faster than a
+ * list of values.
  */
 const dialect: Dialect = {
   givenRows: (types) => ({
@@ -28,8 +28,8 @@ const dialect: Dialect = {
   // There is only one writer, so no locks are needed.
   lock: () => "",
   isRow: (columns, key) => columns.map((column, index) => `${column} = ${key[index]}`).join(" and "),
-  // Without statistics, SQLite would scan all rows of an account instead of the few rows of an index that
-  // begins with it.
+  // SQLite has no statistics here. It would scan all rows of an account instead of the few rows that the
+  // index yields.
   useIndex: (index) => `indexed by ${index}`,
   checksums: true,
 };
@@ -38,7 +38,10 @@ const dialect: Dialect = {
 export type SqliteDatabase = Database & {
   recent: RecentRows;
   connection: DatabaseConnection;
-  /** Returns the number of statements run that may write. If it has not grown, there is nothing to sync. */
+  /**
+   * Returns how many statements that may write have been run. If the number has not grown, there is nothing
+   * to sync.
+   */
   writeCount(): number;
   /** Returns the length of the write-ahead log. */
   walLength(): WalLength;
@@ -53,7 +56,7 @@ export type SqliteDatabase = Database & {
 export type SqliteOptions = {
   readOnly?: boolean;
   keys?: KeySource;
-  /** Without it, a commit is on the disk when it returns. */
+  /** Absent: a commit is on the disk when it returns. */
   deferredSync?: DeferredSync;
   /** Receives everything that is found damaged. */
   onDamage?: OnDamage;
@@ -62,7 +65,7 @@ export type SqliteOptions = {
 /**
  * Options for a thread that must not wait for the disk. A commit is complete, but not on the disk, when it
  * returns. The caller syncs and checkpoints the write-ahead log; see `embeddedStore.ts`. `pause` waits
- * between two tries while others lock the file.
+ * between two tries while another process locks the file.
  */
 export type DeferredSync = { pause(): Promise<void>; maxTries: number };
 
@@ -70,15 +73,15 @@ export type DeferredSync = { pause(): Promise<void>; maxTries: number };
 const pageSize = 8_192;
 
 /**
- * The length of the log, in bytes, at which SQLite checkpoints it. Zero turns this off where nobody would
- * learn that the disk did not keep it.
+ * The length of the write-ahead log, in bytes, at which SQLite checkpoints it. With a deferred sync it is 0,
+ * which turns this off: a failure of such a checkpoint would not be reported.
  */
 const autoCheckpointBytes = { synchronous: 32 * 1024 * 1024, deferred: 0 } as const;
 const busyTimeout = 5_000;
 
 /**
- * Opens a database file, or `:memory:`. SQLite checkpoints the write-ahead log every 32 MiB, and truncates it
- * to 64 MiB after a burst.
+ * Opens a database file, or `:memory:`. Without `deferredSync`, SQLite checkpoints the write-ahead log every
+ * 32 MiB. A log that has grown longer is truncated to 64 MiB.
  */
 export function openSqlite(
   path: string,
@@ -99,8 +102,8 @@ export function openSqlite(
     db.exec(`pragma wal_autocheckpoint = ${checkpointBytes / readPageSize(db)}`);
   }
   if (deferredSync) db.exec("pragma busy_timeout = 0");
-  // A larger cache costs more than it saves: after most page splits, a commit scans the table of all cached
-  // pages.
+  // A larger cache would cost more than it saves, because a commit scans the table of all cached pages after
+  // most page splits.
   db.exec(`pragma cache_size = -8192; pragma temp_store = memory; pragma mmap_size = 0`);
   const { connection, writeCount } = createConnection(db, { cipher, path, onDamage });
   const recent = new RecentRows();
@@ -140,7 +143,8 @@ export function openSqlite(
     createTables: (how) =>
       transaction(() => createTables(connection, "sqlite", { ...creationIn(db, path), ...how })),
     isConflict: (error) => error instanceof LostUpdate,
-    // Storing a row unchanged would write nothing to the disk. Nothing reads this number.
+    // A row that is stored unchanged would write nothing to the disk, so the probe writes a number that
+    // nothing reads.
     probe: () => transaction(async () => db.exec("pragma user_version = 1")),
     close: () => db.close(),
   };
@@ -154,15 +158,15 @@ const creationIn = (db: DatabaseSync, path: string): TableCreation => ({
     db.prepare("select 1 from sqlite_schema where type = 'table' and name = ?").get(name) !== undefined,
 });
 
-/** The only writer needs no time of the database; its own time is enough. */
+/** There is only one writer, so no time of the database is needed. */
 const noStartTime = Promise.resolve(null);
 
 const readPageSize = (db: DatabaseSync): number => Number(db.prepare("pragma page_size").get()?.page_size);
 
 const busyCode = 5;
-/** Read-only, input/output error, disk full, cannot open: failures of the disk that may pass. */
+/** The codes of failures of the disk that may pass: read-only, input/output error, disk full, cannot open. */
 const cannotWriteCodes: ReadonlySet<number> = new Set([8, 10, 13, 14]);
-/** Damaged, or not a database. */
+/** The codes of a file that is damaged or is not a database. */
 const damagedCodes: ReadonlySet<number> = new Set([11, 26]);
 
 /** Returns the primary result code of SQLite, or 0. */
@@ -173,7 +177,10 @@ const readResultCode = (error: unknown): number =>
 
 const toErrorText = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** Converts an error about an unusable or unwritable file into one that says what is wrong and what to do. */
+/**
+ * Converts an error about a file that cannot be used or written. The new error says what is wrong and what to
+ * do.
+ */
 function toStoreError(path: string, error: unknown): unknown {
   if (readResultCode(error) === busyCode)
     return new Unavailable("another process has locked the database file; end it or retry later", {
@@ -196,7 +203,7 @@ function withStoreErrors<T>(path: string, run: () => T): T {
   }
 }
 
-/** Begins a transaction. The only writer waits up to 5 s for other processes, such as external tools. */
+/** Begins a transaction. Waits up to 5 s for other processes, such as external tools, that lock the file. */
 async function begin(
   beginStatement: StatementSync,
   path: string,
@@ -268,8 +275,8 @@ type PreparedStatement = {
 };
 
 /**
- * Prepares a statement. Rows are read as lists and named here, because SQLite would create the names again
- * for every row.
+ * Prepares a statement. Rows are read as lists, and the names of the columns are added here. SQLite would
+ * create the names again for every row.
  */
 function prepareStatement(db: DatabaseSync, sql: string): PreparedStatement {
   // If the limit were a bare parameter, SQLite would plan the statement again at each binding, which takes 12
@@ -287,14 +294,14 @@ function prepareStatement(db: DatabaseSync, sql: string): PreparedStatement {
     returnsRows: names.length > 0,
     mayWrite: !sql.startsWith("select"),
     all: (values) => statement.all(...values).map(toColumns),
-    // `run` would count the changes and allocate an object for them.
+    // `get` is used because `run` would count the changes and allocate an object for the counts.
     run: (values) => void statement.get(...values),
   };
 }
 
 /**
- * Removes the numbers of parameters if they only repeat the order. Node looks up the name of each bound
- * parameter, and `?7` is a name that is found by counting.
+ * Removes the numbers of parameters if they only repeat the order. Without numbers, binding is faster: Node
+ * looks up the name of each parameter, and finds a name such as `?7` by counting.
  */
 function withoutNumbers(sql: string): string {
   const numbers = [...sql.matchAll(/\?(\d*)/g)].map(([, number]) => Number(number));

@@ -25,8 +25,8 @@ export type EmbeddedStoreOptions = {
   /** A monotonic clock. */
   elapsed(): Millis;
   /**
-   * Called once if the disk has failed. Nothing is stored from then on: only reading the file again shows
-   * what is on the disk.
+   * Called once if the disk has failed. From then on, nothing is stored. Only the next start, which reads the
+   * file again, shows what the disk has kept.
    */
   onBroken?(error: Error): void;
   /** Receives each damage once. */
@@ -39,13 +39,13 @@ export type EmbeddedStoreOptions = {
 
 /** How long outcomes wait for a publish request whose commit they can share, in milliseconds. */
 const coalesceTime: Millis = 5;
-/** Waits 5 s in total while others lock the file. */
+/** Waits 5 s in total while another process locks the file. */
 const lockedRetries = { pause: 50, tries: 100 } as const;
 
 /**
  * Returns a store in an SQLite file, for a server. Batches are decided and committed on this thread, beside
- * requests and deliveries. Slow work is done on other threads: waiting for a slow disk before anything is
- * acknowledged, reading lists, and checkpointing the write-ahead log. See docs/decisions/0029.
+ * requests and deliveries. Slow work is done on other threads: the sync of a slow disk, reads, and
+ * checkpoints of the write-ahead log. See docs/decisions/0029.
  */
 export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Store> {
   const {
@@ -76,7 +76,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     readFreeBytes: () => disk.readFreeBytes(),
     checkpoint,
   });
-  // A use of the connection must not fall into the middle of a transaction.
+  // The connection must not be used for anything else in the middle of a transaction.
   const inSequence = createSequencer();
   return createGroupCommitStore({
     afterNextPoll: afterNextPoll,
@@ -108,7 +108,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
 
 /**
  * Returns a listener that forwards each damaged row, and each kind of error of a file, once. It forwards at
- * most 1,000; later ones appear only as errors of the calls that meet them.
+ * most 1,000 damages. Later damages appear only as errors of the calls that find them.
  */
 function reportOnce(onDamage: OnDamage = () => undefined): OnDamage {
   const reported = new Set<string>();
@@ -127,14 +127,14 @@ const maxReported = 1_000;
  */
 const minFreeBytes = 2 * limits.messageBytes;
 
-/** The bytes of the pages that the smallest batch writes, and what each call adds besides its bodies. */
+/** The bytes that the smallest batch writes, and the bytes that each call adds, not counting its bodies. */
 const bytesPerBatch = 128 * 1024;
 const bytesPerCall = 2 * 1024;
 
 const estimateWrittenBytes = (calls: readonly CommandCall[]): number =>
   calls.reduce((sum, { input }) => sum + bytesPerCall + countBodyBytes(input), bytesPerBatch);
 
-/** Brings commits to the disk, and remembers if the disk has failed. */
+/** Syncs commits to the disk, and remembers whether the disk has failed. */
 class CommitSync {
   readonly #disk: Disk;
   readonly #onBroken: (error: Error) => void;
@@ -153,7 +153,7 @@ class CommitSync {
 
   /**
    * Resolves when all commits so far are on the disk. After a failure, no more commits are accepted: the
-   * system forgets what it could not write, so a later sync would succeed without meaning anything.
+   * operating system forgets what it could not write, so a later sync could succeed although data was lost.
    */
   async sync(): Promise<void> {
     try {
@@ -165,8 +165,8 @@ class CommitSync {
   }
 
   /**
-   * Throws `Unavailable` if a batch with the largest message might not fit. The smallest batch, which a probe
-   * stores, nearly always fits.
+   * Throws `Unavailable` if a batch with the largest message might not fit. A probe alone does not show this,
+   * because its small batch nearly always fits.
    */
   requireFreeSpace(): void {
     const freeBytes = this.#disk.readFreeBytes();

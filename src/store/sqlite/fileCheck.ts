@@ -21,9 +21,9 @@ export const formatRemedy = (path: string): string =>
 const lockByteOffset = 0x40000000;
 
 /**
- * Checks the files of a database before SQLite opens them. SQLite would not report an altered log, and would
- * notice a missing end of the file only when it reads there. Throws `StorageRefused` if the file is shorter
- * than it was.
+ * Checks the files of a database before SQLite opens them. SQLite does not report an altered log. It notices
+ * that the end of the file is missing only when it reads there. Throws `StorageRefused` if the file is
+ * shorter than it was.
  */
 export function checkFiles(path: string): Pick<LogCheck, "cut"> {
   const { pages, inLog, cut } = checkLog(path);
@@ -43,13 +43,16 @@ export function checkFiles(path: string): Pick<LogCheck, "cut"> {
   return { cut };
 }
 
-/** Commits that may be in a log without having been synced: those of two batches and of a disk probe. */
+/**
+ * The maximum number of commits in a log that have not been synced: those of two batches and of a disk probe.
+ */
 const maxUnsyncedCommits = 3;
 
 /**
  * Throws `StorageRefused` if the log was altered. After a power failure, the last commits may be torn; they
- * were never acknowledged. A log was altered, not torn, if more than 3 commits follow the damaged place, or
- * if the file already has some of them. If the file has all of the log, nothing is lost.
+ * were never acknowledged. If more than 3 commits follow the damaged place, or if the database file already
+ * contains pages of them, the log was altered and not torn. If the database file contains all of the log,
+ * nothing is lost.
  */
 function requireTornLog(path: string, { frame, frames, commits, checkpointed }: LogDamage): void {
   if (checkpointed === "all" || (checkpointed === "none" && commits <= maxUnsyncedCommits)) return;

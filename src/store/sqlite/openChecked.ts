@@ -18,8 +18,8 @@ export async function openChecked(path: string, options: SqliteOptions): Promise
   if (cut) keepLogCopy(path, cut, options.onDamage ?? (() => undefined));
   const database = openSqlite(path, options);
   try {
-    // New commits would be written between frames that SQLite does not read, and the next start would treat
-    // the remaining frames as altered.
+    // The log is emptied. Otherwise new commits would overwrite only the first of the frames that SQLite does
+    // not read, and the next start would report the remaining frames as altered.
     if (cut) await database.connection.query("pragma wal_checkpoint(truncate)", []);
     await database.createTables();
     await checkTables(database, path);
@@ -31,8 +31,8 @@ export async function openChecked(path: string, options: SqliteOptions): Promise
 }
 
 /**
- * Keeps a copy of a log that SQLite will not read to its end. Removes the log if the database file has all of
- * it. Otherwise SQLite reads the beginning of the log.
+ * Keeps a copy of a log that SQLite will not read to its end. If the database file contains all of the log,
+ * the log is removed. Otherwise SQLite reads the log up to the damage.
  */
 function keepLogCopy(path: string, { frame, frames, checkpointed }: LogDamage, onDamage: OnDamage): void {
   const copy = `a copy of the log is kept as ${keepDamagedLog(path)}`;

@@ -12,11 +12,11 @@ import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { Millis } from "../../core/model/message.ts";
 
-/** The disk of a database: brings written data to it. */
+/** The disk of a database. */
 export type Disk = {
   /**
-   * Resolves when everything written before is on the disk. Rejects if this is unknown. A later sync cannot
-   * make it known.
+   * Resolves when everything written before is on the disk. Rejects if this is unknown. It then stays
+   * unknown, even if a later sync succeeds.
    */
   sync(): Promise<void>;
   /** Returns how many bytes can be written before the disk is full. */
@@ -27,9 +27,9 @@ export type Disk = {
 const dataSync = promisify(fdatasync);
 
 /**
- * Opens the disk of an SQLite database in WAL mode at this path. A sync covers the write-ahead log. A sync
- * fails if the log or the database no longer has its name, because the next start would not find the file.
- * `elapsed` is a monotonic clock.
+ * Opens the disk of an SQLite database in WAL mode at this path. A sync writes the write-ahead log to the
+ * disk. It fails if the log or the database file was removed, renamed or replaced, because the next start
+ * would not find the data. `elapsed` is a monotonic clock.
  */
 export function openDisk(path: string, elapsed: () => Millis): Disk {
   syncFolder(dirname(path));
@@ -59,9 +59,9 @@ export function openDisk(path: string, elapsed: () => Millis): Disk {
 type SyncWays = { here(): void; elsewhere(): Promise<void>; elapsed(): Millis };
 
 /**
- * Returns a sync that waits on this thread for a quick disk, because handing the wait to another thread takes
- * longer. After a long wait, the next 64 syncs wait on another thread. Each further long wait doubles that
- * number, up to 4,096; each quick one halves it, down to 64 (docs/decisions/0036).
+ * Returns a sync that waits for a quick disk on this thread, because another thread would take longer. After
+ * a slow sync, the next 64 syncs wait on another thread. Each further slow sync doubles that number, up to
+ * 4,096; each quick sync on this thread halves it, down to 64 (docs/decisions/0036).
  */
 export function createAdaptiveSync({ here, elsewhere, elapsed }: SyncWays): () => Promise<void> {
   let syncsElsewhere = 0;

@@ -1,6 +1,6 @@
 /**
- * The length of a write-ahead log in bytes: all that was written since its last restart, and the part of it
- * that is in the file too.
+ * The length of a write-ahead log in bytes: all that was written since its last restart, and the part of that
+ * which the database file has too.
  */
 export type WalLength = { written: number; checkpointed: number };
 
@@ -10,15 +10,15 @@ type CheckpointOptions = {
   /** Returns how many bytes can be written before the disk is full. */
   readFreeBytes(): number;
   /**
-   * Copies as much of the log into the file as possible, on another thread. `isWhole` reports whether that
-   * was all of it.
+   * Copies as much of the log into the file as possible, on another thread. `isWhole` reports whether the
+   * whole log was copied.
    */
   checkpoint(): Promise<{ isWhole: boolean }>;
 };
 
 /**
- * The bytes at which the log is checkpointed, but at most a quarter of the free space on a nearly full disk.
- * A checkpoint takes space, and lets the log restart.
+ * The number of bytes in the log at which it is checkpointed. On a nearly full disk, the log is checkpointed
+ * at a quarter of the free space, because a checkpoint needs space itself and lets the log restart.
  */
 const checkpointBytes = 16 * 1024 * 1024;
 const freeSpaceShare = 1 / 4;
@@ -32,19 +32,20 @@ const maxBytesMeanwhile = 2 * checkpointBytes;
 
 /**
  * Copies the write-ahead log of SQLite back into its file, so that the log restarts instead of growing.
- * Nearly all of this happens while batches are running. The data that they add meanwhile, a mebibyte or less,
- * is copied before the next batch, because a log can restart only if nothing is added to it.
+ * Nearly all of this happens while batches are running. The data that these batches add to the log, a
+ * mebibyte or less, is copied between two batches: the log can restart only if nothing is added during the
+ * copy.
  */
 export class WalCheckpoints {
   readonly #options: CheckpointOptions;
   #running: Promise<void> | null = null;
   #isUnfinished = false;
   /**
-   * The length of the log at the last try. A checkpoint is futile while a reader uses an old state of the
-   * file.
+   * The length of the log at the last try. While a reader uses an old state of the file, another try would be
+   * futile.
    */
   #triedAt = 0;
-  /** Bytes written since the last check, which began the running checkpoint. */
+  /** The bytes written since the last check. If a checkpoint is running, that check started it. */
   #bytesSinceCheck = checkBytes;
 
   constructor(options: CheckpointOptions) {
@@ -90,8 +91,8 @@ export class WalCheckpoints {
   }
 
   /**
-   * Runs a checkpoint. A failure is not the fault of any batch. The next try follows when the log has grown
-   * by the same amount.
+   * Runs a checkpoint. A failure is ignored, because no batch caused it. The next try follows when the log
+   * has grown by the same amount.
    */
   async #begin(): Promise<void> {
     const { isWhole } = await this.#options.checkpoint().catch(() => ({ isWhole: true }));

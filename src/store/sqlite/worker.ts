@@ -11,7 +11,7 @@ import { StorageRefused, Unavailable } from "../store.ts";
 type ThreadLocation = Omit<ThreadRole, "role">;
 
 /**
- * Starts a thread that answers all queries on its own connection, so that a long list delays nothing else.
+ * Returns queries that a thread answers on a separate connection, so that a long list delays nothing else.
  * The thread starts with the first query.
  */
 export function startReadingThread(
@@ -27,7 +27,10 @@ export function startReadingThread(
   };
 }
 
-/** Starts a thread that checkpoints the write-ahead log. The thread starts with the first checkpoint. */
+/**
+ * Returns a function that checkpoints the write-ahead log on a thread. The thread starts with the first
+ * checkpoint.
+ */
 export function startCheckpointThread(
   location: ThreadLocation,
   onDamage?: OnDamage,

@@ -23,8 +23,8 @@ export type ThreadReply =
 /** The message of a storage thread that has found damage. */
 export type ThreadFind = { damage: Damage };
 /**
- * `failed` is set if the disk did not keep what was written to the file, during this checkpoint or an
- * earlier, partial one. The log must then be kept.
+ * `failed` is set if the disk did not keep what this checkpoint, or an earlier partial checkpoint, has
+ * written to the file. The log must then be kept.
  */
 export type CheckpointResult = { isWhole: boolean; failed?: string };
 /** The work of a storage thread, and its file. */
@@ -68,8 +68,8 @@ function createHandler(database: SqliteDatabase): (request: ThreadRequest) => Pr
 }
 
 /**
- * The error code of a failed sync. The system does not write again what it failed to write, so a later sync
- * would succeed without meaning anything.
+ * The error code of a failed sync. The operating system does not write again what it failed to write, so a
+ * later sync could succeed although data was lost.
  */
 const fileNotSynced = 1034;
 

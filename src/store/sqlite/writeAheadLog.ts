@@ -6,21 +6,21 @@ export type LogCheck = {
   pages: number | null;
   /** The pages that SQLite will read from the log. */
   inLog: ReadonlySet<number>;
-  /** The altered place, if there are commits behind it. Null if the log is whole. */
+  /** The altered place, if commits follow it. Null if no commit follows a place at which SQLite stops. */
   cut: LogDamage | null;
 };
 
 /** A place in a log at which SQLite stops reading. */
 export type LogDamage = {
-  /** The first frame that does not fit, counted from 0. */
+  /** The first frame that does not match its checksum, counted from 0. */
   frame: number;
-  /** The number of frames from that one to the last commit. */
+  /** The number of frames from that frame to the last commit. */
   frames: number;
-  /** The number of commits behind it. */
+  /** The number of commits after that frame. */
   commits: number;
   /**
-   * The part of the log that the database file has: all of it, so that nothing is lost; something from behind
-   * the place; or neither.
+   * The part of the log that the database file contains. `all`: the whole log, so nothing is lost. `behind`:
+   * pages from after the altered place. `none`: neither.
    */
   checkpointed: "all" | "behind" | "none";
 };
@@ -34,9 +34,9 @@ const batchBytes = 1024 * 1024;
 const emptyCheck: LogCheck = { pages: null, inLog: new Set(), cut: null };
 
 /**
- * Reads the write-ahead log like SQLite at its next start, and beyond the place at which SQLite stops. A log
- * only grows at its end. So a commit of the same log behind that place shows that an earlier frame was
- * altered or never reached the disk.
+ * Reads the write-ahead log as SQLite will at its next start, and also the part after the place at which
+ * SQLite stops. A log only grows at its end. If a commit of the same log follows that place, an earlier frame
+ * was altered or never reached the disk.
  */
 export function checkLog(path: string): LogCheck {
   const log = openIfPresent(`${path}-wal`);
@@ -114,7 +114,7 @@ class LogReader {
     let stoppedAt: number | null = header ? null : 0;
     let lastCommit = -1;
     let commits = 0;
-    // The last frame of each page: before the place at which SQLite stops, and behind it.
+    // The last frame of each page: before the place at which SQLite stops, and after it.
     const validFrames = new Map<number, number>();
     const laterFrames = new Map<number, number>();
     for (let n = 0; ; n++) {
@@ -145,7 +145,8 @@ class LogReader {
       } else {
         stoppedAt ??= n;
         if (n === stoppedAt || (isFollowing && isSameLog)) laterFrames.set(frame.page, n);
-        // This frame follows the one before it, even if that one was altered.
+        // The checksum of this frame follows from that of the frame before it, even if that frame was
+        // altered.
         if (isFollowing && isSameLog && frame.size > 0) {
           lastCommit = n;
           commits++;
@@ -163,8 +164,8 @@ class LogReader {
   }
 
   /**
-   * Compares the last image of each page in the log with the file. The frame that does not fit may differ in
-   * up to 16 bytes.
+   * Compares the last image of each page in the log with the file. The first frame that does not match may
+   * differ in up to 16 bytes.
    */
   #readCheckpointed({
     pageBytes,
