@@ -62,7 +62,7 @@ export class BenchProcess<A extends BenchHandlers> {
   }
 }
 
-/** The part's end: answers the driver until the driver has gone, then ends. */
+/** Handles the requests of the driver within a part. Ends the process when the driver has ended. */
 export function serveDriver(answers: BenchHandlers): void {
   process.on("message", (message) => void sendReply(answers, message as Question));
   // `scripts/follow.js`, which parts inherit, lets a process end while its channel is open.

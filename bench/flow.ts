@@ -43,7 +43,7 @@ type Load = {
   target(setup: BenchSetup, given: Options): PublishTarget;
   /** Prepares what the first message would not create as needed. */
   prepare?(server: Server, given: Options): Promise<unknown>;
-  /** The key that must have a waitlist; otherwise the load is not what its name says. */
+  /** The key that must have a waitlist, because messages of this load must wait for it. */
   keyWithLine?: string;
 };
 

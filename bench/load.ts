@@ -20,9 +20,9 @@ export type LoadRun = {
   token: string;
   round: number;
   connections: number;
-  /** The most messages to send. */
+  /** The maximum number of messages to send. */
   messages: number;
-  /** The longest time in seconds (closed loop only). Null: until all messages are sent. */
+  /** The maximum time in seconds (closed loop only). Null: until all messages are sent. */
   seconds: number | null;
   /**
    * Messages per second on a fixed schedule (open loop). Null: each connection sends again when it has its

@@ -1,6 +1,6 @@
 /**
- * How near does the durable server come to the ceiling? It takes turns with a pass-through, and with other
- * job queues.
+ * How fast is Waypost, compared with a server that stores nothing (the pass-through) and with other job
+ * queues?
  */
 import {
   type Workload,
@@ -38,7 +38,7 @@ type Options = Given<typeof options & typeof common>;
 
 /** The fixed rates, in messages per second. */
 const rates = [10, 100, 1_000] as const;
-/** The fewest messages of a turn at a fixed rate. */
+/** The minimum number of messages of a turn at a fixed rate. */
 const fewest = 100;
 
 /** The turns of a server at a fixed rate. */

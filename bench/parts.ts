@@ -1,4 +1,6 @@
-/** What is the limit of the bench itself? It sends the load straight to the sink: no server can be faster. */
+/**
+ * What is the limit of the bench itself? It sends the load straight to the sink, so no server can be faster.
+ */
 import { type Workload, openBenchSetup, runTurns } from "./benchSetup.ts";
 import { summarize, formatSummary, formatTable } from "./figures.ts";
 import { question } from "./question.ts";

@@ -1,7 +1,7 @@
 /**
- * The ceiling, in its own process: it accepts a publish, answers 201 with an id, signs and forwards the
- * message, and stores nothing. A server of this kind cannot do less than one inbound and one outbound request
- * per message.
+ * A server that stores nothing, in its own process. It accepts a publish, answers 201 with an id, and signs
+ * and forwards the message. No server of this kind can do less than one inbound and one outbound request per
+ * message.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

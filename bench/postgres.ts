@@ -31,7 +31,7 @@ import { startWaypost, type Waypost } from "./waypost.ts";
 const options = {
   rounds: { default: 5, help: "turns of each participant" },
   messages: { default: 20_000, help: "messages of a turn, and of the warm-up" },
-  nodes: { default: 3, help: "most nodes on one database" },
+  nodes: { default: 3, help: "maximum number of nodes on one database" },
   "rival-messages": {
     default: 5_000,
     help: "messages of a turn of pg-boss and graphile-worker (0: skip them)",

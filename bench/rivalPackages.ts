@@ -1,6 +1,6 @@
 /**
  * The packages of rivals that are not dependencies of Waypost. They are installed on first use, in a folder
- * that git does not know. Their install scripts do not run.
+ * that git ignores. Their install scripts do not run.
  */
 import { execFile } from "node:child_process";
 import { mkdirSync, readFileSync } from "node:fs";

@@ -22,12 +22,12 @@ export const devToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXV
 const startLimit = 60_000;
 
 /**
- * Where the data are: in the folder, or in a database, and then the folder holds only the output. `sources`
- * is another version of the repository.
+ * Where the data is: in the folder, or in `database`. With a database, the folder contains only the output.
+ * `sources` is another version of the repository.
  */
 export type ServerLocation = { folder: string; database?: string; name?: string; sources?: string };
 
-/** The flags with which `scripts/run.js` starts it. */
+/** The flags with which `scripts/run.js` starts the server. */
 const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
 
 /** Starts the server. Throws with its output if it does not get ready. */

@@ -43,9 +43,9 @@ export type WorkflowReport = {
   latency: Spread;
   /** From the end of a step to the start of the next step of the same run. */
   between: Spread;
-  /** Share of one core that the process used which starts the runs. */
+  /** Share of one core used by the process that starts the runs. */
   cpu: number;
-  /** Share of one core of the process that executes the steps, if it is another one. */
+  /** Share of one core used by the process that executes the steps, if it is another process. */
   endpointCpu: number | null;
 };
 

@@ -16,10 +16,10 @@ import { runWorkflowTurn, type WorkflowTurn } from "./workflowTurn.ts";
 const options = {
   rounds: { default: 5, help: "throughput turns of each server" },
   runs: { default: 3_000, help: "runs of 3 steps in a throughput turn" },
-  "at-once": { default: 64, help: "runs in progress at once in it" },
+  "at-once": { default: 64, help: "runs in progress at once in a throughput turn" },
   "latency-runs": { default: 100, help: "runs of 3 steps at a fixed rate of 10/s, of each server" },
   "curve-rounds": { default: 3, help: "turns of runs of each length (0: leave them out)" },
-  "curve-steps": { default: 1_000, help: "steps of such a turn: one run after another, at least one run" },
+  "curve-steps": { default: 1_000, help: "steps of a curve turn: one run after another, at least one run" },
   sleeping: { default: 100_000, help: "sleeping runs, to measure their memory (0: skip this)" },
   rivals: rivalsOption(workflowRivals),
 } as const;

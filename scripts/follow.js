@@ -15,9 +15,9 @@ function end() {
 }
 
 /**
- * Ends this process when the npm or npx that started it has gone. npm starts scripts in a shell, and a signal
- * may end only one of the two. A server that a shell or a supervisor started is not ended, because it may
- * have to outlive its parent.
+ * Ends this process when the npm or npx that started it has ended. npm starts scripts in a shell, and a
+ * signal may end only one of the two. A server that a shell or a supervisor started is not ended, because it
+ * may have to outlive its parent.
  */
 export function followNpm() {
   const { npm_lifecycle_event: event, npm_package_json: started } = process.env;

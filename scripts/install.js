@@ -22,8 +22,8 @@ export function mustBeInstalled() {
 }
 
 /**
- * Returns the folder of an installed package, where Node.js finds it: here, or in a parent folder. Null: not
- * installed.
+ * Returns the folder of an installed package, where Node.js finds it: here, or in a parent folder. Returns
+ * null if the package is not installed.
  */
 function folderOf(name) {
   for (let at = home; ; at = dirname(at)) {

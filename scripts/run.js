@@ -5,14 +5,15 @@ import { join } from "node:path";
 import { fail, home, install, isMain, modernNode } from "./install.js";
 
 /**
- * With two cores or fewer, the threads of the garbage collector slow down what they serve. Without them a
- * message takes a tenth less CPU time, and the slowest hundredth of publishes at 1,000/s takes half as long.
+ * With two cores or fewer, the threads of the garbage collector slow down the server. Without these threads,
+ * a message takes a tenth less CPU time, and the slowest hundredth of publishes at 1,000/s takes half as
+ * long.
  */
 const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
 
 /**
- * Makes the child end in order when this process has gone, also after `kill -9`: the channel between them
- * closes.
+ * Makes the child end in order when this process has ended, even after `kill -9`, because the channel between
+ * them closes.
  */
 const follow = ["--import", new URL("follow.js", import.meta.url).href];
 

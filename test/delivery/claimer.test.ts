@@ -238,7 +238,7 @@ test("a schedule whose firing the storage refuses skips that firing, and other s
   }
 });
 
-test("a storage that refuses every row loses no message and is given pauses", async () => {
+test("if the storage refuses every row, no message is lost and claims pause", async () => {
   const ids = await many(50);
   refuse("update on messages", "true");
   refuse("delete on messages", "true");

@@ -54,7 +54,7 @@ describe("aborting", () => {
     expect((await call.outcome).status).toBe(200);
   });
 
-  test("also happens to running and later calls when the connections are closed", async () => {
+  test("ends running and later calls when the connections are closed", async () => {
     const server = createPlainServer();
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     onTestFinished(() => void server.close());

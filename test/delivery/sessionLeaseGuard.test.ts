@@ -106,7 +106,7 @@ test("during an outage leases are given back once the storage is available, unle
   expect(world.pending()).toEqual([]);
 });
 
-test("the end makes one more attempt to give back, then nothing happens", async () => {
+test("when the guard ends, it makes one last attempt to give leases back", async () => {
   isAway = true;
   guard.returnLeases([held("c")]);
   await runUntil(second / 2);

@@ -299,7 +299,7 @@ test("a stop that cannot give back its messages still ends, and logs this", asyn
   ]);
 });
 
-test("a row that can be neither claimed nor quarantined makes a node neither block nor busy", async () => {
+test("a row that can be neither claimed nor quarantined does not block a node or keep it busy", async () => {
   publish({});
   await runUntil(100);
   const due = store.execute("listDue", { limit: 10 });

@@ -22,7 +22,7 @@ describe("room for a response", () => {
     expect(hasResponseRoom({ ...memory, responses: 225 }, 0, 32)).toBe(false);
   });
 
-  test("is a quarter even if messages being sent take everything", () => {
+  test("is at least a quarter of the memory, even if messages being sent take everything", () => {
     expect(hasResponseRoom({ ...memory, sending: 1_000 }, 0, 32)).toBe(true);
     expect(hasResponseRoom({ ...memory, sending: 1_000 }, 32, 32)).toBe(true);
     expect(hasResponseRoom({ ...memory, sending: 1_000, responses: 64 }, 0, 1)).toBe(false);

@@ -295,7 +295,7 @@ describe("a connection", () => {
     expect(calls()).toBe(0);
   });
 
-  test("asks once, so a name that gets a different answer the second time gains nothing", async () => {
+  test("looks a name up once, so a different answer to a second lookup has no effect", async () => {
     const { port, calls } = await counted();
     const answers = [["127.0.0.2"], ["127.0.0.1"]];
     let asked = 0;

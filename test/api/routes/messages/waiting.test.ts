@@ -140,7 +140,7 @@ describe("in a queue", () => {
     expect(await waitingOn(second)).toMatchObject([{ reason: "sending" }]);
   });
 
-  test("a message waits for the one before it, regardless of the reason for which that waits", async () => {
+  test("a message waits for the one before it, regardless of why that message waits", async () => {
     const first = await enqueue({ "svc-retry-delay": "10000" });
     const second = await enqueue();
     const third = await enqueue();

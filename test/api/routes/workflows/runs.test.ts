@@ -21,7 +21,7 @@ describe("finishing a run", () => {
     expect((await home.ask("GET", `${path}/wfr_1`)).status).toBe(404);
   });
 
-  test("is not an error twice or for an unknown run, and does not affect other accounts", async () => {
+  test("is not an error if repeated or for an unknown run, and does not affect other accounts", async () => {
     const home = await createTestServer();
     await start(home, "wfr_1");
     expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { token: otherToken })).toMatchObject({
