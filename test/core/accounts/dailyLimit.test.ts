@@ -34,7 +34,7 @@ describe("requests of a day", () => {
     expect(dayCount()).toBeUndefined();
   });
 
-  test("are accepted up to the hard limit, and each further one is refused on its own", async () => {
+  test("are accepted up to the hard limit, and each further message is refused separately", async () => {
     limited(3, 5);
     const results = await publish(7);
     expect(taken(results)).toBe(5);
@@ -174,7 +174,7 @@ describe("requests of workflows", () => {
     expect(dayCount()).toBeUndefined();
   });
 
-  test("for a run that was started before are answered, regardless of what is left", async () => {
+  test("for a run that was started before are answered, even if no requests are left", async () => {
     limited(1, 1);
     await send(started("r"));
     await expect(send(started("r"))).resolves.toMatchObject([{ deduplicated: true }]);

@@ -58,7 +58,7 @@ describe("the limits of an account", () => {
   });
 
   // Operators sell plans by these numbers.
-  test("are the promised ones for each plan", () => {
+  test("have the promised values for each plan", () => {
     const day = 86_400 * second;
     const most = 1_000_000_000;
     const free = {
@@ -226,7 +226,7 @@ describe("a publish beyond a limit of the account", () => {
     },
   );
 
-  test("does not occur by default: a message without settings gets what the account allows", async () => {
+  test("does not occur by default: a message without settings gets values within the limits", async () => {
     grant({ limits: { retries: 1, timeout: 5 * second } });
     await broker.publish();
     expect(broker.deliveries).toMatchObject([{ message: { retries: 1, timeout: 5 * second } }]);

@@ -56,7 +56,7 @@ describe("the usage outside workflows counts", () => {
     expect(counted()).not.toHaveProperty("deadLetters");
   });
 
-  test("a cancelled message once; one that is being sent counts when its request has ended", async () => {
+  test("a cancelled message once; if it is being sent, when its request has ended", async () => {
     const sent = await broker.publish({ body: bytes("") });
     const waiting = await broker.publish({ body: bytes(""), delay: 1000 });
     await broker.run("cancel", { account: "acme", messageIds: [sent, waiting] });
@@ -138,7 +138,7 @@ describe("the usage of workflows counts", () => {
     expect(counted()).not.toHaveProperty("messages");
   });
 
-  test("one more message for each branch", async () => {
+  test("one more message for each parallel step", async () => {
     await publishForRun(post({ head: head(0, 1) }), post({ head: head(0, 2) }));
     await publishForRun(post({ head: head(1) }));
     await publishForRun(post({ head: head(2) }));

@@ -144,7 +144,7 @@ describe("a changed limit", () => {
     expect(broker.findLimiter("account:")).toBeUndefined();
   });
 
-  test("that comes with a new version of a plan applies, without repeated checks in between", async () => {
+  test("that comes with a new version of a plan applies when the next delivery ends", async () => {
     await allow(2);
     await broker.send("a b c d");
     expect(await broker.listStarted()).toBe("a b");

@@ -66,7 +66,7 @@ describe("a capacity of 60 bytes", () => {
     expect(fillBytes({ a: 30, b: 15, c: 8, d: 4 }, "e", 1)).toBeGreaterThan(0);
   });
 
-  test("lets the last body exceed it, so that a large body is sent in turn", () => {
+  test("lets the last body exceed the capacity, so that a large body is sent in turn", () => {
     expect(fillBytes({}, "a", 1_000)).toBe(1_000);
     expect(fillBytes({ a: 59 }, "b", 1_000)).toBe(1_000);
     expect(fillBytes({ a: 60 }, "b", 1)).toBe(0);
@@ -94,7 +94,7 @@ test("the same host in two accounts is two destinations", () => {
   expect(laneName("acme", "shop.example")).not.toBe(laneName("umbrella", "shop.example"));
 });
 
-test("never is more capacity taken than there is, nor more by one host than its share", () => {
+test("all hosts never take more than the capacity, and one host never more than its share", () => {
   const order = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 100 });
   fc.assert(
     fc.property(

@@ -151,7 +151,7 @@ describe("the row of an endpoint is removed with its last place when", () => {
     expect(kept()).toEqual([]);
   });
 
-  test("a lease is lost for the last time, and when that of a cancelled message is", async () => {
+  test("a lease is lost for the last time, or the lease of a cancelled message is lost", async () => {
     await sent();
     for (let lost = 0; lost <= maxLostAttempts; lost++) {
       expect(kept()).toEqual([flowAt("/a")]);
@@ -205,7 +205,7 @@ describe("the row of an endpoint is removed with its last place when", () => {
     ]);
   });
 
-  test("its message moves from the waitlist of the account to that of a host, and ends there", async () => {
+  test("its message moves from the waitlist of the account to a waitlist of a host, and ends there", async () => {
     await allow({ parallelism: 1, globalParallelism: 1 });
     await sent();
     await broker.send("b", at("/b"));

@@ -201,7 +201,7 @@ describe("a limit in an operator's request", () => {
     expect(() => asked(name, more)).toThrow(`--${name}: ${more} exceeds this server's limit of ${told}`);
   });
 
-  test("0 means none for every other count", () => {
+  test("0 is accepted for every other count, and allows none", () => {
     const counts = limitNames.filter(
       (name) => !isDurationLimit(name) && !/arallelism|requestsPerSecond|requestsPerDayHard/.test(name),
     );

@@ -70,7 +70,7 @@ test.each([
   expect(message).toMatch(problem);
 });
 
-test("bounds are accepted: the least, the most, and 0 where it means none", () => {
+test("bounds are accepted: the smallest and the largest value, and 0 where 0 means none", () => {
   const { limits } = change({ timeout: "1s", logRetention: "60s", queues: "0", delay: "0s" });
   expect(limits).toEqual({ timeout: 1_000, logRetention: 60_000, queues: 0, delay: 0 });
   expect(change({ timeout: "12h" }).limits).toEqual({ timeout: 43_200_000 });

@@ -71,7 +71,7 @@ describe("a retried dead letter", () => {
     });
   });
 
-  test("counts once, no matter how often it is named; missing ones are skipped", async () => {
+  test("counts once, no matter how often it is named; missing dead letters are skipped", async () => {
     expect(await retry([dlqId, dlqId, "unknown"])).toHaveLength(1);
     expect(await retry([dlqId])).toEqual([]);
   });

@@ -24,7 +24,7 @@ const failed = () => broker.deadLetters.map(({ messageId, error }) => [messageId
 const error = "could not be stored: no good";
 
 describe("a quarantined message", () => {
-  test("is a dead letter without callbacks, and its deduplication id is free", async () => {
+  test("becomes a dead letter without callbacks, and its deduplication id is free", async () => {
     broker.capacity = noCapacity;
     const callback = callbackTo("https://told.example/");
     await broker.send("a", { deduplication: "d", callback, failureCallback: callback });

@@ -26,7 +26,7 @@ const key: fc.Arbitrary<ParsedStepKey> = fc.oneof(
 );
 
 describe("the key of a step", () => {
-  test("is parsed as it was formatted, also within an id", () => {
+  test("is the same after formatting and parsing, also within an id", () => {
     const property = fc.property(key, (one) => {
       const id = toStepId("run_1", formatStepKey(one));
       expect([parseStepKey(formatStepKey(one)), parseStepId(id), readRunKey(id)]).toEqual([

@@ -34,7 +34,7 @@ test("leases end when the session lease was seen held, and then gone for 2 s", (
   expect(ends).toEqual([3_000, 4_000]);
 });
 
-test("a session lease that came back starts again, even if that was not seen", () => {
+test("a session lease that was lost and taken again counts as new, even if the loss was not seen", () => {
   const seen: Seen[] = [
     [0, 1, true],
     [1_000, 1, false],
@@ -89,7 +89,7 @@ test("a node that is seen for the first time, or not at all, keeps its leases", 
   expect(hasOtherNodes(null)).toBe(false);
 });
 
-test("a session seen for less than 1.5 s does not count: its node may not know of another node", () => {
+test("a session seen for less than 1.5 s is not taken over: its node may know no other node", () => {
   const looks = (heldUntil: number): Seen[] => [
     [0, 1, true],
     [heldUntil, 1, true],

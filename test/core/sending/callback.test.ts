@@ -99,10 +99,10 @@ test("a callback of every attempt keeps within the same limit", async () => {
   expect(JSON.parse(new TextDecoder().decode(teller?.body))).toMatchObject({ status: 200, truncated: true });
 });
 
-describe("the part of a response that is kept although only a callback needs all of it", () => {
+describe("the kept part of a response that only a callback needs as a whole", () => {
   const outcome = { body: Buffer.alloc(3 * mebibyte, "x"), keptBytes: mebibyte, digest: "d" };
 
-  test("is small in the dead letter and in the log, with the hash of the whole", async () => {
+  test("is small in the dead letter and in the log, with the hash of the whole response", async () => {
     await told(outcome);
     const [letter] = broker.deadLetters;
     expect(letter).toMatchObject({ digest: "d" });
@@ -111,7 +111,7 @@ describe("the part of a response that is kept although only a callback needs all
     expect([row?.body.byteLength, row?.body.buffer.byteLength, row?.digest]).toEqual([16_384, 16_384, "d"]);
   });
 
-  test("is all of it if the response is small", async () => {
+  test("is the whole response if the response is small", async () => {
     await told({ body: bytes("no"), keptBytes: mebibyte });
     expect(broker.deadLetters[0]).not.toHaveProperty("digest");
     expect(new TextDecoder().decode(broker.deadLetters[0]?.body)).toBe("no");

@@ -115,7 +115,7 @@ describe("parseCron refuses", () => {
     expect(parseCron(text)).toBe(text);
   });
 
-  test("refuses any other text only with a Refusal", () => {
+  test("refuses any other text, and throws nothing but a Refusal", () => {
     const pieces = fc.constantFrom(
       "*",
       "?",

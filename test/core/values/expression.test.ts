@@ -167,11 +167,11 @@ describe("parseExpression refuses", () => {
     );
   });
 
-  test("nesting does not count chains, so all 256 characters can be used", () => {
+  test("a chain of operators does not count as nesting, so all 256 characters can be used", () => {
     expect(valueOf("1+".repeat(127) + "10")).toBe(137);
   });
 
-  test("any text only with a Refusal", () => {
+  test("any other text, and throws nothing but a Refusal", () => {
     const pieces = fc.constantFrom(
       "1",
       ".5",

@@ -14,7 +14,7 @@ const parts = [
   "search",
 ] as const;
 
-test("the parts of a URL are those of URL, both when parsed and when remembered", () => {
+test("the parts of a URL are those of the class URL, both when parsed and when remembered", () => {
   fc.assert(
     fc.property(fc.webUrl({ withQueryParameters: true, withFragments: true }), (text) => {
       const url = new URL(text);

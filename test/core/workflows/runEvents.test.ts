@@ -36,7 +36,7 @@ const notify = (broker: CommandRunner, size: number) =>
     kind: "event",
   });
 
-test("an event that would exceed the history of a run is not delivered to all of its branches", async () => {
+test("an event whose results together exceed the history of a run wakes none of its steps", async () => {
   const broker = await waiting(9);
   await expect(notify(broker, limits.messageBytes)).rejects.toThrow('"code":"limit-exceeded"');
   expect(broker.memory.tables.waiters.size).toBe(9);

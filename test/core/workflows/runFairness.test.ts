@@ -62,7 +62,7 @@ function handsBeside(running: readonly Delivery[]): CommandRunner["capacity"] {
   };
 }
 
-test("many large messages of one run to one host delay others only as long as a few take", async () => {
+test("many large messages of one run to one host delay other messages no longer than a few do", async () => {
   const broker = await crowd(600);
   const running: Delivery[] = [];
   let claims = 0;
@@ -80,7 +80,7 @@ test("many large messages of one run to one host delay others only as long as a 
   expect(claims).toBeLessThanOrEqual(3);
 });
 
-test("all of them are sent in the end, as delivery capacity and memory become free", async () => {
+test("all large messages are sent in the end, as delivery capacity and memory become free", async () => {
   const broker = await crowd(60);
   const sent = new Set<string>();
   for (let turn = 0; sent.size < 61; turn++) {

@@ -87,7 +87,7 @@ export function describeAudit(open: OpenStore): void {
       ).not.toContain("192.0.2.1");
     });
 
-    test("has no entry of a refused command, even in a transaction with a successful one", async () => {
+    test("has no entry of a refused command, even in a transaction with a successful command", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const named = withAuditActor(fixture.store, by);

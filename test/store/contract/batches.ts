@@ -43,7 +43,7 @@ export function describeBatches(open: OpenStore): void {
       expect(await fixture.states(messageId)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
     });
 
-    test("continues the old count of a limit that is removed and set again with a publish", async () => {
+    test("continues the old count if a limit is removed and set again together with a publish", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const limit = (parallelism: number | null) =>
@@ -87,7 +87,7 @@ export function describeBatches(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
 
-    test("keeps two accounts apart that it expires", async () => {
+    test("keeps two accounts apart if it expires rows of both", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account("a");
       await fixture.account("b");

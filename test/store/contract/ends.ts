@@ -42,7 +42,7 @@ export function describeEnds(open: OpenStore): void {
       expect(await fixture.store.nextDueAt()).toBeNull();
     });
 
-    test("of a message in flight leaves a row that only counts at its gates", async () => {
+    test("of a message in flight leaves a row that is only counted by its gates", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const flowControl = { key: "k", parallelism: 1, rate: null, period: null };

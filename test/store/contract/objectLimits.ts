@@ -91,7 +91,7 @@ export function describeObjectLimits(open: OpenStore): void {
       },
     );
 
-    test("do not count a change of an existing row, and count a removed row no more", async () => {
+    test("do not count a change of an existing row, and no longer count a removed row", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       await limitTo(fixture, { groups: 2, schedules: 2, queues: 2 });

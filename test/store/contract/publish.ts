@@ -88,7 +88,7 @@ export function describePublish(open: OpenStore): void {
       expect((await fixture.store.read.message("acc", set))?.state?.dueAt).toBe(now + 7_000);
     });
 
-    test("leases nothing at once without capacity, or with a backlog except for a new host", async () => {
+    test("leases nothing at once without capacity, and with a backlog only for a new host", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       fixture.capacity = { total: 0, perHost: 0 };

@@ -201,7 +201,7 @@ export function describeRetention(open: OpenStore): void {
       ]);
     });
 
-    test("removes rows exactly from the time that is returned as the next expiry", async () => {
+    test("removes rows at the time that is returned as the next expiry, and not earlier", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();
       const retention = { log: 2_000_000, deadLetters: 3_000_000 };

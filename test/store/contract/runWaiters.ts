@@ -83,7 +83,7 @@ export function describeRunWaiters(open: OpenStore): void {
       expect(await fixture.store.read.listNotifications("acc", run.id)).toHaveLength(1);
     });
 
-    test("take one event each, in order, if two steps wait for one name at once", async () => {
+    test("take one event each, in order, if two steps begin to wait for one name at once", async () => {
       const fixture = await openWithAccount(open);
       await fixture.publish([makeRunStart("wfr_1")]);
       const tell = (event: string, text: string) =>

@@ -186,7 +186,7 @@ test(
 );
 
 test(
-  "an interrupted move continues from there, and no server starts on a part of a store",
+  "an interrupted move continues where it stopped, and no server starts on a part of a store",
   { tags: "long", timeout },
   async () => {
     const path = newPath();
@@ -292,7 +292,7 @@ test("a change of the source during a move is detected", async () => {
   }
 });
 
-test("unknown tables and columns are moved, and those missing on one side are named", async () => {
+test("unknown tables and columns are moved, and tables missing on one side are named", async () => {
   const path = newPath();
   const url = await freshDatabase();
   await (await openSqliteForMove(path, { name: "made", isTarget: false })).close();

@@ -46,7 +46,7 @@ test.each([1, 3])(
   },
 );
 
-test("a node without that option says what to do, and leaves the database unchanged", async () => {
+test("a node without transaction pooling says what to do, and leaves the database unchanged", async () => {
   const url = await freshDatabase();
   const through = await startPooler(url);
   for (const node of ["nod_a", "nod_b"]) {

@@ -172,7 +172,7 @@ test("nodes poll if listening is refused when they reconnect", { tags: "long" },
   expect(await ask(url, `select pid from pg_stat_activity where ${listeners}`)).toEqual([]);
 });
 
-test("nodes find due messages at their next look if an announcement is lost", { tags: "long" }, async () => {
+test("nodes find due messages at their next check if an announcement is lost", { tags: "long" }, async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   let lost = 0;
@@ -185,7 +185,7 @@ test("nodes find due messages at their next look if an announcement is lost", { 
   expect(lost).toBeGreaterThan(0);
 });
 
-test("a due time is not announced if the other nodes will look by then anyway", async () => {
+test("a due time is not announced if the other nodes will check by then without it", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   const a = await nodeAt(url, { clock });
@@ -327,7 +327,7 @@ test("a node whose tables were replaced changes nothing more, and none starts", 
 });
 
 test.each(["session", "transaction"] as const)(
-  "a node that writes nothing notices replaced tables at its next look (pooling %s)",
+  "a node that writes nothing notices replaced tables at its next check (pooling %s)",
   { tags: "long" },
   async (pooling) => {
     const url = await freshDatabase();

@@ -82,7 +82,7 @@ test("a search for a host of all messages reads no more than the whole log", asy
   expect(paths).toEqual(whole);
 });
 
-test("of very many URLs within 5 s the first are distinguished and all are found", async () => {
+test("of very many URLs within 5 s, the first are distinguished, and all of them are found", async () => {
   const path = join(createTestFolder(), "store.db");
   const clock = new TestClock();
   const world = new StoreFixture(

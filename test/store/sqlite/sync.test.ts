@@ -25,13 +25,13 @@ function open() {
   return { disk, sync, times };
 }
 
-test("a quick disk is waited for on this thread", async () => {
+test("a quick disk is synced on this thread", async () => {
   const { disk, times } = open();
   disk.takes = 0.5;
   expect(await times(1_000)).toBe(0);
 });
 
-test("a slow disk is waited for elsewhere, except for occasional checks", async () => {
+test("a slow disk is synced on another thread, except for occasional checks", async () => {
   const { disk, times } = open();
   disk.takes = 5;
   expect(await times(1)).toBe(0);
@@ -42,7 +42,7 @@ test("a slow disk is waited for elsewhere, except for occasional checks", async 
   expect(await times(4_097 * 5)).toBe(4_096 * 5);
 });
 
-test("a disk that is quick again is waited for here, and an occasional long wait costs little", async () => {
+test("a disk that is quick again is synced on this thread, and an occasional slow sync costs little", async () => {
   const { disk, times } = open();
   disk.takes = 5;
   await times(30_000);
@@ -55,7 +55,7 @@ test("a disk that is quick again is waited for here, and an occasional long wait
   expect(await times(1_000)).toBe(64);
 });
 
-test("a failed sync is reported, wherever it waited", async () => {
+test("a failed sync is reported, regardless of its thread", async () => {
   const { disk, sync, times } = open();
   disk.fails = true;
   await expect(sync()).rejects.toThrow("disk failed");

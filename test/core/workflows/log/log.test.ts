@@ -39,7 +39,7 @@ const failedWith = (messageId: string): Run => ({
 const cancelled: Run = { ...run, state: "RUN_CANCELED", endedAt: noon };
 
 describe("step groups", () => {
-  test("of the same size in a row are kept apart", () => {
+  test("that follow each other and have the same size are kept apart", () => {
     const steps = [
       initial,
       plan(1, 1, 2),
@@ -57,7 +57,7 @@ describe("step groups", () => {
     ]);
   });
 
-  test("continue with the last result of parallel steps; other messages are shown only in retry", () => {
+  test("end with the call after the last parallel result; other messages are shown only in retry", () => {
     const steps = [initial, plan(1, 1, 2), plan(2, 2, 2), result(3, 2, 2), result(4, 1, 2)];
     const open = [message("msg_r1"), message("msg_r2")];
     expect(inShort(known(steps, { messages: open })).at(-1)).toBe("next: msg_r1 PROGRESS");
@@ -66,7 +66,7 @@ describe("step groups", () => {
     expect(inShort(known(steps)).at(-1)).toBe("parallel: 1 SUCCESS, 2 SUCCESS");
   });
 
-  test("have no next step while a branch waits, and a wait outside a group has its own", () => {
+  test("have no next step while a parallel step waits, and a single wait has its own group", () => {
     const planned = [initial, plan(1, 1, 2), plan(2, 2, 2), result(3, 1, 2)];
     const messages = [message("msg_r1")];
     expect(inShort(known(planned, { messages, waiters: [waiter(2, 2)] }))).toEqual([
@@ -93,7 +93,7 @@ describe("step groups", () => {
     ],
     ["a cancellation", { run: cancelled }, ["parallel: 1 CANCELED, 2 CANCELED"]],
     [
-      "success before the end of its branches",
+      "success before its parallel steps have ended",
       { run: { ...run, state: "RUN_SUCCESS", endedAt: noon } },
       ["parallel: 1 CANCELED, 2 CANCELED"],
     ],

@@ -290,7 +290,7 @@ describe("an active run", () => {
   });
 });
 
-test("a sleep is done when its time has come, and other steps do not wait for that", () => {
+test("a sleep is done when its time has come, and other steps are done regardless of it", () => {
   const steps = [
     stepAt("i", null),
     stepAt("r1", { stepId: 1, stepName: "nap", stepType: "SleepFor" }),
