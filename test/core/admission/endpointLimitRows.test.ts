@@ -205,7 +205,7 @@ describe("the row of an endpoint is removed with its last place when", () => {
     ]);
   });
 
-  test("its message moves from the waitlist of the account to a waitlist of a host, and ends there", async () => {
+  test("its message moves from the account's waitlist to a host's waitlist, and ends there", async () => {
     await allow({ parallelism: 1, globalParallelism: 1 });
     await sent();
     await broker.send("b", at("/b"));

@@ -269,7 +269,7 @@ describe("a reclaim after a restart", () => {
     );
   });
 
-  test("changes nothing at a second restart, so that the log names the node that sent the message", async () => {
+  test("changes nothing at a second restart, so the log names the node that sent the message", async () => {
     const id = await broker.publish();
     broker.node = "nod_b";
     expect(await broker.run("reclaim", { node: "nod_b", limit: 10 })).toEqual({ reclaimed: 1 });

@@ -29,7 +29,7 @@ test("rows with large bodies are split over several statements, in order", { tim
   );
 });
 
-test("a large row has its own statement, small rows share a statement, and no rows need one too", async () => {
+test("a large row has its own statement, small rows share one, and no rows need one too", async () => {
   const { each, statements } = connection();
   await each("insert", ["text", "bytea"], [rowOf("a", 1), rowOf("b", 40 * megabyte), rowOf("c", 1)]);
   await each(

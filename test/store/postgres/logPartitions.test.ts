@@ -307,7 +307,7 @@ test("nodes that drop the same days at the same time drop them once, and none fa
   expect(left).toContain(`log_day_${day0 + 3}`);
 });
 
-test("entries of the last ten minutes are deleted one by one, even on a day that is dropped whole", async () => {
+test("entries of the last ten minutes are deleted one by one, even if their day has expired", async () => {
   const url = await freshDatabase();
   const clock = new TestClock(Math.ceil((new TestClock().now + day) / day) * day + day / 2);
   const world = await oneNode(url, clock);

@@ -204,7 +204,7 @@ test("a locked file delays nothing else, and is unavailable after 100 tries", as
   expect(await world.send()).toMatch(/^msg_/);
 });
 
-test("after a failed change, a nearly full disk takes no change, although the smallest would fit", async () => {
+test("after a failed change, a nearly full disk takes no change, even the smallest one", async () => {
   const path = freshPath();
   const disk = { room: 16 * 1024 * 1024 - 1 };
   const openTestDisk = (file: string): Disk => ({

@@ -288,7 +288,7 @@ describe("the write-ahead log", () => {
     await expect(opened(path)).rejects.toThrow("store.db-wal: damaged at frame 0");
   });
 
-  test("whose last commit is torn, as after a power failure, is read up to that commit and reported", async () => {
+  test("whose last commit is torn, as after a power failure, is read up to it and reported", async () => {
     // The commit has many frames, and one of the first is lost.
     const path = await copied((log) => log.fill(0, log.length - 25 * 8_216, log.length - 24 * 8_216), {
       lastBytes: 200_000,

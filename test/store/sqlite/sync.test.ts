@@ -42,7 +42,7 @@ test("a slow disk is synced on another thread, except for occasional checks", as
   expect(await times(4_097 * 5)).toBe(4_096 * 5);
 });
 
-test("a disk that is quick again is synced on this thread, and an occasional slow sync costs little", async () => {
+test("a disk that is quick again is synced on this thread, and a rare slow sync costs little", async () => {
   const { disk, times } = open();
   disk.takes = 5;
   await times(30_000);
