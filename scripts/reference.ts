@@ -111,6 +111,7 @@ const aboutAccess: Record<Route["access"], string> = {
     'A refusal is `{"code": …, "message": …}`.',
   open: "Requires no token.",
   source: "Requires no token: the path contains a secret.",
+  console: "Only for the console.",
   hook: "Requires no token: any client that knows the URL can call it.",
 };
 

@@ -55,6 +55,7 @@ describe("imports", () => {
         "routes/workflows",
         "routes",
         "fastPublish",
+        "console",
         "server",
       ],
     ],

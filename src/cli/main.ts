@@ -84,6 +84,7 @@ withSettings(
   await runServer(settings, {
     firstAccounts: () => developmentAccounts,
     heading: "well-known development credentials",
+    signsIn: true,
     log: process.stderr.isTTY ? await createPrettyLog(settings) : createLog(settings),
     print,
   });

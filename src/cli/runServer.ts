@@ -10,6 +10,8 @@ import { serve } from "../server/serve.ts";
 
 /** `heading` is printed above the credentials of created accounts. */
 type RunOptions = {
+  /** Whether the printed address of the console signs in to the first account. */
+  signsIn?: boolean;
   firstAccounts: () => readonly NewAccount[];
   heading: string;
   log: Logger;
@@ -19,7 +21,7 @@ type RunOptions = {
 /** Runs the server until a signal stops it. */
 export async function runServer(
   settings: ServerConfig,
-  { firstAccounts, heading, log, print }: RunOptions,
+  { firstAccounts, heading, log, print, signsIn = false }: RunOptions,
 ): Promise<void> {
   const { port, host, accountPort } = settings;
   await requireFreePort({ port, host }, "--port");
@@ -42,6 +44,9 @@ export async function runServer(
   const [first] = served.created;
   if (first) print(`# ${heading}\n${formatEnvironment(first, settings.publicUrl || served.url)}\n`);
   if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
+  const consoleUrl = served.consoleUrl(signsIn ? served.accounts[0]?.id : undefined);
+  if (consoleUrl !== null)
+    print(`console at ${consoleUrl}${signsIn ? " (signed in, good once, for ten minutes)" : ""}`);
   print(`running at ${served.url}`);
 }
 

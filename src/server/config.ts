@@ -226,6 +226,20 @@ export const serverSettings = {
     value: "<networks>",
     help: "reverse proxies whose X-Forwarded-For header is trusted",
   },
+  console: {
+    takes: z.enum(["on", "off"], { error: "must be on or off" }).transform((given) => given === "on"),
+    default: "on",
+    value: "<on|off>",
+    help: "off: the web console at /console is not served, and no one can log in to it",
+  },
+  trustUserHeader: {
+    takes: z.string().regex(/^([\w-]{1,100})?$/, "must be the name of a header"),
+    default: "",
+    value: "<header>",
+    help:
+      "header in which a proxy of --trust-proxy names the person that it has signed in; " +
+      "it only names a session of the console, which still needs a login",
+  },
   logLevel: {
     takes: z.enum(["trace", "debug", "info", "warn", "error", "silent"], {
       error: "must be trace, debug, info, warn, error or silent",
@@ -277,7 +291,14 @@ export function readConfig(
     const where = flag === undefined ? toVariable(name) : toFlag(name);
     throw new ConfigRefused(`${where}: ${result.error.issues.map(({ message }) => message).join("; ")}`);
   };
-  return Object.fromEntries(serverSettingNames.map((name) => [name, readSetting(name)])) as ServerConfig;
+  const config = Object.fromEntries(
+    serverSettingNames.map((name) => [name, readSetting(name)]),
+  ) as ServerConfig;
+  if (config.trustUserHeader !== "" && config.trustProxy.length === 0)
+    throw new ConfigRefused(
+      `${toFlag("trustUserHeader")}: requires ${toFlag("trustProxy")}; name the proxies that set the header`,
+    );
+  return config;
 }
 
 /**

@@ -3,6 +3,10 @@ import { isIPv6 } from "node:net";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { createAccessCounters } from "../api/auth/accessCounters.ts";
+import { ConsoleSessions } from "../api/auth/consoleSessions.ts";
+import { ConsoleFiles } from "../api/console/files.ts";
+import { createNetworkCheck } from "../api/http/address.ts";
+import { readBuiltConsole } from "./consoleFiles.ts";
 import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
 import type { ServerConfig } from "./config.ts";
@@ -13,7 +17,7 @@ import { commandLine, createServerAdmin, listenForAdmin } from "./accountAdmin.t
 import type { Actor } from "../core/model/auditEntry.ts";
 import { isDeleted } from "../core/commands/account.ts";
 import { limitToDescriptors } from "../core/fairness/descriptors.ts";
-import type { Account, Millis } from "../core/model/message.ts";
+import type { Account, AccountId, Millis } from "../core/model/message.ts";
 import { createIdGenerator } from "../core/values/ids.ts";
 import {
   alarm as wakeAfter,
@@ -43,6 +47,11 @@ export type RunningServer = {
   accountUrl: string | null;
   accounts: readonly Account[];
   created: readonly Account[];
+  /**
+   * Returns where the console is, or null if it is turned off. With an account, the address has a code that
+   * signs in once, within ten minutes, from this machine.
+   */
+  consoleUrl(account?: AccountId): string | null;
   stop(): Promise<void>;
 };
 
@@ -138,9 +147,11 @@ async function serveStore(
     });
   /** Uses the port that was opened, which differs from the setting if that is 0. */
   const url = (): string => settings.publicUrl || formatUrl(settings.host, api.server.address());
+  const consoleParts = settings.console ? createConsoleParts(settings, { store, log }) : null;
   const apiParts: ApiOptions = {
     ...toApiSettings(settings),
     ...createApiParts(settings, { store, work, log }),
+    ...consoleParts,
     notReadyReason: () =>
       isStopping ? "the server is stopping" : health.outdated ? otherTables : health.damage,
     ...(settings.operatorPassword !== "" && {
@@ -163,6 +174,11 @@ async function serveStore(
     accountUrl: accountApi && formatUrl(settings.host, accountApi.server.address()),
     accounts: [...present, ...created],
     created,
+    consoleUrl: (account) => {
+      if (!consoleParts) return null;
+      const code = account === undefined ? "" : `#code=${consoleParts.sessions.createCode(account)}`;
+      return `${formatUrl(settings.host, api.server.address())}/console/${code}`;
+    },
     stop: async () => {
       isStopping = true;
       adminServer?.close();
@@ -228,6 +244,23 @@ const createApiParts = (
     settings.databaseUrl === "" ? undefined : { store, ...systemClock },
     settings.refusedPerSecond,
   ),
+});
+
+/** Returns what the API needs to serve the console. */
+const createConsoleParts = (
+  { host, publicUrl, operatorPassword, trustProxy, trustUserHeader }: ServerConfig,
+  { store, log }: { store: Store; log: Logger },
+) => ({
+  sessions: new ConsoleSessions({
+    store,
+    now: () => systemClock.now(),
+    operatorPassword: operatorPassword === "" ? null : operatorPassword,
+    hosts: { publicUrl, listensOn: host },
+  }),
+  consoleFiles: new ConsoleFiles(readBuiltConsole(), createRequestLog(log)),
+  ...(trustUserHeader !== "" && {
+    userHeader: { name: trustUserHeader, isTrusted: createNetworkCheck(trustProxy) },
+  }),
 });
 
 /** Returns the settings that the API takes as they are. */

@@ -5,6 +5,9 @@ import type { FastifyInstance, InjectOptions } from "fastify";
 import { onTestFinished } from "vitest";
 import type { RequestLine } from "../../src/api/route/requestLog.ts";
 import type { AccessCounters } from "../../src/api/auth/accessCounters.ts";
+import { ConsoleSessions } from "../../src/api/auth/consoleSessions.ts";
+import type { BuiltConsole } from "../../src/api/console/files.ts";
+import { ConsoleFiles } from "../../src/api/console/files.ts";
 import { createApi } from "../../src/api/server/fastify.ts";
 import { createServerAdmin } from "../../src/server/accountAdmin.ts";
 import type { LongWork } from "../../src/core/fairness/longWork.ts";
@@ -43,6 +46,7 @@ const onFastPath = /^(POST \/v2\/(publish|batch)|DELETE \/v2\/workflows\/runs\/)
 /** A server on a store in memory, whose clock the test sets. */
 export type TestServer = {
   api: FastifyInstance;
+  sessions: ConsoleSessions;
   store: Store;
   /** The rows of the store. */
   memory: Memory;
@@ -87,6 +91,8 @@ export async function createTestServer(
     servesAccountsOnly?: boolean;
     counted?: AccessCounters;
     fastPath?: boolean;
+    /** Turns the console on, with these files. */
+    console?: { built?: BuiltConsole; publicUrl?: string; trustsUserHeader?: boolean };
     wrap?(store: Store): Store;
   } = {},
 ): Promise<TestServer> {
@@ -118,8 +124,25 @@ export async function createTestServer(
   const lines: RequestLine[] = [];
   const newId = createIdGenerator(random);
   let stopping = false;
+  const sessions = new ConsoleSessions({
+    store: options.wrap?.(store) ?? store,
+    now: () => clock.now,
+    operatorPassword: options.hasOperator === false ? null : operatorPassword,
+    hosts: { publicUrl: options.console?.publicUrl ?? "", listensOn: "queue.internal" },
+  });
   const api = createApi({
     store: options.wrap?.(store) ?? store,
+    ...(options.console && {
+      sessions,
+      consoleFiles: new ConsoleFiles(
+        options.console.built ?? null,
+        (_status, line) => void lines.push(line()),
+      ),
+    }),
+    ...(options.console?.publicUrl !== undefined && { publicUrl: options.console.publicUrl }),
+    ...(options.console?.trustsUserHeader && {
+      userHeader: { name: "X-User", isTrusted: (address) => address === "127.0.0.1" },
+    }),
     now: () => clock.now,
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,
@@ -161,6 +184,7 @@ export async function createTestServer(
   onTestFinished(() => api.close());
   return {
     api,
+    sessions,
     store,
     memory,
     lines,

@@ -9,6 +9,8 @@ import { createBasicAuthenticator } from "../auth/basic.ts";
 import type { Proof } from "../auth/bearer.ts";
 import { createAuthenticator } from "../auth/bearer.ts";
 import { burstHeaders } from "../auth/bursts.ts";
+import type { BrowserRequest } from "../auth/consoleRequest.ts";
+import type { ConsoleSessions, SessionProof } from "../auth/consoleSessions.ts";
 import type { AccessCounters } from "../auth/accessCounters.ts";
 import { createAccessCounters } from "../auth/accessCounters.ts";
 import type { BodyOwner } from "../http/requestBodyLimits.ts";
@@ -33,6 +35,8 @@ export type AdmissionParts = Pick<RouteContext, "operator"> & {
   requestBodyBytes?: number;
   /** The limit of long responses in flight of one account, in bytes. */
   longResponseBytes?: number;
+  /** The sessions of the console. Default: the console is turned off. */
+  sessions?: ConsoleSessions;
 };
 
 /**
@@ -44,10 +48,18 @@ export type Credentials = {
   parameter: string | null;
   params: Readonly<Record<string, string>>;
   address: string | null;
+  /** Present if the request may belong to a session of the console, or is for a route of the console. */
+  browser?: BrowserRequest | undefined;
 };
 
 /** The sender of a request, as its credentials prove. The body of the request is counted for `sender`. */
-export type Caller = { proof: Proof | null; source: WebhookSource | null; sender: BodyOwner };
+export type Caller = {
+  proof: Proof | null;
+  source: WebhookSource | null;
+  sender: BodyOwner;
+  /** The name of the operator, if a session of the operator has proved the request. */
+  operatorName?: string;
+};
 
 /** A request to admit, with its sender and its route. */
 export type Entry = {
@@ -120,7 +132,9 @@ export class AdmissionPolicy {
    * with it.
    */
   identify(route: Route, credentials: Credentials): Caller | Promise<Caller> {
-    const { authorization, parameter, params, address } = credentials;
+    const { authorization, parameter, params, address, browser } = credentials;
+    if (browser && authorization === undefined && parameter === null)
+      return this.#identifySession(route, browser, address);
     const { store } = this.#parts;
     const { lockout } = this.#counted;
     const from = (): { address: string | null } => ({ address });
@@ -128,6 +142,8 @@ export class AdmissionPolicy {
       case "open":
         this.#countOpen(route, address);
         return nobody;
+      case "console":
+        throw new Refusal("forbidden", "session: a request of the console has no token");
       case "source":
         return findSourceBySecret(store, params["secret"] ?? "").then((source) => ({
           proof: null,
@@ -152,6 +168,28 @@ export class AdmissionPolicy {
           : this.#bearer.authenticate({ authorization, parameter, from }).then(callerWith);
       }
     }
+  }
+
+  /** Finds who sends a request without a token, by a session of the console. */
+  async #identifySession(route: Route, browser: BrowserRequest, address: string | null): Promise<Caller> {
+    const { sessions } = this.#parts;
+    if (!sessions || !takesSession(route)) return this.identify(route, withoutSession(address));
+    if (route.access === "console") {
+      this.#countOpen(route, address);
+      sessions.check(browser);
+      return nobody;
+    }
+    if (route.access === "operator")
+      return { ...nobody, operatorName: (await sessions.proveOperator(browser)).name };
+    const proof = await sessions.prove(browser);
+    if (route.access === "account") mustHoldPassword(proof);
+    return callerWith(proof);
+  }
+
+  /** Checks a token or a password that a person gives to open a session. Throws `Refusal`. */
+  async checkLogin(access: "token" | "account" | "operator", authorization: string, address: string | null) {
+    const row = { access, tag: "" };
+    return this.identify(row as Route, { authorization, parameter: null, params: {}, address });
   }
 
   /**
@@ -248,6 +286,27 @@ export class AdmissionPolicy {
  * triggers and steps of runs do not count.
  */
 const isCounted = ({ operation }: Route): boolean => operation === undefined;
+
+/** Reports whether a session may prove the sender of a request to a route. */
+const takesSession = ({ access, refusesSession }: Route): boolean =>
+  (access === "token" || access === "account" || access === "operator" || access === "console") &&
+  refusesSession === undefined;
+
+const withoutSession = (address: string | null): Credentials => ({
+  authorization: undefined,
+  parameter: null,
+  params: {},
+  address,
+});
+
+/** Throws `Refusal` unless the password of the account, or of the operator, has opened a session. */
+function mustHoldPassword({ session: { opener } }: SessionProof): void {
+  if (opener.kind !== "password" && opener.kind !== "operator")
+    throw new Refusal(
+      "forbidden",
+      "session: this needs the account's password; log in with the user name and the password",
+    );
+}
 
 const nobody: Caller = { proof: null, source: null, sender: "" };
 

@@ -1,5 +1,6 @@
 import { Refusal } from "../../core/values/errors.ts";
 import type { Account, Millis } from "../../core/model/message.ts";
+import type { SessionCredential } from "../../core/model/consoleSession.ts";
 import type { Scope, Token } from "../../core/model/rights.ts";
 import { shouldNoteUse } from "../../core/commands/token.ts";
 import { toScope } from "../../core/model/rights.ts";
@@ -11,9 +12,22 @@ import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /**
  * The account that a request has proved, the token, and what the token allows. If `by` is "header", the
- * header is for this server and is not forwarded. The token is never logged.
+ * header is for this server and is not forwarded. The token is never logged. `session` is present if the
+ * request belongs to a session of the console.
  */
-export type Proof = { account: Account; by: "header" | "query"; token: string; right: Right };
+export type Proof = {
+  account: Account;
+  by: "header" | "query";
+  token: string;
+  right: Right;
+  session?: SessionIdentity;
+};
+
+/**
+ * The session of a request: the name of its person, and the hash under which it is stored. `opener` is the
+ * credential that opened it.
+ */
+export type SessionIdentity = { name: string; hash: string; opener: SessionCredential; expiresAt: Millis };
 
 /**
  * The rights of a token: all rights of its account, its account's right to read, or the token's own scope.

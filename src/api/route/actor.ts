@@ -1,4 +1,5 @@
 import type { Actor } from "../../core/model/auditEntry.ts";
+import type { SessionIdentity } from "../auth/bearer.ts";
 import { withAuditActor } from "../../store/auditActor.ts";
 import type { IncomingRequest, RouteContext, Route } from "./route.ts";
 import { changesAnything } from "./route.ts";
@@ -20,9 +21,31 @@ export const withActor = (
 /** Returns who sent a request, according to the credentials that it proved. */
 export function readActor(
   { access }: Pick<Route, "access">,
-  { proof, callerIp: address }: IncomingRequest,
+  { proof, operatorName, callerIp: address }: IncomingRequest,
 ): Actor {
-  if (access === "operator") return { kind: "operator", address };
+  if (access === "operator") return { kind: "operator", ...withName(operatorName), address };
+  if (proof?.session) return toSessionActor(proof.session, address);
   if (access === "account") return { kind: "password", ...(proof && { name: proof.account.name }), address };
   return { kind: "token", token: typeof proof?.right === "object" ? proof.right.id : "main", address };
 }
+
+/** Returns the person of a session, with the credential that opened the session. */
+export function toSessionActor(
+  { opener, name }: Pick<SessionIdentity, "opener" | "name">,
+  address: string | null,
+): Actor {
+  const person = { ...withName(name), address };
+  switch (opener.kind) {
+    case "operator":
+    case "password":
+      return { kind: opener.kind, ...person };
+    case "main":
+      return { kind: "token", token: "main", ...person };
+    case "readOnly":
+      return { kind: "token", token: "readOnly", ...person };
+    case "token":
+      return { kind: "token", token: opener.id, ...person };
+  }
+}
+
+const withName = (name = ""): { name?: string } => (name === "" ? {} : { name });

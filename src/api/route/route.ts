@@ -13,6 +13,7 @@ import type { Verb } from "../../core/model/rights.ts";
 import type { PlanName } from "../../core/model/accountTerms.ts";
 import type { Store } from "../../store/store.ts";
 import type { Proof } from "../auth/bearer.ts";
+import type { BrowserRequest } from "../auth/consoleRequest.ts";
 import { readJson } from "../http/json.ts";
 import { mergeParameters, readFields } from "../http/parameters.ts";
 import type { Query, Target } from "../http/target.ts";
@@ -69,6 +70,10 @@ export type IncomingRequest = {
   proof: Proof | null;
   /** The source that was called. */
   source: WebhookSource | null;
+  /** The name that the operator gave when opening a session of the console. */
+  operatorName?: string;
+  /** The page that sent the request. Only routes of the console receive it. */
+  browser?: BrowserRequest;
   /** The public URL of this server, without a path: as configured, or as the request was addressed. */
   origin: string;
 };
@@ -82,6 +87,8 @@ export type RouteResponse = {
   body: unknown;
   ignored?: readonly string[];
   headers?: Readonly<Record<string, string>>;
+  /** Cookies to set: the values of Set-Cookie. */
+  cookies?: readonly string[];
 };
 
 /** The schema of a route's parameters, in its path or in its query. */
@@ -129,6 +136,8 @@ export type RouteDescription = {
    * Requires `operation`.
    */
   onFastPath?: true;
+  /** Refuses the cookie of a console session. The request must have a token. */
+  refusesSession?: true;
   /** Allows the route to a passive account, because it only revokes credentials. */
   forPassive?: true;
   /** The verb that a token needs, if it does not follow from `changes`: `read` or `manage`. */
@@ -152,9 +161,9 @@ export type RouteDescription = {
 export type Route = RouteDescription & {
   /**
    * Who may use the route: the holder of a token, of an account's password, or of the operator's; any caller;
-   * or a caller that knows the secret of a source or the webhook of a run.
+   * a caller that knows the secret of a source or the webhook of a run; or the web console, signed in or not.
    */
-  access: "token" | "account" | "operator" | "open" | "source" | "hook";
+  access: "token" | "account" | "operator" | "open" | "source" | "hook" | "console";
   params: ParameterSchema;
   query: ParameterSchema;
   respond(incoming: IncomingRequest, context: RouteContext): Promise<RouteResponse>;

@@ -2,6 +2,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { AdmissionPolicy, Caller, Leave } from "../admission/policy.ts";
+import type { BrowserParts } from "./browser.ts";
+import { readBrowser } from "./browser.ts";
 import { findAddress } from "../http/address.ts";
 import { corsHeaders, isPreflight, preflightHeaders } from "../http/cors.ts";
 import { readReservedBytes } from "../http/requestBodyLimits.ts";
@@ -25,7 +27,11 @@ declare module "fastify" {
   }
 }
 
-type Door = { parts: { corsOrigins?: readonly string[] }; admission: AdmissionPolicy; routes: RouteTable };
+type Door = {
+  parts: { corsOrigins?: readonly string[] } & BrowserParts;
+  admission: AdmissionPolicy;
+  routes: RouteTable;
+};
 
 /**
  * Makes the framework admit each request by the policy before it reads the body. A request is admitted if its
@@ -77,6 +83,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
         parameter: request.split.token,
         params: readParams(request),
         address: readCallerIp(request),
+        browser: readBrowser(request, route, parts),
       };
       const caller = admission.identify(route, shown);
       if (caller instanceof Promise) caller.then((found) => letIn(found, route)).catch(refuse);

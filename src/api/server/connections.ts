@@ -9,17 +9,20 @@ export type Connections = {
   pacing: Pacing;
   /** Null if the fast path is turned off. Then Node's parser reads all connections. */
   fastPath: FastPath | null;
-  /** Refuses a request before the framework sees it, if it must be refused. Returns true if it did. */
-  refuseEarly(request: IncomingMessage, response: ServerResponse): boolean;
+  /**
+   * Responds to a request before the framework sees it, if it is for a file of the console or must be
+   * refused. Returns true if it did.
+   */
+  answerEarly(request: IncomingMessage, response: ServerResponse): boolean;
 };
 
 /**
  * Decides who reads each connection of a server, and who answers each request. A connection is read by the
  * fast path, which may hand it over, or by Node's parser. A request that Node's parser has read is answered
- * in its turn. The first of these that can do so answers it: the fast path, the early refusal, the framework.
+ * in its turn. The first of these that can do so answers it: the fast path, the early answer, the framework.
  * Only this function replaces listeners of the server. It is called once.
  */
-export function direct(server: Server, { pacing, fastPath, refuseEarly }: Connections): void {
+export function direct(server: Server, { pacing, fastPath, answerEarly }: Connections): void {
   const parse = soleListener<(socket: PacedSocket) => void>(server, "connection");
   const answer = soleListener<RequestListener>(server, "request");
   const readByNode = (socket: Socket, begun: Begun | null = null): PacedSocket => {
@@ -42,7 +45,7 @@ export function direct(server: Server, { pacing, fastPath, refuseEarly }: Connec
     else fastPath.read(socket, ({ isSilent, ...begun }) => handOver(socket, begun, isSilent));
   });
   const answerFirst: RequestListener = (request, response) => {
-    if (fastPath?.answer(request, response) || refuseEarly(request, response)) return;
+    if (fastPath?.answer(request, response) || answerEarly(request, response)) return;
     answer.call(server, request, response);
   };
   server.on("request", inTurn(answerFirst));

@@ -21,6 +21,11 @@ import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../rou
 import { changesAnything, listMethods } from "../route/route.ts";
 import { routerPath, routeTable, routingPath } from "../route/routeTable.ts";
 import { routes as allRoutes } from "../routes/index.ts";
+import type { BrowserParts } from "./browser.ts";
+import { readBrowser } from "./browser.ts";
+import type { ConsoleFiles } from "../console/files.ts";
+import { addSessionHeaders, isUnchanged } from "../console/responses.ts";
+import { createSessionRoutes } from "../console/sessionRoutes.ts";
 import { admitRequests, readCallerIp, readParams } from "./admitRequests.ts";
 import { direct } from "./connections.ts";
 import { respondToBytes, acceptEveryRequest } from "./everyRequest.ts";
@@ -28,7 +33,8 @@ import { refuseEarly } from "./refuseEarly.ts";
 
 /** The services and options of one port. */
 export type ApiOptions = RouteContext &
-  AdmissionParts & {
+  AdmissionParts &
+  BrowserParts & {
     /**
      * Whose X-Forwarded-For is trusted: no client's (false), every client's (true), or that of clients in
      * these networks.
@@ -38,6 +44,8 @@ export type ApiOptions = RouteContext &
     publicUrl?: string;
     /** Origins whose pages may read responses in a browser, or `*`. Default: none. */
     corsOrigins?: readonly string[];
+    /** The files of the console. Default: none are served. */
+    consoleFiles?: ConsoleFiles;
     /** Whether this port serves only the routes for accounts and those that need no credentials. */
     servesAccountsOnly?: boolean;
     /**
@@ -82,7 +90,8 @@ export function createApi(options: ApiOptions): FastifyInstance {
   });
   acceptEveryBody(api);
   const admission = new AdmissionPolicy(options);
-  const routes = routeTable(listServedRoutes(options));
+  const rows = [...listServedRoutes(options), ...listConsoleRoutes(options, admission)];
+  const routes = routeTable(rows);
   const { responses: responseLimits } = admission;
   admitRequests(api, { parts: options, admission, routes });
   direct(api.server, {
@@ -91,14 +100,20 @@ export function createApi(options: ApiOptions): FastifyInstance {
       ? new FastPath(api.server, { parts: options, admission, routes, wakeWhenIdle: options.wakeWhenIdle })
       : null,
     // Only the framework reads the address that a proxy reports.
-    refuseEarly: (request, response) =>
-      options.trustProxy === false && refuseEarly(request, response, { context: options, admission, routes }),
+    answerEarly: (request, response) =>
+      (options.consoleFiles?.answer(request, response) ?? false) ||
+      (options.trustProxy === false &&
+        refuseEarly(request, response, { context: options, admission, routes })),
   });
   acceptEveryRequest(api.server, options);
-  for (const row of listServedRoutes(options)) addRoute(api, row, { options, responseLimits });
+  for (const row of rows) addRoute(api, row, { options, responseLimits });
   // oxlint-disable-next-line max-params -- the framework calls its hooks so
   api.addHook("onSend", (request, reply, payload, done) => {
-    const { proof } = request.caller ?? {};
+    const { proof, operatorName } = request.caller ?? {};
+    if (proof?.session || operatorName !== undefined) {
+      addSessionHeaders(reply);
+      if (isUnchanged(request, reply, payload)) return done(null, "");
+    }
     if (proof && !reply.raw.destroyed && (typeof payload === "string" || Buffer.isBuffer(payload))) {
       const release = responseLimits.reserve(proof.account.id, Buffer.byteLength(payload));
       if (release) reply.raw.once("close", release);
@@ -114,6 +129,11 @@ export function createApi(options: ApiOptions): FastifyInstance {
   });
   return api;
 }
+
+const listConsoleRoutes = (
+  { sessions, servesAccountsOnly }: ApiOptions,
+  admission: AdmissionPolicy,
+): Route[] => (sessions && !servesAccountsOnly ? createSessionRoutes({ sessions, admission }) : []);
 
 const listServedRoutes = ({ servesAccountsOnly }: ApiOptions): readonly Route[] =>
   servesAccountsOnly
@@ -171,11 +191,13 @@ function addRoute(api: FastifyInstance, row: Route, { options, responseLimits }:
         body,
         ignored = [],
         headers = {},
+        cookies = [],
       } = await (reader === null ? make() : responseLimits.runInTurn(reader, make));
       // Other requests may have been admitted before the first of them was answered.
       if (reader !== null) responseLimits.checkRoom(reader);
       if (ignored.length > 0) reply.header("Waypost-Ignored", formatIgnored(ignored));
       void reply.code(status).headers(headers);
+      if (cookies.length > 0) reply.header("Set-Cookie", cookies);
       if (!(body instanceof PagedList) || reader === null) return reply.send(body);
       return reply
         .type("application/json; charset=utf-8")
@@ -184,9 +206,14 @@ function addRoute(api: FastifyInstance, row: Route, { options, responseLimits }:
   });
 }
 
-function toIncoming(request: FastifyRequest, { publicUrl = "" }: ApiOptions): IncomingRequest {
+function toIncoming(request: FastifyRequest, options: ApiOptions): IncomingRequest {
   const { target, split, caller, raw, body } = request;
+  const { publicUrl = "" } = options;
+  const { route } = request.routeOptions.config;
+  const browser = route?.access === "console" ? readBrowser(request, route, options) : undefined;
   return {
+    ...(caller?.operatorName !== undefined && { operatorName: caller.operatorName }),
+    ...(browser && { browser }),
     target,
     query: split,
     proof: caller?.proof ?? null,

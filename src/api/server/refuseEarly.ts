@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AdmissionPolicy } from "../admission/policy.ts";
+import { hasConsoleCookie } from "../auth/consoleRequest.ts";
 import { findAddress } from "../http/address.ts";
 import { problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders } from "../http/cors.ts";
@@ -29,6 +30,7 @@ export function refuseEarly(
 ): boolean {
   const { method = "", url = "", headers } = request;
   if (headers.authorization !== undefined || method === "OPTIONS" || admission.isClosing) return false;
+  if (hasConsoleCookie(headers.cookie)) return false;
   // The framework adds the headers that let a page read the response.
   if (headers.origin !== undefined && context.corsOrigins?.length) return false;
   const target = splitTarget(url);

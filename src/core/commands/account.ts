@@ -121,10 +121,10 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
 };
 
 /**
- * Replaces the password and the token of an account; the old ones stop working. This is allowed for a passive
- * account, so that a leaked token can always be revoked, but not for a deleted one. `replaces` is the hash of
- * the token that belonged to the caller's password: if several callers use the same old password at once,
- * only one of them gets new ones. Throws `Refusal`, also if the account does not exist.
+ * Replaces the password and the token of an account. The old ones stop working, and all sessions end. This is
+ * allowed for a passive account, so that a leaked token can always be revoked, but not for a deleted one.
+ * `replaces` is the hash of the token that belonged to the caller's password: if several callers use the same
+ * old password at once, only one of them gets new ones. Throws `Refusal`, also if the account does not exist.
  */
 export const rotateToken: Decision<
   { account: AccountId; replaces?: string } & Pick<Account, "password" | "token" | "tokenHash">,
@@ -137,7 +137,8 @@ export const rotateToken: Decision<
       throw new Refusal("unauthorized", "account: deleted; it cannot get a new password");
     if (replaces !== undefined && replaces !== account.tokenHash)
       throw new Refusal("unauthorized", "account: this password was just replaced; use the new one");
-    const changed = { ...account, ...secrets };
+    const { sessions: _ended, ...rest } = account;
+    const changed = { ...rest, ...secrets };
     draft.put("accounts", changed);
     return changed;
   },
@@ -153,7 +154,7 @@ export const deleteAccount: Decision<{ account: AccountId }, Account> = {
     const account = requireAccount(draft.get("accounts", id));
     if (account.state !== "passive")
       throw new Refusal("invalid", `${id}: the account is active; disable it before you delete it`);
-    const { customerId: _customer, lastRotation: _rotation, ...rest } = account;
+    const { customerId: _customer, lastRotation: _rotation, sessions: _ended, ...rest } = account;
     // No text has this hash, and an empty password or token is never accepted.
     const deleted: Account = {
       ...rest,

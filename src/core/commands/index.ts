@@ -34,6 +34,7 @@ import { repeatFailureCallback, resumeRun } from "./resume.ts";
 import { notify, wait } from "../workflows/wait.ts";
 import { noteStorage } from "../accounts/storageQuota.ts";
 import { takeOver } from "../nodes/takeover.ts";
+import { closeSession, openSession } from "./session.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { wakeHostWaitlists } from "../admission/waitlist.ts";
@@ -127,6 +128,8 @@ function accountCommands() {
     revokeToken: audited(revokeToken, ({ id }, { revoked }) =>
       revoked ? { what: "token.revoke", object: id } : null,
     ),
+    openSession: audited(openSession, noteAccount("session.open")),
+    closeSession: audited(closeSession, noteAccount("session.close")),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { AccountId, Brand, Bytes, HeaderList, MessageId, Millis } from "../values/basics.ts";
 import type { Terms } from "./accountTerms.ts";
+import type { ConsoleSession } from "./consoleSession.ts";
 
 export type { AccountId, Brand, Bytes, HeaderList, IdKind, MessageId, Millis } from "../values/basics.ts";
 /** The id of a running server. */
@@ -362,6 +363,8 @@ export type Account = {
   signingKeys: SigningKeys;
   /** When the signing keys were last rotated, and the key that was current until then. */
   lastRotation?: { at: Millis; key: string };
+  /** Open sessions of the web console, the oldest first. They end when the token is replaced. */
+  sessions?: readonly ConsoleSession[];
   createdAt: Millis;
 } & Terms;
 

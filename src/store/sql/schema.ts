@@ -12,7 +12,7 @@ type Schema = { sql: string; hash: string };
  * The version of the stored formats that `schema.sql` does not show, such as the JSON in a column or the
  * parts of an id. Increase it with every change of such a format.
  */
-const format = 2;
+const format = 3;
 
 const text = readFileSync(new URL("./schema.sql", import.meta.url), "utf8");
 

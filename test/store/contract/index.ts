@@ -23,6 +23,7 @@ import { describeTrim } from "./trim.ts";
 import { describeTimeIndex } from "./timeIndex.ts";
 import { describeSources } from "./sources.ts";
 import { describeUsage } from "./usage.ts";
+import { describeSessions } from "./sessions.ts";
 import { describeTokens } from "./tokens.ts";
 import type { OpenStore } from "../storeFixture.ts";
 
@@ -47,6 +48,7 @@ const others = [
     describeObjectLimits,
     describeTrim,
     describeSources,
+    describeSessions,
     describeTokens,
   ],
   ...[describeAudit, describeFailedRuns, describeUsage, describeStored],

@@ -8,6 +8,7 @@ export const enqueue = route({
   method: "POST",
   path: "/v2/enqueue/{queue}/{destination}",
   operation: "publish",
+  refusesSession: true,
   unaudited: "publishes messages, which the message log records",
   tag: "Publish",
   summary: "Publish a message through a queue",

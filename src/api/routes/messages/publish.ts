@@ -75,6 +75,7 @@ export const publish = route({
   method: "POST",
   path: "/v2/publish/{destination}",
   operation: "step",
+  refusesSession: true,
   onFastPath: true,
   unaudited: "publishes messages, which the message log records",
   tag: "Publish",

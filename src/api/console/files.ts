@@ -1,0 +1,123 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { RequestLine } from "../route/requestLog.ts";
+import { splitTarget } from "../http/target.ts";
+
+/** A built file of the console, and its compressed forms. */
+export type ConsoleFile = { type: string; body: Buffer; br?: Buffer; gzip?: Buffer };
+
+/**
+ * The built files by path within the console, such as `index.html` and `assets/app-1a2b.js`. Null if the
+ * console has not been built.
+ */
+export type BuiltConsole = ReadonlyMap<string, ConsoleFile> | null;
+
+const contentSecurityPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "font-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join("; ");
+
+/** The headers of every file of the console. */
+const securityHeaders = {
+  "Content-Security-Policy": contentSecurityPolicy,
+  "X-Content-Type-Options": "nosniff",
+  "Referrer-Policy": "no-referrer",
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Resource-Policy": "same-origin",
+  "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+};
+
+/** Names of files under `assets/` contain a hash of their content, so their content never changes. */
+const cachedForever = "public, max-age=31536000, immutable";
+
+const notBuilt =
+  "The console is not built. Run: npm run build:console\n" +
+  "Then restart the server. --console off turns the console off.\n";
+
+/**
+ * Responds to requests for the files of the console, from memory. The files contain nothing of any account, so
+ * they need no session. Every path that is not a file is a page of the console and gets `index.html`.
+ */
+export class ConsoleFiles {
+  readonly #built: BuiltConsole;
+  readonly #log: (status: number, line: () => RequestLine) => void;
+
+  constructor(built: BuiltConsole, log: (status: number, line: () => RequestLine) => void) {
+    this.#built = built;
+    this.#log = log;
+  }
+
+  /** Responds to a request and returns true. Returns false if the request is not for the console. */
+  answer(request: IncomingMessage, response: ServerResponse): boolean {
+    const { method = "", url = "" } = request;
+    if ((method !== "GET" && method !== "HEAD") || !url.startsWith("/console")) return false;
+    const { path } = splitTarget(url);
+    if (!/^\/console(\/|$)/.test(path) || path === "/console/session") return false;
+    const status = this.#respond(path.slice("/console".length), request, response);
+    this.#log(status, () => ({ method, path, status, ms: 0, account: null }));
+    return true;
+  }
+
+  #respond(path: string, request: IncomingMessage, response: ServerResponse): number {
+    // The location is relative, so it stays below the prefix of a reverse proxy.
+    if (path === "") return send(response, { status: 308, headers: { Location: "console/" }, body: null });
+    if (this.#built === null)
+      return send(response, { status: 503, headers: text, body: Buffer.from(notBuilt) });
+    const file = this.#built.get(path.slice(1));
+    if (file && path !== "/index.html") return this.#sendFile(file, path, { request, response });
+    if (path.startsWith("/assets/"))
+      return send(response, { status: 404, headers: text, body: Buffer.from("This file does not exist.\n") });
+    return this.#sendPage(path, { request, response });
+  }
+
+  #sendFile(file: ConsoleFile, path: string, { request, response }: Exchange): number {
+    const { body, encoding } = chooseForm(file, request.headers["accept-encoding"]);
+    const headers = {
+      "Content-Type": file.type,
+      "Cache-Control": path.startsWith("/assets/") ? cachedForever : "no-cache",
+      Vary: "Accept-Encoding",
+      ...(encoding && { "Content-Encoding": encoding }),
+    };
+    return send(response, { status: 200, headers, body, isHead: request.method === "HEAD" });
+  }
+
+  /** Sends `index.html`. Its files are named relative to the page, so that any prefix works. */
+  #sendPage(path: string, { request, response }: Exchange): number {
+    const index = this.#built?.get("index.html")?.body.toString() ?? "";
+    const up = "../".repeat(path.split("/").length - 2);
+    const body = Buffer.from(index.replaceAll(/((?:src|href)=")\.\//g, `$1${up === "" ? "./" : up}`));
+    const headers = { "Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store" };
+    return send(response, { status: 200, headers, body, isHead: request.method === "HEAD" });
+  }
+}
+
+type Exchange = { request: IncomingMessage; response: ServerResponse };
+const text = { "Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store" };
+
+function chooseForm(
+  { body, br, gzip }: ConsoleFile,
+  accepted = "",
+): { body: Buffer; encoding: string | null } {
+  const takes = (name: string): boolean =>
+    new RegExp(String.raw`\b${name}\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))`).test(accepted);
+  if (br && takes("br")) return { body: br, encoding: "br" };
+  if (gzip && takes("gzip")) return { body: gzip, encoding: "gzip" };
+  return { body, encoding: null };
+}
+
+type Sent = { status: number; headers: Record<string, string>; body: Buffer | null; isHead?: boolean };
+
+function send(response: ServerResponse, { status, headers, body, isHead = false }: Sent): number {
+  const length = { "Content-Length": String(body?.length ?? 0) };
+  response.writeHead(status, { ...securityHeaders, ...headers, ...length });
+  response.end(isHead || body === null ? undefined : body);
+  return status;
+}

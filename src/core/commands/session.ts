@@ -1,0 +1,42 @@
+import { requireAccount } from "../accounts/plans.ts";
+import type { Decision } from "../decision/command.ts";
+import type { ConsoleSession } from "../model/consoleSession.ts";
+import { maxSessions, sessionSpan } from "../model/consoleSession.ts";
+import type { AccountId } from "../model/message.ts";
+import { Refusal } from "../values/errors.ts";
+
+/**
+ * Opens a session of the web console and removes the expired ones. `tokenHash` is the hash of the main token
+ * when the credential was checked: if the token was replaced since, the credential is no longer valid. Throws
+ * `Refusal`. A passive account may open sessions, which can only read.
+ */
+export const openSession: Decision<
+  { account: AccountId; tokenHash: string } & Pick<ConsoleSession, "hash" | "name" | "credential">,
+  ConsoleSession
+> = {
+  needs: ({ account }) => ({ accounts: [[account]] }),
+  decide: ({ account: id, tokenHash, ...opened }, draft, { now }) => {
+    const account = requireAccount(draft.get("accounts", id));
+    if (account.deletedAt !== undefined || account.tokenHash !== tokenHash)
+      throw new Refusal("unauthorized", "account: its credentials were just replaced; use the new ones");
+    const session: ConsoleSession = { ...opened, openedAt: now, expiresAt: now + sessionSpan };
+    const open = (account.sessions ?? []).filter(({ expiresAt }) => expiresAt > now);
+    draft.put("accounts", { ...account, sessions: [...open.slice(1 - maxSessions), session] });
+    return session;
+  },
+};
+
+/** Ends a session at once, on every node. */
+export const closeSession: Decision<{ account: AccountId; hash: string }, { closed: boolean }> = {
+  needs: ({ account }) => ({ accounts: [[account]] }),
+  decide: ({ account: id, hash }, draft) => {
+    const account = draft.get("accounts", id);
+    const closed = account?.sessions?.some((session) => session.hash === hash) ?? false;
+    if (account && closed)
+      draft.put("accounts", {
+        ...account,
+        sessions: (account.sessions ?? []).filter((session) => session.hash !== hash),
+      });
+    return { closed };
+  },
+};

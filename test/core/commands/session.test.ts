@@ -1,0 +1,60 @@
+import { beforeEach, expect, test } from "vitest";
+import { maxSessions, sessionSpan } from "../../../src/core/model/consoleSession.ts";
+import { CommandRunner, noon } from "../commandRunner.ts";
+
+let broker: CommandRunner;
+beforeEach(async () => {
+  broker = await CommandRunner.open();
+});
+
+const account = () => broker.memory.tables.accounts.values().find(({ id }) => id === "acme");
+const open = (hash: string, tokenHash = account()?.tokenHash ?? "") =>
+  broker.run("openSession", { account: "acme", tokenHash, hash, name: "m", credential: { kind: "main" } });
+const hashes = () => account()?.sessions?.map(({ hash }) => hash);
+
+test("a session is stored with its account, and replaces those that have expired", async () => {
+  const opened = await open("one");
+  expect(opened).toEqual({
+    hash: "one",
+    name: "m",
+    credential: { kind: "main" },
+    openedAt: noon,
+    expiresAt: noon + sessionSpan,
+  });
+  await open("two");
+  expect(hashes()).toEqual(["one", "two"]);
+  broker.now += sessionSpan;
+  await open("three");
+  expect(hashes()).toEqual(["three"]);
+});
+
+test("an account keeps its newest sessions", async () => {
+  for (let at = 0; at <= maxSessions; at++) await open(`s${at}`);
+  expect(hashes()?.length).toBe(maxSessions);
+  expect(hashes()?.[0]).toBe("s1");
+});
+
+test("a session ends once", async () => {
+  await open("one");
+  await open("two");
+  const close = (hash: string) => broker.run("closeSession", { account: "acme", hash });
+  expect([await close("one"), await close("one"), await close("none")]).toEqual([
+    { closed: true },
+    { closed: false },
+    { closed: false },
+  ]);
+  expect(hashes()).toEqual(["two"]);
+});
+
+test("a credential that was replaced after its check opens nothing", async () => {
+  await expect(open("one", "hash of the old token")).rejects.toThrow("were just replaced");
+  expect(hashes()).toBeUndefined();
+});
+
+test("all sessions end when the token is replaced, and other changes end none", async () => {
+  await open("one");
+  await broker.run("changeAccount", { account: "acme", change: { customerId: "c" } });
+  expect(hashes()).toEqual(["one"]);
+  await broker.run("rotateToken", { account: "acme", password: "p", token: "t", tokenHash: "h" });
+  expect(hashes()).toBeUndefined();
+});
