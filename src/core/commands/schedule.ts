@@ -89,10 +89,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
 /** The key distinguishes schedules from messages and from schedules with another expression. */
 const deduplicationKey = (key: string, cron: string): string => `schedule ${key} ${parseCron(cron)}`;
 
-/**
- * Reports whether the schedule is still the one that was created with the key, and not one that has replaced
- * it since.
- */
+/** Reports whether the schedule that was created with the key still exists and has not been replaced. */
 const isUnreplaced = (draft: Draft, { account, messageId, made }: Deduplication): boolean =>
   draft.get("schedules", account, messageId)?.createdAt === made.at;
 

@@ -11,8 +11,8 @@ export type BodyMemory = { total: number; sending: number; responses: number; gr
 export const smallResponse = 16 * 1024;
 
 /**
- * The part of the memory that messages in flight leave to responses. Without it, messages and responses could
- * wait for each other without end.
+ * The part of the memory that messages in flight leave to responses. Without this part, messages and
+ * responses could wait for each other without end.
  */
 const responseShare = 1 / 4;
 

@@ -92,10 +92,7 @@ export const spans = {
   deduplication: 10 * minute,
   /** How long calls to a source with the same signature and topic count as one message. */
   signature: day,
-  /**
-   * This long after its deletion, an account has nothing in flight, because a request or a lease lasts only
-   * hours.
-   */
+  /** The time after which a deleted account has nothing in flight. A request or a lease lasts only hours. */
   afterDeletion: 7 * day,
   /** The time that receivers have to learn new signing keys before the next rotation. */
   rotation: day,

@@ -24,7 +24,7 @@ const otherNodesSql = `select
 
 /** How often a node checks the other nodes, in milliseconds. */
 const checkInterval: Millis = 500;
-/** This long after a node has taken its lock, every other node has checked it. */
+/** The time after which every other node has checked a node that has taken its lock. */
 const observedByAllAfter: Millis = 3_000;
 
 /**

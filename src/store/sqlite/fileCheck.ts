@@ -58,7 +58,7 @@ function requireTornLog(path: string, { frame, frames, commits, checkpointed }: 
   if (checkpointed === "all" || (checkpointed === "none" && commits <= maxUnsyncedCommits)) return;
   const finding =
     `${path}-wal: damaged at frame ${frame}; ` +
-    `${commits} acknowledged changes are behind it, in ${frames} frames, and nothing was changed`;
+    `${commits} acknowledged changes follow it, in ${frames} frames; no file was changed`;
   const lastBytes =
     `copy both files, cut the log there (truncate -s <bytes> ${path}-wal, see docs/security.md), ` +
     'and check with "pragma integrity_check"';

@@ -255,7 +255,7 @@ describe("the write-ahead log", () => {
     const before = [path, `${path}-wal`].map((file) => readFileSync(file));
     for (let time = 0; time < 2; time++)
       await expect(opened(path)).rejects.toThrow(
-        /store\.db-wal: damaged at frame \d+; \d+ acknowledged changes are behind it.*restore both files/,
+        /store\.db-wal: damaged at frame \d+; \d+ acknowledged changes follow it.*restore both files/,
       );
     expect([path, `${path}-wal`].map((file) => readFileSync(file))).toEqual(before);
     await expect(openSqliteForMove(path, { name: "the store", isTarget: false })).rejects.toThrow(
