@@ -43,8 +43,8 @@ const notBuilt =
   "Then restart the server. --console off turns the console off.\n";
 
 /**
- * Responds to requests for the files of the console, from memory. The files contain nothing of any account, so
- * they need no session. Every path that is not a file is a page of the console and gets `index.html`.
+ * Responds to requests for the files of the console, from memory. The files contain nothing of any account,
+ * so they need no session. Every path that is not a file is a page of the console and gets `index.html`.
  */
 export class ConsoleFiles {
   readonly #built: BuiltConsole;
