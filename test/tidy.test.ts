@@ -50,6 +50,7 @@ describe("imports", () => {
       ...["http", "auth", "webhooks", "settings", "route", "publishing", "admission", "views"],
       ...[
         "routes/lists",
+        "routes/situation",
         "routes/accounts",
         "routes/messages",
         "routes/workflows",

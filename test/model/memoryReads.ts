@@ -2,7 +2,13 @@ import type { AccountId, Bytes, Millis } from "../../src/core/model/message.ts";
 import { isUnfinished, noBytes } from "../../src/core/model/message.ts";
 import type { Usage } from "../../src/core/model/counts.ts";
 import { bucketRangeFrom } from "../../src/core/accounts/usage.ts";
-import type { BodyOptions, RowSize, StorageReads, StoredSum } from "../../src/store/queries/storageReads.ts";
+import type {
+  BodyOptions,
+  DuePosition,
+  RowSize,
+  StorageReads,
+  StoredSum,
+} from "../../src/store/queries/storageReads.ts";
 import { compareText, isDue, sortByDue } from "./memoryDue.ts";
 import type { Memory } from "./memoryRows.ts";
 import { filterRows, listHeld, listOfRun, listRange, pick, withBodies } from "./memoryRows.ts";
@@ -39,6 +45,7 @@ export function createStorageReads(memory: Memory): StorageReads {
       listRange(memory, "messages", { ...range, limit: Infinity })
         .filter((row) => row.host === host)
         .slice(0, range.limit),
+    ...createUnfinishedReads(memory),
     countAhead: async ({ account, waitlist, id }, max) =>
       listHeld(memory, account, waitlist ?? "")
         .filter((row) => row.id < id)
@@ -95,6 +102,49 @@ export function createStorageReads(memory: Memory): StorageReads {
     },
   };
 }
+
+/** Returns the reads that list unfinished messages. */
+function createUnfinishedReads(
+  memory: Memory,
+): Pick<
+  StorageReads,
+  "attemptedMessages" | "messagesByDue" | "heldMessages" | "leasedMessages" | "pausedLimiters"
+> {
+  const { limiters, messages } = memory.tables;
+  return {
+    attemptedMessages: async (range) =>
+      listRange(memory, "messages", { ...range, limit: Infinity })
+        .filter(({ attempts }) => attempts > 0)
+        .slice(0, range.limit),
+    messagesByDue: async ({ account, after, before, descending, limit }) => {
+      const due = filterRows(messages, (row) => row.account === account && row.leasedBy === null).flatMap(
+        (row) => (row.dueAt === null ? [] : [{ row, dueAt: row.dueAt, id: row.id }]),
+      );
+      const within = due
+        .filter((one) => comparePositions(one, after) > 0 && comparePositions(one, before) < 0)
+        .sort(comparePositions);
+      return (descending ? within.reverse() : within).slice(0, limit).map(({ row }) => row);
+    },
+    heldMessages: async ({ account, from, to, limit }) =>
+      filterRows(
+        messages,
+        (row) =>
+          row.account === account && row.waitlist !== null && row.waitlist >= from && row.waitlist <= to,
+      ).slice(0, limit),
+    leasedMessages: async ({ account, scan }) => {
+      const leased = filterRows(messages, ({ leasedBy }) => leasedBy !== null);
+      return leased.length > scan ? null : leased.filter((row) => row.account === account);
+    },
+    pausedLimiters: async ({ account, limit }) =>
+      filterRows(limiters, (row) => row.account === account && row.paused)
+        .map(({ id }) => id)
+        .sort(compareText)
+        .slice(0, limit),
+  };
+}
+
+const comparePositions = (a: DuePosition, b: DuePosition): number =>
+  a.dueAt - b.dueAt || compareText(a.id, b.id);
 
 function sumStoredBytes(
   memory: Memory,

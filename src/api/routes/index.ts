@@ -22,6 +22,7 @@ import { schedules } from "./messages/schedules.ts";
 import { sources } from "./messages/sources.ts";
 import { statistics } from "./accounts/statistics.ts";
 import { tokens } from "./accounts/tokens.ts";
+import { unfinishedMessages } from "./situation/unfinished.ts";
 import { trigger } from "./workflows/trigger.ts";
 import { waits } from "./workflows/waits.ts";
 import { workflowDlq } from "./workflows/workflowDlq.ts";
@@ -33,6 +34,7 @@ export const routes: readonly Route[] = [
   batch,
   ...groups,
   ...messages,
+  ...unfinishedMessages,
   ...dlq,
   ...log,
   audit,

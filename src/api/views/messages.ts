@@ -54,7 +54,12 @@ export function messageJson(message: StoredMessage): Record<string, unknown> {
 }
 
 /** Returns the URL group, queue and schedule of a message. */
-const originFields = ({ group, endpoint, queue, scheduleId }: StoredMessage): Record<string, unknown> => ({
+export const originFields = ({
+  group,
+  endpoint,
+  queue,
+  scheduleId,
+}: StoredMessage): Record<string, unknown> => ({
   topicName: group,
   endpointName: endpoint,
   queueName: queue,

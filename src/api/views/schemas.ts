@@ -4,7 +4,8 @@ const millis = (about: string) => z.int().describe(`${about}, in Unix millisecon
 const headers = (about: string) =>
   z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
 
-const identityFields = {
+/** The fields that identify a message and its destination. */
+export const identityFields = {
   messageId: z.string().describe("The id of the message."),
   url: z.string().describe("The destination URL."),
   topicName: z.string().optional().describe("The URL group that the message was published to."),
@@ -15,7 +16,8 @@ const identityFields = {
   header: headers("Headers of the delivery"),
 };
 
-const sendFields = {
+/** The settings of a message that lists show. */
+export const sendFields = {
   maxRetries: z.int().min(0).describe("The maximum number of retries of the message."),
   retryDelayExpression: z
     .string()

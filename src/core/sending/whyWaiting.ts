@@ -33,11 +33,13 @@ export type WaitState = {
    * for neither.
    */
   accountLimiter?: Limiter | null;
+  /** The last failed attempt among its last rows of the log. Only lists need it. */
+  lastResult?: Pick<LogRow, "status" | "error"> | null;
   /**
    * The number of messages ahead of it in the waitlist. If there are more than `maxCounted`, it is
-   * `maxCounted` + 1.
+   * `maxCounted` + 1. It is null if they were not counted.
    */
-  waitingAhead: number;
+  waitingAhead: number | null;
   slotHolders: readonly SlotHolders[];
 };
 
@@ -333,6 +335,7 @@ function describeHostWait(waitState: WaitState): WaitReason {
 }
 
 function addPosition(reason: WaitReason, { waitingAhead }: WaitState): WaitReason {
+  if (waitingAhead === null) return reason;
   const more = waitingAhead > maxCounted;
   const count = more ? `more than ${maxCounted}` : waitingAhead === 0 ? "none" : String(waitingAhead);
   const text = `${reason.text}; ${count} ahead of it in the waitlist`;

@@ -1,10 +1,7 @@
 import { createRunQueries } from "./runs.ts";
 import type { DeadLetterEntry } from "./deadLetters.ts";
 import { withRuns } from "./deadLetters.ts";
-import { toIdRange } from "./pages.ts";
 import type { Key, Rows, TableName } from "../../core/decision/command.ts";
-import type { Filter } from "../../core/search/filter.ts";
-import { listWantedHosts, matchesFilter } from "../../core/search/filter.ts";
 import { readIdTime } from "../../core/values/ids.ts";
 import { memory, spans } from "../../core/values/limits.ts";
 import type { LimitedList, Retention } from "../../core/commands/retention.ts";
@@ -30,13 +27,14 @@ import type { AuditPage, AuditQuery } from "./audit.ts";
 import { readAuditPage } from "./audit.ts";
 import type { DeadLetterPage } from "./deadLetters.ts";
 import { listDeadLetters } from "./deadLetters.ts";
-import { readChunks, readChunksToHosts, withMessages } from "./pages.ts";
 import type { LogPage } from "./logs.ts";
 import { readLogPage } from "./logs.ts";
-import { pickTagLookup } from "./byTag.ts";
 import { hasData } from "./hasData.ts";
 import type { RunLogPage, RunLogQuery } from "./runLogs.ts";
 import { readRunLogPage } from "./runLogs.ts";
+import type { UnfinishedPage } from "./unfinished.ts";
+import { findUnfinished, listUnfinished } from "./unfinished.ts";
+import type { UnfinishedQuery } from "./unfinishedSets.ts";
 import { readWaitState } from "./waitState.ts";
 import { withKeptLog } from "./wholeLog.ts";
 import type {
@@ -50,9 +48,9 @@ import type {
   StorageReads,
   StoredSum,
 } from "./storageReads.ts";
-import { readMessages, countFittingPage, toKeys, scanLimit } from "./storageReads.ts";
+import { countFittingPage } from "./storageReads.ts";
 
-type UnfinishedPage = { messageIds: MessageId[]; cursor: string | null };
+type UnfinishedIds = { messageIds: MessageId[]; cursor: string | null };
 /** A message and its state. `finishedAt` is null while the message is unfinished. */
 export type MessageView = { message: StoredMessage; state: MessageState | null; finishedAt: Millis | null };
 
@@ -147,8 +145,18 @@ function createMessageQueries(storageReads: StorageReads) {
      * Returns unfinished messages that pass the filter, oldest first. With `belongsToRun: false`, messages of
      * runs are omitted. `cursor` is set if the page ends before the list does.
      */
-    unfinished: (query: Omit<ListQuery, "order">): Promise<UnfinishedPage> =>
-      listUnfinished(storageReads, query),
+    unfinished: async (query: Omit<ListQuery, "order">): Promise<UnfinishedIds> => {
+      const { entries, cursor } = await findUnfinished(storageReads, {
+        ...query,
+        sort: "created",
+        order: "earliestFirst",
+      });
+      return { messageIds: entries.map(({ state }) => state.id), cursor };
+    },
+    /**
+     * Returns a page of unfinished messages, with what each waits for and, if that is cheap, their number.
+     */
+    listUnfinished: (query: UnfinishedQuery): Promise<UnfinishedPage> => listUnfinished(storageReads, query),
     deadLetter: async (account: AccountId, id: string): Promise<DeadLetterEntry | null> => {
       const deadLetter = await one("deadLetters", account, id);
       const message = deadLetter && (await one("storedMessages", account, deadLetter.messageId));
@@ -234,53 +242,6 @@ const findLastLogRow = async (
   id: MessageId,
 ): Promise<LogRow | undefined> =>
   (await withKeptLog(storageReads).messageLog(id, { account, descending: true, limit: 1, bodies: false }))[0];
-
-async function listUnfinished(
-  storageReads: StorageReads,
-  { account, filter, cursor, count }: Omit<ListQuery, "order">,
-) {
-  if (filter.messageIds) return { messageIds: await findNamed(storageReads, account, filter), cursor: null };
-  const messageIds: MessageId[] = [];
-  const range = { account, ...toIdRange("msg", filter, { cursor }) };
-  const tagLookup = await pickTagLookup(storageReads, { list: "unfinished", filter, range });
-  const hosts = tagLookup ? null : listWantedHosts(filter);
-  const chunks = hosts
-    ? readChunksToHosts(storageReads, hosts, range)
-    : readChunks(storageReads, "messages", { range, tagLookup, limit: count });
-  let scanned = 0;
-  for await (const { row, message } of withMessages(storageReads, {
-    account,
-    chunks,
-    toMessageId: ({ id }) => id,
-  })) {
-    if (message && isWantedState(filter, row) && matchesFilter(filter, { message, time: message.createdAt }))
-      messageIds.push(row.id);
-    if (messageIds.length === count || ++scanned >= scanLimit) return { messageIds, cursor: row.id };
-  }
-  return { messageIds, cursor: null };
-}
-
-const isWantedState = ({ belongsToRun }: Filter, state: MessageState): boolean =>
-  isUnfinished(state) && (belongsToRun !== false || state.run === null);
-
-/** Returns the ids of the named messages that pass the filter and are unfinished. */
-async function findNamed(
-  storageReads: StorageReads,
-  account: AccountId,
-  filter: Filter,
-): Promise<MessageId[]> {
-  const named = await storageReads.rows("messages", toKeys(account, filter.messageIds ?? []));
-  const states = named.filter((state) => isWantedState(filter, state));
-  const messages = await readMessages(
-    storageReads,
-    account,
-    states.map(({ id }) => id),
-  );
-  const matching = [...messages.values()].filter((message) =>
-    matchesFilter(filter, { message, time: message.createdAt }),
-  );
-  return matching.map(({ id }) => id).sort();
-}
 
 const addSpan = (time: Millis | null, span: Millis): Millis | null => (time === null ? null : time + span);
 

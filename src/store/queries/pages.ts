@@ -7,7 +7,8 @@ import { mergeSorted, listTaggedIds } from "./byTag.ts";
 import type { Range, StorageReads } from "./storageReads.ts";
 import { lastTime, readMessages, toKeys, rangePast } from "./storageReads.ts";
 
-const chunk = 500;
+/** The number of rows that a search reads at once. */
+export const chunk = 500;
 
 /**
  * Returns rows of a table without their bodies, chunk by chunk. `tagLookup`: only rows that have one of its
@@ -84,7 +85,7 @@ async function* readWhole<T extends "storedMessages" | "messages" | "deadLetters
   }
 }
 
-/** Returns unfinished messages to some hosts, oldest first, chunk by chunk. */
+/** Returns unfinished messages to some hosts in the order of the range, chunk by chunk. */
 export async function* readChunksToHosts(
   storageReads: StorageReads,
   hosts: readonly string[],
@@ -94,7 +95,7 @@ export async function* readChunksToHosts(
   yield* inPortions(
     mergeSorted(
       hosts.map((host) => readMessagesToHost(storageReads, host, { ...range, limit })),
-      (a, b) => a.id < b.id,
+      (a, b) => a.id < b.id !== (range.descending === true),
     ),
     chunk,
   );

@@ -45,8 +45,21 @@ export interface StorageReads {
   range<T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]>;
   /** Returns a range of the log or of the kept log of one message. */
   messageLog(messageId: MessageId, range: Range, table?: LogName): Promise<readonly LogRow[]>;
-  /** Returns unfinished messages to a host, oldest first. */
+  /** Returns unfinished messages to a host. */
   messagesToHost(host: string, range: Range): Promise<readonly MessageState[]>;
+  /** Returns unfinished messages of which an attempt has ended. */
+  attemptedMessages(range: Range): Promise<readonly MessageState[]>;
+  /** Returns unfinished messages that wait for their due time, by due time. */
+  messagesByDue(range: DueRange): Promise<readonly MessageState[]>;
+  /** Returns held messages whose waitlist is between two ids, inclusive, in no order. */
+  heldMessages(of: WaitlistRange): Promise<readonly MessageState[]>;
+  /**
+   * Returns the messages of an account that are in flight, in no order. Returns null if more than `scan`
+   * messages of all accounts are.
+   */
+  leasedMessages(of: { account: AccountId; scan: number }): Promise<readonly MessageState[] | null>;
+  /** Returns the ids of the queues and keys of an account that are paused, in no order. */
+  pausedLimiters(of: { account: AccountId; limit: number }): Promise<readonly string[]>;
   /** Returns how many messages precede a held message in its waitlist, counted up to `limit`. */
   countAhead(state: MessageState, limit: number): Promise<number>;
   queueSlots(account: AccountId, queue: string, limit: number): Promise<readonly QueueSlot[]>;
@@ -90,6 +103,19 @@ export interface StorageReads {
   /** Returns the waiters for an event in any run, in the order of their ids. */
   eventWaiters(event: string, range: Range): Promise<readonly Waiter[]>;
 }
+
+/** A position in the order of due times. Messages with the same due time are in the order of their ids. */
+export type DuePosition = { dueAt: Millis; id: string };
+/** A range of messages by due time. `after` and `before` are exclusive. */
+export type DueRange = {
+  account: AccountId;
+  after: DuePosition;
+  before: DuePosition;
+  descending: boolean;
+  limit: number;
+};
+/** The waitlists of an account from one id to another, inclusive. */
+export type WaitlistRange = { account: AccountId; from: string; to: string; limit: number };
 
 /** Configuration tables whose rows may be large. */
 export type SizedName = "schedules" | "urlGroups";

@@ -156,6 +156,8 @@ create index messages_queue on messages (account, queue, id) where queue is not 
 create index messages_queue_slot on messages (account, queue_slot, id) where queue_slot is not null;
 create index messages_host on messages (account, host, id) /*postgres: where id <> '' */;
 create index messages_run on messages (account, run, id) where run is not null;
+-- Lists find messages with attempts among those that wait for their first one.
+create index messages_attempted on messages (account, id) where attempts > 0;
 
 -- Hosts for which messages are held because this server has no capacity for another delivery to them.
 create table host_waitlists (
@@ -171,6 +173,7 @@ create index host_waitlists_turn on host_waitlists (account, due_at, host) where
 
 -- Queues, flow-control keys and the limits of concurrent deliveries of accounts, with their counters. These
 -- rows are updated more often than any others. Messages that a limiter holds are in the waitlist of its id.
+-- `paused` is 1 or null.
 create table limiters (
   account text not null,
   id text not null,
@@ -180,6 +183,7 @@ create table limiters (
   window_start bigint not null,
   window_used integer not null,
   updated_at bigint not null,
+  paused integer,
   detail text not null,
   primary key (account, id)
 ) /*sqlite: without rowid */
@@ -187,6 +191,7 @@ create table limiters (
     autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
 create index limiters_due on limiters (due_at, account, id) where due_at is not null;
 create index limiters_turn on limiters (account, due_at, id) where due_at is not null;
+create index limiters_paused on limiters (account, paused) where paused is not null;
 
 -- A slot of a queue that a message occupies until it and its callbacks have finished. `holders` counts them.
 -- The id is the id of the message.

@@ -205,11 +205,23 @@ export const tables: Tables = withChecksums({
       window_start: "bigint",
       window_used: "integer",
       updated_at: "bigint",
+      paused: "integer",
       detail: "text",
     },
     key: ["account", "id"],
     contested: true,
-    write: ({ account, id, dueAt, running, waiting, windowStart, windowUsed, updatedAt, ...detail }) => ({
+    write: ({
+      account,
+      id,
+      dueAt,
+      running,
+      waiting,
+      windowStart,
+      windowUsed,
+      updatedAt,
+      paused,
+      ...detail
+    }) => ({
       account,
       id,
       due_at: dueAt,
@@ -218,6 +230,7 @@ export const tables: Tables = withChecksums({
       window_start: windowStart,
       window_used: windowUsed,
       updated_at: updatedAt,
+      paused: paused ? 1 : null,
       detail: JSON.stringify(detail),
     }),
     read: (row) => ({
@@ -228,6 +241,7 @@ export const tables: Tables = withChecksums({
       running: readNumber(row.running),
       waiting: readNumber(row.waiting),
       updatedAt: readNumber(row.updated_at),
+      paused: row.paused !== null,
       windowStart: readNumber(row.window_start),
       windowUsed: readNumber(row.window_used),
     }),

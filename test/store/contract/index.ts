@@ -22,6 +22,7 @@ import { describeStored } from "./stored.ts";
 import { describeTrim } from "./trim.ts";
 import { describeTimeIndex } from "./timeIndex.ts";
 import { describeSources } from "./sources.ts";
+import { describeUnfinished } from "./unfinished.ts";
 import { describeUsage } from "./usage.ts";
 import { describeSessions } from "./sessions.ts";
 import { describeTokens } from "./tokens.ts";
@@ -43,6 +44,7 @@ const others = [
   ],
   ...[
     describeReads,
+    describeUnfinished,
     describeTimeIndex,
     describeRetention,
     describeObjectLimits,

@@ -9,6 +9,7 @@ import { createPartitions } from "../../../src/store/postgres/partitions.ts";
 import { connect } from "../../../src/store/postgres/session.ts";
 import { createConnection, runPlain } from "../../../src/store/postgres/connection.ts";
 import { getLoader } from "../../../src/store/sql/loader.ts";
+import { createSqlReads } from "../../../src/store/sql/reads.ts";
 import { getStatements } from "../../../src/store/sql/statements.ts";
 import { tableNames } from "../../../src/store/store.ts";
 import type { ColumnType } from "../../../src/store/sql/tables.ts";
@@ -125,6 +126,40 @@ async function loaded(): Promise<Asked[]> {
   return asked;
 }
 
+/** Returns the reads that list unfinished messages with the statements that they run. */
+async function listed(): Promise<Asked[]> {
+  const put: { text: string; parameters: number }[] = [];
+  const reads = createSqlReads(
+    createConnection(async ({ text, values = [] }) => {
+      put.push({ text, parameters: values.length });
+      return { rows: [] };
+    }),
+  );
+  const range = { account: "a", limit: 3 };
+  const due = { account: "a", limit: 3, after: { dueAt: 0, id: "" }, before: { dueAt: 9, id: "~" } };
+  const byDue = { messages_turn: ["account", "due_at"] };
+  const asks: [string, () => Promise<unknown>, Asked["ways"]][] = [
+    ["messages to a host", () => reads.messagesToHost("h", range), { messages_host: ["account", "host"] }],
+    ["messages with attempts", () => reads.attemptedMessages(range), { messages_attempted: ["account"] }],
+    ["messages by due time", () => reads.messagesByDue({ ...due, descending: false }), byDue],
+    ["messages by due time, latest first", () => reads.messagesByDue({ ...due, descending: true }), byDue],
+    [
+      "messages in waitlists",
+      () => reads.heldMessages({ ...range, from: "key:", to: "key;" }),
+      { messages_waitlist: ["account", "waitlist"] },
+    ],
+    ["messages in flight", () => reads.leasedMessages({ account: "a", scan: 10 }), { messages_leased: [] }],
+    ["paused limiters", () => reads.pausedLimiters(range), { limiters_paused: ["account", "paused"] }],
+  ];
+  const asked: Asked[] = [];
+  for (const [what, ask, ways] of asks) {
+    put.length = 0;
+    await ask();
+    asked.push(...put.map(({ text, parameters }) => ({ what, text, parameters, ways })));
+  }
+  return asked;
+}
+
 type PlanNode = {
   "Node Type"?: string;
   "Index Name"?: string;
@@ -211,7 +246,7 @@ test(
     closeAfterTest(await openNode(url, new TestClock()));
     const writer = await connect({ url }, { kind: "writer" });
     onTestFinished(() => writer.end());
-    const asked = [...byKeys(), ...inTurns(), ...(await loaded())];
+    const asked = [...byKeys(), ...inTurns(), ...(await loaded()), ...(await listed())];
     const lookAt = async (): Promise<void> => {
       await runPlain(writer, "vacuum");
       await runPlain(writer, "analyze");

@@ -15,7 +15,7 @@ import type { RouteContext } from "../../route/route.ts";
  * A parameter with run ids. Its values are not split at commas: callers choose run ids, so an id may contain
  * a comma.
  */
-const runIds = z
+export const runIds = z
   .array(
     z.string().min(1, "is empty").max(limits.nameLength, `is longer than ${limits.nameLength} characters`),
   )

@@ -112,7 +112,7 @@ const cancelMany = route({
   path: "/v2/messages",
   tag: "Messages",
   summary: "Cancel many messages",
-  instead: "GET /v2/logs lists messages; DELETE cancels all unfinished messages, unless it has filters",
+  instead: "GET lists unfinished messages, and POST /v2/publish/{destination} creates one",
   about:
     "Cancels unfinished messages, oldest first: those with the given ids, or those that match all filters. " +
     "Without a filter, every unfinished message matches. " +

@@ -288,22 +288,24 @@ describe("cancelling", () => {
   });
 });
 
-test.each([
-  [
-    "/v2/messages",
-    "method: GET is not allowed here; GET /v2/logs lists messages; DELETE cancels all unfinished " +
-      "messages, unless it has filters",
-  ],
-  [
-    "/v2/workflows/runs",
-    "method: GET is not allowed here; GET /v2/workflows/logs lists runs, and DELETE cancels all " +
-      "active runs, unless it has filters",
-  ],
-])("the refusal of GET %s names the list and what DELETE does", async (path, error) => {
+test("the refusal of an unknown method suggests nothing that deletes", async () => {
   const { ask } = await createTestServer();
-  expect(await ask("GET", path)).toMatchObject({
+  expect(await ask("POST", "/v2/messages")).toMatchObject({
+    status: 405,
+    headers: { allow: "DELETE, GET, HEAD" },
+    body: {
+      error:
+        "method: POST is not allowed here; GET lists unfinished messages, and POST " +
+        "/v2/publish/{destination} creates one",
+    },
+  });
+  expect(await ask("GET", "/v2/workflows/runs")).toMatchObject({
     status: 405,
     headers: { allow: "DELETE" },
-    body: { error },
+    body: {
+      error:
+        "method: GET is not allowed here; GET /v2/workflows/logs lists runs, and DELETE cancels all " +
+        "active runs, unless it has filters",
+    },
   });
 });

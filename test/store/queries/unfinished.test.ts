@@ -1,0 +1,80 @@
+import { expect, test } from "vitest";
+import type { Store } from "../../../src/store/store.ts";
+import { scanLimit } from "../../../src/store/queries/storageReads.ts";
+import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
+import { closeAfterTest, createSource, makeInput, StoreFixture, TestClock } from "../storeFixture.ts";
+
+type Query = Parameters<Store["read"]["listUnfinished"]>[0];
+
+const makeQuery = (overrides: Partial<Query>): Query => ({
+  account: "acc",
+  filter: {},
+  sort: "created",
+  order: "earliestFirst",
+  cursor: null,
+  count: 100,
+  ...overrides,
+});
+
+/** Opens a store with many messages that are due later. The last one has a different path. */
+async function openLongList(count: number): Promise<StoreFixture> {
+  const clock = new TestClock();
+  const store = closeAfterTest(await sqliteStore(":memory:", createSource(clock, "nod_a")));
+  const fixture = new StoreFixture(store, clock, "nod_a");
+  await fixture.account();
+  const common = makeInput({ delay: 60_000, body: new Uint8Array(0) });
+  await fixture.publish([
+    ...Array.from({ length: count }, () => common),
+    { ...common, url: "https://one.example/rare", labels: ["rare"] },
+  ]);
+  return fixture;
+}
+
+test("one call searches a limited number of messages, and its cursor continues behind them", async () => {
+  const fixture = await openLongList(2 * scanLimit);
+  for (const sort of ["created", "due"] as const) {
+    const query = makeQuery({ sort, filter: { paths: ["/rare"] } });
+    const pages: number[] = [];
+    let cursor: string | null = null;
+    do {
+      const page: Awaited<ReturnType<Store["read"]["listUnfinished"]>> =
+        await fixture.store.read.listUnfinished({ ...query, cursor });
+      pages.push(page.entries.length);
+      expect(page.total).toBeNull();
+      cursor = page.cursor;
+    } while (cursor !== null);
+    expect(pages).toEqual([0, 0, 1]);
+  }
+});
+
+test("a rare tag is found at once among many messages, in both orders", async () => {
+  const fixture = await openLongList(2 * scanLimit);
+  for (const sort of ["created", "due"] as const) {
+    const page = await fixture.store.read.listUnfinished(makeQuery({ sort, filter: { labels: ["rare"] } }));
+    expect(page).toMatchObject({ entries: [{}], cursor: null, total: { count: 1, more: false } });
+  }
+});
+
+test("a set of messages is sorted as a whole, or else searched in the order of the list", async () => {
+  const fixture = await openLongList(0);
+  for (const count of [999, 1]) {
+    fixture.capacity = { total: 0, perHost: 0 };
+    await fixture.publish(Array.from({ length: count }, () => makeInput({ url: "https://two.example/" })));
+    await fixture.store.execute("claim", { limit: 1_000 });
+  }
+  const query = makeQuery({ filter: { gates: ["capacity"] } });
+  const few = await fixture.store.read.listUnfinished(query);
+  expect(few).toMatchObject({ total: { count: 1_000, more: false } });
+  await fixture.publish([makeInput({ url: "https://two.example/" })]);
+  await fixture.store.execute("claim", { limit: 1_000 });
+  const many = await fixture.store.read.listUnfinished(query);
+  expect(many.total).toBeNull();
+  expect(many.entries.map(({ state }) => state.id)).toEqual(few.entries.map(({ state }) => state.id));
+  expect(many.cursor).toBe(few.cursor);
+});
+
+test("messages without a filter are counted up to a limit", async () => {
+  const fixture = await openLongList(10_000);
+  const { total } = await fixture.store.read.listUnfinished(makeQuery({ count: 1 }));
+  expect(total).toEqual({ count: 10_000, more: true });
+});
