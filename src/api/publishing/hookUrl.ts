@@ -3,7 +3,7 @@ import type { Store } from "../../store/store.ts";
 import { decodeHeaderText } from "../settings/grammar.ts";
 import type { EventAddress } from "./currentRun.ts";
 import { findCurrentRunId } from "./currentRun.ts";
-import { isValidKey } from "../settings/table.ts";
+import { isValidKey } from "../settings/settingTexts.ts";
 
 /** The parts of a webhook's URL: the id of an account, the id of a run, and the id of an event. */
 export type HookParams = { userId: string; workflowRunId: string; eventId: string };

@@ -1,11 +1,13 @@
 import { Refusal } from "../../core/values/errors.ts";
 import type { Account } from "../../core/model/message.ts";
+import { noSendSettings } from "../../core/model/message.ts";
 import { findSendingRefusal } from "../../core/commands/sendingLimits.ts";
 import type { RunOverrides } from "../../core/commands/resume.ts";
 import { listHeaderSettings, listQuerySettings, readAllSettings } from "../settings/grammar.ts";
 import type { MessageSettings } from "../settings/grammar.ts";
 import type { IncomingRequest } from "../route/route.ts";
 import { checkMayReadToSend } from "../route/scope.ts";
+import { readFieldOverrides, readFlowControlOverrides, readMessageOverrides } from "../settings/message.ts";
 import type { MessageSettingName } from "../settings/table.ts";
 import { checkNewRunId } from "../settings/workflow.ts";
 
@@ -48,16 +50,12 @@ export function readRunOverrides(
         "only valid for a single run; resume the runs one by one",
     );
   if (runId !== undefined) checkNewRunId(runId, workflow?.written["workflow-runid"]);
-  const key = values["flow-control-key"];
-  const flowControl = { ...(key === undefined ? {} : { key }), ...values["flow-control-value"] };
   const overrides = {
     ...(runId === undefined ? {} : { runId }),
-    ...(values.retries === undefined ? {} : { retries: values.retries }),
-    ...(values["retry-delay"] === undefined ? {} : { retryDelay: values["retry-delay"] }),
-    ...(values.delay === undefined ? {} : { delay: values.delay }),
-    ...(values.label === undefined ? {} : { labels: values.label }),
+    ...readFieldOverrides(values),
+    ...readMessageOverrides(values),
+    ...readFlowControlOverrides(values),
     ...(values["failure-callback"] === undefined ? {} : { failureUrl: values["failure-callback"] }),
-    ...(Object.keys(flowControl).length === 0 ? {} : { flowControl }),
   };
   checkMayReadToSend(
     incoming,
@@ -77,11 +75,7 @@ function findBrokenLimit(account: Account, { retries, retryDelay, delay, flowCon
   return findSendingRefusal(
     account,
     {
-      method: "POST",
-      headers: [],
-      timeout: null,
-      callback: null,
-      failureCallback: null,
+      ...noSendSettings,
       notBefore: null,
       retries: retries ?? null,
       retryDelay: retryDelay ?? null,

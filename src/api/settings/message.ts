@@ -11,13 +11,20 @@ import type {
 } from "../../core/model/message.ts";
 import type { Overrides } from "../../core/commands/overrides.ts";
 import { defaultCallback } from "../../core/commands/overrides.ts";
+import { noMessageSettings, noSendSettings } from "../../core/model/message.ts";
 import { limits } from "../../core/values/limits.ts";
 import { canonicalName, headerValue, joinHeaders } from "../../core/values/headers.ts";
 import { readForwardedHeader } from "./forward.ts";
 import type { MessageSettings } from "./grammar.ts";
-import type { MessageSettingName } from "./table.ts";
+import type { MessageSettingName, SettingValues } from "./table.ts";
 import { isUrl } from "../http/target.ts";
 import { settingRows } from "./table.ts";
+
+type MessageOverrides = Pick<Overrides, "delay" | "notBefore" | "labels" | "redaction">;
+type FieldOverrides = Omit<
+  Overrides,
+  keyof MessageOverrides | "flowControl" | "callback" | "failureCallback"
+>;
 
 /**
  * The parts of a publish request. `content`: the headers that describe the body. `senderHeaders` returns the
@@ -55,37 +62,50 @@ export function toMessageInput({
   const sending = toSendSettings(settings, joinHeaders(alongside, withOneType(content, settings.headers)));
   checkHeaderBytes(sending);
   const toUrl = isUrl(destination);
-  return {
-    method: sending.method,
-    headers: sending.headers,
-    retries: sending.retries,
-    retryDelay: sending.retryDelay,
-    timeout: sending.timeout,
-    flowControl: sending.flowControl,
-    callback: sending.callback,
-    failureCallback: sending.failureCallback,
+  const input: MessageInput = {
+    ...sending,
+    ...noMessageSettings,
     brand,
     url: toUrl ? destination : "",
     group: toUrl ? null : destination,
-    endpoint: null,
     queue: queue ?? null,
-    scheduleId: null,
     body,
-    delay: values.delay ?? null,
-    notBefore: values["not-before"] ?? null,
     deduplication: makeDeduplicationKey(settings, {
       destination: query === null ? destination : `${destination}?${query}`,
       body,
       headers: sending.headers,
     }),
-    deduplicationWindow: values["deduplication-window"] ?? null,
-    labels: values.label ?? [],
-    redaction: values["redact-fields"] ?? null,
     callerIp,
-    ...(values["keep-response"] ? { keepResponse: true } : {}),
-    reportsOn: null,
-    ...(query === null ? {} : { query }),
   };
+  copyValues(input, messageFields, values);
+  if (values["keep-response"]) input.keepResponse = true;
+  if (query !== null) input.query = query;
+  return input;
+}
+
+type FieldName = keyof MessageInput;
+
+/** The settings that are fields of a message, with their fields: those of all requests, and of messages. */
+const sendFields: (readonly [MessageSettingName, FieldName])[] = [];
+const messageFields: (readonly [MessageSettingName, FieldName])[] = [];
+for (const name of Object.keys(settingRows) as MessageSettingName[]) {
+  const { field } = settingRows[name];
+  if (field !== undefined) (field in noSendSettings ? sendFields : messageFields).push([name, field]);
+}
+
+/**
+ * Copies the given values to the fields of a message. The type of `SettingRow` checks that a field can have
+ * the values of its setting.
+ */
+function copyValues(
+  to: Partial<Record<FieldName, unknown>>,
+  fields: typeof sendFields,
+  values: Partial<SettingValues>,
+): void {
+  for (const [name, field] of fields) {
+    const value = values[name];
+    if (value !== undefined) to[field] = value;
+  }
 }
 
 /**
@@ -128,16 +148,15 @@ const excludeContent = (senderHeaders: HeaderList, content: HeaderList): HeaderL
 
 function toSendSettings(settings: MessageSettings, headers: HeaderList): SendSettings {
   const { values, callback, failureCallback } = settings;
-  return {
-    method: values.method ?? "POST",
+  const sending: SendSettings = {
+    ...noSendSettings,
     headers,
-    retries: values.retries ?? null,
-    retryDelay: values["retry-delay"] ?? null,
-    timeout: values.timeout ?? null,
     flowControl: readFlowControl(settings),
     callback: readCallback(values.callback, callback),
     failureCallback: readCallback(values["failure-callback"], failureCallback),
   };
+  copyValues(sending, sendFields, values);
+  return sending;
 }
 
 /** Returns the flow-control key with its limits. Throws `Refusal` if only one of them is given. */
@@ -233,24 +252,37 @@ export function readOverrides(settings: MessageSettings): Overrides {
   }
   return {
     ...readSendOverrides(settings),
-    ...(values.delay === undefined ? {} : { delay: values.delay }),
-    ...(values["not-before"] === undefined ? {} : { notBefore: values["not-before"] }),
-    ...(values.label === undefined ? {} : { labels: values.label }),
-    ...(values["redact-fields"] === undefined ? {} : { redaction: values["redact-fields"] }),
+    ...readMessageOverrides(values),
     ...(values["keep-response"] === undefined ? {} : { keepResponse: values["keep-response"] }),
   };
 }
 
-function readSendOverrides({ values, headers, callback, failureCallback }: MessageSettings) {
+/** Returns the settings that are fields of messages only, as far as they are given. */
+export function readMessageOverrides(values: Partial<SettingValues>): MessageOverrides {
+  const found: MessageOverrides = {};
+  copyValues(found, messageFields, values);
+  return found;
+}
+
+/** Returns the settings that are fields of every request, as far as they are given. */
+export function readFieldOverrides(values: Partial<SettingValues>): FieldOverrides {
+  const found: FieldOverrides = {};
+  copyValues(found, sendFields, values);
+  return found;
+}
+
+/** Returns the flow-control key and limits, as far as they are given. Empty if none is. */
+export function readFlowControlOverrides(values: Partial<SettingValues>): Pick<Overrides, "flowControl"> {
   const key = values["flow-control-key"];
   const flowControl = { ...(key === undefined ? {} : { key }), ...values["flow-control-value"] };
+  return Object.keys(flowControl).length === 0 ? {} : { flowControl };
+}
+
+function readSendOverrides({ values, headers, callback, failureCallback }: MessageSettings): Overrides {
   return {
-    ...(values.method === undefined ? {} : { method: values.method }),
+    ...readFieldOverrides(values),
+    ...readFlowControlOverrides(values),
     ...(headers.length === 0 ? {} : { headers }),
-    ...(values.retries === undefined ? {} : { retries: values.retries }),
-    ...(values["retry-delay"] === undefined ? {} : { retryDelay: values["retry-delay"] }),
-    ...(values.timeout === undefined ? {} : { timeout: values.timeout }),
-    ...(Object.keys(flowControl).length === 0 ? {} : { flowControl }),
     ...readCallbackOverrides("callback", values.callback, callback),
     ...readCallbackOverrides("failureCallback", values["failure-callback"], failureCallback),
   };

@@ -1,7 +1,7 @@
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import { decodeHeaderText } from "./grammar.ts";
-import { isValidKey } from "./table.ts";
+import { isValidKey } from "./settingTexts.ts";
 import { shorten } from "../http/target.ts";
 
 /**

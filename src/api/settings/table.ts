@@ -1,14 +1,23 @@
 import { z } from "zod";
 import { parseCron } from "../../core/values/cron.ts";
-import { parseDuration } from "../../core/values/duration.ts";
-import { Refusal } from "../../core/values/errors.ts";
 import { parseExpression } from "../../core/values/expression.ts";
 import { defaults, limits } from "../../core/values/limits.ts";
-import type { FlowControl, Method, Millis, Redaction } from "../../core/model/message.ts";
+import type { FlowControl, MessageInput, Method, Millis, Redaction } from "../../core/model/message.ts";
 import { parseRedaction } from "../../core/model/redaction.ts";
-import { memoize } from "../../core/values/memoize.ts";
-import { checkName, checkUrl } from "../http/target.ts";
+import { checkName } from "../http/target.ts";
 import { day, hour, minute } from "../../core/values/time.ts";
+import {
+  checkNameLength,
+  parseFlowControlValue,
+  parseKey,
+  readBoolean,
+  readDuration,
+  readLabels,
+  readSeconds,
+  readUrl,
+  readWindow,
+  refuseText,
+} from "./settingTexts.ts";
 
 /**
  * The values of the settings of a message or a callback. Keys are the names of the settings, without a
@@ -40,6 +49,11 @@ export type SettingValues = {
 /** The name of a setting, without a prefix. */
 export type MessageSettingName = keyof SettingValues;
 
+/** The fields of a message whose type is that of a setting. */
+type FieldOf<T> = {
+  [F in keyof MessageInput]-?: T extends MessageInput[F] ? F : never;
+}[keyof MessageInput];
+
 /** The description of a setting. `read` returns the value that a text means, or throws `Refusal`. */
 export type SettingRow<T> = {
   about: string;
@@ -50,6 +64,8 @@ export type SettingRow<T> = {
   forCallbacks: true | string;
   /** True if a retry of a dead letter can change it. Otherwise the text of the refusal. */
   forRetries: true | string;
+  /** The field of the message that has the value. Absent if more than one setting makes the field. */
+  field?: FieldOf<T>;
   /** The text of the refusal for messages, if only schedules can have it. */
   onlyForSchedules?: string;
   read(text: string): T;
@@ -67,6 +83,7 @@ const callbackDelayHint = "not valid for callbacks; use Callback-Delay to delay 
  */
 export const settingRows: { readonly [N in MessageSettingName]: SettingRow<SettingValues[N]> } = {
   method: {
+    field: "method",
     about: "HTTP method of the delivery: GET, POST, PUT, PATCH or DELETE, in any case. Default: POST.",
     example: "PUT",
     text: z.enum(methods),
@@ -77,6 +94,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
       refuseText(text, `must be one of ${methods.join(", ")}`),
   },
   delay: {
+    field: "delay",
     about:
       "Time to wait before the first attempt, such as 30s, 10m or 1d12h; a bare number is in seconds. " +
       `At most ${limits.delay / day} days, or the limit of the account. Default: 0. ` +
@@ -88,6 +106,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readDuration,
   },
   "not-before": {
+    field: "notBefore",
     about:
       "Unix time in seconds before which no attempt is made. Takes precedence over Delay. " +
       `At most ${limits.delay / day} days ahead, or the limit of the account.`,
@@ -98,6 +117,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readSeconds,
   },
   retries: {
+    field: "retries",
     about:
       "Number of times that a failed attempt is repeated: 0 or more, " +
       `at most ${limits.retries}, or the limit of the account. Default: ${defaults.retries}.`,
@@ -109,6 +129,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
       /^\d{1,20}$/.test(text) ? Number(text) : refuseText(text, "is not a whole number of 0 or more"),
   },
   "retry-delay": {
+    field: "retryDelay",
     about:
       "Milliseconds until the next attempt, as an expression of at most 256 characters. " +
       "The variable `retried` is the number of retries made so far. " +
@@ -125,6 +146,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     },
   },
   timeout: {
+    field: "timeout",
     about:
       "Time in which the destination must respond, such as 30s or 5m; a bare number is in seconds. " +
       `At least 1s, at most ${limits.timeout / hour} hours, or the limit of the account. ` +
@@ -206,6 +228,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readBoolean,
   },
   "deduplication-window": {
+    field: "deduplicationWindow",
     about:
       "Time during which a duplicate of this message is recognised, from 1s to 7d. Default: 10m. " +
       "Requires Deduplication-Id or Content-Based-Deduplication.",
@@ -216,6 +239,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readWindow,
   },
   label: {
+    field: "labels",
     about:
       "Labels by which the message can be found, separated by commas: " +
       `at most ${limits.labels}, each of at most ${limits.nameLength} characters.`,
@@ -226,6 +250,7 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
     read: readLabels,
   },
   "redact-fields": {
+    field: "redaction",
     about:
       "Parts of the message that no response of this API shows, separated by commas: " +
       "`body`, `header` (all headers), `header[Name]` (one header).",
@@ -283,111 +308,9 @@ export const settingRows: { readonly [N in MessageSettingName]: SettingRow<Setti
 };
 
 /**
- * Reports whether a text can be a flow-control key: 1 to `limits.nameLength` characters. Control characters
- * and lone surrogates are not allowed, because a database could not store them unchanged.
- */
-export const isValidKey = (text: string): boolean =>
-  text !== "" && text.length <= limits.nameLength && !/\p{Cc}|\p{Surrogate}/u.test(text);
-
-/** Returns a text that is a valid flow-control key. Throws `Refusal` for any other text. */
-export function parseKey(text: string): string {
-  if (text === "") return refuseText(text, "is empty");
-  return isValidKey(checkNameLength(text))
-    ? text
-    : refuseText(text, "contains control characters or is not valid Unicode");
-}
-
-/**
  * Names of settings that are accepted and ignored. Some of them describe the client that sends them. The
  * others are headers that this service sends with its deliveries, so that one server can deliver to the
  * publish path of another.
  */
 export const ignoredSettings =
   /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name|workflow-invoke-count)$/;
-
-/**
- * Throws `Refusal` for the text of a setting. The message shows at most the first 100 characters of the text.
- */
-export function refuseText(text: string, problem: string): never {
-  throw new Refusal(
-    "invalid",
-    `${JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text)} ${problem}`,
-  );
-}
-
-function readDuration(text: string): Millis {
-  return parseDuration(text) ?? refuseText(text, "is not a duration; use a value such as 30s, 10m or 1d12h");
-}
-
-function readWindow(text: string): Millis {
-  const window = readDuration(text);
-  if (window > 0 && window <= limits.deduplicationWindow) return window;
-  return refuseText(text, `is not between 1s and ${limits.deduplicationWindow / day}d`);
-}
-
-/** Reads a Unix time in seconds, up to the year 9999. Fractions are rounded to a second, as clients do. */
-function readSeconds(text: string): Millis {
-  const seconds = /^\d{1,12}(\.\d{1,20})?$/.test(text) ? Math.round(Number(text)) : Number.NaN;
-  return seconds <= 253_402_300_799 ? seconds * 1000 : refuseText(text, "is not a Unix time in seconds");
-}
-
-/**
- * Reads limits such as `parallelism=3, rate=5, period=1m`; each is optional, in any order. Cached, because
- * every message of a key has them.
- */
-const parseFlowControlValue = memoize((text): Readonly<Omit<FlowControl, "key">> => {
-  const found = new Map<string, number>();
-  for (const piece of text.split(",")) {
-    const [, name = "", value = ""] =
-      /^\s*(\w+)\s*=\s*(\w+)\s*$/.exec(piece) ?? refuseText(text, expectedLimits);
-    if (found.has(name)) refuseText(text, `has ${name} twice`);
-    if (name === "period")
-      found.set(
-        name,
-        parseDuration(value) || refuseText(text, "has a period that is not a duration of 1s or more"),
-      );
-    else if (name !== "parallelism" && name !== "rate") refuseText(text, expectedLimits);
-    else
-      found.set(
-        name,
-        parseCount(value) ?? refuseText(text, `has a ${name} that is not a whole number of 1 or more`),
-      );
-  }
-  return {
-    parallelism: found.get("parallelism") ?? null,
-    rate: found.get("rate") ?? null,
-    period: found.get("period") ?? null,
-  };
-});
-
-const parseCount = (text: string): number | null => (/^[1-9]\d{0,11}$/.test(text) ? Number(text) : null);
-
-const expectedLimits = "is invalid; use parallelism=3, rate=5, period=1m (each is optional)";
-
-/** Reads `true` or `false` in any case, because Python writes `True`. Throws `Refusal`. */
-export function readBoolean(text: string): boolean {
-  const lower = text.toLowerCase();
-  return lower === "true" || (lower === "false" ? false : refuseText(text, "is neither true nor false"));
-}
-
-/** Returns a URL that can be called. Throws `Refusal` for any other text. */
-export function readUrl(text: string): string {
-  checkUrl("", text);
-  return text;
-}
-
-function readLabels(text: string): string[] {
-  const labels = text
-    .split(",")
-    .map((label) => label.trim())
-    .filter((label) => label !== "");
-  if (labels.length > limits.labels)
-    throw new Refusal("invalid", `has ${labels.length} labels, the limit is ${limits.labels}`);
-  return [...new Set(labels.map(checkNameLength))];
-}
-
-function checkNameLength(text: string): string {
-  return text.length <= limits.nameLength
-    ? text
-    : refuseText(text, `is longer than ${limits.nameLength} characters`);
-}

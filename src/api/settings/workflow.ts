@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../../core/values/errors.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { RunFeatures } from "../../core/model/message.ts";
-import { readBoolean, parseKey, readUrl, refuseText } from "./table.ts";
+import { readBoolean, parseKey, readUrl, refuseText } from "./settingTexts.ts";
 import { shorten } from "../http/target.ts";
 
 /** The values of the settings of a workflow run. Keys are the names of the settings, without a prefix. */

@@ -1,5 +1,6 @@
 import { Refusal } from "../values/errors.ts";
 import { joinHeaders } from "../values/headers.ts";
+import { noSendSettings } from "../model/message.ts";
 import type { CallbackSettings, FlowControl, Millis, Redaction, SendSettings } from "../model/message.ts";
 
 /**
@@ -43,17 +44,7 @@ export function listOverrideUrls({ callback, failureCallback }: SendOverrides): 
 }
 
 /** Returns the settings of a callback of which only the URL is given. */
-export const defaultCallback = (url: string): CallbackSettings => ({
-  url,
-  method: "POST",
-  headers: [],
-  retries: null,
-  retryDelay: null,
-  timeout: null,
-  flowControl: null,
-  callback: null,
-  failureCallback: null,
-});
+export const defaultCallback = (url: string): CallbackSettings => ({ url, ...noSendSettings });
 
 /**
  * Returns the settings with the overrides. Throws `Refusal` if they change a key or a callback that the

@@ -41,8 +41,8 @@ import { mustHaveStorage } from "../accounts/storageQuota.ts";
 /** The settings that a resumed run may replace. Absent settings stay as they were. */
 export type RunOverrides = {
   runId?: string;
-  retries?: number;
-  retryDelay?: string;
+  retries?: number | null;
+  retryDelay?: string | null;
   /**
    * If only a key is given, the run keeps its limits. If only limits are given, it keeps its key. If the run
    * had neither, both must be given.

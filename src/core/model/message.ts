@@ -1,8 +1,10 @@
 import type { AccountId, Brand, Bytes, HeaderList, MessageId, Millis } from "../values/basics.ts";
 import type { Terms } from "./accountTerms.ts";
 import type { ConsoleSession } from "./consoleSession.ts";
+import type { RunKey, RunPart, RunPost } from "./runPost.ts";
 
 export type { AccountId, Brand, Bytes, HeaderList, IdKind, MessageId, Millis } from "../values/basics.ts";
+export type { InvokerPost, RunFeatures, RunKey, RunOrigin, RunPart, RunPost, StepHead } from "./runPost.ts";
 /** The id of a running server. */
 export type NodeId = string;
 /** The HTTP methods that a message can be sent with. */
@@ -23,6 +25,30 @@ export type SendSettings = {
   callback: CallbackSettings | null;
   failureCallback: CallbackSettings | null;
 };
+
+/** The send settings of a request for which nothing is set. */
+export const noSendSettings: SendSettings = {
+  method: "POST",
+  headers: [],
+  retries: null,
+  retryDelay: null,
+  timeout: null,
+  flowControl: null,
+  callback: null,
+  failureCallback: null,
+};
+
+/** Returns the send settings of a message, a callback or a run, without its other fields. */
+export const pickSendSettings = (from: SendSettings): SendSettings => ({
+  method: from.method,
+  headers: from.headers,
+  retries: from.retries,
+  retryDelay: from.retryDelay,
+  timeout: from.timeout,
+  flowControl: from.flowControl,
+  callback: from.callback,
+  failureCallback: from.failureCallback,
+});
 
 /** Where and how a callback is sent. */
 export type CallbackSettings = { url: string; delay?: Millis; labels?: readonly string[] } & SendSettings;
@@ -78,92 +104,20 @@ export type MessageInput = SendSettings & {
   post?: RunPost;
 };
 
-/**
- * The internal key of a workflow run. Callers know a run by its run id, which several runs may have one after
- * another.
- */
-export type RunKey = string;
-
-/**
- * A step as its endpoint names it. If `stepId` is 0, the step is a plan of the step `targetStep`. Other
- * members of the step stay in the body.
- */
-export type StepHead = {
-  stepId: number;
-  stepName: string;
-  stepType: string;
-  concurrent: number;
-  targetStep?: number;
-};
-
-/**
- * The meaning of a posted message for a workflow.
- * - `start`: its body is the initial payload, and its settings apply to all messages of the run. If `runId`
- *   is empty, a new one is created.
- * - `step`: its body is appended to the history.
- * - `call`: it is a request to a third party, whose response becomes a step.
- */
-export type RunPost =
-  | {
-      kind: "start";
-      runId: string;
-      url: string;
-      features: RunFeatures;
-      origin: RunOrigin;
-      invoker: InvokerPost | null;
-    }
-  | { kind: "step" | "call"; runId: string; head: StepHead | null };
-
-/**
- * Where a start comes from. `sdk`: a client posted it. `again`: the endpoint posted it for a run that is
- * already active. `rest`: it was requested without a client.
- */
-export type RunOrigin = "sdk" | "again" | "rest";
-
-/** The features of the client at a run's endpoint, as the start of the run reports them. */
-export type RunFeatures = {
-  /** The endpoint can fetch a large history itself. */
-  lazyFetch: boolean;
-  /** Failure callbacks report the initial payload instead of the whole history. */
-  initialBody: boolean;
-  /** The first response must show that it comes from a workflow. */
-  detect: boolean;
-  /** The settings of the start apply to all messages of the run. */
-  captured: boolean;
-};
-
-/** The step of another run that waits for the end of this run, and how the result is sent to it. */
-export type InvokerPost = {
-  runId: string;
-  createdAt: Millis;
-  url: string;
-  headers: HeaderList;
-  step: Readonly<Record<string, unknown>>;
-};
-
-/**
- * The role of a message in its run. A `step` carries the history up to itself. A `call` is a request to a
- * third party, and a `result` carries its response. A `failure` is the failure callback of the run.
- */
-export type RunPart = {
-  run: RunKey;
-  runId: string;
-  createdAt: Millis;
-  kind: "step" | "call" | "result" | "failure";
-  /** The key of its step, and the position of that step in the history. */
-  stepKey: string;
-  position: number;
-  /**
-   * The number of bytes that are sent. The body is made of the history, so this is 0 if the endpoint fetches
-   * the history itself.
-   */
-  size: number;
-  /**
-   * The first response is checked. `detect`: it must come from a workflow. `rest`: it must come from a
-   * workflow that can be triggered without a client.
-   */
-  first?: "detect" | "rest";
-};
+/** The fields of a `MessageInput` for which nothing is set, except the send settings. */
+export const noMessageSettings = {
+  group: null,
+  endpoint: null,
+  queue: null,
+  scheduleId: null,
+  delay: null,
+  notBefore: null,
+  deduplication: null,
+  labels: [],
+  redaction: null,
+  callerIp: null,
+  reportsOn: null,
+} as const satisfies Omit<MessageInput, keyof SendSettings | "brand" | "url" | "body">;
 
 /** The message that a callback reports on and, for a failure callback, its dead letter. */
 export type CallbackSubject = {
@@ -192,6 +146,52 @@ export type StoredMessage = Omit<
   run?: RunPart;
   damaged?: Damaged;
 };
+
+/** A request for exactly one message, which may belong to a run. */
+export type SingleInput = Omit<MessageInput, "post"> & { run?: RunPart };
+
+/**
+ * Returns a message as it is stored. Every field is listed by name: V8 turns an object that is spread and
+ * extended into a hash table, which is slow for all code that reads it.
+ */
+export function makeStoredMessage(
+  input: SingleInput,
+  created: Pick<
+    StoredMessage,
+    "account" | "id" | "createdAt" | "notBefore" | "startedAtOnce" | "retries" | "timeout"
+  >,
+): StoredMessage {
+  const message: StoredMessage = {
+    account: created.account,
+    id: created.id,
+    brand: input.brand,
+    url: input.url,
+    method: input.method,
+    headers: input.headers,
+    body: input.body,
+    retries: created.retries,
+    retryDelay: input.retryDelay,
+    timeout: created.timeout,
+    flowControl: input.flowControl,
+    callback: input.callback,
+    failureCallback: input.failureCallback,
+    group: input.group,
+    endpoint: input.endpoint,
+    queue: input.queue,
+    scheduleId: input.scheduleId,
+    deduplication: input.deduplication,
+    labels: input.labels,
+    redaction: input.redaction,
+    callerIp: input.callerIp,
+    reportsOn: input.reportsOn,
+    createdAt: created.createdAt,
+    notBefore: created.notBefore,
+    startedAtOnce: created.startedAtOnce,
+  };
+  if (input.run !== undefined) message.run = input.run;
+  if (input.keepResponse) message.keepResponse = true;
+  return message;
+}
 
 /**
  * Marks a row that was altered on disk. The row has no body, and no other field that may have been altered:

@@ -8,6 +8,7 @@ import type {
   MessageInput,
   CallbackSubject,
 } from "../model/message.ts";
+import { noMessageSettings } from "../model/message.ts";
 import { base64 } from "../values/base64.ts";
 
 /** `maxBytes` is the largest size of the body. */
@@ -34,6 +35,7 @@ export function makeCallbackInput({
 }: CallbackContent): Omit<MessageInput, "post"> {
   const { url, delay = null, labels = [], ...settings } = callback;
   return {
+    ...noMessageSettings,
     ...settings,
     url,
     delay,
@@ -46,12 +48,6 @@ export function makeCallbackInput({
     body: new TextEncoder().encode(
       formatCallbackBody({ message, retried, outcome, dlqId: reportsOn.dlqId, maxBytes }),
     ),
-    notBefore: null,
-    deduplication: null,
-    group: null,
-    endpoint: null,
-    queue: null,
-    scheduleId: null,
     // The body reports the headers and the body of the original. If the original hides any of them, the whole
     // body of the callback is hidden. The headers of the callback are hidden as in the original, because the
     // original shows them too.

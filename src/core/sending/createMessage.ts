@@ -10,20 +10,17 @@ import type {
   Account,
   AccountId,
   StoredMessage,
-  MessageInput,
   MessageId,
   MessageState,
   Millis,
-  RunPart,
+  SingleInput,
 } from "../model/message.ts";
+import { makeStoredMessage } from "../model/message.ts";
 import type { Limiter } from "../model/limiter.ts";
 import { parseAddress } from "../values/url.ts";
 import { defaultTimeout, readLimits } from "../accounts/plans.ts";
 import { makeTimeIndexKeys } from "../search/timeIndex.ts";
 import { countMessage } from "../accounts/usage.ts";
-
-/** A request for exactly one message, which may belong to a run. */
-export type SingleInput = Omit<MessageInput, "post"> & { run?: RunPart };
 
 /** A message to accept. `slot` is the queue slot that a callback shares with the message it reports on. */
 type AcceptInput = { account: Account; input: SingleInput; slot?: MessageId | null };
@@ -52,12 +49,14 @@ export function accept(
     stoppedAt === null &&
     maySendAtOnce(draft, state) &&
     draft.takeCapacity(account.id, state.host, state.size);
-  const message = toStoredMessage(input, {
-    account,
+  const message = makeStoredMessage(input, {
+    account: account.id,
     id: state.id,
     createdAt: moment.now,
     notBefore: dueAt,
     startedAtOnce,
+    retries: input.retries ?? Math.min(defaults.retries, readLimits(account).retries),
+    timeout: input.timeout ?? defaultTimeout(account),
   });
   draft.put("storedMessages", message);
   draft.indexTime(account.id, message.id, state.timeKeys);
@@ -65,50 +64,6 @@ export function accept(
   if (startedAtOnce) lease(draft, moment, { account, message, state });
   else if (stoppedAt !== null && hasLimiter(stoppedAt)) hold(draft, moment, { state, gate: stoppedAt });
   else draft.put("messages", state);
-  return message;
-}
-
-/**
- * Every field is listed by name. V8 turns an object that is spread and extended into a hash table, which is
- * slow for all code that reads it.
- */
-function toStoredMessage(
-  input: SingleInput,
-  {
-    account,
-    ...created
-  }: { account: Account } & Pick<StoredMessage, "id" | "createdAt" | "notBefore" | "startedAtOnce">,
-): StoredMessage {
-  const limits = readLimits(account);
-  const message: StoredMessage = {
-    account: account.id,
-    id: created.id,
-    brand: input.brand,
-    url: input.url,
-    method: input.method,
-    headers: input.headers,
-    body: input.body,
-    retries: input.retries ?? Math.min(defaults.retries, limits.retries),
-    retryDelay: input.retryDelay,
-    timeout: input.timeout ?? defaultTimeout(account),
-    flowControl: input.flowControl,
-    callback: input.callback,
-    failureCallback: input.failureCallback,
-    group: input.group,
-    endpoint: input.endpoint,
-    queue: input.queue,
-    scheduleId: input.scheduleId,
-    deduplication: input.deduplication,
-    labels: input.labels,
-    redaction: input.redaction,
-    callerIp: input.callerIp,
-    reportsOn: input.reportsOn,
-    createdAt: created.createdAt,
-    notBefore: created.notBefore,
-    startedAtOnce: created.startedAtOnce,
-  };
-  if (input.run !== undefined) message.run = input.run;
-  if (input.keepResponse) message.keepResponse = true;
   return message;
 }
 

@@ -2,7 +2,7 @@ import type { Draft } from "../decision/command.ts";
 import { readIdTime } from "../values/ids.ts";
 import type { StoredMessage, UrlGroup, MessageState, WithoutBody, Schedule } from "../model/message.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
-import { isUnfinished, noBytes } from "../model/message.ts";
+import { isUnfinished, noBytes, noMessageSettings, noSendSettings } from "../model/message.ts";
 import { noResponse } from "./outcome.ts";
 import type { Step } from "../model/run.ts";
 import { readRunKey } from "../model/stepId.ts";
@@ -10,27 +10,18 @@ import { readRunKey } from "../model/stepId.ts";
 // A row whose checksum does not match its content is read as one of these rows. It has its key, and no field
 // that may have been altered. See docs/decisions/0060.
 
+const { retries: _retries, ...sending } = noSendSettings;
+const { delay: _delay, notBefore: _notBefore, ...rest } = noMessageSettings;
+
 const noSettings: Omit<StoredMessage, KnownField> = {
-  retryDelay: null,
+  ...sending,
+  ...rest,
   timeout: 0,
-  callback: null,
-  failureCallback: null,
-  flowControl: null,
   // The redaction is unknown, so everything is hidden. This also hides the response in the dead letter of the
   // message, which may be intact.
   redaction: { body: true, headers: true },
-  labels: [],
-  callerIp: null,
-  reportsOn: null,
-  deduplication: null,
-  group: null,
-  endpoint: null,
-  queue: null,
-  scheduleId: null,
   brand: "svc",
   url: "",
-  method: "POST",
-  headers: [],
   body: noBytes,
 };
 

@@ -2,7 +2,6 @@ import type { Draft, Key, Moment, Needs } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
-import type { SingleInput } from "../sending/createMessage.ts";
 import { lazyHistoryBytes, limits } from "../values/limits.ts";
 import type {
   Account,
@@ -13,10 +12,11 @@ import type {
   Millis,
   RunPart,
   RunPost,
+  SingleInput,
   StepHead,
 } from "../model/message.ts";
 import { joinHeaders } from "../values/headers.ts";
-import { noBytes } from "../model/message.ts";
+import { noBytes, noMessageSettings, pickSendSettings } from "../model/message.ts";
 import type { ActiveRun, CallType, Run, CompletedWait } from "../model/run.ts";
 import { historySize } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
@@ -159,13 +159,10 @@ export function sendStep(
 function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput {
   const { settings } = run;
   return {
+    ...noMessageSettings,
     ...settings,
     brand: run.brand,
     url: step.url,
-    group: null,
-    endpoint: null,
-    queue: null,
-    scheduleId: null,
     // The bodies of all other messages are in the history.
     body: part.kind === "call" ? step.body : noBytes,
     headers: joinHeaders(
@@ -178,11 +175,9 @@ function makeStepInput(run: Run, step: StepMessage, part: RunPart): SingleInput 
     failureCallback: null,
     delay: step.delay ?? null,
     notBefore: step.notBefore ?? null,
-    deduplication: null,
     labels: run.labels,
     redaction: run.redaction,
     callerIp: run.callerIp,
-    reportsOn: null,
     ...(run.keepResponse ? { keepResponse: true } : {}),
     ...step.overrides,
     run: part,
@@ -301,15 +296,8 @@ export function postStep(
  * post, because the headers and callbacks of the run must not reach the third party.
  */
 function pickStepSettings(input: StepInput, kind: "step" | "call"): Partial<SingleInput> {
-  const { method, headers, retries, retryDelay, timeout, flowControl, callback } = input;
-  return {
-    method,
-    retries,
-    retryDelay,
-    timeout,
-    flowControl,
-    ...(kind === "call" ? { headers, callback } : {}),
-  };
+  const { headers, callback, failureCallback: _, ...settings } = pickSendSettings(input);
+  return kind === "call" ? { ...settings, headers, callback } : settings;
 }
 
 /** The result of a post for a run: its message, and the run. */

@@ -13,7 +13,7 @@ import type {
   RunPart,
   RunPost,
 } from "../model/message.ts";
-import { noBytes } from "../model/message.ts";
+import { noBytes, pickSendSettings } from "../model/message.ts";
 import type { Invoker, Run, Waiter } from "../model/run.ts";
 import { mustBeStep, historySize } from "../model/run.ts";
 import { initialStepKey, toResultId, toWaiterId } from "../model/stepId.ts";
@@ -121,7 +121,6 @@ function makeRun(
   { account, input, invoker }: { account: AccountId; input: StartInput; invoker: Invoker | null },
 ): Run {
   const { post, brand, labels, redaction, callerIp } = input;
-  const { method, headers, retries, retryDelay, timeout, flowControl, failureCallback } = input;
   return {
     account,
     id: moment.newId("run"),
@@ -141,7 +140,7 @@ function makeRun(
     failure: null,
     body: noBytes,
     ...(input.keepResponse ? { keepResponse: true } : {}),
-    settings: { method, headers, retries, retryDelay, timeout, flowControl, callback: null, failureCallback },
+    settings: { ...pickSendSettings(input), callback: null },
   };
 }
 

@@ -1,30 +1,19 @@
+import { noMessageSettings, noSendSettings } from "../../core/model/message.ts";
 import type { StoredMessage, LogRow } from "../../core/model/message.ts";
 
 // The JSON in the column `detail` of stored messages and log entries. Every message writes such rows, so
 // fields that are empty in most messages are left out of the JSON.
 
+const { method: _method, retries: _retries, timeout: _timeout, ...sending } = noSendSettings;
+const { delay: _delay, notBefore: _notBefore, ...rest } = noMessageSettings;
+
 /**
  * The fields that are empty in most stored messages, with their empty values. Leaving them out of the JSON
  * makes a plain message a third smaller on disk.
  */
-export const emptyFields = {
-  retryDelay: null,
-  callback: null,
-  failureCallback: null,
-  deduplication: null,
-  redaction: null,
-  callerIp: null,
-  reportsOn: null,
-  labels: [],
-  headers: [],
-  flowControl: null,
-  group: null,
-  endpoint: null,
-  queue: null,
-  scheduleId: null,
-} as const satisfies Record<
+export const emptyFields = { ...sending, ...rest } satisfies Record<
   Exclude<keyof StoredMessage, "account" | "id" | "body" | "damaged" | CommonField>,
-  null | readonly []
+  unknown
 >;
 
 /** The fields that are written in any case: those that all stored messages have, `run` and `keepResponse`. */

@@ -20,7 +20,7 @@ import { choice, singleText, positiveNumber } from "../../http/parameters.ts";
 import type { RouteResponse, RouteContext } from "../../route/route.ts";
 import { PagedList } from "../../http/pagedList.ts";
 import { route } from "../../route/route.ts";
-import { isValidKey, parseKey } from "../../settings/table.ts";
+import { isValidKey, parseKey } from "../../settings/settingTexts.ts";
 import { minute } from "../../../core/values/time.ts";
 
 const keySchema = z.object({

@@ -15,7 +15,7 @@ import { warningHeader } from "../../http/warnings.ts";
 import { route } from "../../route/route.ts";
 import { mayRead, checkMayReadToSend } from "../../route/scope.ts";
 import { groupJson, groupSchema } from "../../views/urlGroups.ts";
-import { isValidKey } from "../../settings/table.ts";
+import { isValidKey } from "../../settings/settingTexts.ts";
 import { checkName, checkUrl, shorten } from "../../http/target.ts";
 import { listGroupPages } from "./groupPages.ts";
 
