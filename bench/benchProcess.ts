@@ -65,7 +65,7 @@ export class BenchProcess<A extends BenchHandlers> {
 /** Handles the requests of the driver within a part. Ends the process when the driver has ended. */
 export function serveDriver(answers: BenchHandlers): void {
   process.on("message", (message) => void sendReply(answers, message as Question));
-  // `scripts/follow.js`, which parts inherit, lets a process end while its channel is open.
+  // `launch/follow.js`, which parts inherit, lets a process end while its channel is open.
   process.channel?.ref();
   process.on("disconnect", () => process.exit());
   // Ctrl-C reaches the whole process group, but the driver ends its parts itself, in order.

@@ -1,9 +1,11 @@
 #!/usr/bin/env node
-// The `waypost` command. Plain JavaScript, because the Node.js that starts it may be older than the one that
-// runs the sources.
-import { followNpm } from "../scripts/follow.js";
-import { install, isCheckout, isModern, mustBeInstalled } from "../scripts/install.js";
-import { run } from "../scripts/run.js";
+// The `waypost` command of a checkout, which runs the sources. Plain JavaScript, because the Node.js that starts
+// it may be older than the one that runs the sources. The command of the package is launch/waypost.js.
+import { join } from "node:path";
+import { followNpm } from "../launch/follow.js";
+import { home, isModern, modernNode } from "../launch/modernNode.js";
+import { runFile } from "../launch/runFile.js";
+import { install, isCheckout, mustBeInstalled } from "../scripts/install.js";
 
 // Only the development server of a checkout installs packages. Every other command uses what is installed, so
 // it works offline and on a read-only disk.
@@ -11,4 +13,4 @@ if (process.argv[2] === "dev" && isCheckout) install();
 else mustBeInstalled();
 followNpm();
 if (isModern) await import("../src/cli/main.ts");
-else run("src/cli/main.ts", process.argv.slice(2));
+else runFile(modernNode(), join(home, "src/cli/main.ts"), process.argv.slice(2));

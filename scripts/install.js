@@ -1,11 +1,9 @@
 // Plain JavaScript for Node 20 without dependencies, so that a new machine needs only Node and npm.
 import { spawnSync } from "node:child_process";
 import { existsSync, linkSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-
-/** The folder of the project, without a trailing slash. */
-export const home = fileURLToPath(new URL("..", import.meta.url)).replace(/[\\/]$/, "");
+import { fail, folderOf, home, modernNode } from "../launch/modernNode.js";
 
 /** Whether this is a clone of the repository, and not an installation. */
 export const isCheckout = existsSync(join(home, ".git"));
@@ -19,18 +17,6 @@ export function mustBeInstalled() {
     `packages are missing (${missing.join(", ")}). ` +
       `Run "npm ci --omit=dev" in ${home}, and run the command again.`,
   );
-}
-
-/**
- * Returns the folder of an installed package, where Node.js finds it: here, or in a parent folder. Returns
- * null if the package is not installed.
- */
-function folderOf(name) {
-  for (let at = home; ; at = dirname(at)) {
-    const folder = join(at, "node_modules", name);
-    if (existsSync(folder)) return folder;
-    if (at === dirname(at)) return null;
-  }
 }
 
 /**
@@ -117,36 +103,8 @@ function runNpm() {
     );
 }
 
-/**
- * Returns a Node.js that runs the sources: this one from version 24 on, otherwise the one that npm installed.
- * Ends the process if there is none.
- */
-export function modernNode() {
-  if (isModern) return process.execPath;
-  const packaged = folderOf(
-    `node-${process.platform === "win32" ? "win" : process.platform}-${process.arch}`,
-  );
-  const path = packaged && join(packaged, "bin", process.platform === "win32" ? "node.exe" : "node");
-  if (path !== null && existsSync(path)) return path;
-  fail(
-    `Node.js 24 or later is needed, this is ${process.version}, ` +
-      `and npm has none for ${process.platform} ${process.arch}.\n` +
-      "Install Node.js 24 from https://nodejs.org or with your package manager, and run the command again.",
-  );
-}
-
-/** Whether this Node.js runs TypeScript sources directly. */
-export const isModern = Number(process.versions.node.split(".")[0]) >= 24;
-
-/** Prints a message and ends the process with code 1. */
-export function fail(message) {
-  process.stderr.write(`waypost: ${message}\n`);
-  process.exit(1);
-}
-
 /** Reports whether a module is the one that Node.js was started with. */
-export const isMain = (url) =>
-  process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(url);
+const isMain = (url) => process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(url);
 
 /**
  * Reports whether the installed packages match package-lock.json. It compares contents, because a checkout or

@@ -2,7 +2,8 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fail, home, install } from "./install.js";
+import { fail, home } from "../launch/modernNode.js";
+import { install } from "./install.js";
 
 const path = join(home, "docs/openapi.json");
 const advice = "Run npm run openapi, check the diff, and commit it.";

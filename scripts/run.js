@@ -1,47 +1,10 @@
 // node scripts/run.js <file.ts> [arguments]: installs what is missing, then runs a source file on Node 24.
-import { spawn } from "node:child_process";
-import { availableParallelism, constants } from "node:os";
 import { join } from "node:path";
-import { fail, home, install, isMain, modernNode } from "./install.js";
+import { fail, home, modernNode } from "../launch/modernNode.js";
+import { runFile } from "../launch/runFile.js";
+import { install } from "./install.js";
 
-/**
- * With two cores or fewer, the threads of the garbage collector slow down the server. Without these threads,
- * a message takes a tenth less CPU time, and the slowest hundredth of publishes at 1,000/s takes half as
- * long.
- */
-const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
-
-/**
- * Makes the child end in order when this process has ended, even after `kill -9`, because the channel between
- * them closes.
- */
-const follow = ["--import", new URL("follow.js", import.meta.url).href];
-
-/**
- * Runs a source file in its own process. Signals are passed on to it, and its exit code becomes that of this
- * process.
- */
-export function run(file, args) {
-  const child = spawn(
-    modernNode(),
-    ["--disable-warning=ExperimentalWarning", ...flags, ...follow, join(home, file), ...args],
-    {
-      stdio: ["inherit", "inherit", "inherit", "ipc"],
-    },
-  );
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
-  child.on("error", (error) =>
-    fail(
-      `${child.spawnfile} could not be started (${error.message}). ` +
-        "Install Node.js 24 or later and run the command again.",
-    ),
-  );
-  child.on("exit", (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
-}
-
-if (isMain(import.meta.url)) {
-  const [file, ...args] = process.argv.slice(2);
-  if (!file) fail("node scripts/run.js <file.ts> [arguments]");
-  install();
-  run(file, args);
-}
+const [file, ...args] = process.argv.slice(2);
+if (!file) fail("node scripts/run.js <file.ts> [arguments]");
+install();
+runFile(modernNode(), join(home, file), args);

@@ -8,7 +8,13 @@ import { describe, expect, test } from "vitest";
 
 const home = resolve(import.meta.dirname, "..");
 const sources = filesIn("src");
-const all = [...sources, ...filesIn("test"), ...filesIn("bench"), ...filesIn("scripts")];
+const all = [
+  ...sources,
+  ...filesIn("test"),
+  ...filesIn("bench"),
+  ...filesIn("scripts"),
+  ...filesIn("launch"),
+];
 
 test("there is something to check", () => {
   expect(sources).toContain("src/core/decision/command.ts");

@@ -18,6 +18,7 @@ import { addAccountCommands } from "./account.ts";
 import { mustFindAccount } from "../core/commands/accountRequest.ts";
 import { readCause } from "../api/http/problems.ts";
 import { Refusal } from "../core/values/errors.ts";
+import { addHealthCommand } from "./healthCommand.ts";
 import { addKeyCommands } from "./keys.ts";
 import { findKeySource, KeysRefused } from "../server/encryptionKeys.ts";
 import type { ServerAdmin } from "../server/accountAdmin.ts";
@@ -33,6 +34,7 @@ import { clientUrl } from "../server/serve.ts";
 import { StorageRefused, Unavailable } from "../store/store.ts";
 import { addTokenCommands } from "./token.ts";
 import { hour } from "../core/values/time.ts";
+import packageFile from "../../package.json" with { type: "json" };
 
 // The server continues even if the program that reads its output has ended.
 for (const stream of [process.stdout, process.stderr]) {
@@ -43,9 +45,11 @@ for (const stream of [process.stdout, process.stderr]) {
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 
+const { version } = packageFile;
+
 const program = new Command("waypost")
   .description("An open-source, durable HTTP message queue that you host yourself.")
-  .version("0.1.0")
+  .version(version)
   .exitOverride()
   .showHelpAfterError("(waypost --help lists all commands)");
 
@@ -83,6 +87,7 @@ withSettings(
   if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
   await runServer(settings, {
     firstAccounts: () => developmentAccounts,
+    known: developmentAccounts.slice(0, 1),
     heading: "well-known development credentials",
     signsIn: true,
     log: process.stderr.isTTY ? await createPrettyLog(settings) : createLog(settings),
@@ -187,6 +192,8 @@ program
     );
   });
 
+addHealthCommand(program, process.env);
+
 addAccountCommands<Flags>(program, {
   withStoreFlags: (command) => withSettings(command, storeSettings),
   withAdmin: (flags, run) => withStoreAdmin(readStoreConfig(flags), run),
@@ -264,9 +271,8 @@ function formatWithCause(error: Error): string {
   return cause === null ? error.message : `${error.message} (${cause})`;
 }
 
-try {
-  await program.parseAsync();
-} catch (error) {
+// Without a top-level await, which a single executable cannot have.
+program.parseAsync().catch((error: unknown) => {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
   const expected = [
     CannotStart,
@@ -284,4 +290,4 @@ try {
       `${error instanceof Error ? (expected ? formatWithCause(error) : error.stack) : String(error)}\n`,
   );
   process.exit(expected ? 2 : 1);
-}
+});

@@ -3,16 +3,19 @@ import { once } from "node:events";
 import type { Logger } from "pino";
 import { CannotStart } from "./cannotStart.ts";
 import type { ServerConfig } from "../server/config.ts";
+import type { Account } from "../core/model/message.ts";
 import type { NewAccount } from "../server/credentials.ts";
 import { formatEnvironment } from "../server/credentials.ts";
 import { systemClock } from "../clock/clock.ts";
 import { serve } from "../server/serve.ts";
 
-/** `heading` is printed above the credentials of created accounts. */
+/** `heading` is printed above the credentials of an account. */
 type RunOptions = {
   /** Whether the printed address of the console signs in to the first account. */
   signsIn?: boolean;
   firstAccounts: () => readonly NewAccount[];
+  /** Publicly known accounts. Their credentials are printed at every start, not only at the first. */
+  known?: readonly NewAccount[];
   heading: string;
   log: Logger;
   print(line: string): void;
@@ -21,7 +24,7 @@ type RunOptions = {
 /** Runs the server until a signal stops it. */
 export async function runServer(
   settings: ServerConfig,
-  { firstAccounts, heading, log, print, signsIn = false }: RunOptions,
+  { firstAccounts, known = [], heading, log, print, signsIn = false }: RunOptions,
 ): Promise<void> {
   const { port, host, accountPort } = settings;
   await requireFreePort({ port, host }, "--port");
@@ -41,7 +44,7 @@ export async function runServer(
     log.info("stopped");
   });
   const served = await serving;
-  const [first] = served.created;
+  const first = served.created[0] ?? known.find((account) => hasUnchanged(served.accounts, account));
   if (first) print(`# ${heading}\n${formatEnvironment(first, settings.publicUrl || served.url)}\n`);
   if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
   const consoleUrl = served.consoleUrl(signsIn ? served.accounts[0]?.id : undefined);
@@ -49,6 +52,16 @@ export async function runServer(
     print(`console at ${consoleUrl}${signsIn ? " (signed in, good once, for ten minutes)" : ""}`);
   print(`running at ${served.url}`);
 }
+
+/** Reports whether an account still has its first credentials. */
+const hasUnchanged = (accounts: readonly Account[], { id, tokenHash, signingKeys }: NewAccount): boolean =>
+  accounts.some(
+    (account) =>
+      account.id === id &&
+      account.tokenHash === tokenHash &&
+      account.signingKeys.current === signingKeys.current &&
+      account.signingKeys.next === signingKeys.next,
+  );
 
 /** Exits the process. Acknowledged messages are on the disk, so the next start continues with them. */
 function exitBroken(log: Logger, error: Error): never {

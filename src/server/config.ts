@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { shortestPassword } from "../api/route/operator.ts";
 import { defaultRefusedPerSecond } from "../api/auth/refusedRequests.ts";
+import { defaultAddress } from "./defaultAddress.ts";
 import { limits } from "../core/values/limits.ts";
 import { minute } from "../core/values/time.ts";
 import {
@@ -23,13 +24,13 @@ import {
 export const serverSettings = {
   port: {
     takes: integer(0, 65535),
-    default: "8080",
+    default: defaultAddress.port,
     value: "<n>",
     help: "port to listen on; 0 chooses a free one",
   },
   host: {
     takes: text,
-    default: "127.0.0.1",
+    default: defaultAddress.host,
     value: "<address>",
     help: "address to listen on; 0.0.0.0 listens on all",
   },

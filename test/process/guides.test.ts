@@ -98,11 +98,16 @@ type Place = {
 /** The ports that documents use. */
 const ports = [8080, 8081, 4000, 4001, 3000, 3001];
 
+/** The files and folders that the commands of documents need. */
+const copied = [
+  ...["bin", "launch", "scripts", "src", "examples", "package.json", "package-lock.json", ".npmrc"],
+  ...["LICENSE", "NOTICE", "CHANGELOG.md", "docs/package.md"],
+];
+
 /** A separate copy of the project, with ports that are free here. */
 async function freshPlace(): Promise<Place> {
   const folder = join(temporaryFolder(), "waypost");
-  for (const name of ["bin", "scripts", "src", "examples", "package.json", "package-lock.json", ".npmrc"])
-    cpSync(join(home, name), join(folder, name), { recursive: true });
+  for (const name of copied) cpSync(join(home, name), join(folder, name), { recursive: true });
   symlinkSync(join(home, "node_modules"), join(folder, "node_modules"));
   const free = new Map<number, number>();
   for (const port of ports) free.set(port, await freePort([...free.values()]));

@@ -30,7 +30,7 @@ const { dependencies, scripts } = JSON.parse(readFileSync(join(home, "package.js
 /** Makes an installation as by `npm ci --omit=dev`, which differs from its package-lock.json. */
 function production(): { folder: string; npm: () => boolean; env: NodeJS.ProcessEnv } {
   const folder = join(temporaryFolder(), "waypost");
-  for (const name of ["bin", "scripts", "src", "package.json", "package-lock.json"])
+  for (const name of ["bin", "launch", "scripts", "src", "package.json", "package-lock.json"])
     cpSync(join(home, name), join(folder, name), { recursive: true });
   for (const name of Object.keys(dependencies ?? {})) {
     mkdirSync(dirname(join(folder, "node_modules", name)), { recursive: true });

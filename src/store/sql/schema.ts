@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import type { DatabaseConnection } from "./database.ts";
+import { schemaText } from "./schemaText.ts";
 import { StorageRefused } from "../store.ts";
 
 type DatabaseKind = "sqlite" | "postgres";
@@ -14,8 +14,6 @@ type Schema = { sql: string; hash: string };
  */
 const format = 3;
 
-const text = readFileSync(new URL("./schema.sql", import.meta.url), "utf8");
-
 const schemas = { sqlite: readSchema("sqlite"), postgres: readSchema("postgres") };
 
 /** Returns the schema for one database. */
@@ -23,7 +21,7 @@ const schemaFor = (database: DatabaseKind): Schema => schemas[database];
 
 /** Comments and whitespace are not part of the schema, so a store stays usable if only these change. */
 function readSchema(database: DatabaseKind): Schema {
-  const sql = toDialect(database, text)
+  const sql = toDialect(database, schemaText)
     .replace(/--[^\n]*|\/\*.*?\*\//gs, "")
     .replace(/\s+/g, " ")
     .trim();

@@ -7,6 +7,7 @@ import { createQueries } from "../queries/index.ts";
 import type { StorageReads } from "../queries/storageReads.ts";
 import type { CheckpointResult, ThreadFind, ThreadReply, ThreadRequest, ThreadRole } from "./workerMain.ts";
 import { StorageRefused, Unavailable } from "../store.ts";
+import { workerCode } from "./workerCode.ts";
 
 type ThreadLocation = Omit<ThreadRole, "role">;
 
@@ -78,7 +79,8 @@ function createRemoteQueries(
 const unread = {} as StorageReads;
 
 function startThread(role: ThreadRole, onDamage: OnDamage): Thread & { hasEnded(): boolean } {
-  const worker = new Worker(new URL("./workerMain.ts", import.meta.url), {
+  const worker = new Worker(workerCode, {
+    eval: typeof workerCode === "string",
     workerData: role,
     name: `store-${role.role}`,
   });

@@ -50,7 +50,7 @@ function readProcFile(pid, name) {
   }
 }
 
-// Preloaded before a source file that `scripts/run.js` starts: the channel to the launcher closes when the
+// Preloaded before a file that `launch/runFile.js` starts: the channel to the launcher closes when the
 // launcher ends.
 if (isMainThread && process.channel) {
   process.once("disconnect", end);

@@ -1,0 +1,108 @@
+import { readFileSync } from "node:fs";
+import { join, relative, sep } from "node:path";
+import type { OutputOptions, Plugin } from "rolldown";
+import { rolldown } from "rolldown";
+import type { BuiltConsole, ConsoleFile } from "../../src/api/console/files.ts";
+import { readBuiltConsole } from "../../src/server/consoleFiles.ts";
+
+/** The files of a build. `packages` lists the folders of the packages that they contain. */
+type Bundle = { server: string; health: string; packages: readonly string[] };
+
+/**
+ * Source files that a bundle replaces, because in a checkout they read other files, and the code that
+ * replaces each.
+ */
+type Replacements = Readonly<Record<string, () => string>>;
+
+/** Bundles the server, and the probe that is answered before the server is loaded. */
+export async function bundle(home: string): Promise<Bundle> {
+  const schema = (): string =>
+    `export const schemaText = ${toLiteral(readFileSync(join(home, "src/store/sql/schema.sql"), "utf8"))};`;
+  const worker = await bundleFile(home, {
+    input: "src/store/sqlite/workerMain.ts",
+    replacements: { "src/store/sql/schemaText.ts": schema },
+  });
+  const server = await bundleFile(home, {
+    input: "src/cli/main.ts",
+    replacements: {
+      "src/store/sql/schemaText.ts": schema,
+      "src/store/sqlite/workerCode.ts": () => `export const workerCode = ${toLiteral(worker.code)};`,
+      "src/server/consoleFiles.ts": () => toConsoleModule(readBuiltConsole()),
+    },
+  });
+  const health = await bundleFile(home, { input: "src/cli/health.ts", replacements: {} });
+  return {
+    server: server.code,
+    health: health.code,
+    packages: [...new Set([...server.packages, ...worker.packages, ...health.packages])].toSorted(),
+  };
+}
+
+/** Returns the code of a module that has the files of the console in it, or none if it has not been built. */
+function toConsoleModule(built: BuiltConsole): string {
+  const toCode = ({ type, ...contents }: ConsoleFile): string => {
+    const buffers = Object.entries(contents).map(
+      ([name, content]) => `${name}: Buffer.from("${content.toString("base64")}", "base64")`,
+    );
+    return `{ type: ${toLiteral(type)}, ${buffers.join(", ")} }`;
+  };
+  const files = [...(built ?? [])].map(([path, file]) => `[${toLiteral(path)}, ${toCode(file)}]`);
+  const map = built === null ? "null" : `new Map([${files.join(", ")}])`;
+  return `const built = ${map}; export const readBuiltConsole = () => built;`;
+}
+
+const toLiteral = (text: string): string => JSON.stringify(text);
+
+type BundleOptions = { input: string; replacements: Replacements };
+
+async function bundleFile(home: string, { input, replacements }: BundleOptions) {
+  const unused = new Set(Object.keys(replacements));
+  const replacing: Plugin = {
+    name: "replace files that read other files",
+    load(id) {
+      const file = toProjectPath(home, id);
+      unused.delete(file);
+      return replacements[file]?.() ?? null;
+    },
+  };
+  const build = await rolldown({
+    input: join(home, input),
+    platform: "node",
+    // An optional addon of pg, which is not installed.
+    external: [/^node:/, "pg-native"],
+    plugins: [replacing],
+    onLog(level, log) {
+      if (level === "warn") throw new Error(`${input}: ${log.message}`);
+    },
+  });
+  const { output } = await build.generate(outputOptions);
+  await build.close();
+  const [chunk] = output;
+  if (output.length !== 1) throw new Error(`${input}: became ${output.length} files instead of one`);
+  if (unused.size > 0) throw new Error(`${input}: never loads ${[...unused].join(", ")}`);
+  requireOneFile(input, chunk.code);
+  return { code: chunk.code, packages: chunk.moduleIds.flatMap((id) => toPackage(home, id)) };
+}
+
+const outputOptions: OutputOptions = {
+  // A single executable runs nothing else. Also, an import of node:http would load all of it.
+  format: "cjs",
+  codeSplitting: false,
+  // Names are kept, so that stack traces can be read.
+  minify: { compress: false, mangle: false, codegen: { removeWhitespace: true } },
+};
+
+/** Throws if the bundle would read another file, which the package does not have. */
+function requireOneFile(input: string, code: string): void {
+  const [found] = /.{0,80}(?:import\.meta\.url|pathToFileURL\(__filename\)).{0,80}/.exec(code) ?? [];
+  if (found !== undefined)
+    throw new Error(`${input}: reads another file; add it to the replacements: ${found}`);
+}
+
+const toProjectPath = (home: string, id: string): string => relative(home, id).split(sep).join("/");
+
+/** Returns the folder of the package that a module belongs to, or nothing for sources. */
+function toPackage(home: string, id: string): string[] {
+  const [, folder] = /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(toProjectPath(home, id)) ?? [];
+  return folder === undefined ? [] : [folder];
+}
