@@ -85,11 +85,10 @@ export class RandomCommands {
     if (this.#random() < 0.4) return this.#runs.makeCommand(now);
     const account = this.#pickOne(accounts);
     const kind = this.#integerBelow(100);
-    if (kind < 30)
-      return {
-        name: "publish",
-        input: { account: this.#isRare() ? "none" : account, inputs: this.#makeInputs(now) },
-      };
+    if (kind < 30) {
+      const publisher = this.#isRare() ? "none" : account;
+      return { name: "publish", input: { account: publisher, inputs: this.#makeInputs(now) } };
+    }
     if (kind < 44)
       return {
         name: "claim",
@@ -103,7 +102,12 @@ export class RandomCommands {
         name: "reclaim",
         input: { node: this.#pickOne(["nod_a", "nod_b"]), limit: 1 + this.#integerBelow(4) },
       };
-    if (kind < 86) return { name: "cancel", input: this.#makeCancel(account) };
+    if (kind < 85) return { name: "cancel", input: this.#makeCancel(account) };
+    if (kind < 86)
+      return {
+        name: "sendNow",
+        input: { account, messageId: this.#pickSome(this.#messageIds)[0] ?? "none" },
+      };
     return kind < 92 ? this.#makeRareCommand(account, now) : this.#setUp(account, now);
   }
 

@@ -39,6 +39,7 @@ import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { wakeHostWaitlists } from "../admission/waitlist.ts";
 import { returnLeases, renew } from "./leases.ts";
+import { sendNow } from "./sendNow.ts";
 import { settle } from "./settle.ts";
 
 /** All commands. The audit log records those that are wrapped in `audited`. */
@@ -82,6 +83,7 @@ function messageCommands() {
         ({ cancelled }) => cancelled,
       ),
     ),
+    sendNow: audited(sendNow, ({ messageId }) => ({ what: "message.sendNow", object: messageId })),
     cancelRuns: audited(
       cancelRuns,
       noteMany(

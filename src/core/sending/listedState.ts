@@ -1,6 +1,6 @@
 import type { GateKind } from "../admission/gate.ts";
 import { formatGate, queueGate, readWaitlist } from "../admission/gate.ts";
-import type { MessageState, Millis, RunKey } from "../model/message.ts";
+import type { LogRow, MessageState, Millis, RunKey } from "../model/message.ts";
 import type { Filter } from "../search/filter.ts";
 import { countRetries } from "./retry.ts";
 
@@ -16,6 +16,17 @@ export const listedStates = ["pending", "retrying", "delivering", "held", "pause
  * - `paused`: the message waits for its queue or its key to be resumed.
  */
 export type ListedState = (typeof listedStates)[number];
+
+/** The ways in which a message ends. */
+export const endStates = ["delivered", "failed", "cancelled"] as const;
+/** How a message ended. A message that its run no longer needed was cancelled. */
+export type EndState = (typeof endStates)[number];
+
+/** Returns how a message ended, from its last log entry. */
+export function readEndState({ states }: Pick<LogRow, "states">): EndState {
+  if (states.includes("DELIVERED")) return "delivered";
+  return states.includes("FAILED") ? "failed" : "cancelled";
+}
 
 /** Selects unfinished messages. The fields of `Filter` apply to the creation of the message. */
 export type UnfinishedFilter = Filter & {

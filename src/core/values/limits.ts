@@ -96,7 +96,7 @@ export const spans = {
   afterDeletion: 7 * day,
   /** The time that receivers have to learn new signing keys before the next rotation. */
   rotation: day,
-  /** How long a finished message can still be read by its id. */
+  /** How long the cancellation of a finished message is answered without an error. */
   grace: minute,
   /** A flow-control key is removed if it has not been used for this time. */
   idleKey: hour,

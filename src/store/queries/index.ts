@@ -7,6 +7,8 @@ import { memory, spans } from "../../core/values/limits.ts";
 import type { LimitedList, Retention } from "../../core/commands/retention.ts";
 import { readAuditRetention } from "../../core/commands/retention.ts";
 import { readTimeIndexDay, startOfDay } from "../../core/search/timeIndex.ts";
+import type { EndState } from "../../core/sending/listedState.ts";
+import { readEndState } from "../../core/sending/listedState.ts";
 import type { WaitState } from "../../core/sending/whyWaiting.ts";
 import type { Token } from "../../core/model/rights.ts";
 import type {
@@ -51,8 +53,16 @@ import type {
 import { countFittingPage } from "./storageReads.ts";
 
 type UnfinishedIds = { messageIds: MessageId[]; cursor: string | null };
-/** A message and its state. `finishedAt` is null while the message is unfinished. */
-export type MessageView = { message: StoredMessage; state: MessageState | null; finishedAt: Millis | null };
+/**
+ * A message and its state. While it is unfinished, `finishedAt` and `ended` are null. `dlqId` is the id of
+ * its dead letter, if that still exists.
+ */
+export type MessageView = {
+  message: StoredMessage;
+  state: MessageState | null;
+  finishedAt: Millis | null;
+  ended: { state: EndState; dlqId: string | null } | null;
+};
 
 /** The result of `Queries.findOverLimit`. */
 export type OverLimitRow = { id: string | null; count: number };
@@ -126,14 +136,22 @@ function createAccountQueries(storageReads: StorageReads) {
 /** Queries of messages, dead letters and the log. */
 function createMessageQueries(storageReads: StorageReads) {
   const one = rowsOneByOne(storageReads);
+  /** Returns the id of the dead letter of a log entry, or null if it does not exist any more. */
+  const keepExisting = async ({ account, dlqId }: LogRow): Promise<string | null> => {
+    if (dlqId === null) return null;
+    const found = await storageReads.rows("deadLetters", [[account, dlqId]], { bodies: false });
+    return found[0]?.id ?? null;
+  };
   return {
+    /** Returns a message that exists, or whose log or dead letter does. */
     message: async (account: AccountId, id: MessageId): Promise<MessageView | null> => {
       const message = await one("storedMessages", account, id);
       const row = await one("messages", account, id);
       if (!message) return null;
       const state = row && isUnfinished(row) ? row : null;
-      const ended = state ? undefined : await findLastLogRow(storageReads, account, id);
-      return { message, state, finishedAt: ended?.time ?? null };
+      const last = state ? undefined : await findLastLogRow(storageReads, account, id);
+      const ended = last ? { state: readEndState(last), dlqId: await keepExisting(last) } : null;
+      return { message, state, finishedAt: last?.time ?? null, ended };
     },
     /**
      * Returns what an unfinished message waits for, or null if it is finished: see

@@ -4,7 +4,7 @@ import type { Cancelled, NotDone } from "../../../core/values/errors.ts";
 import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
 import { spans } from "../../../core/values/limits.ts";
 import type { AccountId } from "../../../core/model/message.ts";
-import { listWaitReasons } from "../../../core/sending/whyWaiting.ts";
+import type { Store } from "../../../store/store.ts";
 import type { MessageView } from "../../../store/queries/index.ts";
 import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import type { IdPage } from "../../publishing/dryRun.ts";
@@ -13,9 +13,9 @@ import { boundedCount } from "../../http/parameters.ts";
 import { messageJson } from "../../views/messages.ts";
 import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import { messageSchema, notDoneSchema } from "../../views/schemas.ts";
+import { messageStatusSchema, statusJson } from "../../views/messageStatus.ts";
+import { notDoneSchema } from "../../views/schemas.ts";
 import { shorten } from "../../http/target.ts";
-import { waitReasonSchema } from "../../views/waitReasonSchema.ts";
 
 const byId = z.object({ messageId: z.string() });
 const cancelledSchema = z.object({
@@ -23,35 +23,53 @@ const cancelledSchema = z.object({
 });
 const cancelledManySchema = cancelledSchema.extend({ failed: notDoneSchema });
 
-const waitReasonsSchema = z
-  .array(waitReasonSchema)
-  .optional()
-  .describe(
-    "Reasons why the message waits: first what holds it back now, then what will hold it back later. " +
-      "Absent if the message is finished.",
-  );
-
 const get = route({
   method: "GET",
   path: "/v2/messages/{messageId}",
   tag: "Messages",
   summary: "Read a message",
-  about:
-    `A message can be read until ${spans.grace / 1000} seconds after it was delivered, has failed or was ` +
-    "cancelled. Its log is kept longer.",
+  about: "A message can be read as long as its log or its dead letter is kept.",
   params: byId,
-  answers: { 200: { about: "The message.", schema: messageSchema.extend({ waitingOn: waitReasonsSchema }) } },
+  answers: { 200: { about: "The message.", schema: messageStatusSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, context }) => {
-    const { message: storedMessage, state } = await readShownMessage(context, account.id, params.messageId);
-    const waitState = state && (await context.store.read.waitState(account.id, params.messageId));
-    return {
-      status: 200,
-      body: {
-        ...messageJson(storedMessage),
-        ...(waitState && { waitingOn: listWaitReasons(waitState, context.now()) }),
-      },
-    };
+  handle: async ({ account, params, context: { store, now } }) => {
+    const view = await findMessage(store, account.id, params.messageId);
+    if (!view) {
+      const id = JSON.stringify(params.messageId.slice(0, 200));
+      throw new Refusal("not-found", `message: there is no message ${id}; its log may have been removed`);
+    }
+    const waitState = view.state && (await store.read.waitState(account.id, params.messageId));
+    return { status: 200, body: { ...messageJson(view.message), ...statusJson(view, waitState, now()) } };
+  },
+});
+
+const sendNow = route({
+  method: "POST",
+  path: "/v2/messages/{messageId}/send-now",
+  tag: "Messages",
+  summary: "Send a message now",
+  about:
+    "Makes a message due now that waits for its delay or its next retry. Limits, pauses and the order of " +
+    "its queue still hold it. The number of its retries stays the same.",
+  params: byId,
+  answers: {
+    200: {
+      about: "The message is due.",
+      schema: z.object({
+        messageId: z.string().describe("The id of the message."),
+        changed: z
+          .boolean()
+          .describe("Whether its due time was changed. False if it was due already, or is being sent."),
+      }),
+    },
+  },
+  refusals: ["not-found"],
+  handle: async ({ account, params: { messageId }, context }) => {
+    const sent = isId(messageId)
+      ? await context.store.execute("sendNow", { account: account.id, messageId })
+      : null;
+    if (!sent) throw refuseFinished(messageId);
+    return { status: 200, body: { messageId, changed: sent.changed } };
   },
 });
 
@@ -77,7 +95,7 @@ const cancel = route({
     const messageIds = [params.messageId].filter(isId);
     const { cancelled } = await context.store.execute("cancel", { account: account.id, messageIds });
     if (cancelled === 0)
-      await refuseRunMessage(context, await readShownMessage(context, account.id, params.messageId));
+      await refuseRunMessage(context, await readCancellable(context, account.id, params.messageId));
     return { status: 200, body: { cancelled } };
   },
 });
@@ -214,25 +232,32 @@ async function cancelOldest(
 
 type MessageFilter = ReturnType<typeof toFilter>;
 
+/** Returns a message that is unfinished, or whose end is known. */
+async function findMessage(store: Store, account: AccountId, id: string): Promise<MessageView | null> {
+  const view = isId(id) ? await store.read.message(account, id) : null;
+  return view && (view.state !== null || view.finishedAt !== null) ? view : null;
+}
+
 /**
  * Returns a message that is unfinished or finished less than `spans.grace` ago. Throws `Refusal` for any
  * other id.
  */
-async function readShownMessage(
+async function readCancellable(
   { store, now }: RouteContext,
   account: AccountId,
   id: string,
 ): Promise<MessageView> {
-  const view = isId(id) ? await store.read.message(account, id) : null;
-  const isShown =
-    view && (view.state !== null || (view.finishedAt !== null && now() - view.finishedAt <= spans.grace));
-  if (isShown) return view;
-  throw new Refusal(
-    "not-found",
-    `message: there is no unfinished message ${JSON.stringify(id.slice(0, 200))}; ` +
-      "GET /v2/logs?messageId=… has the log of older ones",
-  );
+  const view = await findMessage(store, account, id);
+  if (view && now() - (view.finishedAt ?? now()) <= spans.grace) return view;
+  throw refuseFinished(id);
 }
 
+const refuseFinished = (id: string): Refusal =>
+  new Refusal(
+    "not-found",
+    `message: there is no unfinished message ${JSON.stringify(id.slice(0, 200))}; ` +
+      "GET /v2/messages/{messageId} reads a finished one",
+  );
+
 /** The routes of messages. */
-export const messages = [get, cancel, cancelMany];
+export const messages = [get, sendNow, cancel, cancelMany];

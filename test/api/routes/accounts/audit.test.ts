@@ -29,6 +29,7 @@ const actions: Readonly<Record<string, readonly string[]>> = {
   "DELETE /v2/topics/{name}/endpoints": ["group.removeEndpoints"],
   "PATCH /v2/topics/{name}": ["group.setHeaders"],
   "DELETE /v2/messages/{messageId}": ["message.cancel"],
+  "POST /v2/messages/{messageId}/send-now": ["message.sendNow"],
   "DELETE /v2/messages": ["message.cancel"],
   "DELETE /v2/dlq/{dlqId}": ["dlq.delete"],
   "DELETE /v2/dlq": ["dlq.delete"],

@@ -46,6 +46,8 @@ describe("a message that is read", () => {
       callerIP: "127.0.0.1",
       label: "a",
       labels: ["a", "b"],
+      state: "pending",
+      dueAt: home.clock.now + 60_000,
       waitingOn: [
         { reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: home.clock.now + 60_000 },
       ],
@@ -107,15 +109,76 @@ describe("a message that is read", () => {
     expect(JSON.stringify((await home.ask("GET", "/v2/logs")).body)).not.toContain("s3cret");
   });
 
-  test("can be read for a minute after it is finished, and only by its account", async () => {
+  test("can be read after its end, and only by its account, until its log is removed", async () => {
     const home = await createTestServer();
-    const { id, delivery } = await publish(home, "https://e.example");
+    const { id, delivery } = await publish(home, "https://e.example", { body: "abc" });
     if (delivery) await home.settle(delivery, { status: 200 });
-    home.clock.now += 60_000;
-    expect((await home.ask("GET", `/v2/messages/${id}`)).status).toBe(200);
+    const finishedAt = home.clock.now;
+    home.clock.now += 3_600_000;
+    const { status, body } = await home.ask("GET", `/v2/messages/${id}`);
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ messageId: id, body: "abc", state: "delivered", finishedAt });
+    expect(body).not.toHaveProperty("waitingOn");
     expect((await home.ask("GET", `/v2/messages/${id}`, { token: otherToken })).status).toBe(404);
-    home.clock.now += 1;
-    expect((await home.ask("GET", `/v2/messages/${id}`)).status).toBe(404);
+    home.clock.now += 86_400_000;
+    await home.store.execute("expire", {
+      account: "acc_1",
+      now: home.clock.now,
+      retention: { log: 86_400_000, deadLetters: 86_400_000 },
+      limit: 100,
+    });
+    expect(await home.ask("GET", `/v2/messages/${id}`)).toMatchObject({
+      status: 404,
+      body: { error: `message: there is no message "${id}"; its log may have been removed` },
+    });
+  });
+
+  test("shows how it ended, and its dead letter as long as that exists", async () => {
+    const home = await createTestServer();
+    const failing = await publish(home, "https://e.example", { headers: { "svc-retries": "0" } });
+    await home.settle(home.delivery(), { status: 500 });
+    const [{ dlqId }] = (await home.ask("GET", "/v2/dlq")).body.messages;
+    const read = async (id: string) => (await home.ask("GET", `/v2/messages/${id}`)).body;
+    expect(await read(failing.id)).toMatchObject({ state: "failed", finishedAt: home.clock.now, dlqId });
+    const cancelled = await publish(home, "https://e.example");
+    await home.ask("DELETE", `/v2/messages/${cancelled.id}`);
+    expect(await read(cancelled.id)).toMatchObject({ state: "cancelled" });
+    await home.settle(home.delivery(), { status: 200 });
+    expect(await read(cancelled.id)).toMatchObject({ state: "cancelled", finishedAt: home.clock.now });
+    await home.store.execute("retryDeadLetters", {
+      account: "acc_1",
+      dlqIds: [dlqId],
+      logRetention: 86_400_000,
+      overrides: {},
+    });
+    expect(await read(failing.id)).toMatchObject({ state: "failed" });
+    expect(await read(failing.id)).not.toHaveProperty("dlqId");
+  });
+
+  test("that waits is sent now, once, and not for another account", async () => {
+    const home = await createTestServer();
+    const { id } = await publish(home, "https://e.example", { headers: { "svc-delay": "1h" } });
+    const sendNow = (token?: string) =>
+      home.ask("POST", `/v2/messages/${id}/send-now`, token === undefined ? {} : { token });
+    expect((await sendNow(otherToken)).status).toBe(404);
+    expect(await sendNow()).toMatchObject({ status: 200, body: { messageId: id, changed: true } });
+    expect((await home.ask("GET", `/v2/messages/${id}`)).body).toMatchObject({
+      dueAt: home.clock.now,
+      waitingOn: [{ reason: "due" }],
+    });
+    await home.store.execute("claim", { limit: 10 });
+    expect(await sendNow()).toMatchObject({ status: 200, body: { changed: false } });
+    await home.settle(home.delivery(), { status: 200 });
+    expect(await sendNow()).toMatchObject({
+      status: 404,
+      body: {
+        error:
+          `message: there is no unfinished message "${id}"; GET /v2/messages/{messageId} reads a ` +
+          "finished one",
+      },
+    });
+    for (const other of ["msg_none", "%2e%2e", "x".repeat(5_000)])
+      expect((await home.ask("POST", `/v2/messages/${other}/send-now`)).status).toBe(404);
   });
 
   test.each(["unknown", "msg_%00", "..%2f", "%f0%9f%92%a3", "a'--"])(
