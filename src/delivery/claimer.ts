@@ -80,8 +80,8 @@ export class Claimer {
   }
 
   /**
-   * Claims halves of the rows until the store accepts them. Stops halving at a single row with one message of
-   * its waitlist.
+   * Claims the rows. If the store does not accept them, claims each half of them, with half as many messages
+   * of their waitlists. Stops halving at one row and one message.
    */
   async #claimInHalves(part: ClaimPart, failed: { count: number }): Promise<void> {
     const error = await this.#tryClaim(part);

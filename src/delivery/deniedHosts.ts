@@ -24,7 +24,7 @@ export class DeniedHosts {
     this.#wake = wake;
   }
 
-  /** Notes a destination (`laneName`) that got no delivery. */
+  /** Notes a lane (`laneName`) that got no delivery. */
   note(lane: string): void {
     const account = readLaneAccount(lane);
     const denied = this.#byAccount.get(account) ?? { hosts: new Set(), ended: 0, isWaking: false };

@@ -19,7 +19,7 @@ export type Running = {
 /** The index of a delivery that has not started, has ended, or was given back. */
 export const notRunning = -1;
 
-/** The running deliveries of a node, counted by destination and account, and the memory of their bodies. */
+/** The running deliveries of a node, counted by lane and by account, and the memory of their bodies. */
 export class RunningDeliveries {
   /** A plain array with reused positions: see docs/decisions/0034. */
   #list: Running[] = [];
@@ -38,7 +38,7 @@ export class RunningDeliveries {
     return this.#list.length;
   }
 
-  /** The number of deliveries by destination (`laneName`). */
+  /** The number of deliveries by lane (`laneName`). */
   get byLane(): ReadonlyMap<string, number> {
     return this.#byLane;
   }

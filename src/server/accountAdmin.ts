@@ -64,7 +64,7 @@ const operations = {
   /** Creates an account with new credentials. */
   create: operation(
     async ({ store, audited, newSecret }, { name, change }: { name: string; change: AccountChange }) => {
-      // The id of a deleted account cannot become a name while the account's row exists.
+      // The list includes deleted accounts whose rows still exist, so their ids are refused as names too.
       checkAccountName(await store.read.accounts(), name);
       return audited.execute(
         "createAccount",

@@ -27,8 +27,8 @@ export async function deleteAccountData(
         "nothing still uses it",
     );
   await deleteResources(store, id);
-  // Runs are cancelled before messages: a run of a disabled account can still invoke others, and a running
-  // delivery creates callbacks.
+  // Runs are cancelled first, because they create more until they end: a run of a disabled account can still
+  // invoke others, and a running delivery creates callbacks, which are messages.
   await repeatUntilDone(() => cancelRuns(store, id));
   await repeatUntilDone(() => cancelMessages(store, id));
   const retention = Math.min(logRetention, readLimit(account, "logRetention"));
@@ -59,7 +59,7 @@ async function deleteResources({ read, execute }: Store, account: AccountId): Pr
 
 /**
  * Repeats a pass over a list until it removes nothing. While a pass runs, messages and runs in flight can
- * create rows that it has already passed.
+ * create rows in the part of the list that the pass has left behind.
  */
 async function repeatUntilDone(runOnce: () => Promise<number>): Promise<void> {
   while ((await runOnce()) > 0);

@@ -75,7 +75,7 @@ export const serverSettings = {
     takes: z.string(),
     default: "",
     value: "<file>",
-    help: "file with the keys that encrypt secrets; default: the file keys in the data folder",
+    help: "file with the keys that encrypt secrets; default: the file named keys in the data folder",
   },
   databasePooling: {
     takes: z.enum(["session", "transaction"], { error: "must be session or transaction" }),
@@ -210,7 +210,7 @@ export const serverSettings = {
     default: String(defaultRefusedPerSecond),
     value: "<n>",
     help:
-      "refused requests and requests without a valid token per second from one address; " +
+      "requests per second from one address that may be refused or have no valid token; " +
       "other requests are not limited",
   },
   fastPath: {

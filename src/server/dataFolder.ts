@@ -186,7 +186,10 @@ function lockFolder(folder: string): () => void {
 
 /** The mark of a lock file whose folder was checked for another server. */
 const checkedVersion = 1;
-/** How long to wait for other processes, in milliseconds. Tools need less time to read a list. */
+/**
+ * How long to wait for the lock of another process, in milliseconds. A tool that reads from the database
+ * holds its lock for a shorter time.
+ */
 const busyTimeout = 2_000;
 
 /**

@@ -103,9 +103,9 @@ type ServeStoreOptions = {
 };
 
 /**
- * Returns the existing accounts, and those created in a new store by one of the nodes that start together.
- * The last deleted account keeps its row (see `core/commands/account.ts`), so a store whose accounts were all
- * deleted is not new.
+ * Returns the existing accounts, and those that this node has created. If several nodes start with a new
+ * store, only the first one creates accounts. The last deleted account keeps its row (see
+ * `core/commands/account.ts`), so a store whose accounts were all deleted is not new.
  */
 async function findOrCreateAccounts(
   { store, asFirstNode }: OpenedStore,

@@ -11,7 +11,7 @@ const maxAddresses = 10_000;
 
 /**
  * The maximum number of requests of one address in a second that are refused or have no valid token. Further
- * requests of the address get a short refusal.
+ * such requests of the address get a short refusal.
  */
 export const defaultRefusedPerSecond = 100;
 

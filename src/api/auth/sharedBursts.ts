@@ -76,8 +76,8 @@ class AccountShare {
   /** The number of requests that this node was granted in this second. */
   #granted = 0;
   /**
-   * By the clock of this node, the share's second has certainly begun at `#from` and not ended before
-   * `#until`.
+   * The share counts as current from `#from` until before `#until`, by the clock of this node. Its second
+   * ends at `#until` or later.
    */
   #from: Millis = 0;
   #until: Millis = 0;

@@ -40,8 +40,9 @@ export function shownPath({ path }: Target, token = ""): string {
 }
 
 /**
- * The text before a secret. The secret of a source follows `/in/`, the credentials of a run's webhook follow
- * `/hooks/`, and a destination is a URL anywhere or the text in a destination's position.
+ * The text before a secret. The secret of a source follows `/in/`, and the credentials of a run's webhook
+ * follow `/hooks/`. A destination is any URL in the path, or the text where the path of a publish, trigger,
+ * enqueue or schedule has its destination.
  */
 const secretPrefix = new RegExp(
   [

@@ -52,8 +52,8 @@ export function routedPath(path: string, method: string): string {
 }
 
 /**
- * A schedule is created at its destination, and paused and resumed at its id. The name of a URL group has no
- * slash.
+ * The path of a schedule has its destination when the schedule is created, and its id when it is paused or
+ * resumed. The two cannot be confused, because the name of a URL group has no slash.
  */
 const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/i;
 

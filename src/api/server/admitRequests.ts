@@ -43,7 +43,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
   receive(api, admission);
   api.addHook("preClose", async () => admission.close());
   const look = (request: FastifyRequest, reply: FastifyReply): void => {
-    // The destination judges a malformed content type.
+    // The framework would refuse a malformed content type. Only the destination judges it.
     request.headers["content-type"] = undefined;
     request.target = splitTarget(request.originalUrl);
     void reply.headers(corsHeaders(parts.corsOrigins ?? [], request.target.path, request.headers.origin));
@@ -106,7 +106,8 @@ function reasonFor(error: unknown, { request, reply, admission }: Refused): Erro
 }
 
 /**
- * Tells a sender that waits for 100 Continue to send its body, once the sender is known. Counts large bodies.
+ * Sends 100 Continue to a sender that waits for it, once the sender is known. Counts the bytes of large
+ * bodies as they arrive.
  */
 function receive(api: FastifyInstance, admission: AdmissionPolicy): void {
   // oxlint-disable-next-line max-params -- the framework calls its hooks so
@@ -144,7 +145,7 @@ function preflightTo({ target, method, headers }: FastifyRequest, reply: Fastify
 
 function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, routes: RouteTable): never {
   const path = routedPath(target.path, method);
-  // A client that posts a wait step would take a 400 for the end of its run.
+  // A client that posts a wait step treats status 400 as the end of its run, so it gets another status.
   const code = /^\/v2\/wait\//i.test(target.path) ? "step-refused" : "invalid";
   if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed or not UTF-8");
   const rows = routes.at(target.path);

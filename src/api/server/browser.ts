@@ -6,7 +6,10 @@ import type { Route } from "../route/route.ts";
 /** The settings for reading the headers of a browser. */
 export type BrowserParts = {
   publicUrl?: string;
-  /** The header in which a proxy names the person that it has signed in, and whose header counts. */
+  /**
+   * The header in which a proxy names the person that it has signed in. The header counts only if `isTrusted`
+   * accepts the address of the sender.
+   */
   userHeader?: { name: string; isTrusted(address: string | undefined): boolean };
 };
 

@@ -32,7 +32,7 @@ export function direct(server: Server, { pacing, fastPath, answerEarly }: Connec
   };
   const handOver = (socket: Socket, begun: Begun, isSilent: boolean): void => {
     const piecemeal = readByNode(socket, begun);
-    // Node's parser has not watched the connection until now.
+    // Nothing has arrived in time. Node's parser would have reported that if it had watched the connection.
     if (isSilent)
       server.emit(
         "clientError",

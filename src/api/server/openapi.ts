@@ -140,8 +140,8 @@ function pathParameters({ path }: Route): Json[] {
 
 const aboutNames: Readonly<Record<string, string>> = {
   destination:
-    "A URL with http:// or https://, not percent-encoded. The rest of the request target, including the " +
-    "query, is used byte for byte.",
+    "A URL with http:// or https://, not percent-encoded. The URL is the rest of the request target, " +
+    "including the query, byte for byte.",
   messageId: "The id of a message.",
   scheduleId: "The id of a schedule.",
   workflowRunId: "The id of a run, percent-encoded.",

@@ -18,10 +18,10 @@ type EarlyRefusalContext = {
 };
 
 /**
- * Refuses a request without credentials before the framework sees it, if its address is over its limit. This
- * avoids most of the cost of the request, which is that of the framework. Returns true if the request was
- * answered. The response is the same as the framework's. The address is the other end of the connection, so
- * do not use this function behind proxies.
+ * Refuses a request without credentials before the framework sees it, if its address is over its limit. The
+ * framework causes most of the cost of a request, and this function avoids that cost. Returns true if the
+ * request was answered. The response is the same as the framework's. The address is the other end of the
+ * connection, so do not use this function behind proxies.
  */
 export function refuseEarly(
   request: IncomingMessage,

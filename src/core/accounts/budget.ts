@@ -5,8 +5,8 @@ import { toMonthRange } from "./statistics.ts";
 import type { Terms } from "../model/accountTerms.ts";
 
 // The spending of an account in a month is the cost of what it has used, at the prices of the server. To add
-// it up for each message would cost more than the message. A duty adds it up at intervals, and records the
-// result in the account.
+// it up for each message would cost more than the message. A maintenance task adds it up at intervals, and
+// records the result in the account.
 
 /**
  * Records what an account has spent in the current month, in dollars. Records nothing if the account has no

@@ -6,8 +6,8 @@ import type { Terms } from "../model/accountTerms.ts";
 
 // Counts the bytes that an account stores, and refuses requests if they exceed its quota. Each transaction
 // adds the weight of the rows it wrote to the buckets of `core/accounts/usage.ts`. To add up these buckets
-// for each message would cost more than the message. A duty adds them up at intervals, and records in the
-// account whether the account exceeds its quota.
+// for each message would cost more than the message. A maintenance task adds them up at intervals, and
+// records in the account whether the account exceeds its quota.
 
 /**
  * The tables with which an account can fill the disk: bodies, logs, dead letters, runs, and settings such as

@@ -10,7 +10,8 @@ import { day, hour, minute } from "../values/time.ts";
 
 // Messages are counted as follows (protocol 8). Each publish, retry and callback is one message. In a
 // workflow, each step is one message. The plan of a parallel step and the response of a third party are also
-// one message each. A call to a third party therefore counts two, and a parallel step one more.
+// one message each. A call to a third party therefore counts as two messages, and a parallel step counts as
+// one message more than the same step alone.
 
 const message: Partial<Counts> = { messages: 1 };
 const workflowMessage: Partial<Counts> = { workflowMessages: 1 };
@@ -64,9 +65,9 @@ export function countDeadLetters(draft: Draft, account: AccountId, change: numbe
 }
 
 /**
- * The sizes of buckets: their length, how long they are kept, and how much longer they may stay, so that one
- * command removes many buckets. They are kept for the periods of statistics that use them, and for the whole
- * month.
+ * The sizes of buckets: their length, how long they are kept, and how much longer they may stay before one
+ * command removes many of them together. They are kept for the periods of statistics that use them. The
+ * largest are kept for the whole month, because spending is added up from them.
  */
 export const bucketSizes = {
   "1m": { span: minute, kept: 6 * hour, spare: 6 * hour },
@@ -152,8 +153,8 @@ export function worthRemovingAt({ id }: Pick<Usage, "id">): Millis {
 export const carriedBalancesId = `3h/${padded(0)}/carried`;
 
 /**
- * Removes expired buckets. The balances of the largest buckets are kept, except those of a deleted account,
- * whose row would never be removed. The row of `carriedBalancesId` must be loaded.
+ * Removes expired buckets. The balances of the largest buckets are added to the row of `carriedBalancesId`,
+ * which must be loaded. If `keepsBalances` is false, as for a deleted account, this row is removed instead.
  */
 export function removeBuckets(
   draft: Draft,

@@ -12,7 +12,7 @@ import { consequenceNeeds, releaseDeduplication, reportCallback } from "./settle
 /**
  * Cancels unfinished messages. A message that is in flight may still arrive: its request is aborted and keeps
  * its places at the gates until it has ended, but its outcome changes nothing. Messages of a workflow run are
- * not cancelled and are listed as failed; they end if the run is cancelled.
+ * not cancelled, and the result lists them in `failed`. They end if the run is cancelled.
  */
 export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, Cancelled> = {
   needs: ({ account, messageIds }) => {

@@ -174,8 +174,9 @@ function listAwaited(draft: Draft, state: MessageState | null | undefined): Limi
 }
 
 /**
- * Returns the rows that change when these messages fail, or when these callbacks report on other messages.
- * Also returns the rows for the destinations to which their callbacks go.
+ * Returns the rows that change when these messages fail or are cancelled. For a message that is a callback,
+ * this includes the rows of what it reports on. Also returns the rows for the destinations to which the
+ * callbacks of these messages go.
  */
 export function consequenceNeeds(messages: readonly WithoutBody<StoredMessage>[]) {
   return {

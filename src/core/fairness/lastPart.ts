@@ -1,4 +1,4 @@
-/** The part of a capacity that must stay free if an account that already holds this much takes more. */
+/** The part of a capacity that an account may always take. To take more, it must leave such a part free. */
 const lastPart = 1 / 8;
 
 /**

@@ -29,8 +29,8 @@ export type AuditNote = {
 };
 
 /**
- * A record of who changed the settings of an account, or many things at once. It is written in the
- * transaction of the change. `id` sorts by time.
+ * A record of a change to the settings of an account, or to many things at once, and of who made the change.
+ * It is written in the transaction of the change. `id` sorts by time.
  */
 export type AuditEntry = AuditNote & { account: AccountId; id: string; time: Millis; by: Actor };
 

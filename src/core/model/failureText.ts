@@ -22,7 +22,7 @@ export function findFailedStep(
   const reportedName = readFailedStepName(responseHeaders);
   if (reportedName !== null) return { stepName: reportedName, afterStep: null };
   const name = head ? head.stepName : null;
-  // A result is sent so that the endpoint runs the next step.
+  // A message with a result makes the endpoint run the next step. That step failed; its name is not known.
   const kind = stepKey === undefined ? null : parseStepKey(stepKey).kind;
   if (kind === null || kind === "initial" || kind === "result")
     return { stepName: null, afterStep: kind === "initial" ? null : name };

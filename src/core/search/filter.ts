@@ -20,7 +20,7 @@ export type Filter = {
   flowControlKeys?: readonly string[];
   /**
    * For dead letters, `true` selects only those of workflow runs, and `false` excludes them. For unfinished
-   * messages, `false` excludes messages of runs.
+   * messages, `false` excludes messages of runs, and `true` is not used.
    */
   belongsToRun?: boolean;
   /** Matches only dead letters of runs. */

@@ -45,8 +45,8 @@ export function requestPath(text: string, url: ParsedUrl): string {
 }
 
 /**
- * `host` is the result of `parseHost`. `endpoint` is where the deliveries of an account are counted if it
- * limits them.
+ * `host` is the result of `parseHost`. If the deliveries of an account to one endpoint are limited, they are
+ * counted by `endpoint`.
  */
 export type Address = { readonly host: string; readonly endpoint: string };
 

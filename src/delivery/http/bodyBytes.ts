@@ -50,7 +50,7 @@ export class BodyByteBudget {
     return this.#total - this.#sending - this.#responses;
   }
 
-  /** Bytes by destination (`laneName`). */
+  /** Bytes by lane (`laneName`). */
   get byLane(): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#byLane);
   }

@@ -140,7 +140,10 @@ export function shareLookups(resolve: Resolve): Resolve {
   };
 }
 
-/** How a short name is completed (resolv.conf). A name with fewer dots than `dots` is tried as it is last. */
+/**
+ * How a short name is completed (resolv.conf). A name with fewer dots than `dots` is first tried with each
+ * domain, and then without one. Any other name is first tried without a domain.
+ */
 export type SearchList = { domains: readonly string[]; dots: number };
 
 /** Returns the search list of a resolv.conf. */

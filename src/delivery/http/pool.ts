@@ -185,8 +185,9 @@ class Origin {
   }
 
   /**
-   * Resends a request over a new connection. Also closes the idle connections, because they are even older:
-   * the most recently used one is taken first.
+   * Resends a request whose connection ended, over a new connection. Also closes the idle connections. They
+   * have been idle for longer than the connection that ended, because the most recently used one is taken
+   * first.
    */
   #resend(caller: RequestCaller): void {
     if (this.#isClosed) return caller.onFailure(new PoolClosed());

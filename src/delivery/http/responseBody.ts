@@ -29,7 +29,8 @@ export type ResponseBodyOptions = {
 /**
  * The body of one response. A small body takes its memory as it arrives. Before more is read, the body waits
  * for room for its announced length, or for its maximum length. It takes that room as a whole, so that two
- * bodies never wait for each other. Bytes that have been read are always accepted.
+ * bodies never wait for each other. Bytes that have arrived are accepted up to `keptBytes`, even if there is
+ * no room for them.
  */
 export class ResponseBody {
   readonly #options: ResponseBodyOptions;

@@ -390,7 +390,7 @@ function rejectAll(batch: readonly WaitingCall[], error: Error): void {
 function settleCall({ name, resolve, reject }: WaitingCall, reply: CommandReply | undefined): void {
   if (!reply) return reject(new Error(`${name}: the batch returned no reply`));
   if ("answer" in reply) return resolve(reply.answer as never);
-  if ("later" in reply) return reject(new Error(`${name}: needs more than one batch can load`));
+  if ("later" in reply) return reject(new Error(`${name}: needs more rows than one batch can load`));
   if ("failed" in reply) return reject(new Error(`${name} failed: ${reply.failed}`));
   reject(new Refusal(toErrorCode(reply.refused.code), reply.refused.message, reply.refused));
 }

@@ -64,7 +64,7 @@ export type DueRows = {
   limiters: readonly Limiter[];
   schedules: readonly Schedule[];
   waiters: readonly Waiter[];
-  /** The accounts after which the next turns start. */
+  /** For each table, the account after which the next turn starts. */
   turns: Turns;
 };
 

@@ -60,7 +60,10 @@ export function createRunQueries(storageReads: StorageReads) {
       readAllRunRows(storageReads, "notifications", { account, run: key, ...options }),
     listRunMessages: (account: AccountId, key: RunKey): Promise<readonly MessageState[]> =>
       storageReads.runMessages(account, key),
-    /** Returns the waiters for an event in any run with ids after `after`, in the order of their ids. */
+    /**
+     * Returns the waiters of all runs for an event, in the order of the waiters' ids. The list starts after
+     * the id `after`.
+     */
     listEventWaiters: (
       account: AccountId,
       event: string,
