@@ -58,6 +58,7 @@ describe("imports", () => {
         "routes/lists",
         "routes/situation",
         "routes/accounts",
+        "routes/deadLetters",
         "routes/messages",
         "routes/workflows",
         "routes",

@@ -21,6 +21,7 @@ export const wantedEffects = [
   "reclaim",
   "cancel",
   "retryDeadLetters",
+  "replayDeadLetter",
   "deleteDeadLetters",
   "createAccount",
   "upsertQueue",

@@ -2,8 +2,8 @@ import type { Overrides } from "../../src/core/commands/overrides.ts";
 import type { DueRow } from "../../src/core/commands/quarantine.ts";
 import type { CommandName, CommandInput } from "../../src/core/commands/index.ts";
 import { spans } from "../../src/core/values/limits.ts";
-import type { Turns } from "../../src/core/fairness/turns.ts";
 import type { Delivery, Endpoint, FlowControl, MessageInput, Millis } from "../../src/core/model/message.ts";
+import { makeDueRows, makeTurns } from "./randomParts.ts";
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
 import { makeAccount, bytes, makeCallback, makeInput, makeOutcome } from "./storeFixture.ts";
 
@@ -127,6 +127,14 @@ export class RandomCommands {
     return this.#isRare() ? { ...basic, callback: { retries: 1 }, labels: ["again"] } : basic;
   }
 
+  #replay = (): Pick<CommandInput<"replayDeadLetter">, "change" | "overrides"> => ({
+    change: this.#isRare() ? {} : { url: this.#pickOne(hosts), headers: [], body: bytes("changed") },
+    overrides: this.#overrides(),
+  });
+
+  #dueRows = (account: string): DueRow[] =>
+    makeDueRows(account, this.#messageIds.slice(-3), (list) => this.#pickOne(list));
+
   #makeRareCommand(account: string, now: Millis): RandomCommand {
     const dlqIds = this.#pickSome(this.#dlqIds);
     const given: RandomCommand[] = [
@@ -134,6 +142,7 @@ export class RandomCommands {
         name: "retryDeadLetters",
         input: { account, dlqIds, logRetention: retention.log, overrides: this.#overrides() },
       },
+      { name: "replayDeadLetter", input: { account, dlqId: dlqIds[0] ?? "none", ...this.#replay() } },
       { name: "deleteDeadLetters", input: { account, dlqIds, logRetention: retention.log } },
       { name: "createAccount", input: makeAccount(account) },
       { name: "rotateKeys", input: { account: this.#isRare() ? "none" : account, force: true, by } },
@@ -143,27 +152,6 @@ export class RandomCommands {
       { name: "quarantine", input: { row: this.#pickOne(this.#dueRows(account)), reason: "refused\0" } },
     ];
     return this.#pickOne(given);
-  }
-
-  #dueRows(account: string): DueRow[] {
-    const messages = this.#messageIds.slice(-3).map((id): DueRow => ({ table: "messages", account, id }));
-    return [
-      ...messages,
-      { table: "hostWaitlists", account, id: "one.example" },
-      {
-        table: "limiters",
-        account,
-        id: this.#pickOne([
-          "queue:q1",
-          "queue:q2",
-          "key:k1",
-          "key:k2",
-          "account:",
-          "endpoint:https://one.example/x",
-        ]),
-      },
-      { table: "schedules", account, id: this.#pickOne(["s1", "s2"]) },
-    ];
   }
 
   /**
@@ -389,12 +377,3 @@ export class RandomCommands {
     return one;
   }
 }
-
-/** Returns turns through the accounts of each table, starting after this account. */
-const makeTurns = (account: string): Turns => ({
-  messages: account,
-  hostWaitlists: "",
-  limiters: account,
-  schedules: "",
-  waiters: account,
-});

@@ -3,7 +3,7 @@ import { accounts } from "./accounts/accounts.ts";
 import { admin } from "./accounts/admin.ts";
 import { audit } from "./accounts/audit.ts";
 import { batch } from "./messages/batch.ts";
-import { dlq } from "./messages/dlq.ts";
+import { dlq } from "./deadLetters/dlq.ts";
 import { enqueue } from "./messages/enqueue.ts";
 import { flowControl } from "./messages/flowControl.ts";
 import { groups } from "./messages/groups.ts";

@@ -49,6 +49,7 @@ export function messageJson(message: StoredMessage): Record<string, unknown> {
     label: message.labels[0],
     labels: message.labels.length > 0 ? message.labels : null,
     ...flowControlFields(message),
+    replayOf: message.replayOf,
     damaged: message.damaged,
   });
 }
@@ -100,6 +101,7 @@ export function deadLetterJson({ deadLetter, message }: DeadLetterEntry): Record
     truncated: isCut(deadLetter, redaction) ? true : null,
     failureCallbackInfo:
       deadLetter.failureCallback && callbackInfoJson(deadLetter.failureCallback, redaction),
+    replays: deadLetter.replays,
     damaged: deadLetter.damaged ?? message.damaged,
   });
   return { ...shown, error: deadLetter.error };

@@ -60,6 +60,13 @@ export const messageSchema = z.object({
     .optional()
     .describe("The maximum number of deliveries of the key that start in one period, as the message set it."),
   period: z.number().optional().describe("The period of the rate, in seconds."),
+  replayOf: z
+    .object({
+      messageId: z.string().describe("The id of the message that failed."),
+      dlqId: z.string().describe("The id of its dead letter."),
+    })
+    .optional()
+    .describe("The failed message that this message sends again with changes. Absent if it is not a replay."),
 });
 
 /** A dead letter, as the API shows it. */
@@ -102,6 +109,10 @@ export const deadLetterSchema = messageSchema.extend({
     })
     .optional()
     .describe("The state of the failure callback. Absent if the message has none."),
+  replays: z
+    .array(z.string())
+    .optional()
+    .describe("The ids of the latest messages that replay this dead letter, the newest last."),
 });
 
 /** A log entry, as the API shows it. */

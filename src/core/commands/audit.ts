@@ -97,7 +97,7 @@ export const noteAccountChange = (change: AccountChange): AuditNote => {
 };
 
 /** Returns the names of the given fields. A secret is named and never shown. */
-const listFields = (change: object): string[] =>
+export const listFields = (change: object): string[] =>
   Object.keys(change).map((name) => (name === "secretHash" ? "secret" : name));
 
 function isNoChange(answer: unknown): boolean {

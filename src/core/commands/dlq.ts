@@ -91,7 +91,7 @@ export const damagedDeadLetterRefusal = (dlqId: string): Refusal =>
 const toKeys = (account: AccountId, ids: readonly string[]): Key[] => ids.map((id) => [account, id] as const);
 
 /** Returns the input that creates a message like this one now. */
-function toMessageInput(message: StoredMessage): MessageInput {
+export function toMessageInput(message: StoredMessage): MessageInput {
   const {
     account: _account,
     id: _id,
@@ -102,7 +102,8 @@ function toMessageInput(message: StoredMessage): MessageInput {
   return { ...input, delay: null, notBefore: null, deduplication: null };
 }
 
-function applyRetryOverrides(
+/** Returns the input with the settings that a retry replaces. */
+export function applyRetryOverrides(
   input: MessageInput,
   { delay, notBefore, labels, redaction, keepResponse, ...changed }: Overrides,
 ): MessageInput {

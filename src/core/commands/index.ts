@@ -9,6 +9,7 @@ import {
 import { quarantine } from "./quarantine.ts";
 import {
   audited,
+  listFields,
   noteNamed,
   noteAccount,
   noteAccountChange,
@@ -30,6 +31,7 @@ import { deleteQueue, upsertQueue } from "./queue.ts";
 import { expire, trim } from "./retention.ts";
 import { changeSource, createSource, deleteSource, keepRejection, noteAcceptance } from "./source.ts";
 import { cancelRuns, finishRun } from "../workflows/end.ts";
+import { replayDeadLetter } from "./replay.ts";
 import { repeatFailureCallback, resumeRun } from "./resume.ts";
 import { notify, wait } from "../workflows/wait.ts";
 import { noteStorage } from "../accounts/storageQuota.ts";
@@ -100,6 +102,11 @@ function messageCommands() {
         ({ length }) => length,
       ),
     ),
+    replayDeadLetter: audited(replayDeadLetter, ({ dlqId, change, overrides }) => ({
+      what: "dlq.replay",
+      object: dlqId,
+      fields: listFields({ ...change, ...overrides }),
+    })),
     deleteDeadLetters: audited(
       deleteDeadLetters,
       noteMany(

@@ -37,6 +37,8 @@ export type DeadLetter = {
   error: string | null;
   retried: number;
   failureCallback: FailureCallbackInfo | null;
+  /** The messages that sent this one again with changes, the newest last. */
+  replays?: readonly MessageId[];
   /** The run that failed with the message. */
   run?: { key: RunKey; runId: string; createdAt: Millis; url: string; failureUrl: string | null };
   /** The tags of the message, of its URL and of its caller: see `core/search/tags.ts`. */

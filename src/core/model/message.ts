@@ -100,6 +100,8 @@ export type MessageInput = SendSettings & {
   keepResponse?: boolean;
   /** Set on callbacks: the message whose outcome they report. */
   reportsOn: CallbackSubject | null;
+  /** The dead letter that the message sends again with changes, and the message of that dead letter. */
+  replayOf?: { messageId: MessageId; dlqId: string };
   /** Present on a message that starts a workflow run or continues one. */
   post?: RunPost;
 };
@@ -190,6 +192,7 @@ export function makeStoredMessage(
   };
   if (input.run !== undefined) message.run = input.run;
   if (input.keepResponse) message.keepResponse = true;
+  if (input.replayOf !== undefined) message.replayOf = input.replayOf;
   return message;
 }
 

@@ -41,12 +41,12 @@ export const toScope = ({ id, verbs: may, destinations, expiresAt }: Token): Sco
   expiresAt,
 });
 
-/** Throws `Refusal` if a token does not have a verb. */
-export function mustHaveVerb(scope: Scope, verb: Verb): void {
+/** Throws `Refusal` if a token does not have a verb. `purpose` says in the refusal what needs the verb. */
+export function mustHaveVerb(scope: Scope, verb: Verb, purpose = ""): void {
   if (scope.verbs.includes(verb)) return;
   throw new Refusal(
     "forbidden",
-    `token: requires '${verb}'; ${formatVerbs(scope.verbs)}. ${createTokenHint}`,
+    `token: requires '${verb}'${purpose}; ${formatVerbs(scope.verbs)}. ${createTokenHint}`,
   );
 }
 

@@ -2,8 +2,17 @@ import type { Millis } from "../model/message.ts";
 import type { FailedStep } from "../model/failureText.ts";
 import { maxErrorLength } from "../model/failureText.ts";
 
-/** A failed run, with the properties by which failures are grouped. */
-export type FailureSummary = { dlqId: string; time: Millis; url: string; error: string } & FailedStep;
+/**
+ * A failed run or message, with the properties by which failures are grouped. Runs have no `status`: one
+ * cause may have several.
+ */
+export type FailureSummary = {
+  dlqId: string;
+  time: Millis;
+  url: string;
+  error: string;
+  status?: number | null;
+} & FailedStep;
 
 /**
  * Failures with the same cause. In `error`, `…` replaces the parts that differ from one failure to the next.
@@ -11,6 +20,7 @@ export type FailureSummary = { dlqId: string; time: Millis; url: string; error: 
 export type FailureGroup = FailedStep & {
   url: string;
   error: string;
+  status: number | null;
   count: number;
   firstAt: Millis;
   lastAt: Millis;
@@ -18,19 +28,20 @@ export type FailureGroup = FailedStep & {
 };
 
 /**
- * Groups failures by step and error. The largest group comes first. If two groups are equally large, the
- * group with the latest failure comes first. `dlqId` is the id of the latest failure of the group.
+ * Groups failures by URL, step, error and status. The largest group comes first. If two groups are equally
+ * large, the group with the latest failure comes first. `dlqId` is the id of the latest failure of the group.
  */
 export function groupFailures(failures: Iterable<FailureSummary>): FailureGroup[] {
   const groups = new Map<string, FailureGroup>();
-  for (const { dlqId, time, url, stepName, afterStep, ...failure } of failures) {
+  for (const { dlqId, time, url, stepName, afterStep, status = null, ...failure } of failures) {
     const error = normalizeError(failure.error);
-    const key = JSON.stringify([url, stepName, afterStep, error]);
+    const key = JSON.stringify([url, stepName, afterStep, error, status]);
     const known = groups.get(key) ?? {
       url,
       stepName,
       afterStep,
       error,
+      status,
       count: 0,
       firstAt: time,
       lastAt: time,

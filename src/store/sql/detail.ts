@@ -16,7 +16,7 @@ export const emptyFields = { ...sending, ...rest } satisfies Record<
   unknown
 >;
 
-/** The fields that are written in any case: those that all stored messages have, `run` and `keepResponse`. */
+/** The fields that are written in any case: those that all stored messages have, and the optional ones. */
 type CommonField =
   | "brand"
   | "url"
@@ -27,7 +27,8 @@ type CommonField =
   | "notBefore"
   | "startedAtOnce"
   | "run"
-  | "keepResponse";
+  | "keepResponse"
+  | "replayOf";
 
 const emptyFieldNames = Object.keys(emptyFields) as (keyof typeof emptyFields)[];
 
@@ -37,8 +38,7 @@ const isEmpty = (value: unknown): boolean => value === null || (Array.isArray(va
  * Returns the JSON of a stored message: the fields that have no column. This function runs for every message.
  */
 export function formatStoredMessage(row: StoredMessage): string {
-  const { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run, keepResponse } =
-    row;
+  const { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run } = row;
   const common: Record<CommonField, unknown> = {
     brand,
     url,
@@ -49,7 +49,8 @@ export function formatStoredMessage(row: StoredMessage): string {
     notBefore,
     startedAtOnce,
     run,
-    keepResponse,
+    keepResponse: row.keepResponse,
+    replayOf: row.replayOf,
   };
   const kept: Record<string, unknown> = common;
   for (const name of emptyFieldNames) if (!isEmpty(row[name])) kept[name] = row[name];

@@ -75,6 +75,10 @@ test("changes of messages and dead letters are audited with their number", async
   expect(await entriesOf(broker, "retryDeadLetters", { dlqIds: [one], overrides: {}, ...days })).toEqual([
     { what: "dlq.retry", object: one, count: 1 },
   ]);
+  const changes = { change: { url: "https://other.example/" }, overrides: { retries: 1 } };
+  expect(await entriesOf(broker, "replayDeadLetter", { dlqId: other, ...changes })).toEqual([
+    { what: "dlq.replay", object: other, fields: ["url", "retries"] },
+  ]);
   expect(await entriesOf(broker, "deleteDeadLetters", { dlqIds: [other], ...days })).toEqual([
     { what: "dlq.delete", object: other, count: 1 },
   ]);

@@ -37,6 +37,7 @@ const expectedEntries: {
     makeBulkEntry("dlq.retry", dlqIds, retried.length),
   deleteDeadLetters: ({ dlqIds }, { deleted }: { deleted: number }) =>
     makeBulkEntry("dlq.delete", dlqIds, deleted),
+  replayDeadLetter: ({ dlqId }) => ({ what: "dlq.replay", object: String(dlqId) }),
   resumeRun: ({ from, dlqId }) => ({
     what: from === "beginning" ? "dlq.restart" : "dlq.resume",
     object: String(dlqId),

@@ -119,6 +119,28 @@ export function describeEnds(open: OpenStore): void {
       expect(await fixture.states(messageId)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
     });
 
+    test("replays a dead letter with changes, and both messages name each other", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      const { messageId, dlqId } = await fixture.publishFailing({ body: bytes("body") });
+      const { messageId: replay } = await fixture.store.execute("replayDeadLetter", {
+        account: "acc",
+        dlqId,
+        change: { url: "https://other.example/", headers: [["X-A", "1"]], body: bytes("changed") },
+        overrides: { delay: 1_000 },
+      });
+      expect((await fixture.store.read.message("acc", replay))?.message).toMatchObject({
+        url: "https://other.example/",
+        headers: [["X-A", "1"]],
+        body: bytes("changed"),
+        replayOf: { messageId, dlqId },
+      });
+      expect((await fixture.store.read.deadLetter("acc", dlqId))?.deadLetter).toMatchObject({
+        messageId,
+        replays: [replay],
+      });
+    });
+
     test("deletes dead letters and counts those that existed", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();

@@ -1,16 +1,13 @@
 import { z } from "zod";
 import { readIdTime } from "../../../core/values/ids.ts";
 import { groupFailures } from "../../../core/workflows/failureGroups.ts";
-import { memory } from "../../../core/values/limits.ts";
-import type { AccountId } from "../../../core/model/message.ts";
 import { findFailedStep, formatFailure } from "../../../core/model/failureText.ts";
 import type { DeadLetterEntry } from "../../../store/queries/deadLetters.ts";
-import { readEntries, toFailedRunFilter, failedRunFilters } from "../lists/failedRunLists.ts";
+import { toFailedRunFilter, failedRunFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter } from "../lists/filters.ts";
+import { maxGrouped, readLatestFailures } from "../lists/latestFailures.ts";
 import { omitMissing } from "../../views/messages.ts";
-import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
-import type { FailedRunSelection } from "./failedRunEntries.ts";
 import { failedRunsTag, nextPage } from "./failedRunEntries.ts";
 
 const groupSchema = z.object({
@@ -31,12 +28,6 @@ const groupSchema = z.object({
   lastFailedAt: z.int().describe("When the latest run of the group failed, in Unix milliseconds."),
   dlqId: z.string().describe("The id of the latest failed run of the group in the dead letter queue."),
 });
-
-/**
- * The maximum number of failed runs that one request groups. Reading also stops when the bodies exceed
- * `memory.page`.
- */
-const maxGrouped = 1_000;
 
 /** Groups failed runs by workflow, step and error. */
 export const groupFailedRuns = route({
@@ -67,36 +58,20 @@ export const groupFailedRuns = route({
   },
   refusals: [],
   handle: async ({ account, query, context }) => {
-    const { entries, cursor } = await readLatestFailures(context, account.id, query);
-    const shown = groupFailures(entries).map(({ url, firstAt, lastAt, ...rest }) =>
+    const { failures, cursor } = await readLatestFailures(context, account.id, {
+      filter: toFailedRunFilter(query),
+      cursor: query.cursor,
+      toFailure,
+    });
+    const shown = groupFailures(failures).map(({ url, firstAt, lastAt, ...rest }) =>
       omitMissing({ ...rest, workflowUrl: url, firstFailedAt: firstAt, lastFailedAt: lastAt }),
     );
     return {
       status: 200,
-      body: { groups: shown, entries: entries.length, ...(cursor === null ? {} : { more: true, cursor }) },
+      body: { groups: shown, entries: failures.length, ...(cursor === null ? {} : { more: true, cursor }) },
     };
   },
 });
-
-/** Returns the latest failures that pass the filters. Only one page of bodies is in memory at a time. */
-async function readLatestFailures(context: RouteContext, account: AccountId, query: FailedRunSelection) {
-  const filter = toFailedRunFilter(query);
-  const entries: ReturnType<typeof toFailure>[] = [];
-  let cursor = query.cursor ?? null;
-  let bytes = 0;
-  do {
-    const page = await readEntries(context, account, { filter, order: "latestFirst", cursor, count: 100 });
-    for (const entry of page.entries) {
-      bytes +=
-        entry.deadLetter.body.byteLength +
-        entry.message.body.byteLength +
-        (entry.failed?.payload.byteLength ?? 0);
-      entries.push(toFailure(entry));
-    }
-    ({ cursor } = page);
-  } while (cursor !== null && entries.length < maxGrouped && bytes < memory.page);
-  return { entries, cursor };
-}
 
 const toFailure = ({ deadLetter, message, failed }: DeadLetterEntry) => ({
   dlqId: deadLetter.id,

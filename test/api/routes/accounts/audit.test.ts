@@ -35,6 +35,7 @@ const actions: Readonly<Record<string, readonly string[]>> = {
   "DELETE /v2/dlq": ["dlq.delete"],
   "POST /v2/dlq/retry/{dlqId}": ["dlq.retry"],
   "POST /v2/dlq/retry": ["dlq.retry"],
+  "POST /v2/dlq/{dlqId}/replay": ["dlq.replay"],
   "POST /v2/schedules/{destination}": ["schedule.create"],
   "DELETE /v2/schedules/{scheduleId}": ["schedule.delete"],
   "PATCH /v2/schedules/{scheduleId}/pause": ["schedule.pause"],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { failMessage, listDeadLetters } from "../messages/deadLetters.ts";
+import { failMessage, listDeadLetters } from "../deadLetters/deadLetters.ts";
 import { failRunAndRead, callbackTo } from "../lists/failedRunLists.ts";
 import type { TestServer } from "../../testServer.ts";
 import { createTestServer } from "../../testServer.ts";

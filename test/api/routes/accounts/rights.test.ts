@@ -41,6 +41,10 @@ const reading = makeReadOnlyToken({ id: "acc_1", token });
 
 /** A request for an unknown object, or a malformed one, has also passed the check of rights. */
 const passed = [200, 201, 400, 404];
+/** The requests that always need a second verb. */
+const alsoNeeded: Readonly<Record<string, string>> = {
+  "POST /v2/dlq/1800000000000-0/replay": "read",
+};
 const allVerbs = ["publish", "read", "manage"] as const;
 
 describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps, forPassive }) => {
@@ -48,11 +52,12 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
     const { ask } = await createTestServer();
     const scoped = await tokenWith(ask, { verbs: [may] });
     const { status, body } = await ask(method, url, { token: scoped });
-    if (may === verb) expect(passed).toContain(status);
+    const missing = may === verb ? alsoNeeded[`${method} ${url}`] : verb;
+    if (missing === undefined) expect(passed).toContain(status);
     else
       expect({ status, body }).toEqual({
         status: 403,
-        body: { error: expect.stringContaining(`requires '${verb}'; this token has only '${may}'`) },
+        body: { error: expect.stringMatching(`requires '${missing}'.*; this token has only '${may}'`) },
       });
     // A second rotation of the keys must be forced.
     const force = url === "/v2/keys/rotate" ? "&force=true" : "";

@@ -117,7 +117,7 @@ const retryMany = route({
  * Reads the settings that a retry changes. Throws `Refusal` for settings that no message of the account may
  * have. No dead letter has been changed at that time.
  */
-function readRetryChanges(
+export function readRetryChanges(
   incoming: IncomingRequest,
   account: Account,
   now: Millis,

@@ -13,6 +13,8 @@ import type { RouteContext } from "../../route/route.ts";
 import { route } from "../../route/route.ts";
 import { notDoneSchema } from "../../views/schemas.ts";
 import { shorten } from "../../http/target.ts";
+import { groupDeadLetters } from "./deadLetterGroups.ts";
+import { replayDeadLetter } from "./deadLetterReplay.ts";
 import { deadLetterRetries } from "./deadLetterRetry.ts";
 import {
   byId,
@@ -151,4 +153,4 @@ const describeMissing = (dlqId: string): NotDone => ({
 });
 
 /** The routes of the dead letter queue. */
-export const dlq = [list, get, remove, removeMany, ...deadLetterRetries];
+export const dlq = [list, groupDeadLetters, get, remove, removeMany, ...deadLetterRetries, replayDeadLetter];
