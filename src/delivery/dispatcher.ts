@@ -13,7 +13,7 @@ import { Claimer } from "./claimer.ts";
 import type { Clock } from "../clock/clock.ts";
 import { LeaseRenewal } from "./leaseRenewal.ts";
 import type { Deliver } from "./deliver.ts";
-import { DeniedHosts } from "./deniedHosts.ts";
+import { WaitingHosts } from "./waitingHosts.ts";
 import { failUnsendable } from "./unsendable.ts";
 import { SessionLeaseGuard } from "./sessionLeaseGuard.ts";
 import { minute } from "../core/values/time.ts";
@@ -63,7 +63,7 @@ export class Dispatcher {
   readonly #leaseGuard: SessionLeaseGuard | null;
   readonly #running: RunningDeliveries;
   readonly #leaseRenewal: LeaseRenewal;
-  readonly #deniedHosts: DeniedHosts;
+  readonly #waitingHosts: WaitingHosts;
   /** Deliveries that have ended and whose outcomes are not stored yet. */
   #settling = 0;
   /**
@@ -95,7 +95,7 @@ export class Dispatcher {
     const { store, clock, log } = options;
     this.#leaseRenewal = new LeaseRenewal({ store, clock, log, running: this.#running });
     // If waking a waitlist fails, a claim serves it a little later, when it is due.
-    this.#deniedHosts = new DeniedHosts((account, hosts) =>
+    this.#waitingHosts = new WaitingHosts((account, hosts) =>
       store.execute("wakeHostWaitlists", { account, hosts }).catch(() => undefined),
     );
     this.#claimer = new Claimer({
@@ -171,7 +171,7 @@ export class Dispatcher {
         deliveries: { total, byAccount: new Map(this.#running.byAccount) },
         bytes: bodyBytes.heldByAccount,
       },
-      denied: (lane) => this.#deniedHosts.note(lane),
+      denied: (lane) => this.#waitingHosts.note(lane),
     };
   }
 
@@ -331,7 +331,7 @@ export class Dispatcher {
       total: this.#options.capacity.total,
       free: this.#options.capacity.total - this.#running.count,
     };
-    void this.#deniedHosts.ended(message.account, (account) =>
+    void this.#waitingHosts.ended(message.account, (account) =>
       leavesReserve(capacity, this.#running.byAccount.get(account) ?? 0, 1),
     );
   }

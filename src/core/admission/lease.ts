@@ -1,5 +1,5 @@
 import type { Draft, Moment } from "../decision/command.ts";
-import { standardWebhookKeys } from "../accounts/standardWebhooks.ts";
+import { pickSigningKeys } from "../accounts/signingKeys.ts";
 import { countBytes } from "../accounts/usage.ts";
 import { spans } from "../values/limits.ts";
 import type { Account, StoredMessage, LeaseRef, MessageState, Millis } from "../model/message.ts";
@@ -30,12 +30,7 @@ export function lease(
     waitlist: null,
   });
   countBytes(draft, state.account, { bytesOut: state.size });
-  const delivery = { message, attempt: state.attempts, signingKey: account.signingKeys.current };
-  draft.deliver(
-    account.signsStandard
-      ? { ...delivery, standardKeys: standardWebhookKeys(account, moment.now) }
-      : delivery,
-  );
+  draft.deliver({ message, attempt: state.attempts, ...pickSigningKeys(account, moment.now) });
 }
 
 /** Names the running attempt of a message. */

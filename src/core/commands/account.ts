@@ -5,7 +5,7 @@ import type { Decision, Draft } from "../decision/command.ts";
 import { RetryInNextBatch, Refusal } from "../values/errors.ts";
 import { spans } from "../values/limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "../model/message.ts";
-import { isRecentRotation } from "../accounts/standardWebhooks.ts";
+import { isRecentRotation } from "../accounts/signingKeys.ts";
 import {
   requireActiveAccount,
   requireAccount,

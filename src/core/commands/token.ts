@@ -1,5 +1,5 @@
 import type { Decision, Draft } from "../decision/command.ts";
-import { maxPatterns, normalizePattern } from "../model/destinations.ts";
+import { maxPatterns, normalizePattern } from "../model/publishRights.ts";
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import type { AccountId, Millis } from "../model/message.ts";

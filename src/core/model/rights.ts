@@ -1,5 +1,5 @@
-import type { DestinationTarget } from "./destinations.ts";
-import { findForbiddenDestination, parseDestinations } from "./destinations.ts";
+import type { DestinationTarget } from "./publishRights.ts";
+import { findForbiddenDestination, parseDestinations } from "./publishRights.ts";
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import type { AccountId, Millis } from "./message.ts";
@@ -18,7 +18,7 @@ export type Token = {
   name: string;
   verbs: readonly Verb[];
   /**
-   * Patterns of allowed destinations: see `core/model/destinations.ts`. An empty list allows all
+   * Patterns of allowed destinations: see `core/model/publishRights.ts`. An empty list allows all
    * destinations.
    */
   destinations: readonly string[];

@@ -1,5 +1,5 @@
 import type { Draft } from "../decision/command.ts";
-import { listAllCallbackUrls } from "../model/destinations.ts";
+import { listAllCallbackUrls } from "../model/publishRights.ts";
 import { findOngoingRun } from "./history.ts";
 import type { AccountId, MessageInput, RunPost } from "../model/message.ts";
 import type { Scope } from "../model/rights.ts";

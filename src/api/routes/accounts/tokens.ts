@@ -4,7 +4,7 @@ import { parseDuration } from "../../../core/values/duration.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { limits } from "../../../core/values/limits.ts";
 import type { Millis } from "../../../core/model/message.ts";
-import { maxPatterns } from "../../../core/model/destinations.ts";
+import { maxPatterns } from "../../../core/model/publishRights.ts";
 import type { Token } from "../../../core/model/rights.ts";
 import { verbs } from "../../../core/model/rights.ts";
 import { count, singleText } from "../../http/parameters.ts";

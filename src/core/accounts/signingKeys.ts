@@ -1,14 +1,27 @@
 import { spans } from "../values/limits.ts";
-import type { Account, Millis } from "../model/message.ts";
+import type { Account, Delivery, Millis } from "../model/message.ts";
 
 /** Returns a signing key in the form that receivers of Standard Webhooks use as their secret. */
 export const toStandardSecret = (signingKey: string): string => `whsec_${btoa(signingKey)}`;
 
 /**
+ * Returns the keys that sign a delivery. The JWT is always signed with the current key: its receivers know
+ * the current and the next key. `standardKeys` are present if the account also signs by the rules of Standard
+ * Webhooks.
+ */
+export const pickSigningKeys = (
+  account: Pick<Account, "signingKeys" | "lastRotation" | "signsStandard">,
+  now: Millis,
+): Pick<Delivery, "signingKey" | "standardKeys"> => ({
+  signingKey: account.signingKeys.current,
+  ...(account.signsStandard ? { standardKeys: standardWebhookKeys(account, now) } : {}),
+});
+
+/**
  * Returns the keys that sign the deliveries of an account by the rules of Standard Webhooks. A receiver has
  * one secret, so the previous key also signs for a day after a rotation.
  */
-export function standardWebhookKeys(
+function standardWebhookKeys(
   { signingKeys, lastRotation }: Pick<Account, "signingKeys" | "lastRotation">,
   now: Millis,
 ): string[] {

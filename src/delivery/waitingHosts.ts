@@ -15,7 +15,7 @@ type Denied = { hosts: Set<string>; ended: number; isWaking: boolean };
  * wakes the waitlist of one such host. A host of the same account comes first, then a host of an account that
  * may use the capacity. Capacity is therefore never idle while messages wait for it.
  */
-export class DeniedHosts {
+export class WaitingHosts {
   readonly #wake: (account: AccountId, hosts: readonly string[]) => Promise<unknown>;
   readonly #byAccount = new Map<AccountId, Denied>();
 

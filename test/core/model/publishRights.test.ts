@@ -3,7 +3,7 @@ import {
   findForbiddenDestination,
   parseDestinations,
   normalizePattern,
-} from "../../../src/core/model/destinations.ts";
+} from "../../../src/core/model/publishRights.ts";
 
 const aimAt = (url: string) => ({ url, group: null, queue: null, callback: null, failureCallback: null });
 const isMeant = (pattern: string, url: string): boolean =>
