@@ -48,6 +48,7 @@ describe("imports", () => {
       "sending",
       "workflows",
       "workflows/log",
+      "deadLetters",
       "commands",
     ],
     store: ["queries", "", "batch", "sql", "sqlite", "postgres", "move"],

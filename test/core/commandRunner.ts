@@ -174,7 +174,7 @@ export const makeInput = (input: Partial<MessageInput> = {}): MessageInput => ({
   ...input,
 });
 
-export { defaultCallback as callbackTo } from "../../src/core/commands/overrides.ts";
+export { defaultCallback as callbackTo } from "../../src/core/deadLetters/overrides.ts";
 
 /** Returns a post of a run that waits an hour for an event. */
 export const makeEventWait = (event: string, stepId: number): WaitPost => ({

@@ -1,4 +1,4 @@
-import type { Overrides } from "../../src/core/commands/overrides.ts";
+import type { Overrides } from "../../src/core/deadLetters/overrides.ts";
 import type { DueRow } from "../../src/core/commands/quarantine.ts";
 import type { CommandName, CommandInput } from "../../src/core/commands/index.ts";
 import { spans } from "../../src/core/values/limits.ts";

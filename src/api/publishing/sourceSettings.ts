@@ -2,7 +2,7 @@ import { Refusal } from "../../core/values/errors.ts";
 import type { Account, HeaderList } from "../../core/model/message.ts";
 import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import { noBytes } from "../../core/model/message.ts";
-import { findSendingRefusal } from "../../core/commands/sendingLimits.ts";
+import { findSendingRefusal } from "../../core/accounts/sendingLimits.ts";
 import { pickBrand } from "../http/brand.ts";
 import { redactSettings } from "./keptSettings.ts";
 import { listKeptSettings, readPublishRequest } from "./read.ts";

@@ -9,8 +9,8 @@ import type {
   MessageInput,
   SendSettings,
 } from "../../core/model/message.ts";
-import type { Overrides } from "../../core/commands/overrides.ts";
-import { defaultCallback } from "../../core/commands/overrides.ts";
+import type { Overrides } from "../../core/deadLetters/overrides.ts";
+import { defaultCallback } from "../../core/deadLetters/overrides.ts";
 import { noMessageSettings, noSendSettings } from "../../core/model/message.ts";
 import { limits } from "../../core/values/limits.ts";
 import { canonicalName, headerValue, joinHeaders } from "../../core/values/headers.ts";

@@ -9,7 +9,7 @@ import type { Limiter } from "../model/limiter.ts";
 import type { QueueLimit } from "../sending/quotas.ts";
 import { queueQuotaNeeds, takeQueueQuota } from "../sending/quotas.ts";
 import { requireAccount } from "../accounts/plans.ts";
-import { findFlowControlRefusal } from "./sendingLimits.ts";
+import { findFlowControlRefusal } from "../accounts/sendingLimits.ts";
 
 /** A queue or a key, by the id of its limiter. */
 export type LimiterRef = { account: AccountId; id: string };

@@ -7,7 +7,7 @@ import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import type { DestinationNeeds } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
 import { listRecipients, damagedGroupRefusal } from "./urlGroup.ts";
-import { findBodyRefusal, findSendingRefusal } from "./sendingLimits.ts";
+import { findBodyRefusal, findSendingRefusal } from "../accounts/sendingLimits.ts";
 import type { StepInput } from "../workflows/history.ts";
 import { findOngoingRun, stepNeeds, postStep } from "../workflows/history.ts";
 import { findBudgetRefusal } from "../accounts/budget.ts";

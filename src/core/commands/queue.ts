@@ -9,7 +9,7 @@ import type { Limiter } from "../model/limiter.ts";
 import type { QueueLimit } from "../sending/quotas.ts";
 import { queueQuotaNeeds, takeQueueQuota } from "../sending/quotas.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
-import { findParallelismRefusal } from "./sendingLimits.ts";
+import { findParallelismRefusal } from "../accounts/sendingLimits.ts";
 
 /** A queue of an account. */
 export type QueueName = { account: AccountId; name: string };

@@ -1,5 +1,5 @@
 import type { Decision, Draft, Key, Needs } from "../decision/command.ts";
-import { removalNeeds, removeDeadLetter } from "./dlq.ts";
+import { removalNeeds, removeDeadLetter } from "../deadLetters/dlq.ts";
 import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
 import type { AccountId, LogRow, Millis, RunKey } from "../model/message.ts";

@@ -15,7 +15,7 @@ import { requireActiveAccount } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import { mustHaveVerb, findScopeRefusal } from "../model/rights.ts";
 import { findContentRefusal } from "../workflows/contentScope.ts";
-import { findBodyRefusal, findSendingRefusal } from "./sendingLimits.ts";
+import { findBodyRefusal, findSendingRefusal } from "../accounts/sendingLimits.ts";
 import { mustHaveStorage, findStorageRefusal } from "../accounts/storageQuota.ts";
 
 /** A schedule to create. `id` null: the schedule gets a new id. */

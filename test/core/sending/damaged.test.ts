@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { damagedDeadLetterRefusal } from "../../../src/core/commands/dlq.ts";
+import { damagedDeadLetterRefusal } from "../../../src/core/deadLetters/dlq.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
 import {
   damagedMessage,

@@ -8,7 +8,7 @@ import {
   type HeaderList,
   type Outcome,
 } from "../../../src/core/model/message.ts";
-import { defaultCallback } from "../../../src/core/commands/overrides.ts";
+import { defaultCallback } from "../../../src/core/deadLetters/overrides.ts";
 import { createLongWork, systemClock } from "../../../src/clock/clock.ts";
 import type { HttpRequest } from "../../../src/delivery/http/connection.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "../../../src/delivery/http/pool.ts";

@@ -1,4 +1,4 @@
-import type { Retried } from "../../../src/core/commands/dlq.ts";
+import type { Retried } from "../../../src/core/deadLetters/dlq.ts";
 import type { MessageInput } from "../../../src/core/model/message.ts";
 import type { PublishResult } from "../../../src/core/commands/publish.ts";
 import type { Batch, ObservedBatch, AssertHolds } from "./observedBatch.ts";

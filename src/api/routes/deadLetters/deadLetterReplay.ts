@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ReplayChange } from "../../../core/commands/replay.ts";
+import type { ReplayChange } from "../../../core/deadLetters/replay.ts";
 import type { HeaderList } from "../../../core/model/message.ts";
 import { isId } from "../../../core/values/ids.ts";
 import { limits } from "../../../core/values/limits.ts";

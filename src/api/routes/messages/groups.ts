@@ -3,7 +3,7 @@ import { Refusal } from "../../../core/values/errors.ts";
 import { limits } from "../../../core/values/limits.ts";
 import type { Account, Endpoint, HeaderList } from "../../../core/model/message.ts";
 import { noBytes } from "../../../core/model/message.ts";
-import { findSendingRefusal } from "../../../core/commands/sendingLimits.ts";
+import { findSendingRefusal } from "../../../core/accounts/sendingLimits.ts";
 import { listHeaderSettings, readSettings, refuseScheduleSettings } from "../../settings/grammar.ts";
 import { listCallbackUrls, toSettingHeaders } from "../../publishing/keptSettings.ts";
 import type { KeptSettings } from "../../publishing/keptSettings.ts";

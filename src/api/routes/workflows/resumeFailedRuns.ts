@@ -3,7 +3,7 @@ import type { NotDone } from "../../../core/values/errors.ts";
 import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
 import { isDlqId } from "../../../core/values/ids.ts";
 import type { Account } from "../../../core/model/message.ts";
-import type { RunOverrides } from "../../../core/commands/resume.ts";
+import type { RunOverrides } from "../../../core/deadLetters/resume.ts";
 import { retentionFor } from "../../../core/commands/retention.ts";
 import { dryRun, dryRunSchema, dryRunParameter } from "../../publishing/dryRun.ts";
 import { continuedRunFilters } from "../lists/failedRunLists.ts";

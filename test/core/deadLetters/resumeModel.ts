@@ -1,5 +1,5 @@
 import type { MessageId, Millis, StepHead } from "../../../src/core/model/message.ts";
-import type { ResumePlan } from "../../../src/core/commands/resumePlan.ts";
+import type { ResumePlan } from "../../../src/core/deadLetters/resumePlan.ts";
 import { readRunPart, toStepId } from "../../../src/core/model/stepId.ts";
 import type { CallType, Step } from "../../../src/core/model/run.ts";
 

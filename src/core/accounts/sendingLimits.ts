@@ -1,4 +1,4 @@
-import { formatRaiseHint, readLimits } from "../accounts/plans.ts";
+import { formatRaiseHint, readLimits } from "./plans.ts";
 import type { LimitName } from "../model/accountTerms.ts";
 import type {
   Account,

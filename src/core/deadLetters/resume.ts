@@ -21,7 +21,7 @@ import type {
 import type { DeadLetter } from "../model/deadLetter.ts";
 import { defaultCallback, mergeFlowControl, mustMergeFlowControl } from "./overrides.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
-import { findSendingRefusal } from "./sendingLimits.ts";
+import { findSendingRefusal } from "../accounts/sendingLimits.ts";
 import type { Run, Step } from "../model/run.ts";
 import { historySize } from "../model/run.ts";
 import type { ResumePlan } from "./resumePlan.ts";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { planResume } from "../../../src/core/commands/resumePlan.ts";
-import type { ResumePlan } from "../../../src/core/commands/resumePlan.ts";
+import { planResume } from "../../../src/core/deadLetters/resumePlan.ts";
+import type { ResumePlan } from "../../../src/core/deadLetters/resumePlan.ts";
 import { readRunPart } from "../../../src/core/model/stepId.ts";
 import type { Step } from "../../../src/core/model/run.ts";
 import type { Kind, Program } from "./resumeModel.ts";

@@ -15,7 +15,7 @@ import { applyRetryOverrides, damagedDeadLetterRefusal, toMessageInput } from ".
 import type { Retried } from "./dlq.ts";
 import type { Overrides } from "./overrides.ts";
 import { mergeFlowControl } from "./overrides.ts";
-import { findBodyRefusal, findSendingRefusal } from "./sendingLimits.ts";
+import { findBodyRefusal, findSendingRefusal } from "../accounts/sendingLimits.ts";
 
 /** The parts of a message that a replay replaces. `headers` replace all headers of the message. */
 export type ReplayChange = { url?: string; headers?: HeaderList; body?: Bytes };

@@ -18,7 +18,7 @@ import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Overrides } from "./overrides.ts";
 import { mergeFlowControl, applyOverrides } from "./overrides.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
-import { findSendingRefusal } from "./sendingLimits.ts";
+import { findSendingRefusal } from "../accounts/sendingLimits.ts";
 import { mergeRedactions } from "../model/redaction.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { countDeadLetters } from "../accounts/usage.ts";

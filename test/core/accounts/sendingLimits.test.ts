@@ -3,7 +3,7 @@ import {
   findFlowControlRefusal,
   findParallelismRefusal,
   findSendingRefusal,
-} from "../../../src/core/commands/sendingLimits.ts";
+} from "../../../src/core/accounts/sendingLimits.ts";
 import type { Account } from "../../../src/core/model/message.ts";
 import { callbackTo, makeInput, noon } from "../commandRunner.ts";
 
