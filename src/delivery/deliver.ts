@@ -84,12 +84,10 @@ class DeliveryAttempt implements RequestCaller {
   readonly #resolve: (outcome: Outcome) => void;
   readonly #room: ResponseRoom;
   readonly #host: string;
-  /**
-   * When the request was sent for the first time; it may be resent within the attempt. Until then, when the
-   * attempt began.
-   */
-  #startedAt: Millis;
-  #isSent = false;
+  readonly #beganAt: Millis;
+  /** When the request was sent for the first time; it may be resent within the attempt. */
+  #sentAt: Millis | null = null;
+  #respondedAt: Millis | null = null;
   #cancelTimeout: (() => void) | null = null;
   #cancelRequest: (() => void) | null = null;
   #connection: HttpConnection | null = null;
@@ -109,7 +107,7 @@ class DeliveryAttempt implements RequestCaller {
     this.#options = options;
     this.#resolve = resolve;
     this.#room = room;
-    this.#startedAt = options.clock.now();
+    this.#beganAt = options.clock.now();
   }
 
   /**
@@ -143,12 +141,12 @@ class DeliveryAttempt implements RequestCaller {
 
   onSent(connection: HttpConnection): void {
     this.#connection = connection;
-    if (!this.#isSent) this.#startedAt = this.#options.clock.now();
-    this.#isSent = true;
+    this.#sentAt ??= this.#options.clock.now();
   }
 
   onResponse(status: number, fields: () => HeaderList, length: number | null): void {
     if (this.#hasEnded) return;
+    this.#respondedAt = this.#options.clock.now();
     this.#status = status;
     if (!isResponseNeeded(this.#delivery, status)) return;
     const allFields = fields();
@@ -234,7 +232,8 @@ class DeliveryAttempt implements RequestCaller {
       error === null
         ? { status: this.#status, headers: this.#headers, body: this.#body?.finish() ?? noBytes }
         : noResponse;
-    const took = Math.max(0, this.#options.clock.now() - this.#startedAt);
+    const endedAt = this.#options.clock.now();
+    const sentAt = this.#sentAt ?? this.#beganAt;
     const outcome: Outcome = {
       account: message.account,
       messageId: message.id,
@@ -242,7 +241,13 @@ class DeliveryAttempt implements RequestCaller {
       attempt,
       ...response,
       error,
-      took,
+      took: Math.max(0, endedAt - sentAt),
+      timing: {
+        startedAt: this.#beganAt,
+        connect: this.#sentAt === null ? null : Math.max(0, this.#sentAt - this.#beganAt),
+        firstByte: this.#respondedAt === null ? null : Math.max(0, this.#respondedAt - sentAt),
+        duration: Math.max(0, endedAt - this.#beganAt),
+      },
     };
     const { responseBytes: keptBytes } = this.#options.limits;
     if (error === null && this.#isCut) outcome.cut = true;

@@ -34,6 +34,20 @@ describe("the response", () => {
     ]);
     expect(text(outcome)).toBe("busy");
     expect(Number.isInteger(outcome.took) && outcome.took >= 0).toBe(true);
+    const { connect = null, firstByte = null, duration = -1 } = outcome.timing ?? {};
+    expect([connect, firstByte, duration].every((time) => Number.isInteger(time))).toBe(true);
+    expect((connect ?? 0) + (firstByte ?? 0)).toBeLessThanOrEqual(duration);
+    expect((connect ?? 0) + outcome.took).toBe(duration);
+  });
+
+  test("that never begins leaves its time open, and so does a connection that is refused", async () => {
+    const port = await httpDestination(() => undefined);
+    const silent = await call(`http://127.0.0.1:${port}/`, { timeout: 50 });
+    expect(silent.timing).toMatchObject({ firstByte: null });
+    expect(silent.timing?.connect).not.toBeNull();
+    const refused = await call("http://127.0.0.1:1/");
+    expect(refused).toMatchObject({ status: null, timing: { connect: null, firstByte: null } });
+    expect(refused.timing?.duration).toBe(refused.took);
   });
 
   test("is not read if it is not needed", async () => {

@@ -263,6 +263,7 @@ export const makeOutcome = ({ message, attempt }: Delivery, overrides: Partial<O
   body: bytes("answer"),
   error: null,
   took: 5,
+  timing: { startedAt: time - 7, connect: 2, firstByte: 3, duration: 7 },
   ...overrides,
 });
 

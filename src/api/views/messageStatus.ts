@@ -4,8 +4,8 @@ import type { WaitState } from "../../core/sending/whyWaiting.ts";
 import { listWaitReasons } from "../../core/sending/whyWaiting.ts";
 import type { Millis } from "../../core/model/message.ts";
 import type { MessageView } from "../../store/queries/index.ts";
-import { omitMissing } from "./messages.ts";
-import { messageSchema } from "./schemas.ts";
+import { omitMissing, outcomeJson } from "./messages.ts";
+import { messageSchema, outcomeSchema } from "./schemas.ts";
 import { aboutListedStates } from "./unfinished.ts";
 import { waitReasonSchema } from "./waitReasonSchema.ts";
 
@@ -14,18 +14,22 @@ import { waitReasonSchema } from "./waitReasonSchema.ts";
  * is null if the message has finished.
  */
 export function statusJson(
-  { state, finishedAt, ended }: MessageView,
+  { message, state, finishedAt, ended, outcomes }: MessageView,
   waitState: WaitState | null,
   now: Millis,
 ): Record<string, unknown> {
-  if (!state || !waitState) return omitMissing({ state: ended?.state, finishedAt, dlqId: ended?.dlqId });
+  const shown = { outcomes: outcomes.map((row) => outcomeJson(row, message)) };
+  if (!state || !waitState)
+    return { ...omitMissing({ state: ended?.state, finishedAt, dlqId: ended?.dlqId }), ...shown };
   const limiters = [waitState.queue, waitState.key];
   const paused = new Set(limiters.flatMap((limiter) => (limiter?.paused ? limiter.id : [])));
-  return omitMissing({
+  const fields = omitMissing({
     state: readListedState(state, paused),
     dueAt: readListedDueAt(state, paused),
+    attempts: state.attempts,
     waitingOn: listWaitReasons(waitState, now),
   });
+  return { ...fields, ...shown };
 }
 
 const millis = (about: string) => z.int().optional().describe(`${about}, in Unix milliseconds.`);
@@ -45,6 +49,14 @@ export const messageStatusSchema = messageSchema.extend({
     .string()
     .optional()
     .describe("For failed, the id of the dead letter. Absent if the dead letter has been removed."),
+  attempts: z
+    .int()
+    .min(0)
+    .optional()
+    .describe("The number of attempts that have ended. Absent if the message is finished."),
+  outcomes: z
+    .array(outcomeSchema)
+    .describe("The outcomes of the newest 50 attempts, newest first. The log has all of them."),
   waitingOn: z
     .array(waitReasonSchema)
     .optional()

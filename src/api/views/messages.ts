@@ -87,24 +87,56 @@ export function flowControlFields({
  */
 export function deadLetterJson({ deadLetter, message }: DeadLetterEntry): Record<string, unknown> {
   const { redaction } = message;
-  const { text, base64: responseBodyBase64 } = bodyFields(
-    redactBody(deadLetter.body, redaction, makeHash(deadLetter.digest)),
-  );
   const shown = omitMissing({
     ...messageJson(message),
     dlqId: deadLetter.id,
-    responseStatus: deadLetter.status,
-    responseHeader:
-      deadLetter.status === null ? null : headerMap(redactHeaders(deadLetter.headers, redaction, sha256)),
-    responseBody: text,
-    responseBodyBase64,
-    truncated: isCut(deadLetter, redaction) ? true : null,
+    ...responseJson(deadLetter, redaction),
     failureCallbackInfo:
       deadLetter.failureCallback && callbackInfoJson(deadLetter.failureCallback, redaction),
     replays: deadLetter.replays,
     damaged: deadLetter.damaged ?? message.damaged,
   });
   return { ...shown, error: deadLetter.error };
+}
+
+type StoredResponse = Pick<LogRow, "status" | "headers" | "body"> & Cut;
+
+/** Returns the fields of a response. They are null if there was no response. */
+function responseJson(response: StoredResponse, redaction: Redaction | null): Record<string, unknown> {
+  const { status, headers, body, digest } = response;
+  const { text, base64: responseBodyBase64 } = bodyFields(redactBody(body, redaction, makeHash(digest)));
+  return {
+    responseStatus: status,
+    responseHeader: status === null ? null : headerMap(redactHeaders(headers, redaction, sha256)),
+    responseBody: text,
+    responseBodyBase64,
+    truncated: isCut(response, redaction) ? true : null,
+  };
+}
+
+/**
+ * Returns the outcome of an attempt as the view of its message shows it. The headers of a success are known
+ * only if the log keeps the response.
+ */
+export function outcomeJson(
+  row: LogRow,
+  { redaction, keepResponse }: StoredMessage,
+): Record<string, unknown> {
+  const isUnknown = row.states.includes("DELIVERED") && keepResponse !== true;
+  return omitMissing({
+    time: row.time,
+    ...responseJson(row, redaction),
+    ...(isUnknown ? { responseHeader: null } : {}),
+    error: row.error,
+    ...attemptJson(row),
+  });
+}
+
+/** Returns the times of an attempt, and its node. */
+function attemptJson({ attempt }: LogRow): Record<string, unknown> {
+  if (!attempt) return {};
+  const { host: _host, ...shown } = attempt;
+  return { attempt: omitMissing(shown) };
 }
 
 function callbackInfoJson(
@@ -179,16 +211,22 @@ function attemptFields({ state, message, row }: LogEntry): Record<string, unknow
   if (state === "FAILED") return { error };
   if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
   // A message that was cancelled in flight may have had any response.
+  const attempt = attemptJson(row);
   if (state === "CANCELLED")
-    return { error: row.error, responseStatus: row.status, ...responseFields(row, message) };
+    return { error: row.error, responseStatus: row.status, ...responseFields(row, message), ...attempt };
   if (state === "DELIVERED")
-    return { responseStatus: row.status, ...(message.keepResponse ? responseFields(row, message) : {}) };
+    return {
+      responseStatus: row.status,
+      ...(message.keepResponse ? responseFields(row, message) : {}),
+      ...attempt,
+    };
   if (state !== "ERROR") return {};
   return {
     error,
     nextDeliveryTime: row.nextDueAt,
     responseStatus: row.status,
     ...responseFields(row, message),
+    ...attempt,
   };
 }
 

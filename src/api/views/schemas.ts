@@ -39,6 +39,49 @@ export const damaged = z
   .optional()
   .describe("The stored content is damaged, so it is omitted. Absent if it is intact.");
 
+/** The times of an attempt, and its node. */
+const attemptSchema = z
+  .object({
+    startedAt: millis("When the attempt began"),
+    connect: z
+      .int()
+      .optional()
+      .describe(
+        "The time until a connection was ready, in milliseconds. Near 0 if an open connection was used. " +
+          "Absent if no connection was ready.",
+      ),
+    firstByte: z
+      .int()
+      .optional()
+      .describe(
+        "The time from the request until the response began, in milliseconds. Absent if it did not begin.",
+      ),
+    duration: z.int().describe("The time of the whole attempt, in milliseconds."),
+    node: z.string().describe("The id of the node that made the attempt."),
+  })
+  .optional()
+  .describe("The times of the attempt. Absent if the request was never attempted.");
+
+/** The outcome of an attempt, in the view of its message. */
+export const outcomeSchema = z.object({
+  time: millis("When the outcome was recorded"),
+  responseStatus: z
+    .int()
+    .min(200)
+    .max(999)
+    .optional()
+    .describe("The HTTP status of the response. Absent if there was none."),
+  responseHeader: headers("Headers of the response").optional(),
+  responseBody: z.string().optional().describe("The body of the response, cut to 16 KiB, if it is UTF-8."),
+  responseBodyBase64: z
+    .string()
+    .optional()
+    .describe("The body of the response in base64, cut to 16 KiB, if it is not UTF-8."),
+  truncated: z.literal(true).optional().describe("The response is cut."),
+  error: z.string().optional().describe("Why there was no response."),
+  attempt: attemptSchema,
+});
+
 /** A message, as the API shows it. */
 export const messageSchema = z.object({
   damaged,
@@ -147,6 +190,7 @@ export const logEventSchema = z.object({
       "The body of the response in base64, cut to 16 KiB. For DELIVERED, present only with Keep-Response: " +
         "true.",
     ),
+  attempt: attemptSchema,
   timeout: z.int().describe("The timeout of the message, in milliseconds."),
   callbackHeaders: headers("Headers of the callback").optional(),
   failureCallbackHeaders: headers("Headers of the failure callback").optional(),

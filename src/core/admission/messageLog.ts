@@ -1,16 +1,18 @@
 import type { Draft, Moment } from "../decision/command.ts";
 import { countStates } from "../accounts/usage.ts";
-import type { LogRow, MessageState } from "../model/message.ts";
+import type { AttemptTiming, LogRow, MessageState } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 
 /** An event in the life of a message. Fields of the log row that are not given are empty. */
 export type LogEvent = {
-  message: Pick<MessageState, "account" | "id" | "tags" | "run" | "timeKeys">;
+  message: Pick<MessageState, "account" | "id" | "tags" | "run" | "timeKeys" | "host">;
   row: Pick<LogRow, "states"> & Partial<LogRow>;
+  /** The times of the attempt that ended, if one did. */
+  timing?: AttemptTiming | undefined;
 };
 
 /** Appends a log row, counts its states as usage, and returns its id. */
-export function log(draft: Draft, moment: Moment, { message, row }: LogEvent): string {
+export function log(draft: Draft, moment: Moment, { message, row, timing }: LogEvent): string {
   const id = moment.newId("log");
   countStates(draft, message, row.states);
   draft.indexTime(message.account, id, message.timeKeys);
@@ -27,6 +29,7 @@ export function log(draft: Draft, moment: Moment, { message, row }: LogEvent): s
     dlqId: null,
     tags: message.tags,
     ...row,
+    ...(timing && { attempt: { ...timing, node: moment.node, host: message.host } }),
   });
   return id;
 }

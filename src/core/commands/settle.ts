@@ -267,6 +267,7 @@ export function failMessage(draft: Draft, moment: Moment, failure: Failure): voi
   const dlqId = message.run ? null : id;
   const logId = log(draft, moment, {
     message: state,
+    timing: outcome.timing,
     row: { states: ["ERROR", "FAILED"], dlqId, ...toLoggedResponse(outcome) },
   });
   const deadLetter: DeadLetter = {

@@ -1,5 +1,16 @@
 import type { AccountId, Bytes, HeaderList, MessageId, Millis } from "../values/basics.ts";
 
+/** When an attempt began, and how long its parts took, in milliseconds. */
+export type AttemptTiming = {
+  startedAt: Millis;
+  /** The time until a connection was ready and the request began. Null: it did not begin. */
+  connect: Millis | null;
+  /** The time from the beginning of the request until the response began. Null: no response began. */
+  firstByte: Millis | null;
+  /** The whole time, until the last byte of the response or until the failure. */
+  duration: Millis;
+};
+
 /** The outcome of one attempt. If there was no response, `status` is null and `error` gives the reason. */
 export type Outcome = {
   account: AccountId;
@@ -21,6 +32,8 @@ export type Outcome = {
    * bytes are kept.
    */
   keptBytes?: number;
+  /** Absent if no request was attempted. */
+  timing?: AttemptTiming;
   /** The log keeps the response even if the delivery succeeded. */
   keepsInLog?: true;
   /** Another attempt would have the same outcome, so no retry follows. */
@@ -30,5 +43,14 @@ export type Outcome = {
 /** The last response of a destination, or the reason why there was none. */
 export type DestinationResponse = Pick<
   Outcome,
-  "status" | "headers" | "body" | "digest" | "error" | "cut" | "keptBytes" | "keepsInLog" | "isFinal"
+  | "status"
+  | "headers"
+  | "body"
+  | "digest"
+  | "error"
+  | "cut"
+  | "keptBytes"
+  | "keepsInLog"
+  | "isFinal"
+  | "timing"
 >;

@@ -1,3 +1,4 @@
+import type { AttemptTiming } from "./attempt.ts";
 import type { AccountId, Brand, Bytes, HeaderList, MessageId, Millis } from "../values/basics.ts";
 import type { Terms } from "./accountTerms.ts";
 import type { ConsoleSession } from "./consoleSession.ts";
@@ -338,9 +339,14 @@ export type LogRow = {
   digest?: string;
   cut?: true;
   dlqId: string | null;
+  /** The attempt that ended. Absent if none did, or if no request was attempted. */
+  attempt?: LoggedAttempt;
   /** The tags of the message: see `core/search/tags.ts`. */
   tags: readonly string[];
 };
+
+/** An attempt as the log keeps it: its times, the node that made it, and the host that it was made to. */
+export type LoggedAttempt = AttemptTiming & { node: NodeId; host: string };
 
 /**
  * An entry of a search index: either a row has a property by which lists are searched, or a URL or a similar
@@ -387,7 +393,7 @@ export type Delivery = {
 /** Names a delivery: the attempt whose lease a node claims to hold. */
 export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };
 
-export type { DestinationResponse, Outcome } from "./attempt.ts";
+export type { AttemptTiming, DestinationResponse, Outcome } from "./attempt.ts";
 
 /** An empty body. */
 export const noBytes: Bytes = new Uint8Array(0);

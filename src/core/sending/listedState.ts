@@ -28,6 +28,10 @@ export function readEndState({ states }: Pick<LogRow, "states">): EndState {
   return states.includes("FAILED") ? "failed" : "cancelled";
 }
 
+/** Reports whether a log entry records the outcome of an attempt. */
+export const isOutcome = ({ states, attempt }: Pick<LogRow, "states" | "attempt">): boolean =>
+  attempt !== undefined || states.includes("ERROR") || states.includes("DELIVERED");
+
 /** Selects unfinished messages. The fields of `Filter` apply to the creation of the message. */
 export type UnfinishedFilter = Filter & {
   listedStates?: readonly ListedState[];

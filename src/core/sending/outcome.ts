@@ -37,6 +37,7 @@ export function recordDelivery(draft: Draft, moment: Moment, { state, outcome }:
   draft.drop("messages", state.account, state.id);
   log(draft, moment, {
     message: state,
+    timing: outcome.timing,
     row: {
       states: ["DELIVERED"],
       ...(outcome.keepsInLog ? toLoggedResponse(outcome) : { status: outcome.status }),
@@ -66,6 +67,7 @@ export function scheduleRetry(
   countEnd(draft, moment, { ...state, nextAt: at });
   log(draft, moment, {
     message: state,
+    timing: outcome.timing,
     row: { states: ["ERROR", "RETRY"], nextDueAt: at, ...toLoggedResponse(logged) },
   });
 }
@@ -76,7 +78,11 @@ export function scheduleRetry(
  */
 export function recordCancellation(draft: Draft, moment: Moment, { state, outcome }: EndedAttempt): void {
   draft.drop("messages", state.account, state.id);
-  log(draft, moment, { message: state, row: { states: ["CANCELLED"], ...toLoggedResponse(outcome) } });
+  log(draft, moment, {
+    message: state,
+    timing: outcome.timing,
+    row: { states: ["CANCELLED"], ...toLoggedResponse(outcome) },
+  });
   release(draft, moment, state);
 }
 

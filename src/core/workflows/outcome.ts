@@ -192,6 +192,7 @@ export function failRunMessage(
   draft.drop("messages", state.account, state.id);
   log(draft, moment, {
     message: state,
+    timing: outcome.timing,
     row: { states: ongoing ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...toLoggedResponse(outcome) },
   });
   release(draft, moment, state);
@@ -266,6 +267,7 @@ function failRun(
   const id = moment.newId("dlq");
   const logId = log(draft, moment, {
     message: state,
+    timing: outcome.timing,
     row: { states: ["ERROR", "FAILED"], dlqId: id, ...toLoggedResponse(outcome) },
   });
   const deadLetter: DeadLetter = {

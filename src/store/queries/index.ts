@@ -8,7 +8,7 @@ import type { LimitedList, Retention } from "../../core/commands/retention.ts";
 import { readAuditRetention } from "../../core/commands/retention.ts";
 import { readTimeIndexDay, startOfDay } from "../../core/search/timeIndex.ts";
 import type { EndState } from "../../core/sending/listedState.ts";
-import { readEndState } from "../../core/sending/listedState.ts";
+import { isOutcome, readEndState } from "../../core/sending/listedState.ts";
 import type { WaitState } from "../../core/sending/whyWaiting.ts";
 import type { Token } from "../../core/model/rights.ts";
 import type {
@@ -62,6 +62,8 @@ export type MessageView = {
   state: MessageState | null;
   finishedAt: Millis | null;
   ended: { state: EndState; dlqId: string | null } | null;
+  /** The log entries of the newest attempts that have ended, newest first. */
+  outcomes: readonly LogRow[];
 };
 
 /** The result of `Queries.findOverLimit`. */
@@ -149,9 +151,11 @@ function createMessageQueries(storageReads: StorageReads) {
       const row = await one("messages", account, id);
       if (!message) return null;
       const state = row && isUnfinished(row) ? row : null;
-      const last = state ? undefined : await findLastLogRow(storageReads, account, id);
+      const log = await readNewestLog(storageReads, account, id);
+      const last = state ? undefined : log[0];
       const ended = last ? { state: readEndState(last), dlqId: await keepExisting(last) } : null;
-      return { message, state, finishedAt: last?.time ?? null, ended };
+      const outcomes = log.filter(isOutcome).slice(0, maxOutcomes);
+      return { message, state, finishedAt: last?.time ?? null, ended, outcomes };
     },
     /**
      * Returns what an unfinished message waits for, or null if it is finished: see
@@ -253,13 +257,18 @@ const createUpkeepQueries = (storageReads: StorageReads) => ({
   hasData: (account: AccountId): Promise<boolean> => hasData(storageReads, account),
 });
 
-/** Returns the last log entry of a message. */
-const findLastLogRow = async (
+/** The outcomes of a message that its view shows. */
+const maxOutcomes = 50;
+
+/**
+ * Returns the newest log entries of a message, newest first. Most attempts have two: ACTIVE, and an outcome.
+ */
+const readNewestLog = (
   storageReads: StorageReads,
   account: AccountId,
   id: MessageId,
-): Promise<LogRow | undefined> =>
-  (await withKeptLog(storageReads).messageLog(id, { account, descending: true, limit: 1, bodies: false }))[0];
+): Promise<readonly LogRow[]> =>
+  withKeptLog(storageReads).messageLog(id, { account, descending: true, limit: 2 * maxOutcomes });
 
 const addSpan = (time: Millis | null, span: Millis): Millis | null => (time === null ? null : time + span);
 

@@ -1,4 +1,4 @@
-import type { Bytes, LogRow, LogState, Tag } from "../../core/model/message.ts";
+import type { Bytes, LoggedAttempt, LogRow, LogState, Tag } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { CountName, Counts } from "../../core/model/counts.ts";
 import { countNames } from "../../core/model/counts.ts";
@@ -39,6 +39,15 @@ export const keyOnlyTable: Omit<Table<Tag>, "name"> = {
   read: (row) => ({ account: readText(row.account), id: readText(row.id) }),
 };
 
+const readAttempt = (row: Columns): LoggedAttempt => ({
+  startedAt: readNumber(row.started_at),
+  connect: readOrNull(row.connect_time, readNumber),
+  firstByte: readOrNull(row.first_byte_time, readNumber),
+  duration: readNumber(row.duration),
+  node: readText(row.node),
+  host: readText(row.host),
+});
+
 /** A table of log entries: the log or the kept log. */
 export const logTable: Omit<Table<LogRow>, "name"> = {
   columns: {
@@ -48,6 +57,12 @@ export const logTable: Omit<Table<LogRow>, "name"> = {
     time: "bigint",
     states: "text",
     status: "integer",
+    started_at: "bigint",
+    connect_time: "integer",
+    first_byte_time: "integer",
+    duration: "integer",
+    node: "text",
+    host: "text",
     detail: "text",
     body: "bytea",
   },
@@ -59,6 +74,12 @@ export const logTable: Omit<Table<LogRow>, "name"> = {
     time: row.time,
     states: row.states.join(" "),
     status: row.status,
+    started_at: row.attempt?.startedAt ?? null,
+    connect_time: row.attempt?.connect ?? null,
+    first_byte_time: row.attempt?.firstByte ?? null,
+    duration: row.attempt?.duration ?? null,
+    node: row.attempt?.node ?? null,
+    host: row.attempt?.host ?? null,
     // The row of a plain success, which is by far the most frequent row, has no detail.
     detail: hasDetail(row) ? formatLogDetail(row) : null,
     body: toBodyColumn(row.body),
@@ -77,5 +98,6 @@ export const logTable: Omit<Table<LogRow>, "name"> = {
     dlqId: null,
     tags: [],
     ...(row.detail === null ? {} : parseDetail<Partial<LogDetail>>(row)),
+    ...(row.started_at === null ? {} : { attempt: readAttempt(row) }),
   }),
 };

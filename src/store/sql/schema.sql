@@ -232,7 +232,8 @@ create table dead_letters (
 
 -- ----- The log of messages, and the tags of lists ----------------------------------------------------------
 
--- The events of messages, in order of time. On PostgreSQL there is one partition for each day. It is created
+-- The events of messages, in order of time. The columns from `started_at` to `host` are null unless an attempt
+-- ended; its times are in milliseconds. On PostgreSQL there is one partition for each day. It is created
 -- before it is needed, and dropped as a whole; see `logPartitions.ts`.
 create table log (
   account text not null,
@@ -241,6 +242,12 @@ create table log (
   time bigint not null,
   states text not null,
   status integer,
+  started_at bigint,
+  connect_time integer,
+  first_byte_time integer,
+  duration integer,
+  node text,
+  host text,
   detail text,
   body bytea,
   primary key (account, id)
@@ -264,6 +271,12 @@ create table kept_log (
   time bigint not null,
   states text not null,
   status integer,
+  started_at bigint,
+  connect_time integer,
+  first_byte_time integer,
+  duration integer,
+  node text,
+  host text,
   detail text,
   body bytea,
   primary key (account, id)

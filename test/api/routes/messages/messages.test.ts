@@ -48,6 +48,8 @@ describe("a message that is read", () => {
       labels: ["a", "b"],
       state: "pending",
       dueAt: home.clock.now + 60_000,
+      attempts: 0,
+      outcomes: [],
       waitingOn: [
         { reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: home.clock.now + 60_000 },
       ],
