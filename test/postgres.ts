@@ -79,14 +79,15 @@ export async function freshDatabase(server = inject("postgresUrl")): Promise<str
 /**
  * Starts a real PostgreSQL server from npm, on a free port of 127.0.0.1, with its data in a new folder
  * below `within`. `fsync` (default: false) makes commits wait for the disk, as in real use. `more`
- * settings win over those of the tests.
+ * settings win over those of the tests. `native` is the folder with the programs of another PostgreSQL.
  */
 export async function startPostgres({
   fsync = false,
   within = tmpdir(),
   more = {},
+  native,
 }: Starting = {}): Promise<Postgres> {
-  const server = await newServer({ fsync, within, more });
+  const server = await newServer({ fsync, within, more, ...(native && { native }) });
   return removeOnFailure([server.folder], () => serve(server));
 }
 
@@ -134,11 +135,16 @@ function newFolder(user: User, within: string): string {
   return folder;
 }
 
-async function newServer({ fsync = false, within = tmpdir(), more = {} }: Starting): Promise<Server> {
+async function newServer({
+  fsync = false,
+  within = tmpdir(),
+  more = {},
+  native: other,
+}: Starting): Promise<Server> {
   const user = findUser();
   const folder = newFolder(user, within);
   return removeOnFailure([folder], async () => {
-    const native = programsFor(user, folder);
+    const native = other ?? programsFor(user, folder);
     runOrThrow(
       join(native, "bin/initdb"),
       ["-D", join(folder, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
@@ -159,7 +165,7 @@ async function removeOnFailure<T>(folders: readonly string[], run: () => Promise
 }
 
 type User = { uid: number; gid: number } | { uid?: never; gid?: never };
-type Starting = { fsync?: boolean; within?: string; more?: Record<string, string> };
+type Starting = { fsync?: boolean; within?: string; more?: Record<string, string>; native?: string };
 type Server = {
   native: string;
   folder: string;

@@ -15,6 +15,8 @@ import {
 import { developmentAccounts, formatEnvironment, makeFirstAccount } from "../server/credentials.ts";
 import { resolveDataFolder, DataFolderRefused, createTemporaryDataFolder } from "../server/dataFolder.ts";
 import { addAccountCommands } from "./account.ts";
+import { addBackupCommands } from "./backup.ts";
+import { BackupRefused } from "../server/backup.ts";
 import { mustFindAccount } from "../core/commands/accountRequest.ts";
 import { readCause } from "../api/http/problems.ts";
 import { Refusal } from "../core/values/errors.ts";
@@ -53,20 +55,28 @@ const program = new Command("waypost")
   .exitOverride()
   .showHelpAfterError("(waypost --help lists all commands)");
 
+const holdOption = [
+  "--hold",
+  "accept publishes but send nothing, on all nodes, until waypost unhold; for a restored store",
+] as const;
+
 withSettings(
   program
     .command("start")
     .description("run the server; the first start creates an account and prints its credentials"),
   serverSettingNames.filter(isFlag),
-).action(async (flags: Flags) => {
-  const settings = readServerConfig(flags, process.env);
-  await runServer(settings, {
-    firstAccounts: () => [makeFirstAccount(randomUUID(), () => makeSecret())],
-    heading: "credentials of the new account; waypost credentials prints them again",
-    log: createLog(settings),
-    print,
+)
+  .option(...holdOption)
+  .action(async (flags: Flags & { hold?: true }) => {
+    const settings = readServerConfig(flags, process.env);
+    await runServer(settings, {
+      firstAccounts: () => [makeFirstAccount(randomUUID(), () => makeSecret())],
+      hold: flags.hold === true,
+      heading: "credentials of the new account; waypost credentials prints them again",
+      log: createLog(settings),
+      print,
+    });
   });
-});
 
 withSettings(
   program
@@ -76,24 +86,29 @@ withSettings(
         "without --data nothing is kept",
     ),
   serverSettingNames.filter((name) => isFlag(name) && name !== "egressAllow"),
-).action(async (flags: Flags) => {
-  const environment = {
-    ...process.env,
-    WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"].filter(Boolean).join(","),
-  };
-  const keeps = flags.data !== undefined || flags.databaseUrl !== undefined;
-  const folder = keeps ? null : createTemporaryDataFolder(systemClock.now());
-  const settings = readServerConfig(folder === null ? flags : { ...flags, data: folder }, environment);
-  if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
-  await runServer(settings, {
-    firstAccounts: () => developmentAccounts,
-    known: developmentAccounts.slice(0, 1),
-    heading: "well-known development credentials",
-    signsIn: true,
-    log: process.stderr.isTTY ? await createPrettyLog(settings) : createLog(settings),
-    print,
+)
+  .option(...holdOption)
+  .action(async (flags: Flags & { hold?: true }) => {
+    const environment = {
+      ...process.env,
+      WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"]
+        .filter(Boolean)
+        .join(","),
+    };
+    const keeps = flags.data !== undefined || flags.databaseUrl !== undefined;
+    const folder = keeps ? null : createTemporaryDataFolder(systemClock.now());
+    const settings = readServerConfig(folder === null ? flags : { ...flags, data: folder }, environment);
+    if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+    await runServer(settings, {
+      firstAccounts: () => developmentAccounts,
+      known: developmentAccounts.slice(0, 1),
+      hold: flags.hold === true,
+      heading: "well-known development credentials",
+      signsIn: true,
+      log: process.stderr.isTTY ? await createPrettyLog(settings) : createLog(settings),
+      print,
+    });
   });
-});
 
 /** Reads all settings. `data` becomes the folder that the server actually uses. */
 function readServerConfig(...sources: Parameters<typeof readGiven>): ServerConfig {
@@ -217,6 +232,22 @@ addKeyCommands<Flags>(program, {
   print,
 });
 
+withSettings(
+  program
+    .command("unhold")
+    .description("end the hold of a server that was started with --hold: due messages are sent"),
+  storeSettings,
+).action(async (flags: Flags) => {
+  const { wasHeld } = await withStoreAdmin(readStoreConfig(flags), (admin) => admin.unhold());
+  print(wasHeld ? "deliveries are no longer held" : "deliveries were not held; nothing changed");
+});
+
+addBackupCommands<Flags>(program, {
+  withStoreFlags: (command) => withSettings(command, ["data", "keysFile"]),
+  readSettings: readStoreConfig,
+  print,
+});
+
 addMoveCommand(program, { print });
 
 /**
@@ -276,6 +307,7 @@ program.parseAsync().catch((error: unknown) => {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
   const expected = [
     CannotStart,
+    BackupRefused,
     ConfigRefused,
     DataFolderRefused,
     ServerAdminRefused,

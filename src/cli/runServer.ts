@@ -17,6 +17,8 @@ type RunOptions = {
   /** Publicly known accounts. Their credentials are printed at every start, not only at the first. */
   known?: readonly NewAccount[];
   heading: string;
+  /** Whether the server begins with a hold of all deliveries. */
+  hold: boolean;
   log: Logger;
   print(line: string): void;
 };
@@ -24,7 +26,7 @@ type RunOptions = {
 /** Runs the server until a signal stops it. */
 export async function runServer(
   settings: ServerConfig,
-  { firstAccounts, known = [], heading, log, print, signsIn = false }: RunOptions,
+  { firstAccounts, known = [], heading, log, print, signsIn = false, hold }: RunOptions,
 ): Promise<void> {
   const { port, host, accountPort } = settings;
   await requireFreePort({ port, host }, "--port");
@@ -33,7 +35,7 @@ export async function runServer(
       throw new CannotStart(`--account-port: ${port} is already used by --port; choose another port`);
     await requireFreePort({ port: accountPort, host }, "--account-port");
   }
-  const serving = serve(settings, { log, firstAccounts, onBroken: (error) => exitBroken(log, error) });
+  const serving = serve(settings, { log, firstAccounts, hold, onBroken: (error) => exitBroken(log, error) });
   // Installed before the server reports that it runs, because a signal may follow at once.
   onSignal(async (signal) => {
     log.info(

@@ -82,6 +82,8 @@ export class Dispatcher {
   /** Where the next claim continues its round of the accounts. */
   #claimPosition: Pick<Claimed, "turns" | "backlogged"> = { turns: {}, backlogged: [] };
   #isStopping = false;
+  /** Whether nothing may be sent until the operator ends the hold. */
+  #isHeld = false;
   #wake = new AbortController();
   /** Set when the grace period has ended and running deliveries are aborted. */
   #isCut = false;
@@ -160,7 +162,7 @@ export class Dispatcher {
   readCapacity(): DeliveryCapacity {
     const { total, perHost, bytes: { perBatch } = { perBatch: memory.batch } } = this.#options.capacity;
     const { bodyBytes } = this.#running;
-    const free = this.#isStopping || !this.#maySend ? 0 : total - this.#running.count;
+    const free = this.#isStopping || this.#isHeld || !this.#maySend ? 0 : total - this.#running.count;
     return {
       free,
       perHost,
@@ -173,6 +175,17 @@ export class Dispatcher {
       },
       denied: (lane) => this.#waitingHosts.note(lane),
     };
+  }
+
+  /**
+   * Holds all deliveries that have not begun, or ends the hold. While it lasts, nothing is claimed: schedules
+   * do not fire, and waits do not end.
+   */
+  setHold(isHeld: boolean): void {
+    this.#isHeld = isHeld;
+    if (isHeld) return;
+    this.#isOutOfCapacity = false;
+    this.#claimAt(immediately);
   }
 
   get #maySend(): boolean {

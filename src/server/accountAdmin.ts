@@ -100,6 +100,12 @@ const operations = {
     "account",
     "id",
   ),
+  /** Ends the hold of all deliveries. Reports whether there was one. */
+  unhold: operation(async ({ store }) => {
+    const wasHeld = await store.hold.isHeld();
+    if (wasHeld) await store.hold.set(false);
+    return { wasHeld };
+  }),
   /** Counts the rows with secrets by the key that encrypts them, and those with unencrypted secrets. */
   keyUse: operation(async ({ store }) => [...(await countKeyUse(store.read))]),
   /** Encrypts all secrets with the first key. Returns how many rows changed. */

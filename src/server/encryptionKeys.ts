@@ -107,7 +107,7 @@ export function writeKeys(file: string, lines: readonly string[]): void {
 }
 
 /** Makes a new name in a folder durable. Windows cannot open folders, and does not need this. */
-function syncFolder(folder: string): void {
+export function syncFolder(folder: string): void {
   if (process.platform === "win32") return;
   const opened = openSync(folder, "r");
   fsyncSync(opened);

@@ -28,6 +28,7 @@ import {
 } from "../clock/clock.ts";
 import { descriptorLimit } from "../delivery/http/descriptors.ts";
 import { createDeliver } from "../delivery/deliver.ts";
+import { HoldWatch } from "../delivery/holdWatch.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
 import { createEgress } from "../delivery/http/egress.ts";
 import { createSpendingDuty } from "../maintenance/meterSpending.ts";
@@ -59,6 +60,8 @@ export type RunningServer = {
 export type ServeOptions = {
   log: Logger;
   firstAccounts: () => readonly NewAccount[];
+  /** Whether to begin a hold: deliveries wait until the operator ends it, on all nodes. */
+  hold?: boolean;
   /** Called when the disk has failed. The process can only exit: another process must read the data again. */
   onBroken?: (error: Error) => void;
 };
@@ -66,7 +69,7 @@ export type ServeOptions = {
 /** Starts a server. If the store has no accounts, `firstAccounts` are created; `created` lists them. */
 export async function serve(
   settings: ServerConfig,
-  { log, firstAccounts, onBroken = () => undefined }: ServeOptions,
+  { log, firstAccounts, hold = false, onBroken = () => undefined }: ServeOptions,
 ): Promise<RunningServer> {
   disablePretenuring();
   const newId = createIdGenerator(systemRandom);
@@ -83,6 +86,7 @@ export async function serve(
   };
   const opened = await openStore(settings, { node, log, onOutdated, onBroken, onDamage });
   try {
+    if (hold) await opened.store.hold.set(true);
     return await serveStore(settings, { log, firstAccounts, opened, health });
   } catch (error) {
     await opened.close();
@@ -167,6 +171,7 @@ async function serveStore(
     .catch((error: unknown) => closeAndThrow(api, error));
   const adminServer =
     settings.databaseUrl === "" ? await listenForAdmin(settings.data, createAdmin(commandLine)) : null;
+  await work.holdWatch.start();
   dispatcher.start();
   scheduler.start();
   return {
@@ -185,6 +190,7 @@ async function serveStore(
       await Promise.all(
         [api, ...(accountApi ? [accountApi] : [])].map((server) => closeWithin(server, settings.grace)),
       );
+      await work.holdWatch.stop();
       await dispatcher.stop(settings.grace);
       await scheduler.stop();
       await work.closeConnections();
@@ -223,7 +229,18 @@ function createWork(
     clock,
     logFailure,
   });
-  return { egress, longWork, dispatcher, scheduler, closeConnections: () => deliverer.close() };
+  const holdWatch = new HoldWatch({
+    store,
+    clock,
+    isShared: settings.databaseUrl !== "",
+    onChange: (isHeld) => {
+      dispatcher.setHold(isHeld);
+      if (isHeld) log.warn(heldWarning);
+      else log.info("deliveries are no longer held");
+    },
+    logFailure,
+  });
+  return { egress, longWork, dispatcher, scheduler, holdWatch, closeConnections: () => deliverer.close() };
 }
 
 /** Returns what the API needs besides settings. */
@@ -238,7 +255,8 @@ const createApiParts = (
   log: createRequestLog(log),
   wakeWhenIdle,
   wakeAfter,
-  health: () => ({ inFlight: work.dispatcher.inFlight }),
+  health: () => ({ inFlight: work.dispatcher.inFlight, ...(work.holdWatch.isHeld && { held: true }) }),
+  isHeld: () => work.holdWatch.isHeld,
   counted: createAccessCounters(
     () => systemClock.now(),
     settings.databaseUrl === "" ? undefined : { store, ...systemClock },
@@ -301,6 +319,10 @@ const toDeliverLimits = (
   connectionsPerOrigin: capacity,
   sockets,
 });
+
+const heldWarning =
+  "all deliveries are held: publishes are accepted and nothing is sent, by no node; " +
+  '"waypost unhold" or POST /v2/admin/unhold ends the hold';
 
 const fewDescriptorsWarning =
   "the limit of open files is too low for --max-deliveries, because at most half of them are used for " +

@@ -53,6 +53,11 @@ export interface Store {
    * can be lost.
    */
   onAccounts(listener: () => void): Unsubscribe;
+  /**
+   * Whether all deliveries of all nodes are held. Nodes read it and send nothing meanwhile. The store itself
+   * does not enforce it.
+   */
+  readonly hold: Hold;
   /** If this property is missing, the leases of this node end only at their due time. */
   readonly sessionLease?: SessionLease;
   /**
@@ -68,6 +73,9 @@ export interface Store {
   /** Waits for the batches in flight, then closes the storage. */
   close(): Promise<void>;
 }
+
+/** A flag that is kept with the data. */
+export type Hold = { isHeld(): Promise<boolean>; set(isHeld: boolean): Promise<void> };
 
 /**
  * The lock that shows other nodes that this node is alive. While this node holds the lock, the others do not

@@ -1,7 +1,10 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, globSync } from "node:fs";
+import { join } from "node:path";
 import { Client } from "pg";
 import { request } from "undici";
-import { expect, test } from "vitest";
-import { freshDatabase } from "../postgres.ts";
+import { expect, onTestFinished, test } from "vitest";
+import { freshDatabase, startPostgres } from "../postgres.ts";
 import { runWaypost, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 const start = (url: string, ...more: string[]) =>
@@ -69,3 +72,48 @@ test("a server whose schema differs from the database does not start, or stops w
   expect(ready.statusCode).toBe(503);
   expect(await ready.body.json()).toEqual({ error: expect.stringContaining("another version") });
 });
+
+/** The folder of a PostgreSQL that has the programs for backups, which the npm package lacks. */
+const withTools =
+  globSync("/usr/lib/postgresql/*")
+    .toSorted()
+    .findLast(
+      (folder) => existsSync(join(folder, "bin/initdb")) && existsSync(join(folder, "bin/pg_dump")),
+    ) ?? null;
+
+test.skipIf(withTools === null)(
+  "a dump is restored, and no node sends before the hold has ended",
+  { tags: "long" },
+  async () => {
+    const postgres = await startPostgres({ native: withTools ?? "" });
+    onTestFinished(() => postgres.kill());
+    const [original, restored] = [await freshDatabase(postgres.url), await freshDatabase(postgres.url)];
+    const destination = await startDestination();
+    const first = await start(original);
+    const headers = { authorization: `Bearer ${variable(first.out(), "WAYPOST_TOKEN")}`, "svc-delay": "2s" };
+    const publish = async (url: string, name: string) => {
+      const options = { method: "POST", headers, body: "x" } as const;
+      await (await request(`${url}/v2/publish/${destination.url}/${name}`, options)).body.dump();
+    };
+    await publish(first.url, "before");
+    const dump = join(temporaryFolder(), "waypost.dump");
+    const run = (program: string, ...args: string[]): void => {
+      const { status, stderr } = spawnSync(join(withTools ?? "", "bin", program), args, { encoding: "utf8" });
+      expect({ program, status, stderr }).toEqual({ program, status: 0, stderr: "" });
+    };
+    run("pg_dump", "--format=custom", "--file", dump, original);
+    first.kill("SIGKILL");
+    await first.ended;
+    run("pg_restore", "--dbname", restored, "--no-owner", dump);
+
+    const holding = await start(restored, "--hold");
+    const other = await start(restored);
+    await publish(other.url, "held");
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    expect(destination.arrivals).toEqual([]);
+    const unhold = await runWaypost(["unhold", "--database-url", restored]).ended;
+    expect(unhold).toMatchObject({ code: 0, out: "deliveries are no longer held\n" });
+    await destination.until((arrivals) => new Set(arrivals.map(({ path }) => path)).size === 2);
+    for (const server of [holding, other]) server.kill("SIGKILL");
+  },
+);

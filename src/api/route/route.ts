@@ -27,6 +27,8 @@ export type AccountAdmin = {
   create(asked: { name: string; change: AccountChange }): Promise<Account>;
   change(account: AccountId, change: AccountChange): Promise<Account>;
   delete(account: AccountId): Promise<Account>;
+  /** Ends the hold of all deliveries. Reports whether there was one. */
+  unhold(): Promise<{ wasHeld: boolean }>;
 };
 
 /** The services and options that routes use. */
@@ -55,6 +57,8 @@ export type RouteContext = {
   refusedHost?: RefusedHosts;
   /** Returns the figures for the health report. */
   health(): Record<string, unknown>;
+  /** Reports whether all deliveries are held. Default: they are not. */
+  isHeld?(): boolean;
   /** Returns the known reason why this server takes no requests, or null if it takes requests. */
   notReadyReason(): string | null;
 };

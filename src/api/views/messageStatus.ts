@@ -16,7 +16,7 @@ import { waitReasonSchema } from "./waitReasonSchema.ts";
 export function statusJson(
   { message, state, finishedAt, ended, outcomes }: MessageView,
   waitState: WaitState | null,
-  now: Millis,
+  { now, isHeld }: { now: Millis; isHeld: boolean },
 ): Record<string, unknown> {
   const shown = { outcomes: outcomes.map((row) => outcomeJson(row, message)) };
   if (!state || !waitState)
@@ -27,7 +27,7 @@ export function statusJson(
     state: readListedState(state, paused),
     dueAt: readListedDueAt(state, paused),
     attempts: state.attempts,
-    waitingOn: listWaitReasons(waitState, now),
+    waitingOn: listWaitReasons(waitState, now, isHeld),
   });
   return { ...fields, ...shown };
 }

@@ -9,9 +9,12 @@ import { damaged, identityFields, sendFields } from "./schemas.ts";
 import { waitReasonSchema } from "./waitReasonSchema.ts";
 
 /** Returns an unfinished message as lists show it: without headers and bodies. */
-export function unfinishedJson(entry: UnfinishedEntry, now: Millis): Record<string, unknown> {
+export function unfinishedJson(
+  entry: UnfinishedEntry,
+  { now, isHeld }: { now: Millis; isHeld: boolean },
+): Record<string, unknown> {
   const { state, message, listedState, dueAt, waitState } = entry;
-  const [waitingOn] = listWaitReasons(waitState, now);
+  const [waitingOn] = listWaitReasons(waitState, now, isHeld);
   return omitMissing({
     messageId: state.id,
     state: listedState,

@@ -215,3 +215,17 @@ const internalCommands: ReadonlySet<CommandName> = new Set<CommandName>([
  * does not answer in time.
  */
 export const hasCaller = (name: CommandName): boolean => !internalCommands.has(name);
+
+/** Commands that change accounts or credentials. */
+const accountCommandNames: ReadonlySet<CommandName> = new Set<CommandName>([
+  "createAccount",
+  "changeAccount",
+  "deleteAccount",
+  "removeAccount",
+  "rotateToken",
+  "revokeToken",
+  "noteStorage",
+]);
+
+/** Reports whether a command changes accounts or credentials, which nodes keep in memory. */
+export const changesAccounts = (name: CommandName): boolean => accountCommandNames.has(name);

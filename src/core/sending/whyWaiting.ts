@@ -48,6 +48,7 @@ export type SlotHolders = { messageId: MessageId; holders: readonly MessageState
 
 /** The kinds of reasons why a message waits. */
 export const waitReasonNames = [
+  "server-held",
   "not-due",
   "retry",
   "due",
@@ -93,12 +94,17 @@ export type WaitReason = {
 export type BlockingMessage = { messageId: MessageId; callbackId?: MessageId; text: string };
 
 /**
- * Returns why a message is unfinished. The first reason applies now. Further reasons either also apply now,
- * or are pauses that will stop the message later.
+ * Returns why a message is unfinished. `isHeld`: all deliveries are held. The first reason applies now.
+ * Further reasons either also apply now, or are pauses that will stop the message later.
  */
-export function listWaitReasons(waitState: WaitState, now: Millis): WaitReason[] {
+export function listWaitReasons(waitState: WaitState, now: Millis, isHeld = false): WaitReason[] {
   const { state } = waitState;
   if (state.state === "active") return [describeSending(waitState, now)];
+  if (isHeld)
+    return [
+      { reason: "server-held", text: "all deliveries are held until the operator ends the hold" },
+      ...listWaitReasons(waitState, now),
+    ];
   if (state.state === "pending") {
     const pauses = listLaterPauses(waitState, [waitState.queue, waitState.key]);
     return isQueuePaused(waitState, now) ? pauses : [describeDue(waitState, now), ...pauses];

@@ -1,5 +1,5 @@
 import type { CommandResult, CommandName, CommandInput } from "../../core/commands/index.ts";
-import { hasCaller } from "../../core/commands/index.ts";
+import { changesAccounts, hasCaller } from "../../core/commands/index.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal, errorCodes } from "../../core/values/errors.ts";
 import { noCapacity } from "../../core/admission/capacity.ts";
@@ -13,6 +13,7 @@ import type {
   CommandCall,
   DeliverySink,
   ExecuteOptions,
+  Hold,
   SessionLease,
   CommandReply,
   RunBatch,
@@ -67,6 +68,8 @@ export type StoreBackend = {
   onAccountsChanged?(listener: () => void): void;
   notifyAccountsChanged?(): Promise<void>;
   forgetBefore?(time: Millis): Promise<void>;
+  /** If it is missing, the hold is kept in memory. */
+  hold?: Hold;
   sessionLease?: SessionLease;
   /** If it is missing, a batch starts after the current turn of the event loop. */
   afterNextPoll?: AfterNextPoll;
@@ -84,7 +87,7 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
   return {
     execute: (name, input, options) => {
       const result = group.execute(name, input, options);
-      return accountCommandNames.has(name) ? group.withAccountNotification(result) : result;
+      return changesAccounts(name) ? group.withAccountNotification(result) : result;
     },
     read: backend.read,
     nextDueAt: () => backend.nextDueAt(),
@@ -94,23 +97,16 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
     onAccounts: (listener) => group.onAccounts(listener),
     ...(backend.sessionLease && { sessionLease: backend.sessionLease }),
     attach: (sink) => group.attach(sink),
+    hold: backend.hold ?? createHoldInMemory(),
     forgetBefore: async (time) => backend.forgetBefore?.(time),
     close: () => group.close(),
   };
 }
 
-/** Commands that change accounts or credentials. */
-const accountCommandNames: ReadonlySet<CommandName> = new Set([
-  ...([
-    "createAccount",
-    "changeAccount",
-    "deleteAccount",
-    "removeAccount",
-    "rotateToken",
-    "revokeToken",
-    "noteStorage",
-  ] as const),
-]);
+function createHoldInMemory(): Hold {
+  let held = false;
+  return { isHeld: async () => held, set: async (isHeld) => void (held = isHeld) };
+}
 
 /**
  * Groups calls into batches. Calls that wait while one batch is being stored share the next one, so the

@@ -9,6 +9,7 @@ import type { StoreBackend } from "../batch/groupCommit.ts";
 import { createGroupCommitStore } from "../batch/groupCommit.ts";
 import type { SecretCipher } from "../sql/keyRing.ts";
 import { createCipher } from "../sql/keyRing.ts";
+import { readHold, writeHold } from "../sql/hold.ts";
 import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
 import { createPostgresTables } from "./schema.ts";
 export { inFoundation } from "./schema.ts";
@@ -122,6 +123,10 @@ export function createPostgresBackend(
     read: createQueries(createSqlReads(readers.connection)),
     nextDueAt: () => readNextDueAt(readers.connection),
     probe: () => database.probe(),
+    hold: {
+      isHeld: () => readHold(readers.connection),
+      set: (isHeld) => database.transaction((connection) => writeHold(connection, isHeld)),
+    },
     forgetBefore: (time) => database.logTruncation.dropBefore(time),
     close: async () => {
       await Promise.all([readers.close(), database.close()]);

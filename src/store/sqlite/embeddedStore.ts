@@ -8,6 +8,7 @@ import { limits } from "../../core/values/limits.ts";
 import { countBodyBytes } from "../../core/fairness/weight.ts";
 import { createGroupCommitStore, withUnavailableRefusal } from "../batch/groupCommit.ts";
 import type { KeySource } from "../sql/keyRing.ts";
+import { readHold, writeHold } from "../sql/hold.ts";
 import { runSqlBatch } from "../sql/transaction.ts";
 import { readNextDueAt } from "../sql/reads.ts";
 import { openChecked } from "./openChecked.ts";
@@ -93,6 +94,14 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     },
     read: reading.queries,
     nextDueAt: () => withUnavailableRefusal(inSequence(() => readNextDueAt(database.connection))),
+    hold: {
+      isHeld: () => withUnavailableRefusal(inSequence(() => readHold(database.connection))),
+      set: async (isHeld) => {
+        commits.throwIfFailed();
+        await inSequence(() => database.transaction((connection) => writeHold(connection, isHeld)));
+        await commits.sync();
+      },
+    },
     probe: async () => {
       commits.requireFreeSpace();
       await inSequence(() => database.probe());

@@ -4,6 +4,7 @@ import { createGroupCommitStore } from "../batch/groupCommit.ts";
 import type { KeySource } from "../sql/keyRing.ts";
 import { openChecked } from "./openChecked.ts";
 import { createQueries } from "../queries/index.ts";
+import { readHold, writeHold } from "../sql/hold.ts";
 import { runSqlBatch } from "../sql/transaction.ts";
 import { openSqlite } from "./database.ts";
 import { readNextDueAt, createSqlReads } from "../sql/reads.ts";
@@ -30,6 +31,10 @@ export async function sqliteStore(
     read: createQueries(storageReads),
     nextDueAt: () => inSequence(() => readNextDueAt(reader.connection)),
     probe: () => inSequence(() => writer.probe()),
+    hold: {
+      isHeld: () => inSequence(() => readHold(reader.connection)),
+      set: (isHeld) => inSequence(() => writer.transaction((connection) => writeHold(connection, isHeld))),
+    },
     close: async () => {
       if (reader !== writer) reader.close();
       writer.close();

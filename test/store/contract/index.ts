@@ -9,6 +9,7 @@ import { describeCounters } from "./counters.ts";
 import { describeDue } from "./due.ts";
 import { describeEnds } from "./ends.ts";
 import { describeFailedRuns } from "./failedRuns.ts";
+import { describeHold } from "./hold.ts";
 import { describeLimiters } from "./limiters.ts";
 import { describeWaitlists } from "./waitlists.ts";
 import { describeObjectLimits } from "./objectLimits.ts";
@@ -53,7 +54,7 @@ const others = [
     describeSessions,
     describeTokens,
   ],
-  ...[describeAudit, describeFailedRuns, describeUsage, describeStored],
+  ...[describeAudit, describeFailedRuns, describeUsage, describeStored, describeHold],
 ];
 
 /**

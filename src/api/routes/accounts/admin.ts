@@ -311,6 +311,24 @@ const remove = operatorRoute({
   },
 });
 
+const unhold = operatorRoute({
+  method: "POST",
+  path: "/v2/admin/unhold",
+  tag,
+  summary: "End the hold of all deliveries",
+  about:
+    "A server that was started with --hold accepts publishes and sends nothing. After this request, all " +
+    "nodes send what is due within a second. A schedule fires once for the times that it missed.",
+  answers: {
+    200: {
+      about: "Deliveries are not held.",
+      schema: z.object({ wasHeld: z.boolean().describe("Whether deliveries were held before.") }),
+    },
+  },
+  refusals: [],
+  handle: async ({ accountAdmin }) => ({ status: 200, body: await accountAdmin.unhold() }),
+});
+
 /** The routes by which the operator manages accounts. */
 export const admin: readonly Route[] = [
   list,
@@ -320,4 +338,5 @@ export const admin: readonly Route[] = [
   makeStateRoute(["disable", "passive", "Make an account read-only"]),
   makeStateRoute(["enable", "active", "Enable a disabled account"]),
   remove,
+  unhold,
 ];

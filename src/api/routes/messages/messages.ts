@@ -32,14 +32,15 @@ const get = route({
   params: byId,
   answers: { 200: { about: "The message.", schema: messageStatusSchema } },
   refusals: ["not-found"],
-  handle: async ({ account, params, context: { store, now } }) => {
+  handle: async ({ account, params, context: { store, now, isHeld } }) => {
     const view = await findMessage(store, account.id, params.messageId);
     if (!view) {
       const id = JSON.stringify(params.messageId.slice(0, 200));
       throw new Refusal("not-found", `message: there is no message ${id}; its log may have been removed`);
     }
     const waitState = view.state && (await store.read.waitState(account.id, params.messageId));
-    return { status: 200, body: { ...messageJson(view.message), ...statusJson(view, waitState, now()) } };
+    const situation = { now: now(), isHeld: isHeld?.() ?? false };
+    return { status: 200, body: { ...messageJson(view.message), ...statusJson(view, waitState, situation) } };
   },
 });
 

@@ -87,11 +87,11 @@ const list = route({
       ...{ account: account.id, filter, sort },
       ...{ order, count, cursor },
     });
-    const now = context.now();
+    const situation = { now: context.now(), isHeld: context.isHeld?.() ?? false };
     return {
       status: 200,
       body: {
-        messages: page.entries.map((entry) => unfinishedJson(entry, now)),
+        messages: page.entries.map((entry) => unfinishedJson(entry, situation)),
         ...(page.cursor === null ? {} : { cursor: page.cursor }),
         ...(page.total && { total: page.total.count, ...(page.total.more ? { more: true } : {}) }),
       },

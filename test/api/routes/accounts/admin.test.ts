@@ -329,3 +329,12 @@ test("the account port serves only the account endpoints and those without crede
     expect((await home.ask(row.method, url)).status, `${row.method} ${url}`).toBe(404);
   }
 });
+
+test("a hold of all deliveries can be ended", async () => {
+  const home = await createTestServer();
+  await home.store.hold.set(true);
+  const unhold = () => as(home)("POST", "/v2/admin/unhold");
+  expect(await unhold()).toMatchObject({ status: 200, body: { wasHeld: true } });
+  expect(await home.store.hold.isHeld()).toBe(false);
+  expect(await unhold()).toMatchObject({ status: 200, body: { wasHeld: false } });
+});

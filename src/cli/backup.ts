@@ -1,0 +1,52 @@
+import type { Command } from "commander";
+import type { ServerConfig } from "../server/config.ts";
+import { backupStore, restoreStore } from "../server/backup.ts";
+
+/** The parts of the command line that the commands for backups use. */
+type BackupTools<Flags> = {
+  withStoreFlags(command: Command): Command;
+  readSettings(flags: Flags): ServerConfig;
+  print(line: string): void;
+};
+
+/** Adds the commands `backup` and `restore`. */
+export function addBackupCommands<Flags>(
+  program: Command,
+  { withStoreFlags, readSettings, print }: BackupTools<Flags>,
+): void {
+  withStoreFlags(
+    program
+      .command("backup")
+      .argument("<file>", "new file for the copy")
+      .option("--with-keys", "also write the keys, to <file>.keys")
+      .description("copy the store of a data folder into a file, also while its server runs"),
+  ).action(async (file: string, flags: Flags & { withKeys?: boolean }) => {
+    const settings = readSettings(flags);
+    const report = await backupStore(settings, file, { withKeys: flags.withKeys ?? false });
+    print(`backed up ${formatSize(report.bytes)} to ${file} in ${formatTime(report.took)}`);
+    if (report.keysFile !== null) print(`the keys are in ${report.keysFile}; keep them in another place`);
+    if (report.missingKeys !== null)
+      print(
+        `the keys are not in it: keep a copy of ${report.missingKeys} in another place, ` +
+          "or use --with-keys. Without the keys, the backup cannot be restored",
+      );
+  });
+
+  withStoreFlags(
+    program
+      .command("restore")
+      .argument("<file>", "file that waypost backup has written")
+      .description("put a backup into a data folder that has no store"),
+  ).action(async (file: string, flags: Flags) => {
+    const settings = readSettings(flags);
+    const { bytes, took } = await restoreStore(settings, file);
+    print(`restored ${formatSize(bytes)} to ${settings.data} in ${formatTime(took)}`);
+    print(
+      "a server that starts on it sends what is due, also what was delivered after the backup; " +
+        `to look first: waypost start --hold --data ${settings.data}`,
+    );
+  });
+}
+
+const formatSize = (bytes: number): string => `${(bytes / 1_000_000).toFixed(1)} MB`;
+const formatTime = (milliseconds: number): string => `${(milliseconds / 1000).toFixed(1)} s`;

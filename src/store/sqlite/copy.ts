@@ -1,0 +1,97 @@
+import { backup, DatabaseSync } from "node:sqlite";
+import { closeSync, fsyncSync, openSync } from "node:fs";
+import type { Millis } from "../../core/model/message.ts";
+import type { KeySource } from "../sql/keyRing.ts";
+import { createSqlReads } from "../sql/reads.ts";
+import { createTables } from "../sql/schema.ts";
+import type { Queries } from "../queries/index.ts";
+import { createQueries } from "../queries/index.ts";
+import { StorageRefused } from "../store.ts";
+import { openSqlite } from "./database.ts";
+
+/** How many pages of 8 KiB are copied at once. */
+const pagesPerStep = 500;
+
+/**
+ * Copies the database of a store into an empty file, while a server may be using the store. The copy has the
+ * state of one moment, and is on the disk when this resolves. After each step it pauses for as long as the
+ * step took, so that a server on the same disk is not slowed down. `elapsed` is a monotonic clock.
+ */
+export async function copyDatabase(path: string, target: string, elapsed: () => Millis): Promise<void> {
+  const database = new DatabaseSync(path, { readOnly: true });
+  try {
+    // Outside of a transaction, the copy would begin again with every change of the server.
+    database.exec("begin");
+    database.prepare("select count(*) from sqlite_schema").get();
+    let since = elapsed();
+    const progress = (): void => {
+      Atomics.wait(sleeper, 0, 0, Math.min(elapsed() - since, longestPause));
+      since = elapsed();
+    };
+    await backup(database, target, { rate: pagesPerStep, progress });
+  } finally {
+    database.close();
+  }
+  syncFile(target);
+}
+
+const sleeper = new Int32Array(new SharedArrayBuffer(4));
+const longestPause: Millis = 1_000;
+
+/** Brings the content of a file to the disk. */
+export function syncFile(path: string): void {
+  const file = openSync(path, "r+");
+  try {
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/**
+ * Checks a copy of a store: all its pages, and its tables. Throws `StorageRefused` with the reason; `name` is
+ * what the error calls the copy. With `keys`, `check` reads the copy.
+ */
+export async function checkCopy(
+  path: string,
+  { name, keys = null, check }: { name: string; keys?: KeySource; check?: (read: Queries) => Promise<void> },
+): Promise<void> {
+  requireIntact(path, name);
+  const database = openSqlite(path, { keys });
+  try {
+    const hasTable = async (table: string): Promise<boolean> => {
+      const sql = "select 1 as found from sqlite_schema where type = 'table' and name = ?";
+      return (await database.connection.query(sql, [table])).length > 0;
+    };
+    if (!(await hasTable("dead_letters"))) throw new StorageRefused(notAStore(name));
+    const creation = { name, place: "an empty data folder", hasTable, run: async () => undefined };
+    await createTables(database.connection, "sqlite", creation);
+    await check?.(createQueries(createSqlReads(database.connection)));
+  } finally {
+    database.close();
+  }
+}
+
+const notAStore = (name: string): string =>
+  `${name}: is not a backup of waypost; name a file that "waypost backup" has written`;
+
+function requireIntact(path: string, name: string): void {
+  let found: readonly unknown[];
+  try {
+    const database = new DatabaseSync(path);
+    try {
+      found = database
+        .prepare("pragma integrity_check(3)")
+        .all()
+        .map((row) => row.integrity_check);
+    } finally {
+      database.close();
+    }
+  } catch (error) {
+    const isNoDatabase = Reflect.get(error as object, "errcode") === 26;
+    if (isNoDatabase) throw new StorageRefused(notAStore(name));
+    found = [error instanceof Error ? error.message : String(error)];
+  }
+  if (found.length === 1 && found[0] === "ok") return;
+  throw new StorageRefused(`${name}: damaged (${found.join("; ")}); use another backup`);
+}
