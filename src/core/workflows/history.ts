@@ -74,7 +74,7 @@ export type NewStep = {
   body: Uint8Array;
   url: string;
   headers: HeaderList;
-  delay?: Millis | null;
+  delay?: Millis | null | undefined;
   notBefore?: Millis | null;
   /** The role of its message. By default, it is a call to the endpoint that carries the history. */
   kind?: RunPart["kind"];

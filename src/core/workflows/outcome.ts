@@ -247,7 +247,7 @@ function appendCallResult(
       url: callback.url,
       headers,
       kind: "result",
-      delay: callback.delay ?? null,
+      delay: callback.delay,
     },
   });
   return null;

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import {
   calculateCost,
   sumDeadLetters,
+  sumStoredBytes,
   toMonthRange,
   periods,
   sumPoints,
@@ -73,6 +74,10 @@ describe("a month", () => {
 
 test("the number of dead letters is the number added minus the number removed", () => {
   expect(sumDeadLetters([bucket("3h", 0, { deadLetters: 5 }), bucket("3h", 1, { deadLetters: -3 })])).toBe(2);
+});
+
+test("the number of stored bytes is the number added minus the number removed", () => {
+  expect(sumStoredBytes([bucket("3h", 0, { storedBytes: 5 }), bucket("3h", 1, { storedBytes: -3 })])).toBe(2);
 });
 
 test("messages and bytes cost what the prices say", () => {

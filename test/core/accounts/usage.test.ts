@@ -193,6 +193,12 @@ describe("a bucket", () => {
     );
   });
 
+  test("counts dead letters only if it is one of the largest", async () => {
+    await broker.settle(await broker.publish({ retries: 0 }), { status: 500 });
+    const found = rows().map(({ id, deadLetters }) => [id.split("/")[0], deadLetters]);
+    expect(Object.fromEntries(found)).toEqual({ "1m": 0, "12m": 0, "3h": 1 });
+  });
+
   test("belongs to one account", async () => {
     await broker.run("createAccount", {
       id: "other",

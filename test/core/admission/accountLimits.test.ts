@@ -190,6 +190,17 @@ describe("with other gates", () => {
     expect(await broker.listStarted()).toBe("k3 k4");
   });
 
+  test("a key whose whole rate is reserved is not checked until a reserved message starts", async () => {
+    await allow(1);
+    await broker.send("a");
+    await broker.send("k1 k2", makeFlowControl("k", { rate: 1, period: 10 * second }));
+    // k1 waits for the account and has reserved the rate, so k2 waits for the key.
+    expect(broker.findLimiter("key:k")).toMatchObject({ waiting: 1, waitingDownstream: 1, dueAt: null });
+    await broker.end("a");
+    expect(await broker.listStarted()).toBe("a k1");
+    expect(broker.findLimiter("key:k")).toMatchObject({ waiting: 1, dueAt: broker.now + 10 * second });
+  });
+
   test("a paused key gets back its messages that wait for the account", async () => {
     await allow(1);
     await broker.send("a");

@@ -191,6 +191,23 @@ describe("a capacity of 64, whose last eighth is 8", () => {
     expect(hasCapacity(capacity, { ...taken, account: 0 }, laneName("umbrella", "shop.example"))).toBe(true);
   });
 
+  test("counts the bytes that a batch has promised to other hosts of the account", () => {
+    const capacity: DeliveryCapacity = {
+      ...capacityWith(64, {}),
+      bytes: { free: 34, perBatch: 64, byLane: {} },
+      heldByAccount: {
+        deliveries: { total: 64, byAccount: new Map<string, number>() },
+        bytes: { total: 64, byAccount: new Map([["acme", 30]]) },
+      },
+    };
+    const taken = { ...nothing, bytes: 26, accountBytes: 26 };
+    expect(hasCapacity(capacity, { ...taken, bytes: 25, accountBytes: 25 }, lane)).toBe(true);
+    expect(hasCapacity(capacity, taken, lane)).toBe(false);
+    expect(hasCapacity(capacity, { ...taken, accountBytes: 0 }, laneName("umbrella", "shop.example"))).toBe(
+      true,
+    );
+  });
+
   test("keeps a last eighth of the memory for bodies as well", () => {
     const heldByAccount = {
       deliveries: { total: 64, byAccount: new Map<string, number>() },

@@ -1,8 +1,9 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { DueRow } from "../../../src/core/commands/quarantine.ts";
 import { spans } from "../../../src/core/values/limits.ts";
-import { callbackTo, noCapacity } from "../commandRunner.ts";
+import { callbackTo, noCapacity, noon } from "../commandRunner.ts";
 import { RecountedCommandRunner, makeFlowControl } from "../recount.ts";
+import { makeScheduleInput } from "./scheduleInput.ts";
 
 const minute = 60_000;
 
@@ -74,6 +75,26 @@ describe("a quarantined message", () => {
     expect(await putAside("hostWaitlists", "shop.example")).toBe(aside("a"));
     expect(failed()).toEqual([[broker.id("a"), error]]);
   });
+});
+
+test("a quarantined schedule skips one firing, with the reason, and fires at its next time", async () => {
+  const schedule = () => broker.memory.tables.schedules.get("acme\ntick");
+  await broker.run("createSchedule", makeScheduleInput());
+  expect(await putAside("schedules", "tick")).toBeNull();
+  broker.now = noon + 5 * minute;
+  expect(await putAside("schedules", "tick")).toBe("a firing of schedule tick of account acme");
+  expect(schedule()).toMatchObject({
+    dueAt: noon + 10 * minute,
+    lastAt: noon + 5 * minute,
+    lastMessages: [],
+    passedOver: "its messages could not be stored",
+  });
+  await broker.listStarted();
+  expect(broker.memory.tables.messages.size).toBe(0);
+  broker.now = noon + 10 * minute;
+  await broker.run("claim", { limit: 10 });
+  expect(broker.memory.tables.messages.size).toBe(1);
+  expect(schedule()).not.toHaveProperty("passedOver");
 });
 
 test.each(["messages", "hostWaitlists", "limiters", "schedules"] as const)(

@@ -1,7 +1,9 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { Endpoint, Schedule } from "../../../src/core/model/message.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
-import { CommandRunner, bytes, noCapacity, noon } from "../commandRunner.ts";
+import type { Scope } from "../../../src/core/model/rights.ts";
+import type { HeaderList } from "../../../src/core/values/basics.ts";
+import { CommandRunner, bytes, callbackTo, noCapacity, noon } from "../commandRunner.ts";
 import type { WantedSchedule } from "./scheduleInput.ts";
 import { makeScheduleInput } from "./scheduleInput.ts";
 
@@ -20,8 +22,8 @@ const claim = () => broker.run("claim", { limit: 100 });
 const messages = () => [...broker.memory.tables.storedMessages.values()];
 const times = () => messages().map(({ createdAt }) => (createdAt - noon) / second);
 
-function setGroup(endpoints: readonly Endpoint[]): void {
-  const row = { account: "acme", name: "shops", createdAt: noon, updatedAt: noon, endpoints, headers: [] };
+function setGroup(endpoints: readonly Endpoint[], headers: HeaderList = []): void {
+  const row = { account: "acme", name: "shops", createdAt: noon, updatedAt: noon, endpoints, headers };
   broker.memory.tables.urlGroups.set("acme\nshops", row);
 }
 
@@ -325,6 +327,19 @@ describe("a firing for a URL group", () => {
       expect(times()).toEqual([600]);
     },
   );
+});
+
+test("for a limited token, a schedule for a URL group reports only to URLs of its headers", async () => {
+  setGroup([{ name: "one", url: "https://one.example/" }], [["Svc-Callback", "https://told.example/"]]);
+  const scope: Scope = { id: "tok_1", verbs: ["publish"], destinations: [], expiresAt: null };
+  const reportingTo = (url: string): WantedSchedule => ({
+    scope,
+    letter: { url: "", group: "shops", callback: callbackTo(url) },
+  });
+  await expect(create(reportingTo("https://other.example/"))).rejects.toThrow(
+    "requires 'read' to send a message to the URL group shops to https://other.example/",
+  );
+  await expect(create(reportingTo("https://told.example/"))).resolves.toMatchObject({ scheduleId: "tick" });
 });
 
 describe("pausing and resuming", () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { splitInputs, transaction, weighCommand } from "../../../src/core/fairness/weight.ts";
-import { makeInput } from "../commandRunner.ts";
+import { countBodyBytes, splitInputs, transaction, weighCommand } from "../../../src/core/fairness/weight.ts";
+import { limits } from "../../../src/core/values/limits.ts";
+import { bytes, makeInput } from "../commandRunner.ts";
 
 const many = (count: number, over: Parameters<typeof makeInput>[0] = {}) =>
   Array.from({ length: count }, () => makeInput(over));
@@ -33,4 +34,13 @@ describe("the parts of a list", () => {
 test("512 plain publishes fit into one transaction", () => {
   const body = new Uint8Array(0);
   expect(512 * weighCommand({ inputs: many(1, { body }) })).toBeLessThanOrEqual(transaction.rows);
+});
+
+test("a message to a URL group counts its body once for each endpoint that a group may have", () => {
+  const one = makeInput({ body: bytes("four") });
+  const toGroup = makeInput({ group: "g", url: "", body: bytes("sixsix") });
+  expect(countBodyBytes({ inputs: [one, toGroup] })).toBe(4 + 6 * limits.endpoints);
+  expect(countBodyBytes({ body: bytes("four") })).toBe(4);
+  expect(countBodyBytes({ inputs: [] })).toBe(0);
+  expect(countBodyBytes({ account: "acme" })).toBe(0);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Refusal } from "../../../src/core/values/errors.ts";
+import { Refusal, errorCodes } from "../../../src/core/values/errors.ts";
 
 // With 650 bytes of stack each, 100 requests of 3,000 refused items crashed a server with 300 MB.
 test("a refusal keeps no stack, and other errors do", () => {
@@ -8,4 +8,11 @@ test("a refusal keeps no stack, and other errors do", () => {
   expect(refusal.stack).not.toMatch(/\n\s+at /);
   expect(refusal).toMatchObject({ name: "Refusal", code: "invalid", message: "body: missing" });
   expect(new Error("ours").stack).toMatch(/\n\s+at /);
+});
+
+test("every code of a refusal has an error status and a meaning", () => {
+  for (const [code, { status, meaning }] of Object.entries(errorCodes)) {
+    expect(status, code).toBeGreaterThanOrEqual(400);
+    expect(meaning, code).toMatch(/^[a-z]+ .*[a-z]$/);
+  }
 });
