@@ -31,6 +31,7 @@ import { createDeliver } from "../delivery/deliver.ts";
 import { HoldWatch } from "../delivery/holdWatch.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
 import { createEgress } from "../delivery/http/egress.ts";
+import { createSpaceTask } from "../maintenance/giveBackSpace.ts";
 import { createSpendingDuty } from "../maintenance/meterSpending.ts";
 import { createStorageTask } from "../maintenance/storage.ts";
 import { createTrimmingTask } from "../maintenance/trimHistory.ts";
@@ -353,6 +354,7 @@ const createTasks = ({ store, clock, retention, prices }: TaskOptions) => [
   createTrimmingTask({ store, clock }),
   createSpendingDuty({ store, clock, prices }),
   createStorageTask({ store, clock }),
+  createSpaceTask({ store, clock }),
 ];
 
 /** Stops the first API if the second cannot listen: a server with one of its two ports must not start. */

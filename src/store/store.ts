@@ -54,6 +54,11 @@ export interface Store {
    */
   onAccounts(listener: () => void): Unsubscribe;
   /**
+   * Gives a little free space of a database file back to the disk. Reports whether there may be more. If this
+   * property is missing, the database does this by itself.
+   */
+  giveBackSpace?(): Promise<boolean>;
+  /**
    * Whether all deliveries of all nodes are held. Nodes read it and send nothing meanwhile. The store itself
    * does not enforce it.
    */

@@ -68,6 +68,7 @@ export type StoreBackend = {
   onAccountsChanged?(listener: () => void): void;
   notifyAccountsChanged?(): Promise<void>;
   forgetBefore?(time: Millis): Promise<void>;
+  giveBackSpace?(): Promise<boolean>;
   /** If it is missing, the hold is kept in memory. */
   hold?: Hold;
   sessionLease?: SessionLease;
@@ -97,6 +98,7 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
     onAccounts: (listener) => group.onAccounts(listener),
     ...(backend.sessionLease && { sessionLease: backend.sessionLease }),
     attach: (sink) => group.attach(sink),
+    ...(backend.giveBackSpace && { giveBackSpace: backend.giveBackSpace }),
     hold: backend.hold ?? createHoldInMemory(),
     forgetBefore: async (time) => backend.forgetBefore?.(time),
     close: () => group.close(),

@@ -8,6 +8,7 @@ import { formatRemedy } from "./fileCheck.ts";
 import type { WalLength } from "./walCheckpoint.ts";
 import type { KeySource, SecretCipher } from "../sql/keyRing.ts";
 import { createCipher } from "../sql/keyRing.ts";
+import { countPagesToGiveBack } from "../../core/fairness/freeSpace.ts";
 import { RecentRows } from "../sql/recentRows.ts";
 import { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
 import { StorageRefused, Unavailable } from "../store.ts";
@@ -45,6 +46,11 @@ export type SqliteDatabase = Database & {
   writeCount(): number;
   /** Returns the length of the write-ahead log. */
   walLength(): WalLength;
+  /**
+   * Gives some free pages of the file back to the disk, in one transaction. Reports whether it gave any. The
+   * file becomes smaller at the next checkpoint.
+   */
+  giveBackSpace(): Promise<boolean>;
   /** Creates the tables if there are none. Throws `StorageRefused` if another version created them. */
   createTables(how?: { isMoveTarget?: boolean }): Promise<void>;
   /** Writes a number that nothing reads. Rejects if the disk cannot store it. */
@@ -69,8 +75,11 @@ export type SqliteOptions = {
  */
 export type DeferredSync = { pause(): Promise<void>; maxTries: number };
 
-/** The page size of new files, in bytes. Existing files keep theirs. See docs/decisions/0038. */
-const pageSize = 8_192;
+/**
+ * The modes of new files: pages of 8 KiB, and free pages that can be given back. Existing files keep theirs.
+ * See docs/decisions/0038 and 0071.
+ */
+const newFileModes = "pragma page_size = 8192; pragma auto_vacuum = incremental";
 
 /**
  * The length of the write-ahead log, in bytes, at which SQLite checkpoints it. With a deferred sync it is 0,
@@ -95,9 +104,7 @@ export function openSqlite(
   if (!readOnly) {
     const synchronous = deferredSync ? "normal" : "full";
     const modes = `pragma journal_mode = wal; pragma synchronous = ${synchronous}`;
-    withStoreErrors(path, () =>
-      db.exec(`pragma page_size = ${pageSize}; ${modes}; pragma journal_size_limit = 67108864`),
-    );
+    withStoreErrors(path, () => db.exec(`${newFileModes}; ${modes}; pragma journal_size_limit = 67108864`));
     const checkpointBytes = deferredSync ? autoCheckpointBytes.deferred : autoCheckpointBytes.synchronous;
     db.exec(`pragma wal_autocheckpoint = ${checkpointBytes / readPageSize(db)}`);
   }
@@ -140,6 +147,7 @@ export function openSqlite(
       const { log, checkpointed } = checkpointStatus.get() ?? {};
       return { written: Number(log) * pageBytes, checkpointed: Number(checkpointed) * pageBytes };
     },
+    giveBackSpace: () => transaction(async () => giveBackSpace(db)),
     createTables: (how) =>
       transaction(() => createTables(connection, "sqlite", { ...creationIn(db, path), ...how })),
     isConflict: (error) => error instanceof LostUpdate,
@@ -148,6 +156,13 @@ export function openSqlite(
     probe: () => transaction(async () => db.exec("pragma user_version = 1")),
     close: () => db.close(),
   };
+}
+
+function giveBackSpace(db: DatabaseSync): boolean {
+  const read = (name: string): number => Number(db.prepare(`pragma ${name}`).get()?.[name]);
+  const count = countPagesToGiveBack({ pages: read("page_count"), free: read("freelist_count") });
+  if (count > 0) db.exec(`pragma incremental_vacuum(${count})`);
+  return count > 0;
 }
 
 const creationIn = (db: DatabaseSync, path: string): TableCreation => ({

@@ -5,7 +5,9 @@ import { openDisk } from "./sync.ts";
 import { WalCheckpoints } from "./walCheckpoint.ts";
 import { afterNextPoll } from "../batch/coalesce.ts";
 import { limits } from "../../core/values/limits.ts";
+import type { SqliteDatabase } from "./database.ts";
 import { countBodyBytes } from "../../core/fairness/weight.ts";
+import type { StoreBackend } from "../batch/groupCommit.ts";
 import { createGroupCommitStore, withUnavailableRefusal } from "../batch/groupCommit.ts";
 import type { KeySource } from "../sql/keyRing.ts";
 import { readHold, writeHold } from "../sql/hold.ts";
@@ -94,14 +96,7 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     },
     read: reading.queries,
     nextDueAt: () => withUnavailableRefusal(inSequence(() => readNextDueAt(database.connection))),
-    hold: {
-      isHeld: () => withUnavailableRefusal(inSequence(() => readHold(database.connection))),
-      set: async (isHeld) => {
-        commits.throwIfFailed();
-        await inSequence(() => database.transaction((connection) => writeHold(connection, isHeld)));
-        await commits.sync();
-      },
-    },
+    ...createUpkeep({ database, commits, walCheckpoints, inSequence }),
     probe: async () => {
       commits.requireFreeSpace();
       await inSequence(() => database.probe());
@@ -113,6 +108,42 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
       commits.close();
     },
   });
+}
+
+type Upkeep = {
+  database: SqliteDatabase;
+  commits: CommitSync;
+  walCheckpoints: WalCheckpoints;
+  inSequence: ReturnType<typeof createSequencer>;
+};
+
+/** Returns the changes of a store that are not commands. */
+function createUpkeep({
+  database,
+  commits,
+  walCheckpoints,
+  inSequence,
+}: Upkeep): Required<Pick<StoreBackend, "hold" | "giveBackSpace">> {
+  return {
+    hold: {
+      isHeld: () => withUnavailableRefusal(inSequence(() => readHold(database.connection))),
+      set: async (isHeld) => {
+        commits.throwIfFailed();
+        await inSequence(() => database.transaction((connection) => writeHold(connection, isHeld)));
+        await commits.sync();
+      },
+    },
+    giveBackSpace: async () => {
+      await walCheckpoints.finish();
+      commits.throwIfFailed();
+      const hasGiven = await inSequence(() => database.giveBackSpace());
+      if (hasGiven) {
+        await commits.sync();
+        walCheckpoints.recordWritten(bytesPerBatch);
+      }
+      return hasGiven;
+    },
+  };
 }
 
 /**

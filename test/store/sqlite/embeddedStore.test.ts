@@ -302,3 +302,30 @@ test("nothing is stored after a failed sync of a checkpoint, because the log mus
   await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
   expect(told).toEqual(["disk I/O error"]);
 });
+
+test("free space of the file is given back in small steps, except for an eighth", async () => {
+  const path = freshPath();
+  const world = await openWorld(path);
+  await world.account();
+  const id = await world.send();
+  const other = new DatabaseSync(path);
+  const count = (name: string) => Number(other.prepare(`pragma ${name}`).get()?.[name]);
+  other.exec("create table scratch (content blob)");
+  for (let row = 0; row < 20; row++) other.exec("insert into scratch values (zeroblob(1000000))");
+  other.exec("drop table scratch");
+  const pages = count("page_count");
+  expect(count("freelist_count")).toBeGreaterThan(2_000);
+  let steps = 0;
+  while (await world.store.giveBackSpace?.()) {
+    steps++;
+    expect(pages - count("page_count")).toBeLessThanOrEqual(steps * 65);
+  }
+  expect(steps).toBeGreaterThan(10);
+  expect(count("freelist_count")).toBe(1_024);
+  expect(other.prepare("pragma integrity_check").get()).toEqual({ integrity_check: "ok" });
+  other.close();
+  await world.store.close();
+  expect(statSync(path).size).toBeLessThan(10_000_000);
+  const again = await openWorld(path);
+  expect(await again.store.read.waitState("acc", id)).toMatchObject({ state: { id } });
+});
