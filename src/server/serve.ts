@@ -1,5 +1,4 @@
 import { setFlagsFromString } from "node:v8";
-import { isIPv6 } from "node:net";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { createAccessCounters } from "../api/auth/accessCounters.ts";
@@ -42,6 +41,7 @@ import {
 } from "../maintenance/scheduler.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
 import type { Store } from "../store/store.ts";
+import { toApiSettings, toPrices, toRetention } from "./apiSettings.ts";
 
 /** A running server. `stop` shuts it down in order and resolves when everything has ended. */
 export type RunningServer = {
@@ -282,23 +282,6 @@ const createConsoleParts = (
   }),
 });
 
-/** Returns the settings that the API takes as they are. */
-const toApiSettings = (settings: ServerConfig) => ({
-  retention: toRetention(settings),
-  maxQueues: settings.maxQueues,
-  brand: settings.brand,
-  region: settings.region,
-  corsOrigins: settings.corsOrigin,
-  sendsFrom: settings.sendsFrom.map((network) =>
-    network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`,
-  ),
-  prices: toPrices(settings),
-  reservedPrices: settings.reservedPrices,
-  trustProxy: settings.trustProxy.length > 0 ? settings.trustProxy : false,
-  fastPath: settings.fastPath,
-  publicUrl: settings.publicUrl,
-});
-
 /** Returns how many deliveries and sockets the process may have within its limit of file descriptors. */
 function readCapacityLimits(
   { maxDeliveries }: ServerConfig,
@@ -329,18 +312,6 @@ const fewDescriptorsWarning =
   "the limit of open files is too low for --max-deliveries, because at most half of them are used for " +
   "deliveries; " +
   "raise the limit (ulimit -n)";
-
-const toRetention = ({ logRetention, dlqRetention, auditRetention }: ServerConfig) => ({
-  log: logRetention,
-  deadLetters: dlqRetention,
-  audit: auditRetention,
-});
-
-const toPrices = ({ messagePrice, workflowPrice, bandwidthPrice }: ServerConfig) => ({
-  messages: messagePrice,
-  workflowMessages: workflowPrice,
-  gigabyte: bandwidthPrice,
-});
 
 type TaskOptions = { store: Store; clock: typeof systemClock } & {
   retention: ReturnType<typeof toRetention>;

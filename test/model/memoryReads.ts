@@ -1,10 +1,11 @@
-import type { AccountId, Bytes, Millis } from "../../src/core/model/message.ts";
+import type { AccountId, Bytes, MessageState, Millis } from "../../src/core/model/message.ts";
 import { isUnfinished, noBytes } from "../../src/core/model/message.ts";
 import type { Usage } from "../../src/core/model/counts.ts";
 import { bucketRangeFrom } from "../../src/core/accounts/usage.ts";
 import type {
   BodyOptions,
   DuePosition,
+  WaitlistRange,
   RowSize,
   StorageReads,
   StoredSum,
@@ -108,9 +109,21 @@ function createUnfinishedReads(
   memory: Memory,
 ): Pick<
   StorageReads,
-  "attemptedMessages" | "messagesByDue" | "heldMessages" | "leasedMessages" | "pausedLimiters"
+  | "attemptedMessages"
+  | "messagesByDue"
+  | "heldMessages"
+  | "leasedMessages"
+  | "pausedLimiters"
+  | "countHeld"
+  | "countFailedRuns"
+  | "pausedSchedules"
 > {
-  const { limiters, messages } = memory.tables;
+  const { limiters, messages, runs, schedules } = memory.tables;
+  const listInWaitlists = ({ account, from, to, limit }: WaitlistRange): MessageState[] =>
+    filterRows(
+      messages,
+      (row) => row.account === account && row.waitlist !== null && row.waitlist >= from && row.waitlist <= to,
+    ).slice(0, limit);
   return {
     attemptedMessages: async (range) =>
       listRange(memory, "messages", { ...range, limit: Infinity })
@@ -125,12 +138,19 @@ function createUnfinishedReads(
         .sort(comparePositions);
       return (descending ? within.reverse() : within).slice(0, limit).map(({ row }) => row);
     },
-    heldMessages: async ({ account, from, to, limit }) =>
-      filterRows(
-        messages,
-        (row) =>
-          row.account === account && row.waitlist !== null && row.waitlist >= from && row.waitlist <= to,
-      ).slice(0, limit),
+    heldMessages: async (range) => listInWaitlists(range),
+    countHeld: async (range) =>
+      [...Map.groupBy(listInWaitlists(range), ({ waitlist }) => waitlist ?? "")].map(([waitlist, held]) => ({
+        waitlist,
+        count: held.length,
+        oldestId: held.map(({ id }) => id).sort(compareText)[0] ?? "",
+      })),
+    countFailedRuns: async ({ account, limit }) =>
+      filterRows(runs, (run) => run.account === account && run.state === "RUN_FAILED").slice(0, limit).length,
+    pausedSchedules: async ({ account, limit }) =>
+      filterRows(schedules, (row) => row.account === account && row.dueAt === null)
+        .map(({ id }) => id)
+        .slice(0, limit),
     leasedMessages: async ({ account, scan }) => {
       const leased = filterRows(messages, ({ leasedBy }) => leasedBy !== null);
       return leased.length > scan ? null : leased.filter((row) => row.account === account);

@@ -156,6 +156,8 @@ export class AdmissionPolicy {
         return checkHook(store, named).then(() => ({ ...nobody, sender: named.userId }));
       }
       case "account":
+        if (route.takesTokens && /^bearer /i.test(authorization ?? ""))
+          return this.#bearer.authenticate({ authorization, parameter: null, from }).then(callerWith);
         return this.#identifyHolder(authorization, from).then(callerWith);
       case "operator":
         checkOperator(this.#parts, authorization, { lockout, address });
@@ -182,7 +184,7 @@ export class AdmissionPolicy {
     if (route.access === "operator")
       return { ...nobody, operatorName: (await sessions.proveOperator(browser)).name };
     const proof = await sessions.prove(browser);
-    if (route.access === "account") mustHoldPassword(proof);
+    if (route.access === "account" && !route.takesTokens) mustHoldPassword(proof);
     return callerWith(proof);
   }
 

@@ -55,6 +55,10 @@ export type RouteContext = {
   operator?: { password: string; accountAdminFor(by: Actor): AccountAdmin };
   /** The hosts to which deliveries are refused, so that a publish can warn about them. Default: none. */
   refusedHost?: RefusedHosts;
+  /** The version of the server. */
+  version?: string;
+  /** Returns the bytes of the disk that has the data folder. Default: there is none. */
+  disk?(): Promise<{ free: number; total: number } | null>;
   /** Returns the figures for the health report. */
   health(): Record<string, unknown>;
   /** Reports whether all deliveries are held. Default: they are not. */
@@ -142,6 +146,11 @@ export type RouteDescription = {
   onFastPath?: true;
   /** Refuses the cookie of a console session. The request must have a token. */
   refusesSession?: true;
+  /**
+   * Opens a route for the holder of an account's password to tokens and sessions, too. They must have the
+   * verb that the route needs. The response must not show them secrets.
+   */
+  takesTokens?: true;
   /** Allows the route to a passive account, because it only revokes credentials. */
   forPassive?: true;
   /** The verb that a token needs, if it does not follow from `changes`: `read` or `manage`. */

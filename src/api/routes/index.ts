@@ -22,6 +22,8 @@ import { schedules } from "./messages/schedules.ts";
 import { sources } from "./messages/sources.ts";
 import { statistics } from "./accounts/statistics.ts";
 import { tokens } from "./accounts/tokens.ts";
+import { me } from "./situation/me.ts";
+import { overviews } from "./situation/overview.ts";
 import { unfinishedMessages } from "./situation/unfinished.ts";
 import { trigger } from "./workflows/trigger.ts";
 import { waits } from "./workflows/waits.ts";
@@ -35,6 +37,8 @@ export const routes: readonly Route[] = [
   ...groups,
   ...messages,
   ...unfinishedMessages,
+  ...overviews,
+  me,
   ...dlq,
   ...log,
   audit,

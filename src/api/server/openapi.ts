@@ -106,8 +106,8 @@ function describeOperation(row: Route): Json {
   };
 }
 
-const describeSecurity = ({ access }: Route): Json[] => {
-  if (access === "account") return [{ basic: [] }];
+const describeSecurity = ({ access, takesTokens }: Route): Json[] => {
+  if (access === "account") return takesTokens ? [{ basic: [] }, { bearer: [] }] : [{ basic: [] }];
   if (access === "operator") return [{ operator: [] }];
   return access === "token" ? [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }] : [];
 };

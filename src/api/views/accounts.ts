@@ -11,13 +11,21 @@ export type AccountBrand = "svc" | "qstash";
 /** All numbers of an account are at least 0. */
 const integer = z.int().min(0);
 
+const secretsFor = "Present only for the user name and the password.";
+
 /** An account as its owner sees it. */
 export const accountRecordSchema = z.object({
   customer_id: z.string().describe("The owner: the name of the account, or the team that it was moved to."),
   id: z.string().describe("The id of the account."),
-  password: z.string().describe("The password for the account API."),
-  token: z.string().describe("The main token, which may do everything in the account."),
-  read_only_token: z.string().describe("The token for requests that change nothing."),
+  password: z.string().optional().describe(`The password for the account API. ${secretsFor}`),
+  token: z
+    .string()
+    .optional()
+    .describe(`The main token, which may do everything in the account. ${secretsFor}`),
+  read_only_token: z
+    .string()
+    .optional()
+    .describe(`The token for requests that change nothing. ${secretsFor}`),
   active: z.boolean().describe("false if the account is passive."),
   state: z
     .enum(["active", "passive"])
@@ -80,6 +88,17 @@ export const accountRecordSchema = z.object({
 });
 
 const seconds = (millis: number): number => Math.floor(millis / 1000);
+
+/** Returns the account record without its secrets. */
+export async function openAccountJson(account: Account, context: RouteContext, brand: AccountBrand) {
+  const {
+    password: _password,
+    token: _token,
+    read_only_token: _readOnly,
+    ...open
+  } = await accountJson(account, context, brand);
+  return open;
+}
 
 /** Returns the account record (protocol 7.1). */
 export async function accountJson(

@@ -34,6 +34,8 @@ import { readLogPage } from "./logs.ts";
 import { hasData } from "./hasData.ts";
 import type { RunLogPage, RunLogQuery } from "./runLogs.ts";
 import { readRunLogPage } from "./runLogs.ts";
+import type { HostSituation, Situation } from "./situation.ts";
+import { readHosts, readSituation } from "./situation.ts";
 import type { UnfinishedPage } from "./unfinished.ts";
 import { findUnfinished, listUnfinished } from "./unfinished.ts";
 import type { UnfinishedQuery } from "./unfinishedSets.ts";
@@ -85,6 +87,7 @@ export const createQueries = (storageReads: StorageReads) => ({
   ...createRunQueries(storageReads),
   /** Returns runs with all that is known of their steps, newest first. */
   runLog: (query: RunLogQuery): Promise<RunLogPage> => readRunLogPage(storageReads, query),
+  ...createSituationQueries(storageReads),
   ...createSetUpQueries(storageReads),
   ...createUpkeepQueries(storageReads),
 });
@@ -203,6 +206,15 @@ function createMessageQueries(storageReads: StorageReads) {
       (await storageReads.queueSlots(account, queue, maxSlots)).map(({ id }) => id),
   };
 }
+
+/** Queries of what an account has to do, and how it goes. */
+const createSituationQueries = (storageReads: StorageReads) => ({
+  /** Returns the counts, pauses and hosts of an account, with bounded reads. */
+  situation: (account: AccountId, now: Millis): Promise<Situation> =>
+    readSituation(storageReads, account, now),
+  /** Returns how deliveries to the hosts of an account go. */
+  hosts: (account: AccountId): Promise<HostSituation[]> => readHosts(storageReads, account),
+});
 
 /** Queries of configuration. */
 const createSetUpQueries = (storageReads: StorageReads) => ({

@@ -58,6 +58,14 @@ export interface StorageReads {
    * messages of all accounts are.
    */
   leasedMessages(of: { account: AccountId; scan: number }): Promise<readonly MessageState[] | null>;
+  /**
+   * Returns the number of held messages in each waitlist of a range, among the first `limit`, in no order.
+   */
+  countHeld(of: WaitlistRange): Promise<readonly HeldCount[]>;
+  /** Returns the number of ended runs that failed and still exist, counted up to `limit`. */
+  countFailedRuns(of: { account: AccountId; limit: number }): Promise<number>;
+  /** Returns the ids of the schedules of an account that are paused, in no order. */
+  pausedSchedules(of: { account: AccountId; limit: number }): Promise<readonly string[]>;
   /** Returns the ids of the queues and keys of an account that are paused, in no order. */
   pausedLimiters(of: { account: AccountId; limit: number }): Promise<readonly string[]>;
   /** Returns how many messages precede a held message in its waitlist, counted up to `limit`. */
@@ -116,6 +124,9 @@ export type DueRange = {
 };
 /** The waitlists of an account from one id to another, inclusive. */
 export type WaitlistRange = { account: AccountId; from: string; to: string; limit: number };
+
+/** The number of messages in a waitlist, and the id of the oldest. */
+export type HeldCount = { waitlist: string; count: number; oldestId: MessageId };
 
 /** Configuration tables whose rows may be large. */
 export type SizedName = "schedules" | "urlGroups";

@@ -12,10 +12,10 @@ import type {
   StorageReads,
   SizedName,
 } from "../queries/storageReads.ts";
-import { countRange, createReader, readRowsByKey, makeRangeClause, toRows } from "./rows.ts";
+import { countRange, createReader, readRowsByKey, makeRangeClause } from "./rows.ts";
 import { listColumns, selectEach, keyValues, getStatements } from "./statements.ts";
-import type { Value } from "./tables.ts";
 import { tables } from "./tables.ts";
+import { createPauseReads, createUnfinishedReads } from "./unfinishedReads.ts";
 
 const nextDueSql = `select min(due_at) as at from (
   select min(due_at) as due_at from messages where leased_by is null and due_at is not null and id <> ''
@@ -86,6 +86,7 @@ export function createSqlReads(connection: DatabaseConnection): StorageReads {
     },
     messageLogs: (need, table) => readMessageLogs(connection, need, table),
     ...createUnfinishedReads(connection),
+    ...createPauseReads(connection),
     ...createQueueReads(connection),
     accounts: () => read(tables.accounts, { rest: "order by id", values: [] }),
     ...createCounts(connection),
@@ -103,63 +104,6 @@ export function createSqlReads(connection: DatabaseConnection): StorageReads {
       );
       return typeof row?.at === "number" ? row.at : null;
     },
-  };
-}
-
-/** Returns the reads that list unfinished messages. */
-function createUnfinishedReads(
-  connection: DatabaseConnection,
-): Pick<
-  StorageReads,
-  | "messagesToHost"
-  | "attemptedMessages"
-  | "messagesByDue"
-  | "heldMessages"
-  | "leasedMessages"
-  | "pausedLimiters"
-> {
-  const read = createReader(connection);
-  const { dialect } = connection;
-  const byId = (index: string, condition: string) => (range: Range, values: readonly Value[]) => {
-    const clause = makeRangeClause(range, { tableName: "messages", dialect });
-    const order = `order by id ${range.descending ? "desc" : "asc"} limit ?`;
-    return read(tables.messages, {
-      rest: `${dialect.useIndex(index)} ${clause.where} and ${condition} ${order}`,
-      values: [...clause.values, ...values, range.limit],
-    });
-  };
-  const toHost = byId("messages_host", "host = ? and id <> ''");
-  const attempted = byId("messages_attempted", "attempts > 0");
-  const isWaiting = "leased_by is null and due_at is not null and account <> '' and account = ?";
-  const isWithin = "(due_at, id) > (?, ?) and (due_at, id) < (?, ?)";
-  const byDue = `${dialect.useIndex("messages_turn")} where ${isWaiting} and ${isWithin}`;
-  const inWaitlists =
-    `${dialect.useIndex("messages_waitlist")} where waitlist is not null and account = ?` +
-    " and waitlist >= ? and waitlist <= ? limit ?";
-  const isLeased = `${dialect.useIndex("messages_leased")} where leased_by is not null`;
-  const countSql = `select count(*) as n from (select 1 as one from messages ${isLeased} limit ?) as leased`;
-  // The order keeps the planner from reading all messages of the account.
-  const leasedSql = `select * from (select ${listColumns(tables.messages, {})} from messages ${isLeased}
-    order by due_at, id limit ?) as leased where account = ?`;
-  const pausedSql = `select id from limiters ${dialect.useIndex("limiters_paused")}
-    where paused is not null and account = ? and paused = 1 limit ?`;
-  return {
-    messagesToHost: (host, range) => toHost(range, [host]),
-    attemptedMessages: (range) => attempted(range, []),
-    messagesByDue: ({ account, after, before, descending, limit }) =>
-      read(tables.messages, {
-        rest: `${byDue} order by ${descending ? "due_at desc, id desc" : "due_at, id"} limit ?`,
-        values: [account, after.dueAt, after.id, before.dueAt, before.id, limit],
-      }),
-    heldMessages: ({ account, from, to, limit }) =>
-      read(tables.messages, { rest: inWaitlists, values: [account, from, to, limit] }),
-    leasedMessages: async ({ account, scan }) => {
-      const [row] = await connection.query(countSql, [scan + 1]);
-      if (Number(row?.n ?? 0) > scan) return null;
-      return toRows(connection, tables.messages, await connection.query(leasedSql, [scan + 1, account]));
-    },
-    pausedLimiters: async ({ account, limit }) =>
-      (await connection.query(pausedSql, [account, limit])).map(({ id }) => String(id)),
   };
 }
 

@@ -326,6 +326,8 @@ create table schedules (
   /*postgres: with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000) */;
 create index schedules_due on schedules (due_at, account, id) where due_at is not null;
 create index schedules_turn on schedules (account, due_at, id) where due_at is not null;
+-- A paused schedule is never due.
+create index schedules_paused on schedules (account, due_at, id) where due_at is null;
 
 create table sources (
   account text not null,

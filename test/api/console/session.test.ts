@@ -41,12 +41,21 @@ test("a session has the rights of its credential and no others", async () => {
     body: { error: expect.stringContaining("read-only") },
   });
   expect((await browser.send("POST", "/v2/queues/q/pause")).status).toBe(403);
-  // The account's settings need the password, as without the console.
-  expect((await browser.send("GET", "/v2/svc/users")).status).toBe(403);
-  await browser.logIn({ token });
-  expect((await browser.send("GET", "/v2/svc/users")).status).toBe(403);
+  // The account's settings and secrets need the password, as without the console.
+  for (const kind of ["readOnly", "main"]) {
+    if (kind === "main") await browser.logIn({ token });
+    const { status, body } = await browser.send("GET", "/v2/svc/users");
+    expect([status, body]).toMatchObject([200, [{ id: "acc_1" }]]);
+    for (const name of ["password", "token", "read_only_token"]) expect(body[0]).not.toHaveProperty(name);
+    expect((await browser.send("GET", "/v2/me")).body).toMatchObject({ credential: { kind } });
+    expect((await browser.send("POST", "/v2/svc/rotate-token/acc_1")).status).toBe(403);
+  }
   await browser.logIn({ account: "acc_1", password: "pass" });
-  expect((await browser.send("GET", "/v2/svc/users")).body).toMatchObject([{ id: "acc_1" }]);
+  expect((await browser.send("GET", "/v2/svc/users")).body).toMatchObject([{ id: "acc_1", token }]);
+  expect((await browser.send("GET", "/v2/me")).body).toMatchObject({
+    credential: { kind: "password", verbs: ["publish", "read", "manage"] },
+    session: { name: expect.any(String), expiresAt: expect.any(Number) },
+  });
   expect((await browser.send("GET", "/v2/admin/accounts")).status).toBe(401);
 });
 

@@ -22,6 +22,7 @@ import { describeSending } from "./sending.ts";
 import { describeStored } from "./stored.ts";
 import { describeTrim } from "./trim.ts";
 import { describeTimeIndex } from "./timeIndex.ts";
+import { describeSituation } from "./situation.ts";
 import { describeSources } from "./sources.ts";
 import { describeUnfinished } from "./unfinished.ts";
 import { describeUsage } from "./usage.ts";
@@ -46,6 +47,7 @@ const others = [
   ...[
     describeReads,
     describeUnfinished,
+    describeSituation,
     describeTimeIndex,
     describeRetention,
     describeObjectLimits,

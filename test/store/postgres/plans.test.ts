@@ -149,6 +149,13 @@ async function listed(): Promise<Asked[]> {
       { messages_waitlist: ["account", "waitlist"] },
     ],
     ["messages in flight", () => reads.leasedMessages({ account: "a", scan: 10 }), { messages_leased: [] }],
+    [
+      "counts of waitlists",
+      () => reads.countHeld({ ...range, from: "key:", to: "key;" }),
+      { messages_waitlist: ["account", "waitlist"] },
+    ],
+    ["failed runs", () => reads.countFailedRuns(range), { runs_end: ["account", "failed"] }],
+    ["paused schedules", () => reads.pausedSchedules(range), { schedules_paused: ["account"] }],
     ["paused limiters", () => reads.pausedLimiters(range), { limiters_paused: ["account", "paused"] }],
   ];
   const asked: Asked[] = [];

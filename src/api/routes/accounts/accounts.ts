@@ -5,11 +5,11 @@ import { Refusal } from "../../../core/values/errors.ts";
 import type { Account } from "../../../core/model/message.ts";
 import type { PlanName } from "../../../core/model/accountTerms.ts";
 import type { AccountBrand } from "../../views/accounts.ts";
-import { accountJson, accountRecordSchema } from "../../views/accounts.ts";
+import { accountJson, accountRecordSchema, openAccountJson } from "../../views/accounts.ts";
 import { readObject } from "../../route/readObject.ts";
-import type { RouteResponse, RouteRequest, Route } from "../../route/route.ts";
+import type { IncomingRequest, RouteResponse, RouteRequest, Route } from "../../route/route.ts";
 import { accountRoute, openRoute } from "../../route/route.ts";
-import { hashToken, makeToken } from "../../auth/token.ts";
+import { hashToken, isSameSecret, makeToken } from "../../auth/token.ts";
 
 const tag = "Accounts";
 const byId = z.object({ id: z.string().describe("The id of the account.") });
@@ -40,18 +40,35 @@ export const describeBody = (about: string, schema: z.ZodType) => ({
   maxBytes: 64 * 1024,
 });
 
+/** Reports whether the sender, or the person who opened the session, has given the password. */
+function knowsPassword({ proof }: IncomingRequest): boolean {
+  if (!proof) return false;
+  const opener = proof.session?.opener.kind;
+  return opener === undefined
+    ? isSameSecret(proof.account.password, proof.token)
+    : opener === "password" || opener === "operator";
+}
+
+/** Returns the account record, with its secrets if the sender has proved to know the password. */
+const showAccount = (
+  account: Account,
+  { incoming, context, brand }: Pick<ChangeRequest, "incoming" | "context"> & { brand: AccountBrand },
+) => (knowsPassword(incoming) ? accountJson : openAccountJson)(account, context, brand);
+
 const makeReadRoutes = (brand: AccountBrand): Route[] => [
   accountRoute({
     method: "GET",
     path: `/v2/${brand}/user/{id}`,
     tag,
     summary: "Read an account",
+    about: "A token that may read receives the account without its password and its tokens.",
+    takesTokens: true,
     params: byId,
     answers: { 200: { about: "The account.", schema: accountRecordSchema } },
     refusals: ["not-found"],
-    handle: async ({ account, params, context }) => ({
+    handle: async ({ account, params, incoming, context }) => ({
       ...secretResponse,
-      body: await accountJson(requireOwnAccount(account, params.id), context, brand),
+      body: await showAccount(requireOwnAccount(account, params.id), { incoming, context, brand }),
     }),
   }),
   accountRoute({
@@ -59,12 +76,15 @@ const makeReadRoutes = (brand: AccountBrand): Route[] => [
     path: `/v2/${brand}/users`,
     tag,
     summary: "List accounts",
-    about: "The list has one element: the account of the user name and password.",
+    about:
+      "The list has one element: the account of the sender. A token that may read receives the account " +
+      "without its password and its tokens.",
+    takesTokens: true,
     answers: { 200: { about: "A list with the account.", schema: z.array(accountRecordSchema) } },
     refusals: [],
-    handle: async ({ account, context }) => ({
+    handle: async ({ account, incoming, context }) => ({
       ...secretResponse,
-      body: [await accountJson(account, context, brand)],
+      body: [await showAccount(account, { incoming, context, brand })],
     }),
   }),
   openRoute({

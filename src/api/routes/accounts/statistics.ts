@@ -28,6 +28,7 @@ const makeStatisticsRoute = (brand: AccountBrand): Route =>
       "parallel step and each response of a third party counts as one message. A period has 60 points; " +
       "the period of 30 days has 240 points of three hours each. The last point is the current one. Days " +
       "are in UTC.",
+    takesTokens: true,
     params: z.object({ id: z.string().describe("The id of the account.") }),
     query: z.object({
       period: choice(periods)

@@ -1,0 +1,49 @@
+import type { LogRow, Millis } from "../model/message.ts";
+import { isSuccessStatus } from "../values/status.ts";
+
+/** The attempts to one host among some log entries. Times are in milliseconds. */
+export type HostAttempts = {
+  host: string;
+  attempts: number;
+  failures: number;
+  /** The duration that half of the attempts did not exceed, and the one that 95 % did not exceed. */
+  p50: Millis;
+  p95: Millis;
+  lastFailure: { time: Millis; status: number | null; error: string | null } | null;
+};
+
+type Attempted = Pick<LogRow, "time" | "status" | "error" | "attempt">;
+
+/** Returns the attempts of log entries by host. The host with the largest share of failures comes first. */
+export function sumAttemptsByHost(rows: readonly Attempted[]): HostAttempts[] {
+  const byHost = Map.groupBy(
+    rows.filter(({ attempt }) => attempt !== undefined),
+    ({ attempt }) => attempt?.host ?? "",
+  );
+  return [...byHost].map(([host, ended]) => sumAttempts(host, ended)).sort(compareByFailures);
+}
+
+function sumAttempts(host: string, ended: readonly Attempted[]): HostAttempts {
+  const durations = ended.map(({ attempt }) => attempt?.duration ?? 0).sort((a, b) => a - b);
+  const failed = ended.filter(({ status }) => !isSuccessStatus(status));
+  const last = failed.reduce<Attempted | null>(
+    (newest, row) => (newest === null || row.time > newest.time ? row : newest),
+    null,
+  );
+  return {
+    host,
+    attempts: ended.length,
+    failures: failed.length,
+    p50: readQuantile(durations, 0.5),
+    p95: readQuantile(durations, 0.95),
+    lastFailure: last && { time: last.time, status: last.status, error: last.error },
+  };
+}
+
+/** Returns the smallest of the sorted values that a share of the values does not exceed. */
+const readQuantile = (sorted: readonly Millis[], share: number): Millis =>
+  sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? 0;
+
+/** Orders hosts by their share of failures, then by the number of failures, then by name. */
+const compareByFailures = (a: HostAttempts, b: HostAttempts): number =>
+  b.failures / b.attempts - a.failures / a.attempts || b.failures - a.failures || (a.host < b.host ? -1 : 1);
