@@ -1,5 +1,6 @@
 import { get as getHttp } from "node:http";
 import type { IncomingMessage } from "node:http";
+import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { defaultAddress } from "../server/defaultAddress.ts";
 
@@ -47,10 +48,20 @@ export async function checkHealth(flags: HealthFlags, environment: NodeJS.Proces
 }
 
 function toUrl({ host, port }: HealthFlags, environment: NodeJS.ProcessEnv): string {
-  const listening = host ?? environment.WAYPOST_HOST ?? defaultAddress.host;
+  const inFile = readAddress(environment.WAYPOST_CONFIG);
+  const listening = host ?? environment.WAYPOST_HOST ?? inFile.host ?? defaultAddress.host;
   const loopback = listening === "0.0.0.0" ? "127.0.0.1" : listening === "::" ? "::1" : listening;
   const name = loopback.includes(":") ? `[${loopback}]` : loopback;
-  return `http://${name}:${port ?? environment.WAYPOST_PORT ?? defaultAddress.port}`;
+  return `http://${name}:${port ?? environment.WAYPOST_PORT ?? inFile.port ?? defaultAddress.port}`;
+}
+
+/** Reads the address in a configuration file. The server itself reports what is wrong with the file. */
+function readAddress(path: string | undefined): { host?: string; port?: string | number } {
+  try {
+    return path ? (JSON.parse(readFileSync(path, "utf8")) as { host?: string; port?: number }) : {};
+  } catch {
+    return {};
+  }
 }
 
 /** Returns why the server cannot take requests, or null if it can. */

@@ -9,9 +9,10 @@ import {
   readConfig as readGiven,
   serverSettingNames,
   serverSettings,
-  ConfigRefused,
+  explainConfig,
   toVariable,
 } from "../server/config.ts";
+import { ConfigRefused } from "../server/configSources.ts";
 import { developmentAccounts, formatEnvironment, makeFirstAccount } from "../server/credentials.ts";
 import { resolveDataFolder, DataFolderRefused, createTemporaryDataFolder } from "../server/dataFolder.ts";
 import { addAccountCommands } from "./account.ts";
@@ -21,6 +22,7 @@ import { mustFindAccount } from "../core/commands/accountRequest.ts";
 import { readCause } from "../api/http/problems.ts";
 import { Refusal } from "../core/values/errors.ts";
 import { addHealthCommand } from "./healthCommand.ts";
+import { addConfigCommand } from "./config.ts";
 import { addKeyCommands } from "./keys.ts";
 import { findKeySource, KeysRefused } from "../server/encryptionKeys.ts";
 import type { ServerAdmin } from "../server/accountAdmin.ts";
@@ -55,6 +57,12 @@ const program = new Command("waypost")
   .exitOverride()
   .showHelpAfterError("(waypost --help lists all commands)");
 
+addConfigCommand<Flags>(program, {
+  withAllFlags: (command) => withSettings(command, serverSettingNames.filter(isFlag)),
+  explain: (flags) => explainConfig(flags, process.env),
+  print,
+});
+
 const holdOption = [
   "--hold",
   "accept publishes but send nothing, on all nodes, until waypost unhold; for a restored store",
@@ -73,6 +81,8 @@ withSettings(
       firstAccounts: () => [makeFirstAccount(randomUUID(), () => makeSecret())],
       hold: flags.hold === true,
       heading: "credentials of the new account; waypost credentials prints them again",
+      // Elsewhere the output may be kept, as by a journal or a container engine.
+      showsCredentials: process.stdout.isTTY,
       log: createLog(settings),
       print,
     });
@@ -104,6 +114,7 @@ withSettings(
       known: developmentAccounts.slice(0, 1),
       hold: flags.hold === true,
       heading: "well-known development credentials",
+      showsCredentials: true,
       signsIn: true,
       log: process.stderr.isTTY ? await createPrettyLog(settings) : createLog(settings),
       print,
@@ -132,7 +143,7 @@ const storeSettings = [
  */
 const readStoreConfig = (flags: Flags): ServerConfig =>
   readServerConfig(
-    Object.fromEntries(storeSettings.map((name) => [name, flags[name]] as const)),
+    Object.fromEntries([...storeSettings, "config" as const].map((name) => [name, flags[name]] as const)),
     process.env,
   );
 
@@ -258,9 +269,13 @@ function isFlag(name: ServerSettingName): boolean {
   return name !== "operatorPassword";
 }
 
-type Flags = Partial<Record<ServerSettingName, string>>;
+type Flags = Partial<Record<ServerSettingName | "config", string>>;
 
 function withSettings(command: Command, names: readonly ServerSettingName[]): Command {
+  command.option(
+    "--config <file>",
+    "JSON file with settings by name, as in waypost config\n(WAYPOST_CONFIG)",
+  );
   for (const name of names) {
     const { value, help, default: otherwise } = serverSettings[name];
     command.option(

@@ -17,6 +17,8 @@ type RunOptions = {
   /** Publicly known accounts. Their credentials are printed at every start, not only at the first. */
   known?: readonly NewAccount[];
   heading: string;
+  /** Whether credentials are printed. Otherwise a line names the command that prints them. */
+  showsCredentials: boolean;
   /** Whether the server begins with a hold of all deliveries. */
   hold: boolean;
   log: Logger;
@@ -26,7 +28,7 @@ type RunOptions = {
 /** Runs the server until a signal stops it. */
 export async function runServer(
   settings: ServerConfig,
-  { firstAccounts, known = [], heading, log, print, signsIn = false, hold }: RunOptions,
+  { firstAccounts, known = [], heading, log, print, signsIn = false, hold, showsCredentials }: RunOptions,
 ): Promise<void> {
   const { port, host, accountPort } = settings;
   await requireFreePort({ port, host }, "--port");
@@ -47,7 +49,12 @@ export async function runServer(
   });
   const served = await serving;
   const first = served.created[0] ?? known.find((account) => hasUnchanged(served.accounts, account));
-  if (first) print(`# ${heading}\n${formatEnvironment(first, settings.publicUrl || served.url)}\n`);
+  if (first && !showsCredentials)
+    print(
+      `created the account ${first.name}; waypost credentials, with the same settings, ` +
+        "prints its credentials",
+    );
+  else if (first) print(`# ${heading}\n${formatEnvironment(first, settings.publicUrl || served.url)}\n`);
   if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
   const consoleUrl = served.consoleUrl(signsIn ? served.accounts[0]?.id : undefined);
   if (consoleUrl !== null)

@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { shortestPassword } from "../api/route/operator.ts";
 import { defaultRefusedPerSecond } from "../api/auth/refusedRequests.ts";
+import type { SettingPlaces } from "./configSources.ts";
+import { collectSettings, ConfigRefused, toFileVariable } from "./configSources.ts";
 import { defaultAddress } from "./defaultAddress.ts";
 import { limits } from "../core/values/limits.ts";
 import { minute } from "../core/values/time.ts";
@@ -268,29 +270,35 @@ export const toFlag = (name: ServerSettingName): string => `--${toKebabCase(name
 export const toVariable = (name: ServerSettingName): string =>
   `WAYPOST_${toKebabCase(name).replaceAll("-", "_").toUpperCase()}`;
 
-/** Thrown for an unusable setting. The text names the setting, where it was set, and what is accepted. */
-export class ConfigRefused extends Error {}
+/** Secrets. They are hidden, and a variable with the ending `_FILE` may name a file with the value. */
+const secrets: ReadonlySet<ServerSettingName> = new Set(["operatorPassword", "databaseUrl"]);
+/** The keys already have a setting that names their file. */
+const isHidden = (name: ServerSettingName): boolean => secrets.has(name) || name === "keys";
+
+const places: readonly SettingPlaces[] = serverSettingNames.map((name) => ({
+  name,
+  flag: toFlag(name),
+  variable: toVariable(name),
+  default: serverSettings[name].default,
+  isSecret: secrets.has(name),
+}));
+
+/** Flags as texts. `config` names a configuration file. */
+type SettingFlags = Partial<Record<ServerSettingName | "config", string>>;
 
 /**
- * Reads all settings. A flag overrides an environment variable, which overrides the default. Unknown
- * `WAYPOST_` variables are refused.
+ * Reads all settings. A flag overrides an environment variable, which overrides the configuration file, which
+ * overrides the default. Unknown `WAYPOST_` variables are refused.
  */
-export function readConfig(
-  flags: Partial<Record<ServerSettingName, string>>,
-  environment: NodeJS.ProcessEnv,
-): ServerConfig {
-  const known = new Set<string>(serverSettingNames.map(toVariable));
-  const unknown = Object.keys(environment).find(
-    (name) => name.startsWith("WAYPOST_") && !known.has(name) && !clientVariables.has(name),
-  );
-  if (unknown) throw new ConfigRefused(`${unknown}: unknown setting; see waypost start --help`);
+export function readConfig(flags: SettingFlags, environment: NodeJS.ProcessEnv): ServerConfig {
+  requireKnownVariables(environment);
+  const given = collectSettings(places, { flags, environment });
   const readSetting = (name: ServerSettingName): unknown => {
-    const flag = flags[name];
-    const variable = environment[toVariable(name)];
-    const result = serverSettings[name].takes.safeParse(flag ?? variable ?? serverSettings[name].default);
+    const { text, from } = given.get(name) ?? { text: serverSettings[name].default, from: null };
+    const result = serverSettings[name].takes.safeParse(text);
     if (result.success) return result.data;
-    const where = flag === undefined ? toVariable(name) : toFlag(name);
-    throw new ConfigRefused(`${where}: ${result.error.issues.map(({ message }) => message).join("; ")}`);
+    const problem = result.error.issues.map(({ message }) => message).join("; ");
+    throw new ConfigRefused(`${from ?? toVariable(name)}: ${problem}`);
   };
   const config = Object.fromEntries(
     serverSettingNames.map((name) => [name, readSetting(name)]),
@@ -302,11 +310,35 @@ export function readConfig(
   return config;
 }
 
+function requireKnownVariables(environment: NodeJS.ProcessEnv): void {
+  const known = new Set([
+    ...places.flatMap(({ variable, isSecret }) =>
+      isSecret ? [variable, toFileVariable(variable)] : [variable],
+    ),
+    ...otherVariables,
+  ]);
+  const unknown = Object.keys(environment).find((name) => name.startsWith("WAYPOST_") && !known.has(name));
+  if (unknown !== undefined) throw new ConfigRefused(`${unknown}: unknown setting; see waypost start --help`);
+}
+
+/** A setting as people see it: secrets are hidden. `from` is where it was set, or null for a default. */
+export type ExplainedSetting = { name: ServerSettingName; value: string; from: string | null };
+
+/** Returns every setting with its value and where it was set. Throws `ConfigRefused` if one is unusable. */
+export function explainConfig(flags: SettingFlags, environment: NodeJS.ProcessEnv): ExplainedSetting[] {
+  readConfig(flags, environment);
+  const given = collectSettings(places, { flags, environment });
+  return serverSettingNames.map((name) => {
+    const { text, from } = given.get(name) ?? { text: "", from: null };
+    return { name, value: isHidden(name) && text !== "" ? "(hidden)" : text, from };
+  });
+}
+
 /**
- * Variables that `waypost credentials` prints for clients. They may also be set in the environment of the
- * server.
+ * Other variables that may be set: those that `waypost credentials` prints for clients, and the name of the
+ * configuration file.
  */
-const clientVariables: ReadonlySet<string> = new Set([
+const otherVariables: ReadonlySet<string> = new Set([
   "WAYPOST_URL",
   "WAYPOST_TOKEN",
   "WAYPOST_CURRENT_SIGNING_KEY",
@@ -315,4 +347,5 @@ const clientVariables: ReadonlySet<string> = new Set([
   "WAYPOST_USER",
   "WAYPOST_PASSWORD",
   "WAYPOST_SEED",
+  "WAYPOST_CONFIG",
 ]);

@@ -6,7 +6,7 @@ import { expect, onTestFinished } from "vitest";
 import type { Kind, startDeliveryChecker } from "./deliveryChecker.ts";
 import { kinds, parallelism } from "./deliveryChecker.ts";
 import type { Process } from "./waypost.ts";
-import { startWaypost } from "./waypost.ts";
+import { readCredentials, startWaypost } from "./waypost.ts";
 
 /** The duration of a lease on these nodes, in milliseconds. */
 export const lease = 8_000;
@@ -21,7 +21,8 @@ export async function startNodes(
 ): Promise<{ nodes: Node[]; token: string }> {
   const [first = "", ...others] = names;
   const one = await startNode(databaseUrl, first);
-  const [, token = ""] = /WAYPOST_TOKEN="(.*)"/.exec(one.out()) ?? [];
+  const credentials = await readCredentials("--database-url", databaseUrl);
+  const [, token = ""] = /WAYPOST_TOKEN="(.*)"/.exec(credentials) ?? [];
   return { nodes: [one, ...(await Promise.all(others.map((name) => startNode(databaseUrl, name))))], token };
 }
 

@@ -272,6 +272,14 @@ describe("waypost health", () => {
     );
   });
 
+  test("finds the address in the configuration file", () => {
+    const file = join(temporaryFolder(), "waypost.json");
+    writeFileSync(file, `{ "port": 2 }`);
+    const args = [installed("launch/waypost.js"), "health"];
+    const { stderr } = spawnSync(process.execPath, args, { encoding: "utf8", env: { WAYPOST_CONFIG: file } });
+    expect(stderr).toContain("connect ECONNREFUSED 127.0.0.1:2");
+  });
+
   test("says why a server cannot, or what is wrong with the command", () => {
     const address = "http://127.0.0.1:1/v2/health/ready";
     expect(health([])).toEqual({

@@ -5,7 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { freshDatabase } from "../postgres.ts";
 import { ask as rows } from "./nodes.ts";
-import { startWaypost } from "./waypost.ts";
+import { readCredentials, startWaypost } from "./waypost.ts";
 
 // When a node is killed, other nodes send its messages long before its leases expire (30 s).
 
@@ -44,7 +44,8 @@ test(
       ]);
     const one = await start("eu-central-1");
     const others = await Promise.all([start("us-east-1"), start("us-east-1")]);
-    const [, token = ""] = /WAYPOST_TOKEN="(.*)"/.exec(one.out()) ?? [];
+    const credentials = await readCredentials("--database-url", url);
+    const [, token = ""] = /WAYPOST_TOKEN="(.*)"/.exec(credentials) ?? [];
     // Each of the other nodes has seen all nodes.
     await pause(6_000);
     const to = `http://127.0.0.1:${(destination.address() as AddressInfo).port}/`;

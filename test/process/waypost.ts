@@ -83,6 +83,13 @@ export async function startWaypost(
   return { ...running, url };
 }
 
+/** Returns the output of `waypost credentials` for a store: `--data` or `--database-url` and its value. */
+export async function readCredentials(...store: readonly string[]): Promise<string> {
+  const { code, out, err } = await runWaypost(["credentials", ...store]).ended;
+  if (code !== 0) throw new Error(err);
+  return out;
+}
+
 /** Returns a folder that is removed after the test. */
 export function temporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "waypost-test-"));
