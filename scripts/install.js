@@ -104,7 +104,8 @@ function runNpm() {
 }
 
 /** Reports whether a module is the one that Node.js was started with. */
-const isMain = (url) => process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(url);
+export const isMain = (url) =>
+  process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(url);
 
 /**
  * Reports whether the installed packages match package-lock.json. It compares contents, because a checkout or

@@ -6,9 +6,11 @@
  */
 import { resolve } from "node:path";
 import { fail, home } from "../../launch/modernNode.js";
+import { buildConsole } from "../buildConsole.js";
 import { writePackage } from "./writePackage.ts";
 
 const [folder] = process.argv.slice(2);
+buildConsole();
 try {
   const { bytes, packages } = await writePackage(
     folder === undefined ? resolve(home, "dist") : resolve(folder),

@@ -1,0 +1,70 @@
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { StrictMode, useEffect, useMemo, useState } from "react";
+import { createRoot } from "react-dom/client";
+import { whenSessionEnds } from "./api/client.ts";
+import { queryClient } from "./api/queries.ts";
+import type { Session } from "./api/session.ts";
+import { readSession, SessionContext } from "./api/session.ts";
+import { LoginPage } from "./pages/login.tsx";
+import { Button } from "./parts/basics.tsx";
+import { Empty } from "./parts/trouble.tsx";
+import { router } from "./router.tsx";
+import "./styles/tokens.css";
+import "./styles/console.css";
+import "./styles/more.css";
+
+const signedOut: Omit<Session, "hasOperator"> = {
+  account: null,
+  rights: null,
+  name: "",
+  openedWith: null,
+  expiresAt: null,
+  operator: false,
+};
+
+/** The console: the login until there is a session, and then the pages. */
+function Console() {
+  const [session, setSession] = useState<Session | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const load = (): void => {
+    setError(null);
+    readSession().then(setSession, (reason: unknown) =>
+      setError(reason instanceof Error ? reason.message : ""),
+    );
+  };
+  useEffect(load, []);
+  useEffect(() => {
+    whenSessionEnds(() => {
+      queryClient.clear();
+      setSession((known) => known && { ...signedOut, hasOperator: known.hasOperator });
+    });
+  }, []);
+  const value = useMemo(() => (session ? { session, setSession } : null), [session]);
+  if (error !== null)
+    return (
+      <div className="login">
+        <Empty
+          title="The console cannot reach its server"
+          actions={<Button onClick={load}>Try again</Button>}
+        >
+          <p>{error}</p>
+        </Empty>
+      </div>
+    );
+  if (!value) return null;
+  const isIn = value.session.account !== null || value.session.operator;
+  return (
+    <SessionContext value={value}>{isIn ? <RouterProvider router={router} /> : <LoginPage />}</SessionContext>
+  );
+}
+
+const root = document.querySelector("#root");
+if (root)
+  createRoot(root).render(
+    <StrictMode>
+      <QueryClientProvider client={queryClient}>
+        <Console />
+      </QueryClientProvider>
+    </StrictMode>,
+  );

@@ -1,0 +1,264 @@
+import { useNavigate, useParams } from "@tanstack/react-router";
+import { ChevronRight, Trash2 } from "lucide-react";
+import { useEffect, useRef, useState } from "react";
+import type { Response } from "../../api/client.ts";
+import { send } from "../../api/client.ts";
+import { useChange, useRead } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Button, Icon, Id, Time, Url } from "../../parts/basics.tsx";
+import { Confirm } from "../../parts/dialog.tsx";
+import { PageLink } from "../../parts/link.tsx";
+import { Loaded, Panel } from "../../parts/panel.tsx";
+import { State } from "../../parts/state.tsx";
+import { Table } from "../../parts/table.tsx";
+import { Empty } from "../../parts/trouble.tsx";
+import { formatClock, formatCount, formatMany, formatSpan } from "../../parts/words.ts";
+import { Page } from "../../shell/shell.tsx";
+import { describeWait } from "../messages/describe.ts";
+import { CancelMessage } from "../messages/help.tsx";
+import type { Unfinished } from "../messages/states.ts";
+import { stateWords } from "../messages/states.ts";
+import { PauseQueue, QueueForm } from "./queueActions.tsx";
+
+type Queue = Response<"GET /v2/queues/{name}">;
+
+/** One queue: does it move, who has the slots, and when is it empty? */
+export function QueuePage() {
+  const { name = "" } = useParams({ strict: false });
+  const queue = useRead("GET /v2/queues/{name}", { params: { name } });
+  const line = useRead("GET /v2/messages", { query: { queueName: name, count: 100 } });
+  return (
+    <Page
+      title={name}
+      crumbs={
+        <>
+          <PageLink to="/queues">Queues</PageLink>
+          <Icon of={ChevronRight} />
+        </>
+      }
+    >
+      <Loaded query={queue} what={`Queue ${name}`}>
+        {(data) => (
+          <>
+            <QueueHead queue={data} line={line.data?.messages ?? []} />
+            <QueueNumbers queue={data} line={line.data} />
+          </>
+        )}
+      </Loaded>
+      <Loaded query={line} what="Its messages">
+        {(data) => (
+          <>
+            <Slots
+              messages={data.messages.filter(({ state }) => state === "delivering" || state === "retrying")}
+            />
+            <Line
+              messages={data.messages.filter(({ state }) => state === "held" || state === "paused")}
+              name={name}
+              total={data.total}
+            />
+          </>
+        )}
+      </Loaded>
+    </Page>
+  );
+}
+
+function QueueHead({ queue, line }: { queue: Queue; line: readonly Unfinished[] }) {
+  const may = useMay();
+  const [open, setOpen] = useState<"form" | "delete" | null>(null);
+  const navigate = useNavigate();
+  const remove = useChange(() => send("DELETE /v2/queues/{name}", { params: { name: queue.name } }));
+  const isStuck = !queue.paused && queue.lag > 0 && line.some(({ state }) => state === "retrying");
+  const [state, word, about] = queue.paused
+    ? (["paused", "Paused", "It sends nothing until someone resumes it."] as const)
+    : isStuck
+      ? (["held", "Stands still", "Its slots are kept by messages that wait for a retry."] as const)
+      : queue.lag > 0
+        ? (["delivering", "At work", "It sends in order."] as const)
+        : (["delivered", "Empty", "Nothing waits in it."] as const);
+  return (
+    <section className="hero">
+      <div className="line">
+        <State state={state} word={word} isPill />
+        <span className="muted">{about}</span>
+        {may.manage && (
+          <div className="actions">
+            <Button icon={Trash2} label="Delete the queue" onClick={() => setOpen("delete")} />
+            <Button onClick={() => setOpen("form")}>Set parallelism</Button>
+            <PauseQueue queue={queue} isLarge />
+          </div>
+        )}
+      </div>
+      {open === "form" && <QueueForm isOpen close={() => setOpen(null)} queue={queue} />}
+      <Confirm
+        title={`Delete queue ${queue.name}`}
+        verb="Delete queue"
+        isOpen={open === "delete"}
+        close={() => setOpen(null)}
+        act={async () => {
+          await remove.mutateAsync(undefined);
+          await navigate({ to: "/queues" });
+        }}
+        typed={queue.name}
+      >
+        <p>
+          Its settings are lost. Its {formatMany(queue.lag, "message")} are cancelled or sent without a queue,
+          as the API says.
+        </p>
+      </Confirm>
+    </section>
+  );
+}
+
+function QueueNumbers({ queue, line }: { queue: Queue; line: Response<"GET /v2/messages"> | undefined }) {
+  const rate = useRate(queue.lag);
+  const busy = line?.messages.filter(({ state }) => state === "delivering" || state === "retrying").length;
+  const drains = rate !== null && rate < 0 && queue.lag > 0 ? (queue.lag / -rate) * 60_000 : null;
+  const now = Date.now();
+  return (
+    <section className="stats" aria-label="Numbers of the queue">
+      <Stat
+        name="In it"
+        value={formatCount(queue.lag)}
+        about={queue.lag === 0 ? "nothing waits" : "waiting, or at work"}
+      />
+      <Stat
+        name="At work"
+        value={busy === undefined ? "…" : formatCount(busy)}
+        unit={`of ${formatCount(queue.parallelism)}`}
+        about="hold a slot"
+      />
+      <Stat
+        name="Changes by"
+        value={rate === null ? "…" : `${rate > 0 ? "+" : ""}${rate.toFixed(1)}`}
+        unit="a minute"
+        about="since this page was opened"
+      />
+      <Stat
+        name="Drains"
+        value={queue.lag === 0 ? "now" : drains === null ? "not now" : formatClock(now + drains, now)}
+        about={
+          drains === null
+            ? queue.lag === 0
+              ? "it is empty"
+              : "it does not get shorter"
+            : `in ${formatSpan(drains)}, at this rate`
+        }
+      />
+    </section>
+  );
+}
+
+const Stat = ({
+  name,
+  value,
+  unit,
+  about,
+}: {
+  name: string;
+  value: string;
+  unit?: string;
+  about: string;
+}) => (
+  <div className="stat">
+    <span className="k">{name}</span>
+    <span className="v">
+      {value} {unit !== undefined && <small>{unit}</small>}
+    </span>
+    <span className="d">{about}</span>
+  </div>
+);
+
+/** Returns how fast a number changes, per minute, since the page was opened. Null until it can be known. */
+function useRate(value: number): number | null {
+  const first = useRef<{ value: number; at: number } | null>(null);
+  const [rate, setRate] = useState<number | null>(null);
+  useEffect(() => {
+    const now = Date.now();
+    first.current ??= { value, at: now };
+    const span = now - first.current.at;
+    if (span > 8_000) setRate(((value - first.current.value) / span) * 60_000);
+  }, [value]);
+  return rate;
+}
+
+const Slots = ({ messages }: { messages: readonly Unfinished[] }) => (
+  <Panel title="Who has the slots" sub="kept until the message and its callbacks are finished">
+    {messages.length === 0 ? (
+      <Empty title="No slot is taken" />
+    ) : (
+      <div className="body">
+        <div className="places">
+          {messages.map((message) => (
+            <article
+              key={message.messageId}
+              className={`place ${message.state === "retrying" ? "stuck" : ""}`}
+            >
+              <div className="head">
+                <State state={message.state} word={stateWords[message.state]} />
+                <span className="n">
+                  <Time at={message.createdAt} />
+                </span>
+              </div>
+              <div className="l1">
+                <Url url={message.url} />
+              </div>
+              <div className="l2">
+                <PageLink to="/messages" search={{ open: message.messageId }}>
+                  <Id id={message.messageId} />
+                </PageLink>
+                {message.label !== undefined && <span className="t">{message.label}</span>}
+              </div>
+              <div className="foot">
+                <span className="sub">
+                  {message.error ?? (message.waitingOn ? describeWait(message.waitingOn, Date.now()) : "")}
+                </span>
+                <CancelMessage id={message.messageId} />
+              </div>
+            </article>
+          ))}
+        </div>
+      </div>
+    )}
+  </Panel>
+);
+
+function Line({
+  messages,
+  name,
+  total,
+}: {
+  messages: readonly Unfinished[];
+  name: string;
+  total: number | undefined;
+}) {
+  const navigate = useNavigate();
+  return (
+    <Panel
+      title="The line"
+      sub="in the order in which they were accepted"
+      end={
+        <PageLink className="link" to="/messages" search={{ queueName: name }}>
+          {total === undefined ? "All in Messages" : `All ${formatCount(total)} in Messages`}
+        </PageLink>
+      }
+    >
+      {messages.length === 0 ? (
+        <Empty title="Nothing waits in line" />
+      ) : (
+        <Table
+          label={`Messages that wait in queue ${name}`}
+          rows={messages.slice(0, 20)}
+          keyOf={({ messageId }) => messageId}
+          open={({ messageId }) => void navigate({ to: "/messages", search: { open: messageId } })}
+          columns={[
+            { head: "Message", className: "w-id", cell: ({ messageId }) => <Id id={messageId} /> },
+            { head: "To", cell: ({ url }) => <Url url={url} /> },
+            { head: "Label", className: "p3 w-where", cell: ({ label }) => label ?? "" },
+            { head: "Accepted", className: "num time w-m", cell: ({ createdAt }) => <Time at={createdAt} /> },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}

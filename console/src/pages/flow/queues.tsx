@@ -1,0 +1,86 @@
+import { useState } from "react";
+import { useNavigate } from "@tanstack/react-router";
+import { Plus } from "lucide-react";
+import type { Response } from "../../api/client.ts";
+import { useRead } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Button, Time } from "../../parts/basics.tsx";
+import { Loaded, Panel } from "../../parts/panel.tsx";
+import { State } from "../../parts/state.tsx";
+import type { Column } from "../../parts/table.tsx";
+import { Table } from "../../parts/table.tsx";
+import { Empty } from "../../parts/trouble.tsx";
+import { formatCount, formatMany } from "../../parts/words.ts";
+import { Page } from "../../shell/shell.tsx";
+import { PauseQueue, QueueForm } from "./queueActions.tsx";
+
+export type Queue = Response<"GET /v2/queues">[number];
+
+/** All queues: how much waits in each, how many it sends at once, and which are paused. */
+export function QueuesPage() {
+  const queues = useRead("GET /v2/queues");
+  const may = useMay();
+  const navigate = useNavigate();
+  const [isNew, setIsNew] = useState(false);
+  const create = may.manage && (
+    <Button icon={Plus} onClick={() => setIsNew(true)}>
+      New queue
+    </Button>
+  );
+  return (
+    <Page title="Queues" count={queues.data && formatMany(queues.data.length, "queue")}>
+      <div className="toolbar">
+        <span className="spring" />
+        {create}
+      </div>
+      <Loaded query={queues} what="The queues">
+        {(rows) => (
+          <Panel>
+            {rows.length === 0 ? (
+              <Empty title="No queues yet">
+                <p>
+                  A queue sends its messages in order, and no more than its parallelism at once. The first
+                  message that names one creates it.
+                </p>
+              </Empty>
+            ) : (
+              <Table
+                label="Queues"
+                className="cards"
+                columns={columns}
+                rows={rows.toSorted((one, other) => other.lag - one.lag)}
+                keyOf={({ name }) => name}
+                open={({ name }) => void navigate({ to: `/queues/${encodeURIComponent(name)}` })}
+              />
+            )}
+          </Panel>
+        )}
+      </Loaded>
+      <QueueForm isOpen={isNew} close={() => setIsNew(false)} />
+    </Page>
+  );
+}
+
+const columns: readonly Column<Queue>[] = [
+  {
+    head: "State",
+    className: "c-state w-state",
+    cell: ({ paused, lag }) =>
+      paused ? (
+        <State state="paused" word="Paused" />
+      ) : lag > 0 ? (
+        <State state="delivering" word="At work" />
+      ) : (
+        <State state="delivered" word="Empty" />
+      ),
+  },
+  { head: "Queue", className: "c-what", cell: ({ name }) => <span className="host">{name}</span> },
+  { head: "In it", className: "num c-when w-s", cell: ({ lag }) => <b>{formatCount(lag)}</b> },
+  { head: "Parallelism", className: "num p1 w-m", cell: ({ parallelism }) => formatCount(parallelism) },
+  { head: "Changed", className: "num time p2 w-m", cell: ({ updatedAt }) => <Time at={updatedAt} /> },
+  {
+    head: <span className="vh">Actions</span>,
+    className: "act w-act2",
+    cell: (queue) => <PauseQueue queue={queue} />,
+  },
+];

@@ -1,0 +1,62 @@
+import { Time } from "../../parts/basics.tsx";
+import { Visible } from "../../parts/payload.tsx";
+import { Glyph } from "../../parts/state.tsx";
+import { formatMany, formatSpan } from "../../parts/words.ts";
+import type { LogEntry } from "./states.ts";
+import { logStates } from "./states.ts";
+
+/** Entries of the log of a message, latest first, with the pauses between them. */
+export function Attempts({ entries }: { entries: readonly LogEntry[] }) {
+  return (
+    <section>
+      <h2>
+        What happened
+        <span className="end">{formatMany(entries.length, "entry", "entries")}, latest first</span>
+      </h2>
+      <ol className="attempts">
+        {entries.flatMap((entry, at) => {
+          const before = entries[at + 1];
+          const pause = before ? entry.time - before.time : 0;
+          return [
+            <Attempt key={`${entry.time} ${entry.state}`} entry={entry} />,
+            ...(pause > 1_000
+              ? [
+                  <li key={`gap ${entry.time}`} className="gap">
+                    <span>{formatSpan(pause)} apart</span>
+                  </li>,
+                ]
+              : []),
+          ];
+        })}
+      </ol>
+    </section>
+  );
+}
+
+function Attempt({ entry }: { entry: LogEntry }) {
+  const { state, word } = logStates[entry.state];
+  const { responseStatus, error, responseBody, nextDeliveryTime } = entry;
+  const isBad = state === "failed" || state === "retrying";
+  return (
+    <li>
+      <Glyph state={state} />
+      <Time at={entry.time} as="clock" />
+      <span>
+        {word}
+        {responseStatus !== undefined && <b className={isBad ? "code-bad" : undefined}> {responseStatus}</b>}
+      </span>
+      <span className="took">
+        {nextDeliveryTime !== undefined && (
+          <>
+            next <Time at={nextDeliveryTime} />
+          </>
+        )}
+      </span>
+      {(error ?? responseBody) !== undefined && (
+        <span className="more">
+          <Visible text={(error ?? responseBody ?? "").slice(0, 500)} />
+        </span>
+      )}
+    </li>
+  );
+}

@@ -1,0 +1,87 @@
+import { Play, X } from "lucide-react";
+import { send } from "../../api/client.ts";
+import { useChange } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Button } from "../../parts/basics.tsx";
+import { PageLink } from "../../parts/link.tsx";
+import { useDo } from "../../shell/toasts.tsx";
+import type { Wait } from "./states.ts";
+
+type Help = { verb: string; act: () => Promise<unknown>; done: string; undo?: () => Promise<unknown> };
+
+/** Returns what helps a message first: resume the queue or the key. Null if nothing does at once. */
+function findHelp(wait: Wait | undefined): Help | null {
+  const { queue, key } = wait ?? {};
+  if (wait?.reason === "queue-paused" && queue !== undefined)
+    return {
+      verb: "Resume queue",
+      act: () => send("POST /v2/queues/{name}/resume", { params: { name: queue } }),
+      undo: () => send("POST /v2/queues/{name}/pause", { params: { name: queue } }),
+      done: `Queue ${queue} is resumed`,
+    };
+  if (wait?.reason === "key-paused" && key !== undefined)
+    return {
+      verb: "Resume key",
+      act: () => send("POST /v2/flowControl/{key}/resume", { params: { key } }),
+      undo: () => send("POST /v2/flowControl/{key}/pause", { params: { key } }),
+      done: `Key ${key} is resumed`,
+    };
+  return null;
+}
+
+/** The one button that helps a waiting message first, or the way to what holds it. */
+export function HelpFirst({
+  id,
+  wait,
+  isSmall = false,
+}: {
+  id: string;
+  wait: Wait | undefined;
+  isSmall?: boolean;
+}) {
+  const may = useMay();
+  const act = useDo();
+  const change = useChange((run: () => Promise<unknown>) => run());
+  const help = findHelp(wait);
+  const ahead = wait?.behind?.[0]?.messageId;
+  if (help && may.manage)
+    return (
+      <Button
+        isSmall={isSmall}
+        icon={Play}
+        onClick={() => void act(() => change.mutateAsync(help.act), help.done, help.undo)}
+      >
+        {help.verb}
+      </Button>
+    );
+  if (ahead !== undefined && ahead !== id)
+    return (
+      <PageLink className="btn sm" to="/messages" search={{ open: ahead }}>
+        Who is ahead
+      </PageLink>
+    );
+  if (wait?.queue !== undefined && wait.reason === "queue")
+    return (
+      <PageLink className="btn sm" to={`/queues/${encodeURIComponent(wait.queue)}`}>
+        See the queue
+      </PageLink>
+    );
+  return null;
+}
+
+/** A button that cancels a message. The message can be published again, so it asks nothing. */
+export function CancelMessage({ id }: { id: string }) {
+  const may = useMay();
+  const act = useDo();
+  const change = useChange(() => send("DELETE /v2/messages/{messageId}", { params: { messageId: id } }));
+  return may.manage ? (
+    <Button
+      isSmall
+      kind="danger"
+      icon={X}
+      onClick={() => void act(() => change.mutateAsync(undefined), "The message is cancelled")}
+    >
+      Cancel
+    </Button>
+  ) : null;
+}

@@ -1,0 +1,291 @@
+import { useEffect, useState } from "react";
+import { useRead } from "../../api/queries.ts";
+import { PageLink } from "../../parts/link.tsx";
+import type { FilterField } from "../../parts/filters.tsx";
+import { FilterBar, Pager, useFilters } from "../../parts/filters.tsx";
+import { Loaded, Panel } from "../../parts/panel.tsx";
+import type { Column } from "../../parts/table.tsx";
+import { Table } from "../../parts/table.tsx";
+import { Empty } from "../../parts/trouble.tsx";
+import { formatCount } from "../../parts/words.ts";
+import { Button, Id, Time, Url, useNow } from "../../parts/basics.tsx";
+import { describeWait } from "./describe.ts";
+import { Visible } from "../../parts/payload.tsx";
+import { State } from "../../parts/state.tsx";
+import { Page, InDrawer } from "../../shell/shell.tsx";
+import { MessageBulk } from "./bulk.tsx";
+import { MessageDrawer } from "./drawer.tsx";
+import { LogList } from "./log.tsx";
+import type { Unfinished } from "./states.ts";
+import { stateWords } from "./states.ts";
+import { HelpFirst } from "./help.tsx";
+import { useSteady } from "../../parts/steady.ts";
+
+const views = [
+  { view: undefined, name: "Not finished" },
+  { view: "DELIVERED", name: "Delivered" },
+  { view: "FAILED", name: "Failed" },
+  { view: "CANCELLED", name: "Cancelled" },
+  { view: "log", name: "All in the log" },
+] as const;
+
+const states = ["pending", "retrying", "delivering", "held", "paused"] as const;
+
+/** The filters that the list of unfinished messages and the bulk actions share. */
+export const messageFields: readonly FilterField[] = [
+  { name: "state", title: "State", options: states },
+  { name: "gate", title: "Held by", options: ["queue", "key", "endpoint", "account", "capacity"] },
+  { name: "label", title: "Label" },
+  { name: "queueName", title: "Queue" },
+  { name: "flowControlKey", title: "Key" },
+  { name: "url", title: "URL", hint: "https://…" },
+  { name: "host", title: "Host" },
+  { name: "topicName", title: "URL group" },
+  { name: "scheduleId", title: "Schedule" },
+  { name: "workflowRunId", title: "Run" },
+  { name: "messageIds", title: "Id", hint: "msg_…" },
+  { name: "callerIP", title: "Caller" },
+];
+
+/** The messages: those that are not finished with what they wait for, and the log of the others. */
+export function MessagesPage() {
+  const { values, set } = useFilters();
+  const { view, open } = values;
+  return (
+    <Page title="Messages">
+      <nav className="tabs" aria-label="State">
+        {views.map(({ view: one, name }) => (
+          <PageLink
+            key={name}
+            to="/messages"
+            search={{ view: one }}
+            {...(one === view && { marks: "below" as const })}
+          >
+            {name}
+          </PageLink>
+        ))}
+      </nav>
+      {view === undefined ? <UnfinishedList /> : <LogList view={view} />}
+      {open !== undefined && (
+        <InDrawer>
+          <MessageDrawer
+            key={open}
+            id={open}
+            close={() => set({ open: undefined, cursor: values["cursor"], back: values["back"] })}
+          />
+        </InDrawer>
+      )}
+    </Page>
+  );
+}
+
+function UnfinishedList() {
+  const { values, set } = useFilters();
+  const { view: _view, open, back: _back, ...query } = values;
+  const list = useRead("GET /v2/messages", { query: { count: 50, ...query } });
+  const [isActing, setIsActing] = useState(false);
+  const { rows, newCount, showNew } = useSteady(
+    list.data?.messages,
+    ({ messageId }) => messageId,
+    JSON.stringify(query),
+  );
+  const hasFilter = messageFields.some(({ name }) => values[name] !== undefined);
+  useEffect(() => setIsActing(false), [values["view"]]);
+  const { total, more } = list.data ?? {};
+  return (
+    <>
+      <StateTabs />
+      <div className="toolbar">
+        <FilterBar fields={messageFields} fallback="label" placeholder="Filter by label, URL or id" />
+        <span className="spring only-wide" />
+        <Button isSmall aria-pressed={isActing} onClick={() => setIsActing(!isActing)}>
+          Act on all
+        </Button>
+      </div>
+      {isActing && <MessageBulk close={() => setIsActing(false)} />}
+      <Loaded query={list} what="The messages">
+        {(data) => (
+          <Panel footer={<ListFoot shown={rows.length} total={total} more={more} cursor={data.cursor} />}>
+            {newCount > 0 && (
+              <button type="button" className="newbar" onClick={showNew}>
+                {newCount} new
+              </button>
+            )}
+            {rows.length === 0 ? (
+              <NothingHere
+                hasFilter={hasFilter}
+                clear={() => set(Object.fromEntries(messageFields.map(({ name }) => [name, undefined])))}
+              />
+            ) : (
+              <Table
+                label="Messages that are not finished"
+                className="two cards"
+                columns={columns}
+                rows={rows}
+                keyOf={({ messageId }) => messageId}
+                open={({ messageId }) =>
+                  set({ open: messageId, cursor: values["cursor"], back: values["back"] })
+                }
+                openKey={open}
+              />
+            )}
+          </Panel>
+        )}
+      </Loaded>
+    </>
+  );
+}
+
+/** The states as one press each: what is held, what retries, what is paused. */
+function StateTabs() {
+  const { values, set } = useFilters();
+  return (
+    <div className="seg" role="group" aria-label="Only one state">
+      <button
+        type="button"
+        aria-pressed={values["state"] === undefined}
+        onClick={() => set({ state: undefined })}
+      >
+        All
+      </button>
+      {states.map((state) => (
+        <button
+          key={state}
+          type="button"
+          aria-pressed={values["state"] === state}
+          onClick={() => set({ state })}
+        >
+          {stateWords[state]}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+type FootProps = {
+  shown: number;
+  total: number | undefined;
+  more: boolean | undefined;
+  cursor: string | undefined;
+};
+
+const ListFoot = ({ shown, total, more, cursor }: FootProps) => (
+  <>
+    <span>
+      {formatCount(shown)}
+      {total !== undefined && ` of ${formatCount(total)}${more ? " or more" : ""}`}
+    </span>
+    <span className="only-wide">
+      <span className="keys">
+        <kbd>j</kbd>
+        <kbd>k</kbd>
+      </span>{" "}
+      to move, <kbd>Enter</kbd> to open
+    </span>
+    <Pager cursor={cursor} />
+  </>
+);
+
+const NothingHere = ({ hasFilter, clear }: { hasFilter: boolean; clear(): void }) =>
+  hasFilter ? (
+    <Empty
+      title="No unfinished message matches these filters"
+      actions={
+        <>
+          <PageLink className="btn" to="/messages" search={{ view: "log" }}>
+            Look in the log
+          </PageLink>
+          <Button kind="ghost" onClick={clear}>
+            Clear filters
+          </Button>
+        </>
+      }
+    >
+      <p>It may be delivered or failed: the log keeps it for some days.</p>
+    </Empty>
+  ) : (
+    <Empty title="Nothing waits">
+      <p>Every message is delivered, failed or cancelled. New ones show up here by themselves.</p>
+    </Empty>
+  );
+
+const columns: readonly Column<Unfinished>[] = [
+  {
+    head: "State",
+    className: "c-state w-state",
+    cell: ({ state }) => <State state={state} word={stateWords[state]} />,
+  },
+  { head: "Message", className: "c-what", cell: (row) => <MessageCell row={row} /> },
+  { head: "Why it waits", className: "c-why w-why", cell: (row) => <WhyCell row={row} /> },
+  {
+    head: "Attempt",
+    className: "p3 w-s",
+    cell: ({ attempts, maxRetries, responseStatus }) => (
+      <>
+        <div className="l1">
+          {attempts} of {maxRetries + 1}
+        </div>
+        {responseStatus !== undefined && <div className="l2 code-bad">{responseStatus}</div>}
+      </>
+    ),
+  },
+  {
+    head: "Due",
+    className: "num c-when p2 w-m",
+    cell: ({ dueAt, createdAt }) => <Time at={dueAt ?? createdAt} />,
+  },
+];
+
+const MessageCell = ({
+  row: { messageId, method, url, label, queueName, flowControlKey },
+}: {
+  row: Unfinished;
+}) => (
+  <>
+    <div className="l1">
+      <span className="method">{method}</span>
+      <Url url={url} />
+    </div>
+    <div className="l2">
+      <Id id={messageId} />
+      {label !== undefined && <span className="t">{label}</span>}
+      {queueName !== undefined && (
+        <PageLink className="t" to={`/queues/${encodeURIComponent(queueName)}`}>
+          queue {queueName}
+        </PageLink>
+      )}
+      {flowControlKey !== undefined && <span className="t">key {flowControlKey}</span>}
+    </div>
+  </>
+);
+
+function WhyCell({ row }: { row: Unfinished }) {
+  const { waitingOn, error } = row;
+  const now = useNow();
+  return (
+    <div className="why">
+      <div>
+        <div className="l1">
+          <span className="t" title={waitingOn?.text}>
+            {waitingOn ? describeWait(waitingOn, now) : "It is about to be sent"}
+          </span>
+        </div>
+        <div className="l2">
+          {waitingOn?.status !== undefined && <span className="code-bad">{waitingOn.status}</span>}
+          {waitingOn?.position !== undefined && (
+            <span className="t">
+              {formatCount(waitingOn.position)}
+              {waitingOn.more ? "+" : ""} ahead
+            </span>
+          )}
+          {error !== undefined && (
+            <span className="t">
+              <Visible text={error} />
+            </span>
+          )}
+        </div>
+      </div>
+      <HelpFirst id={row.messageId} wait={waitingOn} isSmall />
+    </div>
+  );
+}

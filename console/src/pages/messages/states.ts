@@ -1,0 +1,59 @@
+import type { Response } from "../../api/client.ts";
+import type { StateName } from "../../parts/state.tsx";
+
+/** An unfinished message, as the list shows it. */
+export type Unfinished = Response<"GET /v2/messages">["messages"][number];
+/** An entry of the log of a message. */
+export type LogEntry = Response<"GET /v2/logs">["events"][number];
+/** The reason why a message waits. */
+export type Wait = NonNullable<Response<"GET /v2/messages/{messageId}">["waitingOn"]>[number];
+
+/** The word of each state of an unfinished message. */
+export const stateWords: Record<Unfinished["state"], string> = {
+  pending: "Not due",
+  retrying: "Retrying",
+  delivering: "Delivering",
+  held: "Held",
+  paused: "Paused",
+};
+
+/** The state and the word of each entry of the log. */
+export const logStates: Record<LogEntry["state"], { state: StateName; word: string }> = {
+  CREATED: { state: "pending", word: "Created" },
+  ACTIVE: { state: "delivering", word: "Active" },
+  RETRY: { state: "retrying", word: "Retry" },
+  ERROR: { state: "failed", word: "Error" },
+  DELIVERED: { state: "delivered", word: "Delivered" },
+  FAILED: { state: "failed", word: "Failed" },
+  CANCEL_REQUESTED: { state: "cancelled", word: "Cancelling" },
+  CANCELLED: { state: "cancelled", word: "Cancelled" },
+};
+
+/** The gate that a reason belongs to. */
+export const gateOf: Record<Wait["reason"], "time" | "queue" | "key" | "host" | "account" | "capacity"> = {
+  "not-due": "time",
+  retry: "time",
+  due: "time",
+  queue: "queue",
+  "queue-paused": "queue",
+  "key-parallelism": "key",
+  "key-rate": "key",
+  "key-paused": "key",
+  "account-endpoint": "host",
+  account: "account",
+  host: "capacity",
+  "server-held": "capacity",
+  turn: "capacity",
+  sending: "capacity",
+  "lease-over": "capacity",
+};
+
+/** Returns the state of a message by the first reason for which it waits. */
+export function stateOfWait(reason: Wait["reason"] | undefined): { state: StateName; word: string } {
+  if (reason === undefined) return { state: "pending", word: "Waiting" };
+  if (reason === "not-due" || reason === "due") return { state: "pending", word: "Not due" };
+  if (reason === "retry") return { state: "retrying", word: "Retrying" };
+  if (reason === "sending" || reason === "lease-over") return { state: "delivering", word: "Delivering" };
+  if (reason.endsWith("-paused")) return { state: "paused", word: "Paused" };
+  return { state: "held", word: "Held" };
+}

@@ -1,0 +1,107 @@
+import { Time, useNow } from "../../parts/basics.tsx";
+import { PageLink } from "../../parts/link.tsx";
+import { Glyph } from "../../parts/state.tsx";
+import { Visible } from "../../parts/payload.tsx";
+import { formatCount } from "../../parts/words.ts";
+import { HelpFirst } from "./help.tsx";
+import { describeWait } from "./describe.ts";
+import type { Wait } from "./states.ts";
+import { gateOf, stateOfWait } from "./states.ts";
+
+const gates = ["time", "queue", "key", "host", "account", "capacity"] as const;
+const gateNames = {
+  time: "Its time",
+  queue: "Queue",
+  key: "Key",
+  host: "Host",
+  account: "Account",
+  capacity: "Capacity",
+};
+
+/** Why a message waits: the reason that applies now, who is ahead, and the button that helps. */
+export function WhyItWaits({ id, waits }: { id: string; waits: readonly Wait[] }) {
+  const [first] = waits;
+  if (!first) return null;
+  return (
+    <section>
+      <h2>Why it waits</h2>
+      {waits.map((wait) => (
+        <Reason key={wait.reason} wait={wait} />
+      ))}
+      <Gates first={first} waits={waits} />
+      <div className="actions">
+        <HelpFirst id={id} wait={first} />
+      </div>
+    </section>
+  );
+}
+
+function Reason({ wait }: { wait: Wait }) {
+  const { until, behind = [], position, more, error } = wait;
+  const now = useNow();
+  return (
+    <div className="stack">
+      <p title={wait.text}>
+        <b>{describeWait(wait, now)}</b>
+        {until !== undefined && (
+          <>
+            , at <Time at={until} as="clock" />
+          </>
+        )}
+        .
+      </p>
+      {error !== undefined && (
+        <p className="err">
+          <Visible text={error} />
+        </p>
+      )}
+      {position !== undefined && position > 0 && (
+        <p>
+          {formatCount(position)}
+          {more ? " or more" : ""} are ahead of it.
+        </p>
+      )}
+      {behind.length > 0 && (
+        <ul className="ahead">
+          {behind.map(({ messageId, text: about }) => (
+            <li key={messageId}>
+              <PageLink className="link id" to="/messages" search={{ open: messageId }}>
+                {messageId}
+              </PageLink>{" "}
+              <span className="sub">{about}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+/** The gates of a message, in their order. The first that is shut stops it. */
+function Gates({ first, waits }: { first: Wait; waits: readonly Wait[] }) {
+  const shutAt = gates.indexOf(gateOf[first.reason]);
+  return (
+    <ol className="gates" aria-label="Gates in their order">
+      {gates.map((gate, at) => {
+        const wait = waits.find(({ reason }) => gateOf[reason] === gate);
+        const isShut = wait !== undefined;
+        const kind = isShut ? "shut" : at > shutAt ? "later" : "";
+        return (
+          <li key={gate} className={kind}>
+            <Glyph state={wait ? stateOfWait(wait.reason).state : at > shutAt ? "pending" : "delivered"} />
+            <b>{gateNames[gate]}</b>
+            <span>
+              {isShut
+                ? at === shutAt
+                  ? "stops it here"
+                  : "will stop it"
+                : at > shutAt
+                  ? "not reached"
+                  : "open"}
+            </span>
+          </li>
+        );
+      })}
+    </ol>
+  );
+}

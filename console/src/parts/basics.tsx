@@ -1,0 +1,119 @@
+import type { LucideIcon } from "lucide-react";
+import { Check, Copy } from "lucide-react";
+import type { ButtonHTMLAttributes, ReactNode } from "react";
+import { useEffect, useState } from "react";
+import { formatClock, formatExact, formatRelative, shortId, splitUrl } from "./words.ts";
+
+/** An icon of 16 px. It says nothing to a screen reader: its button does. */
+export const Icon = ({ of: Shape, size = "" }: { of: LucideIcon; size?: "s" | "l" | "" }) => (
+  <Shape className={`icon ${size}`} aria-hidden="true" />
+);
+
+type ButtonProps = Omit<ButtonHTMLAttributes<HTMLButtonElement>, "className"> & {
+  kind?: "primary" | "danger" | "danger-fill" | "ghost";
+  isSmall?: boolean;
+  icon?: LucideIcon;
+  /** A button without text. The label is its name. */
+  label?: string;
+};
+
+/** A button. While `disabled`, it stays in the order of the keyboard and does nothing. */
+export function Button({ kind, isSmall, icon, label, children, disabled, onClick, ...rest }: ButtonProps) {
+  const names = ["btn", kind, isSmall && "sm", label !== undefined && children === undefined && "square"];
+  return (
+    <button
+      type="button"
+      {...rest}
+      className={names.filter(Boolean).join(" ")}
+      aria-label={label}
+      title={label}
+      aria-disabled={disabled || undefined}
+      onClick={disabled ? (event) => event.preventDefault() : onClick}
+    >
+      {icon && <Icon of={icon} />}
+      {children}
+    </button>
+  );
+}
+
+/** Returns the time, renewed every second while the page can be seen. */
+export function useNow(every = 1_000): number {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || setNow(Date.now()), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}
+
+/** A time, relative up to a day. The exact one is in its title. */
+export function Time({ at, as = "relative" }: { at: number; as?: "relative" | "clock" }) {
+  const now = useNow(as === "relative" ? 1_000 : 60_000);
+  return (
+    <time dateTime={new Date(at).toISOString()} title={formatExact(at)}>
+      {as === "relative" ? formatRelative(at, now) : formatClock(at, now)}
+    </time>
+  );
+}
+
+/** An id, shortened in its middle. */
+export const Id = ({ id, isWhole = false }: { id: string; isWhole?: boolean }) => (
+  <span className="id" title={id}>
+    {isWhole ? id : shortId(id)}
+  </span>
+);
+
+/** A URL as text: its host first. It is never a link, because a stranger may have chosen it. */
+export function Url({ url }: { url: string }) {
+  const { host, path } = splitUrl(url);
+  return (
+    <span className="t" title={url}>
+      <span className="host">{host}</span>
+      <span className="path">{path}</span>
+    </span>
+  );
+}
+
+/** Puts a text on the clipboard. Over plain HTTP, the clipboard of the browser is not there. */
+export async function copyText(text: string): Promise<void> {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "vh";
+  document.body.append(area);
+  area.select();
+  // oxlint-disable-next-line typescript/no-deprecated -- the only way over plain HTTP
+  document.execCommand("copy");
+  area.remove();
+}
+
+/** A button that copies a text and says that it did. */
+export function CopyButton({
+  text,
+  children,
+  label,
+}: {
+  text: string | (() => string);
+  children?: ReactNode;
+  label?: string;
+}) {
+  const [isDone, setIsDone] = useState(false);
+  const copy = (): void => {
+    void copyText(typeof text === "string" ? text : text()).then(() => {
+      setIsDone(true);
+      setTimeout(() => setIsDone(false), 1_500);
+    });
+  };
+  const name = isDone ? "Copied" : (label ?? "Copy");
+  return (
+    <Button
+      isSmall
+      kind="ghost"
+      icon={isDone ? Check : Copy}
+      onClick={copy}
+      {...(children === undefined && { label: name })}
+    >
+      {children === undefined ? undefined : isDone ? "Copied" : children}
+    </Button>
+  );
+}

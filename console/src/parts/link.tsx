@@ -1,0 +1,24 @@
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+
+type PageLinkProps = {
+  to: string;
+  search?: Readonly<Record<string, string | undefined>>;
+  className?: string;
+  title?: string;
+  /** Marks the link while its page is shown. `exact`: not while a page below it is shown. */
+  marks?: "exact" | "below";
+  children: ReactNode;
+};
+
+/** A link to a page of the console. Its address is text, because parts of it may be names that people chose. */
+export const PageLink = ({ search = {}, marks, ...rest }: PageLinkProps) => (
+  <Link
+    {...rest}
+    search={search}
+    {...(marks && {
+      activeOptions: { exact: marks === "exact", includeSearch: false },
+      activeProps: { "aria-current": "page" as const },
+    })}
+  />
+);

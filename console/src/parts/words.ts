@@ -1,0 +1,101 @@
+const second = 1_000;
+const minute = 60 * second;
+const hour = 60 * minute;
+const day = 24 * hour;
+
+const whole = new Intl.NumberFormat("en-US");
+const short = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
+
+/** Returns a number with separators, such as 1,284. */
+export const formatCount = (value: number): string => whole.format(value);
+
+/** Returns a span in at most two units, such as `42 s`, `1 h 12 min` or `3 d`. */
+export function formatSpan(millis: number): string {
+  const value = Math.max(0, millis);
+  if (value < second) return `${Math.round(value)} ms`;
+  if (value < 10 * second) return `${short.format(value / second)} s`;
+  if (value < minute) return `${Math.round(value / second)} s`;
+  if (value < hour) return withRest([value, minute, "min"], [second, "s"], value < 10 * minute);
+  if (value < day) return withRest([value, hour, "h"], [minute, "min"], true);
+  return withRest([value, day, "d"], [hour, "h"], value < 10 * day);
+}
+
+function withRest(
+  [value, unit, name]: [number, number, string],
+  [restUnit, restName]: [number, string],
+  hasRest: boolean,
+): string {
+  const full = Math.floor(value / unit);
+  const rest = Math.floor((value % unit) / restUnit);
+  return hasRest && rest > 0 ? `${full} ${name} ${rest} ${restName}` : `${full} ${name}`;
+}
+
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const dayAndClock = new Intl.DateTimeFormat("en-GB", {
+  weekday: "short",
+  day: "numeric",
+  month: "short",
+  hour: "2-digit",
+  minute: "2-digit",
+});
+const exact = new Intl.DateTimeFormat("en-GB", {
+  year: "numeric",
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  fractionalSecondDigits: 3,
+  timeZoneName: "short",
+});
+
+/** Returns a time of day, with the date if it is not near `now`. */
+export const formatClock = (time: number, now: number): string =>
+  Math.abs(now - time) < day ? clock.format(time) : dayAndClock.format(time);
+
+/** Returns a time exactly, for a title. */
+export const formatExact = (time: number): string => exact.format(time);
+
+/** Returns how long ago or ahead a time is, up to a day, and then its date. */
+export function formatRelative(time: number, now: number): string {
+  const distance = time - now;
+  if (Math.abs(distance) < second) return "now";
+  if (Math.abs(distance) >= day) return dayAndClock.format(time);
+  return distance > 0 ? `in ${formatSpan(distance)}` : `${formatSpan(-distance)} ago`;
+}
+
+/** Returns a size such as `1.0 MiB`. */
+export function formatBytes(bytes: number): string {
+  if (bytes < 1024) return `${bytes} B`;
+  const units = ["KiB", "MiB", "GiB", "TiB"];
+  let value = bytes / 1024;
+  let at = 0;
+  while (value >= 1024 && at < units.length - 1) {
+    value /= 1024;
+    at++;
+  }
+  return `${value.toFixed(1)} ${units[at]}`;
+}
+
+/** Shortens an id in its middle: `msg_7HpZ…m2c`. */
+export const shortId = (id: string): string => (id.length <= 16 ? id : `${id.slice(0, 8)}…${id.slice(-3)}`);
+
+/** Returns a count with the word for it, such as `1 message` or `3 messages`. */
+export const formatMany = (count: number, word: string, words = `${word}s`): string =>
+  `${formatCount(count)} ${count === 1 ? word : words}`;
+
+/** Splits a URL into what is read first and the rest. A text that is not a URL is all host. */
+export function splitUrl(url: string): { host: string; path: string } {
+  const [, host = url, path = ""] = /^https?:\/\/([^/?#]*)(.*)$/s.exec(url) ?? [];
+  return { host, path: path === "/" ? "" : path };
+}
+
+/** Returns the text of an error. */
+export const toMessage = (error: unknown): string =>
+  error instanceof Error ? error.message : "unknown error";
+
+/** Returns a text of a form. A file counts as none. */
+export function readField(given: FormData, name: string): string {
+  const value = given.get(name);
+  return typeof value === "string" ? value : "";
+}

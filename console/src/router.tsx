@@ -1,0 +1,65 @@
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { consoleBase } from "./api/client.ts";
+import { Missing, PageFailed, PageLoading } from "./pages/other.tsx";
+import { OverviewPage } from "./pages/overview.tsx";
+import { Shell } from "./shell/shell.tsx";
+
+/** The search parameters of a page: texts, so that every filter is in its address. */
+export type Search = Readonly<Record<string, string | undefined>>;
+
+const validateSearch = (given: Record<string, unknown>): Search =>
+  Object.fromEntries(
+    Object.entries(given)
+      .filter(([, value]) => typeof value === "string" || typeof value === "number")
+      .map(([name, value]) => [name, String(value)]),
+  );
+
+const root = createRootRoute({ component: Shell, notFoundComponent: Missing, validateSearch });
+
+const overview = createRoute({ getParentRoute: () => root, path: "/", component: OverviewPage });
+
+const messages = createRoute({
+  getParentRoute: () => root,
+  path: "/messages",
+  component: lazyRouteComponent(() => import("./pages/messages/messages.tsx"), "MessagesPage"),
+});
+
+const queues = createRoute({
+  getParentRoute: () => root,
+  path: "/queues",
+  component: lazyRouteComponent(() => import("./pages/flow/queues.tsx"), "QueuesPage"),
+});
+
+const queue = createRoute({
+  getParentRoute: () => root,
+  path: "/queues/$name",
+  component: lazyRouteComponent(() => import("./pages/flow/queue.tsx"), "QueuePage"),
+});
+
+const keys = createRoute({
+  getParentRoute: () => root,
+  path: "/keys",
+  component: lazyRouteComponent(() => import("./pages/flow/keys.tsx"), "KeysPage"),
+});
+
+export const router = createRouter({
+  routeTree: root.addChildren([overview, messages, queues, queue, keys]),
+  basepath: consoleBase.pathname,
+  defaultErrorComponent: PageFailed,
+  defaultPendingComponent: PageLoading,
+  defaultPreload: "intent",
+  parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
+  stringifySearch: (search) => {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(search))
+      if (value !== undefined && value !== "") query.set(name, String(value));
+    return query.size === 0 ? "" : `?${query}`;
+  },
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,40 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { RotateCw, Unplug } from "lucide-react";
+import { useEffect, useState } from "react";
+import { Trouble } from "../api/client.ts";
+import { Button, Icon, Time } from "../parts/basics.tsx";
+
+/** Says that the server does not answer, and since when what is shown holds. */
+export function NoConnection() {
+  const client = useQueryClient();
+  const [since, setSince] = useState<number | null>(null);
+  useEffect(
+    () =>
+      client.getQueryCache().subscribe(({ query, type }) => {
+        if (type !== "updated") return;
+        const { status, dataUpdatedAt } = query.state;
+        const reason: unknown = query.state.fetchFailureReason ?? query.state.error;
+        if (reason instanceof Trouble && reason.status === 0)
+          setSince((known) => known ?? (dataUpdatedAt || Date.now()));
+        else if (status === "success" && reason === null) setSince(null);
+      }),
+    [client],
+  );
+  return since === null ? null : (
+    <section className="callout bad" role="alert">
+      <Icon of={Unplug} />
+      <div>
+        <h2>The server does not answer</h2>
+        <p>
+          You see what was known <Time at={since} />. The page tries again by itself. What the server has
+          accepted is safe.
+        </p>
+      </div>
+      <div className="actions">
+        <Button icon={RotateCw} onClick={() => void client.refetchQueries({ type: "active" })}>
+          Try now
+        </Button>
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,35 @@
+import { ListOrdered, Mail, ScrollText, Search } from "lucide-react";
+import type { Choice } from "./palette.tsx";
+import { places } from "./places.ts";
+
+/** Returns what a text can mean: an id by its kind, or else a filter, and the pages whose names contain it. */
+export function findPlaces(typed: string): readonly Choice[] {
+  const text = typed.trim();
+  const words = text.toLowerCase();
+  const pages = places
+    .flatMap((group) => group.pages)
+    .filter(({ name }) => name.toLowerCase().includes(words))
+    .map(({ to, name, icon, key }): Choice => ({ to, name, icon, about: key ? `g ${key}` : "" }));
+  return text === "" ? pages : [...findById(text), ...pages];
+}
+
+/** Returns what an id or another text may name. The prefix of an id tells its kind. */
+function findById(text: string): Choice[] {
+  if (text.startsWith("msg_"))
+    return [
+      { to: "/messages", search: { open: text }, name: "Message", about: text, icon: Mail },
+      {
+        to: "/messages",
+        search: { view: "log", messageId: text },
+        name: "Its log",
+        about: text,
+        icon: ScrollText,
+      },
+    ];
+  if (/^https?:\/\//.test(text))
+    return [{ to: "/messages", search: { url: text }, name: "Messages to URL", about: text, icon: Search }];
+  return [
+    { to: "/messages", search: { label: text }, name: "Messages with label", about: text, icon: Mail },
+    { to: `/queues/${encodeURIComponent(text)}`, name: "Queue", about: text, icon: ListOrdered },
+  ];
+}

@@ -1,0 +1,83 @@
+import { PageLink } from "../parts/link.tsx";
+import { ChevronDown, CircleQuestionMark, Sun } from "lucide-react";
+import { useState } from "react";
+import { useSession } from "../api/session.ts";
+import { Button, Icon } from "../parts/basics.tsx";
+import { AccountMenu } from "./account.tsx";
+import { Mark } from "./brand.tsx";
+import type { Place } from "./places.ts";
+import { places } from "./places.ts";
+import { toggleTheme } from "./theme.ts";
+
+/** The navigation: all pages, the account, help and the theme. */
+export function Navigation({ help, isOpen, close }: { help(): void; isOpen: boolean; close(): void }) {
+  return (
+    <nav className={`side ${isOpen ? "open" : ""}`} aria-label="Main" onClick={close}>
+      <PageLink className="brand" to="/">
+        <Mark />
+        Waypost
+      </PageLink>
+      <Account />
+      {places.map(({ title, pages }) => (
+        <div key={pages[0]?.to} className="nav">
+          {title !== null && <h2>{title}</h2>}
+          {pages.map((place) => (
+            <PlaceLink key={place.to} place={place} />
+          ))}
+        </div>
+      ))}
+      <div className="side-foot">
+        <Person />
+        <Button kind="ghost" isSmall icon={CircleQuestionMark} label="Keys (?)" onClick={help} />
+        <Button kind="ghost" isSmall icon={Sun} label="Light or dark" onClick={toggleTheme} />
+      </div>
+    </nav>
+  );
+}
+
+const PlaceLink = ({ place }: { place: Place }) => (
+  <PageLink to={place.to} marks={place.to === "/" ? "exact" : "below"}>
+    <Icon of={place.icon} />
+    {place.name}
+  </PageLink>
+);
+
+function Account() {
+  const { session } = useSession();
+  const [isOpen, setIsOpen] = useState(false);
+  return (
+    <>
+      <button
+        type="button"
+        className="account"
+        aria-haspopup="dialog"
+        onClick={(event) => {
+          event.stopPropagation();
+          setIsOpen(true);
+        }}
+      >
+        <b className="ellipsis">{session.account?.name ?? "No account"}</b>
+        {session.rights === "read" && <span className="sub">read-only</span>}
+        <Icon of={ChevronDown} size="s" />
+      </button>
+      <AccountMenu isOpen={isOpen} close={() => setIsOpen(false)} />
+    </>
+  );
+}
+
+function Person() {
+  const { session } = useSession();
+  const opener = {
+    password: "password",
+    main: "main token",
+    readOnly: "read-only token",
+    token: "token",
+    operator: "operator",
+  };
+  return (
+    <div>
+      <b className="ellipsis">{session.name || "Signed in"}</b>
+      {session.openedWith ? `with ${opener[session.openedWith]}` : session.operator ? "as the operator" : ""}
+    </div>
+  );
+}

@@ -1,0 +1,146 @@
+import { Outlet, useRouterState } from "@tanstack/react-router";
+import { Menu, Search } from "lucide-react";
+import type { ReactNode } from "react";
+import { createContext, use, useCallback, useEffect, useMemo, useState } from "react";
+import { createPortal } from "react-dom";
+import { useSession } from "../api/session.ts";
+import { Button, Icon } from "../parts/basics.tsx";
+import { Panel } from "../parts/panel.tsx";
+import { Empty } from "../parts/trouble.tsx";
+import { KeyHelp, useShellKeys } from "./keys.tsx";
+import { LiveContext, useLive } from "./live.ts";
+import { Navigation } from "./navigation.tsx";
+import { NoConnection } from "./connection.tsx";
+import { Palette } from "./palette.tsx";
+import { ToastProvider } from "./toasts.tsx";
+
+/** Where the open drawer is shown: beside the page. */
+const DrawerContext = createContext<HTMLElement | null>(null);
+
+/** Shows something in the drawer beside the page. */
+export function InDrawer({ children }: { children: ReactNode }) {
+  const place = use(DrawerContext);
+  return place ? createPortal(children, place) : null;
+}
+
+/** The frame of every page. */
+export function Shell() {
+  const [open, setOpen] = useState<"search" | "help" | "menu" | null>(null);
+  const [drawer, setDrawer] = useState<HTMLElement | null>(null);
+  const [isPaused, setIsPaused] = useState(false);
+  const [frozen, setFrozen] = useState<string | null>(null);
+  const live = useMemo(
+    () => ({ isLive: !isPaused && frozen === null, isPaused, frozen, pause: setIsPaused, freeze: setFrozen }),
+    [isPaused, frozen],
+  );
+  const { session } = useSession();
+  const path = useRouterState({ select: ({ location }) => location.pathname });
+  const hasAccount = session.account !== null || path.endsWith("/operator");
+  const close = useCallback(() => setOpen(null), []);
+  const search = useCallback(() => setOpen("search"), []);
+  const help = useCallback(() => setOpen("help"), []);
+  const pause = useCallback(() => setIsPaused((paused) => !paused), []);
+  useShellKeys({ search, help, pause });
+  return (
+    <LiveContext value={live}>
+      <ToastProvider>
+        <DrawerContext value={drawer}>
+          <a className="skip" href="#content">
+            Skip to content
+          </a>
+          <div className="app">
+            <Navigation help={help} isOpen={open === "menu"} close={() => open === "menu" && close()} />
+            <div className="main">
+              <TopContext value={{ search, menu: () => setOpen((now) => (now === "menu" ? null : "menu")) }}>
+                {hasAccount ? <Outlet /> : <NoAccount />}
+              </TopContext>
+            </div>
+            <div className="drawer-place" ref={setDrawer} />
+          </div>
+          <Palette isOpen={open === "search"} close={close} />
+          <KeyHelp isOpen={open === "help"} close={close} />
+        </DrawerContext>
+      </ToastProvider>
+    </LiveContext>
+  );
+}
+
+const TopContext = createContext({ search: () => undefined as void, menu: () => undefined as void });
+
+type PageProps = {
+  title: string;
+  crumbs?: ReactNode;
+  count?: ReactNode;
+  isLive?: boolean;
+  children: ReactNode;
+};
+
+/** A page: its head, with the way to everything else, and its content. */
+export function Page({ title, crumbs, count, isLive = true, children }: PageProps) {
+  const { search, menu } = use(TopContext);
+  const { session } = useSession();
+  useEffect(() => {
+    document.title = `${title} · ${session.account?.name ?? "Waypost"}`;
+  }, [title, session.account?.name]);
+  return (
+    <>
+      <header className="top">
+        <Button kind="ghost" icon={Menu} label="Menu" id="menu" onClick={menu} />
+        {crumbs ? (
+          <div className="crumbs">
+            {crumbs}
+            <h1>{title}</h1>
+          </div>
+        ) : (
+          <h1>{title}</h1>
+        )}
+        {count !== undefined && <span className="count only-wide">{count}</span>}
+        <span className="spring" />
+        <button type="button" className="find" onClick={search} title="Search or paste an id">
+          <Icon of={Search} />
+          <span>Search or paste an id</span>
+          <span className="keys" aria-hidden="true">
+            <kbd>⌘</kbd>
+            <kbd>K</kbd>
+          </span>
+        </button>
+        {isLive && <LiveButton />}
+      </header>
+      <main className="page" id="content" tabIndex={-1}>
+        <NoConnection />
+        {children}
+      </main>
+    </>
+  );
+}
+
+/** Whether the page reads again by itself. Pressing it pauses or continues. */
+function LiveButton() {
+  const { isPaused, frozen, pause } = useLive();
+  const text = frozen ?? (isPaused ? "Paused" : "Live");
+  return (
+    <button
+      type="button"
+      className={`live ${frozen !== null || isPaused ? "frozen" : ""}`}
+      aria-pressed={isPaused}
+      title={isPaused ? "Continue reading again (p)" : "Pause reading again (p)"}
+      onClick={() => pause(!isPaused)}
+    >
+      <span>{text}</span>
+    </button>
+  );
+}
+
+/** The operator has not chosen an account yet. */
+const NoAccount = () => (
+  <Page title="No account" isLive={false}>
+    <Panel>
+      <Empty title="Choose an account">
+        <p>
+          You are signed in as the operator. Press “No account” to switch to an account; its audit log records
+          it.
+        </p>
+      </Empty>
+    </Panel>
+  </Page>
+);

@@ -1,0 +1,48 @@
+// node scripts/run.js scripts/consoleScreens.ts <folder> [page…]: takes screenshots of the pages of the web
+// console of a server with every state, in both themes and three widths. With --readme, it takes the picture
+// of the README.
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { Browser, Page } from "playwright-core";
+import { launchBrowser } from "../test/console/chromium.ts";
+import { startConsoleServer } from "../test/console/consoleServer.ts";
+import { listPages, signIn } from "../test/console/pages.ts";
+import { buildConsole } from "./buildConsole.js";
+
+const widths = [360, 1280, 2560] as const;
+const themes = ["light", "dark"] as const;
+
+const [folder = "screens", ...only] = process.argv.slice(2).filter((one) => one !== "--readme");
+const isForReadme = process.argv.includes("--readme");
+buildConsole();
+mkdirSync(folder, { recursive: true });
+const browser = await launchBrowser();
+if (typeof browser === "string") throw new Error(browser);
+const server = await startConsoleServer();
+try {
+  await takeAll(browser);
+} finally {
+  await browser.close();
+  await server.close();
+}
+
+async function takeAll(opened: Browser): Promise<void> {
+  const context = await opened.newContext({ viewport: { width: 1280, height: 800 }, locale: "en-US" });
+  const page = await context.newPage();
+  await signIn(page, server);
+  if (isForReadme) return takePicture(page, "overview", { width: 1280, theme: "light" });
+  for (const name of Object.keys(listPages()))
+    if (only.length === 0 || only.includes(name))
+      for (const theme of themes) for (const width of widths) await takePicture(page, name, { width, theme });
+}
+
+async function takePicture(
+  page: Page,
+  name: string,
+  { width, theme }: { width: number; theme: "light" | "dark" },
+): Promise<void> {
+  await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+  await page.setViewportSize({ width, height: width < 640 ? 780 : 900 });
+  await listPages()[name]?.(page, server);
+  await page.screenshot({ path: join(folder, `${name}-${width}-${theme}.png`), fullPage: !isForReadme });
+}

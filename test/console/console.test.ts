@@ -1,0 +1,239 @@
+import { createRequire } from "node:module";
+import type { Browser, BrowserContext, Locator, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { buildConsole } from "../../scripts/buildConsole.js";
+import { launchBrowser } from "./chromium.ts";
+import type { ConsoleServer } from "./consoleServer.ts";
+import { startConsoleServer, operatorPassword } from "./consoleServer.ts";
+import { listPages, openPage, settled, signIn } from "./pages.ts";
+
+const found = await launchBrowser();
+if (typeof found === "string") process.stderr.write(`the tests of the console are skipped: ${found}\n`);
+const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+
+describe.skipIf(typeof found === "string")("the console in a browser", () => {
+  const browser = found as Browser;
+  let server: ConsoleServer;
+  let context: BrowserContext;
+  let page: Page;
+  /** Errors of scripts and violations of the Content-Security-Policy that the page has reported. */
+  const reports: string[] = [];
+
+  beforeAll(async () => {
+    buildConsole();
+    server = await startConsoleServer();
+    context = await newContext();
+    page = await context.newPage();
+    page.on("pageerror", (error) => reports.push(error.message));
+    page.on("console", (message) => message.type() === "error" && reports.push(message.text()));
+    await signIn(page, server);
+  });
+  afterAll(async () => {
+    await browser.close();
+    await server.close();
+  });
+  const newContext = async (): Promise<BrowserContext> => {
+    const made = await browser.newContext({
+      viewport: { width: 1280, height: 900 },
+      locale: "en-US",
+      reducedMotion: "reduce",
+    });
+    made.setDefaultTimeout(10_000);
+    return made;
+  };
+
+  test("the printed address signs in once, without the token in it", async () => {
+    expect(server.signIn).not.toContain(server.token);
+    expect(page.url()).not.toContain("code=");
+    const other = await (await newContext()).newPage();
+    await other.goto(server.signIn);
+    await expectShown(other.getByRole("button", { name: "Sign in" }));
+    await other.context().close();
+  });
+
+  test("an account logs in with its password and logs out, and a wrong password is refused", async () => {
+    const other = await (await newContext()).newPage();
+    await openLogin(other, server);
+    await other.getByLabel("Account").fill("testUser1");
+    await other.getByLabel("Password").fill("wrong");
+    await other.getByRole("button", { name: "Sign in" }).click();
+    await expectShown(other.getByRole("alert").getByText("wrong or was replaced"));
+    await other.getByLabel("Password").fill("testPassword");
+    await other.getByLabel("Your name").fill("maria");
+    await other.getByRole("button", { name: "Sign in" }).click();
+    await expectShown(other.getByRole("heading", { name: "Nothing needs you" }));
+    await expectShown(other.getByRole("heading", { name: "No messages yet" }));
+    await other.getByRole("button", { name: "testUser1" }).click();
+    await other.getByRole("button", { name: "Log out" }).click();
+    await expectShown(other.getByRole("button", { name: "Sign in" }));
+    await other.context().close();
+  });
+
+  test("the operator switches to an account", async () => {
+    const other = await (await newContext()).newPage();
+    await openLogin(other, server);
+    await other.getByRole("button", { name: "Operator" }).click();
+    await other.getByLabel("Password").fill(operatorPassword);
+    await other.getByRole("button", { name: "Sign in" }).click();
+    await other.getByRole("button", { name: "No account" }).click();
+    await other.getByLabel("Switch to account").selectOption("testUser1");
+    await expectShown(other.getByRole("button", { name: "testUser1" }));
+    await other.context().close();
+  });
+
+  test("a read-only session shows no button that changes anything", async () => {
+    const made = (await (
+      await fetch(`${server.url}/v2/tokens`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${server.token}` },
+        body: JSON.stringify({ name: "looks", verbs: ["read"] }),
+      })
+    ).json()) as { token: string };
+    const other = await (await newContext()).newPage();
+    await openLogin(other, server);
+    await other.getByRole("button", { name: "Token" }).click();
+    await other.getByRole("textbox", { name: "Token" }).fill(made.token);
+    await other.getByRole("button", { name: "Sign in" }).click();
+    await expectShown(other.locator("nav.side"));
+    for (const open of Object.values(listPages())) {
+      await open(other, server);
+      const names = await other.locator("main button, aside button, main a.btn").allInnerTexts();
+      expect(
+        names.filter((name) =>
+          /^(Resume|Pause|Cancel|Delete|New|Set|Retry|Publish|Revoke)\b/.test(name.trim()),
+        ),
+      ).toEqual([]);
+    }
+    await other.context().close();
+  });
+
+  test.each(Object.keys(listPages()))("axe finds nothing serious on: %s", async (name) => {
+    for (const theme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme: theme });
+      await listPages()[name]?.(page, server);
+      expect(await findViolations(page), theme).toEqual([]);
+    }
+  });
+
+  test.each(Object.keys(listPages()))(
+    "nothing sticks out at 360 px, and nothing moves by itself, on: %s",
+    async (name) => {
+      await page.setViewportSize({ width: 360, height: 780 });
+      await listPages()[name]?.(page, server);
+      const width = await page.locator("html").evaluate((html) => html.scrollWidth);
+      expect(width).toBeLessThanOrEqual(360);
+      await page.setViewportSize({ width: 1280, height: 900 });
+      await page.addInitScript({ content: countShifts });
+      await listPages()[name]?.(page, server);
+      expect(await readShifts(page)).toBe(0);
+    },
+  );
+
+  test("a paused queue is resumed from the overview, and it can be undone", async () => {
+    await openPage(page, server, "/");
+    await page.getByRole("button", { name: "Resume queue" }).click();
+    await expectShown(page.getByText("Queue returns is resumed"));
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expectShown(page.getByText("Undone"));
+    await expectShown(page.getByText("Queue returns is paused"));
+  });
+
+  test("a message is found by a pasted id, says why it waits, and who is ahead of it", async () => {
+    await openPage(page, server, "/messages?queueName=parcels&state=held");
+    const id = (await page.locator("tbody .id").first().getAttribute("title")) ?? "";
+    await openPage(page, server, "/");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Search or paste an id" }).fill(id);
+    await page.keyboard.press("Enter");
+    const drawer = page.getByRole("complementary", { name: `Message ${id}` });
+    await expectShown(drawer.getByText("Queue parcels is full"));
+    await drawer.getByRole("link", { name: "Who is ahead" }).click();
+    await expectShown(page.locator(".drawer").getByText("Being sent"));
+    await page.keyboard.press("Escape");
+    await page.locator(".drawer").waitFor({ state: "detached" });
+  });
+
+  test("a list is walked by the keyboard alone", async () => {
+    await openPage(page, server, "/messages?state=paused");
+    for (const key of ["j", "j", "k", "Enter"]) await page.keyboard.press(key);
+    await expectShown(page.locator(".drawer"));
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("g");
+    await page.keyboard.press("q");
+    await expectShown(page.getByRole("heading", { name: "Queues" }));
+    await page.keyboard.press("?");
+    await expectShown(page.getByRole("dialog", { name: "Keys" }));
+    await page.keyboard.press("Escape");
+  });
+
+  test("filters are in the address, and a bulk action is a dry run first", async () => {
+    await openPage(page, server, "/messages");
+    await page.getByRole("searchbox", { name: "Filter" }).fill("reminder");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/label=reminder/);
+    await page.getByRole("button", { name: /Act on all/ }).click();
+    await expectShown(page.getByRole("heading", { name: "Cancel 1 messages" }));
+    await page.getByRole("button", { name: "Cancel 1", exact: true }).click();
+    const dialog = page.getByRole("dialog", { name: "Cancel 1 messages" });
+    await dialog.getByRole("button", { name: "Cancel 1", exact: true }).click();
+    await expectShown(page.getByText("No unfinished message matches these filters"));
+  });
+
+  test("hostile payloads run nothing, and hidden characters are shown", async () => {
+    await openPage(page, server, "/messages?view=FAILED&label=hostile");
+    await page.locator("tr[data-opens]").first().click();
+    await settled(page);
+    await expectShown(page.locator(".drawer").getByText("What happened"));
+    expect(await page.title()).not.toContain("owned");
+    expect(await page.locator("img").count()).toBe(0);
+  });
+
+  test("no script failed and no CSP report came on any page", () => {
+    // The browser reports each refused request as an error; these are the ones that the tests cause.
+    expect(reports.filter((text) => !/status of (401|404)/.test(text))).toEqual([]);
+  });
+});
+
+const expectShown = (locator: Locator): Promise<void> => locator.waitFor();
+
+async function openLogin(page: Page, { url }: ConsoleServer): Promise<void> {
+  await page.goto(`${url}/console/`);
+  await expectShown(page.getByRole("button", { name: "Sign in" }));
+}
+
+/** Returns what axe finds serious or critical: the rule, and where. */
+async function findViolations(page: Page): Promise<string[]> {
+  // The policy of the page lets no other script run, so axe runs in an isolated world.
+  const session = await page.context().newCDPSession(page);
+  const { readFileSync } = await import("node:fs");
+  const { frameTree } = await session.send("Page.getFrameTree");
+  const { executionContextId } = await session.send("Page.createIsolatedWorld", {
+    frameId: frameTree.frame.id,
+  });
+  const run = (expression: string) =>
+    session.send("Runtime.evaluate", {
+      expression,
+      contextId: executionContextId,
+      awaitPromise: true,
+      returnByValue: true,
+    });
+  await run(readFileSync(axe, "utf8"));
+  const { result } = await run(
+    "axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations" +
+      ".filter(({impact}) => impact === 'serious' || impact === 'critical')" +
+      ".flatMap(({id, nodes}) => nodes.map(({target, failureSummary: why}) => `${id}: ${target} ${why}`)))",
+  );
+  await session.detach();
+  return result.value as string[];
+}
+
+/** Counts how far things move by themselves on the next page that is opened. It is plain JavaScript. */
+const countShifts = `
+  globalThis.layoutShift = 0;
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) globalThis.layoutShift += entry.value;
+  }).observe({ type: "layout-shift", buffered: true });
+`;
+
+const readShifts = (page: Page): Promise<number> =>
+  page.evaluate(() => Number(Reflect.get(globalThis, "layoutShift") ?? -1));
