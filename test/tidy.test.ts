@@ -62,6 +62,7 @@ describe("imports", () => {
         "routes/deadLetters",
         "routes/messages",
         "routes/workflows",
+        "routes/jobs",
         "routes",
         "fastPublish",
         "console",

@@ -15,8 +15,7 @@ import { createAttemptLog, createRequestLog } from "./serverLog.ts";
 import { commandLine, createServerAdmin, listenForAdmin } from "./accountAdmin.ts";
 import type { Actor } from "../core/model/auditEntry.ts";
 import { isDeleted } from "../core/commands/account.ts";
-import { limitToDescriptors } from "../core/fairness/descriptors.ts";
-import type { Account, AccountId, Millis } from "../core/model/message.ts";
+import type { Account, AccountId, Millis, NodeId } from "../core/model/message.ts";
 import { createIdGenerator } from "../core/values/ids.ts";
 import {
   alarm as wakeAfter,
@@ -25,12 +24,14 @@ import {
   systemClock,
   systemRandom,
 } from "../clock/clock.ts";
-import { descriptorLimit } from "../delivery/http/descriptors.ts";
 import { createDeliver } from "../delivery/deliver.ts";
 import { HoldWatch } from "../delivery/holdWatch.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
 import { createEgress } from "../delivery/http/egress.ts";
 import { createSpaceTask } from "../maintenance/giveBackSpace.ts";
+import { limitToDescriptors } from "../core/fairness/descriptors.ts";
+import { descriptorLimit } from "../delivery/http/descriptors.ts";
+import { JobRunner } from "../maintenance/jobs.ts";
 import { createSpendingDuty } from "../maintenance/meterSpending.ts";
 import { createStorageTask } from "../maintenance/storage.ts";
 import { createTrimmingTask } from "../maintenance/trimHistory.ts";
@@ -88,7 +89,7 @@ export async function serve(
   const opened = await openStore(settings, { node, log, onOutdated, onBroken, onDamage });
   try {
     if (hold) await opened.store.hold.set(true);
-    return await serveStore(settings, { log, firstAccounts, opened, health });
+    return await serveStore(settings, { log, firstAccounts, opened, health, node });
   } catch (error) {
     await opened.close();
     throw error;
@@ -105,6 +106,7 @@ type ServeStoreOptions = {
   firstAccounts: () => readonly NewAccount[];
   opened: OpenedStore;
   health: Health;
+  node: NodeId;
 };
 
 /**
@@ -133,14 +135,14 @@ const otherTables = "another version has replaced the tables, so this node has s
 
 async function serveStore(
   settings: ServerConfig,
-  { log, firstAccounts, opened, health }: ServeStoreOptions,
+  { log, firstAccounts, opened, health, node }: ServeStoreOptions,
 ): Promise<RunningServer> {
   const { store, keys, close } = opened;
   const newId = createIdGenerator(systemRandom);
   const { present, created } = await findOrCreateAccounts(opened, firstAccounts);
   if (created.length === 0 && present.every(isDeleted)) log.warn(noAccountWarning);
-  const work = createWork(settings, { store, log, newId });
-  const { dispatcher, scheduler } = work;
+  const work = createWork(settings, { store, log, newId, node });
+  const { dispatcher, scheduler, jobRunner } = work;
   let isStopping = false;
   const createAdmin = (actor: Actor) =>
     createServerAdmin(store, {
@@ -175,6 +177,7 @@ async function serveStore(
   await work.holdWatch.start();
   dispatcher.start();
   scheduler.start();
+  jobRunner.start();
   return {
     url: formatUrl(settings.host, api.server.address()),
     accountUrl: accountApi && formatUrl(settings.host, accountApi.server.address()),
@@ -193,6 +196,7 @@ async function serveStore(
       );
       await work.holdWatch.stop();
       await dispatcher.stop(settings.grace);
+      await jobRunner.stop();
       await scheduler.stop();
       await work.closeConnections();
       await close();
@@ -205,7 +209,12 @@ type Work = ReturnType<typeof createWork>;
 
 function createWork(
   settings: ServerConfig,
-  { store, log, newId }: { store: Store; log: Logger; newId: ReturnType<typeof createIdGenerator> },
+  {
+    store,
+    log,
+    newId,
+    node,
+  }: { store: Store; log: Logger; newId: ReturnType<typeof createIdGenerator>; node: NodeId },
 ) {
   const clock = systemClock;
   const egress = createEgress({ allow: settings.egressAllow });
@@ -230,10 +239,11 @@ function createWork(
     clock,
     logFailure,
   });
+  const isShared = settings.databaseUrl !== "";
   const holdWatch = new HoldWatch({
     store,
     clock,
-    isShared: settings.databaseUrl !== "",
+    isShared,
     onChange: (isHeld) => {
       dispatcher.setHold(isHeld);
       if (isHeld) log.warn(heldWarning);
@@ -241,7 +251,9 @@ function createWork(
     },
     logFailure,
   });
-  return { egress, longWork, dispatcher, scheduler, holdWatch, closeConnections: () => deliverer.close() };
+  const jobRunner = new JobRunner({ store, clock, node, hasOtherNodes: isShared, logFailure });
+  const closeConnections = (): Promise<void> => deliverer.close();
+  return { egress, longWork, dispatcher, scheduler, holdWatch, jobRunner, closeConnections };
 }
 
 /** Returns what the API needs besides settings. */
@@ -252,6 +264,7 @@ const createApiParts = (
   store,
   now: () => systemClock.now(),
   longWork: work.longWork,
+  wakeJobs: () => work.jobRunner.wake(),
   refusedHost: work.egress.refusedHost,
   log: createRequestLog(log),
   wakeWhenIdle,

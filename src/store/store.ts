@@ -201,7 +201,7 @@ export const tableNames: readonly TableName[] = [
     "usage",
     "dayCounts",
   ] as const),
-  ...(["secondCounts", "audit"] as const),
+  ...(["secondCounts", "audit", "jobs"] as const),
 ];
 
 const tableOrder = new Map<string, number>(tableNames.map((name, index) => [name, index]));

@@ -82,6 +82,13 @@ export function createStorageReads(memory: Memory): StorageReads {
     sourceBySecret: async (hash) =>
       [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
     encryptionStatus: async () => [],
+    dueJobs: async (now, limit) =>
+      filterRows(memory.tables.jobs, ({ dueAt }) => dueAt !== null && dueAt <= now)
+        .sort(
+          (a, b) =>
+            (a.dueAt ?? 0) - (b.dueAt ?? 0) || compareText(a.account, b.account) || compareText(a.id, b.id),
+        )
+        .slice(0, limit),
     tokenByHash: async (hash) => [...memory.tables.tokens.values()].find((one) => one.hash === hash) ?? null,
     queueMessages: async ({ account, queue, limit }) =>
       filterRows(messages, (row) => row.account === account && row.queue === queue && isUnfinished(row))

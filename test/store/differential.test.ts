@@ -39,7 +39,7 @@ import {
 // failure names its seed; WAYPOST_SEED=<seed> repeats it.
 
 const chosen = process.env["WAYPOST_SEED"];
-const fixed: readonly number[] = [56, 106, 55];
+const fixed: readonly number[] = [6, 38, 47];
 const quick = chosen === undefined ? randomInt(2 ** 31) : Number(chosen);
 /**
  * The number of batches. Each takes longer than the one before, because the tables grow, so several short
@@ -137,7 +137,9 @@ async function everywhere(
     .filter(({ failureCallback }) => failureCallback?.state === "CALLBACK_FAIL")
     .map(({ id }) => id);
   const known = { dlqIds: letters.map(({ id }) => id), runDlqIds: ofRuns.map(({ id }) => id), toRepeat };
+  const jobs = await world.store.read.dueJobs(Infinity, 5);
   return {
+    jobs,
     deliveries: first.deliveries,
     messageIds: messageIds.slice(-4),
     ...known,

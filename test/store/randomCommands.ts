@@ -3,7 +3,8 @@ import type { DueRow } from "../../src/core/commands/quarantine.ts";
 import type { CommandName, CommandInput } from "../../src/core/commands/index.ts";
 import { spans } from "../../src/core/values/limits.ts";
 import type { Delivery, Endpoint, FlowControl, MessageInput, Millis } from "../../src/core/model/message.ts";
-import { makeDueRows, makeTurns } from "./randomParts.ts";
+import { makeDueRows, makeJobCommand, makeTurns } from "./randomParts.ts";
+import type { Job } from "../../src/core/model/job.ts";
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
 import { makeAccount, bytes, makeCallback, makeInput, makeOutcome } from "./storeFixture.ts";
 
@@ -29,6 +30,7 @@ type Observed = {
   sourceIds: readonly string[];
   waiterIds: readonly string[];
   deliveries: readonly Delivery[];
+  jobs: readonly Job[];
 };
 
 /**
@@ -46,6 +48,7 @@ export class RandomCommands {
   readonly #waiterIds: string[] = [];
   readonly #runDlqIds: string[] = [];
   #toRepeat: readonly string[] = [];
+  #jobs: readonly Job[] = [];
   readonly #runs: RandomRuns;
 
   constructor(random: () => number) {
@@ -75,6 +78,7 @@ export class RandomCommands {
     this.#dlqIds.push(...seen.dlqIds);
     this.#runDlqIds.push(...seen.runDlqIds);
     this.#toRepeat = seen.toRepeat;
+    this.#jobs = seen.jobs;
     this.#sourceIds.push(...seen.sourceIds);
     this.#waiterIds.push(...seen.waiterIds);
     this.#running.push(...seen.deliveries);
@@ -144,6 +148,9 @@ export class RandomCommands {
       },
       { name: "replayDeadLetter", input: { account, dlqId: dlqIds[0] ?? "none", ...this.#replay() } },
       { name: "deleteDeadLetters", input: { account, dlqIds, logRetention: retention.log } },
+      makeJobCommand(account, { jobs: this.#jobs, ids: [...dlqIds, ...this.#messageIds.slice(-2)] }, (list) =>
+        this.#pickOne(list),
+      ),
       { name: "createAccount", input: makeAccount(account) },
       { name: "rotateKeys", input: { account: this.#isRare() ? "none" : account, force: true, by } },
       { name: "expire", input: { account, retention, now, limit: this.#pickOne([1, 3, 100]) } },

@@ -40,6 +40,8 @@ export type RouteContext = {
   /** Calls `wake` once after a time, unless the returned function is called before. */
   wakeAfter(after: Millis, wake: () => void): () => void;
   retention: Retention;
+  /** Tells this node that a job was created. Default: jobs begin when a node looks for them. */
+  wakeJobs?: () => void;
   /** The number of queues that an account may have. Default: see `limits`. */
   maxQueues?: number;
   /** The brand of messages whose publish request shows none. Default: the neutral brand. */

@@ -10,6 +10,7 @@ import { groups } from "./messages/groups.ts";
 import { healthReports } from "./accounts/health.ts";
 import { hooks } from "./messages/hooks.ts";
 import { sourceCalls } from "./messages/sourceCalls.ts";
+import { jobs } from "./jobs/jobs.ts";
 import { signingKeys } from "./accounts/keys.ts";
 import { log } from "./messages/log.ts";
 import { messages } from "./messages/messages.ts";
@@ -53,6 +54,7 @@ export const routes: readonly Route[] = [
   runStatus,
   ...waits,
   ...workflowDlq,
+  ...jobs,
   ...hooks,
   ...sources,
   ...sourceCalls,

@@ -25,6 +25,7 @@ import type { Decision } from "../decision/command.ts";
 import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
 import { pauseLimiter, pinFlowControl, resetRate, resumeLimiter, unpinFlowControl } from "./flowControl.ts";
 import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./urlGroup.ts";
+import { auditWords, continueJob, createJob, noteJob, removeJobs, stopJob } from "./job.ts";
 import { publish } from "./publish.ts";
 import { rewrite } from "./rewrite.ts";
 import { deleteQueue, upsertQueue } from "./queue.ts";
@@ -69,6 +70,9 @@ export const commands = {
   finishRun,
   wait,
   notify,
+  continueJob,
+  noteJob,
+  removeJobs,
   ...messageCommands(),
   ...accountCommands(),
   ...setUpCommands(),
@@ -101,6 +105,10 @@ function messageCommands() {
         ({ dlqIds }) => dlqIds,
         ({ length }) => length,
       ),
+    ),
+    createJob: audited(createJob, ({ action }, { id }) => ({ what: auditWords[action], object: id })),
+    stopJob: audited(stopJob, ({ id }, answer) =>
+      answer?.stopped ? { what: "job.stop", object: id, count: answer.job.done } : null,
     ),
     replayDeadLetter: audited(replayDeadLetter, ({ dlqId, change, overrides }) => ({
       what: "dlq.replay",
@@ -208,6 +216,9 @@ const internalCommands: ReadonlySet<CommandName> = new Set<CommandName>([
   "noteSpending",
   "noteStorage",
   "noteAcceptance",
+  "continueJob",
+  "noteJob",
+  "removeJobs",
 ]);
 
 /**

@@ -1,5 +1,6 @@
 import type { Deduplication } from "../model/deduplication.ts";
 import type { AuditEntry } from "../model/auditEntry.ts";
+import type { Job } from "../model/job.ts";
 import type {
   Account,
   AccountId,
@@ -57,6 +58,7 @@ export type Rows = {
   dayCounts: DayCount;
   secondCounts: SecondCount;
   audit: AuditEntry;
+  jobs: Job;
 };
 
 /** The name of a table. */

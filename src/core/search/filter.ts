@@ -1,42 +1,10 @@
 import type { TaggedList } from "./tags.ts";
 import { toTag, taggedStates } from "./tags.ts";
 import type { StoredMessage, LogState, Millis } from "../model/message.ts";
-import type { CallbackState, DeadLetter } from "../model/deadLetter.ts";
+import type { DeadLetter } from "../model/deadLetter.ts";
+import type { Filter } from "../model/filters.ts";
 
-/** Selects messages. A message must match every given filter, with any one of its values. */
-export type Filter = {
-  messageIds?: readonly string[];
-  dlqIds?: readonly string[];
-  urls?: readonly string[];
-  hosts?: readonly string[];
-  paths?: readonly string[];
-  labels?: readonly string[];
-  callerIps?: readonly string[];
-  states?: readonly LogState[];
-  responseStatuses?: readonly number[];
-  topicNames?: readonly string[];
-  queueNames?: readonly string[];
-  scheduleIds?: readonly string[];
-  flowControlKeys?: readonly string[];
-  /**
-   * For dead letters, `true` selects only those of workflow runs, and `false` excludes them. For unfinished
-   * messages, `false` excludes messages of runs, and `true` is not used.
-   */
-  belongsToRun?: boolean;
-  /** Matches only dead letters of runs. */
-  runIds?: readonly string[];
-  /** A run matches by its id or by the beginning of its id. */
-  runIdStarts?: readonly string[];
-  runUrls?: readonly string[];
-  runsCreatedAt?: readonly Millis[];
-  callbackStates?: readonly CallbackState[];
-  /**
-   * Limits the time of the listed item: of the creation, of the failure or of the log entry, depending on the
-   * list. `from` and `to` are inclusive.
-   */
-  from?: Millis;
-  to?: Millis;
-};
+export type { Filter } from "../model/filters.ts";
 
 /** The properties of a listed item that a filter can see. */
 export type FilteredItem = {

@@ -1,27 +1,9 @@
 import { matchesUrlParts } from "./filter.ts";
 import { toTag } from "./tags.ts";
-import type { Millis } from "../model/message.ts";
-import type { Run, RunState } from "../model/run.ts";
+import type { RunFilter } from "../model/filters.ts";
+import type { Run } from "../model/run.ts";
 
-/** Selects runs. A run must match every given filter, with any one of its values. */
-export type RunFilter = {
-  runIds?: readonly string[];
-  /** `urls` match exactly. `urlStarts` match the beginning of a URL. */
-  urls?: readonly string[];
-  urlStarts?: readonly string[];
-  hosts?: readonly string[];
-  paths?: readonly string[];
-  states?: readonly RunState[];
-  labels?: readonly string[];
-  flowControlKeys?: readonly string[];
-  callerIps?: readonly string[];
-  /** Matches exactly these runs, because several runs may have one id. */
-  runs?: readonly { runId: string; createdAt: Millis }[];
-  createdAt?: Millis;
-  /** Limits the time of the run's creation. `from` and `to` are inclusive. */
-  from?: Millis;
-  to?: Millis;
-};
+export type { RunFilter } from "../model/filters.ts";
 
 /** Reports whether a run matches a filter. */
 export function matchesRunFilter(filter: RunFilter, run: Run): boolean {

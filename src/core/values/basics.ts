@@ -43,7 +43,8 @@ export type IdKind =
   | "wfr"
   | "ntf"
   | "tok"
-  | "aud";
+  | "aud"
+  | "job";
 
 /** The prefix of headers and signatures: `Svc` or `Upstash`. */
 export type Brand = "svc" | "upstash";

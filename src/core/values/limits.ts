@@ -47,6 +47,8 @@ export const limits = {
   sources: 1_000,
   /** The tokens in addition to the two that every account has. */
   tokens: 1_000,
+  /** The jobs of an account, including those that have ended. */
+  jobs: 100,
   /** The limits of a workflow run: the steps in its history, and their bytes as they are sent. */
   steps: 10_000,
   historyBytes: 64 * 1024 * 1024,

@@ -36,6 +36,7 @@ import type { RunLogPage, RunLogQuery } from "./runLogs.ts";
 import { readRunLogPage } from "./runLogs.ts";
 import type { HostSituation, Situation } from "./situation.ts";
 import { readHosts, readSituation } from "./situation.ts";
+import type { Job } from "../../core/model/job.ts";
 import type { UnfinishedPage } from "./unfinished.ts";
 import { findUnfinished, listUnfinished } from "./unfinished.ts";
 import type { UnfinishedQuery } from "./unfinishedSets.ts";
@@ -72,7 +73,14 @@ export type MessageView = {
 export type OverLimitRow = { id: string | null; count: number };
 
 /** Tables with few rows per account, which are listed as they are: configuration, and rejections. */
-export type ResourceTableName = "urlGroups" | "limiters" | "schedules" | "sources" | "tokens" | "rejections";
+export type ResourceTableName =
+  | "urlGroups"
+  | "limiters"
+  | "schedules"
+  | "sources"
+  | "tokens"
+  | "rejections"
+  | "jobs";
 
 const maxCountedLeases = 10_000;
 const maxSlots = 1_000;
@@ -242,6 +250,8 @@ const createSetUpQueries = (storageReads: StorageReads) => ({
 
 /** Queries of upkeep: rows to remove or to encrypt again. */
 const createUpkeepQueries = (storageReads: StorageReads) => ({
+  /** Returns the jobs of all accounts that are due, the oldest first. */
+  dueJobs: (now: Millis, limit: number): Promise<readonly Job[]> => storageReads.dueJobs(now, limit),
   /**
    * Skips the newest `limit` rows of an account and returns the id of the next row, or null if the account
    * has at most `limit` rows. Also returns the number of rows, counted up to `limit`. The query reads that

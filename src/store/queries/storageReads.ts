@@ -11,6 +11,7 @@ import type {
   Millis,
   RunKey,
 } from "../../core/model/message.ts";
+import type { Job } from "../../core/model/job.ts";
 import type { QueueSlot } from "../../core/model/limiter.ts";
 import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { Waiter } from "../../core/model/run.ts";
@@ -85,6 +86,8 @@ export interface StorageReads {
     account: AccountId,
     newer: number,
   ): Promise<string | null>;
+  /** Returns the jobs that are due, of all accounts, the oldest first. */
+  dueJobs(now: Millis, limit: number): Promise<readonly Job[]>;
   tokenByHash(hash: string): Promise<Token | null>;
   sourceBySecret(secretHash: string): Promise<WebhookSource | null>;
   /** Returns how the secrets of rows are encrypted, in the order of their keys. */

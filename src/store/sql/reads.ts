@@ -91,6 +91,11 @@ export function createSqlReads(connection: DatabaseConnection): StorageReads {
     accounts: () => read(tables.accounts, { rest: "order by id", values: [] }),
     ...createCounts(connection),
     encryptionStatus: (name, range) => readEncryptionStatus(connection, name, range),
+    dueJobs: (now, limit) =>
+      read(tables.jobs, {
+        rest: "where due_at is not null and due_at <= ? order by due_at, account, id limit ?",
+        values: [now, limit],
+      }),
     ...createReadsByHash(connection),
     countLeased: async ({ account, now, until, scan }) => {
       const [row] = await connection.query(countLeasedSql, [now, until, scan, account]);

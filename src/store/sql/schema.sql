@@ -45,6 +45,16 @@ create table audit (
   primary key (account, id)
 ) /*sqlite: without rowid */;
 
+-- Bulk actions that run in the background. `due_at`: when the next portion may start; null after the end.
+create table jobs (
+  account text not null,
+  id text not null,
+  due_at bigint,
+  detail text not null,
+  primary key (account, id)
+) /*sqlite: without rowid */;
+create index jobs_due on jobs (due_at, account, id) where due_at is not null;
+
 -- Usage counters to which each batch adds. An id names the period and the node, so that nodes never update
 -- the same row.
 create table usage (

@@ -1,6 +1,5 @@
 import { compareForLocking } from "../../core/admission/gate.ts";
 import type { Deduplication } from "../../core/model/deduplication.ts";
-import type { AuditEntry } from "../../core/model/auditEntry.ts";
 import type { StoredMessage, UrlGroup, MessageState, Schedule } from "../../core/model/message.ts";
 import type { DeadLetter } from "../../core/model/deadLetter.ts";
 import type { Limiter } from "../../core/model/limiter.ts";
@@ -9,6 +8,7 @@ import type { Token } from "../../core/model/rights.ts";
 import { plaintextCipher } from "./keyRing.ts";
 import { withChecksums } from "./checksums.ts";
 import { formatStoredMessage, emptyFields } from "./detail.ts";
+import { actionTables } from "./actionTables.ts";
 import type { ColumnType, Tables } from "./table.ts";
 import { readAccount, readSource, writeAccount, writeSource } from "./encryptedColumns.ts";
 import {
@@ -376,25 +376,7 @@ export const tables: Tables = withChecksums({
       requests: readNumber(row.requests),
     }),
   },
-  audit: {
-    name: "audit",
-    columns: { account: "text", id: "text", time: "bigint", action: "text", detail: "text" },
-    key: ["account", "id"],
-    write: ({ account, id, time, what, ...detail }) => ({
-      account,
-      id,
-      time,
-      action: what,
-      detail: JSON.stringify(detail),
-    }),
-    read: (row) => ({
-      ...parseDetail<AuditEntry>(row),
-      account: readText(row.account),
-      id: readText(row.id),
-      time: readNumber(row.time),
-      what: readText(row.action),
-    }),
-  },
+  ...actionTables,
   tags: { name: "tags", ...keyOnlyTable },
   timeIndex: { name: "time_index", ...keyOnlyTable, contested: true, idempotent: true },
 });

@@ -101,15 +101,18 @@ test("commands of the server itself have no caller", () => {
   const own = (Object.keys(commands) as CommandName[]).filter((name) => !hasCaller(name)).toSorted();
   expect(own).toEqual([
     "claim",
+    "continueJob",
     "expire",
     "listDue",
     "noteAcceptance",
+    "noteJob",
     "noteSpending",
     "noteStorage",
     "noteTokenUse",
     "quarantine",
     "reclaim",
     "removeAccount",
+    "removeJobs",
     "renew",
     "returnLeases",
     "rewrite",

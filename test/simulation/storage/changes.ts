@@ -35,4 +35,5 @@ export const noChanges = (): Changes => ({
   dayCounts: [],
   secondCounts: [],
   audit: [],
+  jobs: [],
 });

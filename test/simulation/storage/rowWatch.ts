@@ -41,6 +41,7 @@ export class RowWatch {
     dayCounts: new Map(),
     secondCounts: new Map(),
     audit: new Map(),
+    jobs: new Map(),
   };
   readonly #written: Written[] = [];
 

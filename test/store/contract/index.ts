@@ -10,6 +10,7 @@ import { describeDue } from "./due.ts";
 import { describeEnds } from "./ends.ts";
 import { describeFailedRuns } from "./failedRuns.ts";
 import { describeHold } from "./hold.ts";
+import { describeJobs } from "./jobs.ts";
 import { describeLimiters } from "./limiters.ts";
 import { describeWaitlists } from "./waitlists.ts";
 import { describeObjectLimits } from "./objectLimits.ts";
@@ -56,7 +57,7 @@ const others = [
     describeSessions,
     describeTokens,
   ],
-  ...[describeAudit, describeFailedRuns, describeUsage, describeStored, describeHold],
+  ...[describeAudit, describeFailedRuns, describeJobs, describeUsage, describeStored, describeHold],
 ];
 
 /**

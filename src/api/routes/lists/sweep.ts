@@ -49,7 +49,7 @@ export async function readSweep(
 }
 
 /** Returns the id of the newest entry in the dead letter queue. */
-async function findNewestId(context: RouteContext, account: AccountId): Promise<string | undefined> {
+export async function findNewestId(context: RouteContext, account: AccountId): Promise<string | undefined> {
   const { entries } = await readEntries(context, account, {
     filter: {},
     order: "latestFirst",

@@ -145,7 +145,8 @@ const portion = 50;
 /** The maximum number of runs that one request cancels. */
 const maxCancelled = 100_000;
 
-const selectionSchema = z.object({
+/** The query parameters by which active runs are selected for cancelling. */
+export const runSelectionSchema = z.object({
   workflowRunIds: z
     .array(z.string())
     .max(1_000, "has more than 1000 values")
@@ -185,7 +186,7 @@ const cancelMany = route({
     "Cancels the active runs with the given ids, or those that pass all filters, newest first. Without " +
     "filters, cancels all active runs. Runs that do not exist or have ended are not counted; `failed` " +
     "lists those of them that the request names.",
-  query: selectionSchema,
+  query: runSelectionSchema,
   answers: {
     200: {
       about: "The number cancelled or, with dryRun=true, the number that would be cancelled.",
@@ -204,13 +205,13 @@ const cancelMany = route({
   },
 });
 
-type Selection = z.output<typeof selectionSchema>;
+type Selection = z.output<typeof runSelectionSchema>;
 
 /**
  * Returns the filter for the given parameters. Throws `Refusal` if `fromDate` is later than `toDate`, or if
  * an exact match is requested without a URL.
  */
-function toRunFilter(parameters: Selection): RunFilter {
+export function toRunFilter(parameters: Selection): RunFilter {
   if ((parameters.fromDate ?? 0) > (parameters.toDate ?? Infinity))
     throw new Refusal("invalid", "fromDate: is later than toDate; swap them");
   const isExact = parameters.workflowUrlExactMatch === "true";

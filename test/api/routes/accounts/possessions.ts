@@ -29,6 +29,7 @@ const kinds = [
   "sourceId",
   "secret",
   "tokenId",
+  "jobId",
 ] as const;
 /** The kinds of objects that paths can name. */
 export type Kind = (typeof kinds)[number];
@@ -86,7 +87,10 @@ export async function createPossessions(
   const { tokenId } = await ask("POST", "/v2/tokens", {
     body: JSON.stringify({ name: mark, verbs: ["read"] }),
   });
-  const made = { messageId, queue, key, group, scheduleId, tokenId };
+  const { jobId } = await ask("POST", "/v2/jobs", {
+    body: JSON.stringify({ action: "dlq.delete", filter: { label: mark } }),
+  });
+  const made = { messageId, queue, key, group, scheduleId, tokenId, jobId };
   const ids = { ...made, sourceId: source.sourceId, secret: String(source.url).split("/").at(-1) ?? "" };
   return {
     account,
@@ -159,6 +163,7 @@ const places: readonly (readonly [path: RegExp, kind: Kind])[] = [
   [/^\/v2\/schedules\/\{scheduleId\}/, "scheduleId"],
   [/^\/v2\/sources\//, "sourceId"],
   [/^\/v2\/tokens\//, "tokenId"],
+  [/^\/v2\/jobs\//, "jobId"],
   [/^\/v2\/in\//, "secret"],
   [/^\/v2\/(wait|notify|waiters)\/\{eventId\}/, "eventId"],
   [/^\/v2\/workflows\/dlq\/callback/, "failedCallback"],
@@ -184,6 +189,7 @@ const extraParts = ({
     body: { url: "https://e.example", step: { stepId: 2, stepName: "s", stepType: "Wait" } },
   },
   "POST /v2/tokens": { body: { verbs: ["read"] } },
+  "POST /v2/jobs": { body: { action: "dlq.delete", filter: {} } },
   "POST /v2/sources": { body: { name: "s", destination: "https://e.example" } },
   "PATCH /v2/sources/{sourceId}": { body: { paused: true } },
   "POST /v2/admin/accounts": { body: { name: "newcomer" } },

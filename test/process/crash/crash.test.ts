@@ -2,9 +2,9 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { openSqlite } from "../../src/store/sqlite/database.ts";
-import { expectStoredBytesInDatabase } from "../store/sql/stored.ts";
-import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
+import { openSqlite } from "../../../src/store/sqlite/database.ts";
+import { expectStoredBytesInDatabase } from "../../store/sql/stored.ts";
+import { developmentToken, startDestination, startWaypost, temporaryFolder } from "../waypost.ts";
 
 const kills = 6;
 const publishers = 16;

@@ -6,7 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as pause } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
+import { developmentToken, startWaypost, temporaryFolder } from "../waypost.ts";
 
 const kills = 3;
 const publishers = 8;

@@ -3,10 +3,10 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { freshDatabase } from "../postgres.ts";
+import { freshDatabase } from "../../postgres.ts";
 import { startEndpoint } from "./crashingRuns.ts";
-import type { Process } from "./waypost.ts";
-import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
+import type { Process } from "../waypost.ts";
+import { developmentToken, startWaypost, temporaryFolder } from "../waypost.ts";
 
 /** `portion` is the number of runs that each life of a server gets. */
 type Place = { lives: number; portion: number; start: readonly (() => Promise<Process>)[] };

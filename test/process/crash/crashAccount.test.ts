@@ -6,7 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as pause } from "node:timers/promises";
 import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
+import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "../waypost.ts";
 
 const most = 3;
 const kills = 1;

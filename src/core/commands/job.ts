@@ -1,0 +1,287 @@
+import { requireAccount, requireActiveAccount } from "../accounts/plans.ts";
+import type { Decision, Draft, Moment, Needs } from "../decision/command.ts";
+import { mergeNeeds } from "../decision/needs.ts";
+import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
+import { resumeRun } from "../deadLetters/resume.ts";
+import type { Actor } from "../model/auditEntry.ts";
+import type { Job, JobAction, JobEntry, JobResult, JobSelection } from "../model/job.ts";
+import { canaryCheck, isInCanary, listJobRuns, maxJobFailures } from "../model/job.ts";
+import type { AccountId, Millis } from "../model/message.ts";
+import { cancelRuns } from "../workflows/end.ts";
+import type { NotDone } from "../values/errors.ts";
+import { Refusal } from "../values/errors.ts";
+import { limits } from "../values/limits.ts";
+import { cancel } from "./cancel.ts";
+
+type JobRequest = {
+  account: AccountId;
+  startedBy: Actor;
+  last: string;
+  rate: number | null;
+  canary: number | null;
+  logRetention: Millis;
+  /** The ids of the jobs of the account, as the caller has read them. */
+  known: readonly string[];
+} & JobSelection;
+
+/** The word of the audit log for each action. It is the same as for the action without a job. */
+export const auditWords: Readonly<Record<JobAction, string>> = {
+  "dlq.retry": "dlq.retry",
+  "dlq.delete": "dlq.delete",
+  "runs.resume": "dlq.resume",
+  "runs.restart": "dlq.restart",
+  "runs.cancel": "run.cancel",
+  "messages.cancel": "message.cancel",
+};
+
+/**
+ * Creates a job. If the account has the maximum number of jobs, the oldest that has ended is removed. Throws
+ * `Refusal` if none has ended.
+ */
+export const createJob: Decision<JobRequest, Job> = {
+  needs: ({ account, known }) => ({
+    accounts: [[account]],
+    jobs: known.map((id) => [account, id] as const),
+  }),
+  decide: ({ account, known, ...request }, draft, moment) => {
+    requireActiveAccount(draft.get("accounts", account));
+    makeRoom(draft, account, known);
+    const job: Job = {
+      ...request,
+      account,
+      id: moment.newId("job"),
+      dueAt: moment.now,
+      node: moment.node,
+      state: "running",
+      createdAt: moment.now,
+      endedAt: null,
+      stoppedBy: null,
+      position: "",
+      total: null,
+      canaryPassed: false,
+      results: [],
+      done: 0,
+      failed: 0,
+      failures: [],
+      error: null,
+    };
+    draft.put("jobs", job);
+    return job;
+  },
+};
+
+function makeRoom(draft: Draft, account: AccountId, known: readonly string[]): void {
+  const jobs = known.flatMap((id) => draft.get("jobs", account, id) ?? []);
+  const ended = jobs.filter(({ endedAt }) => endedAt !== null).sort((a, b) => (a.id < b.id ? -1 : 1));
+  const surplus = jobs.length + 1 - limits.jobs;
+  if (surplus > ended.length)
+    throw new Refusal(
+      "limit-exceeded",
+      `jobs: ${jobs.length} have not ended, and the limit is ${limits.jobs}; stop one, or wait for its end`,
+    );
+  for (const { id } of ended.slice(0, Math.max(0, surplus))) draft.drop("jobs", account, id);
+}
+
+/**
+ * The next entries of a job. `position` is the position that the caller has read. `isEnd`: no entries follow.
+ * `failures` are entries that are not tried, because an attempt was refused.
+ */
+export type JobPortion = {
+  account: AccountId;
+  jobId: string;
+  action: JobAction;
+  position: string;
+  entries: readonly JobEntry[];
+  isEnd: boolean;
+  failures?: readonly NotDone[];
+  logRetention: Millis;
+};
+
+/**
+ * Handles the next entries of a job and moves its position in the same transaction. Returns null, and changes
+ * nothing, if the job has ended or another node has moved it.
+ */
+export const continueJob: Decision<JobPortion, Job | null> = {
+  needs: (portion) =>
+    mergeNeeds([
+      { accounts: [[portion.account]], jobs: [[portion.account, portion.jobId]] },
+      toActionDecision(portion).needs(),
+    ]),
+  further: (portion, draft) => (findMovable(draft, portion) ? toActionDecision(portion).further(draft) : {}),
+  decide: (portion, draft, moment) => {
+    const job = findMovable(draft, portion);
+    if (!job) return null;
+    requireAccount(draft.get("accounts", portion.account));
+    const outcome = portion.failures
+      ? { done: 0, failures: portion.failures, results: [] }
+      : portion.entries.length === 0
+        ? { done: 0, failures: [], results: [] }
+        : toActionDecision(portion).decide(draft, moment);
+    const next = moveJob(job, portion, { moment, outcome });
+    draft.put("jobs", next);
+    return next;
+  },
+};
+
+function findMovable(draft: Draft, { account, jobId, action, position }: JobPortion): Job | null {
+  const job = draft.get("jobs", account, jobId);
+  return job?.state === "running" && job.position === position && job.action === action ? job : null;
+}
+
+type PortionOutcome = { done: number; failures: readonly NotDone[]; results: readonly JobResult[] };
+
+function moveJob(
+  job: Job,
+  { entries, isEnd }: JobPortion,
+  { moment: { now, node }, outcome }: { moment: Moment; outcome: PortionOutcome },
+): Job {
+  const done = job.done + outcome.done;
+  const failed = job.failed + outcome.failures.length;
+  const isCanary = isInCanary(job);
+  const waits = isCanary && (isEnd || done + failed >= (job.canary ?? 0));
+  const state = waits ? "waiting" : isEnd ? "done" : "running";
+  const pause = job.rate === null ? 0 : Math.ceil((entries.length * 1_000) / job.rate);
+  return {
+    ...job,
+    node,
+    done,
+    failed,
+    state,
+    position: entries.at(-1)?.id ?? job.position,
+    failures: [...job.failures, ...outcome.failures].slice(0, maxJobFailures),
+    results: isCanary ? [...job.results, ...outcome.results] : job.results,
+    dueAt: state === "done" ? null : now + (waits ? canaryCheck : pause),
+    endedAt: state === "done" ? now : null,
+  };
+}
+
+type ActionDecision = {
+  needs(): Needs;
+  further(draft: Draft): Needs;
+  decide(draft: Draft, moment: Moment): PortionOutcome;
+};
+
+/** Binds a decision to its input. `toOutcome` says what its answer means for the job. */
+const bind = <Input, Answer>(
+  decision: Decision<Input, Answer>,
+  input: Input,
+  toOutcome: (answer: Answer) => PortionOutcome,
+): ActionDecision => ({
+  needs: () => decision.needs(input),
+  further: (draft) => decision.further?.(input, draft) ?? {},
+  decide: (draft, moment) => toOutcome(decision.decide(input, draft, moment)),
+});
+
+const nothingToDo: ActionDecision = {
+  needs: () => ({}),
+  further: () => ({}),
+  decide: () => ({ done: 0, failures: [], results: [] }),
+};
+
+/** Returns the decision that handles the entries of a portion: the same as without a job. */
+function toActionDecision({ account, action, entries, failures, logRetention }: JobPortion): ActionDecision {
+  if (failures || entries.length === 0) return nothingToDo;
+  const ids = entries.map(({ id }) => id);
+  const [dlqId = ""] = ids;
+  switch (action) {
+    case "dlq.retry":
+      return bind(retryDeadLetters, { account, dlqIds: ids, logRetention, overrides: {} }, (retried) => {
+        const results = retried.map((one) => ({ id: one.dlqId, became: one.messageId }));
+        const found = new Set(results.map(({ id }) => id));
+        return { done: results.length, results, failures: ids.filter((id) => !found.has(id)).map(toMissing) };
+      });
+    case "dlq.delete":
+      return bind(
+        deleteDeadLetters,
+        { account, dlqIds: ids, logRetention },
+        ({ deleted, failed = [] }): PortionOutcome => ({ done: deleted, failures: failed, results: [] }),
+      );
+    case "runs.resume":
+    case "runs.restart": {
+      const from = action === "runs.resume" ? "failure" : "beginning";
+      return bind(
+        resumeRun,
+        { account, dlqId, from, overrides: {}, logRetention },
+        ({ runId, createdAt }) => ({
+          done: 1,
+          failures: [],
+          results: [{ id: dlqId, became: runId, createdAt }],
+        }),
+      );
+    }
+    case "runs.cancel":
+      return bind(cancelRuns, { account, ...listJobRuns(entries) }, toCancelOutcome);
+    case "messages.cancel":
+      return bind(cancel, { account, messageIds: ids }, toCancelOutcome);
+  }
+}
+
+const toMissing = (id: string): NotDone => ({ id, reason: "the dead letter does not exist any more" });
+
+const toCancelOutcome = ({
+  cancelled,
+  failed = [],
+}: {
+  cancelled: number;
+  failed?: readonly NotDone[];
+}): PortionOutcome => ({ done: cancelled, failures: failed, results: [] });
+
+/** A fact about a job that the server has found out. `canary` is the state of its first entries. */
+export type JobNote = { total: number } | { error: string } | { canary: "pending" | "succeeded" };
+
+/** Records a note about a job. Returns null if the job has ended. */
+export const noteJob: Decision<{ account: AccountId; jobId: string; note: JobNote }, Job | null> = {
+  needs: ({ account, jobId }) => ({ jobs: [[account, jobId]] }),
+  decide: ({ account, jobId, note }, draft, moment) => {
+    const job = draft.get("jobs", account, jobId);
+    if (!job || job.endedAt !== null) return null;
+    const next = { ...withNote(job, note, moment.now), node: moment.node };
+    draft.put("jobs", next);
+    return next;
+  },
+};
+
+function withNote(job: Job, note: JobNote, now: Millis): Job {
+  if ("total" in note) return { ...job, total: note.total };
+  if ("error" in note) return endJob({ ...job, error: note.error }, "failed", now);
+  if (job.state !== "waiting") return job;
+  return note.canary === "pending"
+    ? { ...job, dueAt: now + canaryCheck }
+    : { ...job, state: "running", canaryPassed: true, dueAt: now };
+}
+
+const endJob = (job: Job, state: "stopped" | "failed", now: Millis): Job => ({
+  ...job,
+  state,
+  dueAt: null,
+  endedAt: now,
+});
+
+/**
+ * Stops a job: entries that were not handled stay as they are. Returns null if the job does not exist. A job
+ * that has ended does not change.
+ */
+export const stopJob: Decision<
+  { account: AccountId; id: string; stoppedBy: Actor },
+  { job: Job; stopped: boolean } | null
+> = {
+  needs: ({ account, id }) => ({ jobs: [[account, id]] }),
+  decide: ({ account, id, stoppedBy }, draft, moment) => {
+    const job = draft.get("jobs", account, id);
+    if (!job) return null;
+    if (job.endedAt !== null) return { job, stopped: false };
+    const next = endJob({ ...job, stoppedBy }, "stopped", moment.now);
+    draft.put("jobs", next);
+    return { job: next, stopped: true };
+  },
+};
+
+/** Removes jobs of an account that is being deleted. */
+export const removeJobs: Decision<{ account: AccountId; ids: readonly string[] }, { removed: number }> = {
+  needs: ({ account, ids }) => ({ jobs: ids.map((id) => [account, id] as const) }),
+  decide: ({ account, ids }, draft) => {
+    const known = ids.filter((id) => draft.get("jobs", account, id));
+    for (const id of known) draft.drop("jobs", account, id);
+    return { removed: known.length };
+  },
+};

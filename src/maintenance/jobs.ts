@@ -1,0 +1,250 @@
+import type { Clock } from "../clock/clock.ts";
+import type { JobNote } from "../core/commands/job.ts";
+import type { Job, JobEntry } from "../core/model/job.ts";
+import { isLeft, isNewestFirst, mayContinueJob, readPortionSize } from "../core/model/job.ts";
+import type { Millis, NodeId } from "../core/model/message.ts";
+import { readIdTime } from "../core/values/ids.ts";
+import { Refusal } from "../core/values/errors.ts";
+import type { ErrorCode } from "../core/values/errors.ts";
+import type { Store } from "../store/store.ts";
+
+/** A node looks for jobs of other nodes after this time. */
+const pollInterval: Millis = 5_000;
+/** After a failure of the storage, jobs continue after this time. */
+const failurePause: Millis = 1_000;
+/** The maximum number of jobs that one round continues. */
+const maxJobsPerRound = 500;
+/** The number of entries that are read ahead of the portions. */
+const pageSize = 100;
+
+/** Refusals that concern one entry. After any other refusal, the following entries would be refused too. */
+const entryRefusals: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "limit-exceeded"]);
+
+/** Refusals that end by themselves, after which the same portion is tried again. */
+const passingRefusals: ReadonlySet<ErrorCode> = new Set(["unavailable", "busy", "stopping"]);
+
+const isLasting = (error: unknown): error is Refusal =>
+  error instanceof Refusal && !passingRefusals.has(error.code);
+
+/** Entries of a job that were read ahead. `cursor` is null if no others follow. */
+type Page = { entries: readonly JobEntry[]; cursor: string | null };
+
+type RunnerOptions = {
+  store: Store;
+  clock: Clock;
+  node: NodeId;
+  /** Other nodes may create jobs and may die, so jobs are looked for even if this node knows of none. */
+  hasOtherNodes: boolean;
+  logFailure: (message: string, error: unknown) => void;
+};
+
+/**
+ * Continues jobs: one portion of each due job in turn. Several nodes may try the same portion. The position
+ * of the job then moves once, and the other attempts change nothing.
+ */
+export class JobRunner {
+  readonly #options: RunnerOptions;
+  readonly #end = new AbortController();
+  readonly #pages = new Map<string, Page>();
+  #wakeSignal = new AbortController();
+  #loop: Promise<void> = Promise.resolve();
+
+  constructor(options: RunnerOptions) {
+    this.#options = options;
+    this.#end.signal.addEventListener("abort", () => this.wake());
+  }
+
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  /** Looks for due jobs now. */
+  wake(): void {
+    this.#wakeSignal.abort();
+  }
+
+  /** Stops after the portion that is being done. */
+  async stop(): Promise<void> {
+    this.#end.abort();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, logFailure } = this.#options;
+    while (!this.#end.signal.aborted) {
+      let next: Millis;
+      this.#wakeSignal = new AbortController();
+      try {
+        next = await this.round();
+      } catch (error) {
+        logFailure("continuing jobs failed; they continue in a second", error);
+        next = clock.now() + failurePause;
+      }
+      if (!this.#end.signal.aborted) await clock.sleep(next, this.#wakeSignal.signal);
+    }
+  }
+
+  /** Does the next portion of each due job. Returns the time of the next round. */
+  async round(): Promise<Millis> {
+    const { store, clock, node, hasOtherNodes } = this.#options;
+    const horizon = clock.now() + pollInterval;
+    const jobs = await store.read.dueJobs(horizon, maxJobsPerRound);
+    const known = new Set(jobs.map(({ id }) => id));
+    for (const id of this.#pages.keys()) if (!known.has(id)) this.#pages.delete(id);
+    let next = jobs.length > 0 || hasOtherNodes ? horizon : Infinity;
+    for (const job of jobs) {
+      if (this.#end.signal.aborted) break;
+      const isDue = mayContinueJob(job, node, clock.now());
+      const moved = isDue ? await this.#continue(job) : job;
+      if (moved?.dueAt !== null && moved !== null && (isDue || job.node === node))
+        next = Math.min(next, moved.dueAt);
+    }
+    return next;
+  }
+
+  /** Does the next portion of a job. Returns the job, or null if it has ended or another node moved it. */
+  #continue(job: Job): Promise<Job | null> {
+    if (job.state === "waiting") return this.#checkCanary(job);
+    return job.total === null ? this.#count(job) : this.#doPortion(job);
+  }
+
+  #note({ account, id: jobId }: Job, note: JobNote): Promise<Job | null> {
+    return this.#options.store.execute("noteJob", { account, jobId, note });
+  }
+
+  /** Counts the entries of a job before its first portion. */
+  async #count(job: Job): Promise<Job | null> {
+    let total = 0;
+    let cursor: string | null = null;
+    do {
+      const page: Page = await this.#readPage(job, cursor, 5 * pageSize);
+      total += page.entries.length;
+      ({ cursor } = page);
+    } while (cursor !== null && !this.#end.signal.aborted);
+    return this.#end.signal.aborted ? null : this.#note(job, { total });
+  }
+
+  async #doPortion(job: Job): Promise<Job | null> {
+    const page = await this.#nextPage(job);
+    const entries = page.entries.slice(0, readPortionSize(job));
+    const isEnd = page.cursor === null && entries.length === page.entries.length;
+    this.#pages.set(job.id, { ...page, entries: page.entries.slice(entries.length) });
+    try {
+      return await this.#execute(job, { entries, isEnd });
+    } catch (error) {
+      this.#pages.delete(job.id);
+      if (!isLasting(error)) throw error;
+      if (!entryRefusals.has(error.code)) return this.#note(job, { error: error.message });
+      return this.#doOneByOne(job, { entries, isEnd });
+    }
+  }
+
+  /** Does the entries of a portion one by one, after the portion was refused. */
+  async #doOneByOne(job: Job, { entries, isEnd }: Portion): Promise<Job | null> {
+    let current = job;
+    for (const [at, entry] of entries.entries()) {
+      const one = { entries: [entry], isEnd: isEnd && at === entries.length - 1 };
+      const moved = await this.#doOne(current, one, entry.runId ?? entry.id);
+      if (moved?.state !== "running") return moved;
+      current = moved;
+    }
+    return current;
+  }
+
+  /** Does one entry. If it is refused, records that it failed. */
+  async #doOne(job: Job, portion: Portion, name: string): Promise<Job | null> {
+    try {
+      return await this.#execute(job, portion);
+    } catch (error) {
+      if (!isLasting(error)) throw error;
+      if (!entryRefusals.has(error.code)) return this.#note(job, { error: error.message });
+      return this.#execute(job, { ...portion, failures: [{ id: name, reason: error.message }] });
+    }
+  }
+
+  #execute(job: Job, portion: Portion): Promise<Job | null> {
+    const { account, id: jobId, action, position, logRetention } = job;
+    const input = { account, jobId, action, position, logRetention, ...portion };
+    return this.#options.store.execute("continueJob", input);
+  }
+
+  /** Returns the entries that follow the position of a job, at least one unless none are left. */
+  async #nextPage(job: Job): Promise<Page> {
+    const known = this.#pages.get(job.id);
+    const left = known?.entries.filter(({ id }) => isLeft(job, id)) ?? [];
+    if (known && (left.length > 0 || known.cursor === null)) return { ...known, entries: left };
+    let cursor = known?.cursor ?? (job.position === "" ? null : job.position);
+    for (;;) {
+      const page = await this.#readPage(job, cursor, pageSize);
+      if (page.entries.length > 0 || page.cursor === null || this.#end.signal.aborted) return page;
+      ({ cursor } = page);
+    }
+  }
+
+  async #readPage(job: Job, cursor: string | null, count: number): Promise<Page> {
+    const { read } = this.#options.store;
+    const { account } = job;
+    if (job.action === "runs.cancel") {
+      const { runs, cursor: next } = await read.runs({ account, filter: job.filter, cursor, count });
+      return keepLeft(job, { entries: runs.map(({ id, runId }) => ({ id, runId })), cursor: next });
+    }
+    if (job.action === "messages.cancel") {
+      const page = await read.unfinished({ account, filter: job.filter, cursor, count });
+      return keepLeft(job, { entries: page.messageIds.map((id) => ({ id })), cursor: page.cursor });
+    }
+    const to = Math.min(job.filter.to ?? Infinity, readIdTime(job.last));
+    const page = await read.deadLetters({
+      account,
+      filter: { ...job.filter, to },
+      order: "earliestFirst",
+      cursor,
+      count,
+      bodies: false,
+    });
+    const entries = page.entries.map(({ deadLetter: { id } }) => ({ id }));
+    return keepLeft(job, { entries, cursor: page.cursor });
+  }
+
+  async #checkCanary(job: Job): Promise<Job | null> {
+    if (job.failed > 0) return this.#note(job, { error: formatCanaryError(job.failures[0]?.reason ?? "") });
+    for (const result of job.results) {
+      const state = await this.#readResult(job, result);
+      if (state === "pending") return this.#note(job, { canary: "pending" });
+      if (state !== "succeeded") return this.#note(job, { error: formatCanaryError(state) });
+    }
+    return this.#note(job, { canary: "succeeded" });
+  }
+
+  /** Returns the state of what an entry became. If it failed, returns the reason. */
+  async #readResult(
+    { account, action }: Job,
+    { became, createdAt = 0 }: Job["results"][number],
+  ): Promise<string> {
+    const { read } = this.#options.store;
+    if (action === "dlq.retry") {
+      const view = await read.message(account, became);
+      if (view?.state) return "pending";
+      return view?.ended?.state === "delivered" ? "succeeded" : `message ${became} was not delivered`;
+    }
+    const filter = { runs: [{ runId: became, createdAt }] };
+    const { runs } = await read.runs({ account, filter, cursor: null, count: 1 });
+    const state = runs[0]?.state;
+    if (state === "RUN_STARTED") return "pending";
+    return state === "RUN_SUCCESS" ? "succeeded" : `run ${became} did not succeed`;
+  }
+}
+
+type Portion = {
+  entries: readonly JobEntry[];
+  isEnd: boolean;
+  failures?: readonly { id: string; reason: string }[];
+};
+
+const formatCanaryError = (reason: string): string => `canary: ${reason}; the other entries were not handled`;
+
+/** Returns the entries of a page that belong to a job. A list that is past the last entry ends there. */
+function keepLeft(job: Job, { entries, cursor }: Page): Page {
+  const left = entries.filter(({ id }) => isLeft(job, id));
+  const isPast = !isNewestFirst(job) && entries.some(({ id }) => id > job.last);
+  return { entries: left, cursor: isPast ? null : cursor };
+}

@@ -1,0 +1,44 @@
+import type { AuditEntry } from "../../core/model/auditEntry.ts";
+import type { Job } from "../../core/model/job.ts";
+import { parseDetail, readNumber, readOrNull, readText } from "./columns.ts";
+import type { Tables } from "./table.ts";
+
+/** The tables of what callers have done, and of what the server does for them in the background. */
+export const actionTables: Pick<Tables, "audit" | "jobs"> = {
+  audit: {
+    name: "audit",
+    columns: { account: "text", id: "text", time: "bigint", action: "text", detail: "text" },
+    key: ["account", "id"],
+    write: ({ account, id, time, what, ...detail }) => ({
+      account,
+      id,
+      time,
+      action: what,
+      detail: JSON.stringify(detail),
+    }),
+    read: (row) => ({
+      ...parseDetail<AuditEntry>(row),
+      account: readText(row.account),
+      id: readText(row.id),
+      time: readNumber(row.time),
+      what: readText(row.action),
+    }),
+  },
+  jobs: {
+    name: "jobs",
+    columns: { account: "text", id: "text", due_at: "bigint", detail: "text" },
+    key: ["account", "id"],
+    write: ({ account, id, dueAt, ...detail }) => ({
+      account,
+      id,
+      due_at: dueAt,
+      detail: JSON.stringify(detail),
+    }),
+    read: (row) => ({
+      ...parseDetail<Job>(row),
+      account: readText(row.account),
+      id: readText(row.id),
+      dueAt: readOrNull(row.due_at, readNumber),
+    }),
+  },
+};
