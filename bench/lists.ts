@@ -1,10 +1,12 @@
-// How fast are lists, and how steady is memory, with 1,000,000 dead letters, 3,000,000 log rows and 500,000
+// How fast are lists, and how steady is memory, with 1,000,000 dead letters, 3,000,000 log rows and 1,000,000
 // unfinished messages?
 //
 // node bench/lists.ts [folder]
 //
+// LISTS_UNFINISHED_ONLY=200000 leaves out dead letters and the log, and has that many unfinished messages.
+//
 // Fills a SQLite file directly and reads the first page with each filter: for a rare value, a common value,
-// and a value that does not occur.
+// and a value that does not occur. Times are CPU times, so they hardly depend on what else the machine does.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
@@ -13,20 +15,24 @@ import { join } from "node:path";
 import type { Rows, TableName } from "../src/core/decision/command.ts";
 import type { Filter } from "../src/core/search/filter.ts";
 import { createIdGenerator } from "../src/core/values/ids.ts";
+import type { UnfinishedFilter } from "../src/core/sending/listedState.ts";
 import { toTag, makeTags, makeTagIds } from "../src/core/search/tags.ts";
 import type { StoredMessage, LogState } from "../src/core/model/message.ts";
 import { noBytes } from "../src/core/model/message.ts";
 import { parseAddress } from "../src/core/values/url.ts";
 import { readIndexInterval, listTimeIndexIds, makeTimeIndexKeys } from "../src/core/search/timeIndex.ts";
+import type { Queries } from "../src/store/queries/index.ts";
 import { createQueries } from "../src/store/queries/index.ts";
 import { createSqlReads } from "../src/store/sql/reads.ts";
 import { openSqlite } from "../src/store/sqlite/database.ts";
 import type { Value } from "../src/store/sql/tables.ts";
 import { tables } from "../src/store/sql/tables.ts";
 
-const deadLetters = 1_000_000;
-const delivered = 1_000_000;
-const waiting = 500_000;
+const onlyUnfinished = Number(process.env["LISTS_UNFINISHED_ONLY"] ?? 0);
+const isUnfinishedOnly = onlyUnfinished > 0;
+const deadLetters = isUnfinishedOnly ? 0 : 1_000_000;
+const delivered = isUnfinishedOnly ? 0 : 1_000_000;
+const waiting = onlyUnfinished || 1_000_000;
 const start = 1_800_000_000_000;
 const folder = process.argv[3] ? "" : mkdtempSync(join(process.argv[2] ?? tmpdir(), "waypost-lists-"));
 const file = process.argv[3] ?? join(folder, "waypost.db");
@@ -182,21 +188,18 @@ function addDeadLetter(to: Writer, n: number, time: number): void {
 function addWaiting(to: Writer, n: number, time: number): void {
   const message = { ...makeMessage(n, time, n === waiting / 2), startedAtOnce: false };
   accept(to, message);
+  const state = makeState(n);
   to.put("messages", {
     account: "acc",
     id: message.id,
-    state: "pending",
-    dueAt: start * 2,
-    attempts: 0,
+    ...state,
     lostAttempts: 0,
-    leasedBy: null,
     size: 200,
     host: new URL(message.url).host,
     reportsOutcome: false,
     queue: message.queue,
     flowControlKey: message.flowControl?.key ?? null,
     slot: null,
-    waitlist: null,
     run: null,
     tags: makeTags(message),
     timeKeys: makeTimeIndexKeys(message),
@@ -204,9 +207,27 @@ function addWaiting(to: Writer, n: number, time: number): void {
   });
 }
 
+/**
+ * One message in a thousand is in flight, one in a thousand is held by one of 2,000 keys, one in 50 is
+ * retried.
+ */
+function makeState(n: number) {
+  const due = {
+    state: "pending",
+    dueAt: start * 2 + (n % 7_919) * 1_000,
+    leasedBy: null,
+    waitlist: null,
+  } as const;
+  if (n % 1_000 === 1)
+    return { ...due, state: "active", dueAt: start, leasedBy: "nod_1", attempts: 0 } as const;
+  if (n % 1_000 === 2)
+    return { ...due, state: "held", dueAt: null, waitlist: `key:k${n % 2_000}`, attempts: 0 } as const;
+  return { ...due, attempts: n % 50 === 3 ? 1 : 0 };
+}
+
 async function fill(): Promise<void> {
   const to = await writer();
-  const all = Math.max(deadLetters, delivered);
+  const all = Math.max(deadLetters, delivered, waiting);
   for (let n = 0; n < all; n++) {
     const time = start + n * 10;
     if (n < delivered) addDelivered(to, n, time);
@@ -254,27 +275,61 @@ const logFilters: [string, Filter][] = [
   ["rare path, common label", { paths: ["/rare"], labels: ["needle", "common"] }],
   ["path of all", { paths: ["/hook"] }],
 ];
+const listFilters: [string, UnfinishedFilter][] = [
+  ["state delivering", { listedStates: ["delivering"] }],
+  ["state retrying", { listedStates: ["retrying"] }],
+  ["state held", { listedStates: ["held"] }],
+  ["state paused", { listedStates: ["paused"] }],
+  ["state pending", { listedStates: ["pending"] }],
+  ["gate key", { gates: ["key"] }],
+  ["gate queue", { gates: ["queue"] }],
+  ["2 attempts", { minAttempts: 2 }],
+  ["due in one second", { dueFrom: start * 2 + 5_000, dueTo: start * 2 + 5_999 }],
+  ["held with a rare path", { listedStates: ["held"], paths: ["/rare"] }],
+];
 const unfinishedFilters: [string, Filter][] = [
   ["rare host", { hosts: ["needle.example"] }],
   ["host of thousands", { hosts: ["shop77.example"] }],
   ["rare path", { paths: ["/rare"] }],
 ];
 
+const p99 = (times: readonly number[]): string =>
+  (times.toSorted((a, b) => a - b)[Math.ceil(times.length * 0.99) - 1] ?? 0).toFixed(1);
+
+type Show = (
+  list: string,
+  what: string,
+  run: () => Promise<{ found: number; cursor: string | null }>,
+) => Promise<void>;
+
+/** Shows how long the first pages of unfinished messages take, in both orders and directions. */
+async function listUnfinishedPages(queries: Queries, show: Show): Promise<void> {
+  for (const sort of ["created", "due"] as const)
+    for (const order of ["earliestFirst", "latestFirst"] as const)
+      for (const [what, filter] of [...needle, ...unfinishedFilters, ...listFilters])
+        await show(`${sort}${order === "latestFirst" ? ", desc" : ""}`, what, async () => {
+          const page = await queries.listUnfinished({
+            ...{ account: "acc", filter, sort, order },
+            ...{ cursor: null, count: 100 },
+          });
+          return { found: page.entries.length, cursor: page.cursor };
+        });
+}
+
 async function runQueries(): Promise<void> {
+  const allTimes: number[] = [];
   const database = openSqlite(file, { readOnly: true });
   const queries = createQueries(createSqlReads(database.connection));
-  const show = async (
-    list: string,
-    what: string,
-    run: () => Promise<{ found: number; cursor: string | null }>,
-  ): Promise<void> => {
+  const show: Show = async (list, what, run) => {
     const times: number[] = [];
     let answer = { found: 0, cursor: null as string | null };
     for (let n = 0; n < 5; n++) {
-      const at = performance.now();
+      const at = process.cpuUsage();
       answer = await run();
-      times.push(performance.now() - at);
+      const { user, system } = process.cpuUsage(at);
+      times.push((user + system) / 1_000);
     }
+    allTimes.push(...times);
     const [first = 0, ...warm] = times;
     const best = warm.sort((a, b) => a - b)[1] ?? 0;
     const end = answer.cursor === null ? "end" : "more";
@@ -284,7 +339,7 @@ async function runQueries(): Promise<void> {
     );
   };
   console.log("list          filter                             first     then    found");
-  for (const order of ["latestFirst", "earliestFirst"] as const) {
+  for (const order of isUnfinishedOnly ? [] : (["latestFirst", "earliestFirst"] as const)) {
     console.log(order);
     const common = { account: "acc", order, cursor: null, count: 100 };
     for (const [what, filter] of [...needle, ...deadLetterFilters]) {
@@ -311,6 +366,15 @@ async function runQueries(): Promise<void> {
       return { found: messageIds.length, cursor };
     });
   }
+  await listUnfinishedPages(queries, show);
+  await show("overview", "", async () => {
+    const { unfinished } = await queries.situation("acc", start * 2);
+    return { found: unfinished.count, cursor: null };
+  });
+  await show("hosts", "", async () => ({ found: (await queries.hosts("acc")).length, cursor: null }));
+  console.log(
+    `slowest of ${allTimes.length} pages: ${Math.max(...allTimes).toFixed(1)} ms; p99 ${p99(allTimes)} ms`,
+  );
   console.log(`peak memory: ${Math.round(process.resourceUsage().maxRSS / 1024)} MiB`);
   database.close();
 }

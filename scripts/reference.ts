@@ -60,8 +60,10 @@ const opening = `# Reference
 
 Unless stated otherwise, a request requires the account's token, as \`Authorization: Bearer <token>\` or as
 the query parameter \`svc_token\`. A name \`Svc-…\` or \`svc…\` can also be written \`Upstash-…\`,
-\`upstash-…\` or \`qstash…\`. Responses are JSON, and fields may be added. [openapi.json](openapi.json)
-is the same reference for programs. The [guides](guides/) explain how to use the features.
+\`upstash-…\` or \`qstash…\`. Responses are JSON, and fields may be added. Responses to reads have an
+\`ETag\`. A request with \`If-None-Match\` gets status 304 without a body if the response has not changed.
+[openapi.json](openapi.json) is the same reference for programs. The [guides](guides/) explain how to use
+the features.
 `;
 
 function makeTagSection(tag: string): string[] {
@@ -94,7 +96,8 @@ function makeRouteText(route: Route): string[] {
     ...(route.settings ? [aboutSettings[route.settings], ""] : []),
     ...(operation.requestBody ? makeBodyText(route, operation.requestBody) : []),
     ...Object.entries(operation.responses).flatMap(([status, answer]) =>
-      answer.$ref ? [] : makeResponseText(route, status, answer),
+      // The introduction explains 304, which has no content.
+      answer.$ref || status === "304" ? [] : makeResponseText(route, status, answer),
     ),
     ...makeRefusalsText(route, operation),
   ];

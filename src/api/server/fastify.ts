@@ -24,7 +24,8 @@ import { routes as allRoutes } from "../routes/index.ts";
 import type { BrowserParts } from "./browser.ts";
 import { readBrowser } from "./browser.ts";
 import type { ConsoleFiles } from "../console/files.ts";
-import { addSessionHeaders, isUnchanged } from "../console/responses.ts";
+import { addSessionHeaders } from "../console/responses.ts";
+import { isUnchanged } from "./unchanged.ts";
 import { createSessionRoutes } from "../console/sessionRoutes.ts";
 import { admitRequests, readCallerIp, readParams } from "./admitRequests.ts";
 import { direct } from "./connections.ts";
@@ -110,10 +111,9 @@ export function createApi(options: ApiOptions): FastifyInstance {
   // oxlint-disable-next-line max-params -- the framework calls its hooks so
   api.addHook("onSend", (request, reply, payload, done) => {
     const { proof, operatorName } = request.caller ?? {};
-    if (proof?.session || operatorName !== undefined) {
-      addSessionHeaders(reply);
-      if (isUnchanged(request, reply, payload)) return done(null, "");
-    }
+    if (proof?.session || operatorName !== undefined) addSessionHeaders(reply);
+    const isRead = (proof || operatorName !== undefined) && isReadOnly(request.routeOptions.config.route);
+    if (isRead && isUnchanged(request, reply, payload)) return done(null, null);
     if (proof && !reply.raw.destroyed && (typeof payload === "string" || Buffer.isBuffer(payload))) {
       const release = responseLimits.reserve(proof.account.id, Buffer.byteLength(payload));
       if (release) reply.raw.once("close", release);
@@ -129,6 +129,8 @@ export function createApi(options: ApiOptions): FastifyInstance {
   });
   return api;
 }
+
+const isReadOnly = (row: Route | undefined): boolean => row !== undefined && !changesAnything(row);
 
 const listConsoleRoutes = (
   { sessions, servesAccountsOnly }: ApiOptions,

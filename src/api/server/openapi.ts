@@ -6,7 +6,7 @@ import { formatHeaderName } from "../http/brand.ts";
 import { callbackSchema, failureCallbackSchema } from "../views/callbackSchemas.ts";
 import { webhooks } from "./openapiWebhooks.ts";
 import type { Route } from "../route/route.ts";
-import { takesFieldsInBody } from "../route/route.ts";
+import { changesAnything, takesFieldsInBody } from "../route/route.ts";
 import { resumeSettings } from "../publishing/runOverrides.ts";
 import { settingRows } from "../settings/table.ts";
 import { workflowSettingRows } from "../settings/workflow.ts";
@@ -102,7 +102,7 @@ function describeOperation(row: Route): Json {
     ...(takesFieldsInBody(row) && Object.keys(row.query.shape).length > 0
       ? { requestBody: fieldsBody(row) }
       : {}),
-    responses: { ...describeResponses(row), ...describeRefusals(row) },
+    responses: { ...describeResponses(row), ...describeUnchanged(row), ...describeRefusals(row) },
   };
 }
 
@@ -251,6 +251,14 @@ const describeResponses = ({ answers }: Route): Json =>
       { description: about, content: { "application/json": { schema: toJsonSchema(schema) } } },
     ]),
   );
+
+const unchanged = "The response has not changed since the one whose ETag If-None-Match names.";
+
+/** Returns the response to a read that the caller has already. */
+const describeUnchanged = (row: Route): Json =>
+  row.method === "GET" && row.access === "token" && !changesAnything(row)
+    ? { 304: { description: unchanged } }
+    : {};
 
 /**
  * Returns the refusals that a route lists and those that any request can meet. Codes with the same status

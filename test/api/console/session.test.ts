@@ -246,5 +246,5 @@ test("a session response has an ETag, and an unchanged list is not sent again", 
   await browser.send("POST", "/v2/queues", { body: { queueName: "q" } });
   expect((await browser.send("GET", "/v2/queues", { headers: etag })).body).toMatchObject([{ name: "q" }]);
   const { headers } = await server.ask("GET", "/v2/queues");
-  expect([headers["etag"], headers["cache-control"]]).toEqual([undefined, undefined]);
+  expect(headers["cache-control"]).toBeUndefined();
 });
