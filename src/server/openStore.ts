@@ -9,6 +9,7 @@ import { createIdGenerator } from "../core/values/ids.ts";
 import { elapsed, systemClock, systemRandom } from "../clock/clock.ts";
 import type { KeySource } from "../store/sql/keyRing.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
+import type { DiskReport } from "../store/sqlite/diskGuard.ts";
 import { embeddedStore } from "../store/sqlite/embeddedStore.ts";
 import type { Store } from "../store/store.ts";
 import { minute } from "../core/values/time.ts";
@@ -142,6 +143,7 @@ async function openFolder(
       elapsed,
       onBroken,
       onDamage,
+      onDisk: (report) => logDisk(log, report),
     });
     const close = async (): Promise<void> => {
       await store.close();
@@ -154,6 +156,15 @@ async function openFolder(
     throw error;
   }
 }
+
+function logDisk(log: Logger, { isLow, freeBytes, leastFreeBytes }: DiskReport): void {
+  if (isLow) log.error({ freeBytes, leastFreeBytes }, lowDiskError);
+  else log.warn({ freeBytes, leastFreeBytes }, "the disk has room again; new messages are accepted");
+}
+
+const lowDiskError =
+  "the disk is almost full: new messages are refused with disk-low, and what was accepted is delivered; " +
+  "free some space, and the server resumes by itself (sizes in bytes)";
 
 const reclaimLimit = 1000;
 

@@ -269,7 +269,11 @@ const createApiParts = (
   log: createRequestLog(log),
   wakeWhenIdle,
   wakeAfter,
-  health: () => ({ inFlight: work.dispatcher.inFlight, ...(work.holdWatch.isHeld && { held: true }) }),
+  health: () => ({
+    inFlight: work.dispatcher.inFlight,
+    ...(work.holdWatch.isHeld && { held: true }),
+    ...(store.isDiskLow?.() && { diskLow: true }),
+  }),
   isHeld: () => work.holdWatch.isHeld,
   counted: createAccessCounters(
     () => systemClock.now(),

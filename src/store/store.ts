@@ -54,6 +54,11 @@ export interface Store {
    */
   onAccounts(listener: () => void): Unsubscribe;
   /**
+   * Reports whether new content is refused because the disk is almost full. If this property is missing, the
+   * disk is that of a database server.
+   */
+  isDiskLow?(): boolean;
+  /**
    * Gives a little free space of a database file back to the disk. Reports whether there may be more. If this
    * property is missing, the database does this by itself.
    */
@@ -150,6 +155,8 @@ export type MomentSource = {
   node: NodeId;
   now(): Millis;
   random(): number;
+  /** Reports whether the disk has too little room for new content. Default: it has enough. */
+  isDiskLow?(): boolean;
   newId(kind: IdKind, now: Millis): string;
 };
 

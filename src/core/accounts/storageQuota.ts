@@ -93,17 +93,27 @@ export const noteStorage: Decision<{ account: AccountId; bytes: number }, { note
 export const readStorageLevel = (account: Terms): StorageLevel | null =>
   account.storedBytes === undefined ? null : toStorageLevel(account, account.storedBytes);
 
-type Refused = { refused: "storage-quota-exceeded"; message: string };
+type Refused = { refused: "storage-quota-exceeded" | "disk-low"; message: string };
 
 /**
- * Returns why an account may not store more; null if it may. `continuesRun` means that the content belongs to
- * an active run; it is refused only above 125 % of the quota. Deliveries, callbacks, results of calls and the
+ * `continuesRun`: the content belongs to an active run. It is refused only above 125 % of the quota, and not
+ * because of the disk. `isDiskLow`: see `Moment`.
+ */
+type Content = { continuesRun: boolean; isDiskLow: boolean | undefined };
+
+const lowDiskMessage =
+  "disk: the disk of the server is almost full, so nothing new is accepted; retry later, " +
+  "or ask the operator to free some space";
+
+/**
+ * Returns why an account may not store more; null if it may. Deliveries, callbacks, results of calls and the
  * log are never refused.
  */
 export function findStorageRefusal(
   account: Pick<Account, "id"> & Terms,
-  { continuesRun }: { continuesRun: boolean },
+  { continuesRun, isDiskLow }: Content,
 ): Refused | null {
+  if (isDiskLow === true && !continuesRun) return { refused: "disk-low", message: lowDiskMessage };
   const level = readStorageLevel(account);
   if (level === null || (continuesRun && level === "full")) return null;
   const quota = readLimit(account, "storageBytes");
@@ -118,10 +128,7 @@ export function findStorageRefusal(
 }
 
 /** Throws `Refusal` if an account may not store more. */
-export function mustHaveStorage(
-  account: Pick<Account, "id"> & Terms,
-  options: { continuesRun: boolean },
-): void {
+export function mustHaveStorage(account: Pick<Account, "id"> & Terms, options: Content): void {
   const refusal = findStorageRefusal(account, options);
   if (refusal) throw new Refusal(refusal.refused, refusal.message);
 }

@@ -265,11 +265,12 @@ function publishOne(publishing: Publishing, input: MessageInput): PublishResult 
  * even if the account has spent its budget.
  */
 function findAccountRefusal({ draft, moment, account }: Publishing, input: MessageInput): Refused | null {
-  if (account.spending === undefined && account.storedBytes === undefined) return null;
+  const { isDiskLow } = moment;
+  if (!isDiskLow && account.spending === undefined && account.storedBytes === undefined) return null;
   const isContinuing = continuesRun(draft, account.id, input);
   return (
     (isContinuing ? null : findBudgetRefusal(account, moment.now)) ??
-    findStorageRefusal(account, { continuesRun: isContinuing })
+    findStorageRefusal(account, { continuesRun: isContinuing, isDiskLow })
   );
 }
 

@@ -68,7 +68,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     const duplicate = findDeduplication(draft, input);
     if (duplicate && duplicate.expiresAt > moment.now && isUnreplaced(draft, duplicate))
       return { scheduleId: duplicate.messageId, deduplicated: true };
-    mustHaveStorage(owner, { continuesRun: false });
+    mustHaveStorage(owner, { continuesRun: false, isDiskLow: moment.isDiskLow });
     if (input.id === null || !draft.get("schedules", account, input.id))
       takeQuota(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
@@ -273,6 +273,9 @@ function pauseDamaged(draft: Draft, schedule: Schedule): void {
   draft.put("schedules", { ...schedule, paused: true, dueAt: null });
 }
 
+/** A schedule was accepted while the disk had room, so a low disk does not stop its firings. */
+const acceptedContent = { continuesRun: false, isDiskLow: false } as const;
+
 /**
  * Returns why a schedule of the account skips a firing: the reason for which a publish request would be
  * refused now. Null: the schedule fires.
@@ -280,8 +283,7 @@ function pauseDamaged(draft: Draft, schedule: Schedule): void {
 const findSkipReason = (account: Account, now: Millis): string | null =>
   account.state === "passive"
     ? "the account was disabled"
-    : ((findBudgetRefusal(account, now) ?? findStorageRefusal(account, { continuesRun: false }))?.message ??
-      null);
+    : ((findBudgetRefusal(account, now) ?? findStorageRefusal(account, acceptedContent))?.message ?? null);
 
 /**
  * Sets the next time of a schedule and publishes nothing. The schedule fires again at that time if the reason

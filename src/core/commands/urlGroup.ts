@@ -80,9 +80,9 @@ export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, 
   needs: ({ account, name }) => ({ accounts: [[account]], urlGroups: [[account, name]] }),
   further: ({ account, name }, draft) =>
     draft.get("urlGroups", account, name) ? {} : quotaNeeds(draft, account, { name: "groups" }),
-  decide: ({ account, name, endpoints: added }, draft, { now }) => {
+  decide: ({ account, name, endpoints: added }, draft, { now, isDiskLow }) => {
     const owner = requireActiveAccount(draft.get("accounts", account));
-    mustHaveStorage(owner, { continuesRun: false });
+    mustHaveStorage(owner, { continuesRun: false, isDiskLow });
     checkCount(added.length, { where: "in one request", max: limits.endpoints });
     const known = draft.get("urlGroups", account, name);
     const group =

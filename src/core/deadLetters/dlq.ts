@@ -63,7 +63,7 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
     mustAfford(account, moment.now);
-    mustHaveStorage(account, { continuesRun: false });
+    mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     return dlqIds.flatMap((dlqId) => {
       const deadLetter = draft.getWithoutBody("deadLetters", id, dlqId);
       const message = deadLetter && draft.get("storedMessages", id, deadLetter.messageId);

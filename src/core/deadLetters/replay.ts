@@ -60,7 +60,7 @@ export const replayDeadLetter: Decision<ReplayInput, Retried> = {
     if (scope) mustHaveVerb(scope, "read", " to send a dead letter with changes");
     const account = requireActiveAccount(draft.get("accounts", id));
     mustAfford(account, moment.now);
-    mustHaveStorage(account, { continuesRun: false });
+    mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     const deadLetter = draft.get("deadLetters", id, dlqId);
     const message = deadLetter && draft.get("storedMessages", id, deadLetter.messageId);
     if (!deadLetter || !message)

@@ -99,7 +99,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const { account: id, dlqId, overrides, logRetention } = input;
     const account = requireActiveAccount(draft.get("accounts", id));
     mustAfford(account, moment.now);
-    mustHaveStorage(account, { continuesRun: false });
+    mustHaveStorage(account, { continuesRun: false, isDiskLow: moment.isDiskLow });
     const deadLetter = mustFindFailedRun(draft, id, dlqId);
     const run = draft.get("runs", id, deadLetter.run.key);
     const steps = [...draft.listSteps(id, deadLetter.run.key, stepKeyFrom[input.from])].sort(

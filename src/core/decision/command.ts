@@ -312,6 +312,8 @@ export interface Draft {
 export type Moment = {
   readonly now: Millis;
   readonly node: NodeId;
+  /** Whether the disk of the server has too little room to accept new content. */
+  readonly isDiskLow?: boolean;
   /** Returns a new id, unique on all nodes. */
   newId(kind: IdKind): string;
   /** Returns an unpredictable number from 0 (inclusive) to 1 (exclusive). */

@@ -30,6 +30,10 @@ export const errorCodes = {
   },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
   unavailable: { status: 503, meaning: "the storage is unavailable; retry later" },
+  "disk-low": {
+    status: 503,
+    meaning: "the disk of the server is almost full; nothing new is accepted until there is room",
+  },
   busy: { status: 503, meaning: "the server is at capacity; retry later" },
   stopping: { status: 503, meaning: "the server is stopping; retry later" },
 } as const;

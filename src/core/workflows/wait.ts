@@ -66,7 +66,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
   decide: ({ account: id, runId, waiter: post, scope }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
     const ongoing = mustFindOngoingRun(draft, id, runId);
-    mustHaveStorage(account, { continuesRun: true });
+    mustHaveStorage(account, { continuesRun: true, isDiskLow: moment.isDiskLow });
     const refusal =
       scope &&
       findWaitContentRefusal(scope, runId, { urls: [post.url, post.timeoutUrl], own: ongoing.run.url });
@@ -226,7 +226,7 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
   },
   decide: (input, draft, moment) => {
     const account = requireAccount(draft.get("accounts", input.account));
-    mustHaveStorage(account, { continuesRun: true });
+    mustHaveStorage(account, { continuesRun: true, isDiskLow: moment.isDiskLow });
     const waiters =
       "runId" in input
         ? waitersInRun(draft, input)

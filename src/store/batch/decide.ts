@@ -82,6 +82,7 @@ export async function decideBatch(
   const moment: Moment = {
     now,
     node: momentSource.node,
+    isDiskLow: momentSource.isDiskLow?.() ?? false,
     newId: (kind) => momentSource.newId(kind, now),
     random: () => momentSource.random(),
   };

@@ -69,6 +69,7 @@ export type StoreBackend = {
   notifyAccountsChanged?(): Promise<void>;
   forgetBefore?(time: Millis): Promise<void>;
   giveBackSpace?(): Promise<boolean>;
+  isDiskLow?(): boolean;
   /** If it is missing, the hold is kept in memory. */
   hold?: Hold;
   sessionLease?: SessionLease;
@@ -98,6 +99,7 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
     onAccounts: (listener) => group.onAccounts(listener),
     ...(backend.sessionLease && { sessionLease: backend.sessionLease }),
     attach: (sink) => group.attach(sink),
+    ...(backend.isDiskLow && { isDiskLow: backend.isDiskLow }),
     ...(backend.giveBackSpace && { giveBackSpace: backend.giveBackSpace }),
     hold: backend.hold ?? createHoldInMemory(),
     forgetBefore: async (time) => backend.forgetBefore?.(time),

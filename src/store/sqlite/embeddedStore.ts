@@ -1,3 +1,4 @@
+import { statSync } from "node:fs";
 import type { Millis } from "../../core/model/message.ts";
 import type { OnDamage } from "./fileCheck.ts";
 import type { Disk } from "./sync.ts";
@@ -5,6 +6,8 @@ import { openDisk } from "./sync.ts";
 import { WalCheckpoints } from "./walCheckpoint.ts";
 import { afterNextPoll } from "../batch/coalesce.ts";
 import { limits } from "../../core/values/limits.ts";
+import type { DiskReport } from "./diskGuard.ts";
+import { DiskGuard } from "./diskGuard.ts";
 import type { SqliteDatabase } from "./database.ts";
 import { countBodyBytes } from "../../core/fairness/weight.ts";
 import type { StoreBackend } from "../batch/groupCommit.ts";
@@ -32,6 +35,8 @@ export type EmbeddedStoreOptions = {
    * file again, shows what the disk has kept.
    */
   onBroken?(error: Error): void;
+  /** Called when the disk has become low, and when it has room again. */
+  onDisk?(report: DiskReport): void;
   /** Receives each damage once. */
   onDamage?: OnDamage;
   /** Replaces the disk in tests. */
@@ -51,15 +56,7 @@ const lockedRetries = { pause: 50, tries: 100 } as const;
  * checkpoints of the write-ahead log. See docs/decisions/0029.
  */
 export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Store> {
-  const {
-    path,
-    momentSource,
-    keys = null,
-    pause,
-    elapsed,
-    onBroken,
-    openCheckpointing = startCheckpointThread,
-  } = options;
+  const { path, keys = null, pause, elapsed, onBroken, openCheckpointing = startCheckpointThread } = options;
   const openStoreDisk = options.openDisk ?? ((file: string) => openDisk(file, elapsed));
   const onDamage = reportOnce(options.onDamage);
   const deferredSync = { pause: () => pause(lockedRetries.pause), maxTries: lockedRetries.tries };
@@ -79,6 +76,8 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     readFreeBytes: () => disk.readFreeBytes(),
     checkpoint,
   });
+  const diskGuard = guardDisk(options, disk);
+  const momentSource = { ...options.momentSource, isDiskLow: () => diskGuard.isLow() };
   // The connection must not be used for anything else in the middle of a transaction.
   const inSequence = createSequencer();
   return createGroupCommitStore({
@@ -91,11 +90,13 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
       const result = await inSequence(() => runSqlBatch({ database, momentSource }, calls, capacity));
       if (database.writeCount() === writesBefore) return result;
       await commits.sync();
-      walCheckpoints.recordWritten(estimateWrittenBytes(calls));
+      const written = estimateWrittenBytes(calls);
+      for (const counter of [walCheckpoints, diskGuard]) counter.recordWritten(written);
       return result;
     },
     read: reading.queries,
     nextDueAt: () => withUnavailableRefusal(inSequence(() => readNextDueAt(database.connection))),
+    isDiskLow: () => diskGuard.isLow(),
     ...createUpkeep({ database, commits, walCheckpoints, inSequence }),
     probe: async () => {
       commits.requireFreeSpace();
@@ -109,6 +110,18 @@ export async function embeddedStore(options: EmbeddedStoreOptions): Promise<Stor
     },
   });
 }
+
+const guardDisk = (
+  { path, elapsed, onDisk = () => undefined }: EmbeddedStoreOptions,
+  disk: Disk,
+): DiskGuard =>
+  new DiskGuard({
+    readSpace: () => disk.readSpace(),
+    // Not from the connection, which may be in a transaction.
+    logBytes: () => statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0,
+    elapsed,
+    onChange: onDisk,
+  });
 
 type Upkeep = {
   database: SqliteDatabase;

@@ -12,6 +12,9 @@ import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { Millis } from "../../core/model/message.ts";
 
+/** The free bytes of a disk, and all its bytes. */
+export type DiskSpace = { free: number; size: number };
+
 /** The disk of a database. */
 export type Disk = {
   /**
@@ -21,6 +24,7 @@ export type Disk = {
   sync(): Promise<void>;
   /** Returns how many bytes can be written before the disk is full. */
   readFreeBytes(): number;
+  readSpace(): DiskSpace;
   close(): void;
 };
 
@@ -49,11 +53,11 @@ export function openDisk(path: string, elapsed: () => Millis): Disk {
       if (statSync(one.name, { throwIfNoEntry: false })?.ino !== one.file)
         throw new Error(`${one.name} was removed, renamed or replaced while the server used it`);
   };
-  const readFreeBytes = (): number => {
-    const { bavail, bsize } = statfsSync(dirname(path));
-    return bavail * bsize;
+  const readSpace = (): DiskSpace => {
+    const { bavail, blocks, bsize } = statfsSync(dirname(path));
+    return { free: bavail * bsize, size: blocks * bsize };
   };
-  return { sync, readFreeBytes, close: () => closeSync(file) };
+  return { sync, readFreeBytes: () => readSpace().free, readSpace, close: () => closeSync(file) };
 }
 
 type SyncWays = { here(): void; elsewhere(): Promise<void>; elapsed(): Millis };

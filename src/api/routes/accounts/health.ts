@@ -13,6 +13,10 @@ const healthSchema = z.looseObject({
     .literal(true)
     .optional()
     .describe("Present while all deliveries are held, until the operator ends the hold."),
+  diskLow: z
+    .literal(true)
+    .optional()
+    .describe("Present while new messages are refused because the disk of the server is almost full."),
   inFlight: z
     .int()
     .min(0)

@@ -62,7 +62,7 @@ export const replayDeadLetter = route({
       }),
     },
   },
-  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
+  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account, params: { dlqId }, incoming, context }) => {
     const { overrides, ignored } = readRetryChanges(incoming, account, context.now());
     const change =

@@ -43,7 +43,7 @@ const retry = route({
   settings: "retry",
   params: byId,
   answers: { 201: { about: "The message was published again.", schema: retriedSchema } },
-  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
+  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account, params, incoming, context }) => {
     const { overrides, ignored } = readRetryChanges(incoming, account, context.now());
     const { responses, refused } = await retryAll(context, {
@@ -87,7 +87,7 @@ const retryMany = route({
       ]),
     },
   },
-  refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account, query, incoming, context }) => {
     const { overrides, ignored } = readRetryChanges(incoming, account, context.now());
     if (query.dryRun === "true")

@@ -116,7 +116,7 @@ const add = route({
     maxBytes,
   },
   answers: { 200: { about: "The URL group as it is now.", schema: groupSchema } },
-  refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account, params, incoming, context }) => {
     const name = checkName("name", params.name);
     const given = {

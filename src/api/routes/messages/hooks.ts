@@ -47,7 +47,7 @@ const makeHookRoute = (method: (typeof methods)[number]): Route => ({
         },
       }),
   answers: { 200: { about: "The call was accepted.", schema: acceptedSchema } },
-  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded"],
+  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low"],
   respond: (incoming, context) => receiveCall(method, incoming, context),
 });
 

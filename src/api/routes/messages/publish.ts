@@ -65,6 +65,7 @@ export const publishing = {
     "limit-exceeded",
     "day-limit-exceeded",
     "storage-quota-exceeded",
+    "disk-low",
     "step-refused",
     "forbidden",
   ],

@@ -56,7 +56,7 @@ const create = route({
     200: { about: "The schedule was created or replaced.", schema: createdSchema },
     202: { about: "The schedule is a duplicate, so nothing was changed.", schema: createdSchema },
   },
-  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
+  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account: owner, incoming, context }) => {
     const { store } = context;
     const { id: account } = owner;

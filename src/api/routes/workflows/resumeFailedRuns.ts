@@ -88,7 +88,7 @@ export const makeContinueOneRoute = (from: ContinueFrom): Route =>
         schema: z.union([resumedSchema, dryRunSchema]),
       },
     },
-    refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
+    refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
     handle: async ({ account, params: { dlqId }, query, incoming, context }) => {
       const { overrides, ignored } = readRunOverrides(incoming, { isForMany: false, account });
       if (!isDlqId(dlqId)) throw makeNotFound(dlqId);
@@ -124,7 +124,7 @@ export const makeContinueManyRoute = (from: ContinueFrom): Route =>
         schema: z.union([resumedManySchema, dryRunSchema]),
       },
     },
-    refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
+    refusals: ["limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
     handle: ({ account, query, incoming, context }) =>
       continueSelected(context, { account, from, query, incoming }),
   });

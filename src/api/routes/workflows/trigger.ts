@@ -51,7 +51,7 @@ const triggerOne = route({
   answers: {
     200: { about: "The run that was started, or the active run that has this id.", schema: triggeredSchema },
   },
-  refusals: ["limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account, incoming, context }) => {
     const { store } = context;
     const destination = incoming.target.path.slice("/v2/trigger/".length);
@@ -84,7 +84,7 @@ const triggerMany = route({
   looksAtScope: true,
   body: batchBody,
   answers: { 201: { about: "The runs, in the order of the list.", schema: z.array(triggeredSchema) } },
-  refusals: ["limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "disk-low", "forbidden"],
   handle: async ({ account, incoming, context }) => {
     const { read, ignored } = await readItems(incoming, { account, context, purpose: "triggers" });
     const inputs = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
