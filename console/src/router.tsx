@@ -42,8 +42,49 @@ const keys = createRoute({
   component: lazyRouteComponent(() => import("./pages/flow/keys.tsx"), "KeysPage"),
 });
 
+const deadLetters = createRoute({
+  getParentRoute: () => root,
+  path: "/dead-letters",
+  component: lazyRouteComponent(() => import("./pages/failed/deadLetters.tsx"), "DeadLettersPage"),
+});
+
+const failedRuns = createRoute({
+  getParentRoute: () => root,
+  path: "/failed-runs",
+  component: lazyRouteComponent(() => import("./pages/failed/failedRuns.tsx"), "FailedRunsPage"),
+});
+
+const runs = createRoute({
+  getParentRoute: () => root,
+  path: "/runs",
+  component: lazyRouteComponent(() => import("./pages/runs/runs.tsx"), "RunsPage"),
+});
+
+const run = createRoute({
+  getParentRoute: () => root,
+  path: "/runs/$id",
+  component: lazyRouteComponent(() => import("./pages/runs/run.tsx"), "RunPage"),
+});
+
+const hosts = createRoute({
+  getParentRoute: () => root,
+  path: "/hosts",
+  component: lazyRouteComponent(() => import("./pages/flow/hosts.tsx"), "HostsPage"),
+});
+
 export const router = createRouter({
-  routeTree: root.addChildren([overview, messages, queues, queue, keys]),
+  routeTree: root.addChildren([
+    overview,
+    messages,
+    queues,
+    queue,
+    keys,
+    deadLetters,
+    failedRuns,
+    runs,
+    run,
+    hosts,
+  ]),
   basepath: consoleBase.pathname,
   defaultErrorComponent: PageFailed,
   defaultPendingComponent: PageLoading,

@@ -5,7 +5,7 @@ import { buildConsole } from "../../scripts/buildConsole.js";
 import { launchBrowser } from "./chromium.ts";
 import type { ConsoleServer } from "./consoleServer.ts";
 import { startConsoleServer, operatorPassword } from "./consoleServer.ts";
-import { listPages, openPage, settled, signIn } from "./pages.ts";
+import { listPages, openPage, signIn } from "./pages.ts";
 
 const found = await launchBrowser();
 if (typeof found === "string") process.stderr.write(`the tests of the console are skipped: ${found}\n`);
@@ -180,12 +180,36 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
   });
 
   test("hostile payloads run nothing, and hidden characters are shown", async () => {
-    await openPage(page, server, "/messages?view=FAILED&label=hostile");
-    await page.locator("tr[data-opens]").first().click();
-    await settled(page);
-    await expectShown(page.locator(".drawer").getByText("What happened"));
+    await listPages()["dead letter"]?.(page, server);
+    const body = page.locator(".drawer").getByLabel("Body of the message", { exact: true });
+    const text = await body.innerText();
+    for (const shown of ["RLO", "ZWSP", "9007199254740993", "1.50", "<img src=x onerror"])
+      expect(text).toContain(shown);
+    const links = await body
+      .locator("a")
+      .evaluateAll((all) => all.map((one) => [one.getAttribute("href"), one.getAttribute("rel")]));
+    expect(links).toEqual([["https://maps.example/p/81", "noreferrer noopener"]]);
     expect(await page.title()).not.toContain("owned");
-    expect(await page.locator("img").count()).toBe(0);
+    expect(await page.locator("img, iframe, object").count()).toBe(0);
+  });
+
+  test("a failed run is resumed, and the new run is watched until it succeeds", async () => {
+    server.destinations.failsReceipt = false;
+    await openPage(page, server, "/runs/order-48214");
+    await page.getByRole("button", { name: "Resume" }).click();
+    await expectShown(page.getByText("The run is resumed from the failed step"));
+    await page.getByText("Resumed as").locator("..").getByRole("link").click();
+    await expectShown(page.locator(".hero").getByText("Success"));
+  });
+
+  test("a dead letter is retried from its group, after a dry run", async () => {
+    await openPage(page, server, "/dead-letters");
+    const group = page.locator("article.group").filter({ hasText: "422" });
+    await group.getByRole("button", { name: "Retry" }).click();
+    await expectShown(page.getByRole("heading", { name: "Retry 2 dead letters" }));
+    await page.getByRole("button", { name: "Retry 2", exact: true }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Retry 2", exact: true }).click();
+    await expectShown(page.getByText("Retry: 2 dead letters"));
   });
 
   test("no script failed and no CSP report came on any page", () => {

@@ -15,7 +15,7 @@ export async function openPage(page: Page, server: ConsoleServer, path: string):
 }
 
 /** Waits until nothing on the page is being loaded. */
-export async function settled(page: Page): Promise<void> {
+async function settled(page: Page): Promise<void> {
   await page.locator("[aria-busy=true]").first().waitFor({ state: "detached" });
 }
 
@@ -40,4 +40,16 @@ export const listPages = (): Record<string, Opener> => ({
   queues: at("/queues"),
   queue: at("/queues/parcels"),
   keys: at("/keys"),
+  hosts: at("/hosts"),
+  "dead letters": at("/dead-letters"),
+  "dead letter list": at("/dead-letters?view=list"),
+  "dead letter": async (page, server) => {
+    await openPage(page, server, "/dead-letters?view=list&label=hostile");
+    const id = await page.locator("tbody .id").first().getAttribute("title");
+    await openPage(page, server, `/dead-letters?open=${id}`);
+    await page.locator(".drawer .payload").first().waitFor();
+  },
+  runs: at("/runs"),
+  run: at("/runs/order-48213"),
+  "failed runs": at("/failed-runs"),
 });

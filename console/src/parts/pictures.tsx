@@ -34,3 +34,150 @@ export function Bars({ entries }: { entries: readonly Ranked[] }) {
     </ul>
   );
 }
+
+/** A series of a chart: as an area with a line, or as bars that stand on those before. */
+export type Series = {
+  name: string;
+  kind: "area" | "bar";
+  fill: string;
+  dot: string;
+  values: readonly number[];
+};
+
+const height = 176;
+const width = 960;
+
+/** A chart over time. A table with the same numbers follows it for a screen reader. */
+export function Chart({
+  label,
+  series,
+  times,
+}: {
+  label: string;
+  series: readonly Series[];
+  times: readonly string[];
+}) {
+  const top = niceTop(Math.max(1, ...times.map((_, at) => Math.max(...sums(series, at)))));
+  const ticks = [4, 3, 2, 1, 0].map((part) => (top * part) / 4);
+  const marks = [0, 0.25, 0.5, 0.75, 1].map((part) => times[Math.round((times.length - 1) * part)] ?? "");
+  return (
+    <div className="chart">
+      <div className="y" aria-hidden="true">
+        {ticks.map((tick) => (
+          <span key={tick}>{formatCount(tick)}</span>
+        ))}
+      </div>
+      <svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={label}>
+        {ticks.map((tick) => (
+          <path key={tick} className="ch-grid" d={`M0 ${height - (height * tick) / top}H${width}`} />
+        ))}
+        {series.map((one, index) => (
+          <Drawn key={one.name} series={series} index={index} top={top} />
+        ))}
+      </svg>
+      <div className="x" aria-hidden="true">
+        {marks.map((mark, at) => (
+          <span key={at} className={at % 2 === 1 ? "only-wide" : undefined}>
+            {mark}
+          </span>
+        ))}
+      </div>
+      <ChartTable label={label} series={series} times={times} />
+    </div>
+  );
+}
+
+/** Returns a round number that is not below the largest value and can be divided by four. */
+function niceTop(most: number): number {
+  const unit = 10 ** Math.floor(Math.log10(most));
+  const factor = [2, 4, 8, 20].find((one) => one * unit >= most) ?? 20;
+  return Math.max(4, factor * unit);
+}
+
+/** Returns the heights at a time: of the area, and of the bars on each other. */
+function sums(series: readonly Series[], at: number): number[] {
+  const bars = series
+    .filter(({ kind }) => kind === "bar")
+    .reduce((sum, { values }) => sum + (values[at] ?? 0), 0);
+  return [bars, ...series.filter(({ kind }) => kind === "area").map(({ values }) => values[at] ?? 0)];
+}
+
+function Drawn({ series, index, top }: { series: readonly Series[]; index: number; top: number }) {
+  const one = series[index];
+  if (!one) return null;
+  const toY = (value: number): number => height - (height * value) / top;
+  const step = width / Math.max(1, one.values.length - (one.kind === "area" ? 1 : 0));
+  if (one.kind === "area") {
+    const line = one.values
+      .map((value, at) => `${(at * step).toFixed(1)} ${toY(value).toFixed(1)}`)
+      .join("L");
+    return (
+      <>
+        <path className="ch-area" d={`M${line}L${width} ${height}H0Z`} />
+        <path className="ch-line" d={`M${line}`} />
+      </>
+    );
+  }
+  const below = series.slice(0, index).filter(({ kind }) => kind === "bar");
+  return one.values.map((value, at) => {
+    const base = below.reduce((sum, { values }) => sum + (values[at] ?? 0), 0);
+    return value === 0 ? null : (
+      <rect
+        key={at}
+        className={one.fill}
+        x={at * step + 1}
+        width={Math.max(1, step - 2)}
+        y={toY(base + value)}
+        height={Math.max(1, (height * value) / top)}
+      />
+    );
+  });
+}
+
+const ChartTable = ({
+  label,
+  series,
+  times,
+}: {
+  label: string;
+  series: readonly Series[];
+  times: readonly string[];
+}) => (
+  <div className="vh">
+    <table>
+      <caption>{label}</caption>
+      <thead>
+        <tr>
+          <th scope="col">Time</th>
+          {series.map(({ name }) => (
+            <th key={name} scope="col">
+              {name}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {times.map((time, at) => (
+          <tr key={at}>
+            <th scope="row">{time}</th>
+            {series.map(({ name, values }) => (
+              <td key={name}>{values[at] ?? 0}</td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </div>
+);
+
+/** The names of the series of a chart. */
+export const Legend = ({ series }: { series: readonly Series[] }) => (
+  <ul className="legend">
+    {series.map(({ name, dot }) => (
+      <li key={name}>
+        <span className={`dot ${dot}`} />
+        {name}
+      </li>
+    ))}
+  </ul>
+);

@@ -1,4 +1,4 @@
-import { ListOrdered, Mail, ScrollText, Search } from "lucide-react";
+import { Inbox, ListOrdered, Mail, ScrollText, Search, Workflow } from "lucide-react";
 import type { Choice } from "./palette.tsx";
 import { places } from "./places.ts";
 
@@ -26,10 +26,15 @@ function findById(text: string): Choice[] {
         icon: ScrollText,
       },
     ];
+  if (/^\d{13}-\d+$/.test(text))
+    return [{ to: "/dead-letters", search: { open: text }, name: "Dead letter", about: text, icon: Inbox }];
+  if (text.startsWith("wfr_"))
+    return [{ to: `/runs/${encodeURIComponent(text)}`, name: "Run", about: text, icon: Workflow }];
   if (/^https?:\/\//.test(text))
     return [{ to: "/messages", search: { url: text }, name: "Messages to URL", about: text, icon: Search }];
   return [
     { to: "/messages", search: { label: text }, name: "Messages with label", about: text, icon: Mail },
+    { to: `/runs/${encodeURIComponent(text)}`, name: "Run", about: text, icon: Workflow },
     { to: `/queues/${encodeURIComponent(text)}`, name: "Queue", about: text, icon: ListOrdered },
   ];
 }

@@ -1,5 +1,5 @@
 import type { LucideIcon } from "lucide-react";
-import { Gauge, LayoutGrid, ListOrdered, Mail } from "lucide-react";
+import { Gauge, Inbox, LayoutGrid, ListOrdered, Mail, OctagonX, Server, Workflow } from "lucide-react";
 
 /** A page of the console. `key` follows `g` on the keyboard. */
 export type Place = { to: string; name: string; icon: LucideIcon; key?: string };
@@ -9,13 +9,24 @@ export const places: readonly { title: string | null; pages: readonly Place[] }[
   { title: null, pages: [{ to: "/", name: "Overview", icon: LayoutGrid, key: "o" }] },
   {
     title: "Work",
-    pages: [{ to: "/messages", name: "Messages", icon: Mail, key: "m" }],
+    pages: [
+      { to: "/messages", name: "Messages", icon: Mail, key: "m" },
+      { to: "/runs", name: "Runs", icon: Workflow, key: "r" },
+    ],
+  },
+  {
+    title: "Failed",
+    pages: [
+      { to: "/dead-letters", name: "Dead letters", icon: Inbox, key: "d" },
+      { to: "/failed-runs", name: "Failed runs", icon: OctagonX, key: "f" },
+    ],
   },
   {
     title: "Flow",
     pages: [
       { to: "/queues", name: "Queues", icon: ListOrdered, key: "q" },
       { to: "/keys", name: "Keys", icon: Gauge, key: "k" },
+      { to: "/hosts", name: "Hosts", icon: Server, key: "h" },
     ],
   },
 ];

@@ -39,27 +39,28 @@ export function QueuePage() {
     >
       <Loaded query={queue} what={`Queue ${name}`}>
         {(data) => (
-          <>
-            <QueueHead queue={data} line={line.data?.messages ?? []} />
-            <QueueNumbers queue={data} line={line.data} />
-          </>
-        )}
-      </Loaded>
-      <Loaded query={line} what="Its messages">
-        {(data) => (
-          <>
-            <Slots
-              messages={data.messages.filter(({ state }) => state === "delivering" || state === "retrying")}
-            />
-            <Line
-              messages={data.messages.filter(({ state }) => state === "held" || state === "paused")}
-              name={name}
-              total={data.total}
-            />
-          </>
+          <Loaded query={line} what="Its messages">
+            {(found) => <QueueParts queue={data} line={found} />}
+          </Loaded>
         )}
       </Loaded>
     </Page>
+  );
+}
+
+function QueueParts({ queue, line }: { queue: Queue; line: Response<"GET /v2/messages"> }) {
+  const { messages, total } = line;
+  return (
+    <>
+      <QueueHead queue={queue} line={messages} />
+      <QueueNumbers queue={queue} line={line} />
+      <Slots messages={messages.filter(({ state }) => state === "delivering" || state === "retrying")} />
+      <Line
+        messages={messages.filter(({ state }) => state === "held" || state === "paused")}
+        name={queue.name}
+        total={total}
+      />
+    </>
   );
 }
 

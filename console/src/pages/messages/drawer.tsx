@@ -13,7 +13,7 @@ import { formatSpan, splitUrl } from "../../parts/words.ts";
 import { isTyping } from "../../shell/keys.tsx";
 import { useToasts } from "../../shell/toasts.tsx";
 import { Attempts } from "./attempts.tsx";
-import { CancelMessage } from "./help.tsx";
+import { CancelMessage, SendNow } from "./help.tsx";
 import type { LogEntry } from "./states.ts";
 import { logStates, stateOfWait } from "./states.ts";
 import { WhyItWaits } from "./why.tsx";
@@ -50,6 +50,7 @@ export function MessageDrawer({ id, close }: { id: string; close(): void }) {
         <HeadState message={shown} last={entries[0]} />
         <span className="grow" />
         {shown?.waitingOn !== undefined && <CancelMessage id={id} />}
+        <SendNow id={id} wait={shown?.waitingOn?.[0]} />
       </DrawerHead>
       <div
         key={isWaiting ? "loading" : "ready"}
@@ -70,7 +71,8 @@ export function MessageDrawer({ id, close }: { id: string; close(): void }) {
   );
 }
 
-function useEscape(close: () => void): void {
+/** Closes a drawer by Escape. */
+export function useEscape(close: () => void): void {
   useEffect(() => {
     const act = (event: KeyboardEvent): void => {
       if (event.key === "Escape" && !isTyping(event)) close();
@@ -90,7 +92,7 @@ type HeadProps = {
 };
 
 /** The head of a drawer: what it is, its id, and the ways to copy it. */
-function DrawerHead({ id, url, method, isWaiting, close, children }: HeadProps) {
+export function DrawerHead({ id, url, method, isWaiting, close, children }: HeadProps) {
   const { say } = useToasts();
   const { host, path } = splitUrl(url);
   return (

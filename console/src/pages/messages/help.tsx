@@ -1,4 +1,4 @@
-import { Play, X } from "lucide-react";
+import { Play, Send, X } from "lucide-react";
 import { send } from "../../api/client.ts";
 import { useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
@@ -82,6 +82,26 @@ export function CancelMessage({ id }: { id: string }) {
       onClick={() => void act(() => change.mutateAsync(undefined), "The message is cancelled")}
     >
       Cancel
+    </Button>
+  ) : null;
+}
+
+/** A button that sends a message at once, without waiting for its time. */
+export function SendNow({ id, wait }: { id: string; wait: Wait | undefined }) {
+  const may = useMay();
+  const act = useDo();
+  const change = useChange(() =>
+    send("POST /v2/messages/{messageId}/send-now", { params: { messageId: id } }),
+  );
+  const helps = wait?.reason === "retry" || wait?.reason === "not-due";
+  return may.manage && helps ? (
+    <Button
+      isSmall
+      kind="primary"
+      icon={Send}
+      onClick={() => void act(() => change.mutateAsync(undefined), "The message is sent now")}
+    >
+      Send now
     </Button>
   ) : null;
 }

@@ -1,0 +1,264 @@
+import { ChevronRight, RotateCw, Trash2 } from "lucide-react";
+import { useState } from "react";
+import type { Response } from "../../api/client.ts";
+import { useRead } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Button, Icon, Id, Time, Url } from "../../parts/basics.tsx";
+import { Bulk } from "../../parts/bulk.tsx";
+import type { FilterField } from "../../parts/filters.tsx";
+import { FilterBar, Pager, useFilters } from "../../parts/filters.tsx";
+import { Loaded, Panel } from "../../parts/panel.tsx";
+import { Visible } from "../../parts/payload.tsx";
+import type { Column } from "../../parts/table.tsx";
+import { Table } from "../../parts/table.tsx";
+import { Empty } from "../../parts/trouble.tsx";
+import { formatCount, formatMany } from "../../parts/words.ts";
+import { InDrawer, Page } from "../../shell/shell.tsx";
+import { DeadLetterDrawer } from "./deadLetter.tsx";
+
+type Group = Response<"GET /v2/dlq/groups">["groups"][number];
+type DeadLetter = Response<"GET /v2/dlq">["messages"][number];
+/** A bulk action that is being planned: on all dead letters of a filter, or on those of one group. */
+type Plan = { does: "retry" | "delete"; query: Readonly<Record<string, string | undefined>> };
+
+const fields: readonly FilterField[] = [
+  { name: "label", title: "Label" },
+  { name: "url", title: "URL", hint: "https://…" },
+  { name: "responseStatus", title: "Status" },
+  { name: "queueName", title: "Queue" },
+  { name: "flowControlKey", title: "Key" },
+  { name: "topicName", title: "URL group" },
+  { name: "scheduleId", title: "Schedule" },
+  { name: "messageId", title: "Message", hint: "msg_…" },
+  { name: "callerIP", title: "Caller" },
+];
+
+/** The dead letters: their groups first, then the list, and what mends them. */
+export function DeadLettersPage() {
+  const { values, set } = useFilters();
+  const [plan, setPlan] = useState<Plan | null>(null);
+  const query = Object.fromEntries(fields.map(({ name }) => [name, values[name]]));
+  const isList = values["view"] === "list";
+  const { open } = values;
+  return (
+    <Page title="Dead letters">
+      <div className="toolbar">
+        <div className="seg" role="group" aria-label="View">
+          <button type="button" aria-pressed={!isList} onClick={() => set({ view: undefined })}>
+            Groups
+          </button>
+          <button type="button" aria-pressed={isList} onClick={() => set({ view: "list" })}>
+            List
+          </button>
+        </div>
+        <FilterBar fields={fields} fallback="label" placeholder="Filter by label, URL or id" />
+        <span className="spring only-wide" />
+        <Button isSmall onClick={() => setPlan({ does: "retry", query })}>
+          Act on all
+        </Button>
+      </div>
+      {isList ? <DeadLetterList query={query} /> : <Groups query={query} plan={setPlan} />}
+      {plan && (
+        <Bulk
+          key={JSON.stringify(plan)}
+          route={plan.does === "retry" ? "POST /v2/dlq/retry" : "DELETE /v2/dlq"}
+          query={plan.query}
+          verb={plan.does === "retry" ? "Retry" : "Delete"}
+          noun="dead letter"
+          consequence={
+            plan.does === "retry"
+              ? "Each is published again as a new message, oldest first."
+              : "They cannot be sent again."
+          }
+          isDangerous={plan.does === "delete"}
+          close={() => setPlan(null)}
+        >
+          <div className="seg" role="group" aria-label="Action">
+            {(["retry", "delete"] as const).map((does) => (
+              <button
+                key={does}
+                type="button"
+                aria-pressed={plan.does === does}
+                onClick={() => setPlan({ ...plan, does })}
+              >
+                {does === "retry" ? "Retry" : "Delete"}
+              </button>
+            ))}
+          </div>
+        </Bulk>
+      )}
+      {open !== undefined && (
+        <InDrawer>
+          <DeadLetterDrawer
+            key={open}
+            id={open}
+            close={() => set({ open: undefined, cursor: values["cursor"], back: values["back"] })}
+          />
+        </InDrawer>
+      )}
+    </Page>
+  );
+}
+
+type GroupsProps = { query: Plan["query"]; plan(plan: Plan): void };
+
+function Groups({ query, plan }: GroupsProps) {
+  const groups = useRead("GET /v2/dlq/groups", { query });
+  return (
+    <Loaded query={groups} what="The groups">
+      {({ groups: found, entries, more }) => (
+        <Panel
+          title={formatMany(
+            found.length,
+            "group by error and destination",
+            "groups by error and destination",
+          )}
+          sub={`of ${formatMany(entries, "dead letter")}${more ? " or more" : ""}`}
+        >
+          {found.length === 0 ? (
+            <Empty title="Nothing has failed for good">
+              <p>
+                A message comes here when its last retry has failed. It can be retried from here as long as it
+                is kept.
+              </p>
+            </Empty>
+          ) : (
+            found.map((group) => <GroupRow key={group.dlqId} group={group} query={query} plan={plan} />)
+          )}
+        </Panel>
+      )}
+    </Loaded>
+  );
+}
+
+function GroupRow({ group, query, plan }: GroupsProps & { group: Group }) {
+  const [isOpen, setIsOpen] = useState(false);
+  const may = useMay();
+  const of = {
+    ...query,
+    url: group.url,
+    ...(group.responseStatus !== undefined && { responseStatus: String(group.responseStatus) }),
+  };
+  return (
+    <article className="group">
+      <div className="group-row short">
+        <button
+          type="button"
+          className="expander"
+          aria-expanded={isOpen}
+          aria-label="Show its dead letters"
+          onClick={() => setIsOpen(!isOpen)}
+        >
+          <Icon of={ChevronRight} />
+        </button>
+        <div>
+          <div className="l1">
+            {group.responseStatus !== undefined && <b className="code-bad">{group.responseStatus}</b>}
+            <span className="t">
+              <b>
+                <Visible text={group.error || "no answer that counts"} />
+              </b>
+            </span>
+          </div>
+          <div className="l2">
+            <Url url={group.url} />
+          </div>
+        </div>
+        <span className="count">{formatCount(group.count)}</span>
+        <span className="time r muted">
+          <Time at={group.firstFailedAt} />
+        </span>
+        <span className="time r muted">
+          <Time at={group.lastFailedAt} />
+        </span>
+        {may.manage && (
+          <span className="act">
+            <Button isSmall icon={RotateCw} onClick={() => plan({ does: "retry", query: of })}>
+              Retry
+            </Button>
+            <Button
+              isSmall
+              kind="ghost"
+              icon={Trash2}
+              label="Delete all of the group"
+              onClick={() => plan({ does: "delete", query: of })}
+            />
+          </span>
+        )}
+      </div>
+      {isOpen && <DeadLetterList query={of} />}
+    </article>
+  );
+}
+
+function DeadLetterList({ query }: { query: Plan["query"] }) {
+  const { values, set } = useFilters();
+  const list = useRead("GET /v2/dlq", { query: { count: 50, ...query, cursor: values["cursor"] } });
+  return (
+    <Loaded query={list} what="The dead letters">
+      {({ messages, cursor }) => (
+        <Panel
+          footer={
+            <>
+              <span>{formatMany(messages.length, "dead letter")}</span>
+              <Pager cursor={cursor} />
+            </>
+          }
+        >
+          {messages.length === 0 ? (
+            <Empty title="No dead letter matches" />
+          ) : (
+            <Table
+              label="Dead letters"
+              className="two cards"
+              columns={columns}
+              rows={messages}
+              keyOf={({ dlqId }) => dlqId}
+              open={({ dlqId }) => set({ open: dlqId, cursor: values["cursor"], back: values["back"] })}
+              openKey={values["open"]}
+            />
+          )}
+        </Panel>
+      )}
+    </Loaded>
+  );
+}
+
+const columns: readonly Column<DeadLetter>[] = [
+  {
+    head: "Dead letter",
+    className: "c-what",
+    cell: ({ dlqId, method, url, label }) => (
+      <>
+        <div className="l1">
+          <span className="method">{method}</span>
+          <Url url={url} />
+        </div>
+        <div className="l2">
+          <Id id={dlqId} />
+          {label !== undefined && <span className="t">{label}</span>}
+        </div>
+      </>
+    ),
+  },
+  {
+    head: "Answer",
+    className: "c-why w-why",
+    cell: ({ responseStatus, error, responseBody }) => (
+      <>
+        <div className="l1">
+          {responseStatus !== undefined && <b className="code-bad">{responseStatus}</b>}
+          <span className="t">
+            <Visible text={(error ?? "").slice(0, 200)} />
+          </span>
+        </div>
+        <div className="l2">
+          <span className="t">
+            <Visible text={(responseBody ?? "").slice(0, 200)} />
+          </span>
+        </div>
+      </>
+    ),
+  },
+  { head: "Accepted", className: "num time c-when w-m", cell: ({ createdAt }) => <Time at={createdAt} /> },
+];

@@ -1,0 +1,227 @@
+import { useNavigate } from "@tanstack/react-router";
+import type { Response } from "../api/client.ts";
+import { Time } from "../parts/basics.tsx";
+import { PageLink } from "../parts/link.tsx";
+import { Panel } from "../parts/panel.tsx";
+import type { Series } from "../parts/pictures.tsx";
+import { Bars, Chart, Legend } from "../parts/pictures.tsx";
+import { Table } from "../parts/table.tsx";
+import { Empty } from "../parts/trouble.tsx";
+import { formatBytes, formatCount, formatSpan } from "../parts/words.ts";
+import { formatShare, shareClass } from "./flow/hosts.tsx";
+
+type Overview = Response<"GET /v2/overview">;
+
+const hour = 3_600_000;
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+
+/** The figures of the overview: the last hour, what is held and by what, the worst hosts, and the room. */
+export const OverviewFigures = ({ data }: { data: Overview }) => (
+  <>
+    <Stats data={data} />
+    <div className="grid">
+      <LastHour minutes={data.minutes} />
+      <Held held={data.held} />
+      <WorstHosts hosts={data.worstHosts} />
+      <Room data={data} />
+    </div>
+  </>
+);
+
+const sum = (minutes: Overview["minutes"], pick: (one: Overview["minutes"][number]) => number): number =>
+  minutes.reduce((total, one) => total + pick(one), 0);
+
+function Stats({ data }: { data: Overview }) {
+  const { minutes, unfinished, inFlight, deadLetters, nextDueAt, runs } = data;
+  return (
+    <section className="stats" aria-label="Numbers">
+      <Stat
+        to="/messages?"
+        name="Delivered"
+        value={formatCount(sum(minutes, ({ delivered }) => delivered))}
+        about="in the last hour"
+      />
+      <Stat
+        to="/dead-letters"
+        name="Dead letters"
+        value={formatCount(deadLetters)}
+        about="kept now"
+        isBad={deadLetters > 0}
+      />
+      <Stat
+        to="/messages"
+        name="Not finished"
+        value={`${formatCount(unfinished.count)}${unfinished.more ? "+" : ""}`}
+        about="waiting, or in flight"
+      />
+      <Stat to="/messages" name="In flight" value={formatCount(inFlight)} about="under delivery now" />
+      <Stat
+        to="/runs"
+        name="Runs"
+        value={`${formatCount(runs.active.count)}${runs.active.more ? "+" : ""}`}
+        about="not ended yet"
+      />
+      <div className="stat">
+        <span className="k">Next due</span>
+        <span className="v">{nextDueAt === undefined ? "none" : <Time at={nextDueAt} />}</span>
+        <span className="d">a delay, a retry or a schedule</span>
+      </div>
+    </section>
+  );
+}
+
+type StatProps = { to: string; name: string; value: string; about: string; isBad?: boolean };
+
+const Stat = ({ to, name, value, about, isBad = false }: StatProps) => (
+  <PageLink className="stat" to={to.replace("?", "")} search={to.endsWith("?") ? { view: "DELIVERED" } : {}}>
+    <span className="k">{name}</span>
+    <span className={`v ${isBad ? "bad" : ""}`}>{value}</span>
+    <span className="d">{about}</span>
+  </PageLink>
+);
+
+function LastHour({ minutes }: { minutes: Overview["minutes"] }) {
+  const end = Math.max(Date.now(), ...minutes.map(({ start }) => start));
+  const byStart = new Map(minutes.map((one) => [Math.floor(one.start / 60_000), one]));
+  const starts = Array.from({ length: 60 }, (_, at) => Math.floor((end - hour) / 60_000) + at + 1);
+  const pick = (name: "delivered" | "failed"): number[] =>
+    starts.map((start) => byStart.get(start)?.[name] ?? 0);
+  const series: Series[] = [
+    { name: "delivered", kind: "area", fill: "f-move", dot: "move", values: pick("delivered") },
+    { name: "failed", kind: "bar", fill: "f-bad", dot: "bad", values: pick("failed") },
+  ];
+  return (
+    <Panel title="Messages a minute" className="w8 x6" end={<Legend series={series} />}>
+      <div className="body">
+        <Chart
+          label="Delivered and failed messages a minute, in the last hour"
+          series={series}
+          times={starts.map((start) => clock.format(start * 60_000))}
+        />
+      </div>
+    </Panel>
+  );
+}
+
+const gateNames = {
+  queue: "Queue full or paused",
+  key: "Key full or paused",
+  endpoint: "Account, one endpoint",
+  account: "Account",
+  capacity: "No capacity",
+} as const;
+
+const describeOldest = (at: number | undefined, now: number): string =>
+  at === undefined ? "" : `oldest for ${formatSpan(now - at)}`;
+
+function Held({ held }: { held: Overview["held"] }) {
+  const entries = (Object.keys(gateNames) as (keyof typeof gateNames)[])
+    .filter((gate) => held[gate].count > 0)
+    .toSorted((one, other) => held[other].count - held[one].count);
+  const now = Date.now();
+  return (
+    <Panel
+      title="Held, and by what"
+      className="w4 x3"
+      end={
+        <PageLink className="link" to="/messages" search={{ state: "held" }}>
+          {formatCount(entries.reduce((total, gate) => total + held[gate].count, 0))}
+        </PageLink>
+      }
+    >
+      {entries.length === 0 ? (
+        <Empty title="Nothing is held" />
+      ) : (
+        <div className="body">
+          <Bars
+            entries={entries.map((gate) => ({
+              name: gateNames[gate],
+              value: held[gate].count,
+              fill: "f-gate",
+              sub: describeOldest(held[gate].oldestAt, now),
+            }))}
+          />
+        </div>
+      )}
+    </Panel>
+  );
+}
+
+function WorstHosts({ hosts }: { hosts: Overview["worstHosts"] }) {
+  const navigate = useNavigate();
+  return (
+    <Panel
+      title="Slowest and sickest hosts"
+      className="w8 x4"
+      end={
+        <PageLink className="link" to="/hosts">
+          All hosts
+        </PageLink>
+      }
+    >
+      {hosts.length === 0 ? (
+        <Empty title="No host was called lately" />
+      ) : (
+        <Table
+          label="Slowest and sickest hosts"
+          rows={hosts.slice(0, 5)}
+          keyOf={({ host }) => host}
+          open={({ host }) => void navigate({ to: "/messages", search: { view: "log", host } })}
+          columns={[
+            { head: "Host", cell: ({ host }) => <span className="host">{host}</span> },
+            {
+              head: "Errors",
+              className: "num w-s",
+              cell: ({ failureShare: share }) =>
+                share === undefined ? "" : <span className={shareClass(share)}>{formatShare(share)}</span>,
+            },
+            {
+              head: "p50",
+              className: "num p1 w-s",
+              cell: ({ p50 }) => (p50 === undefined ? "" : formatSpan(p50)),
+            },
+            {
+              head: "p95",
+              className: "num w-s",
+              cell: ({ p95 }) => (p95 === undefined ? "" : formatSpan(p95)),
+            },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function Room({ data: { storage, disk } }: { data: Overview }) {
+  const used = disk ? disk.total - disk.free : 0;
+  return (
+    <Panel title="Room" className="w4 x3">
+      <div className="body">
+        <Bars
+          entries={[
+            {
+              name: "Stored",
+              sub: storage.max > 0 ? `of ${formatBytes(storage.max)}` : "without a limit",
+              value: storage.used,
+              text: formatBytes(storage.used),
+              fill: "f-idle",
+              share: storage.max > 0 ? storage.used / storage.max : 0,
+            },
+            ...(disk
+              ? [
+                  {
+                    name: "Disk",
+                    sub: `${formatBytes(disk.free)} free`,
+                    value: used,
+                    text: formatShare(used / disk.total),
+                    fill: used / disk.total > 0.9 ? "f-bad" : "f-idle",
+                    share: used / disk.total,
+                  },
+                ]
+              : []),
+          ]}
+        />
+      </div>
+    </Panel>
+  );
+}

@@ -1,0 +1,183 @@
+import { useNavigate } from "@tanstack/react-router";
+import { useRead } from "../../api/queries.ts";
+import { Time, useNow } from "../../parts/basics.tsx";
+import type { FilterField } from "../../parts/filters.tsx";
+import { FilterBar, Pager, useFilters } from "../../parts/filters.tsx";
+import { PageLink } from "../../parts/link.tsx";
+import { Loaded, Panel } from "../../parts/panel.tsx";
+import { State } from "../../parts/state.tsx";
+import { useSteady } from "../../parts/steady.ts";
+import type { Column } from "../../parts/table.tsx";
+import { Table } from "../../parts/table.tsx";
+import { Empty } from "../../parts/trouble.tsx";
+import { formatMany, formatSpan, splitUrl } from "../../parts/words.ts";
+import { Page } from "../../shell/shell.tsx";
+import type { Run } from "./shapes.ts";
+import { describeRun, listSteps, runStates, spanOf } from "./shapes.ts";
+
+const views = [
+  { state: undefined, name: "All" },
+  { state: "RUN_STARTED", name: "Running" },
+  { state: "RUN_SUCCESS", name: "Success" },
+  { state: "RUN_FAILED", name: "Failed" },
+  { state: "RUN_CANCELED", name: "Canceled" },
+] as const;
+
+const fields: readonly FilterField[] = [
+  { name: "workflowRunId", title: "Run" },
+  { name: "workflowUrl", title: "Workflow", hint: "https://…" },
+  { name: "label", title: "Label" },
+  { name: "host", title: "Host" },
+  { name: "flowControlKey", title: "Key" },
+  { name: "messageId", title: "Message", hint: "msg_…" },
+];
+
+/** The runs of workflows: what each does now, or what became of it. */
+export function RunsPage() {
+  const { values } = useFilters();
+  const { back: _back, ...query } = values;
+  const runs = useRead("GET /v2/workflows/logs", { query: { count: 10, trimBody: 0, ...query } });
+  const navigate = useNavigate();
+  const { rows, newCount, showNew } = useSteady(runs.data?.runs, keyOf, JSON.stringify(query));
+  return (
+    <Page title="Runs">
+      <nav className="tabs" aria-label="State">
+        {views.map(({ state, name }) => (
+          <PageLink
+            key={name}
+            to="/runs"
+            search={{ state }}
+            {...(state === values["state"] && { marks: "exact" as const })}
+          >
+            {name}
+          </PageLink>
+        ))}
+      </nav>
+      <div className="toolbar">
+        <FilterBar fields={fields} fallback="workflowRunId" placeholder="Filter by id or workflow" />
+      </div>
+      <Loaded query={runs} what="The runs">
+        {({ cursor }) => (
+          <Panel
+            footer={
+              <>
+                <span>{formatMany(rows.length, "run")}</span>
+                <Pager cursor={cursor} />
+              </>
+            }
+          >
+            {newCount > 0 && (
+              <button type="button" className="newbar" onClick={showNew}>
+                {newCount} new
+              </button>
+            )}
+            {rows.length === 0 ? (
+              <Empty title="No runs here">
+                <p>A run starts with a trigger: POST /v2/trigger/ and the URL of a workflow.</p>
+              </Empty>
+            ) : (
+              <Table
+                label="Runs"
+                className="two cards"
+                columns={columns}
+                rows={rows}
+                keyOf={keyOf}
+                open={({ workflowRunId }) =>
+                  void navigate({ to: `/runs/${encodeURIComponent(workflowRunId)}` })
+                }
+              />
+            )}
+          </Panel>
+        )}
+      </Loaded>
+    </Page>
+  );
+}
+
+const keyOf = ({ workflowRunId, workflowRunCreatedAt }: Run): string =>
+  `${workflowRunId} ${workflowRunCreatedAt}`;
+
+const columns: readonly Column<Run>[] = [
+  {
+    head: "State",
+    className: "c-state w-state",
+    cell: ({ workflowState }) => <State {...runStates[workflowState]} />,
+  },
+  {
+    head: "Run",
+    className: "c-what w-run",
+    cell: ({ workflowRunId, workflowUrl }) => (
+      <>
+        <div className="l1">
+          <span className="t host" title={workflowRunId}>
+            {workflowRunId}
+          </span>
+        </div>
+        <div className="l2">
+          <span className="t">{splitUrl(workflowUrl).path || workflowUrl}</span>
+        </div>
+      </>
+    ),
+  },
+  { head: "Steps", className: "p2 w-steps", cell: (run) => <StepBar run={run} /> },
+  {
+    head: "At",
+    className: "c-why",
+    cell: (run) => (
+      <div className="l1">
+        <span className="t">{describeRun(run)}</span>
+      </div>
+    ),
+  },
+  {
+    head: "Label",
+    className: "p3 w-s",
+    cell: ({ label }) => label !== undefined && <span className="chip">{label}</span>,
+  },
+  {
+    head: "Started",
+    className: "num time p2 w-m",
+    cell: ({ workflowRunCreatedAt }) => <Time at={workflowRunCreatedAt} />,
+  },
+  { head: "Took", className: "num c-when w-m", cell: (run) => <Took run={run} /> },
+];
+
+function Took({ run }: { run: Run }) {
+  const now = useNow();
+  return formatSpan(spanOf(run, now));
+}
+
+/** The steps of a run as one bar: done, under way, failed. */
+function StepBar({ run }: { run: Run }) {
+  const steps = listSteps(run);
+  const done = steps.filter(({ state }) => state === "STEP_SUCCESS").length;
+  const width = 100 / Math.max(1, steps.length);
+  return (
+    <>
+      <svg className="steps" aria-hidden="true">
+        {steps.slice(0, 100).map(({ state }, at) => (
+          <rect
+            key={at}
+            className={
+              state === "STEP_SUCCESS"
+                ? "f-done"
+                : state === "STEP_FAILED"
+                  ? "f-bad"
+                  : state === "STEP_RETRY"
+                    ? "f-warn"
+                    : "f-move"
+            }
+            x={`${at * width}%`}
+            width={`${Math.max(0.5, width - 1)}%`}
+            y="4"
+            height="6"
+            rx="1"
+          />
+        ))}
+      </svg>
+      <div className="l2">
+        {done} of {steps.length} done
+      </div>
+    </>
+  );
+}

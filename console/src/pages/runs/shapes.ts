@@ -1,0 +1,64 @@
+import type { Response } from "../../api/client.ts";
+import type { StateName } from "../../parts/state.tsx";
+
+export type Run = Response<"GET /v2/workflows/logs">["runs"][number];
+type Group = Run["steps"][number];
+type KnownStep = Extract<Group["steps"][number], { stepType: string }>;
+/** A step. The next call to the endpoint, whose step is not known yet, has the type "Next". */
+export type Step = Pick<KnownStep, "stepName" | "stepType" | "state" | "createdAt" | "errors"> &
+  Partial<Pick<KnownStep, "stepId" | "messageId" | "out" | "outBase64">>;
+/** Steps that run at the same time, or one step. */
+export type StepGroup = { isParallel: boolean; steps: readonly Step[] };
+
+/** The state and the word of each state of a run. */
+export const runStates: Record<Run["workflowState"], { state: StateName; word: string }> = {
+  RUN_STARTED: { state: "delivering", word: "Running" },
+  RUN_SUCCESS: { state: "delivered", word: "Success" },
+  RUN_FAILED: { state: "failed", word: "Failed" },
+  RUN_CANCELED: { state: "cancelled", word: "Canceled" },
+};
+
+/** The state and the word of each state of a step. */
+export const stepStates: Record<Step["state"], { state: StateName; word: string }> = {
+  STEP_PROGRESS: { state: "delivering", word: "Running" },
+  STEP_SUCCESS: { state: "delivered", word: "Success" },
+  STEP_RETRY: { state: "retrying", word: "Retry" },
+  STEP_FAILED: { state: "failed", word: "Failed" },
+  STEP_CANCELED: { state: "cancelled", word: "Canceled" },
+};
+
+/** Returns the steps of a run in groups, in their order. */
+export function listGroups(run: Run): StepGroup[] {
+  let latest = run.workflowRunCreatedAt;
+  return run.steps.map(({ type, steps }) => {
+    const known = steps.map((step): Step => {
+      if ("createdAt" in step) {
+        latest = Math.max(latest, step.createdAt);
+        return step;
+      }
+      const { stepName = "next step", state, messageId, errors } = step;
+      return { stepName, stepType: "Next", state, createdAt: latest, messageId, ...(errors && { errors }) };
+    });
+    return { isParallel: type === "parallel", steps: known };
+  });
+}
+
+/** Returns all steps of a run, in their order. */
+export const listSteps = (run: Run): Step[] => listGroups(run).flatMap(({ steps }) => steps);
+
+/** Returns how long a run has taken until now, or until its end. */
+export const spanOf = (
+  { workflowRunCreatedAt: from, workflowRunCompletedAt: to }: Run,
+  now: number,
+): number => (to ?? now) - from;
+
+/** Returns in a few words the present step of a run, or how it ended. */
+export function describeRun(run: Run): string {
+  const steps = listSteps(run);
+  const failed = steps.find(({ state }) => state === "STEP_FAILED");
+  const current = steps.findLast(({ state }) => state === "STEP_PROGRESS" || state === "STEP_RETRY");
+  if (run.workflowState === "RUN_FAILED") return failed ? `failed at ${failed.stepName}` : "failed";
+  if (run.workflowState !== "RUN_STARTED") return "";
+  if (current?.state === "STEP_RETRY") return `retries ${current.stepName}`;
+  return current ? `at ${current.stepName} (${current.stepType})` : "started";
+}
