@@ -7,10 +7,10 @@ import type { WaitState } from "../../core/sending/whyWaiting.ts";
 import { Refusal } from "../../core/values/errors.ts";
 import { pickTagLookup } from "./byTag.ts";
 import { chunk, readChunks, readChunksToHosts, toIdRange } from "./pages.ts";
-import type { StorageReads } from "./storageReads.ts";
-import { readMessages, scanLimit } from "./storageReads.ts";
+import type { Range, StorageReads } from "./storageReads.ts";
+import { rangePast, readMessages, scanLimit } from "./storageReads.ts";
 import type { Position, Search, UnfinishedQuery } from "./unfinishedSets.ts";
-import { readSmallSet, toDueBounds } from "./unfinishedSets.ts";
+import { readSmallSet, toDueBounds, wantsAttempts } from "./unfinishedSets.ts";
 import { readWaitStates } from "./waitState.ts";
 
 type FoundMessage = { state: MessageState; message: StoredMessage };
@@ -166,12 +166,27 @@ async function openScan(search: Search): Promise<AsyncGenerator<readonly Message
   const tagLookup = await pickTagLookup(storageReads, { list: "unfinished", filter, range });
   const hosts = tagLookup ? null : listWantedHosts(filter);
   if (hosts) return readChunksToHosts(storageReads, hosts, range);
+  if (!tagLookup && wantsAttempts(filter)) return readAttemptedChunks(storageReads, range);
   const isFiltered = Object.keys(filter).length > 0;
   return readChunks(storageReads, "messages", {
     range,
     tagLookup,
     limit: isFiltered ? chunk : count + 1,
   });
+}
+
+/** Returns the messages of a range of which an attempt has ended, chunk by chunk. */
+async function* readAttemptedChunks(
+  storageReads: StorageReads,
+  whole: Omit<Range, "limit">,
+): AsyncGenerator<readonly MessageState[]> {
+  for (let range = whole; ;) {
+    const rows = await storageReads.attemptedMessages({ ...range, limit: chunk });
+    yield rows;
+    const last = rows.at(-1);
+    if (!last || rows.length < chunk) return;
+    range = { ...whole, ...rangePast(last.id, whole) };
+  }
 }
 
 async function* readChunksByDue({

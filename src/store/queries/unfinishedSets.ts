@@ -91,6 +91,10 @@ function listSets(filter: UnfinishedFilter, { query: { sort } }: Search): SetRea
   ];
 }
 
+/** Reports whether a filter selects only messages of which an attempt has ended. */
+export const wantsAttempts = ({ listedStates = ["pending"], minAttempts = 0 }: UnfinishedFilter): boolean =>
+  minAttempts > 0 || (listedStates.length > 0 && listedStates.every((state) => state === "retrying"));
+
 const readHeldAt =
   (kind: GateKind): SetReader =>
   ({ storageReads, query: { account } }, limit) => {

@@ -73,6 +73,29 @@ test("a set of messages is sorted as a whole, or else searched in the order of t
   expect(many.cursor).toBe(few.cursor);
 });
 
+test("many retries among many more messages are listed without a search, in both directions", async () => {
+  const fixture = await openLongList(scanLimit);
+  const ids: string[] = [];
+  for (let n = 0; n < 1_100; n++) {
+    const sent = await fixture.sent({ retryDelay: "60000" });
+    await fixture.settle(sent, { status: 500 });
+    ids.push(sent.message.id);
+  }
+  const query = makeQuery({ filter: { listedStates: ["retrying"] } });
+  for (const order of ["earliestFirst", "latestFirst"] as const) {
+    const found: string[] = [];
+    let cursor: string | null = null;
+    do {
+      const page: Awaited<ReturnType<Store["read"]["listUnfinished"]>> =
+        await fixture.store.read.listUnfinished({ ...query, order, cursor });
+      expect(page.entries.length).toBe(100);
+      found.push(...page.entries.map(({ state }) => state.id));
+      cursor = page.cursor;
+    } while (cursor !== null);
+    expect(found).toEqual(order === "earliestFirst" ? ids : ids.toReversed());
+  }
+});
+
 test("messages without a filter are counted up to a limit", async () => {
   const fixture = await openLongList(10_000);
   const { total } = await fixture.store.read.listUnfinished(makeQuery({ count: 1 }));
