@@ -15,6 +15,8 @@ const common = {
   // A command takes one or two seconds while others run as well, and some tests run a dozen commands.
   testTimeout: 180_000,
   hookTimeout: 180_000,
+  // `expect.poll` waits for what must happen. On a busy machine it may happen late.
+  expect: { poll: { timeout: 30_000 } },
 } as const;
 
 export default defineConfig({
