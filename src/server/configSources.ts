@@ -5,7 +5,7 @@ import { findNearest } from "../api/http/nearest.ts";
 export class ConfigRefused extends Error {}
 
 /** The value of a setting as a text, and where it was set. `from` is null for a default. */
-export type GivenSetting = { text: string; from: string | null };
+export type FoundSetting = { text: string; from: string | null };
 
 /** Where a setting may be set. `isSecret`: it may also be in a file that a variable names. */
 export type SettingPlaces = {
@@ -29,10 +29,10 @@ export function collectSettings(
     flags,
     environment,
   }: { flags: Readonly<Record<string, string | undefined>>; environment: NodeJS.ProcessEnv },
-): Map<string, GivenSetting> {
+): Map<string, FoundSetting> {
   const path = flags.config ?? environment.WAYPOST_CONFIG ?? "";
   const inFile = path === "" ? new Map<string, string>() : readConfigFile(path, settings);
-  const find = (setting: SettingPlaces): GivenSetting => {
+  const find = (setting: SettingPlaces): FoundSetting => {
     const flag = flags[setting.name];
     if (flag !== undefined) return { text: flag, from: setting.flag };
     const fromVariable = readVariable(setting, environment);
@@ -48,7 +48,7 @@ export function collectSettings(
 function readVariable(
   { variable, isSecret }: SettingPlaces,
   environment: NodeJS.ProcessEnv,
-): GivenSetting | null {
+): FoundSetting | null {
   const text = environment[variable];
   const fileVariable = toFileVariable(variable);
   const file = isSecret ? environment[fileVariable] : undefined;
