@@ -21,6 +21,8 @@ import { minute } from "../core/values/time.ts";
 export type OpenedStore = {
   store: Store;
   keys: KeySource;
+  /** The number of messages that an earlier process was sending and that are due again. */
+  recovered: number;
   asFirstNode<T>(run: () => Promise<T>): Promise<T>;
   close(): Promise<void>;
 };
@@ -80,7 +82,14 @@ async function openDatabase(
     onLoss,
     onClockJump,
   });
-  return { store, keys, asFirstNode: (run) => inFoundation(location, run), close: () => store.close() };
+  return {
+    store,
+    keys,
+    // Other nodes take over what a dead node was sending.
+    recovered: 0,
+    asFirstNode: (run) => inFoundation(location, run),
+    close: () => store.close(),
+  };
 }
 
 /** Calls `run` at most once a minute. */
@@ -149,8 +158,8 @@ async function openFolder(
       await store.close();
       release();
     };
-    if (reclaims) await reclaimLeases(store, { node, log });
-    return { store, keys, asFirstNode: (run) => run(), close };
+    const recovered = reclaims ? await reclaimLeases(store, { node, log }) : 0;
+    return { store, keys, recovered, asFirstNode: (run) => run(), close };
   } catch (error) {
     release();
     throw error;
@@ -169,13 +178,17 @@ const lowDiskError =
 const reclaimLimit = 1000;
 
 /**
- * Makes the messages that an earlier process had leased due. If storage refuses a row, the server starts
- * anyway.
+ * Makes the messages that an earlier process had leased due, and returns their number. If storage refuses a
+ * row, the server starts anyway.
  */
-async function reclaimLeases(store: Store, { node, log }: { node: NodeId; log: Logger }): Promise<void> {
+async function reclaimLeases(store: Store, { node, log }: { node: NodeId; log: Logger }): Promise<number> {
+  let recovered = 0;
   try {
-    for (let more = true; more;)
-      more = (await store.execute("reclaim", { node, limit: reclaimLimit })).reclaimed === reclaimLimit;
+    for (let more = true; more;) {
+      const { reclaimed } = await store.execute("reclaim", { node, limit: reclaimLimit });
+      recovered += reclaimed;
+      more = reclaimed === reclaimLimit;
+    }
   } catch (error) {
     if (error instanceof Refusal) throw error;
     log.error(
@@ -184,6 +197,7 @@ async function reclaimLeases(store: Store, { node, log }: { node: NodeId; log: L
         "they are sent again when their leases expire",
     );
   }
+  return recovered;
 }
 
 const pause = (time: Millis): Promise<void> => systemClock.sleep(systemClock.now() + time, neverAborted);

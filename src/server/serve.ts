@@ -1,4 +1,5 @@
 import { setFlagsFromString } from "node:v8";
+import packageFile from "../../package.json" with { type: "json" };
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { createAccessCounters } from "../api/auth/accessCounters.ts";
@@ -89,7 +90,10 @@ export async function serve(
   const opened = await openStore(settings, { node, log, onOutdated, onBroken, onDamage });
   try {
     if (hold) await opened.store.hold.set(true);
-    return await serveStore(settings, { log, firstAccounts, opened, health, node });
+    const served = await serveStore(settings, { log, firstAccounts, opened, health, node });
+    const kind = settings.databaseUrl === "" ? "sqlite" : "postgres";
+    log.info({ version: packageFile.version, store: kind, node, recovered: opened.recovered }, "started");
+    return served;
   } catch (error) {
     await opened.close();
     throw error;

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import type { Process } from "./waypost.ts";
-import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
+import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 // Reports to the operator: the log, the health, and the reasons in the log of messages.
 /** The fields of responses that are used. */
@@ -101,3 +101,24 @@ test(
     ]);
   },
 );
+
+test("the start of a server is logged with its version, its store and what was recovered", async () => {
+  const data = temporaryFolder();
+  const destination = await startDestination(() => ({ status: 200, after: 60_000 }));
+  const first = await startWaypost(["dev", "--port", "0", "--data", data]);
+  await ask(first, `/v2/publish/${destination.url}/slow`, { method: "POST" });
+  await destination.until((arrivals) => arrivals.length === 1);
+  first.kill("SIGKILL");
+  await first.ended;
+  const second = await startWaypost(["dev", "--port", "0", "--data", data]);
+  await destination.until((arrivals) => arrivals.length === 2);
+  second.kill("SIGKILL");
+  const started = [(await first.ended).err, (await second.ended).err].map((log) =>
+    log
+      .split("\n")
+      .filter((line) => line.includes('"started"'))
+      .map((line) => JSON.parse(line) as Record<string, unknown>),
+  );
+  const line = { version: expect.stringMatching(/^\d+\.\d+\.\d+/), store: "sqlite", msg: "started" };
+  expect(started).toMatchObject([[{ ...line, recovered: 0 }], [{ ...line, recovered: 1 }]]);
+});

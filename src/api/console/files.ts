@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { RequestLine } from "../route/requestLog.ts";
+import { readRequestId } from "../http/requestId.ts";
 import { splitTarget } from "../http/target.ts";
 
 /** A built file of the console, and its compressed forms. */
@@ -62,7 +63,8 @@ export class ConsoleFiles {
     const { path } = splitTarget(url);
     if (!/^\/console(\/|$)/.test(path) || path === "/console/session") return false;
     const status = this.#respond(path.slice("/console".length), request, response);
-    this.#log(status, () => ({ method, path, status, ms: 0, account: null }));
+    const requestId = readRequestId(request.rawHeaders);
+    this.#log(status, () => ({ requestId, method, path, status, ms: 0, account: null }));
     return true;
   }
 

@@ -5,6 +5,7 @@ import { noBytes } from "../../core/model/message.ts";
 import type { AdmissionPolicy } from "../admission/policy.ts";
 import type { Proof } from "../auth/bearer.ts";
 import { findAddress } from "../http/address.ts";
+import { readRequestId } from "../http/requestId.ts";
 import { formatIgnored, problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders, hasOrigin } from "../http/cors.ts";
 import { readReservedBytes } from "../http/requestBodyLimits.ts";
@@ -117,6 +118,7 @@ async function respondTo(admittedRequest: AdmittedRequest, body: Bytes): Promise
   const { fast, proof, head, since } = admittedRequest;
   const { parts, admission } = fast;
   const { method } = head;
+  const requestId = readRequestId(head.rawHeaders);
   const target = splitTarget(head.target);
   const answered = await runRoute(admittedRequest, target, body).then(toLoggedResponse, (error: unknown) =>
     toRefusalResponse(target, error),
@@ -124,6 +126,7 @@ async function respondTo(admittedRequest: AdmittedRequest, body: Bytes): Promise
   const { status, fault } = answered;
   const text = JSON.stringify(answered.body);
   parts.log(status, () => ({
+    requestId,
     method,
     path: shownPath(target, proof.token),
     status,
@@ -133,14 +136,22 @@ async function respondTo(admittedRequest: AdmittedRequest, body: Bytes): Promise
   }));
   const bytes = Buffer.byteLength(text);
   const onSent = admission.responses.reserve(proof.account.id, bytes);
-  return { status, headers: headersFor(answered, { bytes, target, parts }), text, ...(onSent && { onSent }) };
+  return {
+    status,
+    headers: headersFor(answered, { requestId, bytes, target, parts }),
+    text,
+    ...(onSent && { onSent }),
+  };
 }
 
-type Sent = { bytes: number; target: Target; parts: FastParts["parts"] };
+type Sent = { requestId: string; bytes: number; target: Target; parts: FastParts["parts"] };
 
 /** Returns the headers of a response in the order and the case in which the framework sends them. */
-function headersFor({ headers }: LoggedResponse, { bytes, target, parts }: Sent): Record<string, string> {
-  const all: Record<string, string> = {};
+function headersFor(
+  { headers }: LoggedResponse,
+  { requestId, bytes, target, parts }: Sent,
+): Record<string, string> {
+  const all: Record<string, string> = { "x-request-id": requestId };
   for (const [name, value] of Object.entries(corsHeaders(parts.corsOrigins ?? [], target.path, undefined)))
     all[name.toLowerCase()] = value;
   for (const [name, value] of Object.entries(headers)) all[name.toLowerCase()] = value;

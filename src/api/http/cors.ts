@@ -6,6 +6,7 @@ const exposedHeaders = [
   "Allow",
   "Retry-After",
   "Waypost-Ignored",
+  "X-Request-Id",
   "Waypost-Warning",
   "RateLimit-Limit",
   "RateLimit-Remaining",

@@ -7,6 +7,7 @@ import type { Target } from "../http/target.ts";
  * or the storage failed.
  */
 export type RequestLine = {
+  requestId: string;
   method: string;
   path: string;
   status: number;

@@ -5,6 +5,7 @@ import type { AdmissionPolicy, Caller, Leave } from "../admission/policy.ts";
 import type { BrowserParts } from "./browser.ts";
 import { readBrowser } from "./browser.ts";
 import { findAddress } from "../http/address.ts";
+import { requestIdHeader } from "../http/requestId.ts";
 import { corsHeaders, isPreflight, preflightHeaders } from "../http/cors.ts";
 import { readReservedBytes } from "../http/requestBodyLimits.ts";
 import type { Query, Target } from "../http/target.ts";
@@ -46,6 +47,7 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
     // The framework would refuse a malformed content type. Only the destination judges it.
     request.headers["content-type"] = undefined;
     request.target = splitTarget(request.originalUrl);
+    reply.header(requestIdHeader, request.id);
     void reply.headers(corsHeaders(parts.corsOrigins ?? [], request.target.path, request.headers.origin));
     admission.mustBeOpen();
     request.split = splitQuery(request.target.query);

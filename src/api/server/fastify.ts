@@ -1,5 +1,6 @@
 import Fastify from "fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { limits } from "../../core/values/limits.ts";
 import type { AccountId } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
@@ -74,6 +75,7 @@ export function createApi(options: ApiOptions): FastifyInstance {
     trustProxy: options.trustProxy,
     // A hook refuses requests instead, with an error of this API.
     return503OnClosing: false,
+    genReqId: ({ rawHeaders }) => readRequestId(rawHeaders),
     // See `listMethods`.
     exposeHeadRoutes: false,
     rewriteUrl: ({ url = "/", method = "", rawHeaders }) => routingPath({ method, target: url, rawHeaders }),
@@ -231,11 +233,13 @@ function toIncoming(request: FastifyRequest, options: ApiOptions): IncomingReque
 function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): void {
   const { path } = splitTarget(request.originalUrl);
   request.fault = problem.fault;
+  reply.header(requestIdHeader, request.id);
   void reply.code(problem.status).headers(problemHeaders(path, problem)).send(problemBody(path, problem));
 }
 
 function toRequestLine(request: FastifyRequest, reply: FastifyReply): RequestLine {
   return {
+    requestId: request.id,
     method: request.method,
     path: shownPath(request.target ?? splitTarget(request.originalUrl), request.caller?.proof?.token),
     status: reply.statusCode,

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AdmissionPolicy } from "../admission/policy.ts";
 import { hasConsoleCookie } from "../auth/consoleRequest.ts";
 import { findAddress } from "../http/address.ts";
+import { readRequestId, requestIdHeader } from "../http/requestId.ts";
 import { problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders } from "../http/cors.ts";
 import { limits } from "../../core/values/limits.ts";
@@ -47,12 +48,15 @@ export function refuseEarly(
     "content-type": "application/json; charset=utf-8",
     "content-length": Buffer.byteLength(text),
   };
+  const requestId = readRequestId(request.rawHeaders);
   const more = {
+    [requestIdHeader]: requestId,
     ...corsHeaders(context.corsOrigins ?? [], target.path, undefined),
     ...problemHeaders(target.path, problem),
   };
   response.writeHead(problem.status, { ...more, ...described }).end(text);
   context.log(problem.status, () => ({
+    requestId,
     method,
     path: shownPath(target),
     status: problem.status,

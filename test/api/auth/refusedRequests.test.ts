@@ -141,7 +141,10 @@ test.each(["/", "/v2/queues", "/v2/svc/users", "/V2/Queues/?token=x", "/v2/publi
       for (const method of ["GET", "HEAD", "PUT", "POST"])
         replies.push(
           parseReply(
-            await send(port, request(`${method} ${path} HTTP/1.1`, [], method === "POST" ? "body" : "")),
+            await send(
+              port,
+              request(`${method} ${path} HTTP/1.1`, ["X-Request-Id: one"], method === "POST" ? "body" : ""),
+            ),
           ),
         );
       expect(home.lines.at(-1)).toMatchObject({ method: "POST", status: 429, account: null });

@@ -11,6 +11,7 @@ const urlOf = (path: string): string =>
 const rows = routes.map((row) => ({ row, name: `${row.method} ${row.path}`, url: urlOf(row.path) }));
 /** The bodies and headers that requests require to be accepted. */
 const needed: Readonly<Record<string, { body?: string; headers?: Record<string, string> }>> = {
+  "POST /v2/jobs": { body: '{"action":"dlq.delete","filter":{}}' },
   "POST /v2/batch": { body: '[{"destination":"https://e.example"}]' },
   "POST /v2/batch/trigger": { body: '[{"destination":"https://e.example"}]' },
   "POST /v2/topics/{name}/endpoints": { body: '{"endpoints":[{"url":"https://e.example"}]}' },

@@ -21,8 +21,10 @@ const others = routes.filter((row) => row.method === "GET" && !listMethods(row).
 describe.each(reading.map((row) => ({ row, name: row.path })))("HEAD $name", ({ row: { path, access } }) => {
   test("returns the status and the headers of a GET, without a body", async () => {
     const home = await createTestServer();
-    const headers: Record<string, string> =
-      access in authorizationOf ? { authorization: authorizationOf[access] ?? "" } : {};
+    const headers: Record<string, string> = {
+      "x-request-id": "one",
+      ...(access in authorizationOf ? { authorization: authorizationOf[access] ?? "" } : {}),
+    };
     const ask = (method: "GET" | "HEAD") => home.api.inject({ method, url: urlOf(path), headers });
     const got = await ask("GET");
     const head = await ask("HEAD");
