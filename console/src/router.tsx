@@ -72,6 +72,36 @@ const hosts = createRoute({
   component: lazyRouteComponent(() => import("./pages/flow/hosts.tsx"), "HostsPage"),
 });
 
+const schedules = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules",
+  component: lazyRouteComponent(() => import("./pages/inputs/schedules.tsx"), "SchedulesPage"),
+});
+
+const urlGroups = createRoute({
+  getParentRoute: () => root,
+  path: "/url-groups",
+  component: lazyRouteComponent(() => import("./pages/inputs/urlGroups.tsx"), "UrlGroupsPage"),
+});
+
+const sources = createRoute({
+  getParentRoute: () => root,
+  path: "/sources",
+  component: lazyRouteComponent(() => import("./pages/inputs/sources.tsx"), "SourcesPage"),
+});
+
+const publish = createRoute({
+  getParentRoute: () => root,
+  path: "/publish",
+  component: lazyRouteComponent(() => import("./pages/tools/publish.tsx"), "PublishPage"),
+});
+
+const settings = createRoute({
+  getParentRoute: () => root,
+  path: "/settings",
+  component: lazyRouteComponent(() => import("./pages/settings/settings.tsx"), "SettingsPage"),
+});
+
 export const router = createRouter({
   routeTree: root.addChildren([
     overview,
@@ -84,6 +114,11 @@ export const router = createRouter({
     runs,
     run,
     hosts,
+    schedules,
+    urlGroups,
+    sources,
+    publish,
+    settings,
   ]),
   basepath: consoleBase.pathname,
   defaultErrorComponent: PageFailed,

@@ -212,6 +212,31 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     await expectShown(page.getByText("Retry: 2 dead letters"));
   });
 
+  test("a message is published with settings, and found by its link", async () => {
+    await openPage(page, server, "/publish");
+    await page.getByRole("textbox", { name: "Destination" }).fill(`${server.destinations.url}/ok/published`);
+    await page.getByLabel("Body", { exact: true }).fill('{"from": "the console"}');
+    await page.getByLabel("Delay", { exact: true }).fill("1h");
+    await page.locator("form").getByRole("button", { name: "Publish" }).click();
+    await page.getByRole("status").getByRole("link", { name: /^msg_/ }).click();
+    await expectShown(page.locator(".drawer").getByText("the console"));
+    await page.getByRole("button", { name: "Send now" }).click();
+    await expectShown(page.getByText("The message is sent now"));
+  });
+
+  test("a token is created, shown once, and revoked", async () => {
+    await openPage(page, server, "/settings");
+    await page.getByRole("button", { name: "New token" }).click();
+    await page.getByLabel("Name").fill("from the console");
+    await page.getByRole("button", { name: "Create token" }).click();
+    await expectShown(page.getByRole("heading", { name: "Token “from the console” is created" }));
+    const row = page.getByRole("row").filter({ hasText: "from the console" });
+    await row.getByRole("button", { name: "Revoke" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke token" }).click();
+    await row.waitFor({ state: "detached" });
+    expect(await row.count()).toBe(0);
+  });
+
   test("no script failed and no CSP report came on any page", () => {
     // The browser reports each refused request as an error; these are the ones that the tests cause.
     expect(reports.filter((text) => !/status of (401|404)/.test(text))).toEqual([]);

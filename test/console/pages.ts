@@ -52,4 +52,10 @@ export const listPages = (): Record<string, Opener> => ({
   runs: at("/runs"),
   run: at("/runs/order-48213"),
   "failed runs": at("/failed-runs"),
+  schedules: at("/schedules"),
+  "url groups": at("/url-groups"),
+  sources: at("/sources"),
+  publish: at("/publish"),
+  tokens: at("/settings"),
+  audit: at("/settings?part=audit"),
 });

@@ -1,5 +1,19 @@
 import type { LucideIcon } from "lucide-react";
-import { Gauge, Inbox, LayoutGrid, ListOrdered, Mail, OctagonX, Server, Workflow } from "lucide-react";
+import {
+  ArrowDownToLine,
+  Clock,
+  Gauge,
+  Inbox,
+  LayoutGrid,
+  ListOrdered,
+  Mail,
+  OctagonX,
+  Send,
+  Server,
+  Settings2,
+  Split,
+  Workflow,
+} from "lucide-react";
 
 /** A page of the console. `key` follows `g` on the keyboard. */
 export type Place = { to: string; name: string; icon: LucideIcon; key?: string };
@@ -29,4 +43,14 @@ export const places: readonly { title: string | null; pages: readonly Place[] }[
       { to: "/hosts", name: "Hosts", icon: Server, key: "h" },
     ],
   },
+  {
+    title: "Inputs",
+    pages: [
+      { to: "/schedules", name: "Schedules", icon: Clock, key: "s" },
+      { to: "/url-groups", name: "URL groups", icon: Split, key: "u" },
+      { to: "/sources", name: "Sources", icon: ArrowDownToLine, key: "w" },
+    ],
+  },
+  { title: "Tools", pages: [{ to: "/publish", name: "Publish", icon: Send, key: "p" }] },
+  { title: null, pages: [{ to: "/settings", name: "Settings", icon: Settings2, key: "," }] },
 ];

@@ -1,10 +1,11 @@
 import { Outlet, useRouterState } from "@tanstack/react-router";
-import { Menu, Search } from "lucide-react";
+import { Menu, Search, Send } from "lucide-react";
 import type { ReactNode } from "react";
 import { createContext, use, useCallback, useEffect, useMemo, useState } from "react";
 import { createPortal } from "react-dom";
-import { useSession } from "../api/session.ts";
+import { useMay, useSession } from "../api/session.ts";
 import { Button, Icon } from "../parts/basics.tsx";
+import { PageLink } from "../parts/link.tsx";
 import { Panel } from "../parts/panel.tsx";
 import { Empty } from "../parts/trouble.tsx";
 import { KeyHelp, useShellKeys } from "./keys.tsx";
@@ -78,6 +79,7 @@ type PageProps = {
 /** A page: its head, with the way to everything else, and its content. */
 export function Page({ title, crumbs, count, isLive = true, children }: PageProps) {
   const { search, menu } = use(TopContext);
+  const may = useMay();
   const { session } = useSession();
   useEffect(() => {
     document.title = `${title} · ${session.account?.name ?? "Waypost"}`;
@@ -105,6 +107,12 @@ export function Page({ title, crumbs, count, isLive = true, children }: PageProp
           </span>
         </button>
         {isLive && <LiveButton />}
+        {may.publish && isLive && (
+          <PageLink className="btn primary" to="/publish">
+            <Icon of={Send} />
+            Publish
+          </PageLink>
+        )}
       </header>
       <main className="page" id="content" tabIndex={-1}>
         <NoConnection />
