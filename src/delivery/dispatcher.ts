@@ -127,6 +127,7 @@ export class Dispatcher {
       readCapacity: () => this.readCapacity(),
       deliver: (delivery) => this.#send(delivery),
       abort: (lease) => this.#running.abort(lease),
+      settled: (lease) => this.#running.settle(lease),
       fault: (message) => this.#options.log.failure("the stored data is inconsistent", new Error(message)),
     });
     this.#unsubscribe = store.onDue((at) => this.#claimAt(at));
@@ -303,6 +304,7 @@ export class Dispatcher {
       leasedAt: this.#options.clock.now(),
       index: notRunning,
       responseRoom,
+      isSettled: false,
     };
     if (this.#isCut) running.call.abort();
     this.#running.add(running);
@@ -314,6 +316,7 @@ export class Dispatcher {
     const { log } = this.#options;
     const { delivery, call } = running;
     const outcome = await call.outcome;
+    const isAwaited = !running.isSettled || !this.#running.hasSpareCapacity(running, this.#options.capacity);
     this.#running.uncount(running);
     // The lease has been given back, so the outcome is not stored.
     if (running.index === notRunning) {
@@ -327,10 +330,12 @@ export class Dispatcher {
       this.#isOutOfCapacity = false;
       this.#claimAt(immediately);
     }
-    const settled = await this.#settle(delivery, outcome);
+    // A settled delivery has nothing to store, but only an outcome gives its capacity to others that wait.
+    const settled = isAwaited && (await this.#settle(delivery, outcome));
     running.responseRoom.close();
     if (outcome.body.byteLength > 0) this.#wakeDenied(delivery);
-    if (settled) log.attempt(delivery, outcome, settled.became);
+    if (running.isSettled) log.attempt(delivery, outcome, "delivered");
+    else if (settled) log.attempt(delivery, outcome, settled.became);
     this.#settling--;
     this.#checkEmpty();
   }

@@ -115,6 +115,7 @@ export async function createTestServer(
     }),
     deliver: (delivery) => void deliveries.push(delivery),
     abort: () => undefined,
+    settled: () => undefined,
     fault: (what) => {
       throw new Error(what);
     },

@@ -15,9 +15,10 @@ import type {
 } from "../model/message.ts";
 import { noBytes, pickSendSettings } from "../model/message.ts";
 import type { Invoker, Run, Waiter } from "../model/run.ts";
-import { mustBeStep, historySize } from "../model/run.ts";
+import { mustBeStep, historySize, parseStepHead } from "../model/run.ts";
 import { initialStepKey, toResultId, toWaiterId } from "../model/stepId.ts";
 import { countRun } from "../accounts/usage.ts";
+import { makeLastCall, postedNeeds, settlePosted } from "./posted.ts";
 import { putWaiter } from "./waiters.ts";
 
 type StartPost = Extract<RunPost, { kind: "start" }>;
@@ -39,7 +40,8 @@ export function startNeeds(draft: Draft, account: AccountId, { post, url, flowCo
   const active = draft.get("activeRuns", account, post.runId);
   const ownNeeds = runNeeds(draft, account, post.runId);
   const parentNeeds = invoker ? runNeeds(draft, account, invoker.runId) : null;
-  const invokerRun = invoker && draft.get("activeRuns", account, invoker.runId);
+  const invokerRun = (invoker && draft.get("activeRuns", account, invoker.runId)) ?? undefined;
+  const posted = postedNeeds(draft, invokerRun, { head: invoker && parseStepHead(invoker.step) });
   return {
     // A run may end in the batch in which it starts; the run that invoked it continues then.
     ...destinationNeeds(account, [url, ...(invoker ? [invoker.url] : [])]),
@@ -48,11 +50,15 @@ export function startNeeds(draft: Draft, account: AccountId, { post, url, flowCo
       ...listLimiterKeysFor(account, [{ queue: null, flowControl }]),
       ...ownNeeds.limiters,
       ...(parentNeeds?.limiters ?? []),
+      ...posted.limiters,
     ],
+    messages: posted.messages,
+    queueSlots: posted.queueSlots,
     runSteps:
       active && post.origin === "again" ? [{ account, run: active.run, stepKey: initialStepKey }] : [],
     withoutBodies: {
-      steps: invoker && invokerRun ? [[account, toResultId(invokerRun.run, invoker.step)]] : [],
+      steps:
+        invoker && invokerRun ? [[account, toResultId(invokerRun.run, invoker.step)], ...posted.steps] : [],
     },
     waiters: invoker && invokerRun ? [[account, toWaiterId(invokerRun.run, invoker.step)]] : [],
   };
@@ -91,7 +97,11 @@ export function startRun(
   }
   const ongoing = createRun(draft, makeRun(moment, { account: account.id, input, invoker }));
   const { id: messageId } = sendFirst(draft, moment, { account, ongoing, input });
-  if (invoker) putWaiter(draft, makeInvokeWaiter(moment, { child: ongoing.run, messageId, invoker }));
+  if (invoker) {
+    const invoking = mustFindOngoingRun(draft, account.id, invoker.runId);
+    settlePosted(draft, moment, { ongoing: invoking, head: parseStepHead(invoker.step) });
+    putWaiter(draft, makeInvokeWaiter(moment, { child: ongoing.run, messageId, invoker }));
+  }
   return {
     messageId,
     deduplicated: false,
@@ -109,6 +119,7 @@ export function createRun(draft: Draft, run: Run): OngoingRun {
     size: 0,
     waiting: 0,
     firstMessage: "",
+    lastCall: null,
   };
   draft.put("runs", run);
   draft.put("activeRuns", active);
@@ -218,7 +229,11 @@ function restartRun(draft: Draft, moment: Moment, { account, ongoing, input }: R
     },
   });
   if (initial) draft.put("steps", { ...initial, messageId: message.id });
-  draft.put("activeRuns", { ...active, firstMessage: message.id });
+  const lastCall =
+    active.steps > 1
+      ? active.lastCall
+      : makeLastCall(run, { messageId: message.id, stepKey: initialStepKey, head: null, first: "detect" });
+  draft.put("activeRuns", { ...active, firstMessage: message.id, lastCall });
   return { messageId: message.id, deduplicated: false, run: { runId: run.runId, createdAt: run.createdAt } };
 }
 
