@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 type PackageFacts = { name: string; version: string; license?: string; author?: string | { name: string } };
@@ -18,6 +18,26 @@ export function collectLicences(home: string, folders: readonly string[]): strin
   });
   const title = "server/waypost.cjs contains code of these packages, under their licences.";
   return `${title}\n\n${licences.join("\n")}`;
+}
+
+/** Returns the folders of the packages that the console imports, with everything that these depend on. */
+export function findConsolePackages(home: string): string[] {
+  const sources = globSync("console/src/**/*.{ts,tsx}", { cwd: home });
+  const code = sources.map((file) => readFileSync(join(home, file), "utf8")).join("\n");
+  const imports = code.matchAll(/from "((?:@[^/"]+\/)?[^./"][^/"]*)/g);
+  const folders = new Set<string>();
+  const add = (name: string): void => {
+    const folder = `node_modules/${name}`;
+    const file = join(home, folder, "package.json");
+    if (folders.has(folder) || !existsSync(file)) return;
+    folders.add(folder);
+    const { dependencies = {} } = JSON.parse(readFileSync(file, "utf8")) as {
+      dependencies?: Record<string, string>;
+    };
+    Object.keys(dependencies).forEach(add);
+  };
+  for (const [, name = ""] of imports) add(name);
+  return [...folders];
 }
 
 const line = "=".repeat(80);

@@ -1,8 +1,9 @@
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { home } from "../../launch/modernNode.js";
+import { buildConsole } from "../buildConsole.js";
 import { bundle } from "./bundle.ts";
-import { collectLicences } from "./licences.ts";
+import { collectLicences, findConsolePackages } from "./licences.ts";
 import { makePackageFile } from "./packageFile.ts";
 
 /**
@@ -13,7 +14,9 @@ import { makePackageFile } from "./packageFile.ts";
 export async function writePackage(target: string): Promise<{ bytes: number; packages: number }> {
   if (existsSync(target) && !existsSync(join(target, serverFile)))
     throw new Error(`${target}: exists and is not a build; choose a folder that does not exist`);
-  const { server, health, packages } = await bundle(home);
+  buildConsole();
+  const { server, health, packages: joined } = await bundle(home);
+  const packages = [...new Set([...joined, ...findConsolePackages(home)])].toSorted();
   rmSync(target, { recursive: true, force: true });
   mkdirSync(join(target, "server"), { recursive: true });
   writeFileSync(join(target, serverFile), server);

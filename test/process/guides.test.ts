@@ -101,7 +101,7 @@ const ports = [8080, 8081, 4000, 4001, 3000, 3001];
 /** The files and folders that the commands of documents need. */
 const copied = [
   ...["bin", "launch", "scripts", "src", "examples", "package.json", "package-lock.json", ".npmrc"],
-  ...["LICENSE", "NOTICE", "CHANGELOG.md", "docs/package.md"],
+  ...["LICENSE", "NOTICE", "CHANGELOG.md", "docs/package.md", "tsconfig.json", "console"],
 ];
 
 /** A separate copy of the project, with ports that are free here. */

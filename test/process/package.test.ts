@@ -140,7 +140,7 @@ describe("the package", () => {
 
   test("names the license of each package that it contains", () => {
     const text = readFileSync(installed("THIRD-PARTY-LICENSES.txt"), "utf8");
-    for (const name of ["fastify", "pg", "pino", "undici", "zod", "croner", "commander"])
+    for (const name of ["fastify", "pg", "pino", "undici", "zod", "croner", "commander", "react"])
       expect(text).toMatch(new RegExp(`^${name} [\\d.]+ \\(.+\\)$`, "m"));
   });
 
@@ -148,6 +148,8 @@ describe("the package", () => {
     const before = listing(join(application, "node_modules"));
     const server = await start("npx", ["waypost", "dev", "--port", "0"]);
     await expectDelivery({ url: server.url, token: developmentToken });
+    const page = await (await fetch(`${server.url}/console/`)).text();
+    expect(page).toContain("<script");
     await server.stop();
     expect(listing(join(application, "node_modules"))).toEqual(before);
   });

@@ -1,0 +1,68 @@
+import { spawnSync } from "node:child_process";
+import { chmodSync, copyFileSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { home } from "../../launch/modernNode.js";
+import { buildConsole } from "../buildConsole.js";
+import { bundle } from "./bundle.ts";
+
+/** The mark in the binary of Node.js that says whether it contains a program. */
+const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
+
+/**
+ * Writes the server and Node.js as one executable file for this platform, as a single executable application
+ * of Node.js. Returns its size in bytes.
+ */
+export async function writeExecutable(target: string): Promise<number> {
+  buildConsole();
+  const { server, health } = await bundle(home);
+  const folder = mkdtempSync(join(tmpdir(), "waypost-executable-"));
+  try {
+    const main = join(folder, "main.cjs");
+    writeFileSync(main, makeMain({ server, health }));
+    const blob = join(folder, "program.blob");
+    const settings = {
+      main,
+      output: blob,
+      disableExperimentalSEAWarning: true,
+      useCodeCache: true,
+      execArgv: ["--disable-warning=ExperimentalWarning"],
+    };
+    writeFileSync(join(folder, "settings.json"), JSON.stringify(settings));
+    run("--experimental-sea-config", join(folder, "settings.json"));
+    const file = join(folder, "waypost");
+    copyFileSync(process.execPath, file);
+    chmodSync(file, 0o755);
+    run(
+      join(home, "node_modules/postject/dist/cli.js"),
+      file,
+      "NODE_SEA_BLOB",
+      blob,
+      "--sentinel-fuse",
+      fuse,
+    );
+    // A running program cannot be written to, but it can be removed.
+    rmSync(target, { force: true });
+    copyFileSync(file, target);
+    chmodSync(target, 0o755);
+    return statSync(target).size;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function run(...args: readonly string[]): void {
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });
+  if (status !== 0) throw new Error(`the executable could not be made: ${stdout}${stderr}`);
+}
+
+/** Returns a program that answers a health probe before it compiles the server. */
+const makeMain = ({ server, health }: { server: string; health: string }): string => `
+const args = process.argv.slice(2);
+const startServer = () => { ${server} };
+if (args[0] === "health") {
+  const exports = {};
+  (function (exports) { ${health} })(exports);
+  exports.answerProbe(args, process.env).then(() => process.exitCode === undefined && startServer());
+} else startServer();
+`;
