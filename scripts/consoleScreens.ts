@@ -1,6 +1,6 @@
 // node scripts/run.js scripts/consoleScreens.ts <folder> [page…]: takes screenshots of the pages of the web
 // console of a server with every state, in both themes and three widths. With --readme, it takes the picture
-// of the README.
+// of the README: node scripts/run.js scripts/consoleScreens.ts docs/pictures --readme
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
@@ -30,19 +30,21 @@ async function takeAll(opened: Browser): Promise<void> {
   const context = await opened.newContext({ viewport: { width: 1280, height: 800 }, locale: "en-US" });
   const page = await context.newPage();
   await signIn(page, server);
-  if (isForReadme) return takePicture(page, "overview", { width: 1280, theme: "light" });
+  if (isForReadme) return takePicture(page, "overview", { width: 1280, theme: "light", file: "console" });
   for (const name of Object.keys(listPages()))
     if (only.length === 0 || only.includes(name))
       for (const theme of themes) for (const width of widths) await takePicture(page, name, { width, theme });
 }
 
+type Picture = { width: number; theme: "light" | "dark"; file?: string };
+
 async function takePicture(
   page: Page,
   name: string,
-  { width, theme }: { width: number; theme: "light" | "dark" },
+  { width, theme, file = `${name}-${width}-${theme}` }: Picture,
 ): Promise<void> {
   await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
   await page.setViewportSize({ width, height: width < 640 ? 780 : 900 });
   await listPages()[name]?.(page, server);
-  await page.screenshot({ path: join(folder, `${name}-${width}-${theme}.png`), fullPage: !isForReadme });
+  await page.screenshot({ path: join(folder, `${file}.png`), fullPage: !isForReadme });
 }

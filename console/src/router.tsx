@@ -102,6 +102,12 @@ const settings = createRoute({
   component: lazyRouteComponent(() => import("./pages/settings/settings.tsx"), "SettingsPage"),
 });
 
+const operator = createRoute({
+  getParentRoute: () => root,
+  path: "/operator",
+  component: lazyRouteComponent(() => import("./pages/settings/operator.tsx"), "OperatorPage"),
+});
+
 export const router = createRouter({
   routeTree: root.addChildren([
     overview,
@@ -119,6 +125,7 @@ export const router = createRouter({
     sources,
     publish,
     settings,
+    operator,
   ]),
   basepath: consoleBase.pathname,
   defaultErrorComponent: PageFailed,

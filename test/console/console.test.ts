@@ -11,6 +11,10 @@ const found = await launchBrowser();
 if (typeof found === "string") process.stderr.write(`the tests of the console are skipped: ${found}\n`);
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
+/** The pages that `npm test` checks. `npm run test:long` checks the others. */
+const quickPages = ["overview", "messages", "message", "dead letter", "run", "publish"];
+const otherPages = Object.keys(listPages()).filter((name) => !quickPages.includes(name));
+
 describe.skipIf(typeof found === "string")("the console in a browser", () => {
   const browser = found as Browser;
   let server: ConsoleServer;
@@ -78,6 +82,11 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     await other.getByRole("button", { name: "No account" }).click();
     await other.getByLabel("Switch to account").selectOption("testUser1");
     await expectShown(other.getByRole("button", { name: "testUser1" }));
+    await other.getByRole("link", { name: "Operator" }).click();
+    const row = other.getByRole("row").filter({ hasText: "testUser2" });
+    await row.getByRole("button", { name: "Switch to it" }).click();
+    await expectShown(other.getByRole("button", { name: "testUser2" }));
+    expect(await findViolations(other)).toEqual([]);
     await other.context().close();
   });
 
@@ -107,26 +116,31 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     await other.context().close();
   });
 
-  test.each(Object.keys(listPages()))("axe finds nothing serious on: %s", async (name) => {
+  const expectAccessible = async (name: string): Promise<void> => {
     for (const theme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme: theme });
       await listPages()[name]?.(page, server);
       expect(await findViolations(page), theme).toEqual([]);
     }
-  });
+  };
+  test.each(quickPages)("axe finds nothing serious on: %s", expectAccessible);
+  test.each(otherPages)("axe finds nothing serious on: %s", { tags: "long" }, expectAccessible);
 
-  test.each(Object.keys(listPages()))(
+  const expectStill = async (name: string): Promise<void> => {
+    await page.setViewportSize({ width: 360, height: 780 });
+    await listPages()[name]?.(page, server);
+    const width = await page.locator("html").evaluate((html) => html.scrollWidth);
+    expect(width).toBeLessThanOrEqual(360);
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.addInitScript({ content: countShifts });
+    await listPages()[name]?.(page, server);
+    expect(await readShifts(page)).toBe(0);
+  };
+  test.each(quickPages)("nothing sticks out at 360 px, and nothing moves by itself, on: %s", expectStill);
+  test.each(otherPages)(
     "nothing sticks out at 360 px, and nothing moves by itself, on: %s",
-    async (name) => {
-      await page.setViewportSize({ width: 360, height: 780 });
-      await listPages()[name]?.(page, server);
-      const width = await page.locator("html").evaluate((html) => html.scrollWidth);
-      expect(width).toBeLessThanOrEqual(360);
-      await page.setViewportSize({ width: 1280, height: 900 });
-      await page.addInitScript({ content: countShifts });
-      await listPages()[name]?.(page, server);
-      expect(await readShifts(page)).toBe(0);
-    },
+    { tags: "long" },
+    expectStill,
   );
 
   test("a paused queue is resumed from the overview, and it can be undone", async () => {

@@ -6,11 +6,12 @@ import { Button, Icon } from "../parts/basics.tsx";
 import { AccountMenu } from "./account.tsx";
 import { Mark } from "./brand.tsx";
 import type { Place } from "./places.ts";
-import { places } from "./places.ts";
+import { operatorPlace, places } from "./places.ts";
 import { toggleTheme } from "./theme.ts";
 
 /** The navigation: all pages, the account, help and the theme. */
 export function Navigation({ help, isOpen, close }: { help(): void; isOpen: boolean; close(): void }) {
+  const { session } = useSession();
   return (
     <nav className={`side ${isOpen ? "open" : ""}`} aria-label="Main" onClick={close}>
       <PageLink className="brand" to="/">
@@ -26,6 +27,11 @@ export function Navigation({ help, isOpen, close }: { help(): void; isOpen: bool
           ))}
         </div>
       ))}
+      {session.operator && (
+        <div className="nav">
+          <PlaceLink place={operatorPlace} />
+        </div>
+      )}
       <div className="side-foot">
         <Person />
         <Button kind="ghost" isSmall icon={CircleQuestionMark} label="Keys (?)" onClick={help} />

@@ -11,6 +11,7 @@ import {
   Send,
   Server,
   Settings2,
+  ShieldCheck,
   Split,
   Workflow,
 } from "lucide-react";
@@ -54,3 +55,6 @@ export const places: readonly { title: string | null; pages: readonly Place[] }[
   { title: "Tools", pages: [{ to: "/publish", name: "Publish", icon: Send, key: "p" }] },
   { title: null, pages: [{ to: "/settings", name: "Settings", icon: Settings2, key: "," }] },
 ];
+
+/** The page of the operator, which only a session of the operator has. */
+export const operatorPlace: Place = { to: "/operator", name: "Operator", icon: ShieldCheck };

@@ -1,0 +1,146 @@
+import { useState } from "react";
+import { useQueryClient } from "@tanstack/react-query";
+import type { Response } from "../../api/client.ts";
+import { send } from "../../api/client.ts";
+import { useChange, useRead } from "../../api/queries.ts";
+import { logIn, useSession } from "../../api/session.ts";
+import { Button, Time } from "../../parts/basics.tsx";
+import { Confirm } from "../../parts/dialog.tsx";
+import { Pager, useFilters } from "../../parts/filters.tsx";
+import { Loaded, Panel } from "../../parts/panel.tsx";
+import { State } from "../../parts/state.tsx";
+import type { Column } from "../../parts/table.tsx";
+import { Table } from "../../parts/table.tsx";
+import { Empty } from "../../parts/trouble.tsx";
+import { formatBytes, formatMany } from "../../parts/words.ts";
+import { Page } from "../../shell/shell.tsx";
+import { useDo } from "../../shell/toasts.tsx";
+
+type Account = Response<"GET /v2/admin/accounts">["accounts"][number];
+
+/** The accounts of the server, for its operator: what each stores, and which are disabled. */
+export function OperatorPage() {
+  const { session } = useSession();
+  const { values } = useFilters();
+  const accounts = useRead(
+    "GET /v2/admin/accounts",
+    { query: { count: 50, cursor: values["cursor"] } },
+    { enabled: session.operator },
+  );
+  return (
+    <Page title="Operator">
+      {session.operator ? (
+        <Loaded query={accounts} what="The accounts">
+          {({ accounts: rows, cursor }) => (
+            <Panel
+              title="Accounts"
+              footer={
+                <>
+                  <span>{formatMany(rows.length, "account")}</span>
+                  <Pager cursor={cursor} />
+                </>
+              }
+            >
+              <Table
+                label="Accounts"
+                className="two cards"
+                columns={columns}
+                rows={rows}
+                keyOf={({ id }) => id}
+              />
+            </Panel>
+          )}
+        </Loaded>
+      ) : (
+        <Panel>
+          <Empty title="Only for the operator">
+            <p>Log out, and log in with the operator’s password.</p>
+          </Empty>
+        </Panel>
+      )}
+    </Page>
+  );
+}
+
+const columns: readonly Column<Account>[] = [
+  {
+    head: "State",
+    className: "c-state w-state",
+    cell: ({ state }) => (
+      <State
+        state={state === "active" ? "delivered" : "paused"}
+        word={state === "active" ? "Active" : "Passive"}
+      />
+    ),
+  },
+  {
+    head: "Account",
+    className: "c-what",
+    cell: ({ name, id }) => (
+      <>
+        <div className="l1">
+          <span className="t host">{name}</span>
+        </div>
+        <div className="l2">
+          <span className="t id">{id}</span>
+        </div>
+      </>
+    ),
+  },
+  { head: "Plan", className: "p2 w-s", cell: ({ plan }) => plan },
+  { head: "Stored", className: "num c-when w-s", cell: ({ storedBytes }) => formatBytes(storedBytes) },
+  { head: "Created", className: "num time p3 w-m", cell: ({ createdAt }) => <Time at={createdAt} /> },
+  {
+    head: <span className="vh">Actions</span>,
+    className: "act w-tok",
+    cell: (account) => <Actions account={account} />,
+  },
+];
+
+function Actions({ account: { id, name, state } }: { account: Account }) {
+  const { setSession } = useSession();
+  const client = useQueryClient();
+  const act = useDo();
+  const [isAsking, setIsAsking] = useState(false);
+  const change = useChange((run: () => Promise<unknown>) => run());
+  const params = { account: id };
+  const enter = async (): Promise<void> => {
+    const opened = await logIn({ switchTo: id });
+    client.clear();
+    setSession(opened);
+  };
+  return (
+    <span className="actions end">
+      {state === "active" ? (
+        <Button isSmall kind="ghost" onClick={() => setIsAsking(true)}>
+          Disable
+        </Button>
+      ) : (
+        <Button
+          isSmall
+          kind="ghost"
+          onClick={() =>
+            void act(
+              () => change.mutateAsync(() => send("POST /v2/admin/accounts/{account}/enable", { params })),
+              `Account ${name} is active`,
+            )
+          }
+        >
+          Enable
+        </Button>
+      )}
+      <Button isSmall onClick={() => void act(enter, `You are in account ${name}`)}>
+        Switch to it
+      </Button>
+      <Confirm
+        title={`Disable account ${name}`}
+        verb="Disable account"
+        isOpen={isAsking}
+        close={() => setIsAsking(false)}
+        act={() => change.mutateAsync(() => send("POST /v2/admin/accounts/{account}/disable", { params }))}
+      >
+        <p>It can read, and change nothing, until you enable it again.</p>
+      </Confirm>
+    </span>
+  );
+}
