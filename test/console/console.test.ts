@@ -123,8 +123,10 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
       expect(await findViolations(page), theme).toEqual([]);
     }
   };
-  test.each(quickPages)("axe finds nothing serious on: %s", expectAccessible);
-  test.each(otherPages)("axe finds nothing serious on: %s", { tags: "long" }, expectAccessible);
+  test.each(quickPages)("axe finds nothing serious on: %s", (name) => expectAccessible(name));
+  test.each(otherPages)("axe finds nothing serious on: %s", { tags: "long" }, (name) =>
+    expectAccessible(name),
+  );
 
   const expectStill = async (name: string): Promise<void> => {
     await page.setViewportSize({ width: 360, height: 780 });
@@ -136,7 +138,9 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     await listPages()[name]?.(page, server);
     expect(await readShifts(page)).toBe(0);
   };
-  test.each(quickPages)("nothing sticks out at 360 px, and nothing moves by itself, on: %s", expectStill);
+  test.each(quickPages)("nothing sticks out at 360 px, and nothing moves by itself, on: %s", (name) =>
+    expectStill(name),
+  );
   test.each(otherPages)(
     "nothing sticks out at 360 px, and nothing moves by itself, on: %s",
     { tags: "long" },
