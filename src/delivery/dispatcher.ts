@@ -127,7 +127,6 @@ export class Dispatcher {
       readCapacity: () => this.readCapacity(),
       deliver: (delivery) => this.#send(delivery),
       abort: (lease) => this.#running.abort(lease),
-      settled: (lease) => this.#running.settle(lease),
       fault: (message) => this.#options.log.failure("the stored data is inconsistent", new Error(message)),
     });
     this.#unsubscribe = store.onDue((at) => this.#claimAt(at));
@@ -304,7 +303,6 @@ export class Dispatcher {
       leasedAt: this.#options.clock.now(),
       index: notRunning,
       responseRoom,
-      isSettled: false,
     };
     if (this.#isCut) running.call.abort();
     this.#running.add(running);
@@ -316,7 +314,6 @@ export class Dispatcher {
     const { log } = this.#options;
     const { delivery, call } = running;
     const outcome = await call.outcome;
-    const isAwaited = !running.isSettled || !this.#running.hasSpareCapacity(running, this.#options.capacity);
     this.#running.uncount(running);
     // The lease has been given back, so the outcome is not stored.
     if (running.index === notRunning) {
@@ -330,12 +327,10 @@ export class Dispatcher {
       this.#isOutOfCapacity = false;
       this.#claimAt(immediately);
     }
-    // A settled delivery has nothing to store, but only an outcome gives its capacity to others that wait.
-    const settled = isAwaited && (await this.#settle(delivery, outcome));
+    const settled = await this.#settle(delivery, outcome);
     running.responseRoom.close();
     if (outcome.body.byteLength > 0) this.#wakeDenied(delivery);
-    if (running.isSettled) log.attempt(delivery, outcome, "delivered");
-    else if (settled) log.attempt(delivery, outcome, settled.became);
+    if (settled) log.attempt(delivery, outcome, settled.became);
     this.#settling--;
     this.#checkEmpty();
   }

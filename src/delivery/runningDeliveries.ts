@@ -1,13 +1,11 @@
-import type { TakenCapacity } from "../core/admission/capacity.ts";
-import { hasCapacity } from "../core/admission/capacity.ts";
-import type { AccountId, Delivery, LeaseRef, MessageId, Millis } from "../core/model/message.ts";
+import type { AccountId, Delivery, LeaseRef, Millis } from "../core/model/message.ts";
 import type { DeliveryCall } from "./deliver.ts";
 import { BodyByteBudget } from "./http/bodyBytes.ts";
 
 /**
  * A running delivery. `leasedAt` is when its lease was last taken or renewed, by this node's clock. `index`
  * is its position in the list of running deliveries, or `notRunning`. `responseRoom` is the memory of its
- * response. `isSettled`: its message has finished, and its outcome need not be stored.
+ * response.
  */
 export type Running = {
   delivery: Delivery;
@@ -16,10 +14,7 @@ export type Running = {
   leasedAt: Millis;
   index: number;
   responseRoom: { close(): void };
-  isSettled: boolean;
 };
-
-const nothingTaken: TakenCapacity = { all: 0, lane: 0, bytes: 0, laneBytes: 0 };
 
 /** The index of a delivery that has not started, has ended, or was given back. */
 export const notRunning = -1;
@@ -30,8 +25,6 @@ export class RunningDeliveries {
   #list: Running[] = [];
   readonly #byLane = new Map<string, number>();
   readonly #byAccount = new Map<AccountId, number>();
-  /** The deliveries of messages of runs, which a step can settle. */
-  readonly #ofRuns = new Map<MessageId, Running>();
   /** The memory for the bodies of messages being sent and of their responses. */
   readonly bodyBytes: BodyByteBudget;
 
@@ -64,8 +57,6 @@ export class RunningDeliveries {
   add(running: Running): void {
     running.index = this.#list.length;
     this.#list.push(running);
-    const { message } = running.delivery;
-    if (message.run) this.#ofRuns.set(message.id, running);
     this.#count(running, 1);
   }
 
@@ -82,19 +73,6 @@ export class RunningDeliveries {
       last.index = running.index;
     }
     running.index = notRunning;
-    this.#forget(running);
-  }
-
-  #forget(running: Running): void {
-    const { id } = running.delivery.message;
-    if (this.#ofRuns.get(id) === running) this.#ofRuns.delete(id);
-  }
-
-  /** Marks a delivery as settled. */
-  settle({ account, messageId, attempt }: LeaseRef): void {
-    const running = this.#ofRuns.get(messageId);
-    if (running?.delivery.message.account === account && running.delivery.attempt === attempt)
-      running.isSettled = true;
   }
 
   /** Aborts the request of a cancelled message. Its places are released when the outcome is settled. */
@@ -110,33 +88,9 @@ export class RunningDeliveries {
   abortAll(): LeaseRef[] {
     const left = this.#list;
     this.#list = [];
-    this.#ofRuns.clear();
     for (const running of left) running.index = notRunning;
     for (const { call } of left) call.abort();
-    return left.flatMap(({ delivery, isSettled }) => (isSettled ? [] : toLeaseRef(delivery)));
-  }
-
-  /**
-   * Reports whether one more delivery to the same destination could begin while this one still runs. Then no
-   * message waits for its capacity.
-   */
-  hasSpareCapacity(
-    { lane, delivery }: Running,
-    { total, perHost }: { total: number; perHost: number },
-  ): boolean {
-    const { bodyBytes } = this;
-    const capacity = {
-      free: total - this.count,
-      perHost,
-      backlog: false,
-      runningByLane: this.#byLane,
-      bytes: { free: bodyBytes.free, perBatch: 0, byLane: { [lane]: bodyBytes.ofLane(lane) } },
-      heldByAccount: {
-        deliveries: { total, byAccount: this.#byAccount },
-        bytes: bodyBytes.heldBy(delivery.message.account),
-      },
-    };
-    return hasCapacity(capacity, nothingTaken, lane);
+    return left.map(({ delivery }) => toLeaseRef(delivery));
   }
 
   #count({ delivery, lane }: Running, by: 1 | -1): void {

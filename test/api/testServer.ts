@@ -115,7 +115,6 @@ export async function createTestServer(
     }),
     deliver: (delivery) => void deliveries.push(delivery),
     abort: () => undefined,
-    settled: () => undefined,
     fault: (what) => {
       throw new Error(what);
     },

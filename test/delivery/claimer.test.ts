@@ -50,7 +50,6 @@ beforeEach(async () => {
     }),
     deliver: ({ message }) => void begun.push(message.id),
     abort: () => undefined,
-    settled: () => undefined,
     fault: (what) => void troubles.push(what),
   });
   const account = {

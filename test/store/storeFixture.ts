@@ -100,7 +100,6 @@ export class StoreFixture {
   bytes = { total: 2 ** 30, perBatch: 2 ** 25 };
   readonly faults: string[] = [];
   readonly calledOff: LeaseRef[] = [];
-  readonly settledLeases: LeaseRef[] = [];
   readonly #delivered: Delivery[] = [];
   readonly #inFlight = new Map<string, Delivery>();
 
@@ -113,7 +112,6 @@ export class StoreFixture {
       readCapacity: () => this.#freeCapacity(),
       fault: (what) => this.faults.push(what),
       abort: (held) => this.calledOff.push(held),
-      settled: (lease) => this.settledLeases.push(lease),
       deliver: (delivery) => {
         this.#delivered.push(delivery);
         this.#inFlight.set(delivery.message.id, delivery);

@@ -7,7 +7,6 @@ import type {
   LogRow,
   Redaction,
 } from "../../core/model/message.ts";
-import { isSettledByStep } from "../../core/sending/outcome.ts";
 import type { FailureCallbackInfo } from "../../core/model/deadLetter.ts";
 import { sha256 } from "../http/sha256.ts";
 import { redactBody, redactHeaders } from "../../core/model/redaction.ts";
@@ -218,7 +217,6 @@ function attemptFields({ state, message, row }: LogEntry): Record<string, unknow
   if (state === "DELIVERED")
     return {
       responseStatus: row.status,
-      settledBy: isSettledByStep(row) ? "step" : null,
       ...(message.keepResponse ? responseFields(row, message) : {}),
       ...attempt,
     };

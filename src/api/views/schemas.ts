@@ -158,15 +158,6 @@ export const deadLetterSchema = messageSchema.extend({
     .describe("The ids of the latest messages that replay this dead letter, the newest last."),
 });
 
-/** The reason why a delivery was settled before it had a response. */
-export const settledBy = z
-  .literal("step")
-  .optional()
-  .describe(
-    "Present for DELIVERED if the endpoint posted the next step of its run, or the end of the run, before " +
-      "it responded. The response is then not recorded.",
-  );
-
 /** A log entry, as the API shows it. */
 export const logEventSchema = z.object({
   time: millis("When the message reached the state"),
@@ -191,7 +182,6 @@ export const logEventSchema = z.object({
     .describe(
       "The HTTP status of the response. Present for ERROR, DELIVERED and CANCELLED if there was a response.",
     ),
-  settledBy,
   responseHeaders: headers("Headers of the response").optional(),
   responseBody: z
     .string()

@@ -25,7 +25,7 @@ import type { AccountId, MessageState, Millis, Schedule } from "../model/message
 import type { Limiter, HostWaitlist } from "../model/limiter.ts";
 import { isUnfinished } from "../model/message.ts";
 import { mergeNeeds } from "../decision/needs.ts";
-import { recordRequestEnd, noResponse } from "../sending/outcome.ts";
+import { recordCancellation, noResponse } from "../sending/outcome.ts";
 import { belongsToRun, runOutcomeNeeds } from "../workflows/outcome.ts";
 import type { Waiter } from "../model/run.ts";
 import { fireSchedules, firingNeeds } from "./schedule.ts";
@@ -306,7 +306,7 @@ function formatMissingReport({ leasedBy, dueAt }: MessageState): string {
 function retryLostLease(draft: Draft, moment: Moment, state: MessageState): MessageState | null {
   const outcome = { ...noResponse, error: formatMissingReport(state) };
   if (!isUnfinished(state)) {
-    recordRequestEnd(draft, moment, { state, outcome });
+    recordCancellation(draft, moment, { state, outcome });
     return null;
   }
   const retried: MessageState = {

@@ -4,7 +4,7 @@ import { findLeased, toLeaseRef } from "../admission/lease.ts";
 import { admissionNeeds } from "../admission/needs.ts";
 import { isUnfinished } from "../model/message.ts";
 import type { LeaseRef } from "../model/message.ts";
-import { noResponse, recordRequestEnd } from "../sending/outcome.ts";
+import { noResponse, recordCancellation } from "../sending/outcome.ts";
 import { spans } from "../values/limits.ts";
 import { dropMessage, hasRunEnded, listRunKeys } from "../workflows/end.ts";
 
@@ -20,7 +20,7 @@ export const renew: Decision<{ leases: readonly LeaseRef[] }, { renewed: number 
     const states = leases.flatMap((one) => findLeased(draft, moment, one) ?? []);
     for (const state of states) {
       draft.put("messages", { ...state, dueAt: moment.now + spans.lease });
-      if (state.state === "cancelling") draft.abort(toLeaseRef(state));
+      if (!isUnfinished(state)) draft.abort(toLeaseRef(state));
     }
     return { renewed: states.length };
   },
@@ -41,7 +41,7 @@ export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned:
   decide: ({ leases }, draft, moment) => {
     const states = leases.flatMap((one) => findLeased(draft, moment, one) ?? []);
     for (const state of states) {
-      if (!isUnfinished(state)) recordRequestEnd(draft, moment, { state, outcome: noResponse });
+      if (!isUnfinished(state)) recordCancellation(draft, moment, { state, outcome: noResponse });
       else if (hasRunEnded(draft, state)) dropMessage(draft, moment, state);
       else {
         countEnd(draft, moment, state);

@@ -32,7 +32,7 @@ import { toTag } from "../search/tags.ts";
 import type { Failure } from "../sending/outcome.ts";
 import {
   toLoggedResponse,
-  recordRequestEnd,
+  recordCancellation,
   recordDelivery,
   toFailureCallbackInfo,
   isSuccess,
@@ -211,8 +211,8 @@ type SettledAttempt = { account: Account; state: MessageState; outcome: Outcome 
 
 function applyOutcome(draft: Draft, moment: Moment, { account, state, outcome }: SettledAttempt): Settled {
   if (!isUnfinished(state)) {
-    recordRequestEnd(draft, moment, { state, outcome });
-    return { became: state.state === "cancelling" ? "cancelled" : "delivered" };
+    recordCancellation(draft, moment, { state, outcome });
+    return { became: "cancelled" };
   }
   if (isSuccess(outcome) && !state.reportsOutcome) {
     recordDelivery(draft, moment, { account, state, outcome });

@@ -306,11 +306,6 @@ export interface Draft {
    * needed. The dispatcher may then abort the request.
    */
   abort(lease: LeaseRef): void;
-  /**
-   * Tells this node's dispatcher, when the batch has been stored, that a delivery in flight is settled, so
-   * that its outcome need not be stored.
-   */
-  settled(lease: LeaseRef): void;
 }
 
 /** Everything that a decision may use besides its draft. */

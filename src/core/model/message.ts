@@ -213,16 +213,16 @@ export type WithoutBody<Row extends { body: Bytes }> = Omit<Row, "body">;
  * - `pending`: the message waits for `dueAt`, its send time.
  * - `active`: a node has leased the message and is sending it. `dueAt` is the end of the lease; after that
  *   time the message is due again.
- * - `cancelling`, `settled`: the message was cancelled, or settled by a step of its run, while it was active.
- *   It counts as finished, but its request still runs. The row keeps the lease and the places at the gates
- *   until the request has an outcome or the lease ends.
+ * - `cancelling`: the message was cancelled while it was active. It counts as finished, but its request still
+ *   runs. The row keeps the lease and the places at the gates until the request has an outcome or the lease
+ *   ends.
  * - `held`: the message is due, but a gate is closed. It is in the waitlist of that gate and has no due time:
  *   see `core/admission/gate.ts`.
  */
 export type MessageState = {
   account: AccountId;
   id: MessageId;
-  state: "pending" | "active" | "held" | "cancelling" | "settled";
+  state: "pending" | "active" | "held" | "cancelling";
   dueAt: Millis | null;
   /**
    * The number of attempts that have ended, including lost ones. It is also the number of the running
@@ -268,11 +268,10 @@ export type MessageState = {
 };
 
 /**
- * Reports whether a message is unfinished. A cancelled or settled message whose request still runs counts as
- * finished; its row only keeps its places at the gates.
+ * Reports whether a message is unfinished. A cancelled message whose request still runs counts as finished;
+ * its row only keeps its places at the gates.
  */
-export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
-  state !== "cancelling" && state !== "settled";
+export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean => state !== "cancelling";
 
 /**
  * A named set of endpoints. `headers` are the default headers of every request to the group, as they were
@@ -322,7 +321,7 @@ export type LogState =
 
 /**
  * An event in the life of a message: one or more states, in order, at one moment. The stored message implies
- * CREATED. `status` is null if there was no response, or if it was not known yet: see `isSettledByStep`.
+ * CREATED.
  */
 export type LogRow = {
   account: AccountId;

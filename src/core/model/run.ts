@@ -91,15 +91,7 @@ export type ActiveRun = {
   waiting: number;
   /** The message that carries the initial payload. */
   firstMessage: MessageId;
-  /** The last call to the endpoint that its next post can settle; null if there is none. */
-  lastCall: LastCall | null;
 };
-
-/**
- * A call to the endpoint of a run, and the numbers of the steps that the endpoint can begin in it. Any other
- * step was not posted in this call.
- */
-export type LastCall = { messageId: MessageId; fromStep: number; toStep: number };
 
 /**
  * The content of a step. `step`: the initial payload, a plan or a result. `toCallback`: a request to a third

@@ -8,14 +8,13 @@ import { appendStep, findOngoingRun, findRunIfOngoing, fitsHistory, noRoomRefusa
 import type { OngoingRun } from "./history.ts";
 import { mergeNeeds } from "../decision/needs.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "../model/message.ts";
-import { isUnfinished, noBytes } from "../model/message.ts";
+import { noBytes } from "../model/message.ts";
 import { requireAccount } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal } from "../model/rights.ts";
 import type { Invoker, Run, RunState } from "../model/run.ts";
 import { parseStepHead } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
-import { settleFinished } from "./posted.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /**
@@ -91,7 +90,7 @@ export function endRun(
   const { run, active } = ongoing;
   draft.drop("activeRuns", account.id, active.runId);
   for (const state of draft.listRunRows("messages", account.id, run.id)) {
-    if (isUnfinished(state) && state.state !== "active") dropMessage(draft, moment, state);
+    if (state.state !== "active") dropMessage(draft, moment, state);
   }
   for (const { id } of draft.listRunRows("waiters", account.id, run.id))
     draft.drop("waiters", account.id, id);
@@ -223,7 +222,6 @@ export const finishRun: Decision<
     const target = { url: ongoing.run.url, group: null, queue: null, callback: null, failureCallback: null };
     const refusal = scope && findScopeRefusal(scope, target, `the run ${runId}`);
     if (refusal) throw new Refusal(refusal.refused, refusal.message);
-    settleFinished(draft, moment, ongoing);
     endRun(draft, moment, { account, ongoing, ending: { state: "RUN_SUCCESS", result: body } });
     return { finished: true };
   },

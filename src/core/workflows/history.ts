@@ -20,7 +20,6 @@ import { noBytes, noMessageSettings, pickSendSettings } from "../model/message.t
 import type { ActiveRun, CallType, Run, CompletedWait } from "../model/run.ts";
 import { historySize } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
-import { makeLastCall, postedNeeds, settlePosted } from "./posted.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /** A run that has not ended, and its progress. */
@@ -121,11 +120,7 @@ export function appendStep(
     body: kind === "call" ? noBytes : step.body,
     ...(step.waited === undefined ? {} : { waited: step.waited }),
   });
-  const lastCall =
-    kind === "call"
-      ? active.lastCall
-      : makeLastCall(run, { messageId: message.id, stepKey, head: step.head, first: step.first });
-  draft.put("activeRuns", { ...active, steps: position + 1, size, lastCall });
+  draft.put("activeRuns", { ...active, steps: position + 1, size });
   return message;
 }
 
@@ -243,21 +238,13 @@ export const stepNeeds = (
 ): Needs => {
   const active = draft.get("activeRuns", account, runId);
   const { runs, limiters } = runNeeds(draft, account, runId);
-  const callType = kind === "call" ? "toCallback" : "step";
-  const posted = postedNeeds(draft, active, { head, callType });
-  const stepKey = toStepKey(callType, head, -1);
+  const stepKey = toStepKey(kind === "call" ? "toCallback" : "step", head, -1);
   return {
     runs,
     ...destinationNeeds(account, [url]),
-    withoutBodies: { steps: active ? [[account, toStepId(active.run, stepKey)], ...posted.steps] : [] },
+    withoutBodies: { steps: active ? [[account, toStepId(active.run, stepKey)]] : [] },
     waiters: active && head ? [[account, toWaiterId(active.run, head)]] : [],
-    messages: posted.messages,
-    queueSlots: posted.queueSlots,
-    limiters: [
-      ...limiters,
-      ...posted.limiters,
-      ...listLimiterKeysFor(account, [{ queue: null, flowControl }]),
-    ],
+    limiters: [...limiters, ...listLimiterKeysFor(account, [{ queue: null, flowControl }])],
   };
 };
 
@@ -284,7 +271,6 @@ export function postStep(
   checkHistory(ongoing);
   // A step that has its result no longer waits.
   if (callType === "step" && post.head) dropWaiter(draft, account.id, toWaiterId(ongoing.run.id, post.head));
-  settlePosted(draft, moment, { ongoing, head: post.head, callType });
   const usesOwnSettings = post.kind === "call" || !ongoing.run.features.captured;
   const overrides = usesOwnSettings ? pickStepSettings(input, post.kind) : { method };
   const message = appendStep(draft, moment, {

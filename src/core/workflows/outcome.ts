@@ -9,7 +9,7 @@ import type { OngoingRun } from "./history.ts";
 import { RetryInNextBatch } from "../values/errors.ts";
 import { appendStep, findRunIfOngoing, fitsHistory, runNeeds, formatNoRoom } from "./history.ts";
 import { toTag } from "../search/tags.ts";
-import { isUnfinished, noBytes } from "../model/message.ts";
+import { noBytes } from "../model/message.ts";
 import type {
   Account,
   DestinationResponse,
@@ -295,9 +295,7 @@ function failRun(
   };
   draft.drop("messages", state.account, state.id);
   putDeadLetter(draft, deadLetter);
-  const others = draft
-    .listRunRows("messages", account.id, run.id)
-    .filter((other) => other.id !== state.id && isUnfinished(other));
+  const others = draft.listRunRows("messages", account.id, run.id).filter(({ id }) => id !== state.id);
   const failure: RunFailure = {
     messageId: state.id,
     dlqId: deadLetter.id,

@@ -15,10 +15,9 @@ import type {
 } from "../model/message.ts";
 import { noBytes, pickSendSettings } from "../model/message.ts";
 import type { Invoker, Run, Waiter } from "../model/run.ts";
-import { mustBeStep, historySize, parseStepHead } from "../model/run.ts";
+import { mustBeStep, historySize } from "../model/run.ts";
 import { initialStepKey, toResultId, toWaiterId } from "../model/stepId.ts";
 import { countRun } from "../accounts/usage.ts";
-import { makeLastCall, postedNeeds, settlePosted } from "./posted.ts";
 import { putWaiter } from "./waiters.ts";
 
 type StartPost = Extract<RunPost, { kind: "start" }>;
@@ -40,8 +39,7 @@ export function startNeeds(draft: Draft, account: AccountId, { post, url, flowCo
   const active = draft.get("activeRuns", account, post.runId);
   const ownNeeds = runNeeds(draft, account, post.runId);
   const parentNeeds = invoker ? runNeeds(draft, account, invoker.runId) : null;
-  const invokerRun = (invoker && draft.get("activeRuns", account, invoker.runId)) ?? undefined;
-  const posted = postedNeeds(draft, invokerRun, { head: invoker && parseStepHead(invoker.step) });
+  const invokerRun = invoker && draft.get("activeRuns", account, invoker.runId);
   return {
     // A run may end in the batch in which it starts; the run that invoked it continues then.
     ...destinationNeeds(account, [url, ...(invoker ? [invoker.url] : [])]),
@@ -50,15 +48,11 @@ export function startNeeds(draft: Draft, account: AccountId, { post, url, flowCo
       ...listLimiterKeysFor(account, [{ queue: null, flowControl }]),
       ...ownNeeds.limiters,
       ...(parentNeeds?.limiters ?? []),
-      ...posted.limiters,
     ],
-    messages: posted.messages,
-    queueSlots: posted.queueSlots,
     runSteps:
       active && post.origin === "again" ? [{ account, run: active.run, stepKey: initialStepKey }] : [],
     withoutBodies: {
-      steps:
-        invoker && invokerRun ? [[account, toResultId(invokerRun.run, invoker.step)], ...posted.steps] : [],
+      steps: invoker && invokerRun ? [[account, toResultId(invokerRun.run, invoker.step)]] : [],
     },
     waiters: invoker && invokerRun ? [[account, toWaiterId(invokerRun.run, invoker.step)]] : [],
   };
@@ -97,11 +91,7 @@ export function startRun(
   }
   const ongoing = createRun(draft, makeRun(moment, { account: account.id, input, invoker }));
   const { id: messageId } = sendFirst(draft, moment, { account, ongoing, input });
-  if (invoker) {
-    const invoking = mustFindOngoingRun(draft, account.id, invoker.runId);
-    settlePosted(draft, moment, { ongoing: invoking, head: parseStepHead(invoker.step) });
-    putWaiter(draft, makeInvokeWaiter(moment, { child: ongoing.run, messageId, invoker }));
-  }
+  if (invoker) putWaiter(draft, makeInvokeWaiter(moment, { child: ongoing.run, messageId, invoker }));
   return {
     messageId,
     deduplicated: false,
@@ -119,7 +109,6 @@ export function createRun(draft: Draft, run: Run): OngoingRun {
     size: 0,
     waiting: 0,
     firstMessage: "",
-    lastCall: null,
   };
   draft.put("runs", run);
   draft.put("activeRuns", active);
@@ -229,11 +218,7 @@ function restartRun(draft: Draft, moment: Moment, { account, ongoing, input }: R
     },
   });
   if (initial) draft.put("steps", { ...initial, messageId: message.id });
-  const lastCall =
-    active.steps > 1
-      ? active.lastCall
-      : makeLastCall(run, { messageId: message.id, stepKey: initialStepKey, head: null, first: "detect" });
-  draft.put("activeRuns", { ...active, firstMessage: message.id, lastCall });
+  draft.put("activeRuns", { ...active, firstMessage: message.id });
   return { messageId: message.id, deduplicated: false, run: { runId: run.runId, createdAt: run.createdAt } };
 }
 

@@ -22,7 +22,6 @@ import { parseStepHead, mustBeStep } from "../model/run.ts";
 import { toResultId, toStepId, toWaiterId } from "../model/stepId.ts";
 import { findWaitContentRefusal } from "./contentScope.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
-import { postedNeeds, settlePosted } from "./posted.ts";
 import { dropWaiter, putWaiter } from "./waiters.ts";
 import { base64 } from "../values/base64.ts";
 
@@ -55,16 +54,11 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     if (!active) return {};
     const { run } = active;
     const [stored] = listStoredEvents(draft, { account, run, kind, event });
-    const { runs, limiters } = runNeeds(draft, account, runId);
-    const posted = postedNeeds(draft, active, { head: parseStepHead(step) });
     return {
-      runs,
-      limiters: [...limiters, ...posted.limiters],
-      queueSlots: posted.queueSlots,
-      messages: posted.messages,
+      ...runNeeds(draft, account, runId),
       runRows: [{ account, run, table: "notifications", event }],
       notifications: stored ? [[account, stored.id]] : [],
-      withoutBodies: { steps: [[account, toResultId(active.run, step)], ...posted.steps] },
+      withoutBodies: { steps: [[account, toResultId(active.run, step)]] },
       waiters: [[account, toWaiterId(active.run, step)]],
       ...destinationNeeds(account, [url]),
     };
@@ -86,7 +80,6 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
       draft.getWithoutBody("steps", id, toResultId(ongoing.run.id, post.step))
     )
       return { waits: false };
-    settlePosted(draft, moment, { ongoing, head: parseStepHead(post.step) });
     const { wait: span, ...rest } = post;
     const waiter: Waiter = {
       ...rest,

@@ -224,6 +224,6 @@ export function makeBatchResult(set: WorkingSet, replies: CommandReply[]): Batch
   for (const { now } of set.changes("limiters")) if (now) noteDue(now.dueAt);
   for (const { now } of set.changes("schedules")) if (now) noteDue(now.dueAt);
   for (const { now } of set.changes("waiters")) if (now) noteDue(now.dueAt);
-  const { deliveries, abortedLeases, settledLeases, faults } = set.effects;
-  return { replies, deliveries, abortedLeases, settledLeases, dueAt, faults };
+  const { deliveries, abortedLeases, faults } = set.effects;
+  return { replies, deliveries, abortedLeases, dueAt, faults };
 }

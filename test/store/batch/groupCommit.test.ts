@@ -30,7 +30,6 @@ function openNotingStore() {
         replies: calls.map(() => ({ answer: null })),
         deliveries: [],
         abortedLeases: [],
-        settledLeases: [],
         dueAt: null,
         faults: [],
       };
@@ -87,7 +86,6 @@ test("batches run one at a time, and each is given the capacity that the previou
         replies: calls.map(() => ({ answer: [] })),
         deliveries,
         abortedLeases: [],
-        settledLeases: [],
         dueAt: null,
         faults: [],
       };
@@ -105,13 +103,7 @@ test("batches run one at a time, and each is given the capacity that the previou
     runningByLane: new Map(),
     bytes,
   });
-  store.attach({
-    readCapacity,
-    deliver: () => left--,
-    abort: () => undefined,
-    settled: () => undefined,
-    fault: () => undefined,
-  });
+  store.attach({ readCapacity, deliver: () => left--, abort: () => undefined, fault: () => undefined });
   const publish = () => store.execute("publish", { account: "a", inputs: [makeInput()] });
   const first = [publish(), publish()];
   await Promise.resolve();
@@ -142,7 +134,6 @@ function openPollingStore(run: () => Promise<void>) {
         replies: calls.map(() => ({ answer: null })),
         deliveries: [],
         abortedLeases: [],
-        settledLeases: [],
         dueAt: null,
         faults: [],
       };
@@ -196,7 +187,6 @@ test("an unavailable storage takes no changes until a probe is stored, even if b
         replies: calls.map(() => ({ answer: null })),
         deliveries: [],
         abortedLeases: [],
-        settledLeases: [],
         dueAt: null,
         faults: [],
       };
@@ -243,7 +233,6 @@ function openSlowStore() {
         replies: calls.map(() => ({ answer: null })),
         deliveries: [],
         abortedLeases: [],
-        settledLeases: [],
         dueAt: null,
         faults: [],
       };

@@ -151,7 +151,6 @@ test("the history of a run is read once for all its messages, each up to its pos
     dueAt: null,
     faults: [],
     abortedLeases: [],
-    settledLeases: [],
   });
   expect(asked).toMatchObject([{ account: "acme", upTo: 3 }]);
   expect(again.deliveries.map(({ message }: Delivery) => message.body)).toEqual(
