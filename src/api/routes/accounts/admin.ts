@@ -315,6 +315,7 @@ const unhold = operatorRoute({
   method: "POST",
   path: "/v2/admin/unhold",
   tag,
+  unaudited: "it belongs to no account; every node logs it",
   summary: "End the hold of all deliveries",
   about:
     "A server that was started with --hold accepts publishes and sends nothing. After this request, all " +
