@@ -144,7 +144,7 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
   test.each(otherPages)(
     "nothing sticks out at 360 px, and nothing moves by itself, on: %s",
     { tags: "long" },
-    expectStill,
+    (name) => expectStill(name),
   );
 
   test("a paused queue is resumed from the overview, and it can be undone", async () => {
