@@ -42,6 +42,11 @@ export function messages(createUser: () => TestUser): void {
       createdAt: expect.any(Number),
       notBefore: message.createdAt + 3_600_000,
       urlGroup: undefined,
+      // The client passes on fields that it does not know.
+      state: "pending",
+      dueAt: message.notBefore,
+      attempts: 0,
+      outcomes: [],
       waitingOn: [expect.objectContaining({ reason: "not-due", until: message.notBefore })],
     });
   });
@@ -61,6 +66,10 @@ export function messages(createUser: () => TestUser): void {
       notBefore: notBefore * 1000,
       urlGroup: undefined,
       ratePerSecond: undefined,
+      state: "pending",
+      dueAt: notBefore * 1000,
+      attempts: 0,
+      outcomes: [],
       waitingOn: [expect.objectContaining({ reason: "not-due", until: notBefore * 1000 })],
     });
   });

@@ -49,10 +49,7 @@ const keys: readonly (readonly [keys: string, does: string])[] = [
   ["/", "filter the list"],
   ["j k", "move in a list"],
   ["Enter", "open the row"],
-  ["x", "choose the row"],
   ["Esc", "close, or choose nothing"],
-  ["c", "copy the link to this page"],
-  ["f", "next failure in a timeline"],
   ["p", "pause reading again"],
 ];
 

@@ -38,6 +38,7 @@ test("the limits of requests have the promised values", () => {
     steps: 10_000,
     historyBytes: 67_108_864,
     invokeDepth: 100,
+    jobs: 100,
     notifications: 1_000,
     notificationBytes: 33_554_432,
     waiters: 10_000,
