@@ -133,7 +133,8 @@ describe("waypost account", () => {
       await server.ended
     );
     const first = await start();
-    const id = variable(first.out(), "WAYPOST_ACCOUNT_ID");
+    const { out: credentials } = await runWaypost(["credentials", "--data", data]).ended;
+    const id = variable(credentials, "WAYPOST_ACCOUNT_ID");
     await ask("disable", id);
     expect(await ask("delete", id)).toMatchObject({ code: 0 });
     await stopped(first);

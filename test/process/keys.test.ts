@@ -3,7 +3,14 @@ import { join } from "node:path";
 import { request } from "undici";
 import { expect, test, vi } from "vitest";
 import { freshDatabase } from "../postgres.ts";
-import { developmentToken, runWaypost, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
+import {
+  readCredentials,
+  developmentToken,
+  runWaypost,
+  startDestination,
+  startWaypost,
+  temporaryFolder,
+} from "./waypost.ts";
 
 // Each test starts the command line about twelve times.
 vi.setConfig({ testTimeout: 180_000 });
@@ -32,8 +39,9 @@ test(
     writeFileSync(join(data, "keys.new"), "half of a key");
     const where = ["--data", data];
     const server = await startWaypost(["start", "--port", "0", "--egress-allow", "127.0.0.0/8", ...where]);
+    const credentials = await readCredentials(...where);
     const [token, key, password] = ["TOKEN", "CURRENT_SIGNING_KEY", "PASSWORD"].map((name) =>
-      variable(server.out(), `WAYPOST_${name}`),
+      variable(credentials, `WAYPOST_${name}`),
     );
     expect(statSync(join(data, "keys")).mode & 0o077, "other users must not read them").toBe(0);
     const stored = (): string =>

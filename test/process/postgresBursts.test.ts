@@ -3,7 +3,7 @@ import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../postgres.ts";
 import { startNodes } from "./nodes.ts";
-import { runWaypost } from "./waypost.ts";
+import { readCredentials, runWaypost } from "./waypost.ts";
 
 const most = 25;
 
@@ -14,7 +14,8 @@ test(
     const postgres = await startPostgres();
     onTestFinished(() => postgres.kill());
     const { nodes, token } = await startNodes(postgres.url, ["one", "two", "three"]);
-    const [, account = ""] = /WAYPOST_ACCOUNT_ID="(.*)"/.exec(nodes[0]?.out() ?? "") ?? [];
+    const credentials = await readCredentials("--database-url", postgres.url);
+    const [, account = ""] = /WAYPOST_ACCOUNT_ID="(.*)"/.exec(credentials) ?? [];
     const limits = runWaypost([
       "account",
       "limits",

@@ -23,7 +23,7 @@ function onSqlite(): Place {
  */
 async function onPostgres(): Promise<Place> {
   const url = await freshDatabase();
-  const preload = new URL("./shortLease.ts", import.meta.url).href;
+  const preload = new URL("../shortLease.ts", import.meta.url).href;
   const start = () =>
     startWaypost(["dev", "--port", "0", "--database-url", url], { NODE_OPTIONS: `--import=${preload}` });
   return { lives: 2, portion: 30, start: [start, start] };

@@ -226,7 +226,8 @@ test.each<[string, (at: number) => "url" | "caller"]>([
       "insert into time_index (account, id) select account, ? from time_index limit 1 on conflict do nothing",
     );
     const insertRow = database.prepare(
-      `insert into log select account, ?, '${other.message.id}', time, states, status, detail, body
+      `insert into log (account, id, message_id, time, states, status, detail, body)
+        select account, ?, '${other.message.id}', time, states, status, detail, body
         from log where account = 'acc' order by id limit 1`,
     );
     database.exec("begin");
