@@ -44,14 +44,17 @@ export function parseBlocks(text: string): Block[] {
 
 /** Reports whether an output matches. `…` matches any text, and blanks are ignored. */
 export function matchesOutput(output: string, printed: string): boolean {
-  const [first = "", ...others] = printed.replaceAll(/\s/g, "").split("…");
+  if (printed === "") return true;
   const text = output.replaceAll(/\s/g, "");
+  const parts = printed.replaceAll(/\s/g, "").split("…");
+  const [first = "", last] = [parts[0], parts.length > 1 ? parts.at(-1) : undefined];
+  if (last === undefined) return text === first;
   if (!text.startsWith(first)) return false;
   let at = first.length;
-  for (const part of others) {
+  for (const part of parts.slice(1, -1)) {
     const place = text.indexOf(part, at);
     if (place < 0) return false;
     at = place + part.length;
   }
-  return printed === "" || others.at(-1) === "" || at === text.length;
+  return text.endsWith(last) && text.length - last.length >= at;
 }
