@@ -1,4 +1,5 @@
 import { createRequire } from "node:module";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Browser, BrowserContext, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildConsole } from "../../scripts/buildConsole.js";
@@ -135,8 +136,16 @@ describe.skipIf(typeof found === "string")("the console in a browser", () => {
     expect(width).toBeLessThanOrEqual(360);
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.addInitScript({ content: countShifts });
-    await listPages()[name]?.(page, server);
-    expect(await readShifts(page)).toBe(0);
+    for (const order of ["first", "last"]) {
+      let asked = 0;
+      await page.route("**/v2/**", async (route) => {
+        if (order === "last") await sleep(Math.max(0, 400 - 100 * asked++));
+        await route.continue();
+      });
+      await listPages()[name]?.(page, server);
+      expect(await readShifts(page), `what is asked first is answered ${order}`).toBe(0);
+      await page.unrouteAll({ behavior: "ignoreErrors" });
+    }
   };
   test.each(quickPages)("nothing sticks out at 360 px, and nothing moves by itself, on: %s", (name) =>
     expectStill(name),

@@ -1,3 +1,4 @@
+import type { UseQueryResult } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Play, RotateCw } from "lucide-react";
 import { useState } from "react";
@@ -47,6 +48,8 @@ const acts = {
 export function FailedRunsPage() {
   const { values } = useFilters();
   const query = Object.fromEntries(fields.map(({ name }) => [name, values[name]]));
+  const groups = useRead("GET /v2/workflows/dlq/groups", { query });
+  const list = useRead("GET /v2/workflows/dlq", { query: { count: 50, ...query, cursor: values["cursor"] } });
   const [act, setAct] = useState<keyof typeof acts | null>(null);
   return (
     <Page title="Failed runs">
@@ -57,8 +60,9 @@ export function FailedRunsPage() {
           Act on all
         </Button>
       </div>
-      <Causes query={query} />
-      <List query={query} />
+      <Causes groups={groups} />
+      {/* The list has its place only when the height of the causes is known. */}
+      {!groups.isPending && <List list={list} />}
       {act && (
         <Bulk
           key={act}
@@ -83,10 +87,10 @@ export function FailedRunsPage() {
   );
 }
 
-type Query = Readonly<Record<string, string | undefined>>;
+type Groups = UseQueryResult<Response<"GET /v2/workflows/dlq/groups">>;
+type List = UseQueryResult<Response<"GET /v2/workflows/dlq">>;
 
-function Causes({ query }: { query: Query }) {
-  const groups = useRead("GET /v2/workflows/dlq/groups", { query });
+function Causes({ groups }: { groups: Groups }) {
   const { set } = useFilters();
   return (
     <Loaded query={groups} what="The causes" rows={3}>
@@ -147,10 +151,8 @@ const causes: readonly Column<Group>[] = [
   { head: "Last", className: "num time p2 w-m", cell: ({ lastFailedAt }) => <Time at={lastFailedAt} /> },
 ];
 
-function List({ query }: { query: Query }) {
-  const { values } = useFilters();
+function List({ list }: { list: List }) {
   const navigate = useNavigate();
-  const list = useRead("GET /v2/workflows/dlq", { query: { count: 50, ...query, cursor: values["cursor"] } });
   return (
     <Loaded query={list} what="The failed runs" rows={3}>
       {({ messages, cursor }) =>
