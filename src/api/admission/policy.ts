@@ -133,9 +133,9 @@ export class AdmissionPolicy {
    */
   identify(route: Route, credentials: Credentials): Caller | Promise<Caller> {
     const { authorization, parameter, params, address, browser } = credentials;
-    if (browser && authorization === undefined && parameter === null)
-      return this.#identifySession(route, browser, address);
-    const { store } = this.#parts;
+    const { store, sessions } = this.#parts;
+    if (browser && sessions && takesSession(route) && authorization === undefined && parameter === null)
+      return this.#identifySession(sessions, { route, browser, address });
     const { lockout } = this.#counted;
     const from = (): { address: string | null } => ({ address });
     switch (route.access) {
@@ -173,9 +173,10 @@ export class AdmissionPolicy {
   }
 
   /** Finds who sends a request without a token, by a session of the console. */
-  async #identifySession(route: Route, browser: BrowserRequest, address: string | null): Promise<Caller> {
-    const { sessions } = this.#parts;
-    if (!sessions || !takesSession(route)) return this.identify(route, withoutSession(address));
+  async #identifySession(
+    sessions: ConsoleSessions,
+    { route, browser, address }: { route: Route; browser: BrowserRequest; address: string | null },
+  ): Promise<Caller> {
     if (route.access === "console") {
       this.#countOpen(route, address);
       sessions.check(browser);
@@ -293,13 +294,6 @@ const isCounted = ({ operation }: Route): boolean => operation === undefined;
 const takesSession = ({ access, refusesSession }: Route): boolean =>
   (access === "token" || access === "account" || access === "operator" || access === "console") &&
   refusesSession === undefined;
-
-const withoutSession = (address: string | null): Credentials => ({
-  authorization: undefined,
-  parameter: null,
-  params: {},
-  address,
-});
 
 /** Throws `Refusal` unless the password of the account, or of the operator, has opened a session. */
 function mustHoldPassword({ session: { opener } }: SessionProof): void {

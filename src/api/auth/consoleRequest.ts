@@ -29,6 +29,15 @@ const consoleCookieName = (kind: ConsoleCookie, { isSecure }: Pick<BrowserReques
 export const hasConsoleCookie = (cookie: string | undefined): boolean =>
   cookie?.includes("waypost-") ?? false;
 
+/** Returns a Cookie header without the cookies of the console. Returns null if there are no others. */
+export function withoutConsoleCookies(cookie: string): string | null {
+  if (!hasConsoleCookie(cookie)) return cookie;
+  const others = cookie
+    .split(";")
+    .filter((part) => !/^\s*(__Host-)?waypost-(session|operator)\s*=/.test(part));
+  return others.join(";").trim() || null;
+}
+
 /**
  * Returns the value of a console cookie, or null. If there are several of one name, another host has set one
  * of them, and none counts.

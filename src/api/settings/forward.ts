@@ -4,6 +4,7 @@ import { limits } from "../../core/values/limits.ts";
 import type { HeaderList } from "../../core/model/message.ts";
 import { canonicalName, connectionHeaders } from "../../core/values/headers.ts";
 import type { Proof } from "../auth/bearer.ts";
+import { withoutConsoleCookies } from "../auth/consoleRequest.ts";
 import { parseBrandedName } from "../http/brand.ts";
 import { parsePassword } from "../auth/token.ts";
 
@@ -75,12 +76,13 @@ export function readForwardedHeader(
 
 /**
  * Returns the headers of a request that `header-forward` delivers. A header that contains the token of this
- * service is left out, and so is `Authorization` if it authenticated the request. `Cookie` is delivered: the
- * sender addresses it to the destination, and this service neither sets nor reads cookies.
+ * service is left out, and so is `Authorization` if it authenticated the request. `Cookie` is delivered
+ * without the cookies of the console: the sender addresses the others to the destination. In a session of the
+ * console, a browser adds the cookies of this host, and none is delivered.
  */
 export function listSenderHeaders(
   rawHeaders: readonly string[],
-  proof: Pick<Proof, "by" | "token"> | null,
+  proof: Pick<Proof, "by" | "token" | "session"> | null,
 ): HeaderList {
   const headers: [string, string][] = [];
   const named = listConnectionHeaders(rawHeaders);
@@ -89,7 +91,10 @@ export function listSenderHeaders(
     if (neverForwarded.has(name) || named.has(name) || parseBrandedName(name) || proxyHeaders.test(name))
       continue;
     if (name === "authorization" && proof?.by === "header") continue;
-    const value = rawHeaders[at + 1] ?? "";
+    if (name === "cookie" && proof?.session) continue;
+    const given = rawHeaders[at + 1] ?? "";
+    const value = name === "cookie" ? withoutConsoleCookies(given) : given;
+    if (value === null) continue;
     if (!proof || !containsToken(value, proof.token)) headers.push([canonicalName(name), value]);
   }
   return headers;

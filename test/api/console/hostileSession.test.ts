@@ -169,6 +169,12 @@ test("a cookie never publishes to a destination in a path, or calls a source or 
   const batch = [{ destination: "https://one.example/", body: "hello" }];
   expect((await browser.send("POST", "/v2/batch", { body: batch })).status).toBe(200);
   expect(server.delivery().message.url).toBe("https://one.example/");
+  browser.cookies.set("other-app", "1");
+  const forward = { "x-own": "1", "svc-header-forward": "true" };
+  await browser.send("POST", "/v2/trigger/https://one.example/", { body: {}, headers: forward });
+  const names = server.delivery().message.headers.map(([name]) => name);
+  expect(names).toContain("X-Own");
+  expect(names).not.toContain("Cookie");
   expect(JSON.stringify(server.memory.tables.storedMessages.values().toArray())).not.toContain(
     "waypost-session",
   );

@@ -62,7 +62,7 @@ describe("delivered headers", () => {
     "X-A: 1",
     "X-A: 2",
     "User-Agent: me",
-    "Cookie: c=1",
+    "Cookie: c=1; waypost-session=a.b; __Host-waypost-operator=c.d",
     "Content-Type: text/plain",
     "Accept-Encoding: br",
     "Svc-Label: l",

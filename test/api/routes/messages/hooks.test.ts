@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { TestBrowser } from "../../console/browser.ts";
 import type { TestServer } from "../../testServer.ts";
 import { createTestServer } from "../../testServer.ts";
 import { workflowResponse, endpoint, takeHistories, start } from "../workflows/workflow.ts";
@@ -82,6 +83,17 @@ describe("a call to the webhook of a run", () => {
       expect(call).not.toHaveProperty("body");
     },
   );
+
+  test("may come from a browser in which the console is open, and has none of its cookies", async () => {
+    const home = await waitingRun({ console: {} });
+    await wait(home);
+    const browser = new TestBrowser(home, { "sec-fetch-site": "none" });
+    browser.cookies.set("waypost-session", `YWNjXzE.${"A".repeat(43)}`);
+    browser.cookies.set("__Host-waypost-operator", "a.b");
+    browser.cookies.set("theirs", "1");
+    expect((await browser.send("GET", url)).status).toBe(200);
+    expect(callIn(home)["header"]).toMatchObject({ Cookie: ["theirs=1"] });
+  });
 
   test("is kept until the run waits, in order, one for each wait", async () => {
     const home = await waitingRun();

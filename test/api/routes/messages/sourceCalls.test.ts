@@ -66,6 +66,15 @@ describe("a call", () => {
     expect(JSON.stringify([message, reply, home.lines])).not.toContain(secret);
   });
 
+  test("may have a cookie of the console, which is not delivered", async () => {
+    const console = await createTestServer({ console: {} });
+    const { path } = await make(console);
+    expect(
+      (await call(console, path, { headers: { cookie: "waypost-session=a.b" }, body: "x" })).status,
+    ).toBe(200);
+    expect(JSON.stringify(console.delivery().message.headers)).not.toContain("waypost");
+  });
+
   test("is published without its headers if the source has header-forward off", async () => {
     const { path } = await make(home, { settings: { "Upstash-Header-Forward": "false" } });
     await call(home, path, { headers: { "content-type": "text/plain", "x-a": "1" }, body: "x" });
