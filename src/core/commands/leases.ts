@@ -39,8 +39,12 @@ export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned:
     return { ...admissionNeeds(draft, states), runs: listRunKeys(states) };
   },
   decide: ({ leases }, draft, moment) => {
-    const states = leases.flatMap((one) => findLeased(draft, moment, one) ?? []);
-    for (const state of states) {
+    let returned = 0;
+    for (const one of leases) {
+      const state = findLeased(draft, moment, one);
+      // A lease that is named twice is returned once.
+      if (!state) continue;
+      returned++;
       if (!isUnfinished(state)) recordCancellation(draft, moment, { state, outcome: noResponse });
       else if (hasRunEnded(draft, state)) dropMessage(draft, moment, state);
       else {
@@ -48,6 +52,6 @@ export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned:
         draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
       }
     }
-    return { returned: states.length };
+    return { returned };
   },
 };

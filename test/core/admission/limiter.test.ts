@@ -247,6 +247,14 @@ describe("a message releases its places", () => {
     expect(broker.counts("key:k")).toEqual([1, 1]);
   });
 
+  test("only once if its lease is returned twice", async () => {
+    await broker.send("a b", { flowControl: { key: "k", parallelism: 2, rate: null, period: null } });
+    expect(await broker.listStarted()).toBe("a b");
+    const lease = { account: "acme", messageId: broker.id("a"), attempt: 0 };
+    expect(await broker.run("returnLeases", { leases: [lease, lease] })).toEqual({ returned: 1 });
+    expect(broker.counts("key:k")).toEqual([1, 0]);
+  });
+
   test("when it fails for good, and again when it is retried from the dead letter queue", async () => {
     await broker.send("a b", { ...letter, retries: 0 });
     expect(await broker.listStarted()).toBe("a");
