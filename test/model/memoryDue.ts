@@ -5,7 +5,7 @@ import type { Waiter } from "../../src/core/model/run.ts";
 import type { DueTable } from "../../src/core/fairness/turns.ts";
 import { turnLimits } from "../../src/core/fairness/turns.ts";
 import { mergeDue, listTurnEnds } from "../../src/store/sql/dueRows.ts";
-import type { DueRows } from "../../src/store/batch/loader.ts";
+import type { DueRows } from "../../src/core/decision/command.ts";
 import { countFittingPage } from "../../src/store/queries/storageReads.ts";
 
 type Row = { account: AccountId; dueAt: Millis | null };

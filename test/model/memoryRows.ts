@@ -16,8 +16,17 @@ export class Memory {
   readonly tables = Object.fromEntries(tableNames.map((name) => [name, new Map()])) as unknown as Tables;
   /** The number of each node's latest session: see `core/nodes/takeover.ts`. */
   readonly sessions = new Map<NodeId, number>();
+  /** Whether decisions read rows at once. Otherwise, missing rows are loaded in rounds, as on PostgreSQL. */
+  readonly readsAtOnce: boolean;
+  /** Whether the rows of hints are loaded before decisions run. */
+  readonly usesHints: boolean;
   /** The last batch. Batches of all nodes run one after another. */
   turn: Promise<unknown> = Promise.resolve();
+
+  constructor({ readsAtOnce = true, usesHints = true }: { readsAtOnce?: boolean; usesHints?: boolean } = {}) {
+    this.readsAtOnce = readsAtOnce;
+    this.usesHints = usesHints;
+  }
 }
 
 /** Returns the rows of a run, in the order of their ids. */

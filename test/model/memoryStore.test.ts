@@ -6,6 +6,9 @@ import { describeStore } from "../store/contract/index.ts";
 import { makeAccount, bytes, createSource, TestClock } from "../store/storeFixture.ts";
 
 describeStore("memory", async (clock, node) => memoryStore(createSource(clock, node)));
+describeStore("memory without hints, in rounds", async (clock, node) =>
+  memoryStore(createSource(clock, node), new Memory({ readsAtOnce: false, usesHints: false })),
+);
 
 test("one batch can keep several rejected calls in used places", async () => {
   const clock = new TestClock();

@@ -58,11 +58,12 @@ export function memoryParts(momentSource: MomentSource, memory: Memory, decision
         capacity,
         momentSource,
         startTime: started,
+        usesHints: memory.usesHints,
         ...(decisions && { decisions }),
       });
       const stored = new StoredBytes();
       for (const table of tableNames) apply(memory, table, { set, stored });
-      stored.addTo(set.effects.usage, (account) => set.get("accounts", account)?.deletedAt !== undefined);
+      stored.addTo(set.effects.usage, (account) => set.peek("accounts", account)?.deletedAt !== undefined);
       addUsage(memory, set.effects.usage.rows({ now, node: momentSource.node }));
       return withHistoryBodies(loader, makeBatchResult(set, replies));
     });
@@ -131,6 +132,9 @@ export function memoryLoader(memory: Memory): Loader {
   } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(withBodies(how)),
+    ...(memory.readsAtOnce && {
+      rowNow: (table, key, how) => pick(memory, table, [key]).map(withBodies(how))[0],
+    }),
     due: createDueReader(memory.tables),
     runRows: async (needs) => ({
       messages: listNeeds(needs, "messages").flatMap((run) => listOfRun(messages, run)),

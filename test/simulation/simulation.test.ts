@@ -35,6 +35,11 @@ test(`all invariants hold with the fresh seed ${fresh}, and it runs the same way
   expect(second.trace).toEqual(first.trace);
 });
 
+test.each([3, fresh])("all invariants hold without hints, in rounds, with seed %d", async (seed) => {
+  const storage = memoryStorage(undefined, { readsAtOnce: false, usesHints: false });
+  expect((await simulate({ seed, storage })).failure).toBeNull();
+});
+
 test("different seeds run differently", async () => {
   const one = await simulate({ seed: 1, actions: 10 });
   const other = await simulate({ seed: 2, actions: 10 });

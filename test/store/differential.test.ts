@@ -39,7 +39,7 @@ import {
 // failure names its seed; WAYPOST_SEED=<seed> repeats it.
 
 const chosen = process.env["WAYPOST_SEED"];
-const fixed: readonly number[] = [6, 38, 47];
+const fixed: readonly number[] = [1, 14, 19, 22];
 const quick = chosen === undefined ? randomInt(2 ** 31) : Number(chosen);
 /**
  * The number of batches. Each takes longer than the one before, because the tables grow, so several short
@@ -256,7 +256,8 @@ async function compareTables(contestants: readonly Contestant[], effects: Effect
 const textOf = (body: Uint8Array): string => new TextDecoder().decode(body);
 
 async function inMemory(clock: TestClock, seed: number): Promise<Contestant> {
-  const memory = new Memory();
+  // SQLite reads at once, PostgreSQL in rounds and with hints. So this one has neither.
+  const memory = new Memory({ readsAtOnce: false, usesHints: false });
   const dump = async (): Promise<Dump> => dumpOf(async (name) => [...memory.tables[name].values()]);
   return contestant(memoryStore(createSource(clock, "nod_a", seed), memory), clock, dump);
 }

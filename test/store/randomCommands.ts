@@ -43,6 +43,7 @@ export class RandomCommands {
   readonly #dlqIds: string[] = [];
   readonly #sourceIds: string[] = ["src_none"];
   #turn = 0;
+  #setUpNames = { account: "b", group: "g1", schedule: "s1" };
   #running: Delivery[] = [];
   readonly #settled: Delivery[] = [];
   readonly #waiterIds: string[] = [];
@@ -89,30 +90,30 @@ export class RandomCommands {
     if (this.#random() < 0.4) return this.#runs.makeCommand(now);
     const account = this.#pickOne(accounts);
     const kind = this.#integerBelow(100);
-    if (kind < 30) {
+    if (kind < 22) {
       const publisher = this.#isRare() ? "none" : account;
       return { name: "publish", input: { account: publisher, inputs: this.#makeInputs(now) } };
     }
-    if (kind < 44)
+    if (kind < 35)
       return {
         name: "claim",
-        input: { limit: 1 + this.#integerBelow(8), ...(kind < 43 ? {} : { turns: makeTurns(account) }) },
+        input: { limit: 1 + this.#integerBelow(8), ...(kind < 34 ? {} : { turns: makeTurns(account) }) },
       };
-    if (kind < 73) return this.#settle();
-    if (kind < 77) return { name: "renew", input: { leases: this.#makeLeaseRef() } };
-    if (kind < 80) return { name: "returnLeases", input: { leases: this.#makeLeaseRef() } };
-    if (kind < 82)
+    if (kind < 68) return this.#settle();
+    if (kind < 71) return { name: "renew", input: { leases: this.#makeLeaseRef() } };
+    if (kind < 74) return { name: "returnLeases", input: { leases: this.#makeLeaseRef() } };
+    if (kind < 76)
       return {
         name: "reclaim",
         input: { node: this.#pickOne(["nod_a", "nod_b"]), limit: 1 + this.#integerBelow(4) },
       };
-    if (kind < 85) return { name: "cancel", input: this.#makeCancel(account) };
-    if (kind < 86)
+    if (kind < 79) return { name: "cancel", input: this.#makeCancel(account) };
+    if (kind < 80)
       return {
         name: "sendNow",
         input: { account, messageId: this.#pickSome(this.#messageIds)[0] ?? "none" },
       };
-    return kind < 92 ? this.#makeRareCommand(account, now) : this.#setUp(account, now);
+    return kind < 86 ? this.#makeRareCommand(account, now) : this.#setUp(now);
   }
 
   /** Returns messages to cancel. In about half of the calls, one that is being sent is among them. */
@@ -162,15 +163,16 @@ export class RandomCommands {
   }
 
   /**
-   * Sets up queues, keys, groups, schedules and sources. The names are few, so that commands meet the same
-   * objects.
+   * Sets up queues, keys, groups, schedules and sources. Commands take turns, so that each runs before long.
+   * In each round, they name the same account and objects, so that what was created is changed and then
+   * removed.
    */
-  #setUp(account: string, now: Millis): RandomCommand {
+  #setUp(now: Millis): RandomCommand {
+    const { account, group, schedule: id } = this.#setUpNames;
     const name = this.#pickOne(namedQueues);
     const key = this.#pickOne(keys);
-    const id = this.#pickOne(["s1", "s2"]);
     const limiter = { account, id: this.#pickOne([`queue:${name}`, `key:${key}`]) };
-    const source = { account, id: this.#pickOne(this.#sourceIds.slice(-3)) };
+    const source = { account, id: this.#sourceIds.at(-1) ?? "src_none" };
     const given: RandomCommand[] = [
       { name: "pauseLimiter", input: limiter },
       ...this.#maybeTwice({ name: "resumeLimiter" as const, input: limiter }),
@@ -192,17 +194,17 @@ export class RandomCommands {
       { name: "changeAccount", input: { account, change: { limits: this.#limits() } } },
       ...this.#maybeTwice({
         name: "addEndpoints" as const,
-        input: { account, name: this.#pickOne(groups), endpoints: this.#endpoints() },
+        input: { account, name: group, endpoints: this.#endpoints() },
       }),
       {
         name: "removeEndpoints",
-        input: { account, name: this.#pickOne(groups), endpoints: this.#endpoints() },
+        input: { account, name: group, endpoints: this.#endpoints() },
       },
       {
         name: "setGroupHeaders",
-        input: { account, name: this.#pickOne(groups), headers: [["Svc-Retries", "1"]] },
+        input: { account, name: group, headers: [["Svc-Retries", "1"]] },
       },
-      { name: "deleteGroup", input: { account, name: this.#pickOne(groups) } },
+      { name: "deleteGroup", input: { account, name: group } },
       ...this.#maybeTwice({
         name: "createSchedule" as const,
         input: { account, id: this.#isRare() ? null : id, ...this.#makeSchedule(now) },
@@ -212,8 +214,14 @@ export class RandomCommands {
       { name: "deleteSchedule", input: { account, id } },
       ...this.#makeSourceCommands(source),
     ];
-    // Commands take turns, so that each runs before long.
-    return given[this.#turn++ % given.length] ?? this.#settle();
+    const next = given[this.#turn++ % given.length];
+    if (this.#turn % given.length === 0)
+      this.#setUpNames = {
+        account: this.#pickOne(accounts),
+        group: this.#pickOne(groups),
+        schedule: this.#pickOne(["s1", "s2"]),
+      };
+    return next ?? this.#settle();
   }
 
   #limits(): { globalParallelism: number | null; parallelism: number | null } {
@@ -315,8 +323,13 @@ export class RandomCommands {
     };
   }
 
+  /**
+   * Takes a running delivery. Failure callbacks are few and come first, so that they end before their runs.
+   */
   #takeDelivery(): Delivery | undefined {
-    const delivery = this.#running[this.#integerBelow(this.#running.length)];
+    const callback = this.#running.find(({ message }) => message.run?.kind === "failure");
+    const delivery =
+      callback && this.#random() < 0.5 ? callback : this.#running[this.#integerBelow(this.#running.length)];
     this.#running = this.#running.filter((one) => one !== delivery);
     return delivery;
   }

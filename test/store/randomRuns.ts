@@ -5,6 +5,9 @@ import type { RandomCommand } from "./randomCommands.ts";
 import { bytes, makeCallback, makeInput } from "./storeFixture.ts";
 
 const runIds = ["wfr_1", "wfr_2", "w-3"];
+/** Invoked runs have their own ids, because a run cannot be invoked with the id of an active run. */
+const childIds = ["wfr_c1", "wfr_c2"];
+const allIds = [...runIds, ...childIds];
 /** Runs have separate hosts, because the waitlists of other hosts are long. */
 const urls = ["https://flow.example/f", "https://work.example:8443/f?x=1"];
 const events = ["paid", "größe"];
@@ -73,8 +76,9 @@ export class RandomRuns {
     const given: RandomCommand[] = [
       { name: "resumeRun", input: this.#resume(account, dlqId) },
       { name: "finishRun", input: { account, runId, body: this.#body() } },
+      { name: "finishRun", input: { account, runId: this.#pickOne(childIds), body: this.#body() } },
       { name: "repeatFailureCallback", input: { account, dlqId } },
-      { name: "cancelRuns", input: { account, runIds: [runId, this.#pickOne(runIds)] } },
+      { name: "cancelRuns", input: { account, runIds: [runId, this.#pickOne(allIds)] } },
       { name: "resumeRun", input: this.#resume(account, dlqId) },
     ];
     return given[this.#turn++ % given.length] ?? this.#pickOne(given);
@@ -103,22 +107,22 @@ export class RandomRuns {
   }
 
   #start(now: Millis): MessageInput {
-    const runId = this.#pickOne(runIds);
+    const isInvoked = this.#random() < 0.4;
+    const runId = this.#pickOne(isInvoked ? allIds : runIds);
     const url = this.#pickOne(urls);
     const on = (): boolean => this.#random() < 0.8;
     const features = { lazyFetch: on(), initialBody: on(), detect: this.#random() < 0.5, captured: on() };
     const origin: RunOrigin = this.#pickOne(["sdk", "sdk", "sdk", "rest", "again"]);
     const step = { ...this.#head(), stepId: 1 + this.#integerBelow(4), stepType: "Invoke" };
-    const invoker =
-      this.#random() < 0.25
-        ? {
-            runId: this.#pickOne(runIds),
-            createdAt: now,
-            url: this.#pickOne(urls),
-            headers: [sdkVersion],
-            step,
-          }
-        : null;
+    const invoker = isInvoked
+      ? {
+          runId: this.#pickOne(runIds),
+          createdAt: now,
+          url: this.#pickOne(urls),
+          headers: [sdkVersion],
+          step,
+        }
+      : null;
     return this.#makeInput(
       { kind: "start", runId, url, features, origin, invoker },
       {
@@ -127,7 +131,7 @@ export class RandomRuns {
         headers: [sdkVersion, ["X-Mine", "y"]],
         delay: this.#pickOne([null, null, 4_000]),
         labels: this.#pickOne([[], ["l"]]),
-        failureCallback: this.#pickOne([null, { ...makeCallback(this.#pickOne(urls)), retries: 0 }]),
+        failureCallback: this.#random() < 0.2 ? null : { ...makeCallback(this.#pickOne(urls)), retries: 0 },
       },
     );
   }

@@ -16,7 +16,6 @@ export const noteSpending: Decision<
   { account: AccountId; dollars: number; month: Millis },
   { noted: boolean }
 > = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, dollars, month }, draft) => {
     const account = draft.get("accounts", id);
     const isKnown = account?.spending?.month === month && account.spending.dollars === dollars;

@@ -1,4 +1,4 @@
-import type { Draft, Key, Moment } from "../decision/command.ts";
+import type { Draft, Moment } from "../decision/command.ts";
 import type { RemainingQuota } from "../values/errors.ts";
 import type { Account, AccountId, Millis } from "../model/message.ts";
 import { formatRaiseHint, readLimits, plans } from "./plans.ts";
@@ -20,10 +20,6 @@ function isLimited(account: Account): boolean {
   const { selfHosted } = plans;
   return requestsPerDay < selfHosted.requestsPerDay || requestsPerDayHard < selfHosted.requestsPerDayHard;
 }
-
-/** Returns the row that must be loaded before requests are accepted. */
-export const listDayCountKeys = (account: Account | undefined): Key[] =>
-  account && isLimited(account) ? [[account.id]] : [];
 
 /**
  * Returns the daily limit of an account and the requests made today; null if the account has no daily limit.

@@ -53,7 +53,6 @@ const maxExtraShare = 1 / 8;
  * has no limit or does not exist.
  */
 export const takeBurst: Decision<ShareRequest, BurstShare | null> = {
-  needs: ({ account }) => ({ accounts: [[account]], secondCounts: [[account]] }),
   decide: ({ account: id, needed, wanted }, draft, { now }) => {
     const account = draft.get("accounts", id);
     const limit = account && account.deletedAt === undefined ? readRequestRateLimit(account) : null;

@@ -73,7 +73,6 @@ export const hasStorageQuota = (account: Terms): boolean =>
  * written only if its level changes.
  */
 export const noteStorage: Decision<{ account: AccountId; bytes: number }, { noted: boolean }> = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, bytes }, draft) => {
     const account = draft.get("accounts", id);
     if (!account || readStorageLevel(account) === toStorageLevel(account, bytes)) return { noted: false };

@@ -39,12 +39,17 @@ export function readAccountLimiters(
   return limiters;
 }
 
+/** Returns the keys of the limiters that `readAccountLimiters` returns. */
+export function listAccountLimiterKeys(owner: Account, { endpoint }: Pick<MessageState, "endpoint">): Key[] {
+  const keys: Key[] = [];
+  const add = (gate: AccountLimit): unknown => keys.push(toLimiterKey({ account: owner.id, gate }));
+  if (readLimit.endpoint(owner) !== null) add(endpointGate({ endpoint }));
+  if (readLimit.account(owner) !== null) add(accountGate);
+  return keys;
+}
+
 const withParallelism = (limiter: Limiter, parallelism: number): Limiter =>
   limiter.parallelism === parallelism ? limiter : { ...limiter, parallelism };
-
-/** Reports whether a change gives an account a limit that it did not have before. */
-export const gainsAccountLimit = (before: Account, after: Account): boolean =>
-  Object.values(readLimit).some((limit) => limit(before) === null && limit(after) !== null);
 
 /** Copies the current limit of an account to its limiter. The limit may have been changed or removed. */
 export function refreshAccountLimit(
@@ -56,27 +61,4 @@ export function refreshAccountLimit(
   const owner = draft.get("accounts", name.account);
   const parallelism = owner ? readLimit[name.gate.kind](owner) : null;
   if (limiter && limiter.parallelism !== parallelism) putLimiter(draft, moment, { ...limiter, parallelism });
-}
-
-/**
- * Returns the limiters to load with these accounts and endpoints. A command that reads an account may send
- * any of its messages, so the limiter of the account is loaded as well. For each endpoint, the limiter of the
- * endpoint is loaded. An account without limits needs no limiters.
- */
-export function listAccountLimiterKeys(
-  draft: Draft,
-  accounts: Iterable<AccountId>,
-  endpoints: readonly (readonly Key[])[],
-): Key[] {
-  const keys: Key[] = [];
-  const limitedByEndpoint = new Set<AccountId>();
-  for (const id of accounts) {
-    const account = draft.get("accounts", id);
-    if (account && readLimit.account(account) !== null)
-      keys.push(toLimiterKey({ account: id, gate: accountGate }));
-    if (account && readLimit.endpoint(account) !== null) limitedByEndpoint.add(id);
-  }
-  if (limitedByEndpoint.size === 0) return keys;
-  for (const key of endpoints.flat()) if (limitedByEndpoint.has(key[0])) keys.push(key);
-  return keys;
 }

@@ -86,7 +86,7 @@ function hasCapacity(draft: Draft, state: MessageState): boolean {
   const { account, host } = state;
   const mayTakeTurn =
     !draft.get("hostWaitlists", account, host) || state.waitlist === formatGate(capacityGate(host));
-  return mayTakeTurn && draft.hasCapacity(account, host);
+  return mayTakeTurn && draft.capacity.has(account, host);
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { Decision, Draft, WaitlistHead, Moment, Needs } from "../decision/command.ts";
+import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { spans } from "../values/limits.ts";
 import type { AccountId, MessageState } from "../model/message.ts";
 import type { Limiter, HostWaitlist } from "../model/limiter.ts";
@@ -11,13 +11,12 @@ import { capacityGate, formatGate, hasLimiter, isAccountLimit, isSameGate, parse
 import { lease } from "./lease.ts";
 import { isIdle, putLimiter, unreservedRoom } from "./limiter.ts";
 import { log } from "./messageLog.ts";
-import { admissionNeeds, stateDestinationNeeds } from "./needs.ts";
 
 /**
  * How many held messages are loaded when a delivery to their host ends. Such a delivery frees capacity for
  * one message.
  */
-export const headLimit = 2;
+const headLimit = 2;
 
 /**
  * Returns the waitlist for delivery capacity to a host, if there is one. A new message must wait behind the
@@ -36,17 +35,27 @@ export const findHostWaitlist = (
  * check at `dueAt` is needed if other hosts free capacity, or if all deliveries to the host ended with their
  * node.
  */
-export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: HostWaitlist): void {
+export function serveHostWaitlist(
+  draft: Draft,
+  moment: Moment,
+  { waitlist, limit = headLimit }: { waitlist: HostWaitlist; limit?: number },
+): void {
   const { account, host } = waitlist;
   const gate = capacityGate(host);
-  const first = findFirstNotServed(draft, moment, { account, gate });
-  if (!first && draft.isWholeWaitlist(account, formatGate(gate)))
-    return draft.drop("hostWaitlists", account, host);
-  // If capacity is left after all loaded messages have moved, the waitlist is checked again at once.
-  const isOutOfCapacity = first && !draft.hasCapacity(account, host);
-  const untilCheck = draft.isDenied(account, host) ? spans.deniedWaitlistCheck : spans.waitlistCheck;
+  const { isEmpty } = serveFromHead(draft, moment, { account, gate, limit, maxMoved: limit });
+  if (isEmpty) return draft.drop("hostWaitlists", account, host);
+  // If there is capacity left for the other messages, the waitlist is checked again at once.
+  const isOutOfCapacity = limit > 0 && !draft.capacity.has(account, host);
+  const isDenied = draft.capacity.isDenied(account, host);
+  const untilCheck = isDenied ? spans.deniedWaitlistCheck : spans.waitlistCheck;
   draft.put("hostWaitlists", { ...waitlist, dueAt: moment.now + (isOutOfCapacity ? untilCheck : 0) });
 }
+
+/**
+ * A limiter whose waitlist is served, and how many messages may pass, or may move on to other limits. By
+ * default, the second number is the first one.
+ */
+type ServedLimiter = { limiter: Pick<Limiter, "account" | "id">; limit: number; maxMoved?: number };
 
 /**
  * Lets the first messages of a limiter's waitlist pass as far as the limiter is open. A limiter that has been
@@ -55,17 +64,21 @@ export function serveHostWaitlist(draft: Draft, moment: Moment, waitlist: HostWa
  * A limiter becomes due when it opens, so that a claim serves its waitlist. Most limiters are opened by an
  * outcome, so an outcome serves the waitlist at once.
  */
-export function serveLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): void {
+export function serveLimiter(
+  draft: Draft,
+  moment: Moment,
+  { limiter: { account, id }, limit, maxMoved = limit }: ServedLimiter,
+): void {
   const gate = parseGate(id);
   if (isAccountLimit(gate)) refreshAccountLimit(draft, moment, { account, gate });
   const before = draft.get("limiters", account, id);
-  const first = findFirstNotServed(draft, moment, { account, gate });
+  const { isEmpty, isBlocked } = serveFromHead(draft, moment, { account, gate, limit, maxMoved });
   const limiter = draft.get("limiters", account, id);
   if (!limiter) return;
-  if (first || !draft.isWholeWaitlist(account, id)) {
+  if (!isEmpty && limiter.waiting > 0) {
     putLimiter(draft, moment, limiter);
     const haveOnlyMoved = before && limiter.running === before.running && limiter.waiting < before.waiting;
-    if (!first && haveOnlyMoved) restLimiter(draft, moment, limiter);
+    if (!isBlocked && haveOnlyMoved) restLimiter(draft, moment, limiter);
     return;
   }
   const emptied = resetWaiting(draft, limiter);
@@ -86,54 +99,42 @@ function restLimiter(draft: Draft, moment: Moment, { account, id }: Limiter): vo
 }
 
 /**
- * Returns the heads of the waitlists of due limiters: as many messages as these limiters let pass, and at
- * most `max` in all.
+ * Returns how many messages of a due limiter's waitlist may pass: as many as the limiter has room for, and at
+ * most `max`.
  */
-export const listWaitlistHeads = (limiters: readonly Limiter[], max: number): WaitlistHead[] =>
-  limiters.flatMap((limiter) => {
-    const limit = Math.min(Math.ceil(max / limiters.length), unreservedRoom(limiter, limiter.dueAt ?? 0));
-    return limiter.waiting > 0 && limit > 0
-      ? [{ account: limiter.account, waitlist: limiter.id, limit }]
-      : [];
-  });
+export const countPassing = (limiter: Limiter, max: number): number =>
+  limiter.waiting > 0 ? Math.min(max, unreservedRoom(limiter, limiter.dueAt ?? 0)) : 0;
 
-/** Returns the heads of the waitlists of hosts, at most `max` messages in all. */
-export const listHostHeads = (waitlists: readonly HostWaitlist[], max: number): WaitlistHead[] =>
-  waitlists.map(({ account, host }) => ({
-    account,
-    waitlist: formatGate(capacityGate(host)),
-    limit: Math.ceil(max / waitlists.length),
-  }));
+/** Reports whether a message has passed all limits: it is sent, or waits for capacity. */
+const hasPassedLimits = (state: MessageState | undefined): boolean =>
+  state?.state === "active" ||
+  (state?.state === "held" && state.waitlist !== null && !hasLimiter(parseGate(state.waitlist)));
 
-/** Returns the heads that may move even if this node has no capacity: those of the waitlists of limiters. */
-export const listLimiterHeads = (heads: readonly WaitlistHead[]): readonly WaitlistHead[] =>
-  heads.filter(({ waitlist }) => hasLimiter(parseGate(waitlist)));
+/** A waitlist, and how many of its messages may pass, or may move on to other limits. */
+type Waitlist = { account: AccountId; gate: Gate; limit: number; maxMoved: number };
 
 /**
- * Returns what must be loaded, besides the stored messages, before the messages at the heads of waitlists
- * move.
+ * Serves a waitlist from its head, until `limit` messages have passed all limits or `maxMoved` wait for
+ * other limits. Reports whether all messages have left the waitlist, as far as it was read, and whether the
+ * first one that is left could not pass.
  */
-export function waitlistHeadNeeds(draft: Draft, heads: readonly WaitlistHead[]): Needs {
-  const states = heads.flatMap(({ account, waitlist }) => [...draft.waitlistHead(account, waitlist)]);
-  return { ...admissionNeeds(draft, states), ...stateDestinationNeeds(states) };
-}
-
-type Waitlist = { account: AccountId; gate: Gate };
-
-function findFirstNotServed(draft: Draft, moment: Moment, { account, gate }: Waitlist): MessageState | null {
-  for (const state of draft.waitlistHead(account, formatGate(gate)))
-    if (!serveOne(draft, moment, { initial: state, gate })) return state;
-  return null;
-}
-
-/** Returns the waitlists of the hosts that have capacity. The bodies of their first messages are needed. */
-export const withCapacity = (
+function serveFromHead(
   draft: Draft,
-  waitlists: readonly HostWaitlist[],
-): readonly Pick<WaitlistHead, "account" | "waitlist">[] =>
-  waitlists
-    .filter(({ account, host }) => draft.hasCapacity(account, host))
-    .map(({ account, host }) => ({ account, waitlist: formatGate(capacityGate(host)) }));
+  moment: Moment,
+  { account, gate, limit, maxMoved }: Waitlist,
+): { isEmpty: boolean; isBlocked: boolean } {
+  if (limit === 0) return { isEmpty: false, isBlocked: false };
+  let passed = 0;
+  let moved = 0;
+  for (const state of draft.waitlist({ account, waitlist: formatGate(gate), limit })) {
+    if (!serveOne(draft, moment, { initial: state, gate })) return { isEmpty: false, isBlocked: true };
+    if (hasPassedLimits(draft.get("messages", account, state.id))) passed++;
+    else moved++;
+    // Whether more messages follow is not read, because that would lock them.
+    if (passed === limit || moved === maxMoved) return { isEmpty: false, isBlocked: false };
+  }
+  return { isEmpty: true, isBlocked: false };
+}
 
 /**
  * Leaves a waitlist to the next claim, which serves waitlists in the order in which they became due. If
@@ -151,7 +152,6 @@ export const wakeHostWaitlists: Decision<
   { account: AccountId; hosts: readonly string[] },
   { woken: number }
 > = {
-  needs: ({ account, hosts }) => ({ hostWaitlists: hosts.map((host) => [account, host] as const) }),
   decide: ({ account, hosts }, draft, moment) => {
     const waitlists = hosts.flatMap((host) => findHostWaitlist(draft, { account, host }) ?? []);
     for (const waitlist of waitlists) checkSoon(draft, moment, waitlist);
@@ -173,7 +173,7 @@ function serveOne(
   const { state, stoppedAt } = advance(draft, moment, initial);
   if (stoppedAt !== null && isSameGate(stoppedAt, gate)) return false;
   if (stoppedAt !== null) hold(draft, moment, { state, gate: stoppedAt });
-  else if (draft.isBodyLoaded(state)) sendNow(draft, moment, state);
+  else if (draft.capacity.loadBody(state) === "loaded") sendNow(draft, moment, state);
   else if (state === initial) return false;
   // The message has taken its slot of the queue, and is sent by the next claim.
   else draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
@@ -190,7 +190,7 @@ export function sendNow(draft: Draft, moment: Moment, state: MessageState): void
   if (!account) return giveUp(draft, moment, state);
   if (!message || message.damaged)
     return draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
-  draft.takeCapacity(state.account, state.host, state.size);
+  draft.capacity.take(state.account, state.host, state.size);
   lease(draft, moment, { account, message, state });
   log(draft, moment, { message: state, row: { states: ["ACTIVE"] } });
 }

@@ -1,8 +1,7 @@
-import { gainsAccountLimit, refreshAccountLimit } from "../admission/accountLimits.ts";
+import { refreshAccountLimit } from "../admission/accountLimits.ts";
 import { accountGate } from "../admission/gate.ts";
-import { toLimiterKey } from "../admission/limiter.ts";
 import type { Decision, Draft } from "../decision/command.ts";
-import { RetryInNextBatch, Refusal } from "../values/errors.ts";
+import { Refusal } from "../values/errors.ts";
 import { spans } from "../values/limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "../model/message.ts";
 import { isRecentRotation } from "../accounts/signingKeys.ts";
@@ -22,7 +21,6 @@ import { carriedBalancesId } from "../accounts/usage.ts";
  * `Refusal` while rows of a deleted account with this id remain, so that no other account gets these rows.
  */
 export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
-  needs: ({ id }) => ({ accounts: [[id]] }),
   decide: (account, draft, moment) => {
     const present = draft.get("accounts", account.id);
     if (present?.deletedAt !== undefined)
@@ -94,10 +92,6 @@ function mergeLimitChanges(
  * set. Throws `Refusal` for other callers, and if the account does not exist.
  */
 export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
-  needs: ({ account }) => ({
-    accounts: [[account]],
-    limiters: [toLimiterKey({ account, gate: accountGate })],
-  }),
   decide: ({ account: id, change }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
     if (change.plan !== undefined && account.isPlanHeld && change.isPlanHeld === undefined)
@@ -111,9 +105,6 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
       ...withChange(account, change),
       ...(isUpgrade ? { upgradedAt: moment.now } : {}),
     };
-    // Other commands of the batch have not loaded the limiters of a limit that the account did not have
-    // before.
-    if (gainsAccountLimit(account, changed) && !draft.isAlone()) throw new RetryInNextBatch();
     draft.put("accounts", changed);
     refreshAccountLimit(draft, moment, { account: id, gate: accountGate });
     return changed;
@@ -130,7 +121,6 @@ export const rotateToken: Decision<
   { account: AccountId; replaces?: string } & Pick<Account, "password" | "token" | "tokenHash">,
   Account
 > = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, replaces, ...secrets }, draft) => {
     const account = requireAccount(draft.get("accounts", id));
     if (isDeleted(account))
@@ -149,7 +139,6 @@ export const rotateToken: Decision<
  * credentials and without its owner. Throws `Refusal` for an active account.
  */
 export const deleteAccount: Decision<{ account: AccountId }, Account> = {
-  needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]], secondCounts: [[account]] }),
   decide: ({ account: id }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
     if (account.state !== "passive")
@@ -189,12 +178,6 @@ export const removableAt = ({ deletedAt }: Terms): Millis | null =>
  * create a first account in it.
  */
 export const removeAccount: Decision<{ account: AccountId; remaining: AccountId }, { removed: boolean }> = {
-  needs: ({ account, remaining }) => ({
-    accounts: [[account], [remaining]],
-    dayCounts: [[account]],
-    secondCounts: [[account]],
-    usage: [[account, carriedBalancesId]],
-  }),
   decide: ({ account: id, remaining }, draft, moment) => {
     const account = draft.get("accounts", id);
     const at = account ? removableAt(account) : null;
@@ -220,7 +203,6 @@ function dropCounts(draft: Draft, account: AccountId): void {
  * unless it is forced. Throws `Refusal`.
  */
 export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, SigningKeys> = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, force = false }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
     if (!force) checkRotation(account, moment.now);

@@ -2,12 +2,11 @@ import type { Decision } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
 import { toLeaseRef } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
-import { admissionNeeds } from "../admission/needs.ts";
 import type { Cancelled, NotDone } from "../values/errors.ts";
 import { toFailedMember } from "../values/errors.ts";
 import type { AccountId, StoredMessage, MessageId, MessageState, WithoutBody } from "../model/message.ts";
 import { isUnfinished } from "../model/message.ts";
-import { consequenceNeeds, releaseDeduplication, reportCallback } from "./settle.ts";
+import { releaseDeduplication, reportCallback } from "./settle.ts";
 
 /**
  * Cancels unfinished messages. A message that is in flight may still arrive: its request is aborted and keeps
@@ -15,18 +14,6 @@ import { consequenceNeeds, releaseDeduplication, reportCallback } from "./settle
  * not cancelled, and the result lists them in `failed`. They end if the run is cancelled.
  */
 export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, Cancelled> = {
-  needs: ({ account, messageIds }) => {
-    const keys = messageIds.map((id) => [account, id] as const);
-    return { messages: keys, withoutBodies: { storedMessages: keys } };
-  },
-  further: ({ account, messageIds }, draft) => {
-    const unfinished = messageIds.filter((id) => draft.get("messages", account, id));
-    const { deduplications, deadLetters, runs } = consequenceNeeds(
-      unfinished.flatMap((id) => draft.getWithoutBody("storedMessages", account, id) ?? []),
-    );
-    const states = unfinished.flatMap((id) => draft.get("messages", account, id) ?? []);
-    return { deduplications, deadLetters, runs, ...admissionNeeds(draft, states) };
-  },
   decide: ({ account, messageIds }, draft, moment) => {
     let cancelled = 0;
     const failed: NotDone[] = [];

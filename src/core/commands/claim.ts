@@ -1,6 +1,6 @@
 import type { DueRow } from "./quarantine.ts";
 import { toRowKey } from "./quarantine.ts";
-import type { Decision, Draft, DueNeed, Moment, Needs } from "../decision/command.ts";
+import type { Decision, Draft, DueNeed, Moment } from "../decision/command.ts";
 import { isContentDamaged, toDamagedFailure } from "../sending/damaged.ts";
 import { advance, hold, mightPass } from "../admission/admission.ts";
 import { deferIfQueuePaused } from "../admission/pausedQueue.ts";
@@ -8,32 +8,20 @@ import { countEnd } from "../admission/counters.ts";
 import { capacityGate } from "../admission/gate.ts";
 import { serverEndedDueAt } from "../admission/lease.ts";
 import { log } from "../admission/messageLog.ts";
-import { admissionNeeds, mergeDestinationNeeds, stateDestinationNeeds } from "../admission/needs.ts";
-import {
-  giveUp,
-  listHostHeads,
-  listLimiterHeads,
-  listWaitlistHeads,
-  sendNow,
-  serveHostWaitlist,
-  serveLimiter,
-  withCapacity,
-} from "../admission/waitlist.ts";
-import { hasRunEnded, listRunKeys } from "../workflows/end.ts";
+import { countPassing, giveUp, sendNow, serveHostWaitlist, serveLimiter } from "../admission/waitlist.ts";
+import { hasRunEnded } from "../workflows/end.ts";
 import { maxLostAttempts } from "../values/limits.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../model/message.ts";
 import type { Limiter, HostWaitlist } from "../model/limiter.ts";
 import { isUnfinished } from "../model/message.ts";
-import { mergeNeeds } from "../decision/needs.ts";
 import { recordCancellation, noResponse } from "../sending/outcome.ts";
-import { belongsToRun, runOutcomeNeeds } from "../workflows/outcome.ts";
 import type { Waiter } from "../model/run.ts";
-import { fireSchedules, firingNeeds } from "./schedule.ts";
-import { failMessage, consequenceNeeds } from "./settle.ts";
+import { fireSchedules } from "./schedule.ts";
+import { failMessage } from "./settle.ts";
 import { nodeEndedDueAt } from "../nodes/takeover.ts";
 import type { Turns } from "../fairness/turns.ts";
 import { listBackloggedAccounts, dueTables, orderInRounds } from "../fairness/turns.ts";
-import { endExpiredWaits, wakeNeeds } from "../workflows/wait.ts";
+import { endExpiredWaits } from "../workflows/wait.ts";
 
 /**
  * The result of a claim. `more`: more rows may be due than the claim looked at. `now`: the time of the claim,
@@ -93,51 +81,7 @@ function toDueNeed(limits: ClaimWindow): DueNeed {
  * and waits whose deadline has passed end.
  */
 export const claim: Decision<ClaimLimits, Claimed> = {
-  needs: (limits) => ({ due: toDueNeed(limits) }),
-  further: (limits, draft) => {
-    const { due, hostWaitlists, limiters, schedules, waiters } = selectDue(draft, limits);
-    const maxHeads = limits.heads ?? fillDueLimits(limits).hostWaitlists;
-    // All waitlists together load no more messages than there can be capacity for.
-    const waitlistHeads = [
-      ...listHostHeads(hostWaitlists, maxHeads),
-      ...listWaitlistHeads(limiters, maxHeads),
-    ];
-    const damaged = due.filter((state) => isContentDamaged(draft, state));
-    const consequences = due.flatMap((state) => {
-      if (damaged.includes(state)) return [toDamagedFailure(draft, state).message];
-      return isLostForGood(draft, state)
-        ? (draft.getWithoutBody("storedMessages", state.account, state.id) ?? [])
-        : [];
-    });
-    const consequenceKeys = consequenceNeeds(consequences);
-    const firing = firingNeeds(draft, schedules);
-    const gates = admissionNeeds(draft, due);
-    const needs: Needs = {
-      waitlistHeads,
-      deduplications: consequenceKeys.deduplications,
-      deadLetters: consequenceKeys.deadLetters,
-      queueSlots: gates.queueSlots,
-      urlGroups: firing.urlGroups,
-      runs: [
-        ...consequenceKeys.runs,
-        ...listRunKeys([...due.filter(({ state }) => state === "active"), ...damaged]),
-      ],
-      accounts: [
-        ...new Set([...due, ...hostWaitlists, ...limiters, ...schedules].map(({ account }) => account)),
-      ].map((id) => [id] as const),
-      limiters: [...gates.limiters, ...consequenceKeys.limiters, ...firing.limiters],
-      ...mergeDestinationNeeds([stateDestinationNeeds(due), consequenceKeys, firing]),
-      // Messages in a waitlist have waited longer than those that came due now.
-      toSendFromWaitlists: [...withCapacity(draft, hostWaitlists), ...listLimiterHeads(waitlistHeads)],
-      toSend: due.filter((state) => isLostForGood(draft, state) || mightPass(draft, state)),
-    };
-    const lost = consequences
-      .filter(belongsToRun)
-      .map((message) => runOutcomeNeeds(draft, { message, outcome: noResponse }));
-    return lost.length + waiters.length === 0
-      ? needs
-      : mergeNeeds([needs, ...lost, wakeNeeds(draft, waiters)]);
-  },
+  hint: (limits) => ({ due: toDueNeed(limits) }),
   decide: (limits, draft, moment) => {
     const {
       limit,
@@ -146,9 +90,16 @@ export const claim: Decision<ClaimLimits, Claimed> = {
       schedules: maxSchedules,
       waiters: maxWaiters,
     } = fillDueLimits(limits);
-    const { due, hostWaitlists, limiters, schedules, waiters } = selectDue(draft, limits);
-    for (const waitlist of hostWaitlists) serveHostWaitlist(draft, moment, waitlist);
-    for (const limiter of limiters) serveLimiter(draft, moment, limiter);
+    const { due, hostWaitlists, limiters, schedules, waiters, turns: ends } = selectDue(draft, limits);
+    // All waitlists together send at most as many messages as there can be capacity for.
+    const maxHeads = limits.heads ?? maxHostWaitlists;
+    for (const waitlist of hostWaitlists)
+      serveHostWaitlist(draft, moment, { waitlist, limit: Math.ceil(maxHeads / hostWaitlists.length) });
+    for (const limiter of limiters)
+      serveLimiter(draft, moment, {
+        limiter,
+        limit: countPassing(limiter, Math.ceil(maxHeads / limiters.length)),
+      });
     endExpiredWaits(draft, moment, waiters);
     const left = due.filter((state) => !claimOne(draft, moment, state));
     const allFired = fireSchedules(draft, moment, schedules);
@@ -169,7 +120,7 @@ export const claim: Decision<ClaimLimits, Claimed> = {
     const full = dueTables.filter(
       (table) => counts[table] >= maximums[table] || (table === "schedules" && !allFired),
     );
-    const turns = Object.fromEntries(full.map((table) => [table, draft.turns()[table] ?? ""]));
+    const turns = Object.fromEntries(full.map((table) => [table, ends[table] ?? ""]));
     // A message in a waitlist waits for capacity, so one waitlist is a sign that its account has a backlog.
     const waitlistAccounts = [
       full.includes("hostWaitlists") ? hostWaitlists : [],
@@ -180,7 +131,7 @@ export const claim: Decision<ClaimLimits, Claimed> = {
     const turn = {
       before: limits.backlogged ?? [],
       from: limits.turns?.messages,
-      to: draft.turns().messages ?? "",
+      to: ends.messages ?? "",
     };
     const backlogged = [
       ...(full.includes("messages") ? listBackloggedAccounts(due, turn) : []),
@@ -199,7 +150,6 @@ const readStateAccount = ({ account }: MessageState): AccountId => account;
 
 /** Returns the rows that a claim would look at, in the order in which they came due. */
 export const listDue: Decision<ClaimWindow, { rows: DueRow[]; now: Millis }> = {
-  needs: (limits) => ({ due: toDueNeed(limits) }),
   decide: (limits, draft, { now }) => {
     const { due, hostWaitlists, limiters, schedules, waiters } = selectDue(draft, limits);
     const waitlistRows = [...hostWaitlists.map(toDueRow.hostWaitlists), ...limiters.map(toDueRow.limiters)];
@@ -233,17 +183,19 @@ function selectDue(draft: Draft, limits: ClaimLimits) {
     toRow: (one: Row) => DueRow,
   ): readonly Row[] =>
     orderInRounds(!only && except.length === 0 ? all : all.filter((one) => isSelected(toRow(one))));
+  const found = draft.due(toDueNeed(limits));
   return {
-    due: select(draft.due(), toDueRow.messages),
+    turns: found.turns,
+    due: select(found.messages, toDueRow.messages),
     // No more waitlists than the free capacity allows: a waitlist that is served without a delivery would
     // lose its turn.
-    hostWaitlists: select(draft.dueHostWaitlists(), toDueRow.hostWaitlists).slice(
+    hostWaitlists: select(found.hostWaitlists, toDueRow.hostWaitlists).slice(
       0,
       limits.hostWaitlists ?? limits.limit,
     ),
-    limiters: select(draft.dueLimiters(), toDueRow.limiters),
-    schedules: select(draft.dueSchedules(), toDueRow.schedules),
-    waiters: select(draft.dueWaiters(), toDueRow.waiters),
+    limiters: select(found.limiters, toDueRow.limiters),
+    schedules: select(found.schedules, toDueRow.schedules),
+    waiters: select(found.waiters, toDueRow.waiters),
   };
 }
 
@@ -263,19 +215,23 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   // The message no longer exists if its run has ended in this same claim.
   const current = draft.get("messages", due.account, due.id);
   if (!current) return true;
-  if (isLostForGood(draft, current) && !draft.isBodyLoaded(current)) return false;
-  if (isContentDamaged(draft, current)) return failDamaged(draft, moment, current);
+  const isLost = isLostForGood(draft, current);
+  if (isLost || (isUnfinished(current) && mightPass(draft, current))) {
+    if (draft.capacity.loadBody(current) === "loaded") {
+      if (isContentDamaged(draft, current)) return failDamaged(draft, moment, current);
+    } else if (isLost) return false;
+  }
   const waiting = current.leasedBy !== null ? retryLostLease(draft, moment, current) : current;
   if (!waiting) return true;
   if (deferIfQueuePaused(draft, moment, waiting)) return true;
   const { state, stoppedAt } = advance(draft, moment, waiting);
-  const gate =
-    stoppedAt ??
-    (draft.isBodyLoaded(state) || !draft.isOverByteShare(state) ? null : capacityGate(state.host));
+  const body = stoppedAt === null ? draft.capacity.loadBody(state) : null;
+  const isLoaded = body === "loaded";
+  const gate = stoppedAt ?? (body === "overShare" ? capacityGate(state.host) : null);
   if (gate !== null) hold(draft, moment, { state, gate });
-  else if (draft.isBodyLoaded(state)) sendNow(draft, moment, state);
+  else if (isLoaded) sendNow(draft, moment, state);
   else if (state !== current) draft.put("messages", state);
-  return gate !== null || draft.isBodyLoaded(state);
+  return gate !== null || isLoaded;
 }
 
 /** Fails a message whose stored content is damaged: nothing that may have been altered is ever sent. */
@@ -337,9 +293,8 @@ function retryLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
  * alive.
  */
 export const reclaim: Decision<{ node: string; limit: number }, { reclaimed: number }> = {
-  needs: ({ node, limit }) => ({ leasedByOthers: { node, limit } }),
-  decide: (_, draft) => {
-    const states = draft.leasedByOthers();
+  decide: ({ node, limit }, draft) => {
+    const states = draft.leasedByOthers({ node, limit });
     // The messages stay active and leased by the old node, so that the claim counts the attempt without a
     // report and names that node in the log.
     for (const state of states) draft.put("messages", { ...state, dueAt: serverEndedDueAt });

@@ -2,12 +2,11 @@ import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import type { LimiterGate } from "../admission/gate.ts";
 import { hasLimiter, keyGate, parseGate } from "../admission/gate.ts";
-import type { LimiterName } from "../admission/limiter.ts";
-import { findLimiter, putLimiter, readLimiter, readWindow, toLimiterKey } from "../admission/limiter.ts";
+import { findLimiter, putLimiter, readLimiter, readWindow } from "../admission/limiter.ts";
 import type { AccountId, Millis } from "../model/message.ts";
 import type { Limiter } from "../model/limiter.ts";
 import type { QueueLimit } from "../sending/quotas.ts";
-import { queueQuotaNeeds, takeQueueQuota } from "../sending/quotas.ts";
+import { takeQueueQuota } from "../sending/quotas.ts";
 import { requireAccount } from "../accounts/plans.ts";
 import { findFlowControlRefusal } from "../accounts/sendingLimits.ts";
 
@@ -15,11 +14,6 @@ import { findFlowControlRefusal } from "../accounts/sendingLimits.ts";
 export type LimiterRef = { account: AccountId; id: string };
 /** A flow-control key by its name. */
 export type FlowControlKeyRef = { account: AccountId; key: string };
-
-const limiterNeeds = ({ account, id }: LimiterRef) => ({ limiters: [[account, id] as const] });
-const keyLimiterNeeds = (name: FlowControlKeyRef) => ({ limiters: [toLimiterKey(toLimiterName(name))] });
-
-const toLimiterName = ({ account, key }: FlowControlKeyRef): LimiterName => ({ account, gate: keyGate(key) });
 
 function parseLimiterGate(id: string): LimiterGate {
   const gate = parseGate(id);
@@ -32,9 +26,6 @@ function parseLimiterGate(id: string): LimiterGate {
  * queue would exceed the account's limit of queues.
  */
 export const pauseLimiter: Decision<LimiterRef & QueueLimit, Limiter> = {
-  needs: ({ account, id }) => ({ accounts: [[account]], limiters: [[account, id]] }),
-  further: ({ account, id, maxQueues }, draft) =>
-    queueQuotaNeeds(draft, account, { inputs: [{ queue: readQueueName(id) }], maxQueues }),
   decide: ({ account, id, maxQueues }, draft, moment) => {
     const queue = readQueueName(id);
     if (queue !== null)
@@ -57,7 +48,6 @@ function readQueueName(id: string): string | null {
  * not paused.
  */
 export const resumeLimiter: Decision<LimiterRef, Limiter | null> = {
-  needs: limiterNeeds,
   decide: ({ account, id }, draft, moment) => {
     const limiter = draft.get("limiters", account, id);
     return limiter ? setPaused(draft, moment, { limiter, paused: false }) : null;
@@ -92,7 +82,6 @@ export type PinnedLimits = {
  * of `core/values/limits.ts`, and for a period without a rate.
  */
 export const pinFlowControl: Decision<FlowControlKeyRef & PinnedLimits, Limiter> = {
-  needs: keyLimiterNeeds,
   decide: ({ account, key, parallelism, rate, period }, draft, moment) => {
     const refusal = findFlowControlRefusal({
       parallelism: parallelism ?? null,
@@ -130,7 +119,6 @@ export const unpinFlowControl: Decision<
   FlowControlKeyRef & { parallelism: boolean; rate: boolean },
   Limiter | null
 > = {
-  needs: keyLimiterNeeds,
   decide: ({ account, key, parallelism, rate }, draft, moment) => {
     const limiter = findLimiter(draft, { account, gate: keyGate(key) });
     if (!limiter) return null;
@@ -144,7 +132,6 @@ export const unpinFlowControl: Decision<
 
 /** Starts a new window of a key, in which no message has started. Null: the key does not exist. */
 export const resetRate: Decision<FlowControlKeyRef, Limiter | null> = {
-  needs: keyLimiterNeeds,
   decide: ({ account, key }, draft, moment) => {
     const limiter = findLimiter(draft, { account, gate: keyGate(key) });
     return limiter ? putChanged(draft, moment, { ...limiter, windowStart: moment.now, windowUsed: 0 }) : null;

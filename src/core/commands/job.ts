@@ -1,6 +1,5 @@
 import { requireAccount, requireActiveAccount } from "../accounts/plans.ts";
-import type { Decision, Draft, Moment, Needs } from "../decision/command.ts";
-import { mergeNeeds } from "../decision/needs.ts";
+import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { deleteDeadLetters, retryDeadLetters } from "../deadLetters/dlq.ts";
 import { resumeRun } from "../deadLetters/resume.ts";
 import type { Actor } from "../model/auditEntry.ts";
@@ -39,10 +38,6 @@ export const auditWords: Readonly<Record<JobAction, string>> = {
  * `Refusal` if none has ended.
  */
 export const createJob: Decision<JobRequest, Job> = {
-  needs: ({ account, known }) => ({
-    accounts: [[account]],
-    jobs: known.map((id) => [account, id] as const),
-  }),
   decide: ({ account, known, ...request }, draft, moment) => {
     requireActiveAccount(draft.get("accounts", account));
     makeRoom(draft, account, known);
@@ -102,12 +97,6 @@ export type JobPortion = {
  * nothing, if the job has ended or another node has moved it.
  */
 export const continueJob: Decision<JobPortion, Job | null> = {
-  needs: (portion) =>
-    mergeNeeds([
-      { accounts: [[portion.account]], jobs: [[portion.account, portion.jobId]] },
-      toActionDecision(portion).needs(),
-    ]),
-  further: (portion, draft) => (findMovable(draft, portion) ? toActionDecision(portion).further(draft) : {}),
   decide: (portion, draft, moment) => {
     const job = findMovable(draft, portion);
     if (!job) return null;
@@ -116,7 +105,7 @@ export const continueJob: Decision<JobPortion, Job | null> = {
       ? { done: 0, failures: portion.failures, results: [] }
       : portion.entries.length === 0
         ? { done: 0, failures: [], results: [] }
-        : toActionDecision(portion).decide(draft, moment);
+        : toActionDecision(portion)(draft, moment);
     const next = moveJob(job, portion, { moment, outcome });
     draft.put("jobs", next);
     return next;
@@ -155,32 +144,23 @@ function moveJob(
   };
 }
 
-type ActionDecision = {
-  needs(): Needs;
-  further(draft: Draft): Needs;
-  decide(draft: Draft, moment: Moment): PortionOutcome;
-};
+type ActionDecision = (draft: Draft, moment: Moment) => PortionOutcome;
 
 /** Binds a decision to its input. `toOutcome` says what its answer means for the job. */
-const bind = <Input, Answer>(
-  decision: Decision<Input, Answer>,
-  input: Input,
-  toOutcome: (answer: Answer) => PortionOutcome,
-): ActionDecision => ({
-  needs: () => decision.needs(input),
-  further: (draft) => decision.further?.(input, draft) ?? {},
-  decide: (draft, moment) => toOutcome(decision.decide(input, draft, moment)),
-});
+const bind =
+  <Input, Answer>(
+    decision: Decision<Input, Answer>,
+    input: Input,
+    toOutcome: (answer: Answer) => PortionOutcome,
+  ): ActionDecision =>
+  (draft, moment) =>
+    toOutcome(decision.decide(input, draft, moment));
 
-const nothingToDo: ActionDecision = {
-  needs: () => ({}),
-  further: () => ({}),
-  decide: () => ({ done: 0, failures: [], results: [] }),
-};
+const doNothing: ActionDecision = () => ({ done: 0, failures: [], results: [] });
 
 /** Returns the decision that handles the entries of a portion: the same as without a job. */
 function toActionDecision({ account, action, entries, failures, logRetention }: JobPortion): ActionDecision {
-  if (failures || entries.length === 0) return nothingToDo;
+  if (failures || entries.length === 0) return doNothing;
   const ids = entries.map(({ id }) => id);
   const [dlqId = ""] = ids;
   switch (action) {
@@ -231,7 +211,6 @@ export type JobNote = { total: number } | { error: string } | { canary: "pending
 
 /** Records a note about a job. Returns null if the job has ended. */
 export const noteJob: Decision<{ account: AccountId; jobId: string; note: JobNote }, Job | null> = {
-  needs: ({ account, jobId }) => ({ jobs: [[account, jobId]] }),
   decide: ({ account, jobId, note }, draft, moment) => {
     const job = draft.get("jobs", account, jobId);
     if (!job || job.endedAt !== null) return null;
@@ -265,7 +244,6 @@ export const stopJob: Decision<
   { account: AccountId; id: string; stoppedBy: Actor },
   { job: Job; stopped: boolean } | null
 > = {
-  needs: ({ account, id }) => ({ jobs: [[account, id]] }),
   decide: ({ account, id, stoppedBy }, draft, moment) => {
     const job = draft.get("jobs", account, id);
     if (!job) return null;
@@ -278,7 +256,6 @@ export const stopJob: Decision<
 
 /** Removes jobs of an account that is being deleted. */
 export const removeJobs: Decision<{ account: AccountId; ids: readonly string[] }, { removed: number }> = {
-  needs: ({ account, ids }) => ({ jobs: ids.map((id) => [account, id] as const) }),
   decide: ({ account, ids }, draft) => {
     const known = ids.filter((id) => draft.get("jobs", account, id));
     for (const id of known) draft.drop("jobs", account, id);

@@ -1,21 +1,17 @@
 import type { Decision } from "../decision/command.ts";
 import { countEnd } from "../admission/counters.ts";
 import { findLeased, toLeaseRef } from "../admission/lease.ts";
-import { admissionNeeds } from "../admission/needs.ts";
 import { isUnfinished } from "../model/message.ts";
 import type { LeaseRef } from "../model/message.ts";
 import { noResponse, recordCancellation } from "../sending/outcome.ts";
 import { spans } from "../values/limits.ts";
-import { dropMessage, hasRunEnded, listRunKeys } from "../workflows/end.ts";
+import { dropMessage, hasRunEnded } from "../workflows/end.ts";
 
 /**
  * Renews the leases of messages that this node is still sending, and aborts those that were cancelled on
  * another node.
  */
 export const renew: Decision<{ leases: readonly LeaseRef[] }, { renewed: number }> = {
-  needs: ({ leases }) => ({
-    messages: leases.map(({ account, messageId }) => [account, messageId] as const),
-  }),
   decide: ({ leases }, draft, moment) => {
     const states = leases.flatMap((one) => findLeased(draft, moment, one) ?? []);
     for (const state of states) {
@@ -31,13 +27,6 @@ export const renew: Decision<{ leases: readonly LeaseRef[] }, { renewed: number 
  * count as an attempt. Messages of runs that have ended are dropped.
  */
 export const returnLeases: Decision<{ leases: readonly LeaseRef[] }, { returned: number }> = {
-  needs: renew.needs,
-  further: ({ leases }, draft) => {
-    const states = leases.flatMap(
-      ({ account, messageId }) => draft.get("messages", account, messageId) ?? [],
-    );
-    return { ...admissionNeeds(draft, states), runs: listRunKeys(states) };
-  },
   decide: ({ leases }, draft, moment) => {
     let returned = 0;
     for (const one of leases) {

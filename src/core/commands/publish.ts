@@ -1,20 +1,18 @@
-import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
+import type { Decision, Draft, Key, Moment } from "../decision/command.ts";
 import type { RemainingQuota, ErrorCode } from "../values/errors.ts";
 import { Refusal } from "../values/errors.ts";
 import { queueGate } from "../admission/gate.ts";
 import { findLimiter } from "../admission/limiter.ts";
-import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
-import type { DestinationNeeds } from "../admission/needs.ts";
+import { listHostKeysFor, listLimiterKeysFor } from "../admission/hints.ts";
 import { accept } from "../sending/createMessage.ts";
 import { listRecipients, damagedGroupRefusal } from "./urlGroup.ts";
 import { findBodyRefusal, findSendingRefusal } from "../accounts/sendingLimits.ts";
 import type { StepInput } from "../workflows/history.ts";
-import { findOngoingRun, stepNeeds, postStep } from "../workflows/history.ts";
+import { findOngoingRun, postStep } from "../workflows/history.ts";
 import { findBudgetRefusal } from "../accounts/budget.ts";
 import type { Deduplication } from "../model/deduplication.ts";
 import { deduplicationEnd } from "../model/deduplication.ts";
 import type { Account, AccountId, MessageInput, MessageId, Millis, RunPost } from "../model/message.ts";
-import { mergeNeeds } from "../decision/needs.ts";
 import type { DayLimit } from "../accounts/dailyLimit.ts";
 import {
   toRemainingQuota,
@@ -22,13 +20,12 @@ import {
   readDayLimit,
   fitsDayLimit,
   saveDayLimit,
-  listDayCountKeys,
 } from "../accounts/dailyLimit.ts";
 import type { QueueLimit } from "../sending/quotas.ts";
-import { queueQuotaNeeds, findQuotaRefusal } from "../sending/quotas.ts";
+import { findQuotaRefusal } from "../sending/quotas.ts";
 import { requireAccount, mustBeActive } from "../accounts/plans.ts";
 import type { StartInput } from "../workflows/start.ts";
-import { startNeeds, listNamedRuns, startRun } from "../workflows/start.ts";
+import { listNamedRuns, startRun } from "../workflows/start.ts";
 import { findTopicRefusal } from "../sending/topics.ts";
 import { countBytes } from "../accounts/usage.ts";
 import type { Scope } from "../model/rights.ts";
@@ -68,7 +65,7 @@ export const publish: Decision<
   { account: AccountId; inputs: readonly MessageInput[]; scope?: Scope } & QueueLimit,
   PublishResult[]
 > = {
-  needs: ({ account, inputs }) => {
+  hint: ({ account, inputs }) => {
     const urlGroups: Key[] = [];
     const activeRuns: Key[] = [];
     for (const { group, post } of inputs) {
@@ -81,33 +78,12 @@ export const publish: Decision<
       limiters: listLimiterKeysFor(account, inputs),
       urlGroups,
       activeRuns,
-      ...acceptNeeds(account, single),
-    };
-  },
-  further: ({ account, inputs, maxQueues }, draft) => {
-    const quotaNeeds = queueQuotaNeeds(draft, account, { inputs, maxQueues });
-    if (inputs.every(isSingle))
-      return { dayCounts: listDayCountKeys(draft.get("accounts", account)), ...quotaNeeds };
-    const groupInputs = inputs.filter(({ group }) => group !== null);
-    const runInputs = inputs.filter(hasRunPost);
-    const dayCounts = listDayCountKeys(draft.get("accounts", account));
-    if (runInputs.length === inputs.length)
-      return mergeNeeds([
-        ...(dayCounts.length > 0 ? [{ dayCounts }] : []),
-        quotaNeeds,
-        ...runInputs.map((input) => runPostNeeds(draft, account, input)),
-      ]);
-    const needs = {
-      dayCounts,
-      ...quotaNeeds,
-      ...acceptNeeds(
+      hostWaitlists: listHostKeysFor(
         account,
-        groupInputs.flatMap((input) => listRecipients(draft, account, input)),
+        single.map(({ url }) => url),
       ),
+      deduplications: single.flatMap((input) => listDeduplicationKeys(account, input)),
     };
-    return runInputs.length === 0
-      ? needs
-      : mergeNeeds([needs, ...runInputs.map((input) => runPostNeeds(draft, account, input))]);
   },
   decide: ({ account: id, inputs, scope, maxQueues }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
@@ -134,6 +110,13 @@ export const publish: Decision<
     return results;
   },
 };
+
+/** Returns the keys of the rows that recognize an input as a duplicate. */
+function listDeduplicationKeys(account: AccountId, { deduplication, signed }: MessageInput): Key[] {
+  const keys: Key[] = deduplication === null ? [] : [[account, deduplication]];
+  if (signed) keys.push([account, signed.key]);
+  return keys;
+}
 
 /** The draft, moment and account of a publish, shared by all of its inputs. */
 type Publishing = { draft: Draft; moment: Moment; account: Account };
@@ -275,27 +258,7 @@ function findAccountRefusal({ draft, moment, account }: Publishing, input: Messa
 }
 
 const isRunStart = (input: StartInput | StepInput): input is StartInput => input.post.kind === "start";
-const isSingle = ({ group, post }: MessageInput): boolean => group === null && post === undefined;
 const hasRunPost = (input: MessageInput): input is StartInput | StepInput => input.post !== undefined;
-
-const runPostNeeds = (draft: Draft, account: AccountId, input: StartInput | StepInput): Needs =>
-  isRunStart(input) ? startNeeds(draft, account, input) : stepNeeds(draft, account, input);
-
-function acceptNeeds(
-  account: AccountId,
-  inputs: readonly MessageInput[],
-): DestinationNeeds & { deduplications: Key[] } {
-  const deduplications: Key[] = [];
-  for (const { deduplication, signed } of inputs) {
-    if (deduplication !== null) deduplications.push([account, deduplication]);
-    if (signed) deduplications.push([account, signed.key]);
-  }
-  const { hostWaitlists, endpoints } = destinationNeeds(
-    account,
-    inputs.map(({ url }) => url),
-  );
-  return { hostWaitlists, endpoints, deduplications };
-}
 
 function acceptOnce(publishing: Publishing, input: MessageInput): Published {
   const { draft, moment, account } = publishing;

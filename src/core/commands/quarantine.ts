@@ -1,13 +1,11 @@
-import type { Decision, Draft, Key } from "../decision/command.ts";
+import type { Decision, Draft } from "../decision/command.ts";
 import { capacityGate, formatGate } from "../admission/gate.ts";
-import { admissionNeeds } from "../admission/needs.ts";
 import { giveUp } from "../admission/waitlist.ts";
 import type { AccountId, StoredMessage, MessageState, WithoutBody } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
-import { mergeNeeds } from "../decision/needs.ts";
-import { belongsToRun, runOutcomeNeeds } from "../workflows/outcome.ts";
+import { belongsToRun } from "../workflows/outcome.ts";
 import { skipFiring } from "./schedule.ts";
-import { failMessage, consequenceNeeds } from "./settle.ts";
+import { failMessage } from "./settle.ts";
 
 /** A due row. `id` identifies it in its account. */
 export type DueRow = {
@@ -36,23 +34,6 @@ export type Quarantined = { description: string | null };
  * - A waiter stays as it is.
  */
 export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> = {
-  needs: ({ row }) => {
-    const { table, account, id } = row;
-    const waitlistHeads = isWaitlist(row) ? [{ account, waitlist: toWaitlist(row), limit: 1 }] : [];
-    return { accounts: [[account]], [table]: [[account, id]], waitlistHeads };
-  },
-  further: ({ row }, draft) => {
-    const states = listSuspects(draft, row);
-    const keys = states.map(({ account, id }): Key => [account, id]);
-    const messages = keys.flatMap((key) => draft.getWithoutBody("storedMessages", ...key) ?? []);
-    return mergeNeeds([
-      { withoutBodies: { storedMessages: keys }, ...admissionNeeds(draft, states) },
-      consequenceNeeds(messages),
-      ...messages
-        .filter(belongsToRun)
-        .map((message) => runOutcomeNeeds(draft, { message, outcome: refusedResponse })),
-    ]);
-  },
   decide: ({ row, reason }, draft, moment) => {
     const { table, account: id } = row;
     if (table === "schedules") {
@@ -92,7 +73,7 @@ const toWaitlist = ({ table, id }: DueRow): string =>
 function listSuspects(draft: Draft, row: DueRow): MessageState[] {
   const { table, account, id } = row;
   if (table === "messages") return [draft.get("messages", account, id) ?? []].flat();
-  return isWaitlist(row) ? [...draft.waitlistHead(account, toWaitlist(row))] : [];
+  return isWaitlist(row) ? takeFirst(draft.waitlist({ account, waitlist: toWaitlist(row), limit: 1 })) : [];
 }
 
 /**
@@ -104,3 +85,8 @@ const toStorableText = (reason: string): string =>
     .replace(/\n.*/s, "")
     .replace(/[^!-~]+/g, " ")
     .slice(0, 500);
+
+function takeFirst<Item>(items: Iterable<Item>): Item[] {
+  for (const item of items) return [item];
+  return [];
+}

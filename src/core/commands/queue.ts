@@ -1,13 +1,13 @@
-import type { Decision, Key } from "../decision/command.ts";
+import type { Decision } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import { removeQueue } from "../admission/counters.ts";
 import { queueGate } from "../admission/gate.ts";
-import { findLimiter, readLimiter, toLimiterKey } from "../admission/limiter.ts";
+import { findLimiter, readLimiter } from "../admission/limiter.ts";
 import { putChanged } from "./flowControl.ts";
 import type { AccountId, MessageId } from "../model/message.ts";
 import type { Limiter } from "../model/limiter.ts";
 import type { QueueLimit } from "../sending/quotas.ts";
-import { queueQuotaNeeds, takeQueueQuota } from "../sending/quotas.ts";
+import { takeQueueQuota } from "../sending/quotas.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findParallelismRefusal } from "../accounts/sendingLimits.ts";
 
@@ -24,12 +24,6 @@ export type QueueSettings = { parallelism?: number | undefined; paused?: boolean
  * limit.
  */
 export const upsertQueue: Decision<QueueName & QueueSettings & QueueLimit, Limiter> = {
-  needs: ({ account, name }) => ({
-    accounts: [[account]],
-    limiters: [toLimiterKey({ account, gate: queueGate(name) })],
-  }),
-  further: ({ account, name, maxQueues }, draft) =>
-    queueQuotaNeeds(draft, account, { inputs: [{ queue: name }], maxQueues }),
   decide: ({ account, name, parallelism, paused, maxQueues }, draft, moment) => {
     const owner = requireActiveAccount(draft.get("accounts", account));
     const refusal = findParallelismRefusal(owner, parallelism ?? 0);
@@ -53,10 +47,6 @@ export const upsertQueue: Decision<QueueName & QueueSettings & QueueLimit, Limit
  * continue without it.
  */
 export const deleteQueue: Decision<QueueName & { slots: readonly MessageId[] }, { deleted: boolean }> = {
-  needs: ({ account, name, slots }) => {
-    const keys = slots.map((id): Key => [account, id]);
-    return { limiters: [toLimiterKey({ account, gate: queueGate(name) })], queueSlots: keys, messages: keys };
-  },
   decide: ({ account, name, slots }, draft, moment) => {
     const limiter = findLimiter(draft, { account, gate: queueGate(name) });
     return { deleted: !limiter || removeQueue(draft, moment, { limiter, slots }) };

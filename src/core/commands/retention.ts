@@ -1,5 +1,5 @@
-import type { Decision, Draft, Key, Needs } from "../decision/command.ts";
-import { removalNeeds, removeDeadLetter } from "../deadLetters/dlq.ts";
+import type { Decision, Draft, ExpiredRows } from "../decision/command.ts";
+import { removeDeadLetter } from "../deadLetters/dlq.ts";
 import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
 import type { AccountId, LogRow, Millis, RunKey } from "../model/message.ts";
@@ -8,12 +8,7 @@ import type { Run, Step } from "../model/run.ts";
 import { hasStorageQuota } from "../accounts/storageQuota.ts";
 import { toDayNumber, readTimeIndexDay } from "../search/timeIndex.ts";
 import type { AccountLimits, Terms } from "../model/accountTerms.ts";
-import {
-  carriedBalancesId,
-  isExpiredBucket,
-  listExpiredBucketRanges,
-  removeBuckets,
-} from "../accounts/usage.ts";
+import { isExpiredBucket, listExpiredBucketRanges, removeBuckets } from "../accounts/usage.ts";
 import { day } from "../values/time.ts";
 
 /** How long history is kept. Without `audit`, the audit log is kept for `defaultAuditRetention`. */
@@ -65,27 +60,19 @@ export const expire: Decision<
   { account: AccountId; retention: Retention; now: Millis; limit: number },
   ExpiryResult
 > = {
-  needs: ({ account, retention, now, limit }) => ({
-    accounts: [[account]],
-    usage: [[account, carriedBalancesId]],
-    expired: [
-      {
-        account,
-        limit,
-        keptLogBefore: 0,
-        logBefore: now - retention.log,
-        deadLettersBefore: now - retention.deadLetters,
-        deduplicationsBefore: now,
-        auditBefore: now - readAuditRetention(retention),
-        timeIndexBefore: now - retention.log,
-        ...runsBefore(now, retention),
-        usage: listExpiredBucketRanges(now),
-      },
-    ],
-  }),
-  further: ({ account }, draft) => expiryNeeds(draft.expired(account)),
   decide: ({ account, retention, now, limit }, draft, moment) => {
-    const found = draft.expired(account);
+    const found = draft.expired({
+      account,
+      limit,
+      keptLogBefore: 0,
+      logBefore: now - retention.log,
+      deadLettersBefore: now - retention.deadLetters,
+      deduplicationsBefore: now,
+      auditBefore: now - readAuditRetention(retention),
+      timeIndexBefore: now - retention.log,
+      ...runsBefore(now, retention),
+      usage: listExpiredBucketRanges(now),
+    });
     const expired = selectExpired(found, retention, Math.min(now, moment.now));
     const { log, deadLetters, deduplications, audit, runs, steps, usage, timeIndex } = expired;
     for (const deadLetter of deadLetters) removeDeadLetter(draft, deadLetter, moment.now - retention.log);
@@ -107,28 +94,6 @@ export const expire: Decision<
 
 /** Returns how long the audit log is kept. */
 export const readAuditRetention = ({ audit = defaultAuditRetention }: Retention): Millis => audit;
-
-/**
- * Returns the rows to load before these are removed: for log entries that ended a message, its dead letter
- * and its entries in the kept log.
- */
-function expiryNeeds({
-  log,
-  keptLog,
-  deadLetters,
-}: Pick<ReturnType<Draft["expired"]>, "log" | "keptLog" | "deadLetters">): Needs {
-  const ends = log.filter(hasEnded);
-  const removal = removalNeeds(deadLetters);
-  return {
-    withoutBodies: {
-      deadLetters: ends.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])),
-    },
-    log: removal.log,
-    keptLogMessages: [...ends, ...keptLog]
-      .map(({ account, messageId }): Key => [account, messageId])
-      .concat(removal.keptLogMessages),
-  };
-}
 
 /**
  * Removes the oldest entries of the log. If the entry that ended a message is among them and the message has
@@ -197,6 +162,7 @@ export function readListLimit(account: Terms, list: LimitedList): number | null 
  */
 type OverLimit = Record<LimitedList, OverLimitEntry | null>;
 type OverLimitEntry = { id: string; limit: number };
+type TrimInput = { account: AccountId; tooMany: OverLimit; limit: number };
 
 /**
  * Trims the log, the kept log, the audit log and the dead letters of an account to their limits. Removes the
@@ -204,26 +170,7 @@ type OverLimitEntry = { id: string; limit: number };
  * have a dead letter move to the kept log. The account counts the removed entries, except those of its audit
  * log. If the limit of the account has been raised since, nothing is removed.
  */
-export const trim: Decision<{ account: AccountId; tooMany: OverLimit; limit: number }, ExpiryResult> = {
-  needs: ({ account, tooMany: { log, deadLetters, keptLog, audit }, limit }) => ({
-    accounts: [[account]],
-    expired: [
-      {
-        account,
-        limit,
-        logBefore: afterIdTime(log),
-        deadLettersBefore: afterIdTime(deadLetters),
-        keptLogBefore: afterIdTime(keptLog),
-        auditBefore: afterIdTime(audit),
-        deduplicationsBefore: 0,
-        runsBefore: 0,
-        failedRunsBefore: 0,
-        timeIndexBefore: 0,
-        usage: [],
-      },
-    ],
-  }),
-  further: (input, draft) => expiryNeeds(listOverLimit(draft, input)),
+export const trim: Decision<TrimInput, ExpiryResult> = {
   decide: (input, draft) => {
     const account = draft.get("accounts", input.account);
     const found = account
@@ -269,8 +216,20 @@ function recheckOverLimit(account: Terms, tooMany: OverLimit): OverLimit {
   };
 }
 
-function listOverLimit(draft: Draft, { account, tooMany }: { account: AccountId; tooMany: OverLimit }) {
-  const { log, keptLog, deadLetters, audit } = draft.expired(account);
+function listOverLimit(draft: Draft, { account, tooMany, limit }: TrimInput) {
+  const { log, keptLog, deadLetters, audit } = draft.expired({
+    account,
+    limit,
+    logBefore: afterIdTime(tooMany.log),
+    deadLettersBefore: afterIdTime(tooMany.deadLetters),
+    keptLogBefore: afterIdTime(tooMany.keptLog),
+    auditBefore: afterIdTime(tooMany.audit),
+    deduplicationsBefore: 0,
+    runsBefore: 0,
+    failedRunsBefore: 0,
+    timeIndexBefore: 0,
+    usage: [],
+  });
   return {
     audit: audit.filter(({ id }) => id <= (tooMany.audit?.id ?? "")),
     log: log.filter(({ id }) => id <= (tooMany.log?.id ?? "")),
@@ -314,7 +273,7 @@ function removeRuns(
  * limit was reached, these are the run of the last step and all later runs.
  */
 function findIncompleteRuns(
-  { runs, steps }: Pick<ReturnType<Draft["expired"]>, "runs" | "steps">,
+  { runs, steps }: Pick<ExpiredRows, "runs" | "steps">,
   limit: number,
 ): ReadonlySet<RunKey> {
   if (steps.length < limit) return new Set();
@@ -325,11 +284,7 @@ function findIncompleteRuns(
  * Returns the rows that have expired by the time of the store. The clock of the caller may be ahead; with its
  * time, history would be removed too early.
  */
-function selectExpired(
-  rows: ReturnType<Draft["expired"]>,
-  retention: Retention,
-  now: Millis,
-): ReturnType<Draft["expired"]> {
+function selectExpired(rows: ExpiredRows, retention: Retention, now: Millis): ExpiredRows {
   const { log, deadLetters } = retention;
   const before = runsBefore(now, retention);
   const runs = rows.runs.filter(

@@ -9,7 +9,6 @@ export const rewrite: Decision<
   { accounts: readonly AccountId[]; sources: readonly Key[] },
   { rewritten: number }
 > = {
-  needs: ({ accounts, sources }) => ({ accounts: accounts.map((id) => [id]), sources }),
   decide: ({ accounts, sources }, draft) => {
     let rewritten = 0;
     for (const id of accounts) {

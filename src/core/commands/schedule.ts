@@ -1,16 +1,15 @@
 import { findBudgetRefusal } from "../accounts/budget.ts";
-import type { Decision, Draft, Key, Moment } from "../decision/command.ts";
+import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { nextCronTime, parseCron } from "../values/cron.ts";
 import type { Deduplication } from "../model/deduplication.ts";
 import { deduplicationEnd } from "../model/deduplication.ts";
 import { Refusal } from "../values/errors.ts";
-import { destinationNeeds, listLimiterKeysFor, mergeDestinationNeeds } from "../admission/needs.ts";
 import { listRecipients } from "./urlGroup.ts";
 import { accept } from "../sending/createMessage.ts";
 import { limits, memory } from "../values/limits.ts";
 import type { Account, AccountId, Bytes, MessageInput, Millis, Schedule } from "../model/message.ts";
 import { isName } from "../values/name.ts";
-import { quotaNeeds, takeQuota } from "../sending/quotas.ts";
+import { takeQuota } from "../sending/quotas.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import { mustHaveVerb, findScopeRefusal } from "../model/rights.ts";
@@ -44,22 +43,6 @@ type Named = { account: AccountId; id: string };
  * the same expression. Throws `Refusal`.
  */
 export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
-  needs: ({ account, id, cron, messageInput, scope }) => ({
-    accounts: [[account]],
-    schedules: id === null ? [] : [[account, id]],
-    urlGroups: scope && messageInput.group !== null ? [[account, messageInput.group]] : [],
-    deduplications:
-      messageInput.deduplication === null
-        ? []
-        : [[account, deduplicationKey(messageInput.deduplication, cron)]],
-  }),
-  further: (input, draft) => {
-    const { account, id } = input;
-    const duplicate = findDeduplication(draft, input);
-    const isNew = id === null || !draft.get("schedules", account, id);
-    const schedules: Key[] = duplicate ? [[account, duplicate.messageId]] : [];
-    return { schedules, ...(isNew ? quotaNeeds(draft, account, { name: "schedules" }) : {}) };
-  },
   decide: (input, draft, moment) => {
     const { account, cron, body } = input;
     const owner = requireActiveAccount(draft.get("accounts", account));
@@ -132,14 +115,11 @@ function mustBeInScope(scope: Scope, { account, id, messageInput }: ScheduleInpu
 
 function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): Millis | null {
   const isOverdue = replaced && replaced.cron === cron && replaced.dueAt !== null && replaced.dueAt <= now;
-  // A claim in this batch has loaded rows only for the old schedule, so the new schedule fires in the next
-  // claim.
-  return isOverdue ? now + 1 : nextCronTime(cron, now);
+  return isOverdue ? now : nextCronTime(cron, now);
 }
 
 /** Removes a schedule if it exists. Messages that it has published are not affected. */
 export const deleteSchedule: Decision<Named, { deleted: boolean }> = {
-  needs: ({ account, id }) => ({ schedules: [[account, id]] }),
   decide: ({ account, id }, draft) => {
     const deleted = draft.get("schedules", account, id) !== undefined;
     if (deleted) draft.drop("schedules", account, id);
@@ -149,7 +129,6 @@ export const deleteSchedule: Decision<Named, { deleted: boolean }> = {
 
 /** Pauses a schedule: it skips its times until it is resumed. A firing that is due is skipped as well. */
 export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
-  needs: deleteSchedule.needs,
   decide: ({ account, id }, draft) => {
     const schedule = mustFindSchedule(draft, account, id);
     if (!schedule.paused) draft.put("schedules", { ...schedule, paused: true, dueAt: null });
@@ -162,7 +141,6 @@ export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
  * firing.
  */
 export const resumeSchedule: Decision<Named, { scheduleId: string }> = {
-  needs: deleteSchedule.needs,
   decide: ({ account, id }, draft, moment) => {
     const schedule = mustFindSchedule(draft, account, id);
     if (schedule.damaged) {
@@ -189,23 +167,6 @@ function mustFindSchedule(draft: Draft, account: AccountId, id: string): Schedul
 /** Returns the refusal of an id that no schedule has. */
 export const noSchedule = (id: string): Refusal =>
   new Refusal("not-found", `scheduleId: schedule ${JSON.stringify(id.slice(0, 200))} does not exist`);
-
-/**
- * Returns the rows to load before these schedules fire: first their groups, then the rows for the
- * destinations of their messages.
- */
-export function firingNeeds(draft: Draft, schedules: readonly Schedule[]) {
-  const inputs = schedules.flatMap(({ account, messageInput }) =>
-    listSendable(draft, account, messageInput).map((one) => ({ account, input: one })),
-  );
-  return {
-    urlGroups: schedules.flatMap(({ account, messageInput }): Key[] =>
-      messageInput.group === null ? [] : [[account, messageInput.group]],
-    ),
-    ...mergeDestinationNeeds(inputs.map(({ account, input }) => destinationNeeds(account, [input.url]))),
-    limiters: schedules.flatMap(({ account, messageInput }) => listLimiterKeysFor(account, [messageInput])),
-  };
-}
 
 /**
  * The maximum number of messages, and of bytes of their bodies, that the schedules of one claim create

@@ -10,7 +10,6 @@ export type SentNow = { changed: boolean };
  * order: limits, pauses and earlier messages hold it. Null: the message does not exist, or has finished.
  */
 export const sendNow: Decision<{ account: AccountId; messageId: MessageId }, SentNow | null> = {
-  needs: ({ account, messageId }) => ({ messages: [[account, messageId]] }),
   decide: ({ account, messageId }, draft, moment) => {
     const state = draft.get("messages", account, messageId);
     if (!state || !isUnfinished(state)) return null;

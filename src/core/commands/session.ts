@@ -14,7 +14,6 @@ export const openSession: Decision<
   { account: AccountId; tokenHash: string } & Pick<ConsoleSession, "hash" | "name" | "credential">,
   ConsoleSession
 > = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, tokenHash, ...opened }, draft, { now }) => {
     const account = requireAccount(draft.get("accounts", id));
     if (account.deletedAt !== undefined || account.tokenHash !== tokenHash)
@@ -28,7 +27,6 @@ export const openSession: Decision<
 
 /** Ends a session at once, on every node. */
 export const closeSession: Decision<{ account: AccountId; hash: string }, { closed: boolean }> = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id, hash }, draft) => {
     const account = draft.get("accounts", id);
     const closed = account?.sessions?.some((session) => session.hash === hash) ?? false;

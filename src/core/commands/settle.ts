@@ -1,32 +1,12 @@
 import { makeCallbackInput } from "../sending/callback.ts";
-import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
+import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { release } from "../admission/admission.ts";
 import type { LimiterGate } from "../admission/gate.ts";
-import {
-  accountGate,
-  capacityGate,
-  endpointGate,
-  formatGate,
-  keyGate,
-  queueGate,
-} from "../admission/gate.ts";
+import { accountGate, endpointGate, keyGate, queueGate } from "../admission/gate.ts";
 import { findLeased } from "../admission/lease.ts";
 import { findLimiter } from "../admission/limiter.ts";
 import { log } from "../admission/messageLog.ts";
-import {
-  admissionNeeds,
-  destinationNeeds,
-  listLimiterKeysFor,
-  mergeDestinationNeeds,
-} from "../admission/needs.ts";
-import {
-  checkSoon,
-  findHostWaitlist,
-  headLimit,
-  serveHostWaitlist,
-  serveLimiter,
-  withCapacity,
-} from "../admission/waitlist.ts";
+import { checkSoon, findHostWaitlist, serveHostWaitlist, serveLimiter } from "../admission/waitlist.ts";
 import { accept } from "../sending/createMessage.ts";
 import { toTag } from "../search/tags.ts";
 import type { Failure } from "../sending/outcome.ts";
@@ -41,8 +21,7 @@ import {
   scheduleRetry,
   readWithBody,
 } from "../sending/outcome.ts";
-import { applyRunOutcome, failRunMessage, belongsToRun, runOutcomeNeeds } from "../workflows/outcome.ts";
-import { mergeNeeds } from "../decision/needs.ts";
+import { applyRunOutcome, failRunMessage, belongsToRun } from "../workflows/outcome.ts";
 import type {
   Account,
   CallbackSettings,
@@ -68,90 +47,32 @@ export type Settled = { became: "delivered" | "retry" | "failed" | "cancelled" |
  * created. The waitlists of the gates that the message leaves are served.
  */
 export const settle: Decision<Outcome, Settled> = {
-  needs: ({ account, messageId, host }) => ({
+  hint: ({ account, messageId, host }) => ({
     accounts: [[account]],
     messages: [[account, messageId]],
     hostWaitlists: [[account, host]],
   }),
-  further: (outcome, draft) => {
-    const { account, messageId, host } = outcome;
-    const state = draft.get("messages", account, messageId);
-    const waitlist = draft.hasBacklog(account) ? undefined : draft.get("hostWaitlists", account, host);
-    if (state && !waitlist && isSuccess(outcome) && holdsNothing(state)) return noNeeds;
-    const limiters = draft.hasBacklog(account) ? [] : listAwaited(draft, state);
-    const waitlistHeads = [
-      ...(waitlist ? [{ account, waitlist: formatGate(capacityGate(host)), limit: headLimit }] : []),
-      ...limiters.map(({ id }) => ({ account, waitlist: id, limit: 1 })),
-    ];
-    const toSendFromWaitlists = [
-      ...(waitlist ? withCapacity(draft, [waitlist]) : []),
-      ...limiters.map(({ id }) => ({ account, waitlist: id })),
-    ];
-    const gates = admissionNeeds(draft, state ? [state] : []);
-    if (state && isSuccess(outcome) && !state.reportsOutcome && state.run === null)
-      return { ...gates, waitlistHeads, toSendFromWaitlists };
-    const key = [account, messageId] as const;
-    const message = draft.getWithoutBody("storedMessages", ...key);
-    const consequences = consequenceNeeds(message ? [message] : []);
-    const hasCallback =
-      message && (message.callback ?? (isSuccess(outcome) ? null : message.failureCallback));
-    const needs: Needs = {
-      deduplications: consequences.deduplications,
-      deadLetters: consequences.deadLetters,
-      runs: consequences.runs,
-      queueSlots: gates.queueSlots,
-      waitlistHeads,
-      hostWaitlists: consequences.hostWaitlists,
-      endpoints: consequences.endpoints,
-      limiters: [...gates.limiters, ...consequences.limiters],
-      withoutBodies: { storedMessages: state && (state.reportsOutcome || !isSuccess(outcome)) ? [key] : [] },
-      // The body is needed only for a callback.
-      storedMessages: hasCallback ? [key] : [],
-      toSendFromWaitlists,
-    };
-    return message && belongsToRun(message)
-      ? mergeNeeds([needs, runOutcomeNeeds(draft, { message, outcome, state })])
-      : needs;
-  },
   decide: (outcome, draft, moment) => {
     const state = findLeased(draft, moment, outcome);
     const account = draft.get("accounts", outcome.account);
-    const isBehind = draft.hasBacklog(outcome.account);
+    const isBehind = draft.capacity.hasBacklog(outcome.account);
     const limiters = isBehind ? [] : listAwaited(draft, state);
     const settled: Settled =
       state && account ? applyOutcome(draft, moment, { account, state, outcome }) : { became: "late" };
     const waitlist = findHostWaitlist(draft, outcome);
     if (waitlist && isBehind) checkSoon(draft, moment, waitlist);
-    else if (waitlist) serveHostWaitlist(draft, moment, waitlist);
-    for (const limiter of limiters) serveLimiter(draft, moment, limiter);
+    else if (waitlist) serveHostWaitlist(draft, moment, { waitlist });
+    for (const limiter of limiters)
+      serveLimiter(draft, moment, { limiter, limit: 1, maxMoved: maxMovedByOutcome });
     return settled;
   },
 };
 
-const noNeeds: Needs = {};
-
 /**
- * Reports whether a message reports its success to no one and holds no place that others could wait for. This
- * is true for most messages, and settling them needs no more rows.
+ * An outcome frees one place. If the first message of the waitlist then waits elsewhere, the place goes to
+ * another one, so that it is not left unused until the next claim.
  */
-const holdsNothing = ({
-  reportsOutcome,
-  slot,
-  queue,
-  flowControlKey,
-  waitlist,
-  run,
-  counted,
-  countedToEndpoint,
-}: MessageState): boolean =>
-  !reportsOutcome &&
-  slot === null &&
-  queue === null &&
-  flowControlKey === null &&
-  waitlist === null &&
-  run === null &&
-  !counted &&
-  !countedToEndpoint;
+const maxMovedByOutcome = 4;
 
 /**
  * Returns the limiters that count a message and have a waitlist. When the delivery ends, a message of the
@@ -172,40 +93,6 @@ function listAwaited(draft: Draft, state: MessageState | null | undefined): Limi
   if (state.counted) add(accountGate);
   return awaited;
 }
-
-/**
- * Returns the rows that change when these messages fail or are cancelled. For a message that is a callback,
- * this includes the rows of what it reports on. Also returns the rows for the destinations to which the
- * callbacks of these messages go.
- */
-export function consequenceNeeds(messages: readonly WithoutBody<StoredMessage>[]) {
-  return {
-    deduplications: messages.flatMap(({ account, deduplication }) =>
-      deduplication === null ? [] : [[account, deduplication] as const],
-    ),
-    deadLetters: messages.flatMap(({ account, reportsOn }) =>
-      reportsOn?.dlqId ? [[account, reportsOn.dlqId] as const] : [],
-    ),
-    runs: messages.flatMap(({ account, run }): Key[] =>
-      run?.kind === "failure" ? [[account, run.run]] : [],
-    ),
-    ...mergeDestinationNeeds(
-      messages.map((message) =>
-        destinationNeeds(
-          message.account,
-          listCallbacks(message).map(({ url }) => url),
-        ),
-      ),
-    ),
-    limiters: messages.flatMap((message) => listLimiterKeysFor(message.account, listCallbacks(message))),
-  };
-}
-
-const listCallbacks = ({
-  callback,
-  failureCallback,
-}: WithoutBody<StoredMessage>): (CallbackSettings & { queue: null })[] =>
-  [callback, failureCallback].flatMap((settings) => (settings ? [{ ...settings, queue: null }] : []));
 
 type SettledAttempt = { account: Account; state: MessageState; outcome: Outcome };
 

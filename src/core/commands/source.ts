@@ -1,7 +1,7 @@
 import type { Decision, Key } from "../decision/command.ts";
 import type { AccountId, Bytes, HeaderList, Millis } from "../model/message.ts";
 import type { Rejection, WebhookSource } from "../model/webhookSource.ts";
-import { quotaNeeds, takeQuota } from "../sending/quotas.ts";
+import { takeQuota } from "../sending/quotas.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { minute } from "../values/time.ts";
 
@@ -19,8 +19,6 @@ export const createSource: Decision<
   SourceSettings & Pick<WebhookSource, "account" | "secretHash">,
   WebhookSource
 > = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
-  further: ({ account }, draft) => quotaNeeds(draft, account, { name: "sources" }),
   decide: (settings, draft, moment) => {
     takeQuota(draft, requireActiveAccount(draft.get("accounts", settings.account)), { name: "sources" });
     const source: WebhookSource = {
@@ -47,7 +45,6 @@ export const changeSource: Decision<
   Named & { change: Partial<SourceSettings & Pick<WebhookSource, "secretHash">> },
   WebhookSource | null
 > = {
-  needs: ({ account, id }) => ({ sources: [[account, id]] }),
   decide: ({ account, id, change }, draft) => {
     const source = draft.get("sources", account, id);
     if (!source) return null;
@@ -59,7 +56,6 @@ export const changeSource: Decision<
 
 /** Removes a source and its rejections. Messages that it published are not affected. */
 export const deleteSource: Decision<Named, { deleted: boolean }> = {
-  needs: ({ account, id }) => ({ sources: [[account, id]] }),
   decide: ({ account, id }, draft) => {
     const source = draft.get("sources", account, id);
     if (!source) return { deleted: false };
@@ -110,18 +106,12 @@ export type RejectedCall = Named & {
  * too soon after others, or the source does not exist.
  */
 export const keepRejection: Decision<RejectedCall, { kept: boolean }> = {
-  needs: ({ account, id }) => ({ sources: [[account, id]] }),
-  further: ({ account, id }, draft) => {
-    const source = draft.get("sources", account, id);
-    // Other commands of the batch take places as well, but all of them together take at most a burst.
-    return source
-      ? { rejections: Array.from({ length: burst }, (_, ahead) => rejectionKey(source, source.kept + ahead)) }
-      : {};
-  },
   decide: ({ account, id, others, ...call }, draft, { now }) => {
     const source = draft.get("sources", account, id);
     if (!source || !mayKeepRejection(source, now)) return { kept: false };
     const { kept: number } = source;
+    // Only a row that was read is replaced.
+    draft.get("rejections", ...rejectionKey(source, number));
     draft.put("rejections", { ...call, ...rejectionAt(source, number), time: now, number, others });
     const from = source.keptUntil - now > 2 * burst * interval ? now : Math.max(source.keptUntil, now);
     draft.put("sources", {
@@ -161,7 +151,6 @@ export const shouldNoteAcceptance = (
 
 /** Records that a source accepted a call now. */
 export const noteAcceptance: Decision<Named, { noted: boolean }> = {
-  needs: ({ account, id }) => ({ sources: [[account, id]] }),
   decide: ({ account, id }, draft, { now }) => {
     const source = draft.get("sources", account, id);
     if (!source || !shouldNoteAcceptance(source, now)) return { noted: false };

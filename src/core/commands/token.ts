@@ -3,7 +3,7 @@ import { maxPatterns, normalizePattern } from "../model/publishRights.ts";
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import type { AccountId, Millis } from "../model/message.ts";
-import { quotaNeeds, takeQuota } from "../sending/quotas.ts";
+import { takeQuota } from "../sending/quotas.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import type { Scope, Token } from "../model/rights.ts";
 import { verbs } from "../model/rights.ts";
@@ -20,8 +20,6 @@ export const createToken: Decision<
   { account: AccountId; hash: string; scope: Scope | null } & TokenRequest,
   Token
 > = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
-  further: ({ account }, draft) => quotaNeeds(draft, account, { name: "tokens" }),
   decide: ({ account, hash, scope, ...request }, draft, moment) => {
     const owner = requireActiveAccount(draft.get("accounts", account));
     const checkedRequest = checkTokenRequest(request, moment.now);
@@ -92,7 +90,6 @@ type Named = { account: AccountId; id: string };
 
 /** Revokes a token at once. */
 export const revokeToken: Decision<Named, { revoked: boolean }> = {
-  needs: ({ account, id }) => ({ tokens: [[account, id]] }),
   decide: ({ account, id }, draft) => {
     const revoked = draft.get("tokens", account, id) !== undefined;
     if (revoked) draft.drop("tokens", account, id);
@@ -109,7 +106,6 @@ export const shouldNoteUse = ({ usedAt }: Pick<Token, "usedAt">, now: Millis): b
 
 /** Records that a token is used now. */
 export const noteTokenUse: Decision<Named, { noted: boolean }> = {
-  needs: ({ account, id }) => ({ tokens: [[account, id]] }),
   decide: ({ account, id }, draft: Draft, { now }) => {
     const token = draft.get("tokens", account, id);
     if (!token || !shouldNoteUse(token, now)) return { noted: false };

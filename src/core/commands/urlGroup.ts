@@ -1,9 +1,9 @@
-import type { Decision, Draft, Key } from "../decision/command.ts";
+import type { Decision, Draft } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import { fingerprint } from "../values/fingerprint.ts";
 import type { AccountId, Endpoint, UrlGroup, HeaderList, MessageInput } from "../model/message.ts";
-import { quotaNeeds, takeQuota } from "../sending/quotas.ts";
+import { takeQuota } from "../sending/quotas.ts";
 import { requireActiveAccount, formatRaiseHint, readLimits } from "../accounts/plans.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 
@@ -67,19 +67,12 @@ const maxUrlInKey = 512;
 /** A group of an account. Its name has been validated. */
 type Named = { account: AccountId; name: string };
 
-const groupNeeds = ({ account, name }: Named): { urlGroups: readonly Key[] } => ({
-  urlGroups: [[account, name]],
-});
-
 /**
  * Adds endpoints to a group. The group is created if it does not exist or is damaged. An added endpoint
  * replaces the endpoint of the group that has the same name or, if there is none, the same URL: names and
  * URLs are unique within a group.
  */
 export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, UrlGroup> = {
-  needs: ({ account, name }) => ({ accounts: [[account]], urlGroups: [[account, name]] }),
-  further: ({ account, name }, draft) =>
-    draft.get("urlGroups", account, name) ? {} : quotaNeeds(draft, account, { name: "groups" }),
   decide: ({ account, name, endpoints: added }, draft, { now, isDiskLow }) => {
     const owner = requireActiveAccount(draft.get("accounts", account));
     mustHaveStorage(owner, { continuesRun: false, isDiskLow });
@@ -143,7 +136,6 @@ export const removeEndpoints: Decision<
   Named & { endpoints: readonly EndpointSelector[] },
   { removed: number }
 > = {
-  needs: groupNeeds,
   decide: ({ account, name, endpoints: removed }, draft, { now }) => {
     checkCount(removed.length, { where: "in one request", max: limits.endpoints });
     const group = mustFindGroup(draft, { account, name });
@@ -165,7 +157,6 @@ const matchesEndpoint = (selector: EndpointSelector, { name, url }: Endpoint): b
 
 /** Replaces the default headers of a group. Throws `Refusal` if the group does not exist. */
 export const setGroupHeaders: Decision<Named & { headers: HeaderList }, UrlGroup> = {
-  needs: groupNeeds,
   decide: ({ headers, ...named }, draft, { now }) => {
     const changed = { ...mustFindGroup(draft, named), updatedAt: now, headers };
     draft.put("urlGroups", changed);
@@ -186,7 +177,6 @@ function mustFindGroup(draft: Draft, { account, name }: Named): UrlGroup {
 
 /** Removes a group if it exists. Messages that were created for it are not affected. */
 export const deleteGroup: Decision<Named, { deleted: number }> = {
-  needs: groupNeeds,
   decide: ({ account, name }, draft) => {
     if (!draft.get("urlGroups", account, name)) return { deleted: 0 };
     draft.drop("urlGroups", account, name);

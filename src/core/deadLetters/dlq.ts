@@ -1,8 +1,7 @@
 import { mustAfford } from "../accounts/budget.ts";
-import type { Decision, Draft, Key, Needs } from "../decision/command.ts";
+import type { Decision, Draft } from "../decision/command.ts";
 import type { NotDone } from "../values/errors.ts";
 import { toFailedMember, Refusal } from "../values/errors.ts";
-import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
 import { readIdTime } from "../values/ids.ts";
 import { forgetMessage } from "../search/tags.ts";
@@ -16,7 +15,7 @@ import type {
 } from "../model/message.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Overrides } from "./overrides.ts";
-import { mergeFlowControl, applyOverrides } from "./overrides.ts";
+import { applyOverrides } from "./overrides.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "../accounts/sendingLimits.ts";
 import { mergeRedactions } from "../model/redaction.ts";
@@ -38,28 +37,6 @@ type DlqSelection = { account: AccountId; dlqIds: readonly string[]; logRetentio
  * several commands.
  */
 export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides }, Retried[]> = {
-  needs: ({ account, dlqIds }) => ({
-    accounts: [[account]],
-    withoutBodies: { deadLetters: toKeys(account, dlqIds) },
-  }),
-  further: ({ account, dlqIds, overrides }, draft) => {
-    const deadLetters = findDeadLetters(draft, { account, dlqIds });
-    const messageIds = deadLetters.map(({ messageId }) => messageId);
-    const messages = messageIds.flatMap((id) => draft.get("storedMessages", account, id) ?? []);
-    return {
-      storedMessages: toKeys(account, messageIds),
-      ...removalNeeds(deadLetters),
-      // The overrides may name a key that none of the messages had.
-      limiters: listLimiterKeysFor(account, [
-        ...messages,
-        { queue: null, flowControl: mergeFlowControl(null, overrides.flowControl) },
-      ]),
-      ...destinationNeeds(
-        account,
-        messages.map(({ url }) => url),
-      ),
-    };
-  },
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
     mustAfford(account, moment.now);
@@ -87,8 +64,6 @@ export const damagedDeadLetterRefusal = (dlqId: string): Refusal =>
     `dlqId: ${dlqId.slice(0, 100)} is damaged in the store and cannot be sent again; ` +
       "restore a backup, or delete it",
   );
-
-const toKeys = (account: AccountId, ids: readonly string[]): Key[] => ids.map((id) => [account, id] as const);
 
 /** Returns the input that creates a message like this one now. */
 export function toMessageInput(message: StoredMessage): MessageInput {
@@ -122,8 +97,6 @@ export function applyRetryOverrides(
  * until its retention ends.
  */
 export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed?: NotDone[] }> = {
-  needs: ({ account, dlqIds }) => ({ withoutBodies: { deadLetters: toKeys(account, dlqIds) } }),
-  further: (selected, draft) => removalNeeds(findDeadLetters(draft, selected)),
   decide: ({ account, dlqIds, logRetention }, draft, moment) => {
     let deleted = 0;
     const failed: NotDone[] = [];
@@ -143,7 +116,7 @@ export const deleteDeadLetters: Decision<DlqSelection, { deleted: number; failed
 /**
  * Removes a dead letter. If the log entry that ended its message has expired, everything else that was kept
  * of the message is removed as well. A damaged dead letter does not name the entry. The entry then counts as
- * expired if the dead letter is older than `logBefore`. The caller has loaded `removalNeeds`.
+ * expired if the dead letter is older than `logBefore`.
  */
 export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLetter>, logBefore: Millis): void {
   const { account, id, logId } = deadLetter;
@@ -152,20 +125,3 @@ export function removeDeadLetter(draft: Draft, deadLetter: WithoutBody<DeadLette
   const isLogGone = logId === undefined ? readIdTime(id) < logBefore : !draft.get("log", account, logId);
   if (isLogGone) forgetMessage(draft, deadLetter);
 }
-
-/**
- * Returns the rows to load before these dead letters are removed: the log entries that ended their messages,
- * and the kept logs of those messages.
- */
-export const removalNeeds = (
-  deadLetters: readonly WithoutBody<DeadLetter>[],
-): Required<Pick<Needs, "log" | "keptLogMessages">> => ({
-  log: deadLetters.flatMap(({ account, logId }): Key[] => (logId === undefined ? [] : [[account, logId]])),
-  keptLogMessages: deadLetters.map(({ account, messageId }) => [account, messageId] as const),
-});
-
-const findDeadLetters = (
-  draft: Draft,
-  { account, dlqIds }: Pick<DlqSelection, "account" | "dlqIds">,
-): WithoutBody<DeadLetter>[] =>
-  dlqIds.flatMap((id) => draft.getWithoutBody("deadLetters", account, id) ?? []);

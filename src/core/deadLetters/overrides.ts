@@ -97,7 +97,7 @@ export function mustMergeFlowControl(
 }
 
 /** Returns the key and its limits, each from `changed` or else from `old`. Null: neither has a key. */
-export function mergeFlowControl(
+function mergeFlowControl(
   old: FlowControl | null,
   changed: Partial<FlowControl> | undefined,
 ): FlowControl | null {

@@ -2,7 +2,6 @@ import { mustAfford } from "../accounts/budget.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { countBytes } from "../accounts/usage.ts";
-import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import type { Decision } from "../decision/command.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
 import type { AccountId, Bytes, HeaderList, MessageInput, StoredMessage } from "../model/message.ts";
@@ -14,7 +13,6 @@ import { Refusal } from "../values/errors.ts";
 import { applyRetryOverrides, damagedDeadLetterRefusal, toMessageInput } from "./dlq.ts";
 import type { Retried } from "./dlq.ts";
 import type { Overrides } from "./overrides.ts";
-import { mergeFlowControl } from "./overrides.ts";
 import { findBodyRefusal, findSendingRefusal } from "../accounts/sendingLimits.ts";
 
 /** The parts of a message that a replay replaces. `headers` replace all headers of the message. */
@@ -38,24 +36,6 @@ const maxNamedReplays = 20;
  * belongs to a run, or if the new message would show redacted parts to another URL.
  */
 export const replayDeadLetter: Decision<ReplayInput, Retried> = {
-  needs: ({ account, dlqId }) => ({ accounts: [[account]], deadLetters: [[account, dlqId]] }),
-  further: ({ account, dlqId, change, overrides }, draft) => {
-    const deadLetter = draft.get("deadLetters", account, dlqId);
-    const message = deadLetter && draft.get("storedMessages", account, deadLetter.messageId);
-    const url = change.url ?? message?.url;
-    return {
-      storedMessages: deadLetter ? [[account, deadLetter.messageId]] : [],
-      limiters: message
-        ? listLimiterKeysFor(account, [
-            {
-              queue: message.queue,
-              flowControl: mergeFlowControl(message.flowControl, overrides.flowControl),
-            },
-          ])
-        : [],
-      ...(url ? destinationNeeds(account, [url]) : {}),
-    };
-  },
   decide: ({ account: id, dlqId, change, overrides, scope }, draft, moment) => {
     if (scope) mustHaveVerb(scope, "read", " to send a dead letter with changes");
     const account = requireActiveAccount(draft.get("accounts", id));

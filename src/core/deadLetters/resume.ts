@@ -1,9 +1,8 @@
 import { mustAfford } from "../accounts/budget.ts";
 import { brandNames } from "../values/brand.ts";
-import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
-import { damagedDeadLetterRefusal, removalNeeds, removeDeadLetter } from "./dlq.ts";
+import type { Decision, Draft, Moment } from "../decision/command.ts";
+import { damagedDeadLetterRefusal, removeDeadLetter } from "./dlq.ts";
 import { Refusal } from "../values/errors.ts";
-import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import type { OngoingRun } from "../workflows/history.ts";
 import { sendStep } from "../workflows/history.ts";
 import type {
@@ -19,7 +18,7 @@ import type {
   RunPart,
 } from "../model/message.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
-import { defaultCallback, mergeFlowControl, mustMergeFlowControl } from "./overrides.ts";
+import { defaultCallback, mustMergeFlowControl } from "./overrides.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "../accounts/sendingLimits.ts";
 import type { Run, Step } from "../model/run.ts";
@@ -73,28 +72,6 @@ type ResumeInput = {
  * the run has no dead letter, or its history is incomplete.
  */
 export const resumeRun: Decision<ResumeInput, Resumed> = {
-  needs: ({ account, dlqId }) => ({
-    accounts: [[account]],
-    withoutBodies: { deadLetters: [[account, dlqId]] },
-  }),
-  further: ({ account, dlqId, from, overrides }, draft) => {
-    const deadLetter = draft.getWithoutBody("deadLetters", account, dlqId);
-    const key = deadLetter?.run?.key;
-    const run = key === undefined ? undefined : draft.get("runs", account, key);
-    if (key === undefined) return {};
-    const flowControl = run && readFlowControl(run, overrides);
-    const steps = draft.listSteps(account, key, stepKeyFrom[from]);
-    const initial = findInitialStep(steps);
-    return {
-      ...(deadLetter ? removalNeeds([deadLetter]) : {}),
-      runs: [[account, key]],
-      runSteps: [{ account, run: key, ...(from === "beginning" ? { stepKey: initialStepKey } : {}) }],
-      withoutBodies: { storedMessages: initial ? [[account, initial.messageId] as const] : [] },
-      activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]],
-      limiters: flowControl ? listLimiterKeysFor(account, [{ queue: null, flowControl }]) : [],
-      ...(run && destinationNeeds(account, listRunUrls(run, steps))),
-    } satisfies Needs;
-  },
   decide: (input, draft, moment) => {
     const { account: id, dlqId, overrides, logRetention } = input;
     const account = requireActiveAccount(draft.get("accounts", id));
@@ -176,9 +153,6 @@ function mustFindFailedRun(draft: Draft, account: AccountId, dlqId: string): Run
   return { ...deadLetter, run };
 }
 
-const readFlowControl = ({ settings }: Run, { flowControl }: RunOverrides): FlowControl | null =>
-  mergeFlowControl(settings.flowControl, flowControl);
-
 const findInitialStep = (steps: readonly Step[]): Step | undefined => steps.find(isInitial);
 
 /**
@@ -193,12 +167,6 @@ function readFirstCheck(
   const stored = initial && draft.getWithoutBody("storedMessages", account, initial.messageId);
   return stored?.run?.first ?? (features.detect ? "detect" : undefined);
 }
-
-/** Returns the URLs to which messages of a resumed run may go. */
-const listRunUrls = ({ url }: Run, steps: readonly Step[]): string[] => [
-  url,
-  ...steps.flatMap((step) => (step.callType === "toCallback" ? [] : [step.url])),
-];
 
 const readUnfinished = ({ failure }: Run): ReadonlyMap<MessageId, Millis | null> =>
   new Map([
@@ -329,21 +297,6 @@ type Named = { account: AccountId; dlqId: string };
 
 /** Calls the failure callback of a failed run again. Throws `Refusal` unless that callback has failed. */
 export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: Millis }> = {
-  needs: ({ account, dlqId }) => ({ accounts: [[account]], deadLetters: [[account, dlqId]] }),
-  further: ({ account, dlqId }, draft) => {
-    const deadLetter = draft.get("deadLetters", account, dlqId);
-    const run = deadLetter?.run && draft.get("runs", account, deadLetter.run.key);
-    const callback = run?.settings.failureCallback;
-    return {
-      runs: deadLetter?.run ? [[account, deadLetter.run.key]] : [],
-      runSteps: run ? [reportedStepsNeed(run)] : [],
-      withoutBodies: {
-        storedMessages: deadLetter ? ([[account, deadLetter.messageId]] satisfies Key[]) : [],
-      },
-      ...(callback && destinationNeeds(account, [callback.url])),
-      limiters: callback ? listLimiterKeysFor(account, [{ ...callback, queue: null }]) : [],
-    };
-  },
   decide: ({ account: id, dlqId }, draft, moment) => {
     const account = requireActiveAccount(draft.get("accounts", id));
     mustFindFailedRun(draft, id, dlqId);

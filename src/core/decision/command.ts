@@ -131,63 +131,44 @@ export type DueNeed = {
   turns?: Turns;
 };
 
-/** The rows that a decision reads. The store loads them and, on a shared database, locks them. */
-export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
-  /** Rows whose bodies are not needed and are not loaded. */
-  readonly withoutBodies?: { readonly [T in "storedMessages" | "deadLetters" | "steps"]?: readonly Key[] };
-  /**
-   * Messages that may be sent now. Their stored messages are loaded in this order, as far as the bytes of a
-   * batch allow; other messages are left for the next claim. Stored messages are loaded after all other rows,
-   * so that only those that are needed are requested.
-   */
-  readonly toSend?: readonly MessageState[];
-  /**
-   * Waitlists whose first messages may be sent now. Their stored messages are loaded before those of
-   * `toSend`.
-   */
-  readonly toSendFromWaitlists?: readonly Pick<WaitlistHead, "account" | "waitlist">[];
-  /**
-   * Endpoints to which messages may be sent, each as the key of its limiter. The limiter is loaded if the
-   * account limits its deliveries in flight to an endpoint.
-   */
-  readonly endpoints?: readonly Key[];
-  /** Due rows, the oldest first. */
-  readonly due?: DueNeed;
-  /** The heads of these waitlists, with the rows that are needed to move their messages. */
-  readonly waitlistHeads?: readonly WaitlistHead[];
-  /**
-   * Messages that are leased by other nodes. Without a `session`, these are the messages of all other nodes;
-   * omit it only if no other node can be alive. With a `session`, these are the messages whose leases by
-   * `node` end between `after` and `until`, if `node` still has this session. The session then stays the same
-   * until the transaction ends.
-   */
-  readonly leasedByOthers?: LeasedNeed;
-  /** Expired rows of accounts. */
-  readonly expired?: readonly ExpiredNeed[];
-  /**
-   * The number of groups, schedules and other things that an account has. On a shared database, no other
-   * transaction creates one until this transaction ends.
-   */
-  readonly quotaCounts?: readonly CountNeed[];
-  /** Rows of runs. */
-  readonly runRows?: readonly RunRowsNeed[];
-  /** The keys of messages whose entries in the kept log are needed. */
-  readonly keptLogMessages?: readonly Key[];
-  /**
-   * Histories of runs, as far as the bytes of a batch allow. A command that finds the batch full runs again
-   * in another batch: see `listSteps`.
-   */
-  readonly runSteps?: readonly StepsNeed[];
+/**
+ * The keys of rows that a decision nearly always reads, and the due rows. The store loads them together
+ * before the decision runs. A row that is missing here costs time, and never changes the result.
+ */
+export type Hint = { readonly [T in TableName]?: readonly Key[] } & { readonly due?: DueNeed };
+
+/** Expired rows of an account, without the bodies of `keptLog`, `deadLetters` and `steps`. */
+export type ExpiredRows = {
+  log: readonly LogRow[];
+  keptLog: readonly LogRow[];
+  deadLetters: readonly WithoutBody<DeadLetter>[];
+  deduplications: readonly Deduplication[];
+  audit: readonly AuditEntry[];
+  runs: readonly Run[];
+  /** Steps of these runs, in the order of the runs, up to the limit. */
+  steps: readonly Step[];
+  usage: readonly Usage[];
+  timeIndex: readonly Tag[];
+};
+
+/** Due rows, the oldest first. `turns`: where the turns through the accounts have ended. */
+export type DueRows = {
+  messages: readonly MessageState[];
+  hostWaitlists: readonly HostWaitlist[];
+  limiters: readonly Limiter[];
+  schedules: readonly Schedule[];
+  waiters: readonly Waiter[];
+  turns: Turns;
 };
 
 /**
- * The rows that a decision reads and changes. They are the rows that it asked for, with the changes of
- * earlier commands in the batch.
+ * The rows that a decision reads and changes, with the changes of earlier commands in the batch. Every read
+ * shows what is stored. If a row is not loaded yet, the store loads it, and may run the decision again.
  */
 export interface Draft {
   /** Returns a row, or undefined if it does not exist. */
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined;
-  /** Returns a row without its body. The decision may have asked for it with or without the body. */
+  /** Returns a row without its body, which is then not loaded. */
   getWithoutBody<T extends BodyTableName>(table: T, ...key: Key): WithoutBody<Rows[T]> | undefined;
   /** Writes a row, which replaces the row with the same key. */
   put<T extends TableName>(table: T, row: Rows[T]): void;
@@ -197,99 +178,30 @@ export interface Draft {
   drop(table: TableName, ...key: Key): void;
   /** Moves an entry from the log to the kept log. Its tags stay. */
   moveToKeptLog(row: LogRow): void;
-  /**
-   * Returns the entries of a message in the kept log, without their bodies. The decision must have asked for
-   * them (`Needs.keptLogMessages`).
-   */
+  /** Returns the entries of a message in the kept log, without their bodies. */
   listKeptLog(account: AccountId, messageId: MessageId): readonly LogRow[];
-  /** Returns the due messages that were asked for and are still due. */
-  due(): readonly MessageState[];
-  /** Returns the due waitlists of hosts. */
-  dueHostWaitlists(): readonly HostWaitlist[];
-  /** Returns the due limiters. */
-  dueLimiters(): readonly Limiter[];
-  /** Returns the due schedules. */
-  dueSchedules(): readonly Schedule[];
-  /** Returns the due waiters. */
-  dueWaiters(): readonly Waiter[];
-  /** Returns where the turns through the accounts have ended. */
-  turns(): Turns;
-  /** Returns the rows of a run that were asked for, in the order of their ids. */
-  listRunRows<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][];
-  /**
-   * Reports whether all unfinished messages of a run were asked for. A decision must ask for them before it
-   * ends the run.
-   */
-  mayEndRun(account: AccountId, run: RunKey): boolean;
-  /**
-   * Returns the history of a run, or one entry of it, in no particular order. Throws `RetryInNextBatch` if
-   * the batch had no room for it.
-   */
+  /** Returns due rows that are still due. */
+  due(need: DueNeed): DueRows;
+  /** Returns the rows of a run, in the order of their ids. `event` selects those of one event. */
+  listRunRows<T extends RunTableName>(table: T, run: RunNeed, event?: string): readonly RunRows[T][];
+  /** Returns the history of a run, or one entry of it, in no particular order. */
   listSteps(account: AccountId, run: RunKey, stepKey?: string): readonly Step[];
   /**
-   * Returns the messages at the head of a waitlist that were asked for and are still in it. A caller that
-   * needs only one message stops after it.
+   * Returns all messages that are still in a waitlist, in order of acceptance. They are loaded as far as the
+   * caller goes, `limit` at a time.
    */
-  waitlistHead(account: AccountId, waitlist: string): Iterable<MessageState>;
+  waitlist(waitlist: WaitlistHead): Iterable<MessageState>;
+  /** Returns messages that are leased by other nodes. */
+  leasedByOthers(need: LeasedNeed): readonly MessageState[];
+  /** Returns expired rows of an account. */
+  expired(need: ExpiredNeed): ExpiredRows;
   /**
-   * Reports whether `waitlistHead` returns the whole waitlist. False: more messages may follow those that it
-   * returns.
+   * Returns how many of these an account has, with the changes of the batch. On a shared database, no other
+   * transaction creates one until this transaction ends.
    */
-  isWholeWaitlist(account: AccountId, waitlist: string): boolean;
-  /** Returns the messages of `Needs.leasedByOthers`. */
-  leasedByOthers(): readonly MessageState[];
-  /**
-   * Returns the expired rows that were asked for. Throws `RetryInNextBatch` if other commands of the batch
-   * have asked as well.
-   */
-  expired(account: AccountId): {
-    log: readonly LogRow[];
-    /** Without their bodies. */
-    keptLog: readonly LogRow[];
-    deadLetters: readonly WithoutBody<DeadLetter>[];
-    deduplications: readonly Deduplication[];
-    audit: readonly AuditEntry[];
-    runs: readonly Run[];
-    /** Steps of these runs, in the order of the runs, up to the limit; without their bodies. */
-    steps: readonly Step[];
-    usage: readonly Usage[];
-    timeIndex: readonly Tag[];
-  };
-  /**
-   * Returns how many of these an account has, with the changes of the batch. The decision must have asked for
-   * it (`Needs.quotaCounts`).
-   */
-  readQuotaCount(account: AccountId, name: CountNeed["name"]): number;
-  /**
-   * Reports whether this node has capacity for one more delivery to a host: see `core/admission/capacity.ts`.
-   */
-  hasCapacity(account: AccountId, host: string): boolean;
-  /** Reports whether there is no capacity because the account already holds its share of this node. */
-  isDenied(account: AccountId, host: string): boolean;
-  /** Takes capacity for a delivery to a host, and `size` bytes of memory. Returns false if there is none. */
-  takeCapacity(account: AccountId, host: string, size: number): boolean;
-  /**
-   * Reports whether the stored message of a message to send has been looked up. False: other messages used up
-   * the bytes of the batch, and this message is left for the next claim.
-   */
-  isBodyLoaded(message: Pick<MessageState, "account" | "id">): boolean;
-  /**
-   * Reports whether a message was left because its destination has used its share of the bytes of the batch.
-   * Such a message is held in the waitlist of its host.
-   */
-  isOverByteShare(message: Pick<MessageState, "account" | "host">): boolean;
-  /** Reports whether the batch has no other command. */
-  isAlone(): boolean;
-  /**
-   * Reports whether due messages of this account wait for a claim, so that a new message must not overtake
-   * them.
-   */
-  hasBacklog(account: AccountId): boolean;
-  /**
-   * Reports whether a message to this host may be sent at once in spite of the backlog: see
-   * `core/admission/capacity.ts`.
-   */
-  isNewcomer(account: AccountId, host: string): boolean;
+  readQuotaCount(need: CountNeed): number;
+  /** The deliveries that this node may start now. */
+  readonly capacity: NodeCapacity;
   /**
    * Records in the time index that a row with this id is about a message: see `core/search/timeIndex.ts`.
    * Loads nothing.
@@ -308,6 +220,32 @@ export interface Draft {
   abort(lease: LeaseRef): void;
 }
 
+/** The deliveries that a node may start now: see `core/admission/capacity.ts`. */
+export interface NodeCapacity {
+  /** Reports whether there is capacity for one more delivery to a host. */
+  has(account: AccountId, host: string): boolean;
+  /** Reports whether there is no capacity because the account already holds its share of this node. */
+  isDenied(account: AccountId, host: string): boolean;
+  /** Takes capacity for a delivery to a host, and `size` bytes of memory. Returns false if there is none. */
+  take(account: AccountId, host: string, size: number): boolean;
+  /** Loads the stored message of a message to send, if the bytes of the batch allow it. */
+  loadBody(message: MessageState): BodyAdmission;
+  /**
+   * Reports whether due messages of this account wait for a claim, so that a new message must not overtake
+   * them.
+   */
+  hasBacklog(account: AccountId): boolean;
+  /** Reports whether a message to this host may be sent at once in spite of the backlog. */
+  isNewcomer(account: AccountId, host: string): boolean;
+}
+
+/**
+ * Whether the stored message of a message to send was loaded. `full`: the batch has no bytes left, so the
+ * message is left for the next claim. `overShare`: its destination has used its share of the bytes, so the
+ * message is held in the waitlist of its host.
+ */
+export type BodyAdmission = "loaded" | "full" | "overShare";
+
 /** Everything that a decision may use besides its draft. */
 export type Moment = {
   readonly now: Millis;
@@ -321,22 +259,22 @@ export type Moment = {
 };
 
 /**
- * A decision: the rows that it reads, and the changes that follow. A decision is pure and synchronous, and
- * may run again with the same input.
+ * A decision: the changes that follow from an input and the stored rows. A decision is pure and synchronous,
+ * and may run again with the same input.
  */
 export type Decision<Input, Answer> = {
-  /** Returns the rows to load for an input. */
-  needs(input: Input): Needs;
-  /**
-   * Returns more rows to load, once the rows that were asked for before are loaded. It is called until it
-   * returns nothing new.
-   */
-  further?(input: Input, draft: Draft): Needs;
+  /** Returns the rows to load together before the decision runs: see `Hint`. */
+  hint?(input: Input): Hint;
   /** Writes the changes to the draft and returns the answer. */
   decide(input: Input, draft: Draft, moment: Moment): Answer;
 };
 
-/** See `Needs.leasedByOthers`. */
+/**
+ * Messages that are leased by other nodes. Without a `session`, these are the messages of all other nodes;
+ * use this only if no other node can be alive. With a `session`, they are those that `node` leased until a
+ * time between `after` and `until`, if it still has this session. The session then stays the same until the
+ * transaction ends.
+ */
 export type LeasedNeed = {
   node: NodeId;
   limit: number;

@@ -113,15 +113,11 @@ export const nodeEndedDueAt: Millis = 1;
  * more, messages may be missed; these are sent when their leases expire.
  */
 export const takeOver: Decision<NodeSession & { now: Millis; limit: number }, { reclaimed: number }> = {
-  needs: ({ node, session, now, limit }) => ({
-    leasedByOthers: {
-      node,
-      limit,
-      session: { number: session, after: now - spans.lease, until: now + 2 * spans.lease },
-    },
-  }),
-  decide: ({ node }, draft) => {
-    const states = draft.leasedByOthers().filter(({ leasedBy }) => leasedBy === node);
+  decide: ({ node, session, now, limit }, draft) => {
+    const span = { number: session, after: now - spans.lease, until: now + 2 * spans.lease };
+    const states = draft
+      .leasedByOthers({ node, limit, session: span })
+      .filter(({ leasedBy }) => leasedBy === node);
     for (const state of states) draft.put("messages", { ...state, dueAt: nodeEndedDueAt });
     return { reclaimed: states.length };
   },

@@ -108,7 +108,7 @@ export const retaggedTables: ReadonlySet<TableName> = new Set(["runs"]);
 
 /**
  * Removes everything that is kept of a finished message: the stored message, and its entries in the kept log.
- * Returns the number of these entries. The entries must be loaded (`Needs.keptLogMessages`).
+ * Returns the number of these entries.
  */
 export function forgetMessage(
   draft: Draft,

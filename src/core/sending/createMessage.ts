@@ -29,9 +29,6 @@ type AcceptInput = { account: Account; input: SingleInput; slot?: MessageId | nu
  * Creates a message and returns it as stored. If the message is due, passes all gates and overtakes no other
  * message, it is leased to this node and passed to the dispatcher in the same transaction. If it is due but a
  * limiter stops it, it is held in the waitlist of that limiter. Otherwise it is left for a claim.
- *
- * The caller must have loaded the rows for its destination (`destinationNeeds`), its limiters and, for a
- * callback, the slot that it shares.
  */
 export function accept(
   draft: Draft,
@@ -48,7 +45,7 @@ export function accept(
     isDue &&
     stoppedAt === null &&
     maySendAtOnce(draft, state) &&
-    draft.takeCapacity(account.id, state.host, state.size);
+    draft.capacity.take(account.id, state.host, state.size);
   const message = makeStoredMessage(input, {
     account: account.id,
     id: state.id,
@@ -123,4 +120,4 @@ function createLimiters(
  * without running deliveries. A backlog of one host therefore does not block other hosts.
  */
 const maySendAtOnce = (draft: Draft, { account, host }: MessageState): boolean =>
-  !draft.hasBacklog(account) || draft.isNewcomer(account, host);
+  !draft.capacity.hasBacklog(account) || draft.capacity.isNewcomer(account, host);

@@ -107,9 +107,9 @@ const damagedOutcome = {
   error: "the stored message is damaged, so it is not sent; publish it again, or restore a backup",
 };
 
-/** Reports whether the stored content of a message was loaded, and is damaged or missing. */
+/** Reports whether the stored content of an unfinished message is damaged or missing. */
 export function isContentDamaged(draft: Draft, state: MessageState): boolean {
-  if (!isUnfinished(state) || !draft.isBodyLoaded(state)) return false;
+  if (!isUnfinished(state)) return false;
   const message = draft.get("storedMessages", state.account, state.id);
   return !message || message.damaged === true;
 }

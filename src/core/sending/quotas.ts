@@ -1,10 +1,10 @@
-import type { Draft, Needs, TableName } from "../decision/command.ts";
+import type { Draft, TableName } from "../decision/command.ts";
 import type { ErrorCode } from "../values/errors.ts";
 import { Refusal } from "../values/errors.ts";
 import { listGateBounds, parseGate, queueGate } from "../admission/gate.ts";
 import { findLimiter } from "../admission/limiter.ts";
 import { limits } from "../values/limits.ts";
-import type { Account, AccountId } from "../model/message.ts";
+import type { Account } from "../model/message.ts";
 import { formatRaiseHint, readLimits } from "../accounts/plans.ts";
 
 // Quotas limit how many queues, schedules, sources, tokens and URL groups an account may have. Existing rows
@@ -48,34 +48,6 @@ function readQuota(account: Account, { name, maxQueues = limits.queues }: QuotaR
   return name === "queues" ? Math.min(own, maxQueues) : own;
 }
 
-/**
- * Returns what the creation of a row needs: the number of existing rows, counted up to the limit. The account
- * must be loaded.
- */
-export function quotaNeeds(
-  draft: Draft,
-  account: AccountId,
-  request: QuotaRequest,
-): Pick<Needs, "quotaCounts"> {
-  const owner = draft.get("accounts", account);
-  return owner ? { quotaCounts: [{ account, name: request.name, limit: readQuota(owner, request) }] } : {};
-}
-
-/**
- * Returns what messages to queues need: the number of existing queues if one of these queues is new,
- * otherwise nothing. The account must be loaded.
- */
-export function queueQuotaNeeds(
-  draft: Draft,
-  account: AccountId,
-  { inputs, maxQueues }: { inputs: readonly { queue: string | null }[] } & QueueLimit,
-): Pick<Needs, "quotaCounts"> {
-  const isNew = inputs.some(
-    ({ queue }) => queue !== null && !findLimiter(draft, { account, gate: queueGate(queue) }),
-  );
-  return isNew ? quotaNeeds(draft, account, { name: "queues", maxQueues }) : {};
-}
-
 /** Returns why an account may not create another row; null if it may. */
 export function findQuotaRefusal(
   draft: Draft,
@@ -83,7 +55,7 @@ export function findQuotaRefusal(
   request: QuotaRequest,
 ): { refused: ErrorCode; message: string } | null {
   const quota = readQuota(account, request);
-  const count = draft.readQuotaCount(account.id, request.name);
+  const count = draft.readQuotaCount({ account: account.id, name: request.name, limit: quota });
   if (count < quota) return null;
   const isServerLimit = request.name === "queues" && quota < readLimits(account).queues;
   const raise = isServerLimit

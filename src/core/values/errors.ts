@@ -51,12 +51,6 @@ export type RemainingQuota = { limit: number; remaining: number; resetAt: number
 type RetryHints = { remainingQuota?: RemainingQuota | undefined; retryAfter?: number | undefined };
 
 /**
- * A decision needs more rows than its batch has loaded. It changes nothing, and is decided again in its own
- * batch.
- */
-export class RetryInNextBatch extends Error {}
-
-/**
  * An error that is the caller's fault, with a message for the caller. Any other thrown error is a fault of
  * the server.
  */

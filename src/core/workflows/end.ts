@@ -1,12 +1,10 @@
-import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
+import type { Decision, Draft, Moment } from "../decision/command.ts";
 import type { Cancelled, NotDone } from "../values/errors.ts";
 import { toFailedMember, Refusal } from "../values/errors.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
-import { admissionNeeds, destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { appendStep, findOngoingRun, findRunIfOngoing, fitsHistory, noRoomRefusal } from "./history.ts";
 import type { OngoingRun } from "./history.ts";
-import { mergeNeeds } from "../decision/needs.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 import { requireAccount } from "../accounts/plans.ts";
@@ -16,63 +14,6 @@ import type { Invoker, Run, RunState } from "../model/run.ts";
 import { parseStepHead } from "../model/run.ts";
 import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
 import { dropWaiter } from "./waiters.ts";
-
-/**
- * Returns what the end of a run needs: all rows of the run. If another run invoked it, also returns the rows
- * of that run which change.
- */
-export function endingNeeds(draft: Draft, account: AccountId, key: RunKey): Needs {
-  const run = draft.get("runs", account, key);
-  const active = run && draft.get("activeRuns", account, run.runId);
-  const isActive = active?.run === key;
-  const gates = isActive
-    ? admissionNeeds(draft, draft.listRunRows("messages", account, key))
-    : { queueSlots: [], limiters: [] };
-  const invokerKeys = run?.invoker && isActive ? invokerNeeds(draft, account, run.invoker) : noInvokerNeeds;
-  return {
-    runs: [[account, key], ...invokerKeys.runs],
-    activeRuns: [...(run ? [[account, run.runId] as const] : []), ...invokerKeys.activeRuns],
-    runRows: isActive ? runTables.map((table) => ({ account, run: key, table })) : [],
-    waiters: invokerKeys.waiters,
-    queueSlots: gates.queueSlots,
-    limiters: [...gates.limiters, ...invokerKeys.limiters],
-    hostWaitlists: invokerKeys.hostWaitlists,
-    endpoints: invokerKeys.endpoints,
-    withoutBodies: { steps: invokerKeys.steps },
-  };
-}
-
-/** The tables whose rows are removed when a run ends. */
-const runTables = ["messages", "waiters", "notifications"] as const;
-
-const none: readonly Key[] = [];
-const noInvokerNeeds = {
-  runs: none,
-  activeRuns: none,
-  limiters: none,
-  hostWaitlists: none,
-  endpoints: none,
-  steps: none,
-  waiters: none,
-};
-
-function invokerNeeds(
-  draft: Draft,
-  account: AccountId,
-  { run, runId, url, step }: Invoker,
-): typeof noInvokerNeeds {
-  const invoking = draft.get("runs", account, run);
-  return {
-    runs: [[account, run]],
-    activeRuns: [[account, runId]],
-    limiters: invoking
-      ? listLimiterKeysFor(account, [{ queue: null, flowControl: invoking.settings.flowControl }])
-      : [],
-    ...destinationNeeds(account, [url]),
-    steps: [[account, toStepId(run, toStepKey("step", parseStepHead(step), -1))]],
-    waiters: [[account, toWaiterId(run, step)]],
-  };
-}
 
 /** The state of a run at its end, with its result or its failure. */
 export type RunEnding = { state: Exclude<RunState, "RUN_STARTED">; result?: Bytes; failure?: Run["failure"] };
@@ -89,12 +30,12 @@ export function endRun(
 ): Run {
   const { run, active } = ongoing;
   draft.drop("activeRuns", account.id, active.runId);
-  for (const state of draft.listRunRows("messages", account.id, run.id)) {
+  for (const state of draft.listRunRows("messages", { account: account.id, run: run.id })) {
     if (state.state !== "active") dropMessage(draft, moment, state);
   }
-  for (const { id } of draft.listRunRows("waiters", account.id, run.id))
+  for (const { id } of draft.listRunRows("waiters", { account: account.id, run: run.id }))
     draft.drop("waiters", account.id, id);
-  for (const { id } of draft.listRunRows("notifications", account.id, run.id))
+  for (const { id } of draft.listRunRows("notifications", { account: account.id, run: run.id }))
     draft.drop("notifications", account.id, id);
   const ended: Run = {
     ...run,
@@ -116,10 +57,6 @@ export function dropMessage(draft: Draft, moment: Moment, state: MessageState): 
   log(draft, moment, { message: state, row: { states: ["CANCELLED"] } });
   release(draft, moment, state);
 }
-
-/** Returns the keys of the runs of these messages. */
-export const listRunKeys = (states: readonly MessageState[]): Key[] =>
-  states.flatMap(({ account, run }) => (run === null ? [] : [[account, run] as const]));
 
 /**
  * Reports whether the run of a message has ended while the message was being sent. The run must be loaded.
@@ -192,19 +129,6 @@ function makeInvokeResult({ state, body }: Run): { body?: string; isCanceled: bo
 
 type Named = { account: AccountId; runIds: readonly string[] };
 
-const namedRunNeeds = ({ account, runIds }: Named): Needs => ({
-  accounts: [[account]],
-  activeRuns: runIds.map((runId) => [account, runId] as const),
-});
-
-const namedEndingNeeds = ({ account, runIds }: Named, draft: Draft): Needs =>
-  mergeNeeds(
-    runIds.flatMap((runId) => {
-      const active = draft.get("activeRuns", account, runId);
-      return active ? [endingNeeds(draft, account, active.run)] : [];
-    }),
-  );
-
 /**
  * Ends a run successfully, with the body that it returned. Does nothing for a run that has ended. `scope` has
  * the rights of a limited token. Throws `Refusal` if such a token may not publish to the endpoint of the run.
@@ -213,8 +137,7 @@ export const finishRun: Decision<
   { account: AccountId; runId: string; body: Bytes; scope?: Scope },
   { finished: boolean }
 > = {
-  needs: ({ account, runId }) => namedRunNeeds({ account, runIds: [runId] }),
-  further: ({ account, runId }, draft) => namedEndingNeeds({ account, runIds: [runId] }, draft),
+  hint: ({ account, runId }) => ({ accounts: [[account]], activeRuns: [[account, runId]] }),
   decide: ({ account: id, runId, body, scope }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
     const ongoing = findOngoingRun(draft, id, runId);
@@ -232,8 +155,6 @@ export const finishRun: Decision<
  * only runs with these keys are cancelled. A later run with the same run id then continues.
  */
 export const cancelRuns: Decision<Named & { keys?: readonly RunKey[] }, Cancelled> = {
-  needs: namedRunNeeds,
-  further: namedEndingNeeds,
   decide: (named, draft, moment) => {
     const account = requireAccount(draft.get("accounts", named.account));
     const keys = named.keys && new Set(named.keys);

@@ -1,6 +1,5 @@
-import type { Draft, Key, Moment, Needs } from "../decision/command.ts";
+import type { Draft, Moment } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
-import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
 import { lazyHistoryBytes, limits } from "../values/limits.ts";
 import type {
@@ -52,21 +51,6 @@ export function mustFindOngoingRun(draft: Draft, account: AccountId, runId: stri
   throw new Refusal("invalid", `workflow-runid: no active run ${JSON.stringify(runId.slice(0, 200))}`);
 }
 
-/**
- * Returns what a message of a run needs: the run, and the limiters that its messages pass. The limiters are
- * known only once the run is loaded.
- */
-export function runNeeds(draft: Draft, account: AccountId, runId: string): { runs: Key[]; limiters: Key[] } {
-  const active = draft.get("activeRuns", account, runId);
-  const run = active && draft.get("runs", account, active.run);
-  return {
-    runs: active ? [[account, active.run]] : [],
-    limiters: run
-      ? listLimiterKeysFor(account, [{ queue: null, flowControl: run.settings.flowControl }])
-      : [],
-  };
-}
-
 /** A step to append, and the properties of its message that differ from those of the run. */
 export type NewStep = {
   callType: CallType;
@@ -86,8 +70,7 @@ export type NewStep = {
 };
 
 /**
- * Appends a step to the history of a run and creates the message that carries it. The destination and the
- * limiters of the message must be loaded.
+ * Appends a step to the history of a run and creates the message that carries it.
  */
 export function appendStep(
   draft: Draft,
@@ -226,27 +209,6 @@ export const formatNoRoom = ({ active: { runId, size } }: OngoingRun, subject: s
 
 /** A message that is a step of a run, or a call to a third party for a run. */
 export type StepInput = MessageInput & { post: Extract<RunPost, { kind: "step" | "call" }> };
-
-/**
- * Returns what the post of a step needs: its run, its destination, the waiter of the step, and an earlier
- * post of the same step.
- */
-export const stepNeeds = (
-  draft: Draft,
-  account: AccountId,
-  { post: { runId, kind, head }, url, flowControl }: StepInput,
-): Needs => {
-  const active = draft.get("activeRuns", account, runId);
-  const { runs, limiters } = runNeeds(draft, account, runId);
-  const stepKey = toStepKey(kind === "call" ? "toCallback" : "step", head, -1);
-  return {
-    runs,
-    ...destinationNeeds(account, [url]),
-    withoutBodies: { steps: active ? [[account, toStepId(active.run, stepKey)]] : [] },
-    waiters: active && head ? [[account, toWaiterId(active.run, head)]] : [],
-    limiters: [...limiters, ...listLimiterKeysFor(account, [{ queue: null, flowControl }])],
-  };
-};
 
 /**
  * Accepts a step that an endpoint posted for its run. An endpoint posts a step again if it did not learn that

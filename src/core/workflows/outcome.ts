@@ -1,13 +1,11 @@
 import { makeCallbackInput } from "../sending/callback.ts";
-import type { Draft, Moment, Needs, StepsNeed } from "../decision/command.ts";
-import { endingNeeds, endRun } from "./end.ts";
+import type { Draft, Moment, StepsNeed } from "../decision/command.ts";
+import { endRun } from "./end.ts";
 import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
-import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { accept } from "../sending/createMessage.ts";
 import type { OngoingRun } from "./history.ts";
-import { RetryInNextBatch } from "../values/errors.ts";
-import { appendStep, findRunIfOngoing, fitsHistory, runNeeds, formatNoRoom } from "./history.ts";
+import { appendStep, findRunIfOngoing, fitsHistory, formatNoRoom } from "./history.ts";
 import { toTag } from "../search/tags.ts";
 import { noBytes } from "../model/message.ts";
 import type {
@@ -21,7 +19,6 @@ import type {
   RunPart,
 } from "../model/message.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
-import { mergeNeeds } from "../decision/needs.ts";
 import type { Failure } from "../sending/outcome.ts";
 import {
   toLoggedResponse,
@@ -50,78 +47,18 @@ export type WithRun<E> = E & { run: RunPart };
 export const belongsToRun = <E extends WithoutBody<StoredMessage>>(message: E): message is WithRun<E> =>
   message.run !== undefined && message.run.kind !== "failure";
 
-/** A message of a run and its outcome. `state` is present only if the message may be sent again. */
-type ExpectedOutcome = {
-  message: WithRun<WithoutBody<StoredMessage>>;
-  outcome: DestinationResponse;
-  state?: MessageState | undefined;
-};
-
-/**
- * Returns what the outcome of a message of a run needs: the run and, if the outcome may end the run, all rows
- * that the end of the run changes.
- */
-export function runOutcomeNeeds(draft: Draft, { message, outcome, state }: ExpectedOutcome): Needs {
-  const { account, run: part } = message;
-  const messageNeeds: Needs = {
-    runs: [[account, part.run]],
-    activeRuns: [[account, part.runId]],
-    ...destinationNeeds(account, [message.url]),
-    withoutBodies: { steps: part.kind === "call" ? [[account, toStepId(part.run, part.stepKey)]] : [] },
-  };
-  const ongoing = findRunIfOngoing(draft, account, part);
-  if (!ongoing) return messageNeeds;
-  // The time of the retry does not matter here.
-  const nextAction = state
-    ? decideNextAction({ message, outcome, retried: countRetries(state), now: 0 }).kind
-    : "failed";
-  const ongoingNeeds = runNeeds(draft, account, part.runId);
-  if (part.kind === "call") {
-    if (nextAction === "retry") return messageNeeds;
-    const isSound = !draft.getWithoutBody("steps", account, toStepId(part.run, part.stepKey))?.damaged;
-    const ending =
-      isSound && certainlyFits(ongoing, part, outcome)
-        ? []
-        : [endingNeeds(draft, account, part.run), failureNeeds(account, ongoing.run, outcome)];
-    return mergeNeeds([messageNeeds, ongoingNeeds, { storedMessages: [[account, message.id]] }, ...ending]);
-  }
-  if (nextAction !== "failed" && findOutcomeProblem(part, outcome, []) === null) return messageNeeds;
-  return mergeNeeds([
-    messageNeeds,
-    ongoingNeeds,
-    endingNeeds(draft, account, part.run),
-    failureNeeds(account, ongoing.run, outcome),
-  ]);
-}
-
-/**
- * Reports whether the response of a third party certainly fits into the history. The size is estimated,
- * because the step does not exist yet. The step will contain the request and the response in base64, and the
- * headers of both.
- */
-const certainlyFits = (ongoing: OngoingRun, { size }: RunPart, { body }: DestinationResponse): boolean =>
-  fitsHistory(ongoing, 2 * (body.byteLength + size) + 1024 * 1024);
-
 /**
  * Returns why a run cannot continue after this outcome; null if it can. The response of a third party is
  * never a reason, because the run itself judges it.
  */
-const findOutcomeProblem = (
-  { kind, first }: RunPart,
+function findOutcomeProblem(
+  draft: Draft,
+  { account, run: { kind, first, run } }: WithRun<WithoutBody<StoredMessage>>,
   outcome: DestinationResponse,
-  steps: readonly Pick<Step, "head">[],
-): string | null =>
-  kind === "call" ? null : findRunProblem({ outcome, steps, ...(first === undefined ? {} : { first }) });
-
-function failureNeeds(account: Account["id"], run: Run, outcome: DestinationResponse): Needs {
-  const { failureCallback } = run.settings;
-  const isMismatch = !isSuccess(outcome) && findRunProblem({ outcome, steps: [] }) !== null;
-  return {
-    runRows: isMismatch ? [{ account, run: run.id, table: "steps" }] : [],
-    runSteps: failureCallback ? [reportedStepsNeed(run)] : [],
-    ...(failureCallback && destinationNeeds(account, [failureCallback.url])),
-    limiters: failureCallback ? listLimiterKeysFor(account, [{ ...failureCallback, queue: null }]) : [],
-  };
+): string | null {
+  if (kind === "call") return null;
+  const listSteps = (): readonly Pick<Step, "head">[] => draft.listRunRows("steps", { account, run });
+  return findRunProblem({ outcome, listSteps, ...(first === undefined ? {} : { first }) });
 }
 
 /**
@@ -149,8 +86,7 @@ export function applyRunOutcome(
   const { message, state, outcome } = attempt;
   const { run: part } = message;
   const ongoing = findRunIfOngoing(draft, message.account, part);
-  const steps = draft.listRunRows("steps", message.account, part.run);
-  const problem = findOutcomeProblem(part, outcome, steps);
+  const problem = findOutcomeProblem(draft, message, outcome);
   const nextAction = decideNextAction({ message, outcome, retried: countRetries(state), now: moment.now });
   if (nextAction.kind === "delivered" && (problem === null || !ongoing)) {
     const tooLong =
@@ -212,10 +148,7 @@ function appendCallResult(
   const { callback } = message;
   if (!callback) return null;
   const call = draft.getWithoutBody("steps", account.id, toStepId(ongoing.run.id, message.run.stepKey));
-  if (call?.damaged) {
-    if (!draft.mayEndRun(account.id, ongoing.run.id)) throw new RetryInNextBatch();
-    return "the step that called the third party is damaged in the store";
-  }
+  if (call?.damaged) return "the step that called the third party is damaged in the store";
   const reportsOn = { kind: "callback", messageId: message.id, dlqId: null } as const;
   const retried = countRetries(state);
   // This response is the last one. A client that sees remaining retries would expect another response, and
@@ -232,8 +165,6 @@ function appendCallResult(
   };
   const { body, headers } = makeCallbackInput({ callback, ...content });
   if (!fitsHistory(ongoing, body.byteLength)) {
-    // Other messages of this batch have made the history longer.
-    if (!draft.mayEndRun(account.id, ongoing.run.id)) throw new RetryInNextBatch();
     const step = call?.head ? `step ${call.head.stepId} ${JSON.stringify(call.head.stepName)}` : "a step";
     return `${step}: ${formatNoRoom(ongoing, "the response of the third party")}`;
   }
@@ -295,7 +226,9 @@ function failRun(
   };
   draft.drop("messages", state.account, state.id);
   putDeadLetter(draft, deadLetter);
-  const others = draft.listRunRows("messages", account.id, run.id).filter(({ id }) => id !== state.id);
+  const others = draft
+    .listRunRows("messages", { account: account.id, run: run.id })
+    .filter(({ id }) => id !== state.id);
   const failure: RunFailure = {
     messageId: state.id,
     dlqId: deadLetter.id,

@@ -6,14 +6,15 @@ import type { Step } from "../model/run.ts";
 type StepWithHead = Pick<Step, "head">;
 type ProblemInput = {
   outcome: DestinationResponse;
-  steps: readonly StepWithHead[];
+  /** Returns the steps of the history. Called only if the problem may be in the history. */
+  listSteps: () => readonly StepWithHead[];
   first?: "detect" | "rest";
 };
 
 /** Returns why a run cannot continue, so that retries would be futile; null if it can. */
-export function findRunProblem({ outcome, steps, first }: ProblemInput): string | null {
+export function findRunProblem({ outcome, listSteps, first }: ProblemInput): string | null {
   if (isSuccess(outcome)) return first === undefined ? null : findDetectionProblem(outcome, first);
-  return outcome.status === 500 ? findHistoryMismatch(outcome.body, steps) : null;
+  return outcome.status === 500 ? findHistoryMismatch(outcome.body, listSteps) : null;
 }
 
 /**
@@ -38,14 +39,14 @@ const hasProtocolHeader = (headers: DestinationResponse["headers"], name: string
  * Returns how the history differs from the code of the endpoint. This is taken from the error message of the
  * client; null if the message reports no difference.
  */
-function findHistoryMismatch(body: Bytes, steps: readonly StepWithHead[]): string | null {
+function findHistoryMismatch(body: Bytes, listSteps: ProblemInput["listSteps"]): string | null {
   const { message } = readError(body);
   if (!message.startsWith("Incompatible ")) return null;
   const [, field, ran, had] =
     /Incompatible step (name|type)\. Expected '([^']*)', got '([^']*)' from the request/.exec(message) ?? [];
   if (field === undefined || ran === undefined || had === undefined)
     return `the code does not fit the history: ${message.slice(0, 500)}`;
-  const step = steps.find(
+  const step = listSteps().find(
     ({ head }) => head && (field === "name" ? head.stepName : head.stepType) === had && head.stepId > 0,
   );
   const where = step?.head ? `step ${step.head.stepId}` : "a step";

@@ -1,9 +1,8 @@
 import { brandNames } from "../values/brand.ts";
-import type { Draft, Moment, Needs } from "../decision/command.ts";
+import type { Draft, Moment } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
-import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import type { OngoingRun, RunPostResult } from "./history.ts";
-import { appendStep, checkHistory, mustFindOngoingRun, runNeeds, sendStep } from "./history.ts";
+import { appendStep, checkHistory, mustFindOngoingRun, sendStep } from "./history.ts";
 import type {
   Account,
   AccountId,
@@ -29,34 +28,6 @@ export const listNamedRuns = (account: AccountId, post: RunPost): (readonly [Acc
   ...(post.runId === "" ? [] : [[account, post.runId] as const]),
   ...(post.kind === "start" && post.invoker ? [[account, post.invoker.runId] as const] : []),
 ];
-
-/**
- * Returns what the start of a run needs: an active run with the same id, the run that invokes it, and its
- * destinations.
- */
-export function startNeeds(draft: Draft, account: AccountId, { post, url, flowControl }: StartInput): Needs {
-  const { invoker } = post;
-  const active = draft.get("activeRuns", account, post.runId);
-  const ownNeeds = runNeeds(draft, account, post.runId);
-  const parentNeeds = invoker ? runNeeds(draft, account, invoker.runId) : null;
-  const invokerRun = invoker && draft.get("activeRuns", account, invoker.runId);
-  return {
-    // A run may end in the batch in which it starts; the run that invoked it continues then.
-    ...destinationNeeds(account, [url, ...(invoker ? [invoker.url] : [])]),
-    runs: [...ownNeeds.runs, ...(parentNeeds?.runs ?? [])],
-    limiters: [
-      ...listLimiterKeysFor(account, [{ queue: null, flowControl }]),
-      ...ownNeeds.limiters,
-      ...(parentNeeds?.limiters ?? []),
-    ],
-    runSteps:
-      active && post.origin === "again" ? [{ account, run: active.run, stepKey: initialStepKey }] : [],
-    withoutBodies: {
-      steps: invoker && invokerRun ? [[account, toResultId(invokerRun.run, invoker.step)]] : [],
-    },
-    waiters: invoker && invokerRun ? [[account, toWaiterId(invokerRun.run, invoker.step)]] : [],
-  };
-}
 
 /**
  * Starts a run. The run exists from now on, even if its first message is delayed. If the post names no run

@@ -1,5 +1,5 @@
-import type { Decision, Draft, Moment, Needs } from "../decision/command.ts";
-import { RetryInNextBatch, Refusal } from "../values/errors.ts";
+import type { Decision, Draft, Moment } from "../decision/command.ts";
+import { Refusal } from "../values/errors.ts";
 import type { OngoingRun } from "./history.ts";
 import {
   appendStep,
@@ -8,13 +8,11 @@ import {
   findRunIfOngoing,
   fitsHistory,
   mustFindOngoingRun,
-  runNeeds,
   noRoomRefusal,
 } from "./history.ts";
-import { destinationNeeds, mergeDestinationNeeds } from "../admission/needs.ts";
 import { limits } from "../values/limits.ts";
+import { noBytes } from "../model/message.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis, WithoutBody } from "../model/message.ts";
-import { mergeNeeds } from "../decision/needs.ts";
 import { requireAccount, formatRaiseHint, readLimits } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import type { Notification, Waiter } from "../model/run.ts";
@@ -48,21 +46,6 @@ type WaitInput = { account: AccountId; runId: string; waiter: WaitPost; scope?: 
  * may not send the history to the URLs of the post.
  */
 export const wait: Decision<WaitInput, { waits: boolean }> = {
-  needs: ({ account, runId }) => ({ accounts: [[account]], activeRuns: [[account, runId]] }),
-  further: ({ account, runId, waiter: { step, url, kind, event } }, draft) => {
-    const active = draft.get("activeRuns", account, runId);
-    if (!active) return {};
-    const { run } = active;
-    const [stored] = listStoredEvents(draft, { account, run, kind, event });
-    return {
-      ...runNeeds(draft, account, runId),
-      runRows: [{ account, run, table: "notifications", event }],
-      notifications: stored ? [[account, stored.id]] : [],
-      withoutBodies: { steps: [[account, toResultId(active.run, step)]] },
-      waiters: [[account, toWaiterId(active.run, step)]],
-      ...destinationNeeds(account, [url]),
-    };
-  },
   decide: ({ account: id, runId, waiter: post, scope }, draft, moment) => {
     const account = requireAccount(draft.get("accounts", id));
     const ongoing = mustFindOngoingRun(draft, id, runId);
@@ -98,9 +81,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
       putWaiter(draft, waiter);
       return { waits: true };
     }
-    const body = draft.get("notifications", id, stored.id)?.body;
-    // Another command of this batch has taken the event that was loaded.
-    if (!body) throw new RetryInNextBatch();
+    const body = draft.get("notifications", id, stored.id)?.body ?? noBytes;
     const result = makeWaitResult(waiter, body);
     const { stepId, stepName } = post.step;
     if (!fitsHistory(ongoing, result.byteLength))
@@ -134,7 +115,7 @@ const listStoredEvents = (
   draft: Draft,
   { account, run, kind, event }: Pick<Waiter, "account" | "run" | "kind" | "event">,
 ): WithoutBody<Notification>[] =>
-  draft.listRunRows("notifications", account, run).filter((one) => one.event === event && one.kind === kind);
+  draft.listRunRows("notifications", { account, run }, event).filter((one) => one.kind === kind);
 
 /** Returns the result of a wait. If `event` is null, the wait has timed out. */
 function makeWaitResult({ step, event: waitEventId, timeout }: Waiter, event: Bytes | null): Bytes {
@@ -195,41 +176,12 @@ type NotifyInput = { account: AccountId; event: string; body: Bytes } & (
  * has no room in its history.
  */
 export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boolean }> = {
-  needs: (input) => {
-    const { account } = input;
-    if ("runId" in input) return { accounts: [[account]], activeRuns: [[account, input.runId]] };
-    return { accounts: [[account]], waiters: input.waiterIds.map((id) => [account, id] as const) };
-  },
-  further: (input, draft) => {
-    const { account } = input;
-    if ("waiterIds" in input) {
-      return wakeNeeds(
-        draft,
-        input.waiterIds.flatMap((id) => draft.get("waiters", account, id) ?? []),
-      );
-    }
-    const active = draft.get("activeRuns", account, input.runId);
-    if (!active) return {};
-    const { run } = active;
-    const waiters = draft.listRunRows("waiters", account, run).filter(({ event }) => event === input.event);
-    return mergeNeeds([
-      runNeeds(draft, account, input.runId),
-      // If no step waits for the event, the event is stored if there is room.
-      {
-        runRows: [
-          { account, run, table: "waiters", event: input.event } as const,
-          { account, run, table: "notifications" } as const,
-        ],
-      },
-      wakeNeeds(draft, waiters),
-    ]);
-  },
   decide: (input, draft, moment) => {
     const account = requireAccount(draft.get("accounts", input.account));
     mustHaveStorage(account, { continuesRun: true, isDiskLow: moment.isDiskLow });
     const waiters =
       "runId" in input
-        ? waitersInRun(draft, input)
+        ? listWaiters(draft, input)
         : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
     const wanted = waiters.filter(
       ({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"),
@@ -252,12 +204,17 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
   },
 };
 
-function waitersInRun(draft: Draft, { account, runId }: { account: AccountId; runId: string }): Waiter[] {
+/** Returns the steps of a run that wait for an event, in the order in which they began to wait. */
+function listWaiters(
+  draft: Draft,
+  { account, runId, event }: { account: AccountId; runId: string; event: string },
+): Waiter[] {
   const ongoing = findOngoingRun(draft, account, runId);
   if (!ongoing) {
     throw new Refusal("not-found", `workflowRunId: no active run ${JSON.stringify(runId.slice(0, 200))}`);
   }
-  return [...draft.listRunRows("waiters", account, ongoing.run.id)].sort((a, b) => a.createdAt - b.createdAt);
+  const waiters = draft.listRunRows("waiters", { account, run: ongoing.run.id }, event);
+  return [...waiters].sort((a, b) => a.createdAt - b.createdAt);
 }
 
 function storeEvent(
@@ -267,7 +224,7 @@ function storeEvent(
 ): void {
   const { account, event, body, runId, kind } = input;
   const ongoing = mustFindOngoingRun(draft, account, runId);
-  const stored = draft.listRunRows("notifications", account, ongoing.run.id);
+  const stored = draft.listRunRows("notifications", { account, run: ongoing.run.id });
   const bytes = stored.reduce((sum, { size }) => sum + size, body.byteLength);
   if (stored.length >= limits.notifications || bytes > limits.notificationBytes) {
     const run = `the run ${runId.slice(0, 200)} keeps ${stored.length} events that no step waits for`;
@@ -288,25 +245,6 @@ function storeEvent(
     size: body.byteLength,
     body,
   });
-}
-
-/** Returns what is needed to wake waiters: their runs, and the gates that their messages pass. */
-export function wakeNeeds(draft: Draft, waiters: readonly Waiter[]): Needs {
-  return mergeNeeds([
-    {
-      accounts: waiters.map(({ account }) => [account] as const),
-      activeRuns: waiters.map(({ account, runId }) => [account, runId] as const),
-      ...mergeDestinationNeeds(
-        waiters.map(({ account, url, timeoutUrl }) =>
-          destinationNeeds(
-            account,
-            [url, timeoutUrl].filter((one) => one !== ""),
-          ),
-        ),
-      ),
-    },
-    ...waiters.map(({ account, runId }) => runNeeds(draft, account, runId)),
-  ]);
 }
 
 /** Ends waits whose deadline has passed. */

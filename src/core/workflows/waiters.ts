@@ -4,16 +4,13 @@ import type { Waiter } from "../model/run.ts";
 
 // The active run counts its waiting steps, so that they need not be loaded to be counted.
 
-/** Lets a step wait. The active run must be loaded. */
+/** Lets a step wait. */
 export function putWaiter(draft: Draft, waiter: Waiter): void {
   draft.put("waiters", waiter);
   changeWaiting(draft, waiter, 1);
 }
 
-/**
- * Ends the wait of a step. Returns false if the step did not wait. The waiter and its active run must be
- * loaded.
- */
+/** Ends the wait of a step. Returns false if the step did not wait. */
 export function dropWaiter(draft: Draft, account: AccountId, id: string): boolean {
   const waiter = draft.get("waiters", account, id);
   if (!waiter) return false;

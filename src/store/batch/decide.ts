@@ -1,30 +1,30 @@
-import { listAccountLimiterKeys } from "../../core/admission/accountLimits.ts";
-import { waitlistHeadNeeds } from "../../core/admission/waitlist.ts";
-import type { Decision, DueNeed, Key, WaitlistHead, Moment, Needs } from "../../core/decision/command.ts";
+import type { Decision, Hint, Moment } from "../../core/decision/command.ts";
 import { commands } from "../../core/commands/index.ts";
 import type { Commands } from "../../core/commands/index.ts";
-import { RetryInNextBatch, Refusal } from "../../core/values/errors.ts";
-import { laneName } from "../../core/admission/capacity.ts";
+import { Refusal } from "../../core/values/errors.ts";
 import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
-import type { AccountId, Millis } from "../../core/model/message.ts";
-import { WorkingSet } from "./workingSet.ts";
+import { createIdGenerator } from "../../core/values/ids.ts";
+import type { IdKind, Millis } from "../../core/model/message.ts";
 import type { Loader } from "./loader.ts";
 import { RecentTimeIndex } from "./recentTimeIndex.ts";
+import { RetryInNextBatch } from "./ownList.ts";
+import type { Own } from "./wantedReads.ts";
+import { WorkingSet } from "./workingSet.ts";
 import type { BatchResult, CommandCall, CommandReply, MomentSource } from "../store.ts";
 
 /**
- * The maximum number of loading rounds. No decision needs more: each round loads the rows that the rows of
- * the round before lead to.
+ * The most rounds of loading for one command. No decision needs nearly as many: each round loads what the
+ * rows of the round before lead to.
  */
-const maxRounds = 12;
+const maxRounds = 1_000;
 
-/** A call of a batch. `earlyReply`: the reply of a call that failed before its decision. */
-type PendingCall = CommandCall & { decision: Decision<unknown, unknown>; earlyReply: CommandReply | null };
+/** A command, its decision, and what it draws from the source of ids and random numbers. */
+type PendingCall = CommandCall & { decision: Decision<unknown, unknown>; moment: ReplayedMoment };
 
 /**
- * `startTime` resolves once the transaction has begun. It resolves to the time of the transaction if nodes
- * must agree on it, and to null if the time comes from `momentSource`. Most rows of the first round are
- * requested earlier, together with the beginning of the transaction.
+ * The context of a batch. `startTime`: resolves to the time of the transaction when it has begun, or to null
+ * if the time is that of `momentSource`. The rows of hints are requested together with the beginning.
+ * `usesHints`: false if nothing is loaded before a decision asks for it, which tests use.
  */
 type BatchContext = {
   loader: Loader;
@@ -33,85 +33,76 @@ type BatchContext = {
   startTime: Promise<Millis | null>;
   decisions?: Commands;
   recentTimeIndex?: RecentTimeIndex;
+  usesHints?: boolean;
 };
 
 /**
- * Runs calls one after another on rows that are loaded together. The first round loads the rows that the
- * calls name. Each later round loads the rows that the loaded rows lead to. A call that is refused or fails
- * changes nothing. The caller writes the changes of the returned set.
+ * Runs commands one after another. A command that is refused or fails makes no changes. The caller writes the
+ * changes of the returned set.
+ *
+ * If a command reads what is not loaded, it and the commands after it run to their ends, only to find out
+ * what else they read. Everything that they did is then undone, everything that is missing is loaded
+ * together, and they run again. Throws if a read fails, which is a failure of the batch and not of one
+ * command.
  */
 export async function decideBatch(
   calls: readonly CommandCall[],
-  {
-    loader,
-    capacity,
-    momentSource,
-    startTime,
-    decisions = commands,
-    recentTimeIndex = new RecentTimeIndex(),
-  }: BatchContext,
+  context: BatchContext,
 ): Promise<{ set: WorkingSet; replies: CommandReply[]; now: Millis }> {
-  // The table of commands is typed by name, but calls are plain data.
-  const pending = calls.map((call): PendingCall => ({
-    ...call,
-    decision: decisions[call.name],
-    earlyReply: null,
-  }));
-  const set = new WorkingSet(capacity, { isAlone: calls.length === 1, recentTimeIndex });
-  const requested: RequestedKeys = { accounts: new Set(), endpoints: [] };
-  const first = collectNeeds(pending, ({ decision, input }) => decision.needs(input));
-  // Due rows cannot be loaded before the time is known.
-  const loading = first.due ? null : set.load(loader, first, 0);
+  const { loader, capacity, momentSource, startTime, decisions = commands, usesHints = true } = context;
+  const { recentTimeIndex = new RecentTimeIndex() } = context;
+  const isAlone = calls.length === 1;
+  const set = new WorkingSet(loader, capacity, { isAlone, usesHints, recentTimeIndex });
+  const loading = set.loadHints(usesHints ? listHints(calls, decisions) : []);
   // All statements must have completed when this function returns, even if the transaction could not begin. A
   // statement that is sent after the end of the transaction would run outside of it.
   await Promise.allSettled([startTime, loading]);
   const now = (await startTime) ?? momentSource.now();
-  await (loading ?? set.load(loader, first, now));
-  recordRequested(requested, first);
-  const unfinished = pending.filter(({ decision }) => decision.further);
-  for (let round = 1; unfinished.length > 0; round++) {
-    const needs = withWaitlistHeads(
-      set,
-      collectNeeds(unfinished, ({ decision, input }) => decision.further?.(input, set) ?? {}),
-    );
-    recordRequested(requested, needs);
-    const loaded = await set.load(loader, withAccountLimiters(set, needs, requested), now);
-    if (!loaded) break;
-    if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
+  await loading;
+  if (set.isMissing()) await set.loadMissing(now);
+  const isDiskLow = momentSource.isDiskLow?.() ?? false;
+  const pending = calls.map((call): PendingCall => ({
+    ...call,
+    // The table of commands is typed by name, but calls are plain data.
+    decision: decisions[call.name],
+    moment: new ReplayedMoment(momentSource, { now, isDiskLow }, set.isMissing),
+  }));
+  const replies: CommandReply[] = [];
+  for (let rounds = 0; ; rounds++) {
+    const before = replies.length;
+    runPending(set, pending, replies);
+    const next = pending[replies.length];
+    if (!next) break;
+    if (replies.length > before) rounds = 0;
+    if (rounds === maxRounds) throw new Error(`${next.name} still read missing rows after ${rounds} rounds`);
+    await set.loadMissing(now);
   }
-  const moment: Moment = {
-    now,
-    node: momentSource.node,
-    isDiskLow: momentSource.isDiskLow?.() ?? false,
-    newId: (kind) => momentSource.newId(kind, now),
-    random: () => momentSource.random(),
-  };
-  return { set, replies: pending.map((call) => call.earlyReply ?? decideCall(call, set, moment)), now };
+  set.reportDenied();
+  return { set, replies, now };
 }
 
 /**
- * Returns the merged needs of calls. If the needs of a call throw, the call gets its reply here and is not
- * decided.
+ * Runs the commands that have no reply yet, and adds the replies of those before which nothing was missing.
  */
-function collectNeeds(calls: readonly PendingCall[], readNeeds: (one: PendingCall) => Needs): Needs {
-  const found: Needs[] = [];
-  for (const call of calls) {
-    if (call.earlyReply) continue;
-    try {
-      found.push(readNeeds(call));
-    } catch (error) {
-      call.earlyReply = toFailureReply(error);
-    }
+function runPending(set: WorkingSet, pending: readonly PendingCall[], replies: CommandReply[]): void {
+  for (let number = replies.length; number < pending.length; number++) {
+    const { decision, input, moment } = pending[number] as PendingCall;
+    moment.restart();
+    const result = set.runCommand(number, () => decision.decide(input, set, moment));
+    if (!set.isMissing()) replies.push("answer" in result ? result : toFailureReply(result.error));
   }
-  return mergeNeeds(found);
 }
 
-function decideCall({ decision, input }: PendingCall, set: WorkingSet, moment: Moment): CommandReply {
-  try {
-    return { answer: set.runCommand(() => decision.decide(input, set, moment)) };
-  } catch (error) {
-    return toFailureReply(error);
-  }
+/** Returns the hints of all commands. A hint that throws is left to the decision, which throws as well. */
+function listHints(calls: readonly CommandCall[], decisions: Commands): Own<Hint>[] {
+  return calls.flatMap(({ name, input }, command) => {
+    const { hint }: Decision<unknown, unknown> = decisions[name];
+    try {
+      return hint ? [{ command, need: hint(input) }] : [];
+    } catch {
+      return [];
+    }
+  });
 }
 
 function toFailureReply(error: unknown): CommandReply {
@@ -123,92 +114,72 @@ function toFailureReply(error: unknown): CommandReply {
   return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }
 
-/** The accounts and endpoints whose rows were requested. */
-type RequestedKeys = { accounts: Set<AccountId>; endpoints: (readonly Key[])[] };
-
-function recordRequested({ accounts, endpoints }: RequestedKeys, needs: Needs): void {
-  for (const [account] of needs.accounts ?? none) accounts.add(account);
-  if (needs.endpoints?.length) endpoints.push(needs.endpoints);
-}
-
-function withAccountLimiters(set: WorkingSet, needs: Needs, { accounts, endpoints }: RequestedKeys): Needs {
-  const limiters = listAccountLimiterKeys(set, accounts, endpoints);
-  return limiters.length === 0 ? needs : mergeNeeds([needs, { limiters }]);
-}
-
 /**
- * Adds the needs of waitlist heads for all calls together, because a hundred outcomes of one key name the
- * same hundred messages of its waitlist.
+ * The moment of one command, which may run several times. Each run gets the same ids and random numbers, so
+ * that the result does not depend on what was loaded. Nothing is kept that is drawn after something was
+ * missing.
  */
-const withWaitlistHeads = (set: WorkingSet, needs: Needs): Needs =>
-  needs.waitlistHeads?.length ? mergeNeeds([needs, waitlistHeadNeeds(set, needs.waitlistHeads)]) : needs;
+class ReplayedMoment implements Moment {
+  readonly now: Millis;
+  readonly node: string;
+  readonly isDiskLow: boolean;
+  readonly #source: MomentSource;
+  readonly #isMissing: () => boolean;
+  readonly #drawn: (number | { kind: IdKind; id: string })[] = [];
+  #used = 0;
 
-/** Merges needs. If several calls read the same list, their limits are added up. */
-function mergeNeeds(all: readonly Needs[]): Needs {
-  if (all.length === 1 && all[0]) return all[0];
-  const lists: Record<string, unknown[]> = {};
-  const merged: { -readonly [K in keyof Needs]: Needs[K] } = {};
-  for (const needs of all) {
-    appendLists(lists, needs);
-    if (needs.due) merged.due = merged.due ? addDueNeeds(merged.due, needs.due) : needs.due;
-    if (needs.leasedByOthers) merged.leasedByOthers = needs.leasedByOthers;
+  constructor(
+    source: MomentSource,
+    { now, isDiskLow }: { now: Millis; isDiskLow: boolean },
+    isMissing: () => boolean,
+  ) {
+    this.now = now;
+    this.isDiskLow = isDiskLow;
+    this.node = source.node;
+    this.#source = source;
+    this.#isMissing = isMissing;
   }
-  Object.assign(merged, lists);
-  const withoutBodies = all.flatMap((needs) => needs.withoutBodies ?? none);
-  if (withoutBodies.length > 0) {
-    merged.withoutBodies = {
-      storedMessages: withoutBodies.flatMap(({ storedMessages }) => storedMessages ?? none),
-      deadLetters: withoutBodies.flatMap(({ deadLetters }) => deadLetters ?? none),
-      steps: withoutBodies.flatMap(({ steps }) => steps ?? none),
-    };
+
+  /** Begins another run. */
+  restart(): void {
+    this.#used = 0;
   }
-  // All outcomes of one host name the same waitlist.
-  if (merged.toSendFromWaitlists)
-    merged.toSendFromWaitlists = [
-      ...new Map(
-        merged.toSendFromWaitlists.map((waitlist) => [
-          laneName(waitlist.account, waitlist.waitlist),
-          waitlist,
-        ]),
-      ).values(),
-    ];
-  if (merged.waitlistHeads) merged.waitlistHeads = mergeHeads(merged.waitlistHeads);
-  return merged;
+
+  newId(kind: IdKind): string {
+    const drawn = this.#drawn[this.#used];
+    if (typeof drawn === "object" && drawn.kind === kind) {
+      this.#used++;
+      return drawn.id;
+    }
+    if (this.#isMissing()) return makeDiscardedId(kind, this.now);
+    const id = this.#source.newId(kind, this.now);
+    this.#record({ kind, id });
+    return id;
+  }
+
+  random(): number {
+    const drawn = this.#drawn[this.#used];
+    if (typeof drawn === "number") {
+      this.#used++;
+      return drawn;
+    }
+    if (this.#isMissing()) return 0.5;
+    const number = this.#source.random();
+    this.#record(number);
+    return number;
+  }
+
+  /**
+   * Records what a run has drawn. If it has drawn something else than the run before, the rest is forgotten.
+   */
+  #record(drawn: number | { kind: IdKind; id: string }): void {
+    this.#drawn.length = this.#used++;
+    this.#drawn.push(drawn);
+  }
 }
 
-/**
- * Appends the lists of a call's needs. Only the properties that exist are visited, because a call names few
- * of them and this function runs for every message.
- */
-function appendLists(lists: Record<string, unknown[]>, needs: Needs): void {
-  for (const name in needs) {
-    const list: unknown = needs[name as keyof Needs];
-    if (!Array.isArray(list) || list.length === 0) continue;
-    const existing = lists[name];
-    if (existing) for (const item of list) existing.push(item);
-    else lists[name] = Array.from<unknown>(list);
-  }
-}
-
-const addDueNeeds = (a: DueNeed, b: DueNeed): DueNeed => ({
-  limit: a.limit + b.limit,
-  hostWaitlists: a.hostWaitlists + b.hostWaitlists,
-  limiters: a.limiters + b.limiters,
-  schedules: a.schedules + b.schedules,
-  waiters: a.waiters + b.waiters,
-  turns: { ...a.turns, ...b.turns },
-});
-
-const none: readonly never[] = [];
-
-function mergeHeads(all: readonly WaitlistHead[]): WaitlistHead[] {
-  const heads = new Map<string, WaitlistHead>();
-  for (const head of all) {
-    const lane = laneName(head.account, head.waitlist);
-    heads.set(lane, { ...head, limit: head.limit + (heads.get(lane)?.limit ?? 0) });
-  }
-  return [...heads.values()];
-}
+/** Returns an id of a row that is never stored. */
+const makeDiscardedId = createIdGenerator(() => 0);
 
 /**
  * Returns the result of a batch: its deliveries, the leases to abort, and the due time of the earliest row

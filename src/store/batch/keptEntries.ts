@@ -21,6 +21,10 @@ export class KeptEntries {
     return unasked;
   }
 
+  wasAsked(message: Key): boolean {
+    return this.#asked.has(message);
+  }
+
   add({ account, messageId, id }: Pick<LogRow, "account" | "messageId" | "id">): void {
     const key = [account, messageId] as const;
     const ids = this.#ids.get(key);

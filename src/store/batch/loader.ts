@@ -1,8 +1,9 @@
 import type {
   CountNeed,
-  Draft,
   DueNeed,
+  DueRows,
   ExpiredNeed,
+  ExpiredRows,
   Key,
   WaitlistHead,
   RunRowsNeed,
@@ -14,10 +15,8 @@ import type {
   TableName,
   LeasedNeed,
 } from "../../core/decision/command.ts";
-import type { LogRow, MessageState, Millis, Schedule } from "../../core/model/message.ts";
-import type { Limiter, HostWaitlist } from "../../core/model/limiter.ts";
-import type { SentStep, Step, Waiter } from "../../core/model/run.ts";
-import type { Turns } from "../../core/fairness/turns.ts";
+import type { LogRow, MessageState, Millis } from "../../core/model/message.ts";
+import type { SentStep, Step } from "../../core/model/run.ts";
 import type { BodyOptions } from "../queries/storageReads.ts";
 
 /**
@@ -30,6 +29,11 @@ export interface Loader {
     keys: readonly Key[],
     options?: BodyOptions,
   ): Promise<readonly Rows[T][]>;
+  /**
+   * Returns a row at once, or undefined if it does not exist. Missing if the storage cannot be read without
+   * waiting.
+   */
+  rowNow?<T extends TableName>(table: T, key: Key, options?: BodyOptions): Rows[T] | undefined;
   due(now: Millis, limits: DueNeed): Promise<DueRows>;
   waitlistHeads(heads: readonly WaitlistHead[]): Promise<readonly MessageState[]>;
   leasedByOthers(need: LeasedNeed): Promise<readonly MessageState[]>;
@@ -56,29 +60,3 @@ export type LoadedRunRows = { readonly [T in RunTableName]: readonly RunRows[T][
 
 /** A history up to and including a position. */
 export type HistoryNeed = RunNeed & { upTo: number };
-
-/** The rows that are due. */
-export type DueRows = {
-  messages: readonly MessageState[];
-  hostWaitlists: readonly HostWaitlist[];
-  limiters: readonly Limiter[];
-  schedules: readonly Schedule[];
-  waiters: readonly Waiter[];
-  /** For each table, the account after which the next turn starts. */
-  turns: Turns;
-};
-
-/** The rows of an account whose retention has ended. */
-export type ExpiredRows = ReturnType<Draft["expired"]>;
-/** No expired rows. */
-export const nothingExpired: ExpiredRows = {
-  log: [],
-  keptLog: [],
-  deadLetters: [],
-  deduplications: [],
-  audit: [],
-  runs: [],
-  steps: [],
-  usage: [],
-  timeIndex: [],
-};

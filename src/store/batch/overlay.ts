@@ -12,6 +12,10 @@ import type { UndoLog } from "./undoLog.ts";
  */
 export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; now: Row | undefined };
 
+/** Reports whether the batch has created a row. */
+export const isCreated = ({ before, now }: Pick<Change<unknown>, "before" | "now">): boolean =>
+  before === undefined && now !== undefined;
+
 /**
  * The rows of one batch by table: as they were loaded, and as its commands left them. A table is created with
  * its first row, because a batch uses few of many tables.

@@ -1,9 +1,9 @@
 import type { CountNeed, Key, TableName } from "../../core/decision/command.ts";
-import { RetryInNextBatch } from "../../core/values/errors.ts";
 import type { QuotaName } from "../../core/sending/quotas.ts";
 import { toQuotaName, readQuotaRange } from "../../core/sending/quotas.ts";
 import type { AccountId } from "../../core/model/message.ts";
 import type { Range } from "../queries/storageReads.ts";
+import type { Overlay } from "./overlay.ts";
 import type { UndoLog } from "./undoLog.ts";
 
 /** Returns the range of rows that a need counts. */
@@ -12,12 +12,15 @@ export function toQuotaRange({ account, name, limit }: CountNeed): Range {
   return { account, limit, after, before };
 }
 
+/** How many rows are stored, counted up to `limit`, and how many the batch has created or removed. */
+type KnownCount = { stored: number; limit: number; changed: number };
+
 /**
  * The numbers of queues, schedules and similar rows of accounts: as they were counted, and as the batch
  * changes them.
  */
 export class QuotaCounts {
-  readonly #counts = new Map<string, number>();
+  readonly #counts = new Map<string, KnownCount>();
   readonly #undo: UndoLog;
 
   constructor(undo: UndoLog) {
@@ -25,21 +28,26 @@ export class QuotaCounts {
   }
 
   /**
-   * Returns the needs whose counts are unknown, each once. If several needs count the same rows, the one with
-   * the highest limit is returned.
+   * Returns each need once. If several needs count the same rows, the one with the highest limit is returned.
    */
-  pickUnknown(needs: readonly CountNeed[]): CountNeed[] {
-    const unknown = new Map<string, CountNeed>();
+  merge(needs: readonly CountNeed[]): CountNeed[] {
+    const merged = new Map<string, CountNeed>();
     for (const need of needs) {
       const key = toQuotaKey(need.account, need.name);
-      const other = unknown.get(key);
-      if (!this.#counts.has(key) && (!other || other.limit < need.limit)) unknown.set(key, need);
+      const other = merged.get(key);
+      if (!other || other.limit < need.limit) merged.set(key, need);
     }
-    return [...unknown.values()];
+    return [...merged.values()];
   }
 
-  record(needs: readonly CountNeed[], counts: readonly number[]): void {
-    needs.forEach(({ account, name }, at) => this.#counts.set(toQuotaKey(account, name), counts[at] ?? 0));
+  /** Records how many rows are stored, and how many of them the batch has created or removed so far. */
+  record(needs: readonly CountNeed[], stored: readonly number[], overlay: Pick<Overlay, "changes">): void {
+    for (const [at, { account, name, limit }] of needs.entries())
+      this.#counts.set(toQuotaKey(account, name), {
+        stored: stored[at] ?? 0,
+        limit,
+        changed: countChanged(overlay, account, name),
+      });
   }
 
   /** Counts a row that was created or removed, if such rows are counted. */
@@ -49,20 +57,28 @@ export class QuotaCounts {
     const key = toQuotaKey(account, name);
     const count = this.#counts.get(key);
     if (count === undefined) return;
-    this.#counts.set(key, count + by);
+    this.#counts.set(key, { ...count, changed: count.changed + by });
     this.#undo.push(() => this.#counts.set(key, count));
   }
 
-  /**
-   * Returns a count. Throws `RetryInNextBatch` if the count was not requested, because the need for it was
-   * not known in time.
-   */
-  readCount(account: AccountId, name: QuotaName): number {
-    const count = this.#counts.get(toQuotaKey(account, name));
-    if (count === undefined) throw new RetryInNextBatch();
-    return count;
+  /** Returns a count, or what must be counted to know it. */
+  read(need: CountNeed): number | CountNeed {
+    const known = this.#counts.get(toQuotaKey(need.account, need.name));
+    if (known === undefined) return need;
+    const { stored, limit, changed } = known;
+    if (stored < limit || stored + changed >= need.limit) return stored + changed;
+    // More rows may be stored than were counted.
+    return { ...need, limit: need.limit - Math.min(0, changed) };
   }
 }
 
 /** Returns the key of a count. */
 export const toQuotaKey = (account: AccountId, name: QuotaName): string => `${name} ${account}`;
+
+function countChanged(overlay: Pick<Overlay, "changes">, account: AccountId, name: QuotaName): number {
+  const { table } = readQuotaRange(name);
+  return overlay.changes(table).reduce((sum, { key, before, now }) => {
+    if (key[0] !== account || toQuotaName(table, key[1] ?? "") !== name) return sum;
+    return sum + (now === undefined ? 0 : 1) - (before === undefined ? 0 : 1);
+  }, 0);
+}

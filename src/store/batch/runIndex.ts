@@ -15,8 +15,12 @@ export class RunIndex {
     );
   }
 
+  /** Reports whether rows were requested, by themselves or with all rows of the run in this table. */
   wereRowsAsked(need: RunRowsNeed): boolean {
-    return this.#asked.has(formatAskKey(`${need.table}${formatEvent(need)}`, need));
+    return (
+      this.#asked.has(formatAskKey(need.table, need)) ||
+      this.#asked.has(formatAskKey(`${need.table}${formatEvent(need)}`, need))
+    );
   }
 
   /** Returns the needs for histories that were not requested before. */

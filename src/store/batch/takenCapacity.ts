@@ -6,6 +6,7 @@ import {
   isNewcomer,
   leavesShareToOthers,
 } from "../../core/admission/capacity.ts";
+import type { UndoLog } from "./undoLog.ts";
 
 /** The delivery capacity of a node that a batch has given to deliveries so far. */
 export class BatchCapacity {
@@ -13,16 +14,30 @@ export class BatchCapacity {
   readonly #byLane = new Map<string, CapacityCount>();
   readonly #byAccount = new Map<AccountId, CapacityCount>();
   readonly #total: CapacityCount = { deliveries: 0, bytes: 0 };
+  readonly #denied = new Set<string>();
+  readonly #undo: UndoLog;
 
-  constructor(capacity: DeliveryCapacity) {
+  constructor(capacity: DeliveryCapacity, undo: UndoLog) {
     this.#capacity = capacity;
+    this.#undo = undo;
   }
 
   hasCapacity(lane: string): boolean {
     const taken = this.#readTaken(lane);
     const isFree = hasCapacity(this.#capacity, taken, lane);
-    if (!isFree && !leavesShareToOthers(this.#capacity, taken, lane)) this.#capacity.denied?.(lane);
+    if (!isFree && !leavesShareToOthers(this.#capacity, taken, lane)) this.#deny(lane);
     return isFree;
+  }
+
+  #deny(lane: string): void {
+    if (this.#denied.has(lane)) return;
+    this.#denied.add(lane);
+    this.#undo.pushSilently(() => this.#denied.delete(lane));
+  }
+
+  /** Reports the destinations that got no delivery because their accounts hold their shares. */
+  reportDenied(): void {
+    for (const lane of this.#denied) this.#capacity.denied?.(lane);
   }
 
   /**
@@ -55,15 +70,15 @@ export class BatchCapacity {
     );
   }
 
-  /** Takes capacity for one delivery. Returns a function that releases it. */
-  take(lane: string, size: number): () => void {
+  /** Takes capacity for one delivery. */
+  take(lane: string, size: number): void {
     const all = [
       this.#total,
       findOrCreateCount(this.#byLane, lane),
       findOrCreateCount(this.#byAccount, readLaneAccount(lane)),
     ];
     addToCounts(all, 1, size);
-    return () => addToCounts(all, -1, -size);
+    this.#undo.push(() => addToCounts(all, -1, -size));
   }
 }
 

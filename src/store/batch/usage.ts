@@ -15,13 +15,12 @@ export class BatchUsage {
     this.#counts.push(counts);
   }
 
-  /** Runs a command. Its usage is discarded if it throws. */
-  countDuring<Answer>(run: () => Answer): Answer {
+  /** Makes the usage of the running command final, or discards it. */
+  end({ isFinal }: { isFinal: boolean }): void {
+    if (this.#accounts.length === 0) return;
+    if (isFinal) this.#accounts.forEach((account, at) => this.add(account, this.#counts[at] ?? {}));
     this.#accounts = [];
     this.#counts = [];
-    const result = run();
-    this.#accounts.forEach((account, at) => this.add(account, this.#counts[at] ?? {}));
-    return result;
   }
 
   /** Adds usage that belongs to no single command. */

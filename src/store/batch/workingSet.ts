@@ -1,35 +1,40 @@
 import type {
-  Draft,
-  Key,
-  Needs,
   BodyTableName,
+  Draft,
+  DueNeed,
+  DueRows,
+  Hint,
+  Key,
+  LeasedNeed,
+  NodeCapacity,
   Rows,
+  RunNeed,
   RunRows,
   RunTableName,
   TableName,
+  WaitlistHead,
 } from "../../core/decision/command.ts";
-import { RetryInNextBatch } from "../../core/values/errors.ts";
 import type { DeliveryCapacity } from "../../core/admission/capacity.ts";
 import { hasBacklog, laneName } from "../../core/admission/capacity.ts";
 import { hasLimiter, parseGate } from "../../core/admission/gate.ts";
 import { makeTagIds, retaggedTables } from "../../core/search/tags.ts";
 import { readIndexInterval, listTimeIndexIds } from "../../core/search/timeIndex.ts";
 import type { AccountId, Delivery, LeaseRef, MessageState, Millis } from "../../core/model/message.ts";
-import type { Limiter, HostWaitlist } from "../../core/model/limiter.ts";
-import type { WithoutBody, RunKey, Schedule } from "../../core/model/message.ts";
+import type { WithoutBody, RunKey } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
-import type { Step, Waiter } from "../../core/model/run.ts";
+import type { Step } from "../../core/model/run.ts";
 import { toStepId } from "../../core/model/stepId.ts";
-import type { Turns } from "../../core/fairness/turns.ts";
 import { toKey } from "../queries/keys.ts";
+import { BatchReads, type BatchOptions } from "./batchReads.ts";
 import { Effects } from "./effects.ts";
+import { selectStillExpired } from "./expirations.ts";
 import type { Loader } from "./loader.ts";
-import { NeedsLoader } from "./needsLoader.ts";
 import type { Change } from "./overlay.ts";
 import { Overlay } from "./overlay.ts";
 import type { RecentTimeIndex, TimeIndexEntry } from "./recentTimeIndex.ts";
 import { BatchCapacity } from "./takenCapacity.ts";
 import { UndoLog } from "./undoLog.ts";
+import type { Own } from "./wantedReads.ts";
 
 /**
  * The rows that the decisions of one batch read and change. The loader adds rows to the overlay, the overlay
@@ -39,49 +44,76 @@ export class WorkingSet implements Draft {
   readonly #undo = new UndoLog();
   readonly #overlay = new Overlay(this.#undo);
   readonly effects = new Effects(this.#undo);
-  readonly #loaded: NeedsLoader;
+  readonly #reads: BatchReads;
   readonly #capacity: DeliveryCapacity;
   readonly #takenCapacity: BatchCapacity;
-  readonly #isAlone: boolean;
   readonly #recentTimeIndex: RecentTimeIndex;
   /** Messages that the running command has taken out of a waitlist. */
   #leftWaitlist: MessageState[] = [];
 
   constructor(
+    loader: Loader,
     capacity: DeliveryCapacity,
-    { isAlone, recentTimeIndex }: { isAlone: boolean; recentTimeIndex: RecentTimeIndex },
+    { recentTimeIndex, ...options }: BatchOptions & { recentTimeIndex: RecentTimeIndex },
   ) {
-    this.#loaded = new NeedsLoader(this.#overlay, {
+    this.#reads = new BatchReads(this.#overlay, loader, {
+      ...options,
       undo: this.#undo,
       bytes: capacity.bytes.perBatch,
-      isAlone,
     });
     this.#capacity = capacity;
-    this.#takenCapacity = new BatchCapacity(capacity);
-    this.#isAlone = isAlone;
+    this.#takenCapacity = new BatchCapacity(capacity, this.#undo);
     this.#recentTimeIndex = recentTimeIndex;
   }
 
-  /** Loads what is not loaded yet. Returns false if everything was loaded. */
-  load(loader: Loader, needs: Needs, now: Millis): Promise<boolean> {
-    return this.#loaded.load(loader, needs, now);
+  /** Loads the rows of hints. */
+  loadHints(hints: readonly Own<Hint>[]): Promise<void> {
+    return this.#reads.loadHints(hints);
   }
 
-  /** Runs one command: either all of its changes are made, or none if it throws. */
-  runCommand<Answer>(run: () => Answer): Answer {
+  /**
+   * Undoes everything since a command missed something, and loads what this command and those after it have
+   * looked for and did not find.
+   */
+  loadMissing(now: Millis): Promise<void> {
+    this.#undo.rollBackAll();
+    return this.#reads.loadWanted(now);
+  }
+
+  /**
+   * Reports whether something was looked for that is not loaded. Everything that commands do from then on is
+   * undone.
+   */
+  isMissing = (): boolean => this.#reads.isMissing;
+
+  /**
+   * Runs the command with this number in the batch: either all of its changes are made, or none if it throws.
+   * If the storage fails to answer a read, its error is thrown, and the batch must end.
+   */
+  runCommand<Answer>(number: number, run: () => Answer): { answer: Answer } | { error: unknown } {
     this.#undo.begin();
     this.#leftWaitlist = [];
+    this.#reads.begin(number);
+    let result: { answer: Answer } | { error: unknown };
     try {
-      const result = this.effects.usage.countDuring(run);
-      // Without this, each of a hundred outcomes of one host would skip the messages that the others have
-      // sent.
-      for (const message of this.#leftWaitlist)
-        if (this.#findWaitlist(message) !== message.waitlist) this.#loaded.waitlistHeads.leave(message);
-      return result;
+      result = { answer: run() };
     } catch (error) {
       this.#undo.rollBack();
-      throw error;
+      result = { error };
     }
+    if (this.#reads.failure) throw this.#reads.failure.error;
+    // A waitlist that is not loaded looks empty. The next commands must not see what follows from that.
+    if (this.#reads.isWaitlistMissing) this.#undo.rollBack();
+    const isFinal = !this.#reads.isMissing;
+    this.effects.usage.end({ isFinal: isFinal && !("error" in result) });
+    if (isFinal) this.#leaveWaitlists();
+    if (isFinal) this.#undo.keep();
+    return result;
+  }
+
+  /** Reports the destinations that got no capacity to the owner of the capacity. */
+  reportDenied(): void {
+    this.#takenCapacity.reportDenied();
   }
 
   /** Returns the tables whose rows were loaded or written. */
@@ -95,27 +127,31 @@ export class WorkingSet implements Draft {
   }
 
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
-    return this.#overlay.get(table, key);
+    return this.#reads.row(table, key);
   }
 
   getWithoutBody<T extends BodyTableName>(table: T, ...key: Key): WithoutBody<Rows[T]> | undefined {
-    const entry = this.#overlay.entry(table, key);
-    return entry ? entry.now : this.#loaded.getWithoutBody(table, key);
+    return this.#reads.rowWithoutBody(table, key);
+  }
+
+  /** Returns a row if it is known, and reads nothing. */
+  peek<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
+    return this.#overlay.get(table, key);
   }
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
     const key = toKey[table](row);
     const before = this.#set(table, key, row);
-    if (before === undefined) this.#loaded.quotaCounts.change(table, key, 1);
+    if (before === undefined) this.#reads.quotaCounts.change(table, key, 1);
     const toTagIds = makeTagIds[table];
     if (toTagIds && (before === undefined || retaggedTables.has(table)))
       this.#updateTags(key[0], before ? toTagIds(before) : [], toTagIds(row));
-    if (table === "messages" && "state" in row && row.state === "held") this.#addToWaitlist(row);
+    if (table === "messages" && "state" in row && row.state === "held") this.#reads.waitlistHeads.join(row);
   }
 
   drop(table: TableName, ...key: Key): void {
     for (const id of this.#listTags(table, key)) this.#set("tags", [key[0], id], undefined);
-    if (this.#set(table, key, undefined) !== undefined) this.#loaded.quotaCounts.change(table, key, -1);
+    if (this.#set(table, key, undefined) !== undefined) this.#reads.quotaCounts.change(table, key, -1);
   }
 
   moveToKeptLog: Draft["moveToKeptLog"] = (row) => {
@@ -124,12 +160,9 @@ export class WorkingSet implements Draft {
   };
 
   listKeptLog: Draft["listKeptLog"] = (account, messageId) =>
-    this.#overlay.keptEntries
-      .listIds(account, messageId)
-      .flatMap((id) => this.get("keptLog", account, id) ?? []);
+    this.#reads.keptLogIds(account, messageId).flatMap((id) => this.peek("keptLog", account, id) ?? []);
 
-  readQuotaCount: Draft["readQuotaCount"] = (account, name) =>
-    this.#loaded.quotaCounts.readCount(account, name);
+  readQuotaCount: Draft["readQuotaCount"] = (need) => this.#reads.readQuotaCount(need);
 
   indexTime: Draft["indexTime"] = (account, id, timeKeys) => {
     const entry: TimeIndexEntry = { account, at: readIndexInterval(id), timeKeys };
@@ -138,7 +171,7 @@ export class WorkingSet implements Draft {
       entry.timeKeys = undefined;
     if (this.#recentTimeIndex.has(entry)) return;
     const ids = listTimeIndexIds(entry.timeKeys, entry.at).filter(
-      (name) => !this.get("timeIndex", account, name),
+      (name) => !this.peek("timeIndex", account, name),
     );
     for (const name of ids) this.#set("timeIndex", [account, name], { account, id: name });
     if (ids.length > 0) this.effects.add(this.effects.newTimeIndexEntries, entry);
@@ -146,96 +179,87 @@ export class WorkingSet implements Draft {
 
   count: Draft["count"] = (account, counts) => this.effects.usage.count(account, counts);
 
-  due(): readonly MessageState[] {
-    const { messages, at } = this.#loaded.due;
-    return this.#readCurrent(messages).filter(({ dueAt }) => dueAt !== null && dueAt <= at);
+  due(need: DueNeed): DueRows {
+    const { at, turns, ...found } = this.#reads.due(need);
+    const isDue = ({ dueAt }: { dueAt: Millis | null }): boolean => dueAt !== null && dueAt <= at;
+    return {
+      turns,
+      messages: this.#readCurrent("messages", found.messages).filter(isDue),
+      hostWaitlists: found.hostWaitlists
+        .flatMap(({ account, host }) => this.peek("hostWaitlists", account, host) ?? [])
+        .filter(isDue),
+      limiters: this.#readCurrent("limiters", found.limiters).filter(isDue),
+      schedules: this.#readCurrent("schedules", found.schedules).filter(isDue),
+      waiters: this.#readCurrent("waiters", found.waiters).filter(isDue),
+    };
   }
 
-  dueHostWaitlists(): readonly HostWaitlist[] {
-    const { hostWaitlists: waitlists, at } = this.#loaded.due;
-    return waitlists
-      .flatMap((waitlist) => this.get("hostWaitlists", waitlist.account, waitlist.host) ?? [])
-      .filter(({ dueAt }) => dueAt <= at);
+  listRunRows<T extends RunTableName>(
+    table: T,
+    { account, run }: RunNeed,
+    event?: string,
+  ): readonly RunRows[T][] {
+    const need = { account, run, table, ...(event !== undefined && { event }) };
+    const findRow = (id: string): RunRows[T] | undefined =>
+      (table === "notifications" || table === "steps"
+        ? this.#reads.knownWithoutBody(table, [account, id])
+        : this.peek(table, account, id)) as RunRows[T] | undefined;
+    return this.#reads
+      .runRowIds(need)
+      .flatMap((id) => findRow(id) ?? [])
+      .filter((row) => row.run === run && (event === undefined || !("event" in row) || row.event === event));
   }
-
-  dueLimiters = (): readonly Limiter[] => this.#listStillDue("limiters", this.#loaded.due.limiters);
-  dueSchedules = (): readonly Schedule[] => this.#listStillDue("schedules", this.#loaded.due.schedules);
-  dueWaiters = (): readonly Waiter[] => this.#listStillDue("waiters", this.#loaded.due.waiters);
-  turns = (): Turns => this.#loaded.due.turns;
-
-  listRunRows<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][] {
-    const findRow = (table === "notifications" || table === "steps" ? this.getWithoutBody : this.get) as (
-      ...key: unknown[]
-    ) => RunRows[T] | undefined;
-    const ids = this.#overlay.runIndex.listIds(table, { account, run });
-    return ids.flatMap((id) => findRow.call(this, table, account, id) ?? []).filter((row) => row.run === run);
-  }
-
-  mayEndRun = (account: AccountId, run: RunKey): boolean =>
-    this.#overlay.runIndex.wereRowsAsked({ account, run, table: "messages" });
 
   listSteps(account: AccountId, run: RunKey, stepKey?: string): readonly Step[] {
-    const need = { account, run, ...(stepKey === undefined ? {} : { stepKey }) };
-    if (this.#loaded.historyBytes.isSkipped(need)) throw new RetryInNextBatch();
-    if (stepKey !== undefined) return [this.get("steps", account, toStepId(run, stepKey)) ?? []].flat();
-    if (!this.#overlay.runIndex.wasHistoryAsked(need)) return [];
-    return this.#overlay.runIndex
-      .listIds("steps", need)
-      .flatMap((id) => this.get("steps", account, id) ?? []);
+    if (stepKey !== undefined) {
+      const step =
+        this.#reads.hasHistory({ account, run, stepKey }) &&
+        this.peek("steps", account, toStepId(run, stepKey));
+      return step ? [step] : [];
+    }
+    return this.#reads.historyIds({ account, run }).flatMap((id) => this.peek("steps", account, id) ?? []);
   }
 
-  waitlistHead(account: AccountId, waitlist: string): Iterable<MessageState> {
-    return this.#loaded.waitlistHead(account, waitlist);
+  waitlist(waitlist: WaitlistHead): Iterable<MessageState> {
+    return this.#reads.waitlist(waitlist, this.#isWaitlistStored(waitlist));
   }
 
-  isWholeWaitlist(account: AccountId, waitlist: string): boolean {
-    const isKnownWhole = this.#loaded.waitlistHeads.isWhole(account, waitlist);
-    if (isKnownWhole !== undefined) return isKnownWhole;
-    // A waitlist that the storage does not have is empty.
+  /** Reports whether the storage may have messages in a waitlist, as far as its loaded row shows. */
+  #isWaitlistStored({ account, waitlist }: WaitlistHead): boolean {
     const gate = parseGate(waitlist);
     if (hasLimiter(gate)) {
-      const limiterEntry = this.#overlay.entry("limiters", [account, waitlist]);
-      return (
-        limiterEntry !== undefined &&
-        limiterEntry.loaded &&
-        (limiterEntry.before === undefined || limiterEntry.before.waiting === 0)
-      );
+      const limiter = this.#overlay.entry("limiters", [account, waitlist]);
+      return limiter === undefined || !limiter.loaded || (limiter.before?.waiting ?? 0) > 0;
     }
-    const waitlistEntry = this.#overlay.entry("hostWaitlists", [account, gate.name]);
-    return waitlistEntry !== undefined && waitlistEntry.loaded && waitlistEntry.before === undefined;
+    const row = this.#overlay.entry("hostWaitlists", [account, gate.name]);
+    return row === undefined || !row.loaded || row.before !== undefined;
   }
 
-  leasedByOthers = (): readonly MessageState[] => this.#readCurrent(this.#loaded.leasedByOthers);
+  leasedByOthers = (need: LeasedNeed): readonly MessageState[] =>
+    this.#readCurrent("messages", this.#reads.leasedByOthers(need));
 
-  expired: Draft["expired"] = (account) =>
-    this.#loaded.expirations.readExpired(account, this, (table, row) =>
-      this.#overlay.isUntouched(table, row),
-    );
+  expired: Draft["expired"] = (need) =>
+    selectStillExpired(this.#reads.expired(need), {
+      peek: (table, id) => this.peek(table, need.account, id),
+      peekDeadLetter: (id) => this.#reads.knownWithoutBody("deadLetters", [need.account, id]),
+      isUntouched: (table, row) => this.#overlay.isUntouched(table, row),
+    });
 
-  hasCapacity(account: AccountId, host: string): boolean {
-    return this.#takenCapacity.hasCapacity(laneName(account, host));
-  }
+  readonly capacity: NodeCapacity = {
+    has: (account, host) => this.#takenCapacity.hasCapacity(laneName(account, host)),
+    isDenied: (account, host) => this.#takenCapacity.isDenied(laneName(account, host)),
+    take: (account, host, size) => {
+      const lane = laneName(account, host);
+      const isFree = this.#takenCapacity.hasCapacity(lane);
+      if (isFree) this.#takenCapacity.take(lane, size);
+      return isFree;
+    },
+    loadBody: (message) => this.#reads.loadBody(message),
+    hasBacklog: (account) => hasBacklog(this.#capacity, account),
+    isNewcomer: (account, host) => this.#takenCapacity.isNewcomer(laneName(account, host)),
+  };
 
-  isDenied = (account: AccountId, host: string): boolean =>
-    this.#takenCapacity.isDenied(laneName(account, host));
-
-  takeCapacity(account: AccountId, host: string, size: number): boolean {
-    if (!this.hasCapacity(account, host)) return false;
-    this.#undo.push(this.#takenCapacity.take(laneName(account, host), size));
-    return true;
-  }
-
-  isBodyLoaded({ account, id }: Pick<MessageState, "account" | "id">): boolean {
-    return this.#overlay.entry("storedMessages", [account, id]) !== undefined;
-  }
-
-  isNewcomer = (account: AccountId, host: string): boolean =>
-    this.#takenCapacity.isNewcomer(laneName(account, host));
-  isAlone = (): boolean => this.#isAlone;
-  hasBacklog = (account: AccountId): boolean => hasBacklog(this.#capacity, account);
-  hasChanged = (): boolean => !this.#undo.isEmpty();
-  isOverByteShare = (message: Pick<MessageState, "account" | "host">): boolean =>
-    this.#loaded.bodiesToLoad.isOverByteShare(message);
+  hasChanged = (): boolean => this.#undo.hasChanged();
   fault = (message: string): void => this.effects.add(this.effects.faults, message);
   deliver = (delivery: Delivery): void => this.effects.add(this.effects.deliveries, delivery);
   abort = (lease: LeaseRef): void => this.effects.add(this.effects.abortedLeases, lease);
@@ -256,32 +280,27 @@ export class WorkingSet implements Draft {
   #listTags<T extends TableName>(table: T, key: Key): readonly string[] {
     const row = this.#overlay.get(table, key);
     if (row) return makeTagIds[table]?.(row) ?? [];
-    const deadLetter = table === "deadLetters" ? this.getWithoutBody("deadLetters", ...key) : undefined;
+    const deadLetter = table === "deadLetters" ? this.#reads.knownWithoutBody("deadLetters", key) : undefined;
     return (deadLetter && makeTagIds.deadLetters?.({ ...deadLetter, body: noBytes })) ?? [];
   }
 
   /**
-   * Adds a held message to its waitlist, so that later commands of the batch see it. A message is not added
-   * if messages before it have not been loaded.
+   * Removes the messages that the command has taken out of their waitlists from there. Without this, each of
+   * a hundred outcomes of one host would skip the messages that the others have sent.
    */
-  #addToWaitlist(state: MessageState): void {
-    if (state.waitlist !== null && this.isWholeWaitlist(state.account, state.waitlist))
-      this.#loaded.waitlistHeads.join(state);
+  #leaveWaitlists(): void {
+    for (const message of this.#leftWaitlist)
+      if (this.#findWaitlist(message) !== message.waitlist) this.#reads.waitlistHeads.leave(message);
   }
 
   #findWaitlist = ({ account, id }: MessageState): string | null | undefined =>
-    this.get("messages", account, id)?.waitlist;
+    this.peek("messages", account, id)?.waitlist;
 
-  #listStillDue<T extends "limiters" | "schedules" | "waiters">(
+  /** Returns loaded rows as they are now, without those that no longer exist. */
+  #readCurrent<T extends "messages" | "limiters" | "schedules" | "waiters">(
     table: T,
-    due: readonly Rows[T][],
+    rows: readonly Rows[T][],
   ): Rows[T][] {
-    const rows = due.flatMap(({ account, id }) => this.get(table, account, id) ?? []);
-    return rows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#loaded.due.at);
-  }
-
-  /** Returns loaded states as they are now, without removed ones. */
-  #readCurrent(states: readonly MessageState[]): MessageState[] {
-    return states.flatMap((state) => this.get("messages", state.account, state.id) ?? []);
+    return rows.flatMap(({ account, id }) => this.peek(table, account, id) ?? []);
   }
 }

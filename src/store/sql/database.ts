@@ -49,6 +49,10 @@ export interface DatabaseConnection {
   query(sql: string, values: readonly Value[]): Promise<Columns[]>;
   /** Runs a statement once for each row of values, or once for all of them: see `Dialect.givenRows`. */
   each(sql: string, types: readonly ColumnType[], rows: readonly (readonly Value[])[]): Promise<Columns[]>;
+  /**
+   * Runs a statement for one row of values and returns its results at once. Missing if that is not possible.
+   */
+  now?(sql: string, values: readonly Value[]): Columns[];
 }
 
 /** The SQL in which SQLite and PostgreSQL differ. */

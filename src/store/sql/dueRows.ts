@@ -3,7 +3,7 @@ import type { AccountId, Millis, Schedule } from "../../core/model/message.ts";
 import type { DueTable, Turns } from "../../core/fairness/turns.ts";
 import { dueTables, turnLimits } from "../../core/fairness/turns.ts";
 import type { DatabaseConnection, Dialect } from "./database.ts";
-import type { DueRows } from "../batch/loader.ts";
+import type { DueRows } from "../../core/decision/command.ts";
 import { countFittingPage } from "../queries/storageReads.ts";
 import { createReader, toRows, readRowsByKey } from "./rows.ts";
 import { listColumns, selectEach, equalsAsRange } from "./statements.ts";

@@ -11,7 +11,7 @@ import { createExpiredReader } from "./expiredRows.ts";
 import type { Loader } from "../batch/loader.ts";
 import { toQuotaKey } from "../batch/quotaCounts.ts";
 import { isIntact } from "./checksums.ts";
-import { createReader, toRows, readRowsByKey } from "./rows.ts";
+import { createReader, toRows, readRowNow, readRowsByKey } from "./rows.ts";
 import {
   compareKeys,
   listColumns,
@@ -43,6 +43,9 @@ function makeLoader(connection: DatabaseConnection): Loader {
     order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
   return {
     rows: (name, keys, options) => readRowsByKey(connection, name, { keys, mode: "locking", ...options }),
+    ...(canReadNow(connection) && {
+      rowNow: (name, key, options) => readRowNow(connection, name, { key, ...options }),
+    }),
     due: createDueReader(connection),
     runRows: createRunRowsReader(connection),
     ...createHistoryReader(connection),
@@ -59,6 +62,11 @@ function makeLoader(connection: DatabaseConnection): Loader {
     quotaCounts: createQuotaCounter(connection),
   };
 }
+
+const canReadNow = (
+  connection: DatabaseConnection,
+): connection is DatabaseConnection & Required<Pick<DatabaseConnection, "now">> =>
+  connection.now !== undefined;
 
 /**
  * Returns a function that counts rows up to their limits. If a count is below its limit, the transaction

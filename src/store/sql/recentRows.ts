@@ -73,7 +73,22 @@ export class RecentRows {
       for (const account of accounts as readonly Account[]) this.#accounts.set(account.id, account);
       return accounts;
     };
-    return { ...loader, rows, quotaCounts: this.#counts.cachedCounts(loader) };
+    const { rowNow: readNow } = loader;
+    const rowNow: Loader["rowNow"] =
+      readNow &&
+      ((table, key, options) => {
+        const cached = this.#find(table, key);
+        if (cached !== undefined) return cached;
+        const row = readNow(table, key, options);
+        if (table === "accounts" && row !== undefined) this.#accounts.set(key[0], row as Account);
+        return row;
+      });
+    return { ...loader, rows, ...(rowNow && { rowNow }), quotaCounts: this.#counts.cachedCounts(loader) };
+  }
+
+  #find<T extends TableName>(table: T, key: Key): Rows[T] | undefined {
+    if (isCachedTable(table)) return this.#table(table).get(key);
+    return table === "accounts" ? (this.#accounts.get(key[0]) as Rows[T] | undefined) : undefined;
   }
 
   #table<T extends CachedTable>(table: T): RowCache<T> {

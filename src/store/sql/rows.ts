@@ -23,6 +23,19 @@ export async function readRowsByKey<T extends TableName>(
   return toRows(connection, table, found);
 }
 
+/** Reads a row by its key at once. Returns undefined if it does not exist. */
+export function readRowNow<T extends TableName>(
+  connection: DatabaseConnection & Required<Pick<DatabaseConnection, "now">>,
+  name: T,
+  { key, bodies }: { key: Key } & BodyOptions,
+): Rows[T] | undefined {
+  const table: Table<Rows[T]> = tables[name];
+  const statement = getStatements(connection.dialect, name)[bodies === false ? "withoutBody" : "whole"]
+    .locking;
+  const found = connection.now(statement, keyValues(key));
+  return found.length === 0 ? undefined : toRows(connection, table, found)[0];
+}
+
 /**
  * Returns the rows that columns represent, and reports damaged rows. Throws `StorageRefused` if a row cannot
  * be read at all.

@@ -116,7 +116,7 @@ async function writeAll(
     .listTouchedTables()
     .map((name) => writeTable(noting, name, tableWrite).catch(note));
   const count = (): Promise<void> => {
-    stored.addTo(set.effects.usage, (account) => set.get("accounts", account)?.deletedAt !== undefined);
+    stored.addTo(set.effects.usage, (account) => set.peek("accounts", account)?.deletedAt !== undefined);
     return addUsage(noting, set.effects.usage.rows(options));
   };
   // The weight of removed rows is known once they are removed. Most batches publish, send or settle. They

@@ -277,6 +277,7 @@ function createConnection(
         for (const row of rows) run(row);
         return [];
       }),
+    now: (sql, values) => reportingDamage(() => prepare(sql).all(values)),
   };
   return { connection, writeCount: () => writeCount };
 }

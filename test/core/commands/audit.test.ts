@@ -70,7 +70,7 @@ test("a change of an account is noted as disable, enable or change", () => {
 test("an audit entry is written for each change with a caller, and for nothing else", () => {
   const kept: unknown[] = [];
   const decision = audited<{ id: string; deleted: boolean }, { deleted: boolean }>(
-    { needs: () => ({}), decide: ({ deleted }) => ({ deleted }) },
+    { decide: ({ deleted }) => ({ deleted }) },
     noteNamed("account.delete"),
   );
   const by = { via: "token", ip: null } as never;

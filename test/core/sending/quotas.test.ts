@@ -3,8 +3,6 @@ import type { Draft } from "../../../src/core/decision/command.ts";
 import type { Account } from "../../../src/core/model/message.ts";
 import { formatGate, keyGate, queueGate } from "../../../src/core/admission/gate.ts";
 import {
-  quotaNeeds,
-  queueQuotaNeeds,
   toQuotaName,
   findQuotaRefusal,
   readQuotaRange,
@@ -71,16 +69,19 @@ test("an existing queue is not counted again", () => {
   expect(() => takeQueueQuota(draftWith(5), account, { name: "new" })).toThrow("queues: there are 5");
 });
 
-test("rows are counted up to the limit, once the account is loaded", () => {
-  expect(quotaNeeds(draftWith(0), "acme", { name: "tokens" })).toEqual({
-    quotaCounts: [{ account: "acme", name: "tokens", limit: 3 }],
-  });
-  expect(quotaNeeds({ get: () => undefined } as unknown as Draft, "acme", { name: "tokens" })).toEqual({});
-  const quotaCounts = [{ account: "acme", name: "queues", limit: 2 }];
-  expect(
-    queueQuotaNeeds(draftWith(0), "acme", { inputs: [{ queue: "old" }, { queue: "new" }], maxQueues: 2 }),
-  ).toEqual({ quotaCounts });
-  expect(
-    queueQuotaNeeds(draftWith(0), "acme", { inputs: [{ queue: null }, { queue: "old" }], maxQueues: 2 }),
-  ).toEqual({});
+test("rows are counted up to the limit", () => {
+  const needs: unknown[] = [];
+  const draft = {
+    ...draftWith(0),
+    readQuotaCount: (need: unknown) => {
+      needs.push(need);
+      return 0;
+    },
+  } as unknown as Draft;
+  takeQuota(draft, account, { name: "tokens" });
+  takeQueueQuota(draft, account, { name: "new", maxQueues: 2 });
+  expect(needs).toEqual([
+    { account: "acme", name: "tokens", limit: 3 },
+    { account: "acme", name: "queues", limit: 2 },
+  ]);
 });

@@ -6,6 +6,7 @@ import type {
   MessageInput,
   SendSettings,
 } from "../../../src/core/model/message.ts";
+import type { Tables } from "../storage/changes.ts";
 import type { RandomSource } from "../randomSource.ts";
 
 type RandomInputOptions = { random: RandomSource; hosts: readonly string[]; now: number };
@@ -101,12 +102,18 @@ function randomFlowControl(random: RandomSource): FlowControl {
 /** The ids that the clients of one account know and can use in requests. */
 export type ClientState = { account: AccountId; messageIds: string[]; dlqIds: string[] };
 
-/** Returns a cancellation of some messages. */
+/** Returns a cancellation of some messages, at times of one that waits for a limit of its account. */
 export function randomCancel(
   random: RandomSource,
   { account, messageIds }: ClientState,
+  { messages }: Pick<Tables, "messages">,
 ): CommandInput<"cancel"> {
-  return { account, messageIds: pickSome(random, messageIds) };
+  const waiting = random.isHit(0.4)
+    ? [...messages.values()].find(
+        (state) => state.account === account && /^(?:endpoint|account):/.test(state.waitlist ?? ""),
+      )
+    : undefined;
+  return { account, messageIds: waiting ? [waiting.id] : pickSome(random, messageIds) };
 }
 
 /** Returns a retry of some dead letters. */

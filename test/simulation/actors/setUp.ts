@@ -104,7 +104,9 @@ const makeDeliveryLimits = (max: number, random: RandomSource): DeliveryLimits =
 type DeliveryLimits = { globalParallelism: number | null; parallelism: number | null };
 const noDeliveryLimits: DeliveryLimits = { globalParallelism: null, parallelism: null };
 
-/** Returns the calls that set up an account at the beginning. */
+/**
+ * Returns the calls that set up an account at the beginning. One account begins with a limit per endpoint.
+ */
 export const prepare = (
   account: AccountId,
   { input, hosts }: { input: MessageInput; hosts: readonly string[] },
@@ -112,7 +114,9 @@ export const prepare = (
   const endpoints = hosts.slice(0, 3).map((host) => ({ name: null, url: `https://${host}/group` }));
   const { body, ...sent } = input;
   const toGroup = { ...sent, notBefore: null, url: "", group: groups[0] };
+  const limits = { ...noDeliveryLimits, parallelism: account === "acme" ? 2 : null };
   return [
+    { name: "changeAccount", input: { account, change: { limits } } },
     { name: "addEndpoints", input: { account, name: groups[0], endpoints } },
     { name: "upsertQueue", input: { account, name: queues[0], parallelism: 2 } },
     {

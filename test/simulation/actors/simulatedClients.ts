@@ -50,7 +50,10 @@ export class SimulatedClients {
       if (random.isHit(this.#options.runShare)) return this.#askForRuns(node, known);
       if (what < 0.68) return this.#publish(node, known);
       if (what < 0.8) return this.#setUp(node, known);
-      if (what < 0.88) return node.ask((store) => store.execute("cancel", randomCancel(random, known)));
+      if (what < 0.88) {
+        const { tables } = this.#options.cluster.storage;
+        return node.ask((store) => store.execute("cancel", randomCancel(random, known, tables)));
+      }
       if (what < 0.94)
         return node.ask((store) => store.execute("retryDeadLetters", randomRetry(random, known, log)));
       if (what < 0.98)

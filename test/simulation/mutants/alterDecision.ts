@@ -14,15 +14,7 @@ export type Alteration = {
 } & Partial<
   Pick<
     Draft,
-    | "abort"
-    | "count"
-    | "hasChanged"
-    | "hasCapacity"
-    | "takeCapacity"
-    | "get"
-    | "getWithoutBody"
-    | "listRunRows"
-    | "moveToKeptLog"
+    "abort" | "count" | "hasChanged" | "capacity" | "get" | "getWithoutBody" | "listRunRows" | "moveToKeptLog"
   >
 >;
 
@@ -61,11 +53,11 @@ export function alterInput<N extends CommandName>(
   name: N,
   makeInput: (input: CommandInput<N>) => CommandInput<N>,
 ): Commands {
-  const { needs, further, decide } = commands[name] as unknown as Record<
+  const { hint, decide } = commands[name] as unknown as Record<
     string,
     ((input: unknown, ...rest: unknown[]) => unknown) | undefined
   >;
   const turned = (of: ((input: unknown, ...rest: unknown[]) => unknown) | undefined) =>
     of && ((input: CommandInput<N>, ...rest: unknown[]) => of(makeInput(input), ...rest));
-  return { ...commands, [name]: { needs: turned(needs), further: turned(further), decide: turned(decide) } };
+  return { ...commands, [name]: { hint: turned(hint), decide: turned(decide) } };
 }

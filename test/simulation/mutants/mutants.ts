@@ -166,9 +166,8 @@ export const mutants: Record<string, Commands> = {
     put: { messages: (row) => ({ ...row, attempts: row.attempts + 1 }) },
   })),
   "a lease is not returned": alterDecision("returnLeases", () => ({ put: never })),
-  "capacity is not counted": alterDecision("claim", () => ({
-    hasCapacity: () => true,
-    takeCapacity: () => true,
+  "capacity is not counted": alterDecision("claim", (_, { capacity }) => ({
+    capacity: { ...capacity, has: () => true, take: () => true },
   })),
   "expiry of the log also removes unfinished messages": alterDecision("expire", (_, draft) => ({
     moveToKeptLog: (row) => {

@@ -1,6 +1,5 @@
-import type { Draft, Key, BodyTableName, TableName } from "../../../src/core/decision/command.ts";
+import type { Draft, RunNeed, Key, BodyTableName, TableName } from "../../../src/core/decision/command.ts";
 import type { Commands } from "../../../src/core/commands/index.ts";
-import type { RunKey } from "../../../src/core/model/message.ts";
 import type { ActiveRun, Step } from "../../../src/core/model/run.ts";
 import type { Alteration } from "./alterDecision.ts";
 import { alterInput, alterDecision } from "./alterDecision.ts";
@@ -57,8 +56,8 @@ export const runMutants: Record<string, Commands> = {
   "notifications outlive their run": alterDecision("settle", leaveRows("notifications")),
   "messages of a cancelled run continue": alterDecision("cancelRuns", leaveRows("messages")),
   "messages in flight are dropped with their run": alterDecision("cancelRuns", (_, draft) => ({
-    listRunRows: ((table: "messages", account: string, run: RunKey) => {
-      const rows = draft.listRunRows(table, account, run);
+    listRunRows: ((table: "messages", run: RunNeed) => {
+      const rows = draft.listRunRows(table, run);
       return table === "messages" ? rows.map((row) => ({ ...row, state: "pending" as const })) : rows;
     }) as Draft["listRunRows"],
   })),

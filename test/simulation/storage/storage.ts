@@ -80,9 +80,15 @@ const loseBatch =
     return result;
   };
 
-/** Returns a storage in memory. `decisions` replaces the real ones, for mutants. */
-export function memoryStorage(decisions?: Commands): Storage {
-  const memory = new Memory();
+/**
+ * Returns a storage in memory. `decisions` replaces the real ones, for mutants. `reads` says how rows are
+ * loaded: see `Memory`.
+ */
+export function memoryStorage(
+  decisions?: Commands,
+  reads?: { readsAtOnce?: boolean; usesHints?: boolean },
+): Storage {
+  const memory = new Memory(reads);
   const touched = new Map<string, () => void>();
   let changes = noChanges();
   for (const table of tableNames) watch(table);

@@ -20,23 +20,31 @@ const fails = (error: Error) => (): never => {
   throw error;
 };
 
-test.each(["needs", "further", "decide"] as const)(
-  "a call that fails in its %s does not affect the other calls of its batch",
-  async (part) => {
-    for (const [error, reply] of [
-      [new Error("broken"), { failed: expect.stringContaining("broken") }],
-      [new Refusal("invalid", "not so"), { refused: { code: "invalid", message: "not so" } }],
-    ] as const) {
-      const broken: Commands = { ...commands, cancel: { ...commands.cancel, [part]: fails(error) } };
-      const memory = new Memory();
-      const { runBatch } = memoryParts(source, memory, broken);
-      await runBatch([{ name: "createAccount", input: account }], noCapacity);
-      const publish = { name: "publish", input: { account: "acme", inputs: [makeInput()] } } as const;
-      const cancel = { name: "cancel", input: { account: "acme", messageIds: ["msg_1"] } } as const;
-      const { replies } = await runBatch([publish, cancel, publish], noCapacity);
-      const published = { answer: [{ messageId: expect.any(String), deduplicated: false }] };
-      expect(replies).toEqual([published, reply, published]);
-      expect(memory.tables.messages.size).toBe(2);
-    }
-  },
-);
+test("a call that fails does not affect the other calls of its batch", async () => {
+  for (const [error, reply] of [
+    [new Error("broken"), { failed: expect.stringContaining("broken") }],
+    [new Refusal("invalid", "not so"), { refused: { code: "invalid", message: "not so" } }],
+  ] as const) {
+    const broken: Commands = { ...commands, cancel: { ...commands.cancel, decide: fails(error) } };
+    const memory = new Memory();
+    const { runBatch } = memoryParts(source, memory, broken);
+    await runBatch([{ name: "createAccount", input: account }], noCapacity);
+    const publish = { name: "publish", input: { account: "acme", inputs: [makeInput()] } } as const;
+    const cancel = { name: "cancel", input: { account: "acme", messageIds: ["msg_1"] } } as const;
+    const { replies } = await runBatch([publish, cancel, publish], noCapacity);
+    const published = { answer: [{ messageId: expect.any(String), deduplicated: false }] };
+    expect(replies).toEqual([published, reply, published]);
+    expect(memory.tables.messages.size).toBe(2);
+  }
+});
+
+test("a hint that fails, or names nothing, changes no reply", async () => {
+  for (const hint of [fails(new Error("broken")), () => ({})]) {
+    const memory = new Memory({ readsAtOnce: false });
+    const { runBatch } = memoryParts(source, memory, { ...commands, publish: { ...commands.publish, hint } });
+    await runBatch([{ name: "createAccount", input: account }], noCapacity);
+    const publish = { name: "publish", input: { account: "acme", inputs: [makeInput()] } } as const;
+    const { replies } = await runBatch([publish], noCapacity);
+    expect(replies).toEqual([{ answer: [{ messageId: expect.any(String), deduplicated: false }] }]);
+  }
+});

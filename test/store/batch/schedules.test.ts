@@ -45,14 +45,13 @@ describe("in one batch with a claim", () => {
     return world;
   }
 
-  test("a schedule with a new destination fires once, with the next claim", async () => {
+  test("a schedule with a new destination fires once, at the new destination", async () => {
     const world = await due();
-    // The queue exists, and the claim has not read it.
     await world.settle(await world.sent({ queue: "new" }));
     const replaced = world.store.execute("createSchedule", scheduleOf({ queue: "new" }));
-    expect((await Promise.all([replaced, world.claim()]))[1]).toEqual([]);
-    world.clock.now += 1;
-    expect(await world.claim()).toMatchObject([{ message: { scheduleId: "tick", queue: "new" } }]);
+    expect((await Promise.all([replaced, world.claim()]))[1]).toMatchObject([
+      { message: { scheduleId: "tick", queue: "new" } },
+    ]);
     expect(await world.claim()).toEqual([]);
   });
 

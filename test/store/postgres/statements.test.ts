@@ -81,7 +81,8 @@ test("a batch with many keys and queues takes no more statements than a batch wi
     // The queues are new, so the number of queues is counted.
     published: { statements: 16, trips: 5 },
     settled: { statements: 19, trips: 6 },
-    claimed: { statements: 19, trips: 5 },
+    // The messages whose leases have expired are sent again by the same claim.
+    claimed: { statements: 20, trips: 6 },
   });
   expect(await statementsFor(60, over)).toEqual(few);
 });

@@ -82,6 +82,9 @@ test("a transaction whose beginning fails ends after its first statements have c
     isConflict: () => false,
     recentTimeIndex: new RecentTimeIndex(),
   };
-  await expect(create(database)).rejects.toThrow("not begun");
+  const momentSource = createSource(new TestClock(), "nod_a");
+  const input = { account: "acc", runId: "r", body: new Uint8Array() };
+  const running = runSqlBatch({ database, momentSource }, [{ name: "finishRun", input }], noCapacity);
+  await expect(running).rejects.toThrow("not begun");
   expect([asked > 0, openAtEnd]).toEqual([true, 0]);
 });
