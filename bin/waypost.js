@@ -15,5 +15,13 @@ if (process.argv[2] === "dev" && isCheckout) {
   buildConsole();
 } else mustBeInstalled();
 followNpm();
-if (isModern) await import("../src/cli/main.ts");
-else runFile(modernNode(), join(home, "src/cli/main.ts"), process.argv.slice(2));
+const args = process.argv.slice(2);
+const startsServer = args[0] === "start" || args[0] === "dev";
+if (!isModern) runFile(modernNode(), join(home, startsServer ? "src/cli/main.ts" : "bin/waypost.js"), args);
+else if (startsServer || !(await runsOnServer())) await import("../src/cli/main.ts");
+
+/** Runs a command for a running server without loading the server. Returns false for any other command. */
+async function runsOnServer() {
+  const { runClientCommand } = await import("../src/client/main.ts");
+  return runClientCommand(args, process.env);
+}

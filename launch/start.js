@@ -6,12 +6,20 @@ import { followNpm } from "./follow.js";
 import { home, isModern, modernNode } from "./modernNode.js";
 import { runFile } from "./runFile.js";
 
-/** Runs the command line of the package. If this Node.js is too old, the one that npm installed runs it. */
-export function start(args) {
+/**
+ * Runs the command line of the package. If this Node.js is too old, the one that npm installed runs it.
+ * Commands for a running server do not load the server.
+ */
+export async function start(args) {
   followNpm();
   if (!isModern) return runFile(modernNode(), join(home, "launch/waypost.js"), args);
   enableCache();
-  module.createRequire(import.meta.url)("../server/waypost.cjs");
+  const load = module.createRequire(import.meta.url);
+  if (args[0] !== "start" && args[0] !== "dev") {
+    const { runClientCommand } = load("../server/client.cjs");
+    if (await runClientCommand(args, process.env)) return;
+  }
+  load("../server/waypost.cjs");
 }
 
 /**

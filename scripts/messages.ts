@@ -168,7 +168,8 @@ function readCall(place: Place, folder: string): Found[] {
   const { node, scope, field } = place;
   const callee = node["callee"] as SyntaxNode;
   const name = readName(callee);
-  if (folder === "cli" && /^(?:option|argument|description|command)$/.test(name)) return readHelp(place);
+  if ((folder === "cli" || folder === "client") && /^(?:option|argument|description|command)$/.test(name))
+    return readHelp(place);
   if (callee.type === "Identifier" && /^refuse(?:$|[A-Z])/.test(name)) return readRefusal(place);
   const lines = readLogLine(place);
   if (lines.length > 0 || callee.type !== "MemberExpression") return lines;

@@ -6,7 +6,7 @@ import type { BuiltConsole, ConsoleFile } from "../../src/api/console/files.ts";
 import { readBuiltConsole } from "../../src/server/consoleFiles.ts";
 
 /** The files of a build. `packages` lists the folders of the packages that they contain. */
-type Bundle = { server: string; health: string; packages: readonly string[] };
+type Bundle = { server: string; client: string; health: string; packages: readonly string[] };
 
 /**
  * Source files that a bundle replaces, because in a checkout they read other files, and the code that
@@ -14,7 +14,7 @@ type Bundle = { server: string; health: string; packages: readonly string[] };
  */
 type Replacements = Readonly<Record<string, () => string>>;
 
-/** Bundles the server, and the probe that is answered before the server is loaded. */
+/** Bundles the server, and the commands and the probe that run without the server. */
 export async function bundle(home: string): Promise<Bundle> {
   const schema = (): string =>
     `export const schemaText = ${toLiteral(readFileSync(join(home, "src/store/sql/schema.sql"), "utf8"))};`;
@@ -30,11 +30,13 @@ export async function bundle(home: string): Promise<Bundle> {
       "src/server/consoleFiles.ts": () => toConsoleModule(readBuiltConsole()),
     },
   });
+  const client = await bundleFile(home, { input: "src/client/main.ts", replacements: {} });
   const health = await bundleFile(home, { input: "src/cli/health.ts", replacements: {} });
   return {
     server: server.code,
+    client: client.code,
     health: health.code,
-    packages: [...new Set([...server.packages, ...worker.packages, ...health.packages])].toSorted(),
+    packages: [...new Set([server, worker, client, health].flatMap(({ packages }) => packages))].toSorted(),
   };
 }
 

@@ -15,11 +15,11 @@ const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
  */
 export async function writeExecutable(target: string): Promise<number> {
   buildConsole();
-  const { server, health } = await bundle(home);
+  const { server, client, health } = await bundle(home);
   const folder = mkdtempSync(join(tmpdir(), "waypost-executable-"));
   try {
     const main = join(folder, "main.cjs");
-    writeFileSync(main, makeMain({ server, health }));
+    writeFileSync(main, makeMain({ server, client, health }));
     const blob = join(folder, "program.blob");
     const settings = {
       main,
@@ -56,13 +56,18 @@ function run(...args: readonly string[]): void {
   if (status !== 0) throw new Error(`the executable could not be made: ${stdout}${stderr}`);
 }
 
-/** Returns a program that answers a health probe before it compiles the server. */
-const makeMain = ({ server, health }: { server: string; health: string }): string => `
+/** Returns a program that compiles the server only for commands that need it. */
+const makeMain = ({ server, client, health }: { server: string; client: string; health: string }): string => `
 const args = process.argv.slice(2);
 const startServer = () => { ${server} };
 if (args[0] === "health") {
   const exports = {};
   (function (exports) { ${health} })(exports);
   exports.answerProbe(args, process.env).then(() => process.exitCode === undefined && startServer());
-} else startServer();
+} else if (args[0] === "start" || args[0] === "dev") startServer();
+else {
+  const exports = {};
+  (function (exports) { ${client} })(exports);
+  exports.runClientCommand(args, process.env).then((isDone) => isDone || startServer());
+}
 `;

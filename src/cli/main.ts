@@ -37,6 +37,7 @@ import { CannotStart } from "./cannotStart.ts";
 import { clientUrl } from "../server/serve.ts";
 import { StorageRefused, Unavailable } from "../store/store.ts";
 import { addTokenCommands } from "./token.ts";
+import { CommandFailed } from "../client/terminal/commandFailed.ts";
 import { hour } from "../core/values/time.ts";
 import packageFile from "../../package.json" with { type: "json" };
 
@@ -317,12 +318,29 @@ function formatWithCause(error: Error): string {
   return cause === null ? error.message : `${error.message} (${cause})`;
 }
 
+const args = process.argv.slice(2);
+const startsServer = args[0] === "start" || args[0] === "dev";
+
+async function run(): Promise<void> {
+  if (!startsServer) {
+    const { runClientCommand } = await import("../client/main.ts");
+    if (await runClientCommand(args, process.env)) return;
+    // For the help and the completion.
+    const { addClientCommands } = await import("../client/commands.ts");
+    const { addCompletionCommand } = await import("../client/completion.ts");
+    addClientCommands(program, { environment: process.env });
+    addCompletionCommand(program);
+  }
+  await program.parseAsync();
+}
+
 // Without a top-level await, which a single executable cannot have.
-program.parseAsync().catch((error: unknown) => {
+run().catch((error: unknown) => {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
   const expected = [
     CannotStart,
     BackupRefused,
+    CommandFailed,
     ConfigRefused,
     DataFolderRefused,
     ServerAdminRefused,

@@ -36,6 +36,9 @@ test.runIf(process.platform === "linux")(
     await destination.until((arrivals) => arrivals.length > 0);
     // Lists are read by a thread, whose code is in the executable as well.
     expect((await fetch(`${url}/v2/logs`, { headers })).status).toBe(200);
+    const environment = { WAYPOST_URL: url, WAYPOST_TOKEN: developmentToken };
+    const queues = spawnSync(file, ["queues"], { cwd: data, env: environment, encoding: "utf8" });
+    expect(queues).toMatchObject({ status: 0, stdout: "no queues\n", stderr: "" });
     const health = spawnSync(file, ["health", "--url", url], { ...options, encoding: "utf8" });
     expect(health).toMatchObject({ status: 0, stdout: "ready\n", stderr: "" });
     const wrong = spawnSync(file, ["health", "--prot", "1"], { ...options, encoding: "utf8" });

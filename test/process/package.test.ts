@@ -150,6 +150,12 @@ describe("the package", () => {
     await expectDelivery({ url: server.url, token: developmentToken });
     const page = await (await fetch(`${server.url}/console/`)).text();
     expect(page).toContain("<script");
+    const letters = spawnSync("npx", ["waypost", "dlq", "--json"], {
+      cwd: application,
+      env: { PATH: process.env.PATH, WAYPOST_URL: server.url, WAYPOST_TOKEN: developmentToken },
+      encoding: "utf8",
+    });
+    expect(letters).toMatchObject({ status: 0, stdout: '{"messages":[]}\n', stderr: "" });
     await server.stop();
     expect(listing(join(application, "node_modules"))).toEqual(before);
   });

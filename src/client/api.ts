@@ -1,0 +1,93 @@
+import type { Command } from "commander";
+import { systemClock } from "../clock/clock.ts";
+import { CommandFailed, exitCodes } from "./terminal/commandFailed.ts";
+import type { ApiRequest } from "./connection.ts";
+import { callApi } from "./connection.ts";
+import type { Fields } from "./terminal/fields.ts";
+import { isObject } from "./terminal/fields.ts";
+import { toSafeJson } from "./terminal/safeText.ts";
+import { findServer } from "./storedLogin.ts";
+import { clearScreen, note, print, styled } from "./terminal/terminal.ts";
+
+/** The things that commands get from the program: its environment. */
+export type ClientContext = { environment: NodeJS.ProcessEnv };
+
+/** The flags that every command has that reads something. */
+export type OutputFlags = { json?: true; watch?: string | true };
+
+/** Connects a command to its server. Nothing is sent yet. */
+export function connectToApi({ environment }: ClientContext): Api {
+  const server = findServer(environment);
+  const call = (request: ApiRequest): Promise<unknown> => callApi(server, request);
+  return {
+    call,
+    read: async (request) => {
+      const result = await call(request);
+      return isObject(result) ? result : { items: result };
+    },
+  };
+}
+
+/** A connection to a server. `read` returns a list that is not in an object as its field `items`. */
+export type Api = {
+  call(request: ApiRequest): Promise<unknown>;
+  read(request: ApiRequest): Promise<Fields>;
+};
+
+/** Adds `--json`, which every command has. */
+export const withJson = (command: Command): Command =>
+  command.option("--json", "print the response of the API as one line of JSON");
+
+/** Adds `--json` and `--watch`. */
+export const withOutput = (command: Command): Command =>
+  withJson(command).option("--watch [seconds]", "print again every 2 seconds, or as often as given");
+
+/** The output of a command: a value for programs, and lines that describe it to a person. */
+export type Shown = { value: unknown; describe(): readonly string[] };
+
+/** Prints a result: as JSON with `--json`, otherwise as lines. */
+export const printShown = (flags: OutputFlags, shown: Shown): void =>
+  void process.stdout.write(formatShown(flags, shown));
+
+const formatShown = (flags: OutputFlags, { value, describe }: Shown): string =>
+  (flags.json ? [toSafeJson(value)] : describe()).map((line) => `${line}\n`).join("");
+
+/**
+ * Loads a result and prints it, again and again with `--watch`. While a server that is watched is
+ * unavailable, the reason is printed and the next attempt follows.
+ */
+export async function showResult(flags: OutputFlags, load: () => Promise<Shown>): Promise<void> {
+  if (flags.watch === undefined) return printShown(flags, await load());
+  const interval = parseInterval(flags.watch);
+  for (;;) {
+    await continueIfUnavailable(async () => {
+      // The old output stays until the new one is complete.
+      const text = formatShown(flags, await load());
+      if (!flags.json) clearScreen();
+      process.stdout.write(text);
+      if (!flags.json) print(styled("dim", `every ${interval / 1000} s; Ctrl-C ends`));
+    });
+    await pause(interval);
+  }
+}
+
+/** Runs a function. If the server is unavailable, prints why, and returns as usual. */
+export async function continueIfUnavailable(run: () => Promise<void>): Promise<void> {
+  try {
+    await run();
+  } catch (error) {
+    if (!(error instanceof CommandFailed) || error.exitCode !== exitCodes.unavailable) throw error;
+    note(`waypost: ${error.message}`);
+  }
+}
+
+/** Resolves after a time in milliseconds. */
+export const pause = (span: number): Promise<void> =>
+  systemClock.sleep(systemClock.now() + span, new AbortController().signal);
+
+function parseInterval(given: string | true): number {
+  if (given === true) return 2_000;
+  const seconds = Number(given);
+  if (/^\d+(\.\d+)?$/.test(given) && seconds >= 0.2 && seconds <= 86_400) return seconds * 1000;
+  throw new CommandFailed("usage", `--watch: "${given}" is not a number of seconds from 0.2 to 86400`);
+}

@@ -1,0 +1,50 @@
+import type { Listed } from "./listCommand.ts";
+import { readLine, readLines } from "./terminal/fields.ts";
+import type { Column } from "./terminal/table.ts";
+import { formatAge } from "./terminal/times.ts";
+
+/** Returns a column that shows a field. */
+export const field = (title: string, name: string): Column<Listed> => ({
+  title,
+  show: ({ row }) => readLine(row, name),
+});
+
+/** Returns a column with a field that may be long. */
+export const longField = (title: string, name: string): Column<Listed> => ({
+  ...field(title, name),
+  shrinks: true,
+});
+
+/** Returns a column with a number. */
+export const numberField = (title: string, name: string): Column<Listed> => ({
+  ...field(title, name),
+  isNumber: true,
+});
+
+/** Returns a column that shows how far away a time is. */
+export const ageField = (title: string, name: string): Column<Listed> => ({
+  title,
+  show: ({ row, now }) => formatAge(row, name, now),
+});
+
+/** Returns a column that says a word if a field is true. */
+export const flagField = (title: string, name: string, word: string): Column<Listed> => ({
+  title,
+  show: ({ row }) => (row[name] === true ? word : ""),
+  style: () => "yellow",
+});
+
+/** The labels of a message or a run. */
+export const labels: Column<Listed> = {
+  title: "LABELS",
+  show: ({ row }) => readLines(row, "labels").join(", ") || readLine(row, "label"),
+  shrinks: true,
+};
+
+/** The status of a response, or the error if there was none. */
+export const failure: Column<Listed> = {
+  title: "ERROR",
+  show: ({ row }) => [readLine(row, "responseStatus"), readLine(row, "error")].filter(Boolean).join(" "),
+  shrinks: true,
+  style: () => "red",
+};

@@ -1,0 +1,153 @@
+import type { Command } from "commander";
+import type { ClientContext, OutputFlags } from "./api.ts";
+import { connectToApi, printShown, showResult, withJson, withOutput } from "./api.ts";
+import { addBulkCommand } from "./bulkCommand.ts";
+import { ageField, failure, field, labels, longField, numberField } from "./columns.ts";
+import type { Fields } from "./terminal/fields.ts";
+import { readLine, readLines, readNumber } from "./terminal/fields.ts";
+import { deadLetterFilters } from "./filterFlags.ts";
+import { addListCommand } from "./listCommand.ts";
+import { describeBody, describeSettings } from "./messages.ts";
+import { collectValues, readBody, toRequestHeaders } from "./requestFlags.ts";
+import { toSafeLine } from "./terminal/safeText.ts";
+import { formatPairs } from "./terminal/table.ts";
+
+/** Adds the commands `waypost dlq …`. */
+export function addDeadLetterCommands(program: Command, context: ClientContext): void {
+  const dlq = program.command("dlq").description("list, retry, replay and delete dead letters of messages");
+  addListCommand(
+    dlq,
+    {
+      path: "/v2/dlq",
+      rows: "messages",
+      pageSize: 100,
+      filters: deadLetterFilters,
+      none: "no dead letters",
+      query: { order: "latestFirst" },
+      columns: [
+        field("DEAD LETTER", "dlqId"),
+        longField("URL", "url"),
+        failure,
+        field("QUEUE", "queueName"),
+        labels,
+        ageField("PUBLISHED", "createdAt"),
+        field("MESSAGE", "messageId"),
+      ],
+    },
+    { context, about: "list dead letters, the newest first" },
+  );
+  addListCommand(
+    dlq,
+    {
+      path: "/v2/dlq/groups",
+      rows: "groups",
+      pageSize: null,
+      filters: deadLetterFilters,
+      none: "no dead letters",
+      columns: [
+        numberField("COUNT", "count"),
+        longField("URL", "url"),
+        failure,
+        ageField("FIRST", "firstFailedAt"),
+        ageField("LAST", "lastFailedAt"),
+        field("EXAMPLE", "dlqId"),
+      ],
+    },
+    { context, name: "groups", about: "group dead letters by URL and cause" },
+  );
+  withOutput(
+    dlq.command("get").description("show a dead letter").argument("<id>", "id of the dead letter"),
+  ).action((id: string, flags: OutputFlags) => {
+    const api = connectToApi(context);
+    return showResult(flags, async () => {
+      const letter = await api.read({ path: toPath(id) });
+      return { value: letter, describe: () => describeDeadLetter(letter) };
+    });
+  });
+  addDeadLetterActions(dlq, context);
+  addReplayCommand(dlq, context);
+}
+
+const toPath = (id: string): string => `/v2/dlq/${encodeURIComponent(id)}`;
+
+function addDeadLetterActions(dlq: Command, context: ClientContext): void {
+  const shared = {
+    entries: "dead letters",
+    filters: deadLetterFilters,
+    toFilter: (ids: readonly string[]) => ({ dlqIds: ids }),
+  };
+  addBulkCommand(dlq, context, {
+    ...shared,
+    name: "retry",
+    about: "publish dead letters again",
+    job: "dlq.retry",
+    verb: "retry",
+    hasCanary: true,
+    one: async (api, id) => {
+      const path = `/v2/dlq/retry/${encodeURIComponent(id)}`;
+      const result = await api.read({ method: "POST", path });
+      const line = `${toSafeLine(id)} became ${readLine(result, "messageId")}`;
+      return { value: result, describe: () => [line] };
+    },
+  });
+  addBulkCommand(dlq, context, {
+    ...shared,
+    name: "delete",
+    about: "delete dead letters",
+    job: "dlq.delete",
+    verb: "delete",
+    hasCanary: false,
+    one: async (api, id) => {
+      const result = await api.read({ method: "DELETE", path: toPath(id) });
+      const line = readNumber(result, "deleted") === 0 ? "was deleted already" : "deleted";
+      return { value: result, describe: () => [`${toSafeLine(id)} ${line}`] };
+    },
+  });
+}
+
+type ReplayFlags = OutputFlags & { url?: string; header?: string[]; body?: string; bodyFile?: string };
+
+function addReplayCommand(dlq: Command, context: ClientContext): void {
+  const command = dlq
+    .command("replay")
+    .description("publish a dead letter again with changes")
+    .argument("<id>", "id of the dead letter")
+    .option("--url <url>", "destination URL instead of the old one")
+    .option(
+      "-H, --header <header>",
+      "header or setting, such as 'Svc-Retries: 5'; may be repeated",
+      collectValues,
+    )
+    .option("--body <text>", "body instead of the old one")
+    .option("--body-file <file>", "file with the body");
+  withJson(command).action(async (id: string, flags: ReplayFlags) => {
+    const body = readBody(flags.body, flags.bodyFile);
+    const request = {
+      ...(flags.url !== undefined && { url: flags.url }),
+      ...(typeof body === "string" && { body }),
+      ...(typeof body === "object" && { bodyBase64: body.toString("base64") }),
+    };
+    const result = await connectToApi(context).read({
+      method: "POST",
+      path: `${toPath(id)}/replay`,
+      headers: { ...toRequestHeaders(flags.header ?? []), "content-type": "application/json" },
+      body: JSON.stringify(request),
+    });
+    const line = `${toSafeLine(id)} became ${readLine(result, "messageId")}`;
+    printShown(flags, { value: result, describe: () => [line] });
+  });
+}
+
+/** Returns the lines that describe a dead letter. */
+const describeDeadLetter = (letter: Fields): string[] => [
+  ...formatPairs([
+    ["dead letter", readLine(letter, "dlqId")],
+    ...describeSettings(letter),
+    ["run", readLine(letter, "workflowRunId")],
+    ["error", readLine(letter, "error")],
+    ["status", readLine(letter, "responseStatus")],
+    ["replayed as", readLines(letter, "replays").join(", ")],
+  ]),
+  ...describeBody("body", letter, "body"),
+  ...describeBody("response", letter, "responseBody"),
+];

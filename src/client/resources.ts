@@ -1,0 +1,166 @@
+import type { Command } from "commander";
+import type { ClientContext, OutputFlags } from "./api.ts";
+import { connectToApi, printShown, withJson } from "./api.ts";
+import { ageField, field, flagField, longField, numberField } from "./columns.ts";
+import { readLine, readNumber, readObject, readObjects } from "./terminal/fields.ts";
+import type { List } from "./listCommand.ts";
+import { addListCommand } from "./listCommand.ts";
+import { toSafeLine } from "./terminal/safeText.ts";
+import { formatSpan, formatTime } from "./terminal/times.ts";
+
+const whole = { rows: "items", pageSize: null, filters: [] } as const;
+
+/** The lists of what an account has, by the name of their command. `pauses`: where each can be paused. */
+const resources: Readonly<Record<string, List & { about: string; pauses?: (name: string) => string }>> = {
+  queues: {
+    ...whole,
+    about: "queues",
+    path: "/v2/queues",
+    none: "no queues",
+    pauses: (name) => `/v2/queues/${encodeURIComponent(name)}`,
+    columns: [
+      field("QUEUE", "name"),
+      numberField("WAITING", "lag"),
+      numberField("PARALLELISM", "parallelism"),
+      flagField("PAUSED", "paused", "paused"),
+      ageField("CHANGED", "updatedAt"),
+    ],
+  },
+  "flow-control": {
+    ...whole,
+    about: "flow-control keys",
+    path: "/v2/flowControl",
+    none: "no flow-control keys",
+    pauses: (key) => `/v2/flowControl/${encodeURIComponent(key)}`,
+    columns: [
+      longField("KEY", "flowControlKey"),
+      numberField("WAITING", "waitlistSize"),
+      {
+        title: "IN FLIGHT",
+        isNumber: true,
+        show: ({ row }) => ofLimit(readNumber(row, "parallelismCount"), readNumber(row, "parallelismMax")),
+      },
+      {
+        title: "RATE",
+        isNumber: true,
+        show: ({ row }) => ofLimit(readNumber(row, "rateCount"), readNumber(row, "rateMax")),
+      },
+      {
+        title: "PERIOD",
+        show: ({ row }) => {
+          const period = readNumber(row, "ratePeriod") ?? 0;
+          return (readNumber(row, "rateMax") ?? 0) > 0 && period > 0 ? formatSpan(period * 1000) : "";
+        },
+      },
+      flagField("PAUSED", "isPaused", "paused"),
+    ],
+  },
+  hosts: {
+    ...whole,
+    rows: "hosts",
+    about: "hosts that messages are sent to, with failures and durations",
+    path: "/v2/hosts",
+    none: "no deliveries of late",
+    columns: [
+      longField("HOST", "host"),
+      numberField("IN FLIGHT", "inFlight"),
+      numberField("WAITING", "waiting"),
+      numberField("ATTEMPTS", "attempts"),
+      {
+        title: "FAILED",
+        isNumber: true,
+        show: ({ row }) => {
+          const share = readNumber(row, "failureShare");
+          return share === null ? "" : `${Math.round(share * 100)}%`;
+        },
+        style: ({ row }) => ((readNumber(row, "failureShare") ?? 0) >= 0.5 ? "red" : null),
+      },
+      { title: "P50", isNumber: true, show: ({ row }) => toSpan(readNumber(row, "p50")) },
+      { title: "P95", isNumber: true, show: ({ row }) => toSpan(readNumber(row, "p95")) },
+      {
+        title: "LAST FAILURE",
+        shrinks: true,
+        show: ({ row }) => {
+          const last = readObject(row, "lastFailure");
+          const parts = [formatTime(last, "time"), readLine(last, "responseStatus"), readLine(last, "error")];
+          return parts.filter(Boolean).join(" ");
+        },
+      },
+    ],
+  },
+  schedules: {
+    ...whole,
+    about: "schedules",
+    path: "/v2/schedules",
+    none: "no schedules",
+    pauses: (id) => `/v2/schedules/${encodeURIComponent(id)}`,
+    columns: [
+      field("SCHEDULE", "scheduleId"),
+      field("CRON", "cron"),
+      longField("DESTINATION", "destination"),
+      ageField("LAST", "lastScheduleTime"),
+      ageField("NEXT", "nextScheduleTime"),
+      flagField("PAUSED", "isPaused", "paused"),
+      { ...longField("ERROR", "lastScheduleError"), style: () => "red" },
+    ],
+  },
+  groups: {
+    ...whole,
+    about: "URL groups",
+    path: "/v2/topics",
+    none: "no URL groups",
+    columns: [
+      field("GROUP", "name"),
+      {
+        title: "ENDPOINTS",
+        shrinks: true,
+        show: ({ row }) =>
+          readObjects(row, "endpoints")
+            .map((endpoint) => readLine(endpoint, "name") || readLine(endpoint, "url"))
+            .join(", "),
+      },
+      ageField("CHANGED", "updatedAt"),
+    ],
+  },
+  sources: {
+    ...whole,
+    rows: "sources",
+    pageSize: 100,
+    about: "sources, which receive webhooks",
+    path: "/v2/sources",
+    none: "no sources",
+    columns: [
+      field("SOURCE", "sourceId"),
+      longField("NAME", "name"),
+      longField("DESTINATION", "destination"),
+      { title: "SCHEME", show: ({ row }) => readLine(readObject(row, "verification"), "scheme") },
+      ageField("LAST CALL", "acceptedAt"),
+      numberField("REJECTED", "rejected"),
+      flagField("PAUSED", "paused", "paused"),
+    ],
+  },
+};
+
+const ofLimit = (count: number | null, max: number | null): string =>
+  count === null ? "" : max === null || max <= 0 ? String(count) : `${count}/${max}`;
+
+const toSpan = (span: number | null): string => (span === null ? "" : formatSpan(span));
+
+/** Adds the commands that list what an account has, and pause and resume it. */
+export function addResourceCommands(program: Command, context: ClientContext): void {
+  for (const [name, { about, pauses, ...list }] of Object.entries(resources)) {
+    const group = program
+      .command(name)
+      .description(pauses ? `list, pause and resume ${about}` : `list ${about}`);
+    addListCommand(group, list, { context, about: `list ${about}` });
+    if (!pauses) continue;
+    for (const action of ["pause", "resume"] as const)
+      withJson(
+        group.command(action).description(`${action} one of the ${about}`).argument("<name>", "name or id"),
+      ).action(async (id: string, flags: OutputFlags) => {
+        const path = `${pauses(id)}/${action}`;
+        const result = await connectToApi(context).call({ method: "POST", path });
+        printShown(flags, { value: result, describe: () => [`${toSafeLine(id)} ${action}d`] });
+      });
+  }
+}

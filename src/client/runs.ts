@@ -1,0 +1,221 @@
+import type { Command } from "commander";
+import type { Api, ClientContext, OutputFlags, Shown } from "./api.ts";
+import { connectToApi, showResult, withOutput } from "./api.ts";
+import { addBulkCommand } from "./bulkCommand.ts";
+import { ageField, field, labels, longField } from "./columns.ts";
+import { CommandFailed } from "./terminal/commandFailed.ts";
+import type { Fields } from "./terminal/fields.ts";
+import { readLine, readNumber, readObject, readObjects, readRaw } from "./terminal/fields.ts";
+import { cancelledRunFilters, failedRunFilters, runFilters } from "./filterFlags.ts";
+import { addListCommand } from "./listCommand.ts";
+import { describeBody } from "./messages.ts";
+import { toSafeLine } from "./terminal/safeText.ts";
+import { formatPairs, formatTable } from "./terminal/table.ts";
+import { columnsOfOutput, styled } from "./terminal/terminal.ts";
+import { formatSpan, formatTime } from "./terminal/times.ts";
+
+/** Adds the commands `waypost runs …`. */
+export function addRunCommands(program: Command, context: ClientContext): void {
+  const runs = program.command("runs").description("list, explain, resume, restart and cancel workflow runs");
+  addListCommand(
+    runs,
+    {
+      path: "/v2/workflows/logs",
+      rows: "runs",
+      pageSize: 10,
+      filters: runFilters,
+      none: "no runs",
+      query: { trimBody: -1 },
+      columns: [
+        field("RUN", "workflowRunId"),
+        {
+          title: "STATE",
+          show: ({ row }) => toStateWord(row),
+          style: ({ row }) => stateStyles[toStateWord(row)] ?? null,
+        },
+        longField("WORKFLOW", "workflowUrl"),
+        labels,
+        ageField("CREATED", "workflowRunCreatedAt"),
+        { title: "TOOK", show: ({ row }) => formatTook(row) },
+      ],
+    },
+    { context, about: "list runs, the newest first" },
+  );
+  const withId = (name: string, about: string): Command =>
+    withOutput(runs.command(name).description(about).argument("<id>", "id of the run"));
+  withId("get", "show a run and its steps").action((id: string, flags: OutputFlags) => {
+    const api = connectToApi(context);
+    return showResult(flags, async () => {
+      const run = await readRun(api, id);
+      return { value: run, describe: () => describeRun(run) };
+    });
+  });
+  withId("why", "say what a run waits for, or why it failed").action((id: string, flags: OutputFlags) => {
+    const api = connectToApi(context);
+    return showResult(flags, async () => {
+      const status = await api.read({ path: `/v2/workflows/runs/${encodeURIComponent(id)}/status` });
+      return { value: status, describe: () => explainRun(status) };
+    });
+  });
+  addRunActions(runs, context);
+}
+
+function addRunActions(runs: Command, context: ClientContext): void {
+  for (const verb of ["resume", "restart"] as const)
+    addBulkCommand(runs, context, {
+      name: verb,
+      about:
+        verb === "resume"
+          ? "continue failed runs from the step that failed"
+          : "start failed runs again from the beginning",
+      job: `runs.${verb}`,
+      verb,
+      entries: "failed runs",
+      filters: failedRunFilters,
+      hasCanary: true,
+      toFilter: toFailedRunFilter,
+      one: (api, id) => continueRun(api, verb, id),
+    });
+  addBulkCommand(runs, context, {
+    name: "cancel",
+    about: "cancel active runs",
+    job: "runs.cancel",
+    verb: "cancel",
+    entries: "runs",
+    filters: cancelledRunFilters,
+    hasCanary: false,
+    toFilter: (ids) => ({ workflowRunIds: ids }),
+    one: async (api, id): Promise<Shown> => {
+      const result = await api.read({
+        method: "DELETE",
+        path: `/v2/workflows/runs/${encodeURIComponent(id)}`,
+        query: { cancel: "true" },
+      });
+      const line = readNumber(result, "cancelled") === 0 ? "had ended already" : "cancelled";
+      return { value: result, describe: () => [`${toSafeLine(id)} ${line}`] };
+    },
+  });
+}
+
+/** Reports whether an id is that of a dead letter. All other ids are those of runs. */
+const isDeadLetterId = (id: string): boolean => /^\d{10,}-\d+$/.test(id);
+
+function toFailedRunFilter(ids: readonly string[]): Fields {
+  const deadLetters = ids.filter(isDeadLetterId);
+  if (deadLetters.length === ids.length) return { dlqIds: ids };
+  if (deadLetters.length === 0) return { workflowRunId: ids };
+  throw new CommandFailed("usage", "name ids of runs or ids of dead letters, not both");
+}
+
+async function continueRun(api: Api, verb: "resume" | "restart", id: string): Promise<Shown> {
+  const failed = isDeadLetterId(id) ? id : await findFailedRun(api, id);
+  const path = `/v2/workflows/dlq/${verb}/${encodeURIComponent(failed)}`;
+  const result = await api.read({ method: "POST", path });
+  return {
+    value: result,
+    describe: () => [`${toSafeLine(id)} became ${readLine(result, "workflowRunId")}`],
+  };
+}
+
+async function findFailedRun(api: Api, runId: string): Promise<string> {
+  const query = { workflowRunId: runId, order: "latestFirst", count: 1 };
+  const page = await api.read({ path: "/v2/workflows/dlq", query });
+  const id = readRaw(readObjects(page, "messages")[0] ?? {}, "dlqId");
+  if (id !== "") return id;
+  const run = toSafeLine(runId);
+  throw new CommandFailed(
+    "notFound",
+    `${run}: no failed run has this id; "waypost runs why ${run}" shows its state`,
+  );
+}
+
+async function readRun(api: Api, id: string): Promise<Fields> {
+  const page = await api.read({ path: "/v2/workflows/logs", query: { workflowRunId: id, count: 1 } });
+  const run = readObjects(page, "runs")[0];
+  if (run) return run;
+  throw new CommandFailed(
+    "notFound",
+    `${toSafeLine(id)}: there is no run with this id; its log may have been removed`,
+  );
+}
+
+const stateStyles: Readonly<Record<string, "green" | "red" | "yellow" | "cyan">> = {
+  running: "cyan",
+  success: "green",
+  failed: "red",
+  cancelled: "yellow",
+};
+
+function toStateWord(run: Fields): string {
+  const state = readLine(run, "workflowState");
+  const words: Readonly<Record<string, string>> = {
+    RUN_STARTED: "running",
+    RUN_SUCCESS: "success",
+    RUN_FAILED: "failed",
+    RUN_CANCELED: "cancelled",
+  };
+  return words[state] ?? state;
+}
+
+function formatTook(run: Fields): string {
+  const createdAt = readNumber(run, "workflowRunCreatedAt");
+  const completedAt = readNumber(run, "workflowRunCompletedAt");
+  return createdAt === null || completedAt === null ? "" : formatSpan(completedAt - createdAt);
+}
+
+function describeRun(run: Fields): string[] {
+  const steps = readObjects(run, "steps").flatMap((group) => readObjects(group, "steps"));
+  const columns = [
+    { title: "STEP", show: (step: Fields) => readLine(step, "stepName"), shrinks: true },
+    { title: "TYPE", show: (step: Fields) => readLine(step, "stepType") },
+    {
+      title: "STATE",
+      show: (step: Fields) =>
+        readLine(step, "state")
+          .replace(/^STEP_/, "")
+          .toLowerCase(),
+    },
+    { title: "STARTED", show: (step: Fields) => formatTime(step, "createdAt") },
+    { title: "MESSAGE", show: (step: Fields) => readLine(step, "messageId") },
+    {
+      title: "ERROR",
+      show: (step: Fields) => readLine(readObjects(step, "errors").at(-1) ?? {}, "error"),
+      shrinks: true,
+    },
+  ] as const;
+  return [
+    ...formatPairs([
+      ["run", readLine(run, "workflowRunId")],
+      ["workflow", readLine(run, "workflowUrl")],
+      ["state", toStateWord(run)],
+      ["created", formatTime(run, "workflowRunCreatedAt")],
+      ["ended", formatTime(run, "workflowRunCompletedAt")],
+      ["key", readLine(run, "flowControlKey")],
+      ["dead letter", readLine(run, "dlqId")],
+      ["resumed as", readLine(readObject(run, "resumedAs"), "workflowRunId")],
+      ["resumed from", readLine(readObject(run, "resumedFrom"), "workflowRunId")],
+      ["invoked by", readLine(readObject(run, "invoker"), "workflowRunId")],
+    ]),
+    ...(steps.length > 0 ? ["", ...formatTable(columns, steps, columnsOfOutput())] : []),
+    ...describeBody("result", run, "workflowRunResponse"),
+  ];
+}
+
+function explainRun(status: Fields): string[] {
+  const failure = readObject(status, "failure");
+  const reasons = readObjects(status, "waitingOn").flatMap((reason) =>
+    [readLine(reason, "text")].concat(
+      readObjects(reason, "waitingOn").map((inner) => `  ${readLine(inner, "text")}`),
+    ),
+  );
+  return [
+    readLine(status, "text"),
+    ...reasons,
+    ...formatPairs([
+      ["step", readLine(failure, "stepName")],
+      ["after step", readLine(failure, "afterStep")],
+      ["error", styled("red", readLine(failure, "error"))],
+      ["dead letter", readLine(failure, "dlqId")],
+    ]).filter(() => readLine(failure, "error") !== ""),
+  ].filter((line, at, lines) => line !== "" && lines.indexOf(line) === at);
+}

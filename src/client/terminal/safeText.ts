@@ -1,0 +1,75 @@
+// Everything that a server returns may contain what a stranger chose: labels, URLs, responses. None of it may
+// control the terminal.
+
+/**
+ * Characters that control a terminal, or change the direction or the visible content of a line: C0 and C1
+ * controls, line separators, and the invisible formatting characters of Unicode.
+ */
+const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+
+/** Returns a text as one line without control characters. Each of them becomes a visible escape. */
+export const toSafeLine = (text: string): string => text.replaceAll(unsafe, toEscape);
+
+/** Like `toSafeLine`, but keeps line breaks and tabs. For bodies. */
+export const toSafeText = (text: string): string =>
+  text
+    .replaceAll("\r\n", "\n")
+    .replaceAll(unsafe, (character) =>
+      character === "\n" || character === "\t" ? character : toEscape(character),
+    );
+
+/** Returns a value as one line of JSON, in which control characters are escaped. */
+export const toSafeJson = (value: unknown): string =>
+  JSON.stringify(value).replaceAll(unsafe, (character) =>
+    Array.from({ length: character.length }, (_, at) => toUnicodeEscape(character.charCodeAt(at))).join(""),
+  );
+
+const shortEscapes: ReadonlyMap<string, string> = new Map([
+  ["\n", String.raw`\n`],
+  ["\r", String.raw`\r`],
+  ["\t", String.raw`\t`],
+]);
+
+const toEscape = (character: string): string =>
+  shortEscapes.get(character) ?? `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
+
+const toUnicodeEscape = (unit: number): string => `\\u${unit.toString(16).padStart(4, "0")}`;
+
+const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
+
+/** Characters that take two columns: emoji, and the wide characters of East Asia. */
+const wide = new RegExp(
+  [
+    /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97c\uac00-\ud7a3]/u,
+    /[\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u,
+  ]
+    .map(({ source }) => source)
+    .join("|"),
+  "u",
+);
+
+const plain = /^[\x20-\x7e]*$/;
+
+/** Returns how many columns of a terminal a line takes. */
+export function widthOf(line: string): number {
+  if (plain.test(line)) return line.length;
+  let width = 0;
+  for (const { segment } of segmenter.segment(line)) width += widthOfCharacter(segment);
+  return width;
+}
+
+const widthOfCharacter = (character: string): number =>
+  /^\p{M}+$/u.test(character) ? 0 : wide.test(character) || character.includes("\u{fe0f}") ? 2 : 1;
+
+/** Returns a line that takes at most `width` columns. An ellipsis replaces the part that is cut. */
+export function fitLine(line: string, width: number): string {
+  if (plain.test(line) ? line.length <= width : widthOf(line) <= width) return line;
+  let fitted = "";
+  let used = 0;
+  for (const { segment } of segmenter.segment(line)) {
+    used += widthOfCharacter(segment);
+    if (used > width - 1) break;
+    fitted += segment;
+  }
+  return width > 0 ? `${fitted}…` : "";
+}
