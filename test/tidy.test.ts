@@ -52,7 +52,7 @@ describe("imports", () => {
       "deadLetters",
       "commands",
     ],
-    store: ["queries", "", "batch", "sql", "sqlite", "postgres", "move"],
+    store: ["queries", "", "batch", "histories", "sql", "sqlite", "postgres", "move"],
     delivery: ["http", ""],
     client: ["terminal", ""],
     api: [

@@ -259,7 +259,7 @@ class DeliveryAttempt implements RequestCaller {
   }
 }
 
-const noRequest: HttpRequest = { method: "", path: "", headers: [], body: noBytes };
+const noRequest: HttpRequest = { method: "", path: "", headers: [], body: [] };
 
 type AttemptOptions = {
   delivery: Delivery;

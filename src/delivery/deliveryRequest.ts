@@ -6,7 +6,7 @@ import { type ParsedUrl, requestPath } from "../core/values/url.ts";
 import type { Clock } from "../clock/clock.ts";
 import { Unsendable } from "./deliveryError.ts";
 import type { HttpRequest } from "./http/connection.ts";
-import { signJwt, signStandard } from "./signature.ts";
+import { hashBody, signJwt, signStandard } from "./signature.ts";
 
 /** Sources for a request besides the message: the time, the server's region and new ids for signatures. */
 type RequestSource = { clock: Clock; region: string; newId(kind: IdKind): string };
@@ -17,12 +17,14 @@ export function composeRequest(
   url: ParsedUrl | null,
   options: RequestSource,
 ): { request: HttpRequest; to: ParsedUrl } {
-  const { method, url: text, body } = delivery.message;
+  const { history, message } = delivery;
+  const { method, url: text } = message;
   if (url === null) throw new Unsendable("the URL is not valid");
   if (url.protocol !== "http:" && url.protocol !== "https:")
     throw new Unsendable("the URL does not begin with http:// or https://");
   const headers = makeHeaders(delivery, url, options);
   if (!tokenPattern.test(method)) throw new Unsendable("the method cannot be sent over HTTP");
+  const body = history?.parts ?? [message.body];
   return { request: { method, path: requestPath(text, url), headers, body }, to: url };
 }
 
@@ -31,7 +33,7 @@ export function composeRequest(
  * Waypost.
  */
 function makeHeaders(delivery: Delivery, url: ParsedUrl, options: RequestSource): string[] {
-  const { message, standardKeys } = delivery;
+  const { message, standardKeys, history } = delivery;
   const headers: string[] = [];
   let agent: string | null = brandNames[message.brand].userAgent;
   let credentials = url.username === "" && url.password === "" ? null : formatBasic(url);
@@ -48,10 +50,10 @@ function makeHeaders(delivery: Delivery, url: ParsedUrl, options: RequestSource)
   if (agent !== null) headers.push("User-Agent", agent);
   if (credentials !== null) headers.push("Authorization", credentials);
   for (const brand of listBrands(message)) headers.push(...makeOwnHeaders(delivery, brand, options));
-  if (standardKeys)
-    headers.push(
-      ...signStandard({ id: message.id, body: message.body, keys: standardKeys, now: options.clock.now() }),
-    );
+  if (standardKeys) {
+    const body = history?.parts ?? [message.body];
+    headers.push(...signStandard({ id: message.id, body, keys: standardKeys, now: options.clock.now() }));
+  }
   for (let at = 0; at + 1 < headers.length; at += 2)
     if (invalidValuePattern.test(headers[at + 1] ?? "")) throw makeHeaderError(headers[at] ?? "");
   return headers;
@@ -77,16 +79,17 @@ function findTwinHeader(message: Delivery["message"], name: string): string | nu
 }
 
 function makeOwnHeaders(
-  { message, attempt, signingKey }: Delivery,
+  { message, attempt, signingKey, history }: Delivery,
   brand: Brand,
   { clock, region, newId }: RequestSource,
 ): string[] {
   const names = ownNames[brand];
   const headers: string[] = [];
-  const { url: destination, body } = message;
+  const { url: destination } = message;
+  const bodyHash = history ? history.hash() : hashBody(message.body);
   headers.push(
     names.signature,
-    signJwt({ brand, url: destination, body, signingKey, now: clock.now(), id: newId("jwt") }),
+    signJwt({ brand, url: destination, bodyHash, signingKey, now: clock.now(), id: newId("jwt") }),
   );
   headers.push(names.messageId, message.id, names.retried, String(attempt));
   if (message.callerIp !== null) headers.push(names.callerIp, message.callerIp);

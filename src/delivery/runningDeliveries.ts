@@ -96,7 +96,8 @@ export class RunningDeliveries {
   #count({ delivery, lane }: Running, by: 1 | -1): void {
     addToCount(this.#byLane, lane, by);
     addToCount(this.#byAccount, delivery.message.account, by);
-    this.bodyBytes.count(lane, by * delivery.message.body.byteLength);
+    const { history, message } = delivery;
+    this.bodyBytes.count(lane, by * (history ?? message.body).byteLength);
   }
 }
 

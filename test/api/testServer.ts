@@ -20,6 +20,7 @@ import type { PlanName } from "../../src/core/model/accountTerms.ts";
 import type { Prices } from "../../src/core/accounts/statistics.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
+import { withSentBody } from "../sentBody.ts";
 
 /** The main token of the default account. */
 export const token = "eyJVc2VySUQiOiJ1c2VyIiwiUGFzc3dvcmQiOiJwYXNzIn0=";
@@ -113,7 +114,7 @@ export async function createTestServer(
       runningByLane: new Map(),
       bytes: { free: 2 ** 30, perBatch: 2 ** 25, byLane: {} },
     }),
-    deliver: (delivery) => void deliveries.push(delivery),
+    deliver: (delivery) => void deliveries.push(withSentBody(delivery)),
     abort: () => undefined,
     fault: (what) => {
       throw new Error(what);

@@ -15,6 +15,7 @@ import type { WaitPost } from "../../src/core/workflows/wait.ts";
 import { hour } from "../../src/core/values/time.ts";
 import type { StoreBackend } from "../../src/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
+import { withSentBody } from "../sentBody.ts";
 
 /** 1 January 2026, noon. */
 export const noon = Date.UTC(2026, 0, 1, 12);
@@ -66,7 +67,7 @@ export class CommandRunner {
       [{ name, input }],
       this.capacity,
     );
-    this.deliveries = deliveries;
+    this.deliveries = deliveries.map(withSentBody);
     this.calledOff = abortedLeases;
     this.faults = faults;
     const [reply] = replies;

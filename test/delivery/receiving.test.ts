@@ -7,7 +7,7 @@ import { callbackSchema, failureCallbackSchema } from "../../src/api/views/callb
 import { openApi } from "../../src/api/server/openapi.ts";
 import { makeCallbackInput } from "../../src/core/sending/callback.ts";
 import type { DestinationResponse, StoredMessage, RunPart } from "../../src/core/model/message.ts";
-import { signJwt } from "../../src/delivery/signature.ts";
+import { hashBody, signJwt } from "../../src/delivery/signature.ts";
 import { findClosedPort, makeDelivery, httpDestination, start } from "./http/destination.ts";
 
 // Compares deliveries with the receiving guide and the webhooks of the OpenAPI document.
@@ -129,7 +129,7 @@ test("the guide's receiver in TypeScript accepts only correctly signed requests"
     const signature = signJwt({
       brand: "svc",
       url,
-      body: Buffer.from("hello"),
+      bodyHash: hashBody(Buffer.from("hello")),
       signingKey: "sig_1",
       now: Date.now(),
       id: "jwt_1",
@@ -142,7 +142,7 @@ test("the guide's receiver in TypeScript accepts only correctly signed requests"
   const forged = [
     { signingKey: "sig_3" },
     { signingKey: "" },
-    { body: Buffer.from("other") },
+    { bodyHash: hashBody(Buffer.from("other")) },
     { url: `${at}/other` },
     { now: Date.now() - 301_000 },
   ];

@@ -2,18 +2,19 @@ import { createHmac } from "node:crypto";
 import { Receiver } from "@upstash/qstash";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { signJwt, verifyJwt } from "../../src/delivery/signature.ts";
+import { hashBody, signJwt, verifyJwt } from "../../src/delivery/signature.ts";
 
 const url = "https://shop.example/hook?a=1";
 const now = Date.now();
 const options = {
   brand: "upstash" as const,
   url,
-  body: Buffer.from("hello"),
+  bodyHash: hashBody(Buffer.from("hello")),
   signingKey: "sig_current",
   now,
   id: "jwt_1",
 };
+const body = Buffer.from("hello");
 const keys = ["sig_current", "sig_next"];
 
 const seal = (head: object, claims: object, key: string): string => {
@@ -43,7 +44,7 @@ describe("signing", () => {
   });
 
   test("pads the hash of the body, but no part of the token", () => {
-    const token = signJwt({ ...options, body: Buffer.alloc(0) });
+    const token = signJwt({ ...options, bodyHash: hashBody(Buffer.alloc(0)) });
     expect(token).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/);
     const claims = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
     expect(claims.body).toBe("47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU=");
@@ -52,7 +53,7 @@ describe("signing", () => {
   test("works with more keys than are cached", () => {
     for (let key = 0; key < 2_000; key++) signJwt({ ...options, signingKey: `sig_${key}` });
     const token = signJwt({ ...options, signingKey: "sig_0" });
-    expect(verifyJwt(token, { keys: ["sig_0"], body: options.body, now })).not.toBeNull();
+    expect(verifyJwt(token, { keys: ["sig_0"], body, now })).not.toBeNull();
   });
 });
 
@@ -65,7 +66,7 @@ describe("the receiver of @upstash/qstash", () => {
     ["an empty body", "sig_current", ""],
     ["a body beyond ASCII", "sig_current", "žluťoučký kůň 🐎"],
   ])("accepts %s", async (_case, signingKey, body) => {
-    const signature = signJwt({ ...options, signingKey, body: Buffer.from(body) });
+    const signature = signJwt({ ...options, signingKey, bodyHash: hashBody(Buffer.from(body)) });
     expect(await receiver.verify({ signature, body, url })).toBe(true);
   });
 
@@ -82,7 +83,7 @@ describe("the receiver of @upstash/qstash", () => {
 });
 
 describe("verifying", () => {
-  const good = { keys, body: options.body, url, now };
+  const good = { keys, body, url, now };
   const token = signJwt(options);
 
   test("returns the claims of the token", () => {
@@ -90,7 +91,7 @@ describe("verifying", () => {
     expect(
       verifyJwt(signJwt({ ...options, brand: "svc", signingKey: "sig_next" }), {
         keys,
-        body: options.body,
+        body,
         now,
       }),
     ).toMatchObject({

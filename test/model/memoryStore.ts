@@ -18,7 +18,8 @@ import type { Usage } from "../../src/core/model/counts.ts";
 import { countNames, noCounts } from "../../src/core/model/counts.ts";
 import { toStepId } from "../../src/core/model/stepId.ts";
 import { decideBatch, makeBatchResult } from "../../src/store/batch/decide.ts";
-import { withHistoryBodies } from "../../src/store/batch/historyBodies.ts";
+import { HistoryBodies } from "../../src/store/histories/historyBodies.ts";
+import { RecentHistories } from "../../src/store/histories/recentHistories.ts";
 import type { WorkingSet } from "../../src/store/batch/workingSet.ts";
 import { stepRowBytes } from "../../src/store/batch/historyBytes.ts";
 import { toKey, formatKey } from "../../src/store/queries/keys.ts";
@@ -65,7 +66,14 @@ export function memoryParts(momentSource: MomentSource, memory: Memory, decision
       for (const table of tableNames) apply(memory, table, { set, stored });
       stored.addTo(set.effects.usage, (account) => set.peek("accounts", account)?.deletedAt !== undefined);
       addUsage(memory, set.effects.usage.rows({ now, node: momentSource.node }));
-      return withHistoryBodies(loader, makeBatchResult(set, replies));
+      // No histories of earlier batches are kept, so that tests notice if other stores send others.
+      const histories = new HistoryBodies(makeBatchResult(set, replies), {
+        set,
+        loader,
+        recent: new RecentHistories(),
+      });
+      await histories.load();
+      return histories.finish();
     });
     memory.turn = turn.catch(() => undefined);
     return turn;
@@ -154,8 +162,8 @@ export function memoryLoader(memory: Memory): Loader {
         listSteps(memory, need).reduce((sum, { body }) => sum + stepRowBytes + body.byteLength, 0),
       ),
     histories: async (of) =>
-      of.map(({ upTo, ...run }) =>
-        sortHistory(listOfRun(steps, run).filter(({ position }) => position <= upTo)),
+      of.map(({ from, upTo, ...run }) =>
+        sortHistory(listOfRun(steps, run).filter(({ position }) => position >= from && position <= upTo)),
       ),
     waitlistHeads: async (heads) =>
       heads.flatMap(({ account, waitlist, limit }) => listHeld(memory, account, waitlist).slice(0, limit)),

@@ -21,6 +21,7 @@ import type { MomentSource, Store } from "../../src/store/store.ts";
 import { createRandom } from "./createRandom.ts";
 import { makeInput as makeCoreInput } from "../core/commandRunner.ts";
 import type { LogPage } from "../../src/store/queries/logs.ts";
+import { withSentBody } from "../sentBody.ts";
 
 /** The time of the tests of a file. Only one of them runs at a time. */
 let time: Millis = 0;
@@ -112,7 +113,8 @@ export class StoreFixture {
       readCapacity: () => this.#freeCapacity(),
       fault: (what) => this.faults.push(what),
       abort: (held) => this.calledOff.push(held),
-      deliver: (delivery) => {
+      deliver: (shared) => {
+        const delivery = withSentBody(shared);
         this.#delivered.push(delivery);
         this.#inFlight.set(delivery.message.id, delivery);
       },

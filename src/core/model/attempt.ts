@@ -1,5 +1,16 @@
 import type { AccountId, Bytes, HeaderList, MessageId, Millis } from "../values/basics.ts";
 
+/**
+ * The history of a run up to one of its steps, as it is sent. The bytes of `parts` follow one another. They
+ * are shared with other deliveries of the run and must not be changed.
+ */
+export type CarriedHistory = {
+  parts: readonly Bytes[];
+  byteLength: number;
+  /** Returns the SHA-256 of the bytes in base64url, without padding. */
+  hash(): string;
+};
+
 /** When an attempt began, and how long its parts took, in milliseconds. */
 export type AttemptTiming = {
   startedAt: Millis;

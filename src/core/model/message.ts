@@ -1,4 +1,4 @@
-import type { AttemptTiming } from "./attempt.ts";
+import type { AttemptTiming, CarriedHistory } from "./attempt.ts";
 import type { AccountId, Brand, Bytes, HeaderList, MessageId, Millis } from "../values/basics.ts";
 import type { Terms } from "./accountTerms.ts";
 import type { ConsoleSession } from "./consoleSession.ts";
@@ -377,15 +377,15 @@ export type Account = {
   createdAt: Millis;
 } & Terms;
 
-/**
- * One call to a destination, leased to this node. `standardKeys` are present if the call is also signed by
- * the rules of Standard Webhooks.
- */
+/** One call to a destination, leased to this node. */
 export type Delivery = {
   message: StoredMessage;
   attempt: number;
   signingKey: string;
+  /** Present if the call is also signed by the rules of Standard Webhooks. */
   standardKeys?: readonly string[];
+  /** Sent instead of the body of the message. */
+  history?: CarriedHistory;
   /** Why the call must not be made. Absent if it may be made. */
   unsendable?: string;
 };
@@ -393,7 +393,7 @@ export type Delivery = {
 /** Names a delivery: the attempt whose lease a node claims to hold. */
 export type LeaseRef = { account: AccountId; messageId: MessageId; attempt: number };
 
-export type { AttemptTiming, DestinationResponse, Outcome } from "./attempt.ts";
+export type { AttemptTiming, CarriedHistory, DestinationResponse, Outcome } from "./attempt.ts";
 
 /** An empty body. */
 export const noBytes: Bytes = new Uint8Array(0);

@@ -115,6 +115,8 @@ export const memory = {
   sending: 256 * 1024 * 1024,
   /** Loaded by one batch for messages that it sends. */
   batch: 32 * 1024 * 1024,
+  /** Histories of recent runs, per node. */
+  histories: 32 * 1024 * 1024,
   /** On one page of a list. */
   page: 32 * 1024 * 1024,
   /**

@@ -5,9 +5,14 @@ import { ResponseReader, type ConnectionReuse } from "./response.ts";
 
 /**
  * A request as it is sent. `headers` has names and values in turn. All texts are latin1 and hold only what
- * HTTP allows (RFC 9110, 5).
+ * HTTP allows (RFC 9110, 5). The bytes of `body` follow one another.
  */
-export type HttpRequest = { method: string; path: string; headers: readonly string[]; body: Bytes };
+export type HttpRequest = {
+  method: string;
+  path: string;
+  headers: readonly string[];
+  body: readonly Bytes[];
+};
 
 /** Receives the response to a request. Nothing is called after `onEnd` or `onFailure`. */
 export type RequestCaller = {
@@ -165,13 +170,17 @@ export class HttpConnection {
   #write({ method, path, headers, body }: HttpRequest): void {
     let head = `${method} ${path} HTTP/1.1\r\nHost: ${this.#host}\r\nConnection: keep-alive\r\n`;
     for (let at = 0; at + 1 < headers.length; at += 2) head += `${headers[at]}: ${headers[at + 1]}\r\n`;
-    head +=
-      body.length > 0 || !bodilessMethods.has(method) ? `Content-Length: ${body.length}\r\n\r\n` : "\r\n";
+    let length = 0;
+    for (const part of body) length += part.length;
+    head += length > 0 || !bodilessMethods.has(method) ? `Content-Length: ${length}\r\n\r\n` : "\r\n";
     // One text is copied once, on its way into the system, and leaves no buffer for the garbage collector.
-    if (body.length <= maxTextBytes) return void this.#socket.write(head + toLatin1Text(body), "latin1");
+    if (length <= maxTextBytes) {
+      for (const part of body) head += toLatin1Text(part);
+      return void this.#socket.write(head, "latin1");
+    }
     this.#socket.cork();
     this.#socket.write(head, "latin1");
-    this.#socket.write(body);
+    for (const part of body) this.#socket.write(part);
     this.#socket.uncork();
   }
 

@@ -51,12 +51,12 @@ export interface Loader {
   steps(needs: readonly StepsNeed[]): Promise<readonly Step[]>;
   /** Returns the approximate memory of each history in bytes. */
   stepSizes(needs: readonly StepsNeed[]): Promise<readonly number[]>;
-  /** Returns the sent part of each history: its steps in order, up to and including a position. */
+  /** Returns the sent part of each history: its steps in order, between two positions. */
   histories(needs: readonly HistoryNeed[]): Promise<readonly (readonly SentStep[])[]>;
 }
 
 /** The rows of runs by table. */
 export type LoadedRunRows = { readonly [T in RunTableName]: readonly RunRows[T][] };
 
-/** A history up to and including a position. */
-export type HistoryNeed = RunNeed & { upTo: number };
+/** The part of a history between two positions, both included. */
+export type HistoryNeed = RunNeed & { from: number; upTo: number };

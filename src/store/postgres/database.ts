@@ -37,6 +37,7 @@ import { readSqlState, isIdleTimeout, isOutOfResources } from "./databaseErrors.
 import { createConnection, runPlain } from "./connection.ts";
 import { whileHostAnswers } from "./hostProbe.ts";
 import { createQueries } from "../queries/index.ts";
+import { RecentHistories } from "../histories/recentHistories.ts";
 import { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
 import { runSqlBatch } from "../sql/transaction.ts";
 import { readNextDueAt, createSqlReads } from "../sql/reads.ts";
@@ -192,6 +193,7 @@ export class PostgresDatabase implements Database {
   readonly #cipher: SecretCipher;
   readonly logTruncation: LogPartitions;
   readonly recentTimeIndex = new RecentTimeIndex();
+  readonly recentHistories = new RecentHistories();
   peers: PeerChannel | null = null;
   readonly #nodeRow: NodeRow;
   #session: WriterSession | null = null;
@@ -206,7 +208,10 @@ export class PostgresDatabase implements Database {
 
   constructor(options: PostgresOptions) {
     this.#options = options;
-    this.#nodeRow = new NodeRow(options);
+    this.#nodeRow = new NodeRow(options, (loss) => {
+      this.#forgetRows();
+      options.onLoss?.(loss);
+    });
     this.#pause = createPause(options);
     this.#cipher = createCipher(options.keys ?? null);
     this.logTruncation = new LogPartitions(options);
@@ -340,9 +345,14 @@ export class PostgresDatabase implements Database {
 
   #drop(session: WriterSession): void {
     // The next connection may lead to a former standby that has lost rows.
-    this.recentTimeIndex.forget();
+    this.#forgetRows();
     if (this.#session === session) this.#session = null;
     cutConnection(session.client);
+  }
+
+  #forgetRows(): void {
+    this.recentTimeIndex.forget();
+    this.recentHistories.forget();
   }
 
   /**

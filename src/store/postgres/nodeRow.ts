@@ -1,4 +1,4 @@
-import type { Progress } from "../../core/nodes/commitLoss.ts";
+import type { CommitLoss, Progress } from "../../core/nodes/commitLoss.ts";
 import { detectLoss, nodeRetention } from "../../core/nodes/commitLoss.ts";
 import type { Millis } from "../../core/model/message.ts";
 import type { BatchStart, ClockReading, UsedTime } from "../../core/nodes/sharedTime.ts";
@@ -23,6 +23,7 @@ export class NodeRow {
   /** The columns of the select at the beginning of a transaction. */
   readonly columns: string;
   readonly #options: PostgresOptions;
+  readonly #onLoss: (loss: CommitLoss) => void;
   readonly #startedAt: Millis;
   #acknowledged: Progress | null = null;
   /** The progress written by the current transaction. */
@@ -31,8 +32,10 @@ export class NodeRow {
   #usedTime: UsedTime | null = null;
   #lastReading: ClockReading | null = null;
 
-  constructor(options: PostgresOptions) {
+  /** `onLoss` is called with the batches that the database has lost. */
+  constructor(options: PostgresOptions, onLoss: (loss: CommitLoss) => void) {
     this.#options = options;
+    this.#onLoss = onLoss;
     this.#startedAt = options.clock.now();
     const id = `'${options.node.replaceAll("'", "''")}'`;
     this.columns = `(select counter from nodes where id = ${id}) as counter,
@@ -58,7 +61,7 @@ export class NodeRow {
     const loss = detectLoss(this.#acknowledged, found, clock);
     if (loss !== null) {
       this.#acknowledged = found;
-      this.#options.onLoss?.(loss);
+      this.#onLoss(loss);
     }
     return this.#useTime(reading, parseLatest(latest));
   }

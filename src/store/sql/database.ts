@@ -1,5 +1,6 @@
 import type { Millis } from "../../core/model/message.ts";
 import type { RecentRows } from "./recentRows.ts";
+import type { RecentHistories } from "../histories/recentHistories.ts";
 import type { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
 import type { SecretCipher } from "./keyRing.ts";
 import type { Columns, ColumnType, Value } from "./tables.ts";
@@ -26,6 +27,8 @@ export interface Database {
   recent?: RecentRows;
   /** The time index entries that this process stored recently. */
   readonly recentTimeIndex: RecentTimeIndex;
+  /** The histories that this process sent recently. */
+  readonly recentHistories: RecentHistories;
   /** Notifies other nodes of the earliest row that became due. Called after the commit, and not awaited. */
   notifyDue?(dueAt: Millis): void;
   readonly logTruncation?: LogTruncation;

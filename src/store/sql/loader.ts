@@ -159,7 +159,7 @@ const parameterTypes = {
   run: ["text", "text"],
   range: ["text", "text", "text"],
   event: ["text", "text", "text", "text"],
-  sent: ["text", "text", "text", "integer", "integer"],
+  sent: ["text", "text", "text", "integer", "integer", "integer"],
   quota: ["text", "text", "text", "integer", "integer"],
 } as const;
 
@@ -259,9 +259,9 @@ function createHistoryReader(
   const sum = `coalesce(sum(${stepRowBytes} + coalesce(length(steps.body), 0)), 0)`;
   const size = `select (select ${sum} from steps where ${isWithin}) as size${from}`;
   const sent = dialect.givenRows(parameterTypes.sent);
-  const sentSql = `select ${sent.column(4)} as at, ${listColumns(tables.steps)} from steps
+  const sentSql = `select ${sent.column(5)} as at, ${listColumns(tables.steps)} from steps
     where steps.account = ${sent.column(0)} and steps.id > ${sent.column(1)} and steps.id < ${sent.column(2)}
-    and steps.position <= ${sent.column(3)}`;
+    and steps.position >= ${sent.column(3)} and steps.position <= ${sent.column(4)}`;
   const upTo = selectEach(sent, "steps", sentSql);
   const toIdRange = ({ account, run, stepKey }: StepsNeed): string[] =>
     stepKey === undefined
@@ -279,7 +279,13 @@ function createHistoryReader(
         Number(row.size),
       ),
     histories: async (needs) => {
-      const parameters = needs.map((need, at) => [need.account, ...runIdRange(need.run), need.upTo, at]);
+      const parameters = needs.map((need, at) => [
+        need.account,
+        ...runIdRange(need.run),
+        need.from,
+        need.upTo,
+        at,
+      ]);
       const found = Map.groupBy(await runEach(connection, upTo, parameterTypes.sent, parameters), (row) =>
         Number(row.at),
       );

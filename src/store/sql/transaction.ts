@@ -6,7 +6,7 @@ import type { DatabaseConnection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { findWeighedColumns } from "../../core/accounts/storageQuota.ts";
 import { addUsage } from "./addUsage.ts";
-import { withHistoryBodies } from "../batch/historyBodies.ts";
+import { HistoryBodies } from "../histories/historyBodies.ts";
 import type { WorkingSet } from "../batch/workingSet.ts";
 import { getLoader } from "./loader.ts";
 import { clearChecksums } from "./checksums.ts";
@@ -33,11 +33,11 @@ export async function runSqlBatch(
   calls: readonly CommandCall[],
   capacity: DeliveryCapacity,
 ): Promise<BatchResult> {
-  const { recentTimeIndex } = database;
+  const { recentTimeIndex, recentHistories } = database;
   let interruptions = 0;
   for (let attempt = 1; ; attempt++) {
     try {
-      const { set, result } = await database.transaction(async (connection, startTime) => {
+      const { set, histories } = await database.transaction(async (connection, startTime) => {
         const loader = database.recent?.cachedLoader(getLoader(connection)) ?? getLoader(connection);
         const { set, replies, now } = await decideBatch(calls, {
           loader,
@@ -46,7 +46,11 @@ export async function runSqlBatch(
           startTime,
           recentTimeIndex,
         });
-        const result = makeBatchResult(set, replies);
+        const histories = new HistoryBodies(makeBatchResult(set, replies), {
+          set,
+          loader,
+          recent: recentHistories,
+        });
         const idDroppedWholeBefore = database.logTruncation?.idDroppedWholeBefore(now) ?? null;
         const writing = writeAll(connection, set, {
           now,
@@ -54,18 +58,16 @@ export async function runSqlBatch(
           idDroppedWholeBefore,
           touchNodeRow: database.touchNodeRow?.bind(database),
         });
-        // The history bodies are requested before the writes are answered, so that rows are locked for one
-        // round trip less.
-        const [writeResult, bodyResult] = await Promise.allSettled([
-          writing,
-          withHistoryBodies(loader, result),
-        ]);
+        // The histories are requested before the writes are answered, so that rows are locked for one round
+        // trip less.
+        const [writeResult, loadResult] = await Promise.allSettled([writing, histories.load()]);
         if (writeResult.status === "rejected") throw writeResult.reason;
-        if (bodyResult.status === "rejected") throw bodyResult.reason;
-        return { set, result: bodyResult.value };
+        if (loadResult.status === "rejected") throw loadResult.reason;
+        return { set, histories };
       });
       database.recent?.record(set);
       recentTimeIndex.record(set.effects.newTimeIndexEntries);
+      const result = histories.finish();
       if (result.dueAt !== null) database.notifyDue?.(result.dueAt);
       return result;
     } catch (error) {

@@ -10,6 +10,7 @@ import type { KeySource, SecretCipher } from "../sql/keyRing.ts";
 import { createCipher } from "../sql/keyRing.ts";
 import { countPagesToGiveBack } from "../../core/fairness/freeSpace.ts";
 import { RecentRows } from "../sql/recentRows.ts";
+import { RecentHistories } from "../histories/recentHistories.ts";
 import { RecentTimeIndex } from "../batch/recentTimeIndex.ts";
 import { StorageRefused, Unavailable } from "../store.ts";
 import type { Columns, Value } from "../sql/tables.ts";
@@ -115,6 +116,7 @@ export function openSqlite(
   const { connection, writeCount } = createConnection(db, { cipher, path, onDamage });
   const recent = new RecentRows();
   const recentTimeIndex = new RecentTimeIndex();
+  const recentHistories = new RecentHistories();
   // Changes if anyone but this connection has written, such as an external tool.
   const version = db.prepare("pragma data_version");
   // Prepared once, so that their texts are not parsed for each batch.
@@ -127,7 +129,8 @@ export function openSqlite(
     await begin(beginStatement, path, deferredSync);
     try {
       const now = version.get()?.data_version;
-      if (now !== lastVersion) for (const cache of [recent, recentTimeIndex]) cache.forget();
+      const caches = [recent, recentTimeIndex, recentHistories];
+      if (now !== lastVersion) for (const cache of caches) cache.forget();
       lastVersion = now;
       const result = await run(connection, noStartTime);
       commitStatement.run();
@@ -142,6 +145,7 @@ export function openSqlite(
     transaction,
     recent,
     recentTimeIndex,
+    recentHistories,
     writeCount,
     walLength: () => {
       const { log, checkpointed } = checkpointStatus.get() ?? {};

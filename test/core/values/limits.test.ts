@@ -67,7 +67,13 @@ test("the periods of time have the promised values", () => {
 });
 
 test("the limits of memory and of kept responses have the promised values", () => {
-  expect(memory).toEqual({ sending: 268_435_456, batch: 33_554_432, page: 33_554_432, settings: 4_194_304 });
+  expect(memory).toEqual({
+    sending: 268_435_456,
+    batch: 33_554_432,
+    histories: 33_554_432,
+    page: 33_554_432,
+    settings: 4_194_304,
+  });
   expect({ maxLost: maxLostAttempts, lazyBytes: lazyHistoryBytes, logBodyBytes }).toEqual({
     maxLost: 5,
     lazyBytes: 1_048_576,

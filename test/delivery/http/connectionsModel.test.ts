@@ -81,7 +81,7 @@ function sendTo(
         method: "POST",
         path: `/${name}/${encodeURIComponent(manner)}`,
         headers: [],
-        body: new Uint8Array(size),
+        body: [new Uint8Array(size)],
       },
       onSent: (by) => {
         // A request is sent over one connection, and may be resent over another.

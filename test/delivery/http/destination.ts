@@ -81,7 +81,7 @@ export function ask(
   return new Promise((resolve, reject) => {
     const heard: ReceivedResponse = { status: 0, headers: [], body: "" };
     connections.send(new URL(url), {
-      request: { method: "POST", path: "/", headers: [], body: noBytes, ...request },
+      request: { method: "POST", path: "/", headers: [], body: [], ...request },
       onSent: () => undefined,
       onResponse: (status, fields) => Object.assign(heard, { status, headers: fields() }),
       onBody: (bytes) => void (heard.body += bytes.toString("latin1")),

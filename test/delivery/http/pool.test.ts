@@ -115,7 +115,7 @@ test("a response before its whole request was sent is accepted, and closes the c
   const connections = start(1);
   for (let round = 0; round < 2; round++)
     expect(
-      (await ask(connections, `http://a.test:${port}/`, { body: Buffer.alloc(30_000_000) })).status,
+      (await ask(connections, `http://a.test:${port}/`, { body: [Buffer.alloc(30_000_000)] })).status,
     ).toBe(413);
   expect(opened).toBe(2);
 });
@@ -131,7 +131,7 @@ test.each([0, 1, 200, 8_192, 8_193, 1_000_000])("a body of %d bytes arrives unch
   const body = Buffer.from(Array.from({ length: size }, (_none, at) => (at * 7) % 256));
   // A view of a larger buffer, as bodies of requests are.
   const around = Buffer.concat([Buffer.from("before"), body, Buffer.from("after")]);
-  await ask(start(), `http://a.test:${port}/`, { body: around.subarray(6, 6 + size) });
+  await ask(start(), `http://a.test:${port}/`, { body: [around.subarray(6, 6 + size)] });
   expect(Buffer.compare(seen, body)).toBe(0);
 });
 
@@ -216,7 +216,7 @@ test("a request that is taken back is never sent, and the others are", async () 
   const connections = start(1);
   const first = ask(connections, `http://a.test:${port}/`, { path: "/1" });
   const takeBack = connections.send(new URL(`http://a.test:${port}/`), {
-    request: { method: "POST", path: "/2", headers: [], body: new Uint8Array(0) },
+    request: { method: "POST", path: "/2", headers: [], body: [] },
     onSent: () => expect.unreachable(),
     onResponse: () => undefined,
     onBody: () => undefined,

@@ -45,7 +45,7 @@ async function fickle(
   return { port, requests };
 }
 
-const post = { method: "POST", body: new TextEncoder().encode("hello") };
+const post = { method: "POST", body: [new TextEncoder().encode("hello")] };
 
 /** Waits until a connection whose response has just ended may be reused. */
 async function untilIdle(): Promise<void> {
@@ -97,7 +97,7 @@ test.each([
   const reset = (): unknown => sockets[0]?.resetAndDestroy();
   if (after === 0) reset();
   else setTimeout(reset, after);
-  expect((await ask(connections, `http://a.test:${port}/`, { body: Buffer.alloc(size) })).status).toBe(200);
+  expect((await ask(connections, `http://a.test:${port}/`, { body: [Buffer.alloc(size)] })).status).toBe(200);
   expect(sockets.length).toBe(2);
 });
 
@@ -225,7 +225,7 @@ test("a resent request can be taken back while it waits, and fails when the pool
   await untilIdle();
   const heard: string[] = [];
   const caller = (name: string): RequestCaller => ({
-    request: { method: "GET", path: "/", headers: [], body: new Uint8Array(0) },
+    request: { method: "GET", path: "/", headers: [], body: [] },
     onSent: () => void asked++,
     onResponse: () => heard.push(`${name} begins`),
     onBody: () => undefined,

@@ -2,7 +2,6 @@ import { createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { limitToDescriptors } from "../../../src/core/fairness/descriptors.ts";
-import { noBytes } from "../../../src/core/model/message.ts";
 import type { ConnectionPool } from "../../../src/delivery/http/pool.ts";
 import { descriptorLimit } from "../../../src/delivery/http/descriptors.ts";
 import { createEgress } from "../../../src/delivery/http/egress.ts";
@@ -28,7 +27,7 @@ async function answering(): Promise<{ port: number; open: Set<Socket> }> {
 /** Sends a request and ignores the response. Returns a function that takes the request back. */
 const sendTo = (connections: ConnectionPool, url: string): (() => void) =>
   connections.send(new URL(url), {
-    request: { method: "POST", path: "/", headers: [], body: noBytes },
+    request: { method: "POST", path: "/", headers: [], body: [] },
     onSent: () => undefined,
     onResponse: () => undefined,
     onBody: () => undefined,

@@ -26,6 +26,7 @@ import type { Cluster } from "../cluster.ts";
 import type { ConnectionLoss, NodeStorage } from "../storage/storage.ts";
 import { UnreportedBatch } from "../storage/storage.ts";
 import { NodeClock } from "../virtualTime.ts";
+import { withSentBody } from "../../sentBody.ts";
 
 /** How often nodes look for changes that were not signalled to them, in milliseconds. */
 const pollInterval = 30_000;
@@ -98,7 +99,7 @@ export class SimulatedNode {
       },
       deliver: (delivery) => {
         const end = new AbortController();
-        return { outcome: this.#deliver(delivery, end.signal), abort: () => end.abort() };
+        return { outcome: this.#deliver(withSentBody(delivery), end.signal), abort: () => end.abort() };
       },
       clock: this.clock,
       log: {
@@ -234,7 +235,8 @@ export class SimulatedNode {
       if (!result) return null;
       const leased = result.deliveries.map(({ message }) => message.id).join(" ");
       virtualTime.note(`${this.id} commit: ${names} | free ${capacity.free} | leased ${leased}`);
-      await checker.committed({ node: this.id, calls, result, capacity });
+      const deliveries = result.deliveries.map(withSentBody);
+      await checker.committed({ node: this.id, calls, result: { ...result, deliveries }, capacity });
       return result;
     };
     const task = { node: this.id, isAlive: () => !this.#dead, run };

@@ -9,6 +9,7 @@ import type { PostgresOptions } from "../../../src/store/postgres/session.ts";
 import { connect } from "../../../src/store/postgres/session.ts";
 import { createConnection } from "../../../src/store/postgres/connection.ts";
 import type { Queries } from "../../../src/store/queries/index.ts";
+import type { HistoryBodies } from "../../../src/store/histories/historyBodies.ts";
 import type { BatchResult, MomentSource } from "../../../src/store/store.ts";
 import { TurnTaker } from "./turnTaker.ts";
 import { FlakyProxy } from "./flakyProxy.ts";
@@ -221,7 +222,7 @@ class WatchedDatabase extends PostgresDatabase {
 
   /** Returns the result that was stored although its response was lost. */
   stored(): BatchResult {
-    return (this.#last.made as { result: BatchResult }).result;
+    return (this.#last.made as { histories: HistoryBodies }).histories.finish();
   }
 }
 

@@ -4,6 +4,7 @@ import { nodeRetention } from "../../../src/core/nodes/commitLoss.ts";
 import { postgresStore } from "../../../src/store/postgres/database.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { createRandom } from "../createRandom.ts";
+import { listHistory, makeRunStart, makeRunStep } from "../contract/runs.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
 import { closeAfterTest, makeInput, createSteppedClock, TestClock, StoreFixture } from "../storeFixture.ts";
 
@@ -119,4 +120,37 @@ test("a starting node removes the rows of nodes that have changed nothing for 30
   closeAfterTest(await openNode(url, world.clock, { node: "nod_b" }));
   const ids = (await ask(url, "select id from nodes order by id")).map(({ id }) => id);
   expect(ids).toEqual(["new", "nod_a", "nod_b", "used"]);
+});
+
+test.each([
+  ["with its connection", true],
+  ["without losing its connection, as behind a pooler", false],
+])("a node sends no step that the database has lost %s", async (_, isCut) => {
+  const url = await freshDatabase();
+  const { world, losses } = await nodeAt(url);
+  await world.account();
+  await world.publish([makeRunStart("wfr_1")]);
+  await world.publish([makeRunStep("wfr_1", 1)]);
+  const [node] = await ask(url, "select counter::int as counter, used_at::text as used_at from nodes");
+  const [run] = await ask(url, "select steps::int as steps, size::int as size from active_runs");
+  await world.publish([makeRunStep("wfr_1", 2)]);
+  await world.publish([makeRunStep("wfr_1", 3)]);
+  expect(world.delivered().map(listHistory).at(-1)).toEqual(["payload\0", "step 1", "step 2", "step 3"]);
+  const lose =
+    "delete from steps where position >= 2; " +
+    `update active_runs set steps = ${String(run?.["steps"])}, size = ${String(run?.["size"])}; ` +
+    `update nodes set counter = ${String(node?.["counter"])}, used_at = ${String(node?.["used_at"])}`;
+  await (isCut ? between(url, lose) : ask(url, lose));
+  const other = new StoreFixture(
+    closeAfterTest(await openNode(url, world.clock, { node: "nod_b", seed: 2 })),
+    world.clock,
+    "nod_b",
+  );
+  await other.publish([makeRunStep("wfr_1", 8)]);
+  await other.publish([makeRunStep("wfr_1", 9)]);
+  // As many steps as before follow, so that the kept history would seem to fit.
+  await world.publish([makeRunStep("wfr_1", 10)]);
+  const expected = ["payload\0", "step 1", "step 8", "step 9", "step 10"];
+  expect(world.delivered().map(listHistory)).toEqual([expected]);
+  expect(losses).toHaveLength(1);
 });

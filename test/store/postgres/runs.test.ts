@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { freshDatabase } from "../../postgres.ts";
-import { makeRunStart, makeRunStep, makeWaiter } from "../contract/runs.ts";
+import { listHistory, makeRunStart, makeRunStep, makeWaiter } from "../contract/runs.ts";
 import { openNode } from "./postgresDatabase.ts";
 import { bytes, closeAfterTest, TestClock, StoreFixture } from "../storeFixture.ts";
 
@@ -108,4 +108,24 @@ test("a run that is finished and cancelled at the same time ends once and keeps 
     expect(Number(finished?.finished) + (cancelled?.cancelled ?? 0)).toBe(1);
     expect(await first.store.read.listRunMessages("acc", found?.run.id ?? "")).toEqual([]);
   }
+});
+
+test("calls carry the whole history, whichever node stored its steps and whichever sends them", async () => {
+  const { worlds, first, clock } = await nodes(3);
+  await first.publish([makeRunStart("wfr_1"), makeRunStart("wfr_2", { delay: 1_000 })]);
+  const expected = ["payload\0"];
+  expect(first.delivered().map(listHistory)).toEqual([expected]);
+  // Each node finds steps of the others, now and then two of them in a row.
+  for (const [index, node] of [0, 1, 1, 2, 0, 0, 2, 1, 0, 2, 2].entries()) {
+    const world = worlds[node];
+    await world?.publish([makeRunStep("wfr_1", index + 1), makeRunStep("wfr_2", index + 1)]);
+    expected.push(`step ${index + 1}`);
+    expect(world?.delivered().map(listHistory)).toEqual([expected, expected]);
+  }
+  const delayed = makeRunStep("wfr_1", 90, { delay: 60_000 });
+  await worlds[1]?.publish([delayed]);
+  await worlds[2]?.publish([makeRunStep("wfr_1", 91)]);
+  clock.now += 60_000;
+  const sent = (await first.claim()).find(({ message }) => message.run?.stepKey === "r90");
+  expect(sent && listHistory(sent)).toEqual([...expected, "step 90"]);
 });

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { noCapacity } from "../../../src/core/admission/capacity.ts";
 import type { DatabaseConnection, Database } from "../../../src/store/sql/database.ts";
+import { RecentHistories } from "../../../src/store/histories/recentHistories.ts";
 import { RecentTimeIndex } from "../../../src/store/batch/recentTimeIndex.ts";
 import { runSqlBatch } from "../../../src/store/sql/transaction.ts";
 import { makeAccount, createSource, TestClock } from "../storeFixture.ts";
@@ -29,6 +30,7 @@ function slowDatabase(answerTo: (sql: string) => Promise<void>) {
       await run(connection, Promise.resolve(null)).finally(() => (openAtEnd = open)),
     isConflict: () => false,
     recentTimeIndex: new RecentTimeIndex(),
+    recentHistories: new RecentHistories(),
   };
   return { database, connection, openAtEnd: () => openAtEnd };
 }
@@ -81,6 +83,7 @@ test("a transaction whose beginning fails ends after its first statements have c
       run(slow, Promise.reject(new Error("not begun"))).finally(() => (openAtEnd = open)),
     isConflict: () => false,
     recentTimeIndex: new RecentTimeIndex(),
+    recentHistories: new RecentHistories(),
   };
   const momentSource = createSource(new TestClock(), "nod_a");
   const input = { account: "acc", runId: "r", body: new Uint8Array() };
