@@ -16,6 +16,7 @@ import type {
 import type { DeadLetter } from "../model/deadLetter.ts";
 import type { Overrides } from "./overrides.ts";
 import { applyOverrides } from "./overrides.ts";
+import { findRedactedRefusal } from "./redactedParts.ts";
 import { requireActiveAccount } from "../accounts/plans.ts";
 import { findSendingRefusal } from "../accounts/sendingLimits.ts";
 import { mergeRedactions } from "../model/redaction.ts";
@@ -48,7 +49,8 @@ export const retryDeadLetters: Decision<DlqSelection & { overrides: Overrides },
       if (!message || deadLetter.run) return [];
       if (deadLetter.damaged || message.damaged) throw damagedDeadLetterRefusal(dlqId);
       const input = applyRetryOverrides(toMessageInput(message), overrides);
-      const refusal = findSendingRefusal(account, input, moment.now);
+      const refusal =
+        findRedactedRefusal(message, { overrides }) ?? findSendingRefusal(account, input, moment.now);
       if (refusal) throw new Refusal(refusal.refused, refusal.message);
       const accepted = accept(draft, moment, { account, input });
       removeDeadLetter(draft, deadLetter, moment.now - logRetention);

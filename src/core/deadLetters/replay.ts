@@ -4,7 +4,7 @@ import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { countBytes } from "../accounts/usage.ts";
 import type { Decision } from "../decision/command.ts";
 import type { DeadLetter } from "../model/deadLetter.ts";
-import type { AccountId, Bytes, HeaderList, MessageInput, StoredMessage } from "../model/message.ts";
+import type { AccountId, Bytes, HeaderList, MessageInput } from "../model/message.ts";
 import type { Scope } from "../model/rights.ts";
 import { findScopeRefusal, mustHaveVerb } from "../model/rights.ts";
 import { accept } from "../sending/createMessage.ts";
@@ -13,6 +13,7 @@ import { Refusal } from "../values/errors.ts";
 import { applyRetryOverrides, damagedDeadLetterRefusal, toMessageInput } from "./dlq.ts";
 import type { Retried } from "./dlq.ts";
 import type { Overrides } from "./overrides.ts";
+import { findRedactedRefusal } from "./redactedParts.ts";
 import { findBodyRefusal, findSendingRefusal } from "../accounts/sendingLimits.ts";
 
 /** The parts of a message that a replay replaces. `headers` replace all headers of the message. */
@@ -33,7 +34,7 @@ const maxNamedReplays = 20;
 /**
  * Sends a dead letter again with changes, as a new message. The dead letter stays and names the new message,
  * and the new message names the dead letter. Throws `Refusal` if the dead letter does not exist, if it
- * belongs to a run, or if the new message would show redacted parts to another URL.
+ * belongs to a run, or if redacted parts would be sent to another URL.
  */
 export const replayDeadLetter: Decision<ReplayInput, Retried> = {
   decide: ({ account: id, dlqId, change, overrides, scope }, draft, moment) => {
@@ -52,7 +53,7 @@ export const replayDeadLetter: Decision<ReplayInput, Retried> = {
       replayOf: { messageId: message.id, dlqId },
     };
     throwIfRefused(
-      findRedactedRefusal(message, change) ??
+      findRedactedRefusal(message, { ...change, overrides }) ??
         (scope && findScopeRefusal(scope, input)) ??
         findBodyRefusal(account, input.body) ??
         findSendingRefusal(account, input, moment.now),
@@ -83,26 +84,6 @@ type Refused = { refused: ErrorCode; message: string };
 
 function throwIfRefused(refusal: Refused | null | undefined): void {
   if (refusal) throw new Refusal(refusal.refused, refusal.message);
-}
-
-/**
- * Returns a refusal if the replay would send a redacted part to a URL that has not received it, or null. The
- * caller must not learn the part, and the owner of the other URL may be the caller.
- */
-function findRedactedRefusal(
-  { url, headers, redaction }: StoredMessage,
-  change: ReplayChange,
-): Refused | null {
-  if (!redaction || change.url === undefined || change.url === url) return null;
-  const hidden = redaction.headers;
-  const hidesHeaders = hidden !== false && headers.some(([name]) => hidden === true || hidden.includes(name));
-  const part =
-    redaction.body && change.body === undefined
-      ? "body"
-      : hidesHeaders && change.headers === undefined
-        ? "headers"
-        : null;
-  return part && { refused: "forbidden", message: `${part}: redacted; give other ${part} for another URL` };
 }
 
 const withReplay = (deadLetter: DeadLetter, messageId: string): DeadLetter => ({

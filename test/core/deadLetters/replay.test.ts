@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { CommandInput } from "../../../src/core/commands/index.ts";
+import { defaultCallback } from "../../../src/core/deadLetters/overrides.ts";
 import type { MessageInput } from "../../../src/core/model/message.ts";
 import { CommandRunner, bytes, makeInput } from "../commandRunner.ts";
 
@@ -95,6 +96,26 @@ describe("a replay", () => {
     const sent = stored((await replay(dlqId, { change: all })).messageId);
     expect(sent).toMatchObject({ url, redaction: hidden });
     expect(stored((await replay(dlqId)).messageId)).toMatchObject({ body: bytes("secret") });
+  });
+
+  test("does not report redacted parts to a callback that its publisher did not choose", async () => {
+    const callback = defaultCallback("https://callback.example/");
+    const { dlqId } = await fail({
+      redaction: { body: true, headers: false },
+      body: bytes("secret"),
+      callback: { ...callback, failureCallback: defaultCallback("https://nested.example/") },
+    });
+    for (const overrides of [
+      { callback: { url: "https://other.example/" } },
+      { failureCallback: { url: "https://other.example/" } },
+      { callback: { failureCallback: { url: "https://other.example/" } } },
+    ]) {
+      await expect(replay(dlqId, { overrides })).rejects.toThrow("body: redacted");
+      await replay(dlqId, { overrides, change: { body: bytes("new") } });
+    }
+    await replay(dlqId, { overrides: { failureCallback: { url: "https://callback.example/" } } });
+    await replay(dlqId, { overrides: { callback: { retries: 1, failureCallback: { retries: 2 } } } });
+    expect(broker.deadLetters[0]?.replays).toHaveLength(5);
   });
 
   test("may go to another URL if no redacted header exists", async () => {

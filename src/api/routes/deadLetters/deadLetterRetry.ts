@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { isId } from "../../../core/values/ids.ts";
+import type { ErrorCode } from "../../../core/values/errors.ts";
 import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
 import type { Account, Millis } from "../../../core/model/message.ts";
 import type { Overrides } from "../../../core/deadLetters/overrides.ts";
@@ -32,7 +33,7 @@ const aboutRetry =
   "The new message has a new id, and the body, headers and settings of the failed one. " +
   "Settings of this request replace them, one by one. " +
   "A callback that is given with its URL replaces the old callback as a whole. " +
-  "Parts that are redacted stay redacted.";
+  "Parts that are redacted stay redacted, so a new callback is refused: it would report them.";
 
 const retry = route({
   method: "POST",
@@ -162,6 +163,9 @@ async function retryAll(context: RouteContext, { account, overrides, dlqIds }: P
 type RetryResult = { responses: z.output<typeof retriedSchema>[]; refused: NotRetried[] };
 type NotRetried = { dlqId: string; error: Refusal };
 
+/** Refusals that may concern a single dead letter. */
+const concernsOne: ReadonlySet<ErrorCode> = new Set(["invalid", "limit-exceeded", "forbidden"]);
+
 /**
  * Retries one portion in a transaction. If the transaction is refused, retries each dead letter in its own
  * transaction. Throws errors that do not concern a single dead letter.
@@ -180,8 +184,7 @@ async function retryPortion(
     const all = await context.store.execute("retryDeadLetters", input);
     return { responses: all.map(({ dlqId, messageId }) => ({ messageId, dlqId })), refused: [] };
   } catch (error) {
-    if (!(error instanceof Refusal) || (error.code !== "invalid" && error.code !== "limit-exceeded"))
-      throw error;
+    if (!(error instanceof Refusal) || !concernsOne.has(error.code)) throw error;
     const [dlqId = "", ...others] = dlqIds;
     if (others.length === 0) return { responses: [], refused: [{ dlqId, error }] };
   }

@@ -6,6 +6,26 @@ import type { Reply } from "../../testServer.ts";
 import { failMessage, listDeadLetters, failThree } from "./deadLetters.ts";
 
 describe("retrying dead letters", () => {
+  test("reports no redacted part to a new callback, and names what it did not retry", async () => {
+    const home = await createTestServer();
+    const hidden = await failMessage(home, "https://one.example", {
+      headers: { "svc-redact-fields": "body" },
+    });
+    const open = await failMessage(home, "https://one.example");
+    const { messages } = await listDeadLetters(home);
+    const idOf = (message: string): string | undefined =>
+      messages.find(({ messageId }) => messageId === message)?.dlqId;
+    const headers = { "svc-callback": "https://other.example" };
+    const one = await home.ask("POST", `/v2/dlq/retry/${idOf(hidden)}`, { headers });
+    expect(one).toMatchObject({ status: 403, body: { error: expect.stringContaining("body: redacted") } });
+    expect((await home.ask("POST", "/v2/dlq/retry", { headers })).body).toEqual({
+      cursor: "",
+      responses: [{ messageId: expect.any(String), dlqId: idOf(open) }],
+      failed: [{ id: idOf(hidden), reason: expect.stringContaining("body: redacted") }],
+    });
+    expect(home.delivery().message.callback?.url).toBe("https://other.example");
+  });
+
   test("publishes the message again and deletes the dead letter", async () => {
     const home = await createTestServer();
     const headers = {
