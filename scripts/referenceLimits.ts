@@ -41,6 +41,7 @@ const aboutLimits: {
   ],
   sources: ["Sources of an account", formatCount],
   jobs: ["Jobs of an account, including those that have ended and are still listed", formatCount],
+  jobFilter: ["Filter of a job, as JSON, in characters", formatCount],
   tokens: ["Tokens of an account, besides the main and the read-only token", formatCount],
   schedules: ["Schedules of an account", formatCount],
   steps: ["Steps in the history of a workflow run", formatCount],

@@ -46,6 +46,8 @@ export class JobRunner {
   readonly #options: RunnerOptions;
   readonly #end = new AbortController();
   readonly #pages = new Map<string, Page>();
+  /** The jobs whose entries are being counted: the entries so far, and where the count continues. */
+  readonly #counts = new Map<string, { total: number; cursor: string | null }>();
   #wakeSignal = new AbortController();
   #loop: Promise<void> = Promise.resolve();
 
@@ -90,7 +92,8 @@ export class JobRunner {
     const horizon = clock.now() + pollInterval;
     const jobs = await store.read.dueJobs(horizon, maxJobsPerRound);
     const known = new Set(jobs.map(({ id }) => id));
-    for (const id of this.#pages.keys()) if (!known.has(id)) this.#pages.delete(id);
+    for (const kept of [this.#pages, this.#counts])
+      for (const id of kept.keys()) if (!known.has(id)) kept.delete(id);
     let next = jobs.length > 0 || hasOtherNodes ? horizon : Infinity;
     for (const job of jobs) {
       if (this.#end.signal.aborted) break;
@@ -112,16 +115,13 @@ export class JobRunner {
     return this.#options.store.execute("noteJob", { account, jobId, note });
   }
 
-  /** Counts the entries of a job before its first portion. */
+  /** Counts the entries of a job before its first portion: one page in each round, so that others run. */
   async #count(job: Job): Promise<Job | null> {
-    let total = 0;
-    let cursor: string | null = null;
-    do {
-      const page: Page = await this.#readPage(job, cursor, 5 * pageSize);
-      total += page.entries.length;
-      ({ cursor } = page);
-    } while (cursor !== null && !this.#end.signal.aborted);
-    return this.#end.signal.aborted ? null : this.#note(job, { total });
+    const { total, cursor } = this.#counts.get(job.id) ?? { total: 0, cursor: null };
+    const page = await this.#readPage(job, cursor, 5 * pageSize);
+    const count = { total: total + page.entries.length, cursor: page.cursor };
+    this.#counts.set(job.id, count);
+    return page.cursor === null ? this.#note(job, { total: count.total }) : job;
   }
 
   async #doPortion(job: Job): Promise<Job | null> {
@@ -129,6 +129,7 @@ export class JobRunner {
     const entries = page.entries.slice(0, readPortionSize(job));
     const isEnd = page.cursor === null && entries.length === page.entries.length;
     this.#pages.set(job.id, { ...page, entries: page.entries.slice(entries.length) });
+    if (entries.length === 0 && !isEnd) return job;
     try {
       return await this.#execute(job, { entries, isEnd });
     } catch (error) {
@@ -168,17 +169,15 @@ export class JobRunner {
     return this.#options.store.execute("continueJob", input);
   }
 
-  /** Returns the entries that follow the position of a job, at least one unless none are left. */
+  /**
+   * Returns the entries that follow the position of a job. A page without entries has a cursor if others may
+   * follow, and the next round continues there.
+   */
   async #nextPage(job: Job): Promise<Page> {
     const known = this.#pages.get(job.id);
     const left = known?.entries.filter(({ id }) => isLeft(job, id)) ?? [];
     if (known && (left.length > 0 || known.cursor === null)) return { ...known, entries: left };
-    let cursor = known?.cursor ?? (job.position === "" ? null : job.position);
-    for (;;) {
-      const page = await this.#readPage(job, cursor, pageSize);
-      if (page.entries.length > 0 || page.cursor === null || this.#end.signal.aborted) return page;
-      ({ cursor } = page);
-    }
+    return this.#readPage(job, known?.cursor ?? (job.position === "" ? null : job.position), pageSize);
   }
 
   async #readPage(job: Job, cursor: string | null, count: number): Promise<Page> {

@@ -9,13 +9,15 @@ import type { AccountId, Millis } from "../model/message.ts";
 import { cancelRuns } from "../workflows/end.ts";
 import type { NotDone } from "../values/errors.ts";
 import { Refusal } from "../values/errors.ts";
+import { firstIdAt } from "../values/ids.ts";
 import { limits } from "../values/limits.ts";
 import { cancel } from "./cancel.ts";
 
 type JobRequest = {
   account: AccountId;
   startedBy: Actor;
-  last: string;
+  /** The highest id that existed. Null: everything created until now. */
+  last: string | null;
   rate: number | null;
   canary: number | null;
   logRetention: Millis;
@@ -40,9 +42,11 @@ export const auditWords: Readonly<Record<JobAction, string>> = {
 export const createJob: Decision<JobRequest, Job> = {
   decide: ({ account, known, ...request }, draft, moment) => {
     requireActiveAccount(draft.get("accounts", account));
+    checkFilter(request);
     makeRoom(draft, account, known);
     const job: Job = {
       ...request,
+      last: request.last ?? firstIdAt(request.action === "runs.cancel" ? "run" : "msg", moment.now + 1),
       account,
       id: moment.newId("job"),
       dueAt: moment.now,
@@ -64,6 +68,13 @@ export const createJob: Decision<JobRequest, Job> = {
     return job;
   },
 };
+
+/** Throws `Refusal` for a large filter, because each portion of the job writes it again. */
+function checkFilter({ filter }: JobSelection): void {
+  const { length } = JSON.stringify(filter);
+  if (length > limits.jobFilter)
+    throw new Refusal("invalid", `filter: ${length} characters, the limit is ${limits.jobFilter}`);
+}
 
 function makeRoom(draft: Draft, account: AccountId, known: readonly string[]): void {
   const jobs = known.flatMap((id) => draft.get("jobs", account, id) ?? []);

@@ -49,6 +49,8 @@ export const limits = {
   tokens: 1_000,
   /** The jobs of an account, including those that have ended. */
   jobs: 100,
+  /** The characters of the filter of a job, as JSON. */
+  jobFilter: 64 * 1024,
   /** The limits of a workflow run: the steps in its history, and their bytes as they are sent. */
   steps: 10_000,
   historyBytes: 64 * 1024 * 1024,

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { CommandInput } from "../../../src/core/commands/index.ts";
 import type { Job } from "../../../src/core/model/job.ts";
+import { readIdTime } from "../../../src/core/values/ids.ts";
 import type { OpenStore } from "../storeFixture.ts";
 import { StoreFixture } from "../storeFixture.ts";
 
@@ -37,6 +38,16 @@ const moveOn = (fixture: StoreFixture, { id, action, position }: Job, { ids, isE
 /** A portion of a job changes its entries and moves the job in one transaction. */
 export function describeJobs(open: OpenStore): void {
   describe("jobs", () => {
+    test("of messages or runs take what existed at their start, by the clock of the store", async () => {
+      const fixture = await StoreFixture.open(open);
+      await fixture.account();
+      for (const action of ["messages.cancel", "runs.cancel"] as const) {
+        const { last, createdAt } = await create(fixture, { action, filter: {}, last: null });
+        expect(readIdTime(last)).toBe(createdAt + 1);
+        expect(last).toMatch(action === "runs.cancel" ? /^run_/ : /^msg_/);
+      }
+    });
+
     test("handle a portion once, and are due until they have ended", async () => {
       const fixture = await StoreFixture.open(open);
       await fixture.account();

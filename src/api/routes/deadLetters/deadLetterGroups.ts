@@ -33,8 +33,9 @@ export const groupDeadLetters = route({
   about:
     "Groups the messages that failed at the same URL with the same status and the same error. The largest " +
     `group comes first. One request groups the latest ${maxGrouped} dead letters that pass all filters; ` +
-    "the cursor continues with older ones. If bodies are large, one request groups fewer. Failed workflow " +
-    "runs are not included; GET /v2/workflows/dlq/groups groups them.",
+    "the cursor continues with older ones. If bodies are large, or if few dead letters pass the filters, " +
+    "one request groups fewer. Failed workflow runs are not included; GET /v2/workflows/dlq/groups groups " +
+    "them.",
   query: deadLetterFilters.extend({ cursor: cursorParameter }),
   answers: {
     200: {

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import type { JobAction, JobSelection } from "../../../core/model/job.ts";
-import { firstIdAt, isId } from "../../../core/values/ids.ts";
+import { isId } from "../../../core/values/ids.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import type { AccountId } from "../../../core/model/message.ts";
 import { dryRun } from "../../publishing/dryRun.ts";
@@ -60,15 +60,14 @@ export function readSelection(action: JobAction, given: unknown): JobSelection {
 
 /**
  * Returns the highest id that an entry of a new job may have. A dead letter that fails again during the job
- * has a higher one.
+ * has a higher one. Null: the store decides, because its clock sets the ids of messages and runs.
  */
 export async function findLastId(
   context: RouteContext,
   account: AccountId,
   action: JobAction,
-): Promise<string> {
-  if (action === "messages.cancel") return firstIdAt("msg", context.now() + 1);
-  if (action === "runs.cancel") return firstIdAt("run", context.now() + 1);
+): Promise<string | null> {
+  if (action === "messages.cancel" || action === "runs.cancel") return null;
   return (await findNewestId(context, account)) ?? "";
 }
 

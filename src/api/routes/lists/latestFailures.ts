@@ -11,6 +11,8 @@ import { readEntries } from "./failedRunLists.ts";
  * `memory.page`.
  */
 export const maxGrouped = 1_000;
+/** The maximum number of pages that one request reads. Each reads many rows if the filter finds little. */
+const maxPages = 12;
 
 type FailureQuery = {
   filter: Filter;
@@ -27,6 +29,7 @@ export async function readLatestFailures(
   const failures: FailureSummary[] = [];
   let cursor = from ?? null;
   let bytes = 0;
+  let pages = 0;
   do {
     const page = await readEntries(context, account, { filter, order: "latestFirst", cursor, count: 100 });
     for (const entry of page.entries) {
@@ -37,6 +40,7 @@ export async function readLatestFailures(
       failures.push(toFailure(entry));
     }
     ({ cursor } = page);
-  } while (cursor !== null && failures.length < maxGrouped && bytes < memory.page);
+    pages++;
+  } while (cursor !== null && failures.length < maxGrouped && bytes < memory.page && pages < maxPages);
   return { failures, cursor };
 }

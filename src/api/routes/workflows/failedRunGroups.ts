@@ -38,7 +38,8 @@ export const groupFailedRuns = route({
   about:
     "Groups the runs of the same workflow that failed at the same step with the same error. The largest " +
     `group comes first. One request groups the latest ${maxGrouped} runs that pass all filters; the ` +
-    "cursor continues with older runs. If bodies are large, one request groups fewer runs.",
+    "cursor continues with older runs. If bodies are large, or if few runs pass the filters, one request " +
+    "groups fewer runs.",
   query: failedRunFilters.extend({ cursor: cursorParameter }),
   answers: {
     200: {

@@ -246,6 +246,38 @@ describe("a job", () => {
   });
 });
 
+test("a long search of one job does not delay the jobs of other accounts", async () => {
+  const home = await createTestServer();
+  let isEndless = true;
+  const store: Store = {
+    ...home.store,
+    read: {
+      ...home.store.read,
+      deadLetters: async (query) =>
+        query.account === "acc_1" && isEndless
+          ? { entries: [], cursor: "1800000000000-000000000" }
+          : home.store.read.deadLetters(query),
+    },
+  };
+  const runner = createRunner(home, store);
+  await failMany(home, 3);
+  const request = JSON.stringify({ action: "dlq.delete", filter: {} });
+  const finishOther = async () => {
+    const { body } = await home.ask("POST", "/v2/jobs", { body: request, token: otherToken });
+    for (let round = 0; round < 3; round++) await runner.round();
+    const { state } = (await home.ask("GET", `/v2/jobs/${body.jobId}`, { token: otherToken })).body;
+    expect(state).toBe("done");
+  };
+  const jobId = await create(home, { action: "dlq.delete", filter: {} });
+  await finishOther();
+  expect(await readJob(home, jobId)).not.toHaveProperty("total");
+  await home.store.execute("noteJob", { account: "acc_1", jobId, note: { total: 3 } });
+  await finishOther();
+  expect(await readJob(home, jobId)).toMatchObject({ state: "running", done: 0 });
+  isEndless = false;
+  expect(await finish(home, jobId, runner)).toMatchObject({ state: "done", total: 3, done: 3 });
+});
+
 describe("a canary", () => {
   test("must be delivered before the other entries are retried", async () => {
     const home = await createTestServer();
@@ -316,6 +348,10 @@ describe("a request for a job", () => {
     [{ action: "dlq.delete", filter: {}, rate: 1_001 }, /^rate: must be at most 1000/],
     [{ action: "dlq.retry", filter: {}, canary: 101 }, /^canary: must be at most 100/],
     [{ action: "dlq.retry", filter: {}, url: "x" }, /^url: unknown field/],
+    [
+      { action: "dlq.delete", filter: { label: Array(5).fill("l".repeat(16_000)) } },
+      /^filter: 80.* the limit is 65536/,
+    ],
   ])("%j is refused", async (request, error) => {
     const home = await createTestServer();
     expect(await home.ask("POST", "/v2/jobs", { body: JSON.stringify(request) })).toMatchObject({
