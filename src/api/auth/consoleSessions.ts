@@ -130,7 +130,8 @@ export class ConsoleSessions {
   async findOperator(request: BrowserRequest): Promise<OperatorSession | null> {
     const cookie = readConsoleCookie(request, "operator");
     if (cookie === null || cookie.length > 4_000 || !this.hasOperator) return null;
-    const [text = "", signature = ""] = cookie.split(".");
+    // With anything else in the cookie, its hash would not be the one that a log-out remembers.
+    const [, text = "", signature = ""] = /^([\w-]+)\.([\w-]{43})$/.exec(cookie) ?? [];
     if (!isSameSecret(signature, await this.#sign(text)) || this.#ended.get(hashSession(cookie))) return null;
     const session = JSON.parse(Buffer.from(text, "base64url").toString()) as OperatorSession;
     return session.expiresAt > this.#parts.now() ? session : null;

@@ -1,6 +1,6 @@
 import { requireAccount } from "../accounts/plans.ts";
 import type { Decision } from "../decision/command.ts";
-import type { ConsoleSession } from "../model/consoleSession.ts";
+import type { ConsoleSession, SessionCredential } from "../model/consoleSession.ts";
 import { maxSessions, sessionSpan } from "../model/consoleSession.ts";
 import type { AccountId } from "../model/message.ts";
 import { Refusal } from "../values/errors.ts";
@@ -20,10 +20,24 @@ export const openSession: Decision<
       throw new Refusal("unauthorized", "account: its credentials were just replaced; use the new ones");
     const session: ConsoleSession = { ...opened, openedAt: now, expiresAt: now + sessionSpan };
     const open = (account.sessions ?? []).filter(({ expiresAt }) => expiresAt > now);
-    draft.put("accounts", { ...account, sessions: [...open.slice(1 - maxSessions), session] });
+    draft.put("accounts", { ...account, sessions: [...makeRoom(open, session), session] });
     return session;
   },
 };
+
+/**
+ * Returns the open sessions without the one that a new session ends, if there are too many: the oldest of the
+ * same credential, so that its holder cannot log out everyone else, or else the oldest.
+ */
+function makeRoom(open: readonly ConsoleSession[], { credential }: ConsoleSession): ConsoleSession[] {
+  if (open.length < maxSessions) return [...open];
+  const name = formatCredential(credential);
+  const own = open.findIndex((one) => formatCredential(one.credential) === name);
+  return open.toSpliced(Math.max(0, own), 1);
+}
+
+const formatCredential = (credential: SessionCredential): string =>
+  credential.kind === "token" ? credential.id : credential.kind;
 
 /** Ends a session at once, on every node. */
 export const closeSession: Decision<{ account: AccountId; hash: string }, { closed: boolean }> = {

@@ -22,7 +22,7 @@ export type ConsoleSession = {
 /** How long a session lasts. It is not extended by use. */
 export const sessionSpan: Millis = 12 * hour;
 
-/** The maximum number of sessions of one account. A further session ends the oldest. */
+/** The maximum number of sessions of one account. A further session ends the oldest of its credential. */
 export const maxSessions = 50;
 
 /** Returns the session with this hash if it has not expired, otherwise null. */

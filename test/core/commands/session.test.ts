@@ -1,4 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
+import type { CommandInput } from "../../../src/core/commands/index.ts";
 import { maxSessions, sessionSpan } from "../../../src/core/model/consoleSession.ts";
 import { CommandRunner, noon } from "../commandRunner.ts";
 
@@ -8,8 +9,15 @@ beforeEach(async () => {
 });
 
 const account = () => broker.memory.tables.accounts.values().find(({ id }) => id === "acme");
-const open = (hash: string, tokenHash = account()?.tokenHash ?? "") =>
-  broker.run("openSession", { account: "acme", tokenHash, hash, name: "m", credential: { kind: "main" } });
+const open = (hash: string, more: Partial<CommandInput<"openSession">> = {}) =>
+  broker.run("openSession", {
+    account: "acme",
+    tokenHash: account()?.tokenHash ?? "",
+    hash,
+    name: "m",
+    credential: { kind: "main" },
+    ...more,
+  });
 const hashes = () => account()?.sessions?.map(({ hash }) => hash);
 
 test("a session is stored with its account, and replaces those that have expired", async () => {
@@ -34,6 +42,17 @@ test("an account keeps its newest sessions", async () => {
   expect(hashes()?.[0]).toBe("s1");
 });
 
+test.each([
+  { credential: { kind: "readOnly" as const } },
+  { credential: { kind: "token" as const, id: "tok_1" } },
+])("many sessions of $credential end at most one of another credential", async ({ credential }) => {
+  await open("oldest", { credential: { kind: "password" } });
+  for (let at = 1; at < maxSessions; at++)
+    await open(`s${at}`, { credential: { kind: "token", id: "tok_2" } });
+  for (let at = 0; at < 3; at++) await open(`own${at}`, { credential });
+  expect(hashes()).toEqual([...Array.from({ length: maxSessions - 1 }, (_, at) => `s${at + 1}`), "own2"]);
+});
+
 test("a session ends once", async () => {
   await open("one");
   await open("two");
@@ -47,7 +66,7 @@ test("a session ends once", async () => {
 });
 
 test("a credential that was replaced after its check opens nothing", async () => {
-  await expect(open("one", "hash of the old token")).rejects.toThrow("were just replaced");
+  await expect(open("one", { tokenHash: "hash of the old token" })).rejects.toThrow("were just replaced");
   expect(hashes()).toBeUndefined();
 });
 
