@@ -90,6 +90,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
         "invalid",
         `workflow-runid: the run ${JSON.stringify(overrides.runId.slice(0, 200))} has not ended`,
       );
+    mustNotShowRedacted(run, overrides);
     const plan = input.from === "failure" ? planResume(steps, readUnfinished(run)) : planRestart(steps);
     const next = makeResumedRun(moment, run, overrides);
     const refusal = findSendingRefusal(
@@ -111,6 +112,16 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     return { dlqId, runId: next.runId, createdAt: next.createdAt };
   },
 };
+
+/**
+ * Throws `Refusal` if a run with redacted parts would report to a failure callback that its trigger did not
+ * choose. The caller must not learn the parts.
+ */
+function mustNotShowRedacted({ redaction, url, settings }: Run, { failureUrl }: RunOverrides): void {
+  if (!redaction || failureUrl === undefined) return;
+  if (failureUrl !== url && failureUrl !== settings.failureCallback?.url)
+    throw new Refusal("forbidden", "failure-callback: would report redacted parts to another URL");
+}
 
 /**
  * An expired history is removed in parts. The dead letter of the run may still exist when parts are already

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { NotDone } from "../../../core/values/errors.ts";
+import type { ErrorCode, NotDone } from "../../../core/values/errors.ts";
 import { toFailedMember, Refusal } from "../../../core/values/errors.ts";
 import { isDlqId } from "../../../core/values/ids.ts";
 import type { Account } from "../../../core/model/message.ts";
@@ -172,6 +172,9 @@ type Portion = Omit<Sweep, "covers">;
 
 type ContinueRequest = { account: Account; from: ContinueFrom; overrides: RunOverrides };
 
+/** Refusals that may concern a single run. */
+const entryErrors: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "limit-exceeded", "forbidden"]);
+
 /**
  * Resumes or restarts runs one by one. If the storage fails after the first run, returns the results so far
  * and the cursor with which to continue.
@@ -187,9 +190,7 @@ async function continueEach(
     try {
       workflowRuns.push(await continueRun(context, { ...continueRequest, dlqId }));
     } catch (error) {
-      const isEntryError =
-        error instanceof Refusal &&
-        (error.code === "invalid" || error.code === "not-found" || error.code === "limit-exceeded");
+      const isEntryError = error instanceof Refusal && entryErrors.has(error.code);
       if (isEntryError) failed.push({ id: dlqId, reason: error.message });
       else if (workflowRuns.length > 0) return { workflowRuns, cursor: page.cursorAfter(done), failed };
       else throw error;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { Refusal } from "../../../../src/core/values/errors.ts";
 import type { Store } from "../../../../src/store/store.ts";
-import { failRun, failRunAndRead } from "../lists/failedRunLists.ts";
+import { callbackTo, failRun, failRunAndRead } from "../lists/failedRunLists.ts";
 import { createTestServer } from "../../testServer.ts";
 import type { Reply } from "../../testServer.ts";
 import { countFailedRuns, resume, takeDeliveries } from "./resumedRuns.ts";
@@ -48,6 +48,26 @@ describe("many failed runs", () => {
       status: 200,
       body: { workflowRuns: [], cursor: "" },
     });
+  });
+
+  test("do not report redacted parts to a failure callback that their triggers did not choose", async () => {
+    const home = await createTestServer();
+    const redaction = { body: true, headers: false as const };
+    const hidden = await failRunAndRead(home, "hidden", {
+      redaction,
+      failureCallback: callbackTo("https://known.example"),
+    });
+    const open = await failRunAndRead(home, "open");
+    const to = (url: string) => ({ headers: { "svc-failure-callback": url } });
+    expect(await resume(home, `/${hidden}`, to("https://other.example"))).toMatchObject({
+      status: 403,
+      body: { error: expect.stringContaining("redacted parts") },
+    });
+    expect((await resume(home, "", to("https://other.example"))).body).toMatchObject({
+      workflowRuns: [{ dlqId: open }],
+      failed: [{ id: hidden, reason: expect.stringContaining("redacted parts") }],
+    });
+    expect((await resume(home, `/${hidden}`, to("https://known.example"))).status).toBe(200);
   });
 
   test("given by ids are also resumed 50 at a time", async () => {
