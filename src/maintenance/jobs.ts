@@ -48,6 +48,8 @@ export class JobRunner {
   readonly #pages = new Map<string, Page>();
   /** The jobs whose entries are being counted: the entries so far, and where the count continues. */
   readonly #counts = new Map<string, { total: number; cursor: string | null }>();
+  /** The jobs whose last portion failed for no known reason, and when they are tried again. */
+  readonly #pausedUntil = new Map<string, Millis>();
   #wakeSignal = new AbortController();
   #loop: Promise<void> = Promise.resolve();
 
@@ -92,17 +94,35 @@ export class JobRunner {
     const horizon = clock.now() + pollInterval;
     const jobs = await store.read.dueJobs(horizon, maxJobsPerRound);
     const known = new Set(jobs.map(({ id }) => id));
-    for (const kept of [this.#pages, this.#counts])
+    for (const kept of [this.#pages, this.#counts, this.#pausedUntil])
       for (const id of kept.keys()) if (!known.has(id)) kept.delete(id);
     let next = jobs.length > 0 || hasOtherNodes ? horizon : Infinity;
     for (const job of jobs) {
       if (this.#end.signal.aborted) break;
-      const isDue = mayContinueJob(job, node, clock.now());
-      const moved = isDue ? await this.#continue(job) : job;
+      const pausedUntil = this.#pausedUntil.get(job.id) ?? 0;
+      const isDue = pausedUntil <= clock.now() && mayContinueJob(job, node, clock.now());
+      const moved = isDue ? await this.#continueOrPause(job) : job;
       if (moved?.dueAt !== null && moved !== null && (isDue || job.node === node))
-        next = Math.min(next, moved.dueAt);
+        next = Math.min(next, Math.max(moved.dueAt, this.#pausedUntil.get(job.id) ?? 0));
     }
     return next;
+  }
+
+  /**
+   * Like `continue`. After an error that does not concern the storage as a whole, only this job waits. Other
+   * errors are thrown.
+   */
+  async #continueOrPause(job: Job): Promise<Job | null> {
+    try {
+      const moved = await this.#continue(job);
+      this.#pausedUntil.delete(job.id);
+      return moved;
+    } catch (error) {
+      if (error instanceof Refusal) throw error;
+      this.#pausedUntil.set(job.id, this.#options.clock.now() + failurePause);
+      this.#options.logFailure(`continuing the job ${job.id} failed; it continues in a second`, error);
+      return job;
+    }
   }
 
   /** Does the next portion of a job. Returns the job, or null if it has ended or another node moved it. */

@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+import { JobRunner } from "../../src/maintenance/jobs.ts";
+import type { Store } from "../../src/store/store.ts";
+import { createTestServer, otherToken } from "../api/testServer.ts";
+
+test("a job that fails for an unknown reason waits, and delays no other job", async () => {
+  const home = await createTestServer();
+  let isBroken = true;
+  const store: Store = {
+    ...home.store,
+    execute: async (name, input, options) => {
+      const { account } = input as { account?: string };
+      if (name === "continueJob" && isBroken && account === "acc_1") throw new Error("broken");
+      return home.store.execute(name, input, options);
+    },
+  };
+  const failures: string[] = [];
+  const runner = new JobRunner({
+    store,
+    clock: { now: () => home.clock.now, sleep: () => Promise.resolve() },
+    node: "nod_1",
+    hasOtherNodes: false,
+    logFailure: (message) => void failures.push(message),
+  });
+  const body = JSON.stringify({ action: "dlq.delete", filter: {} });
+  const { jobId } = (await home.ask("POST", "/v2/jobs", { body })).body;
+  const other = (await home.ask("POST", "/v2/jobs", { body, token: otherToken })).body.jobId;
+  const readState = async (id: string, token?: string): Promise<string> =>
+    (await home.ask("GET", `/v2/jobs/${id}`, token === undefined ? {} : { token })).body.state;
+  let next = 0;
+  for (let round = 0; round < 4; round++) next = await runner.round();
+  expect(await readState(other, otherToken)).toBe("done");
+  expect(await readState(jobId)).toBe("running");
+  expect(failures).toEqual([`continuing the job ${jobId} failed; it continues in a second`]);
+  expect(next).toBe(home.clock.now + 1_000);
+  isBroken = false;
+  home.clock.now = next;
+  await runner.round();
+  expect(await readState(jobId)).toBe("done");
+});
