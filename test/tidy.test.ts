@@ -29,8 +29,9 @@ describe("imports", () => {
     store: ["core"],
     delivery: ["clock", "store", "core"],
     maintenance: ["clock", "store", "core"],
+    monitoring: ["clock", "store", "core"],
     api: ["store", "core"],
-    server: ["api", "maintenance", "delivery", "clock", "store", "core"],
+    server: ["api", "monitoring", "maintenance", "delivery", "clock", "store", "core"],
     client: ["clock", "core"],
     cli: ["client", "server", "api", "delivery", "clock", "store", "core"],
   };

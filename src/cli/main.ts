@@ -34,7 +34,7 @@ import { addMoveCommand, MoveRefused } from "./migrateStore.ts";
 import { onSignal, requireFreePort, runServer } from "./runServer.ts";
 import { makeSecret, readAccounts, withServerAdmin } from "./storeAccess.ts";
 import { CannotStart } from "./cannotStart.ts";
-import { clientUrl } from "../server/serve.ts";
+import { clientUrl } from "../server/addresses.ts";
 import { StorageRefused, Unavailable } from "../store/store.ts";
 import { addTokenCommands } from "./token.ts";
 import { CommandFailed } from "../client/terminal/commandFailed.ts";

@@ -30,12 +30,17 @@ export async function runServer(
   settings: ServerConfig,
   { firstAccounts, known = [], heading, log, print, signsIn = false, hold, showsCredentials }: RunOptions,
 ): Promise<void> {
-  const { port, host, accountPort } = settings;
+  const { port, host, accountPort, metricsPort, metricsHost } = settings;
   await requireFreePort({ port, host }, "--port");
   if (accountPort !== null) {
     if (accountPort === port && port !== 0)
       throw new CannotStart(`--account-port: ${port} is already used by --port; choose another port`);
     await requireFreePort({ port: accountPort, host }, "--account-port");
+  }
+  if (metricsPort !== null) {
+    if (metricsPort !== 0 && (metricsPort === port || metricsPort === accountPort))
+      throw new CannotStart(`--metrics-port: ${metricsPort} is already used; choose another port`);
+    await requireFreePort({ port: metricsPort, host: metricsHost }, "--metrics-port");
   }
   const serving = serve(settings, { log, firstAccounts, hold, onBroken: (error) => exitBroken(log, error) });
   // Installed before the server reports that it runs, because a signal may follow at once.
@@ -56,6 +61,7 @@ export async function runServer(
     );
   else if (first) print(`# ${heading}\n${formatEnvironment(first, settings.publicUrl || served.url)}\n`);
   if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
+  if (served.metricsUrl !== null) print(`metrics at ${served.metricsUrl}`);
   const consoleUrl = served.consoleUrl(signsIn ? served.accounts[0]?.id : undefined);
   if (consoleUrl !== null)
     print(`console at ${consoleUrl}${signsIn ? " (signed in, good once, for ten minutes)" : ""}`);

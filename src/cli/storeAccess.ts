@@ -9,7 +9,7 @@ import { commandLine, connectToServerAdmin, createServerAdmin } from "../server/
 import { createIdGenerator } from "../core/values/ids.ts";
 import { systemClock, systemRandom } from "../clock/clock.ts";
 import { openStore } from "../server/openStore.ts";
-import { clientUrl } from "../server/serve.ts";
+import { clientUrl } from "../server/addresses.ts";
 import type { KeySource } from "../store/sql/keyRing.ts";
 import { createSqlReads } from "../store/sql/reads.ts";
 import { openSqlite } from "../store/sqlite/database.ts";

@@ -42,6 +42,18 @@ export const serverSettings = {
     value: "<n>",
     help: "additional port that serves only the account endpoints, which also stay on --port",
   },
+  metricsPort: {
+    takes: portOrNone,
+    default: "",
+    value: "<n>",
+    help: "additional port that serves only /metrics, without a token",
+  },
+  metricsHost: {
+    takes: text,
+    default: "127.0.0.1",
+    value: "<address>",
+    help: "address for --metrics-port; every client that reaches it can read figures about all accounts",
+  },
   operatorPassword: {
     takes: z
       .string()

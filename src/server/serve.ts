@@ -9,7 +9,11 @@ import { createNetworkCheck } from "../api/http/address.ts";
 import { readBuiltConsole } from "./consoleFiles.ts";
 import type { ApiOptions } from "../api/server/fastify.ts";
 import { createApi } from "../api/server/fastify.ts";
+import { formatUrl } from "./addresses.ts";
+import { readCapacityLimits, toDeliverLimits } from "./capacityLimits.ts";
 import type { ServerConfig } from "./config.ts";
+import type { Observation } from "./observe.ts";
+import { measurePublishes, observe } from "./observe.ts";
 import type { NewAccount } from "./credentials.ts";
 import { type OpenedStore, openStore } from "./openStore.ts";
 import { createAttemptLog, createRequestLog } from "./serverLog.ts";
@@ -27,11 +31,10 @@ import {
 } from "../clock/clock.ts";
 import { createDeliver } from "../delivery/deliver.ts";
 import { HoldWatch } from "../delivery/holdWatch.ts";
+import type { DispatcherLog } from "../delivery/dispatcher.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
 import { createEgress } from "../delivery/http/egress.ts";
 import { createSpaceTask } from "../maintenance/giveBackSpace.ts";
-import { limitToDescriptors } from "../core/fairness/descriptors.ts";
-import { descriptorLimit } from "../delivery/http/descriptors.ts";
 import { JobRunner } from "../maintenance/jobs.ts";
 import { createSpendingDuty } from "../maintenance/meterSpending.ts";
 import { createStorageTask } from "../maintenance/storage.ts";
@@ -49,6 +52,8 @@ import { toApiSettings, toPrices, toRetention } from "./apiSettings.ts";
 export type RunningServer = {
   url: string;
   accountUrl: string | null;
+  /** Where the metrics are without a token, or null. */
+  metricsUrl: string | null;
   accounts: readonly Account[];
   created: readonly Account[];
   /**
@@ -145,7 +150,12 @@ async function serveStore(
   const newId = createIdGenerator(systemRandom);
   const { present, created } = await findOrCreateAccounts(opened, firstAccounts);
   if (created.length === 0 && present.every(isDeleted)) log.warn(noAccountWarning);
-  const work = createWork(settings, { store, log, newId, node });
+  const observation = observe(settings, {
+    store,
+    inFlight: () => work.dispatcher.inFlight,
+    isHeld: () => work.holdWatch.isHeld,
+  });
+  const work = createWork(settings, { store, log, newId, node, observation });
   const { dispatcher, scheduler, jobRunner } = work;
   let isStopping = false;
   const createAdmin = (actor: Actor) =>
@@ -161,7 +171,7 @@ async function serveStore(
   const consoleParts = settings.console ? createConsoleParts(settings, { store, log }) : null;
   const apiParts: ApiOptions = {
     ...toApiSettings(settings),
-    ...createApiParts(settings, { store, work, log }),
+    ...createApiParts(settings, { store, work, log, observation }),
     ...consoleParts,
     notReadyReason: () =>
       isStopping ? "the server is stopping" : health.outdated ? otherTables : health.damage,
@@ -172,10 +182,8 @@ async function serveStore(
   const api = createApi(apiParts);
   const accountApi =
     settings.accountPort === null ? null : createApi({ ...apiParts, servesAccountsOnly: true });
-  await api.listen({ port: settings.port, host: settings.host });
-  await accountApi
-    ?.listen({ port: settings.accountPort ?? 0, host: settings.host })
-    .catch((error: unknown) => closeAndThrow(api, error));
+  const apis = [api, ...(accountApi ? [accountApi] : [])];
+  const metricsUrl = await listenAll(settings, apis, observation);
   const adminServer =
     settings.databaseUrl === "" ? await listenForAdmin(settings.data, createAdmin(commandLine)) : null;
   await work.holdWatch.start();
@@ -185,6 +193,7 @@ async function serveStore(
   return {
     url: formatUrl(settings.host, api.server.address()),
     accountUrl: accountApi && formatUrl(settings.host, accountApi.server.address()),
+    metricsUrl,
     accounts: [...present, ...created],
     created,
     consoleUrl: (account) => {
@@ -195,14 +204,9 @@ async function serveStore(
     stop: async () => {
       isStopping = true;
       adminServer?.close();
-      await Promise.all(
-        [api, ...(accountApi ? [accountApi] : [])].map((server) => closeWithin(server, settings.grace)),
-      );
-      await work.holdWatch.stop();
-      await dispatcher.stop(settings.grace);
-      await jobRunner.stop();
-      await scheduler.stop();
-      await work.closeConnections();
+      await Promise.all(apis.map((server) => closeWithin(server, settings.grace)));
+      await stopWork(work, settings.grace);
+      await observation.stop();
       await close();
     },
   };
@@ -211,14 +215,17 @@ async function serveStore(
 /** The parts of a server that send messages and work in the background. */
 type Work = ReturnType<typeof createWork>;
 
+type WorkParts = {
+  store: Store;
+  log: Logger;
+  newId: ReturnType<typeof createIdGenerator>;
+  node: NodeId;
+  observation: Observation;
+};
+
 function createWork(
   settings: ServerConfig,
-  {
-    store,
-    log,
-    newId,
-    node,
-  }: { store: Store; log: Logger; newId: ReturnType<typeof createIdGenerator>; node: NodeId },
+  { store, log, newId, node, observation: { metrics } }: WorkParts,
 ) {
   const clock = systemClock;
   const egress = createEgress({ allow: settings.egressAllow });
@@ -234,7 +241,14 @@ function createWork(
   });
   const logFailure = (message: string, error: unknown): void => log.error({ err: error }, message);
   const capacity = { total: capacityLimits.capacity, perHost: settings.maxDeliveriesPerHost };
-  const deliveryLog = { attempt: createAttemptLog(log), failure: logFailure };
+  const logAttempt = createAttemptLog(log);
+  const deliveryLog: DispatcherLog = {
+    attempt: (delivery, outcome, settled) => {
+      metrics.countAttempt(delivery, outcome, settled);
+      logAttempt(delivery, outcome, settled);
+    },
+    failure: logFailure,
+  };
   const dispatcher = new Dispatcher({ store, deliver: deliverer.deliver, clock, capacity, log: deliveryLog });
   const retention = toRetention(settings);
   const prices = toPrices(settings);
@@ -263,9 +277,11 @@ function createWork(
 /** Returns what the API needs besides settings. */
 const createApiParts = (
   settings: ServerConfig,
-  { store, work, log }: { store: Store; work: Work; log: Logger },
+  { store, work, log, observation }: { store: Store; work: Work; log: Logger; observation: Observation },
 ) => ({
-  store,
+  store: measurePublishes(store, observation.metrics),
+  metrics: observation.read,
+  count: observation.metrics.countRequest.bind(observation.metrics),
   now: () => systemClock.now(),
   longWork: work.longWork,
   wakeJobs: () => work.jobRunner.wake(),
@@ -303,36 +319,9 @@ const createConsoleParts = (
   }),
 });
 
-/** Returns how many deliveries and sockets the process may have within its limit of file descriptors. */
-function readCapacityLimits(
-  { maxDeliveries }: ServerConfig,
-  log: Logger,
-): ReturnType<typeof limitToDescriptors> {
-  const descriptors = descriptorLimit();
-  const capacityLimits = limitToDescriptors(descriptors, maxDeliveries);
-  if (capacityLimits.capacity < maxDeliveries)
-    log.warn({ descriptors, deliveries: capacityLimits.capacity }, fewDescriptorsWarning);
-  return capacityLimits;
-}
-
-const toDeliverLimits = (
-  { responseLimit, connectTimeout }: ServerConfig,
-  { capacity, sockets }: ReturnType<typeof limitToDescriptors>,
-) => ({
-  responseBytes: responseLimit,
-  connectTimeout,
-  connectionsPerOrigin: capacity,
-  sockets,
-});
-
 const heldWarning =
   "all deliveries are held: publishes are accepted and nothing is sent, by no node; " +
   '"waypost unhold" or POST /v2/admin/unhold ends the hold';
-
-const fewDescriptorsWarning =
-  "the limit of open files is too low for --max-deliveries, because at most half of them are used for " +
-  "deliveries; " +
-  "raise the limit (ulimit -n)";
 
 type TaskOptions = { store: Store; clock: typeof systemClock } & {
   retention: ReturnType<typeof toRetention>;
@@ -349,10 +338,34 @@ const createTasks = ({ store, clock, retention, prices }: TaskOptions) => [
   createSpaceTask({ store, clock }),
 ];
 
-/** Stops the first API if the second cannot listen: a server with one of its two ports must not start. */
-async function closeAndThrow(api: FastifyInstance, error: unknown): Promise<never> {
-  await api.close();
-  throw error;
+/**
+ * Opens all ports, and returns the address of the metrics. Closes the first port if another cannot be opened:
+ * a server with some of its ports must not start.
+ */
+async function listenAll(
+  { port, accountPort, host }: ServerConfig,
+  [api, accountApi]: readonly FastifyInstance[],
+  observation: Observation,
+): Promise<string | null> {
+  await api?.listen({ port, host });
+  try {
+    await accountApi?.listen({ port: accountPort ?? 0, host });
+    return await observation.start();
+  } catch (error) {
+    await Promise.all([api?.close(), accountApi?.close()]);
+    throw error;
+  }
+}
+
+async function stopWork(
+  { holdWatch, dispatcher, jobRunner, scheduler, closeConnections }: Work,
+  grace: Millis,
+): Promise<void> {
+  await holdWatch.stop();
+  await dispatcher.stop(grace);
+  await jobRunner.stop();
+  await scheduler.stop();
+  await closeConnections();
 }
 
 /**
@@ -365,20 +378,6 @@ async function closeWithin(api: FastifyInstance, grace: Millis): Promise<void> {
   await systemClock.sleep(systemClock.now() + grace, closed.signal);
   api.server.closeAllConnections();
   await closing;
-}
-
-/** Returns where clients reach a server: its public URL, or else the address that it listens on. */
-export const clientUrl = ({
-  host,
-  port,
-  publicUrl,
-}: Pick<ServerConfig, "host" | "port" | "publicUrl">): string =>
-  publicUrl === "" ? formatUrl(host, { port }) : publicUrl;
-
-function formatUrl(host: string, address: { port: number } | string | null): string {
-  const port = address && typeof address === "object" ? address.port : 0;
-  const name = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
-  return `http://${name}:${port}`;
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { Activity } from "../core/model/activity.ts";
 import type { CommandResult, CommandName, CommandInput } from "../core/commands/index.ts";
 import type { TableName } from "../core/decision/command.ts";
 import type { RemainingQuota } from "../core/values/errors.ts";
@@ -75,6 +76,8 @@ export interface Store {
    * it.
    */
   attach(sink: DeliverySink): void;
+  /** Sets the observer of the batches of this node. */
+  observe(observer: BatchObserver): void;
   /**
    * Declares that no account keeps log entries from before `time`. If the log is stored in parts, old parts
    * are dropped as a whole once `expire` has visited them. Their rows are then not deleted one by one.
@@ -118,6 +121,12 @@ export type DeliverySink = {
   fault(message: string): void;
 };
 
+/** Receives what is stored, for metrics: called when a batch begins, and when it is on disk. */
+export type BatchObserver = {
+  began(): void;
+  stored(result: Pick<BatchResult, "activities" | "changedRows">): void;
+};
+
 /** A command as plain data, so that it can be sent to another thread. */
 export type CommandCall = { name: CommandName; input: unknown };
 
@@ -133,7 +142,8 @@ export type CommandReply =
 
 /**
  * The result of a batch: one reply per call, and what the node must do next. `dueAt`: the due time of the
- * earliest row that the batch left due, or null.
+ * earliest row that the batch left due, or null. `activities`: what its commands did. `changedRows`: the
+ * number of rows that it inserted, updated and removed.
  */
 export type BatchResult = {
   replies: CommandReply[];
@@ -141,6 +151,8 @@ export type BatchResult = {
   abortedLeases: LeaseRef[];
   dueAt: Millis | null;
   faults: string[];
+  activities: readonly Activity[];
+  changedRows: number;
 };
 
 /**

@@ -10,6 +10,7 @@ import type {
   StorageReads,
   StoredSum,
 } from "../../src/store/queries/storageReads.ts";
+import { fillStoreCounts, readStoreCount } from "../../src/core/sending/storeCounts.ts";
 import { compareText, isDue, sortByDue } from "./memoryDue.ts";
 import type { Memory } from "./memoryRows.ts";
 import { filterRows, listHeld, listOfRun, listRange, pick, withBodies } from "./memoryRows.ts";
@@ -101,6 +102,22 @@ export function createStorageReads(memory: Memory): StorageReads {
         .slice(0, scan)
         .filter((row) => row.account === account).length,
     storedBytes: async (ids, having) => ids.flatMap((account) => sumStoredBytes(memory, account, having)),
+    storeFigures: async (maxLeased) => {
+      const all = filterRows(messages, () => true);
+      const counts = Object.groupBy(all, (row) => readStoreCount(row) ?? "leased");
+      const due = all.flatMap(({ leasedBy, dueAt }) => (leasedBy === null && dueAt !== null ? [dueAt] : []));
+      const { leased = [], ...others } = counts;
+      return {
+        counts: fillStoreCounts({
+          ...Object.fromEntries(Object.entries(others).map(([name, rows]) => [name, rows.length])),
+          deadLetters: memory.tables.deadLetters.size,
+          activeRuns: memory.tables.activeRuns.size,
+          waiters: memory.tables.waiters.size,
+        }),
+        leased: Math.min(leased.length, maxLeased),
+        oldestDueAt: due.length === 0 ? null : Math.min(...due),
+      };
+    },
     accounts: async () => [...accounts.values()].sort((a, b) => compareText(a.id, b.id)),
     earliestDeduplicationEnd: async (account) => {
       const ends = filterRows(deduplications, (row) => row.account === account).map(

@@ -95,10 +95,12 @@ async function expectAgreement(seed: number): Promise<void> {
   for (let step = 0; step < steps; step++) {
     const seen = await everywhere(contestants, chance.batch(clock.now), effects);
     chance.learn(seen);
+    if (step % 5 === 0) await compareFigures(contestants);
     if (step % 10 === 0) await compareReads(contestants);
     if (step % 25 === 0) await compareTables(contestants, effects);
     clock.now += chance.pause();
   }
+  await compareFigures(contestants);
   await compareTables(contestants, effects);
   for (const effect of effects.seen) everSeen.add(effect);
   expect(everSeen).toContain("claim");
@@ -229,6 +231,14 @@ async function readsOfRuns({ read }: Store): Promise<unknown[]> {
     await read.runLog({ account: "a", filter: {}, cursor: null, count: 5 }),
     await read.runLog({ account: "a", filter: {}, cursor: null, count: 5, byteLimit: 4_000 }),
   ];
+}
+
+/** The store in memory computes the figures from its rows. The others add them up with each batch. */
+async function compareFigures(contestants: readonly Contestant[]): Promise<void> {
+  const [first, ...others] = await Promise.all(
+    contestants.map(({ world }) => world.store.read.storeFigures()),
+  );
+  for (const other of others) expect(other).toEqual(first);
 }
 
 async function compareTables(contestants: readonly Contestant[], effects: Effects): Promise<void> {

@@ -13,7 +13,7 @@ import { problemBody, toProblem } from "../http/problems.ts";
 import type { Target } from "../http/target.ts";
 import { splitQuery, splitTarget } from "../http/target.ts";
 import { withActor, isAudited } from "../route/actor.ts";
-import type { RequestLine } from "../route/requestLog.ts";
+import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
 import type { RouteResponse, RouteContext } from "../route/route.ts";
 import type { Found, RouteTable } from "../route/routeTable.ts";
@@ -25,7 +25,7 @@ export type FastParts = {
   parts: RouteContext & {
     corsOrigins?: readonly string[];
     log(status: number, line: () => RequestLine): void;
-  };
+  } & RequestCounter;
   admission: AdmissionPolicy;
   routes: RouteTable;
 };
@@ -134,6 +134,7 @@ async function respondTo(admittedRequest: AdmittedRequest, body: Bytes): Promise
     account: proof.account.id,
     ...(fault === null ? {} : { fault }),
   }));
+  parts.count?.(admittedRequest.match.route, status, parts.now() - since);
   const bytes = Buffer.byteLength(text);
   const onSent = admission.responses.reserve(proof.account.id, bytes);
   return {

@@ -1,4 +1,4 @@
-import type { AccountId } from "../../core/model/message.ts";
+import type { AccountId, Millis } from "../../core/model/message.ts";
 import { containsToken } from "../settings/forward.ts";
 import type { Target } from "../http/target.ts";
 
@@ -14,6 +14,11 @@ export type RequestLine = {
   ms: number;
   account: AccountId | null;
   fault?: string;
+};
+
+/** A counter of requests, for metrics. `ms` is the time of the request. `route` is null if there is none. */
+export type RequestCounter = {
+  count?(route: { method: string; path: string; access: string } | null, status: number, ms: Millis): void;
 };
 
 /**

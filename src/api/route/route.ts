@@ -61,6 +61,8 @@ export type RouteContext = {
   version?: string;
   /** Returns the bytes of the disk that has the data folder. Default: there is none. */
   disk?(): Promise<{ free: number; total: number } | null>;
+  /** Returns the metrics of the server, in a format that a client with this Accept header can read. */
+  metrics?(accept: string | undefined): { contentType: string; text: string };
   /** Returns the figures for the health report. */
   health(): Record<string, unknown>;
   /** Reports whether all deliveries are held. Default: they are not. */

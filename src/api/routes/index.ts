@@ -24,6 +24,7 @@ import { sources } from "./messages/sources.ts";
 import { statistics } from "./accounts/statistics.ts";
 import { tokens } from "./accounts/tokens.ts";
 import { me } from "./situation/me.ts";
+import { metrics } from "./situation/metrics.ts";
 import { overviews } from "./situation/overview.ts";
 import { unfinishedMessages } from "./situation/unfinished.ts";
 import { trigger } from "./workflows/trigger.ts";
@@ -39,6 +40,7 @@ export const routes: readonly Route[] = [
   ...messages,
   ...unfinishedMessages,
   ...overviews,
+  metrics,
   me,
   ...dlq,
   ...log,

@@ -16,7 +16,7 @@ import { problemBody, toProblem } from "../http/problems.ts";
 import { splitTarget } from "../http/target.ts";
 import { withActor, isAudited } from "../route/actor.ts";
 import { afterResponses } from "../route/pipelining.ts";
-import type { RequestLine } from "../route/requestLog.ts";
+import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
 import type { RouteResponse, IncomingRequest, RouteContext, Route } from "../route/route.ts";
 import { changesAnything, listMethods } from "../route/route.ts";
@@ -62,7 +62,7 @@ export type ApiOptions = RouteContext &
      * line is not written.
      */
     log(status: number, line: () => RequestLine): void;
-  };
+  } & RequestCounter;
 
 /**
  * Returns the HTTP interface, ready to listen. When it closes, running requests end and new ones are refused.
@@ -127,6 +127,7 @@ export function createApi(options: ApiOptions): FastifyInstance {
   );
   api.addHook("onResponse", (request, reply, done) => {
     options.log(reply.statusCode, () => toRequestLine(request, reply));
+    options.count?.(request.routeOptions.config?.route ?? null, reply.statusCode, reply.elapsedTime);
     done();
   });
   return api;

@@ -7,13 +7,16 @@ import { problemHeaders } from "../http/responseHeaders.ts";
 import { corsHeaders } from "../http/cors.ts";
 import { limits } from "../../core/values/limits.ts";
 import { problemBody, toProblem } from "../http/problems.ts";
-import type { RequestLine } from "../route/requestLog.ts";
+import type { RequestCounter, RequestLine } from "../route/requestLog.ts";
 import { shownPath } from "../route/requestLog.ts";
 import type { RouteTable } from "../route/routeTable.ts";
 import { splitQuery, splitTarget } from "../http/target.ts";
 
 type EarlyRefusalContext = {
-  context: { corsOrigins?: readonly string[]; log(status: number, line: () => RequestLine): void };
+  context: {
+    corsOrigins?: readonly string[];
+    log(status: number, line: () => RequestLine): void;
+  } & RequestCounter;
   admission: AdmissionPolicy;
   routes: RouteTable;
 };
@@ -63,6 +66,7 @@ export function refuseEarly(
     ms: 0,
     account: null,
   }));
+  context.count?.(routes.at(target.path).find((one) => one.method === method) ?? null, problem.status, 0);
   return true;
 }
 

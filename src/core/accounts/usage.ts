@@ -1,4 +1,5 @@
 import type { Draft } from "../decision/command.ts";
+import type { ActivityName } from "../model/activity.ts";
 import type { Counts, Usage } from "../model/counts.ts";
 import { countNames, noCounts } from "../model/counts.ts";
 import type { AccountId, LogState, Millis, NodeId } from "../model/message.ts";
@@ -28,6 +29,12 @@ const countsByState: { readonly [S in LogState]?: readonly [Partial<Counts>, Par
   CANCELLED: [{ cancelled: 1 }, { workflowCancelled: 1 }],
 };
 
+const endActivities: { readonly [S in LogState]?: ActivityName } = {
+  DELIVERED: "finished delivered",
+  FAILED: "finished failed",
+  CANCELLED: "finished cancelled",
+};
+
 /** `run` is the run that waits for a message, if any. No run waits for a failure callback. */
 type CountedMessage = { account: AccountId; run: string | null };
 
@@ -35,19 +42,24 @@ type CountedMessage = { account: AccountId; run: string | null };
 export const countMessage = (draft: Draft, { account, run }: CountedMessage): void =>
   draft.count(account, run === null ? message : workflowMessage);
 
-/** Counts the last state of a log row. */
+/** Counts the last state of a log row, and records the end of a message. */
 export function countStates(
   draft: Draft,
   { account, run }: CountedMessage,
   states: readonly LogState[],
 ): void {
   const last = states.at(-1);
+  const end = last && endActivities[last];
+  if (end) draft.record(end);
   const counts = last && countsByState[last];
   if (counts) draft.count(account, counts[run === null ? 0 : 1]);
 }
 
 /** Counts a run that was started, resumed or restarted. */
-export const countRun = (draft: Draft, account: AccountId): void => draft.count(account, workflowRun);
+export function countRun(draft: Draft, account: AccountId): void {
+  draft.count(account, workflowRun);
+  draft.record("run started");
+}
 
 /** Counts bytes of bodies. */
 export function countBytes(

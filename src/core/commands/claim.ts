@@ -261,6 +261,7 @@ function formatMissingReport({ leasedBy, dueAt }: MessageState): string {
  */
 function retryLostLease(draft: Draft, moment: Moment, state: MessageState): MessageState | null {
   const outcome = { ...noResponse, error: formatMissingReport(state) };
+  draft.record("lease expired");
   if (!isUnfinished(state)) {
     recordCancellation(draft, moment, { state, outcome });
     return null;

@@ -40,6 +40,7 @@ export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> 
       const schedule = draft.get("schedules", id, row.id);
       if (!schedule || schedule.dueAt === null || schedule.dueAt > moment.now) return { description: null };
       skipFiring(draft, moment, { schedule, skipReason: "its messages could not be stored" });
+      draft.record("quarantined");
       return { description: `a firing of schedule ${schedule.id} of account ${id}` };
     }
     // A wait cannot end without a message to its run, so it is tried again.
@@ -52,6 +53,7 @@ export const quarantine: Decision<{ row: DueRow; reason: string }, Quarantined> 
     if (account && message)
       failMessage(draft, moment, { account, message: withoutCallbacks(message), state, outcome });
     else giveUp(draft, moment, state);
+    draft.record("quarantined");
     return { description: `message ${state.id} of account ${id}` };
   },
 };

@@ -75,7 +75,7 @@ export const expire: Decision<
     });
     const expired = selectExpired(found, retention, Math.min(now, moment.now));
     const { log, deadLetters, deduplications, audit, runs, steps, usage, timeIndex } = expired;
-    for (const deadLetter of deadLetters) removeDeadLetter(draft, deadLetter, moment.now - retention.log);
+    for (const deadLetter of deadLetters) dropOldDeadLetter(draft, deadLetter, moment.now - retention.log);
     const removedEntries = removeLogEntries(draft, log);
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
     for (const { account, id } of audit) draft.drop("audit", account, id);
@@ -90,6 +90,11 @@ export const expire: Decision<
       removedEntries + deadLetters.length + deduplications.length + timeIndex.length + removedOthers;
     return { removed, more: Object.values(expired).some((rows) => rows.length >= limit) };
   },
+};
+
+const dropOldDeadLetter: typeof removeDeadLetter = (draft, deadLetter, logBefore) => {
+  removeDeadLetter(draft, deadLetter, logBefore);
+  draft.record("dead letter expired");
 };
 
 /** Returns how long the audit log is kept. */
@@ -178,7 +183,7 @@ export const trim: Decision<TrimInput, ExpiryResult> = {
       : noRows;
     const { log, keptLog, deadLetters, audit } = found;
     for (const { account: owner, id } of audit) draft.drop("audit", owner, id);
-    for (const deadLetter of deadLetters) removeDeadLetter(draft, deadLetter, 0);
+    for (const deadLetter of deadLetters) dropOldDeadLetter(draft, deadLetter, 0);
     const entries = removeKeptLog(draft, keptLog) + removeLogEntries(draft, log);
     const counted = entries + deadLetters.length;
     if (account && counted > 0) {

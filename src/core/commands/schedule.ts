@@ -219,6 +219,7 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
       `schedule ${schedule.id} of account ${id} has a destination that is not a URL; it is skipped`,
     );
   const next = findNextTime(draft, schedule, moment.now);
+  draft.record("schedule fired", moment.now - (schedule.dueAt ?? moment.now));
   const published = inputs.length * body.byteLength > limits.fanOutBytes ? [] : inputs;
   const lastMessages = published.map((one) => accept(draft, moment, { account, input: { ...one, body } }).id);
   const { passedOver: _, ...rest } = schedule;

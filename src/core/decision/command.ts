@@ -1,4 +1,5 @@
 import type { Deduplication } from "../model/deduplication.ts";
+import type { ActivityName } from "../model/activity.ts";
 import type { AuditEntry } from "../model/auditEntry.ts";
 import type { Job } from "../model/job.ts";
 import type {
@@ -209,6 +210,8 @@ export interface Draft {
   indexTime(account: AccountId, id: string, timeKeys: TimeKeys): void;
   /** Adds to the usage of an account: see `core/accounts/usage.ts`. Loads nothing. */
   count(account: AccountId, counts: Readonly<Partial<Counts>>): void;
+  /** Records something that the command does, for the metrics of this node. */
+  record(name: ActivityName, late?: Millis): void;
   /** Reports damaged data in the log of the server. Other rows are processed normally. */
   fault(message: string): void;
   /** Gives a leased message to this node's dispatcher when the batch has been stored. */

@@ -5,6 +5,7 @@ import { hasLimiter, keyGate, queueGate } from "../admission/gate.ts";
 import { lease } from "../admission/lease.ts";
 import { putLimiter, readLimiter, withLimits } from "../admission/limiter.ts";
 import { defaults } from "../values/limits.ts";
+import type { MessageOrigin } from "../model/activity.ts";
 import { makeTags } from "../search/tags.ts";
 import type {
   Account,
@@ -58,10 +59,17 @@ export function accept(
   draft.put("storedMessages", message);
   draft.indexTime(account.id, message.id, state.timeKeys);
   countMessage(draft, state);
+  draft.record(`published ${readOrigin(input)}`);
   if (startedAtOnce) lease(draft, moment, { account, message, state });
   else if (stoppedAt !== null && hasLimiter(stoppedAt)) hold(draft, moment, { state, gate: stoppedAt });
   else draft.put("messages", state);
   return message;
+}
+
+function readOrigin({ reportsOn, run, scheduleId }: SingleInput): MessageOrigin {
+  if (reportsOn !== null || run?.kind === "failure") return "callback";
+  if (run) return "step";
+  return scheduleId === null ? "message" : "schedule";
 }
 
 function newState(

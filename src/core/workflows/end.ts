@@ -5,6 +5,7 @@ import { release } from "../admission/admission.ts";
 import { log } from "../admission/messageLog.ts";
 import { appendStep, findOngoingRun, findRunIfOngoing, fitsHistory, noRoomRefusal } from "./history.ts";
 import type { OngoingRun } from "./history.ts";
+import type { ActivityName } from "../model/activity.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 import { requireAccount } from "../accounts/plans.ts";
@@ -46,10 +47,17 @@ export function endRun(
     failure: ending.failure ?? null,
   };
   draft.put("runs", ended);
+  draft.record(endActivities[ending.state]);
   const { invoker } = ended;
   if (invoker) reportToInvoker(draft, moment, { account, ended, invoker, messageId: active.firstMessage });
   return ended;
 }
+
+const endActivities: Record<RunEnding["state"], ActivityName> = {
+  RUN_SUCCESS: "run succeeded",
+  RUN_FAILED: "run failed",
+  RUN_CANCELED: "run cancelled",
+};
 
 /** Drops a message that must not be sent because its run has ended. */
 export function dropMessage(draft: Draft, moment: Moment, state: MessageState): void {

@@ -1,6 +1,7 @@
 import type { Draft, Moment } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
 import { accept } from "../sending/createMessage.ts";
+import { countedStepTypes } from "../model/activity.ts";
 import { lazyHistoryBytes, limits } from "../values/limits.ts";
 import type {
   Account,
@@ -104,7 +105,19 @@ export function appendStep(
     ...(step.waited === undefined ? {} : { waited: step.waited }),
   });
   draft.put("activeRuns", { ...active, steps: position + 1, size });
+  if (step.callType !== "fromCallback") draft.record(`step ${toCountedType(step)}`);
   return message;
+}
+
+/**
+ * Returns the type under which a step is counted. A step without a head is the initial payload. A call to a
+ * third party is counted once, and not again for its response.
+ */
+function toCountedType({ head, callType }: Pick<NewStep, "head" | "callType">): string {
+  if (callType !== "step") return "Call";
+  if (head === null) return "Initial";
+  if (head.stepId === 0) return "plan";
+  return countedStepTypes.includes(head.stepType) ? head.stepType : "other";
 }
 
 /** A message that carries a step. `size` is the number of bytes that are sent. */

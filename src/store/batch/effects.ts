@@ -1,3 +1,4 @@
+import type { Activity } from "../../core/model/activity.ts";
 import type { Delivery, LeaseRef } from "../../core/model/message.ts";
 import type { TimeIndexEntry } from "./recentTimeIndex.ts";
 import { BatchUsage } from "./usage.ts";
@@ -12,6 +13,8 @@ export class Effects {
   readonly deliveries: Delivery[] = [];
   /** Deliveries that the dispatcher of this node may abort. */
   readonly abortedLeases: LeaseRef[] = [];
+  /** The activities of the commands, for the metrics of the node. */
+  readonly activities: Activity[] = [];
   /** Inconsistent data that was found, for the log of the server. */
   readonly faults: string[] = [];
   /** Entries of the time index that are new. */

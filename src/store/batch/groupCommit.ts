@@ -6,7 +6,9 @@ import { noCapacity } from "../../core/admission/capacity.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { weighCommand } from "../../core/fairness/weight.ts";
 import { coalesce, type AfterNextPoll } from "./coalesce.ts";
+import { createHoldInMemory } from "../memoryHold.ts";
 import { takeNextBatch } from "./nextBatch.ts";
+import { observeBatches } from "../observedBatches.ts";
 import type { Queries } from "../queries/index.ts";
 import type {
   BatchResult,
@@ -85,7 +87,8 @@ export type StoreBackend = {
 
 /** Returns a store that runs its calls in batches on a backend. */
 export function createGroupCommitStore(backend: StoreBackend): Store {
-  const group = new GroupCommit(backend);
+  const { runBatch, observe } = observeBatches(backend.runBatch);
+  const group = new GroupCommit({ ...backend, runBatch });
   return {
     execute: (name, input, options) => {
       const result = group.execute(name, input, options);
@@ -99,17 +102,13 @@ export function createGroupCommitStore(backend: StoreBackend): Store {
     onAccounts: (listener) => group.onAccounts(listener),
     ...(backend.sessionLease && { sessionLease: backend.sessionLease }),
     attach: (sink) => group.attach(sink),
+    observe,
     ...(backend.isDiskLow && { isDiskLow: backend.isDiskLow }),
     ...(backend.giveBackSpace && { giveBackSpace: backend.giveBackSpace }),
     hold: backend.hold ?? createHoldInMemory(),
     forgetBefore: async (time) => backend.forgetBefore?.(time),
     close: () => group.close(),
   };
-}
-
-function createHoldInMemory(): Hold {
-  let held = false;
-  return { isHeld: async () => held, set: async (isHeld) => void (held = isHeld) };
 }
 
 /**

@@ -98,9 +98,16 @@ export class Overlay {
   changes<T extends TableName>(table: T): readonly Change<Rows[T]>[] {
     const changed: Change<Rows[T]>[] = [];
     this.#table(table)?.forEach((entry) => {
-      if (entry.now !== entry.before || (!entry.loaded && entry.now === undefined)) changed.push(entry);
+      if (isChanged(entry)) changed.push(entry);
     });
     return changed;
+  }
+
+  /** Returns the number of net changes of a table. */
+  countChanges(table: TableName): number {
+    let count = 0;
+    this.#table(table)?.forEach((entry) => void (isChanged(entry) && count++));
+    return count;
   }
 
   #index(table: TableName, row: Rows[TableName]): void {
@@ -118,5 +125,8 @@ export class Overlay {
     return tables[table];
   }
 }
+
+const isChanged = ({ now, before, loaded }: Change<unknown>): boolean =>
+  now !== before || (!loaded && now === undefined);
 
 const none: readonly Key[] = [];

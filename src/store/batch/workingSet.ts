@@ -126,6 +126,11 @@ export class WorkingSet implements Draft {
     return this.#overlay.changes(table);
   }
 
+  /** Returns the number of changed rows of a table. */
+  countChanges(table: TableName): number {
+    return this.#overlay.countChanges(table);
+  }
+
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
     return this.#reads.row(table, key);
   }
@@ -260,6 +265,8 @@ export class WorkingSet implements Draft {
   };
 
   hasChanged = (): boolean => this.#undo.hasChanged();
+  record: Draft["record"] = (name, late) =>
+    this.effects.add(this.effects.activities, late === undefined ? { name } : { name, late });
   fault = (message: string): void => this.effects.add(this.effects.faults, message);
   deliver = (delivery: Delivery): void => this.effects.add(this.effects.deliveries, delivery);
   abort = (lease: LeaseRef): void => this.effects.add(this.effects.abortedLeases, lease);

@@ -10,6 +10,7 @@ import { createGroupCommitStore } from "../batch/groupCommit.ts";
 import type { SecretCipher } from "../sql/keyRing.ts";
 import { createCipher } from "../sql/keyRing.ts";
 import { readHold, writeHold } from "../sql/hold.ts";
+import { mergeStoreCounts } from "../sql/counts.ts";
 import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
 import { createPostgresTables } from "./schema.ts";
 export { inFoundation } from "./schema.ts";
@@ -276,11 +277,12 @@ export class PostgresDatabase implements Database {
     return this.#nodeRow.write(connection);
   }
 
-  /** Removes the rows of nodes that have changed nothing for 30 days. */
+  /** Removes the rows of nodes that have changed nothing for 30 days, and merges the counts of all nodes. */
   async removeOldNodes(): Promise<void> {
-    await this.transaction(async (connection, startTime) =>
-      NodeRow.removeOld(connection, (await startTime) ?? 0),
-    );
+    await this.transaction(async (connection, startTime) => {
+      await NodeRow.removeOld(connection, (await startTime) ?? 0);
+      await mergeStoreCounts(connection);
+    });
   }
 
   async #runOnce<T>(run: TransactionBody<T>): Promise<T> {

@@ -8,6 +8,7 @@ import type { LimitedList, Retention } from "../../core/commands/retention.ts";
 import { readAuditRetention } from "../../core/commands/retention.ts";
 import { readTimeIndexDay, startOfDay } from "../../core/search/timeIndex.ts";
 import type { EndState } from "../../core/sending/listedState.ts";
+import type { StoreFigures } from "../../core/sending/storeCounts.ts";
 import { isOutcome, readEndState } from "../../core/sending/listedState.ts";
 import type { WaitState } from "../../core/sending/whyWaiting.ts";
 import type { Token } from "../../core/model/rights.ts";
@@ -83,6 +84,7 @@ export type ResourceTableName =
   | "jobs";
 
 const maxCountedLeases = 10_000;
+const maxLeasedFigure = 100_000;
 const maxSlots = 1_000;
 
 /**
@@ -250,6 +252,8 @@ const createSetUpQueries = (storageReads: StorageReads) => ({
 
 /** Queries of upkeep: rows to remove or to encrypt again. */
 const createUpkeepQueries = (storageReads: StorageReads) => ({
+  /** Returns the figures of all accounts. Messages that are being sent are counted up to 100,000. */
+  storeFigures: (): Promise<StoreFigures> => storageReads.storeFigures(maxLeasedFigure),
   /** Returns the jobs of all accounts that are due, the oldest first. */
   dueJobs: (now: Millis, limit: number): Promise<readonly Job[]> => storageReads.dueJobs(now, limit),
   /**

@@ -16,6 +16,7 @@ import type { QueueSlot } from "../../core/model/limiter.ts";
 import type { WebhookSource } from "../../core/model/webhookSource.ts";
 import type { Waiter } from "../../core/model/run.ts";
 import type { Token } from "../../core/model/rights.ts";
+import type { StoreFigures } from "../../core/sending/storeCounts.ts";
 
 /** `bodies: false`: rows are read with empty bodies. This is for searches that read many rows. */
 export type BodyOptions = { bodies?: false | undefined };
@@ -104,6 +105,8 @@ export interface StorageReads {
     accounts: readonly AccountId[],
     changedBuckets: { after: string; before: string },
   ): Promise<readonly StoredSum[]>;
+  /** Returns the figures of all accounts. Messages that are being sent are counted up to `maxLeased`. */
+  storeFigures(maxLeased: number): Promise<StoreFigures>;
   earliestDeduplicationEnd(account: AccountId): Promise<Millis | null>;
   /** Returns the earliest end of a run that still exists. */
   earliestRunEnd(account: AccountId, options: { failed: boolean }): Promise<Millis | null>;

@@ -15,6 +15,7 @@ import type {
 import { countRange, createReader, readRowsByKey, makeRangeClause } from "./rows.ts";
 import { listColumns, selectEach, keyValues, getStatements } from "./statements.ts";
 import { tables } from "./tables.ts";
+import { createFigureReads } from "./counts.ts";
 import { createPauseReads, createUnfinishedReads } from "./unfinishedReads.ts";
 
 const nextDueSql = `select min(due_at) as at from (
@@ -90,6 +91,7 @@ export function createSqlReads(connection: DatabaseConnection): StorageReads {
     ...createQueueReads(connection),
     accounts: () => read(tables.accounts, { rest: "order by id", values: [] }),
     ...createCounts(connection),
+    ...createFigureReads(connection),
     encryptionStatus: (name, range) => readEncryptionStatus(connection, name, range),
     dueJobs: (now, limit) =>
       read(tables.jobs, {

@@ -78,6 +78,17 @@ create table usage (
   /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000) */;
 
+-- How many rows of some kinds all accounts have together: see `core/sending/storeCounts.ts`. Each batch adds
+-- to them. The rows of all nodes are summed up; those without a node are merged from nodes that have ended.
+create table store_counts (
+  node text not null,
+  name text not null,
+  value bigint not null,
+  primary key (node, name)
+) /*sqlite: without rowid */
+  /*postgres: with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000, vacuum_truncate = false) */;
+
 -- The number of requests in a day, for accounts whose requests are limited. The row is overwritten on the
 -- next day.
 create table day_counts (

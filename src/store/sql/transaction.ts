@@ -5,10 +5,11 @@ import { decideBatch, makeBatchResult } from "../batch/decide.ts";
 import type { DatabaseConnection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { findWeighedColumns } from "../../core/accounts/storageQuota.ts";
-import { addUsage } from "./addUsage.ts";
 import { HistoryBodies } from "../histories/historyBodies.ts";
 import type { WorkingSet } from "../batch/workingSet.ts";
 import { getLoader } from "./loader.ts";
+import { addStoreCounts, addUsage } from "./counts.ts";
+import { sumStoreCounts } from "../storeCounts.ts";
 import { clearChecksums } from "./checksums.ts";
 import { compareKeys, inLockOrder, keyValues, getStatements } from "./statements.ts";
 import type { BatchResult, CommandCall, MomentSource } from "../store.ts";
@@ -124,6 +125,8 @@ async function writeAll(
   // The weight of removed rows is known once they are removed. Most batches publish, send or settle. They
   // remove no weighed rows, so they do not wait.
   writing.push((stored.whenKnown()?.then(count) ?? count()).catch(note));
+  const countsNode = options.touchNodeRow ? options.node : undefined;
+  writing.push(addStoreCounts(noting, sumStoreCounts(set), countsNode).catch(note));
   // At this point, all statements have been sent. Only the usage that counts removed rows may follow, in the
   // same transaction.
   if (isChange && options.touchNodeRow) writing.push(options.touchNodeRow(connection).catch(note));

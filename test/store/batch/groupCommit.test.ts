@@ -32,6 +32,8 @@ function openNotingStore() {
         abortedLeases: [],
         dueAt: null,
         faults: [],
+        activities: [],
+        changedRows: 0,
       };
     },
     read: read as never,
@@ -88,6 +90,8 @@ test("batches run one at a time, and each is given the capacity that the previou
         abortedLeases: [],
         dueAt: null,
         faults: [],
+        activities: [],
+        changedRows: 0,
       };
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
@@ -136,6 +140,8 @@ function openPollingStore(run: () => Promise<void>) {
         abortedLeases: [],
         dueAt: null,
         faults: [],
+        activities: [],
+        changedRows: 0,
       };
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
@@ -189,6 +195,8 @@ test("an unavailable storage takes no changes until a probe is stored, even if b
         abortedLeases: [],
         dueAt: null,
         faults: [],
+        activities: [],
+        changedRows: 0,
       };
     },
     read: {} as never,
@@ -235,6 +243,8 @@ function openSlowStore() {
         abortedLeases: [],
         dueAt: null,
         faults: [],
+        activities: [],
+        changedRows: 0,
       };
     },
     read: {} as never,

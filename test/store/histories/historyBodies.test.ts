@@ -152,6 +152,8 @@ class Node {
       abortedLeases: [],
       dueAt: null,
       faults: [],
+      activities: [],
+      changedRows: 0,
     };
     const changes = (table: string): unknown[] => {
       if (table === "activeRuns") return ended ? [{ key: ["acc", "wfr_1"], before: { run: "run_1" } }] : [];

@@ -1,0 +1,75 @@
+import type { StoreFigures } from "../core/sending/storeCounts.ts";
+import type { Millis } from "../core/model/message.ts";
+import { second } from "../core/values/time.ts";
+import type { Clock } from "../clock/clock.ts";
+
+/** The bytes of the database file, of its write-ahead log, and of free space on its disk. */
+export type DiskFigures = { storeBytes: number; walBytes: number; freeBytes: number };
+
+/** The figures of the whole store at one moment. */
+export type StoreSample = StoreFigures & { at: Millis; disk: DiskFigures | null };
+
+const shortestPause: Millis = second;
+const longestPause: Millis = 10 * second;
+/** A sample may take one hundredth of the time. */
+const pausePerTime = 100;
+
+/**
+ * Reads the figures of the whole store every second, on a connection that no command uses. If a sample takes
+ * long, the next one comes later: a sample takes at most 1 % of the time, and comes every 10 s at the latest.
+ * A failed read keeps the last sample, whose age is a metric.
+ */
+export class StoreSampler {
+  /** The last sample, or null if there is none yet. */
+  last: StoreSample | null = null;
+  readonly #options: SamplerOptions;
+  readonly #stop = new AbortController();
+  #loop: Promise<void> | null = null;
+
+  constructor(options: SamplerOptions) {
+    this.#options = options;
+  }
+
+  /** Takes the first sample, and then further ones in the background. */
+  async start(): Promise<void> {
+    await this.#sample();
+    this.#loop = this.#run();
+  }
+
+  /** Stops, and resolves when no read is running. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    const { clock } = this.#options;
+    let took: Millis = 0;
+    while (!this.#stop.signal.aborted) {
+      const pause = Math.min(longestPause, Math.max(shortestPause, took * pausePerTime));
+      await clock.sleep(clock.now() + pause, this.#stop.signal);
+      if (!this.#stop.signal.aborted) took = await this.#sample();
+    }
+  }
+
+  /** Takes a sample, and returns how long that took. */
+  async #sample(): Promise<Millis> {
+    const { readFigures, readDisk, clock, elapsed } = this.#options;
+    const from = elapsed();
+    try {
+      const [figures, disk] = await Promise.all([readFigures(), readDisk()]);
+      this.last = { ...figures, disk, at: clock.now() };
+    } catch {
+      // The storage is unavailable, which its own metrics and the log report.
+    }
+    return elapsed() - from;
+  }
+}
+
+type SamplerOptions = {
+  readFigures(): Promise<StoreFigures>;
+  readDisk(): Promise<DiskFigures | null>;
+  clock: Clock;
+  /** A monotonic clock. */
+  elapsed(): Millis;
+};
