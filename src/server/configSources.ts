@@ -55,7 +55,15 @@ function readVariable(
   if (text !== undefined && file !== undefined)
     throw new ConfigRefused(`${variable} and ${fileVariable}: both are set; remove one`);
   if (text !== undefined) return { text, from: variable };
-  return file === undefined ? null : { text: readText(file, fileVariable).trim(), from: fileVariable };
+  return file === undefined ? null : { text: readSecret(file, fileVariable), from: fileVariable };
+}
+
+/** Returns the value in a file. An empty file is a mistake, and not a way to turn the setting off. */
+function readSecret(file: string, variable: string): string {
+  const text = readText(file, variable).trim();
+  if (text === "")
+    throw new ConfigRefused(`${variable}: ${file} is empty; write the value into it, or remove the variable`);
+  return text;
 }
 
 /** Reads a file that `source` names. */

@@ -86,6 +86,15 @@ test("a missing file, or a secret that is set twice, is refused with what to do"
   });
 });
 
+test("an empty file of a secret is refused, so that no server starts on another store", async () => {
+  const empty = writeFile("empty", "\n");
+  const { code, err } = await runWaypost(["config"], { WAYPOST_DATABASE_URL_FILE: empty }).ended;
+  expect({ code, err }).toEqual({
+    code: 2,
+    err: expect.stringContaining(`WAYPOST_DATABASE_URL_FILE: ${empty} is empty; write the value into it`),
+  });
+});
+
 const hasScript = spawnSync("script", ["--version"]).status === 0;
 
 test.skipIf(!hasScript)("the first start prints credentials on a terminal", async () => {
